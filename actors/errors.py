@@ -1,4 +1,4 @@
-"""Errors that a request to the herder can end with; rest/errors.py maps each to a status code."""
+"""Errors of requests to the herder; rest/errors.py maps each to a status code."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ class NotFoundError(ConnectError):
 
 
 class AlreadyExistsError(ConnectError):
-    """409: a connector of that name exists."""
+    """409: a connector of that name exists already."""
 
 
 class BadRequestError(ConnectError):
@@ -22,7 +22,7 @@ class ConflictError(ConnectError):
 
 
 class TimedOutError(ConnectError):
-    """500: an answer did not come in time. `stage` is a RequestStage: what the request waits for."""
+    """500: no answer came in time. `stage` is a RequestStage: what the request was waiting for."""
 
     def __init__(self, message: str, stage: object) -> None:
         super().__init__(message)
@@ -30,11 +30,11 @@ class TimedOutError(ConnectError):
 
 
 class RebalanceNeededError(ConnectError):
-    """The worker expects a rebalance: 409 for writes, 500 for reads (Kafka Connect's own difference)."""
+    """The worker expects a rebalance: 409 for writes, 500 for reads, as in Kafka Connect."""
 
 
 class RequestTargetError(ConnectError):
-    """Another worker has to serve this request; `url` is its REST address, None where it is unknown."""
+    """Another worker has to serve this request; `url` is its REST address, None if unknown."""
 
     def __init__(self, message: str, url: str | None) -> None:
         super().__init__(message)
@@ -42,15 +42,15 @@ class RequestTargetError(ConnectError):
 
 
 class NotLeaderError(RequestTargetError):
-    """Only the leader may do this."""
+    """Only the leader can serve this request."""
 
 
 class NotAssignedError(RequestTargetError):
-    """The leader says which worker runs this connector or task."""
+    """The connector or task runs on another worker, which the leader names."""
 
 
 class RequestRefusedError(ConnectError):
-    """An internal request between workers was refused: 400 unsigned, 403 badly signed, 503 no session key yet."""
+    """An internal request between workers was refused: 400 unsigned, 403 wrong signature, 503 no session key yet."""
 
     def __init__(self, message: str, status: int) -> None:
         super().__init__(message)

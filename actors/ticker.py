@@ -1,4 +1,4 @@
-"""The only owner of time: everybody else is told what time it is and woken when something is due."""
+"""The worker's timers: all other parts of the control plane get the time and their alarms from here."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ _LOG = logging.getLogger(__name__)
 
 Alarm = Callable[[], None]
 
-_LONGEST_WAIT_S = 3600.0  # a time from a topic may be so far away that no lock can wait for it
+_LONGEST_WAIT_S = 3600.0  # a time read from a topic may be too far away for the timeout of a lock
 
 
 class Ticker:
-    """Calls alarms at their time, on a thread of its own; an alarm must only tell somebody.
+    """Calls alarms at their time, on a thread of its own; an alarm must not block.
 
-    Alarms are kept by (owner, key): a new one replaces the old one.
+    Alarms are identified by their key: a new one replaces the old one with the same key.
     """
 
     def __init__(self) -> None:
         self._condition = threading.Condition()
-        self._due: list[tuple[float, int, Hashable]] = []  # by the monotonic clock, which nobody sets back
+        self._due: list[tuple[float, int, Hashable]] = []  # by the monotonic clock, which is never set back
         self._alarms: dict[Hashable, tuple[int, Alarm]] = {}
         self._numbers = itertools.count()
         self._running = False
@@ -36,12 +36,12 @@ class Ticker:
         return time.time_ns() // 1_000_000
 
     def start(self) -> None:
-        """Begin to call alarms."""
+        """Start calling alarms."""
         self._running = True
         self._thread.start()
 
     def stop(self) -> None:
-        """Call no alarm any more."""
+        """Stop calling alarms."""
         with self._condition:
             self._running = False
             self._condition.notify()
@@ -49,21 +49,21 @@ class Ticker:
             self._thread.join(5)
 
     def set(self, key: Hashable, at_ms: int, alarm: Alarm) -> None:
-        """Call `alarm` at `at_ms`, instead of an earlier alarm of the same key."""
+        """Call `alarm` at `at_ms`; replaces an earlier alarm with the same key."""
         number, at = next(self._numbers), time.monotonic() + (at_ms - self.now_ms()) / 1000
         with self._condition:
             self._alarms[key] = (number, alarm)
             heapq.heappush(self._due, (at, number, key))
-            if self._due[0][1] == number:  # else there is something to do before
+            if self._due[0][1] == number:  # it is the next one that is due
                 self._condition.notify()
 
     def cancel(self, key: Hashable) -> None:
-        """Forget the alarm of a key, if there is one."""
+        """Cancel the alarm with this key, if there is one."""
         with self._condition:
             self._alarms.pop(key, None)
 
     def every(self, key: Hashable, interval_ms: int, alarm: Alarm) -> None:
-        """Call `alarm` again and again."""
+        """Call `alarm` periodically."""
 
         def again() -> None:
             self.set(key, self.now_ms() + interval_ms, again)
@@ -75,7 +75,7 @@ class Ticker:
         while (alarm := self._next()) is not None:
             try:
                 alarm()
-            except Exception:  # noqa: BLE001 - whatever it is, time must go on for all others
+            except Exception:  # noqa: BLE001 - whatever the error, the other alarms have to be called
                 _LOG.exception("An alarm failed; the others are not affected")
 
     def _next(self) -> Alarm | None:

@@ -11,23 +11,24 @@ import urllib3
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import HTTPError
 
+from spark_tasks.process.bounded_read import TooLongError, read_bounded
+
 LONGEST_ANSWER = 64 * 1024 * 1024  # bytes; ten thousand connectors with their statuses and configurations
-_CHUNK = 65_536
 
 
 class WorkerUnreachableError(ConnectionError):
-    """Another worker cannot be reached, breaks off, stays silent for too long, or answers with too much."""
+    """Another worker is unreachable, closes the connection, does not answer in time, or answers with too much."""
 
 
 def exchange(
     method: str, url: str, body: bytes | None, headers: Mapping[str, str], *, tls: Callable[[], ssl.SSLContext],
     connect_s: float, answer_s: float, connected: Callable[[socket.socket], None] = lambda _: None,
 ) -> tuple[int, bytes]:
-    """Status and body of the answer; redirections are not followed, nothing is repeated.
+    """Send a request; returns the status and the body of the answer. Redirects are not followed; there are no retries.
 
-    `url`: with the path and query to ask for. `tls` makes the context for https; it is not called before one is needed.
-    `connect_s` bounds the connecting, `answer_s` each wait for bytes after it. `connected` is told the socket: who
-    shuts it down ends the request. Raises ValueError where the URL is not the address of a worker,
+    `url` includes path and query. `tls` creates the context for https, and is called only if one is needed. `connect_s`
+    limits the time for connecting, `answer_s` each wait for bytes afterwards. `connected` is called with the socket;
+    shutting it down ends the request. Raises ValueError if the URL is not the address of a worker,
     WorkerUnreachableError, and what `tls` raises.
     """
     timeout = urllib3.Timeout(connect=connect_s, read=answer_s)
@@ -37,11 +38,13 @@ def exchange(
             response = pool.urlopen(method, path, body, headers, retries=False, redirect=False, timeout=timeout,
                                     preload_content=False, decode_content=False)
             try:
-                return response.status, _read(response)
+                return response.status, read_bounded(response.read1, LONGEST_ANSWER)
             finally:
                 response.close()
+        except TooLongError as error:
+            raise WorkerUnreachableError(str(error)) from None
         except (HTTPError, OSError) as error:
-            reason = error.__cause__ or error.__context__ or error  # urllib3 names its own objects
+            reason = error.__cause__ or error.__context__ or error  # urllib3's messages contain its own objects
             raise WorkerUnreachableError(str(reason) or type(reason).__name__) from error
 
 
@@ -54,7 +57,7 @@ def _pool(
     pool: Any
     if parts.scheme == "https":
         context = tls()
-        # Where the context does not compare names, urllib3 would.
+        # If the context does not check host names, urllib3 would.
         pool = urllib3.HTTPSConnectionPool(parts.host, parts.port, ssl_context=context,
                                            assert_hostname=None if context.check_hostname else False)
         kind: Any = HTTPSConnection
@@ -69,14 +72,3 @@ def _pool(
 
     pool.ConnectionCls = TimedConnection
     return pool  # type: ignore[no-any-return]
-
-
-def _read(response: urllib3.BaseHTTPResponse) -> bytes:
-    parts: list[bytes] = []
-    size = 0
-    while part := response.read1(_CHUNK):
-        parts.append(part)
-        size += len(part)
-        if size > LONGEST_ANSWER:
-            raise WorkerUnreachableError(f"the answer has more than {LONGEST_ANSWER // 2**20} MiB")
-    return b"".join(parts)

@@ -1,4 +1,4 @@
-"""The one place that turns errors into answers: `{"error_code": 404, "message": "..."}` and nothing else."""
+"""Turns all errors into responses of the form `{"error_code": 404, "message": "..."}`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 
 class HttpError(ConnectError):
-    """An error that carries its status; `code` is the error_code where another worker said a different one."""
+    """An error with an HTTP status; `code` is the error_code, if another worker answered a different one."""
 
     def __init__(self, status: int, message: str, code: int | None = None) -> None:
         super().__init__(message)
@@ -33,7 +33,7 @@ class HttpError(ConnectError):
 
 
 def error_body(code: int, message: str | None) -> bytes:
-    """The body of every error, without what the worker keeps to itself."""
+    """The body of an error, with secrets masked."""
     return dumps({"error_code": code, "message": message and process_secrets().mask(message)})
 
 
@@ -60,7 +60,7 @@ def status_of(error: Exception) -> int:
 
 
 def as_java(error: Exception) -> str:
-    """The text that Kafka Connect has for an error in another thread: clients strip the class name's prefix."""
+    """The text that Kafka Connect gives an error from another thread: clients strip the class name before it."""
     name = next((name for kind, name in _JAVA_NAMES if isinstance(error, kind)), type(error).__name__)
     return f"{name}: {error}"
 
@@ -79,7 +79,7 @@ def to_response(error: Exception) -> Response:
 
 
 def json_error(status: int, code: int, message: str | None) -> Response:
-    """An error's answer."""
+    """The response for an error."""
     return Response(error_body(code, message), status, mimetype="application/json")
 
 

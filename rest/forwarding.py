@@ -16,7 +16,7 @@ from rest.json_text import dumps
 
 @dataclass(frozen=True, slots=True)
 class Remote:
-    """What another worker answered: a success."""
+    """A successful response of another worker."""
 
     status: int
     body: Any
@@ -25,7 +25,7 @@ class Remote:
 class Forwarder:
     """Sends one request to another worker over a connection of its own. Thread-safe.
 
-    `tls` makes the context for https; it is not called before one is needed. `timeout_s` bounds each wait for bytes.
+    `tls` creates the context for https, and is called only if one is needed. `timeout_s` limits each wait for bytes.
     """
 
     def __init__(self, tls: Callable[[], ssl.SSLContext], timeout_s: float) -> None:
@@ -37,8 +37,8 @@ class Forwarder:
         return self._tls()
 
     def send(self, method: str, url: str, body: Any, more: Mapping[str, str]) -> Remote:
-        """The answer of a worker; `more`: headers. Raises HttpError: the other worker's own error as it is, 500 for
-        everything else.
+        """The response of a worker; `more`: headers. Raises HttpError: the other worker's error unchanged, 500 for
+        anything else.
         """
         headers = {"Accept": "application/json", "User-Agent": "kafka-connect", **more}
         data = None if body is None else dumps(body)

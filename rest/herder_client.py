@@ -1,7 +1,9 @@
-"""Asks the herder and waits; if another worker has to answer, forwards the request or refuses it (409).
+"""Passes requests to the herder and waits for the answer; if another worker has to answer, the request is forwarded or
+refused (409).
 
 A request refused because of a rebalance is repeated for `rest.rebalance.wait.ms`, by the worker that received it from
-the user. It tells workers that it forwards to how much of that time is left: they wait no longer, and do not repeat it.
+the user. A forwarded request contains how much of that time is left: other workers wait no longer, and do not repeat
+it.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from actors.messages.requests import HealthCheck, Request, RequestStage, StoreRe
 from rest.errors import HttpError, as_java
 from rest.forwarding import Forwarder, Remote
 from rest.server.paths import RAW_PATH
-from rest.server.patience import WAIT_HEADER, RequestPatience
+from rest.server.request_limits import WAIT_HEADER, RequestLimits
 from rest.server.settings import RestSettings
 from rest.wire.answers import instant
 from rest.wire.view import WorkerView
@@ -30,10 +32,10 @@ class AskHerder(Protocol):
     """Passes a request to the actor that handles it."""
 
     def __call__(self, request: Request | StoreRequest, wait_ms: int | None = None, /) -> pykka.Future[Any]:
-        """The future is always completed. `wait_ms`: how long the request may wait for the group to settle."""
+        """The future is always completed. `wait_ms`: how long the request may wait for the group to become stable."""
 
 
-FINAL = "already exists"  # of conflicts, the one that does not pass
+FINAL = "already exists"  # the message of the only conflict that another attempt cannot resolve
 NO_LEADER = "Cannot complete request momentarily due to no known leader URL, likely because a rebalance was underway."
 STALE = ("Cannot complete request momentarily due to stale configuration (typically caused by a concurrent config "
          "change)")
@@ -49,7 +51,7 @@ class ValidationAnswer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class HerderClient:
-    """Asks on behalf of the current Flask request."""
+    """Sends requests to the herder on behalf of the current Flask request."""
 
     ask: AskHerder
     view: WorkerView
@@ -57,32 +59,32 @@ class HerderClient:
     client: Forwarder
 
     def answer(self, asked: Request | StoreRequest) -> Any:
-        """Answer of this worker. Raises what the herder answers with, and HttpError (500) after the deadline."""
-        return self._answer(asked, RequestPatience(self.settings))
+        """The answer of this worker. Raises the herder's errors, and HttpError (500) after the deadline."""
+        return self._answer(asked, RequestLimits(self.settings))
 
-    def _answer(self, asked: Request | StoreRequest, patience: RequestPatience) -> Any:
+    def _answer(self, asked: Request | StoreRequest, limits: RequestLimits) -> Any:
         try:
-            return self.ask(asked, patience.wait_ms).get(timeout=patience.answer_s)
+            return self.ask(asked, limits.wait_ms).get(timeout=limits.answer_s)
         except pykka.Timeout:
             raise HttpError(500, _timed_out(self.view.stage)) from None
 
     def answer_or_forward(self, asked: Request, body: Any = None, query: Mapping[str, str] | None = None) -> Any:
-        """Answer of this worker, or as Remote that of the worker which the herder names.
+        """The answer of this worker, or of the worker that the herder names, as Remote.
 
-        `body` and `query` are what a forwarded request carries. A request crosses at most two hops: the user's own is
-        forwarded with forward=true, that one with forward=false, and that one is refused with 409.
+        `body` and `query` are those of a forwarded request. A request is forwarded at most twice: the user's with
+        forward=true, that one with forward=false, and the last one would be refused with 409.
         """
-        patience = RequestPatience(self.settings)
+        limits = RequestLimits(self.settings)
         while True:
             try:
-                return self._answer_or_forward(asked, body, query or {}, patience)
+                return self._answer_or_forward(asked, body, query or {}, limits)
             except (HttpError, ConflictError) as error:
-                if not _passes(error) or not patience.pause():
+                if not _passes(error) or not limits.pause():
                     raise
 
-    def _answer_or_forward(self, asked: Request, body: Any, query: Mapping[str, str], patience: RequestPatience) -> Any:
+    def _answer_or_forward(self, asked: Request, body: Any, query: Mapping[str, str], limits: RequestLimits) -> Any:
         try:
-            return self._answer(asked, patience)
+            return self._answer(asked, limits)
         except RebalanceNeededError:
             raise HttpError(409, STALE) from None
         except RequestTargetError as error:
@@ -91,24 +93,24 @@ class HerderClient:
                 raise HttpError(409, CONFLICT) from None
             if not error.url:
                 raise HttpError(409, NO_LEADER) from None
-            return self._forward(error.url, hop is None, body, query, patience)
+            return self._forward(error.url, hop is None, body, query, limits)
 
     def _forward(
-        self, target: str, first_hop: bool, body: Any, query: Mapping[str, str], patience: RequestPatience
+        self, target: str, first_hop: bool, body: Any, query: Mapping[str, str], limits: RequestLimits
     ) -> Remote:
         path = request.environ[RAW_PATH]
         parameters = urlencode({"forward": str(first_hop).lower(), **query})
         url = f"{target.rstrip('/')}{path}?{parameters}"
         headers = {name: value for name, value in (
             ("Authorization", request.headers.get("Authorization")),
-            (WAIT_HEADER, None if patience.wait_ms is None else str(patience.wait_ms)),
+            (WAIT_HEADER, None if limits.wait_ms is None else str(limits.wait_ms)),
         ) if value is not None}
         return self.client.send(request.method, url, body, headers)
 
     def validation(self, config: Config) -> dict[str, Any]:
-        """What a plugin says of a config.
+        """A plugin's validation of a config.
 
-        Its errors are 500 with the class name before the text, as in Kafka Connect, which validates in another thread.
+        Errors are 500 with the class name before the text, as in Kafka Connect, which validates in another thread.
         """
         try:
             infos: ValidationAnswer = self.answer(ValidateConfig(config))
@@ -119,7 +121,7 @@ class HerderClient:
         return infos.to_json()
 
     def health(self) -> tuple[int, str, str]:
-        """Status code, status and message (KIP-1017): can the herder take its turn within ten seconds?"""
+        """Status code, status and message (KIP-1017): whether the herder answers within ten seconds."""
         details = ""
         if self.view.kafka_cluster_id is not None:
             try:
@@ -137,13 +139,13 @@ class HerderClient:
 
 
 def _passes(error: Exception) -> bool:
-    """Whether the same request may succeed a moment later; nothing of it has been done."""
+    """Whether the request, of which nothing has been done, may succeed a moment later."""
     conflict = isinstance(error, ConflictError) or (isinstance(error, HttpError) and error.status == 409)
     return conflict and not str(error).endswith(FINAL)
 
 
 def summary(stage: RequestStage) -> str:
-    """What the herder is doing, in the words that Kafka Connect uses."""
+    """What the herder is doing, in Kafka Connect's words."""
     if stage.completed_ms is None:
         return f"The worker is currently {stage.description}, which began at {instant(stage.started_ms)}."
     return (f"The last operation the worker completed was {stage.description}, which began at "

@@ -1,4 +1,4 @@
-"""JSON in and out as Kafka Connect has it: strict to read, with each number's own text kept, compact to write."""
+"""JSON as Kafka Connect reads and writes it: parsing is strict and keeps each number's text, output is compact."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import orjson
 
 from spark_tasks.limits import MAX_DEPTH, may_nest_deeper, nests_deeper
 
-MAX_NUMBER_LENGTH = 1000  # Jackson's limit; Python's own int() refuses more than 4300 digits
+MAX_NUMBER_LENGTH = 1000  # Jackson's limit; Python's int() refuses more than 4300 digits
 
 
 class UnusableJsonError(ValueError):
-    """Valid JSON that cannot be stored or passed on."""
+    """Valid JSON that cannot be stored or forwarded."""
 
 
 class JsonInt(int):
-    """An integer that knows how it was written: a config value of `-0` or `007` stays what it was."""
+    """An integer with its original text, so that a config value such as `-0` is kept unchanged."""
 
     text: str
 
@@ -29,7 +29,7 @@ class JsonInt(int):
 
 
 class JsonFloat(float):
-    """A number with a fraction or an exponent that knows how it was written."""
+    """A number with a fraction or an exponent, and its original text."""
 
     text: str
 
@@ -56,8 +56,8 @@ _DECODER = json.JSONDecoder(parse_int=JsonInt, parse_float=JsonFloat, parse_cons
 def loads(body: bytes) -> Any:
     """Parse a body; None for an empty one.
 
-    Raises ValueError for everything that is not exactly one JSON value, UnusableJsonError for one that nests too
-    deeply, has an absurd number or half a surrogate pair.
+    Raises ValueError for anything but exactly one JSON value, UnusableJsonError for a value that is nested too deeply,
+    or contains a number that is too long or an unpaired surrogate.
     """
     text = body.decode(json.detect_encoding(body)).removeprefix("\ufeff")
     if not text.strip(" \t\r\n"):
@@ -79,7 +79,7 @@ def _refuse_halves(value: Any) -> None:
         json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
         half = error.object[error.start]
-        raise UnusableJsonError(f"Text with half a surrogate pair ({ascii(half)[1:-1]}) cannot be written") from None
+        raise UnusableJsonError(f"Text with an unpaired surrogate ({ascii(half)[1:-1]}) cannot be encoded") from None
 
 
 def plain(value: Any) -> Any:
@@ -98,7 +98,7 @@ def plain(value: Any) -> Any:
 
 
 def dumps(value: Any) -> bytes:
-    """Write a value; numbers of any size."""
+    """A value as JSON; integers may have any size."""
     try:
         return orjson.dumps(value)
     except TypeError:  # an integer of more than 64 bits, or text that is not Unicode

@@ -1,4 +1,4 @@
-"""The two headers of a signed request between workers (KIP-507). Whether a signature is right, the herder decides."""
+"""The two headers of a signed request between workers (KIP-507). The herder checks the signature."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NOT_BASE64 = re.compile(r"[^A-Za-z0-9+/=]")
 
 
 def signature_of(request_headers: Headers, body: bytes) -> Signature | None:
-    """The signature that a request carries; None where a header is missing. Raises HttpError (400)."""
+    """The signature of a request; None if a header is missing. Raises HttpError (400)."""
     algorithm = request_headers.get(ALGORITHM_HEADER)
     encoded = request_headers.get(SIGNATURE_HEADER)
     if algorithm is None or encoded is None:

@@ -1,4 +1,4 @@
-"""How long to wait before trying again."""
+"""How long to wait before a retry."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ _MOST_DOUBLINGS = 60  # of a millisecond, millions of years
 
 
 def doubled(first: T, times: int, longest: T) -> T:
-    """`first`, doubled so many times, and `longest` at most; in any unit."""
+    """`first`, doubled `times` times, but at most `longest`; in any unit."""
     wait: T = min(first * 2 ** min(times, _MOST_DOUBLINGS), longest)
     return wait

@@ -26,8 +26,8 @@ class RetriableError(ConnectError):
 
 
 class PermanentError(ConnectError):
-    """Trying again cannot help before somebody has changed something, such as credentials that are refused: the task is
-    not restarted automatically, whatever errors.restart.policy says.
+    """An error that a retry cannot fix before something is changed, such as refused credentials: the task is not
+    restarted automatically, whatever errors.restart.policy is.
     """
 
     permanent = True
@@ -57,7 +57,7 @@ class ConfigError(ConnectError):
 
 
 class BusyError(ConnectError):
-    """What is asked for goes on already."""
+    """What is requested is already in progress."""
 
 
 def is_permanent(error: BaseException) -> bool:

@@ -17,16 +17,16 @@ from pyspark import cloudpickle
 from spark_tasks.data.rows import write_batches
 from spark_tasks.pipeline.stages import SinkPipeline, SourcePipeline
 from spark_tasks.plugins.api import SinkConnector, SourceConnector
-from spark_tasks.sinks.putting import as_rows
+from spark_tasks.sinks.writes import as_rows
 from spark_tasks.sources.split import answer_of, as_batches
 from spark_tasks.sources.stream_offsets import SourceOffsets, StreamOffset, from_connect, to_connect
 from spark_tasks.tasks.data_sources import data_source_of, pickled, writer_of
-from spark_tasks.tasks.pacing import SplitSize
+from spark_tasks.tasks.pace import SplitSize
 from spark_tasks.trial import shown, streams_of
 
 Emit = Callable[[dict[str, Any]], None]
 Save = Callable[[list[tuple[Any, Any]]], None]
-"""Is told the offsets behind a batch, once all of it is out."""
+"""Called with the offsets after a batch, once all of it has been written."""
 
 
 class ForegroundSource:

@@ -13,13 +13,13 @@ R = TypeVar("R")
 
 
 def complete(future: Future[Any], value: Any) -> None:
-    """Set a result, unless whoever waited gave up and cancelled."""
+    """Set a result, unless the future has been cancelled."""
     with contextlib.suppress(InvalidStateError):
         future.set_result(value)
 
 
 def fail(future: Future[Any], error: BaseException) -> None:
-    """Set an error, unless whoever waited gave up and cancelled."""
+    """Set an error, unless the future has been cancelled."""
     with contextlib.suppress(InvalidStateError):
         future.set_exception(error)
 

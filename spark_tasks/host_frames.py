@@ -77,9 +77,9 @@ def message(number: int, content: Mapping[str, Any]) -> bytes:
     return HEAD.pack(MESSAGE, number, len(body)) + body
 
 
-class Places:
-    """The partitions and offsets of a frame's records, as far as Kafka has returned them. `named`: heeler has a part of
-    the chain, and tells the topics too; a record without one was left out.
+class AppendedPositions:
+    """The partitions and offsets of a frame's records, where Kafka has returned them. `named`: heeler runs a
+    part of the chain, and reports the topics too; a record without one was left out.
     """
 
     def __init__(self, number: int, rows: int, *, named: bool = False) -> None:
@@ -99,7 +99,7 @@ class Places:
         if self._topics is not None:
             self._topics.setdefault(topic, []).extend(rows.tolist())
 
-    def told(self) -> Mapping[str, Any]:
+    def to_json(self) -> Mapping[str, Any]:
         """The form for the host: little-endian int32 and int64, one per record, in Base64."""
         return {"frame": self._number, "topics": self._topics,
                 "partitions": b64encode(self._partition.tobytes()).decode(),
@@ -150,8 +150,8 @@ def chain_records(topic: str, partitions: pa.Array | None, raw: pa.RecordBatch, 
     return _packed(meta, len(raw), [*offsets, *sections])
 
 
-def _packed(told: Mapping[str, Any], rows: int, sections: list[bytes]) -> bytes:
-    meta = json.dumps(told).encode()
+def _packed(meta_data: Mapping[str, Any], rows: int, sections: list[bytes]) -> bytes:
+    meta = json.dumps(meta_data).encode()
     parts = [_BODY.pack(rows, len(meta), len(sections), 0), struct.pack(f"<{len(sections)}q", *map(len, sections))]
     for part in (meta, *sections):
         parts += [part, bytes(-len(part) % 8)]

@@ -1,4 +1,4 @@
-"""The door to this package: everything a worker needs to run tasks."""
+"""The entry point of this package: everything that a worker needs to run tasks."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from spark_tasks.pipeline.stages import SinkPipeline, SourcePipeline
 from spark_tasks.plugins import Plugins
 from spark_tasks.plugins.api import SinkConnector, SourceConnector
 from spark_tasks.plugins.cut import Cut, cut_of, far_plugin, with_converters
-from spark_tasks.sinks.leasing import LeasingSinkTask
+from spark_tasks.sinks.java_chain_task import JavaChainSinkTask
 from spark_tasks.sinks.settings import SinkSettings
 from spark_tasks.sinks.task import SinkTask
 from spark_tasks.sources.delivery import Delivery
-from spark_tasks.sources.leasing import LeasingSourceTask
+from spark_tasks.sources.java_chain_task import JavaChainSourceTask
 from spark_tasks.sources.settings import SourceSettings
 from spark_tasks.sources.task import SourceTask
 from spark_tasks.sources.transactional import delivery_of
 from spark_tasks.spark.engines import AnyEngine, engine_of
-from spark_tasks.spark.lending import LentSpark
+from spark_tasks.spark.plugin_sessions import LentSpark
 from spark_tasks.task import TaskContext, TaskRunner
 from spark_tasks.tasks.leases import Lease
-from spark_tasks.tasks.pacing import IdleTasks
+from spark_tasks.tasks.pace import IdleTasks
 
 MakeDelivery = Callable[[TaskContext, SourceSettings], Delivery | None]
 
@@ -82,7 +82,7 @@ class Runners:
             return SinkTask(context, settings, connector, SinkPipeline(worker, own), self._watchers, self._io)
         part, lease = self._java_part("sink", context, cut)
         pipeline = JavaFirstPipeline(worker, config, cut, part)
-        return LeasingSinkTask(context, settings, connector, pipeline, self._watchers, self._io, lease)
+        return JavaChainSinkTask(context, settings, connector, pipeline, self._watchers, self._io, lease)
 
     def _source(
         self, context: TaskContext, settings: SourceSettings, connector: type[SourceConnector],
@@ -96,7 +96,7 @@ class Runners:
             return SourceTask(context, settings, connector, pipeline, delivery, self._idle)
         part, lease = self._java_part("source", context, cut)
         last = JavaLastPipeline(worker, config, cut, part, rows=rows)
-        return LeasingSourceTask(context, settings, connector, last, lease, delivery, self._idle)
+        return JavaChainSourceTask(context, settings, connector, last, lease, delivery, self._idle)
 
     def _java_part(self, kind: str, context: TaskContext, cut: Cut) -> tuple[JavaPart, Lease]:
         worker, config = context.worker.converters, context.connector
@@ -114,7 +114,7 @@ class Runners:
         return cut
 
     def close(self) -> None:
-        """Stop Spark and close the connections; the tasks must be gone."""
+        """Stop Spark and close the connections; the tasks must have ended."""
         self._lent.close()
         self.engine.close()
         self._watchers.close()

@@ -69,7 +69,7 @@ class Space:
         return self._owned[top] + dot + rest
 
     def name_of_plugin(self, module: str) -> str:
-        """As real_name, for a module in which a plugin was found: its file may be called as a module of Python's."""
+        """The real name of a module in which a plugin was found; its file may have the name of a module of Python."""
         own = Path(self.place, f"{module.partition('.')[0]}.py").is_file()
         return f"{self.name}.{module}" if own else self.real_name(module)
 

@@ -22,8 +22,8 @@ class Split(Protocol[R_co]):
 
 
 class DeferredSplit:
-    """A split that is made when it is pickled. Engines pickle it when a process is there to run it, or before: what has
-    come to a partition while its split waited can so be in it. `make` runs in any thread and does not wait.
+    """A split that is created when it is pickled. Engines may pickle it only when a process is ready to run it, so that
+    it can include what has arrived while it waited. `make` may be called on any thread and does not block.
     """
 
     def __init__(self, make: Callable[[], Split[Any]], expected_seconds: float = 0.0) -> None:
@@ -34,7 +34,7 @@ class DeferredSplit:
         return _made, (self._make(),)
 
     def run(self) -> Any:
-        """As the split that is made now."""
+        """Create the split and run it."""
         return self._make().run()
 
 

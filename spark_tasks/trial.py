@@ -27,14 +27,14 @@ from spark_tasks.pipeline.transforms.chain import Chain
 from spark_tasks.pipeline.transforms.rows import joined
 from spark_tasks.plugins import Plugins
 from spark_tasks.plugins.api import SinkConnector, SourceConnector, SourceOffset, SourcePartition
-from spark_tasks.sinks.putting import as_rows
+from spark_tasks.sinks.writes import as_rows
 from spark_tasks.sources.readers import StreamReader
 from spark_tasks.sources.split import answer_of, as_batches
 from spark_tasks.sources.stream_offsets import StreamOffset, from_connect
 from spark_tasks.tasks.data_sources import data_source_of
-from spark_tasks.tasks.pacing import SplitSize
+from spark_tasks.tasks.pace import SplitSize
 
-PATIENCE_S: Final = 5.0  # with a source that has nothing yet
+MAX_WAIT_S: Final = 5.0  # with a source that has nothing yet
 _PAUSE_S: Final = 0.1
 _TRANSFORMS: Final = ("transforms", "predicates")
 _PARTS: Final = ("value", "key", "topic", "headers", "partition", "offset", "timestamp")  # of a record that is given
@@ -61,13 +61,13 @@ class StageRecords:
 
 
 class _Context:
-    """A connector's, while its task configurations are asked for."""
+    """A connector's context while its task configurations are computed."""
 
     def __init__(self) -> None:
         self.metrics = PluginMetrics()  # which nobody shows
 
     def request_task_reconfiguration(self) -> None:
-        """There is nobody to ask."""
+        """Does nothing: a trial has no herder."""
 
     def raise_error(self, error: Exception) -> None:
         """Its trial fails."""
@@ -184,7 +184,9 @@ def _sink(
 
 
 def _transformed(chain: Chain, batches: list[pa.RecordBatch]) -> Any:
-    """A Seen for each transform; returns what comes out. DataError ends it, behind the Seen that tells it."""
+    """Yield what each transform returns, and return the last one's records. A DataError ends it, after the entry that
+    reports it.
+    """
     for stage in chain.stages:
         accepted: list[bool] | None = None
         out: list[pa.RecordBatch] = []
@@ -227,7 +229,7 @@ def _read(connector: type[SourceConnector], config: Mapping[str, str], limit: in
     streams = streams_of(connector, config)
     try:
         positions = [from_connect(stream.reader, task, ()) for task, stream in enumerate(streams)]
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + MAX_WAIT_S
         count = 0
         while count < limit:
             before = count

@@ -1,5 +1,5 @@
-"""Threads for what may hang: a plugin, another worker, Kafka. Unlike a ThreadPoolExecutor's they do not keep the
-process from ending, which would wait for all that they have begun.
+"""Threads for work that may hang: in a plugin, another worker or Kafka. Unlike those of a ThreadPoolExecutor, they do
+not keep the process from ending.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class DaemonPool:
-    """At most `most` threads, which live for as long as there is something to do. Safe from any thread."""
+    """At most `most` threads, which end when there is nothing to do. Thread-safe."""
 
     def __init__(self, most: int, name: str) -> None:
         self._most = most
@@ -25,7 +25,7 @@ class DaemonPool:
         self._closed = False
 
     def submit(self, function: Callable[..., T], *arguments: Any) -> Future[T]:
-        """Run it soon, in its turn. After `close` the future is cancelled at once."""
+        """Queue a call. After `close`, the future is cancelled at once."""
         future: Future[T] = Future()
         with self._lock:
             if self._closed:
@@ -39,7 +39,7 @@ class DaemonPool:
         return future
 
     def close(self) -> None:
-        """Cancel what has not begun; wait for nothing."""
+        """Cancel calls that have not begun; does not wait for the others."""
         with self._lock:
             self._closed = True
             dropped, self._waiting = self._waiting, deque()
@@ -53,7 +53,7 @@ class DaemonPool:
                 continue
             try:
                 future.set_result(function())
-            except BaseException as error:  # noqa: BLE001 - whatever it is, it is the future's
+            except BaseException as error:  # noqa: BLE001 - any error is the future's
                 future.set_exception(error)
 
     def _next(self) -> tuple[Future[Any], Callable[[], Any]] | None:

@@ -1,4 +1,4 @@
-"""What the stores fail with, beyond ConnectError."""
+"""The stores' errors in addition to ConnectError."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from spark_tasks.errors import ConnectError
 
 
 class PrivilegedWriteError(ConnectError):
-    """A write that only the leader may do was refused: the privilege was never claimed, or somebody fenced it.
+    """A write that only the leader may do was rejected: the privilege was not claimed, or has been fenced.
 
-    Whoever is still the leader claims the privilege again and repeats the write (KIP-618).
+    A worker that is still the leader claims the privilege again and repeats the write (KIP-618).
     """

@@ -1,4 +1,4 @@
-"""Names that cross every border of the control plane: what a string or a number means."""
+"""Identifiers and states that all parts of the control plane use."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple, NewType
 ConnectorName = NewType("ConnectorName", str)
 WorkerId = NewType("WorkerId", str)  # "host:port" as advertised, for example "10.0.0.7:8083"
 TopicName = NewType("TopicName", str)
-Config = dict[str, str]  # a connector's or a task's raw configuration: never with secrets resolved
+Config = dict[str, str]  # a connector's or a task's raw configuration, in which placeholders are never resolved
 
 
 class ConnectorTaskId(NamedTuple):
@@ -21,24 +21,24 @@ class ConnectorTaskId(NamedTuple):
         return f"{self.connector}-{self.task}"
 
 
-ItemId = ConnectorName | ConnectorTaskId  # what runs and has a status: a connector's own instance, or one task
+ItemId = ConnectorName | ConnectorTaskId  # what runs and has a status: a connector's own instance, or a task
 
 
 class TargetState(Enum):
-    """What the user wants of a connector (KIP-52, KIP-875)."""
+    """The state that the user wants for a connector (KIP-52, KIP-875)."""
 
     STARTED = "STARTED"  # connector and tasks run
-    PAUSED = "PAUSED"  # connector and tasks exist and move no data
-    STOPPED = "STOPPED"  # the connector stays in the config topic, its tasks are gone
+    PAUSED = "PAUSED"  # connector and tasks exist but move no data
+    STOPPED = "STOPPED"  # the connector stays in the config topic, without tasks
 
 
 class State(Enum):
-    """What a status record says of a connector or a task."""
+    """The state of a connector or a task in its status record."""
 
     UNASSIGNED = "UNASSIGNED"  # no worker runs it
     RUNNING = "RUNNING"
     PAUSED = "PAUSED"
     STOPPED = "STOPPED"  # connectors only
-    FAILED = "FAILED"  # stays so until somebody restarts it
-    RESTARTING = "RESTARTING"  # named in a restart plan (KIP-745)
-    DESTROYED = "DESTROYED"  # written as a tombstone, never seen by a reader
+    FAILED = "FAILED"  # until it is restarted
+    RESTARTING = "RESTARTING"  # part of a restart plan (KIP-745)
+    DESTROYED = "DESTROYED"  # written as a tombstone, so readers never see it

@@ -107,7 +107,7 @@ ROOMS = {
     "actors.errors": (),
     "actors.pooled": (),
     "actors.ticker": (),
-    "actors.worker_requests": (),
+    "actors.worker_requests": ("spark_tasks.process",),
     "actors.assignment": ("storage.config", "storage.log"),
     "actors.messages": ("actors.assignment", "storage.config", "storage.offsets", "storage.status"),
     "actors.group": ("actors.assignment", "actors.messages", "spark_tasks.kafka", "storage.config", "storage.log"),
@@ -126,7 +126,7 @@ ROOMS = {
     ),
     "actors.stores": (
         "actors.errors", "actors.herder", "actors.messages", "actors.peers", "actors.ticker", "spark_tasks.kafka",
-        "spark_tasks.plugins", "storage.",
+        "spark_tasks.plugins", "spark_tasks.process", "storage.",
     ),
     "actors.system": (
         "actors.errors", "actors.instances", "actors.messages", "spark_tasks.config", "spark_tasks.plugins",

@@ -1,9 +1,9 @@
 """Binary layouts of the group protocol "connect" (KIP-415, KIP-507): metadata and assignments as bytes.
 
 Numbers are big-endian; a string is an int16 length and UTF-8; an array is an int32 count; -1 stands for null where
-null is allowed. Every version is decoded by the same function, as Kafka Connect's workers do: fields that version 0
-does not have are missing at the end, and missing fields at the end have defaults. Bytes after the known fields are
-ignored, so that a later version can add some.
+null is allowed. Every version is decoded by the same function, as in Kafka Connect's workers: version 0 ends before the
+fields that later versions added, and missing fields at the end take their defaults. Bytes after the known fields are
+ignored, so that a later version can add fields.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ class CodecError(ConnectError):
 
 # ---------------------------------------------------------------- metadata
 def encode_metadata(metadata: MemberMetadata, protocol: Protocol) -> bytes:
-    """What a member says when it joins; version 0 has no room for `owned`. CodecError for an absurdly long name."""
+    """A member's metadata, sent when it joins; version 0 has no field for `owned`. CodecError if a name is too long."""
     head = struct.pack(">h", protocol.version) + _string(metadata.url) + _int64(metadata.config_offset)
     if protocol is Protocol.EAGER:
         return head
     if metadata.owned is None:
         return head + struct.pack(">i", -1)
-    # Readers look at the allocation's items only; its other fields have no meaning here.
+    # Readers use only the allocation's items; its other fields have no meaning here.
     inner = Assignment(leader="", leader_url="", config_offset=metadata.config_offset, assigned=metadata.owned)
     allocation = encode_assignment(inner, protocol)
     return head + struct.pack(">i", len(allocation)) + allocation
@@ -52,7 +52,7 @@ def decode_metadata(data: bytes) -> MemberMetadata:
 
 # ---------------------------------------------------------------- assignment
 def encode_assignment(assignment: Assignment, protocol: Protocol) -> bytes:
-    """What the leader gives a member; version 0 has no room for `revoked` and `delay_ms`."""
+    """What the leader assigns to a member; version 0 has no fields for `revoked` and `delay_ms`."""
     parts = [
         struct.pack(">hh", protocol.version, assignment.error),
         _string(assignment.leader),
@@ -68,7 +68,7 @@ def encode_assignment(assignment: Assignment, protocol: Protocol) -> bytes:
 def decode_assignment(data: bytes) -> Assignment:
     """The inverse of encode_assignment, for every version. CodecError for anything else.
 
-    An error number that this version does not know is a failed round too, hence CONFIG_MISMATCH.
+    Any unknown error number also means a failed round, so it is read as CONFIG_MISMATCH.
     """
     reader = _Reader(data)
     reader.version()
@@ -101,7 +101,7 @@ def _int32(number: int) -> bytes:
 
 @lru_cache(4)  # a member says the same in each protocol that it offers
 def _allocation(allocation: Allocation) -> bytes:
-    """By connector, first those whose instance is included, as Kafka Connect's workers write it."""
+    """Grouped by connector, those whose own instance is included first, as Kafka Connect's workers write it."""
     numbers: dict[ConnectorName, list[int]] = {name: [CONNECTOR_TASK] for name in allocation.connectors}
     for task in allocation.tasks:
         numbers.setdefault(task.connector, []).append(task.task)
@@ -113,7 +113,7 @@ def _allocation(allocation: Allocation) -> bytes:
 
 # ---------------------------------------------------------------- reading
 class _Reader:
-    """A position in bytes; every method moves it on or raises CodecError."""
+    """A cursor over bytes; every method advances it or raises CodecError."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -126,7 +126,7 @@ class _Reader:
     def take(self, size: int) -> bytes:
         end = self._position + size
         if size < 0 or end > len(self._data):
-            raise CodecError(f"{size} bytes expected at {self._position}, {len(self._data)} bytes in all")
+            raise CodecError(f"{size} bytes expected at {self._position}, but there are only {len(self._data)} bytes")
         chunk = self._data[self._position : end]
         self._position = end
         return chunk
@@ -143,13 +143,13 @@ class _Reader:
     def version(self) -> None:
         version = self.int16()
         if version < 0:
-            raise CodecError(f"protocol version {version} is not known")
+            raise CodecError(f"unknown protocol version {version}")
 
     def string(self) -> str:
         try:
             return self.take(self.int16()).decode()
         except UnicodeDecodeError as error:
-            raise CodecError(f"no UTF-8 text before {self._position}") from error
+            raise CodecError(f"the string before position {self._position} is not valid UTF-8") from error
 
     def allocation(self) -> Allocation:
         items: list[ItemId] = []
@@ -163,10 +163,10 @@ class _Reader:
 
     def _count(self) -> int:
         count = self.int32()
-        # An element takes at least six bytes; a larger count is nonsense that must not become a long loop.
+        # An element takes at least six bytes; a larger count is corrupt and must not cause a long loop.
         if count > (len(self._data) - self._position) // 6:
             raise CodecError(f"{count} connectors cannot follow at {self._position}")
-        return max(count, 0)  # null reads as nothing
+        return max(count, 0)  # null is read as empty
 
     def _task_numbers(self) -> tuple[int, ...]:
         count = self.int32()

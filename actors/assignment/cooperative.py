@@ -1,9 +1,9 @@
-"""The incremental cooperative assignor (KIP-415): nothing stops that does not have to.
+"""The incremental cooperative assignor (KIP-415): only what has to move is stopped.
 
-A round hands out what nobody runs and takes away what is deleted, runs twice, or is above a worker's fair share; what
-was taken away is handed out in the round that follows. Work of a worker that disappeared waits for its return until
-`scheduled.rebalance.max.delay.ms` has passed; a worker that returns, at its REST address, gets it back at once. All
-memory between rounds is in AssignorState, which only the leader has; a new leader begins with an empty one.
+A round assigns what no member runs and revokes what is deleted, runs twice, or exceeds a worker's fair share; what was
+revoked is assigned in the following round. The work of a worker that disappeared is held for its return until
+`scheduled.rebalance.max.delay.ms` has passed; a worker that returns at the same REST address gets it back at once.
+What is remembered between rounds is in AssignorState, which only the leader has; a new leader starts with an empty one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from actors.assignment.weights import Weights
 from storage.config.state import ClusterConfigState
 from storage.ids import ConnectorTaskId, ItemId
 
-_BACKOFF_BASE = 40  # successive rounds that take work away wait 1 ms x 40^n (KAFKA-12495)
+_BACKOFF_BASE = 40  # successive rounds that revoke work wait 1 ms x 40^n (KAFKA-12495)
 _BACKOFF_STEPS = 8  # 40^8 ms are 200 years; no need for larger numbers
 
 _Loads = dict[str, set[ItemId]]
@@ -27,7 +27,7 @@ _Loads = dict[str, set[ItemId]]
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who was given an item: a member of that time, and its worker's REST address."""
+    """Who was assigned an item: the id of the member at that time, and its worker's REST address."""
 
     member: str
     url: str
@@ -35,12 +35,13 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class AssignorState:
-    """What the leader remembers of the rounds before.
+    """What the leader remembers of earlier rounds.
 
-    `previous` is everything that the last round left assigned, with the members that got it; lost work that waits is
-    still its former holder's. It counts only if that round (`generation`) came to its end. `due_ms` is the time at
-    which a delay ends, None where none runs; `candidates` are the members that were without work while it ran.
-    `took_away` says that the last round moved work to balance the load, `successive` how often that was put off.
+    `previous` is everything that the last round left assigned, with the members that got it; lost work that is being
+    held still belongs to its former holder. It is valid only if that round (`generation`) was completed. `due_ms` is
+    the time at which a delay ends, None if there is no delay; `candidates` are the members that had no work during
+    the delay. `revoked_to_balance`: the last round revoked work to balance the load; `successive`: how often balancing
+    has been postponed.
     """
 
     generation: int = -1
@@ -48,7 +49,7 @@ class AssignorState:
     members: frozenset[str] = frozenset()
     due_ms: int | None = None
     candidates: tuple[str, ...] = ()
-    took_away: bool = False
+    revoked_to_balance: bool = False
     successive: int = 0
 
 
@@ -69,13 +70,13 @@ def assign(
     """One round. Pure; times are milliseconds of any one clock.
 
     `members` is keyed by member id and holds `leader`; `generation` is this round's, `last_completed` the last one
-    that the leader itself saw complete (-1: none). When the leader's `config` is behind a member's, everybody gets
-    CONFIG_MISMATCH and the state stays.
+    that the leader itself saw complete (-1: none). If the leader's `config` is behind a member's, every member gets
+    CONFIG_MISMATCH and the state is kept.
 
-    `idle` members keep what they run and get nothing; what they say of offsets does not count. Nobody gets what is
-    `left_out`. `most_moved` bounds how many items are taken away to balance the load.
+    `idle` members keep what they run and get nothing new; the config offsets that they report are ignored. Items in
+    `left_out` are assigned to no member. `most_moved` limits how many items are revoked to balance the load.
     """
-    # The members may not have got what an unfinished round gave them: what it remembers is worth nothing.
+    # The members may not have received the assignments of an unfinished round, so its state cannot be used.
     state = state if state.generation == last_completed else AssignorState()
     newest = max(member.config_offset for id_, member in members.items() if id_ not in idle)
     if config.offset < newest:
@@ -101,7 +102,7 @@ def assign(
 class _Round:
     """The working sets of one round. `loads` is what each member will run, `revoked` what it must stop.
 
-    Members that are `idle` have no load; what they keep is `kept`.
+    `idle` members have no load; what they keep is in `kept`.
     """
 
     def __init__(
@@ -117,8 +118,8 @@ class _Round:
         self.configured: frozenset[ItemId] = frozenset(names).union(*(config.tasks(name) for name in names)) - left_out
         holders = Counter(item for items in self.owned.values() for item in items)
         active = holders.keys()
-        # What is no longer configured goes, also where a former leader handed it out; what runs twice stops
-        # everywhere where nobody knows which of the two is right, and is handed out again in the next round.
+        # What is no longer configured is revoked, even if a former leader assigned it. What runs twice is revoked
+        # from all members if the rightful holder is unknown, and assigned again in the next round.
         twice = {item for item, count in holders.items() if count > 1}
         rightful = {item: holder for item in twice if (holder := self._rightful(item)) is not None}
         gone = active - self.configured
@@ -134,32 +135,32 @@ class _Round:
                 self.loads[id_] = set(items - unwanted)
         missing = (state.previous.keys() & self.configured) - active
         self.back = {item: back for item in missing if (back := self._newcomer(state.previous[item])) is not None}
-        # Another round may have begun before all had heard of the last one: a member of both has not got what it does
-        # not claim, which is nobody's loss to wait for.
+        # Another round may have begun before all members received the last assignments: what a member of both rounds
+        # does not claim never reached it, so it is not lost work to be held.
         there = state.members & self.urls.keys()
         self.lost = frozenset(item for item in missing - self.back.keys() if state.previous[item].member not in there)
         self.created: frozenset[ItemId] = self.configured - active - self.back.keys() - self.lost
 
     def _rightful(self, item: ItemId) -> str | None:
-        """Who may keep what is claimed twice: its holder since the last round. The others slept, or have not heard."""
+        """Who may keep an item that is claimed twice: its holder since the last round. The others have missed that."""
         holder = self.state.previous.get(item)
         return holder.member if holder is not None and item in self.owned.get(holder.member, ()) else None
 
     def _newcomer(self, holder: Holder) -> str | None:
-        """The member that has come since the last round from the address of one who is gone: it is back."""
+        """The member that joined since the last round from the address of a holder that is gone: its worker is back."""
         if holder.member in self.urls:
             return None
         return min((id_ for id_ in self.loads if self.urls[id_] == holder.url and id_ not in self.state.members),
                    default=None)
 
     def run(self, now_ms: int, max_delay_ms: int) -> AssignorState:
-        """Fills `loads` and `revoked`; the returned state lacks the generation."""
+        """Fill `loads` and `revoked`; the returned state lacks the generation."""
         idle = tuple(sorted(id_ for id_, load in self.loads.items() if not load))
         waiting = self._delayed(idle, now_ms, max_delay_ms)
         if waiting is None:
             expired = self.state.due_ms is not None and now_ms >= self.state.due_ms
-            # After a whole delay the next balancing is no longer a successive one.
-            state = self._balance(now_ms, max_delay_ms, took_away=self.state.took_away and not expired)
+            # After a full delay, the next balancing no longer counts as a successive one.
+            state = self._balance(now_ms, max_delay_ms, successive=self.state.revoked_to_balance and not expired)
             left = self._return_to_candidates() if expired else self.lost
             new, waits = self.created | left, frozenset[ItemId]()
         else:
@@ -181,11 +182,11 @@ class _Round:
         return bool(self.weights) and isinstance(kind[0], ConnectorTaskId)
 
     def _give_back(self) -> frozenset[ItemId]:
-        """Gives workers that are back what they had, up to the fair share; returns the rest."""
+        """Give workers that are back what they had, up to the fair share; returns the rest."""
         rest = set(self.back)
         for kind in _kinds(self.back):
             if self._weighted(kind):
-                for item in kind:  # what is too much by now, balancing takes away
+                for item in kind:  # balancing revokes what is too much by now
                     self.loads[self.back[item]].add(item)
                 rest.difference_update(kind)
                 continue
@@ -202,27 +203,27 @@ class _Round:
         return frozenset(rest)
 
     def _delayed(self, idle: tuple[str, ...], now_ms: int, max_delay_ms: int) -> AssignorState | None:
-        """The state while lost work or a balancing has to wait; None where nothing waits (any longer)."""
+        """The state while lost work is held or balancing is postponed; None if nothing has to wait (any longer)."""
         state = self.state
         if max_delay_ms == 0:
             return None
         if state.due_ms is None:
-            # Work is missing although nobody left: its worker has not got it in the first place.
+            # Work is missing although no member left: its worker never received it.
             if not self.lost or state.members <= self.owned.keys():
                 return None
-            return replace(state, due_ms=now_ms + max_delay_ms, candidates=idle, took_away=False, successive=0)
-        if now_ms >= state.due_ms or not (self.lost or state.took_away):
+            return replace(state, due_ms=now_ms + max_delay_ms, candidates=idle, revoked_to_balance=False, successive=0)
+        if now_ms >= state.due_ms or not (self.lost or state.revoked_to_balance):
             return None
         candidates = (*state.candidates, *(id_ for id_ in idle if id_ not in state.candidates))
-        # While lost work waits it is that which the delay is for; once it is back, balancing need not wait.
-        return replace(state, candidates=candidates, took_away=state.took_away and not self.lost)
+        # While lost work is held, the delay is for that work; once it is back, balancing need not wait.
+        return replace(state, candidates=candidates, revoked_to_balance=state.revoked_to_balance and not self.lost)
 
     def _return_to_candidates(self) -> frozenset[ItemId]:
-        """Gives lost work in turn to members that came (back) without any, up to the fair share; returns the rest."""
+        """Give lost work in turn to members that joined without any, up to the fair share; returns the rest."""
         rest = set(self.lost)
         for kind in _kinds(self.lost):
             if self._weighted(kind):
-                continue  # by weight they get most of it anyway
+                continue  # `Weights.give` prefers members without work anyway
             fair, extras = divmod(len(_of_kind(self.configured, kind[0])), len(self.loads))
             held = {id_: len(_of_kind(load, kind[0])) for id_, load in self.loads.items()}
             takers = [id_ for id_ in self.state.candidates if id_ in held]
@@ -233,23 +234,23 @@ class _Round:
                 rest.discard(item)
         return frozenset(rest)
 
-    def _balance(self, now_ms: int, max_delay_ms: int, *, took_away: bool) -> AssignorState:
-        """Takes surplus work away, or puts that off where the round before took some away already."""
+    def _balance(self, now_ms: int, max_delay_ms: int, *, successive: bool) -> AssignorState:
+        """Revoke surplus work, or postpone that if the previous round already revoked some."""
         surplus = self._bounded(self._surplus())
         if not any(surplus.values()):
             return AssignorState()
-        successive = self.state.successive
-        if took_away and max_delay_ms > 0:
-            successive += 1
-            backoff_ms = min(_BACKOFF_BASE ** min(successive, _BACKOFF_STEPS), max_delay_ms)
-            return AssignorState(due_ms=now_ms + backoff_ms, took_away=True, successive=successive)
+        postponed = self.state.successive
+        if successive and max_delay_ms > 0:
+            postponed += 1
+            backoff_ms = min(_BACKOFF_BASE ** min(postponed, _BACKOFF_STEPS), max_delay_ms)
+            return AssignorState(due_ms=now_ms + backoff_ms, revoked_to_balance=True, successive=postponed)
         for id_, items in surplus.items():
             self.loads[id_] -= items
             self.revoked[id_] |= items
-        return AssignorState(took_away=True, successive=successive)
+        return AssignorState(revoked_to_balance=True, successive=postponed)
 
     def _bounded(self, surplus: _Loads) -> _Loads:
-        """As much of it as may be moved at once."""
+        """The part of the surplus that may be moved in one round."""
         if self.most_moved is None:
             return surplus
         some = [(id_, item) for id_, items in surplus.items() for kind in _kinds(items) for item in kind]
@@ -259,7 +260,7 @@ class _Round:
         return bounded
 
     def _surplus(self) -> _Loads:
-        """What each member has above its fair share, by the totals that will be assigned at the end."""
+        """What each member has beyond its fair share of the totals that will be assigned at the end."""
         surplus: _Loads = {id_: set() for id_ in self.loads}
         for kind in _kinds(self.configured):
             if self._weighted(kind):
@@ -279,7 +280,7 @@ class _Round:
 
 
 def _kinds(items: Iterable[ItemId]) -> list[list[ItemId]]:
-    """Connectors and tasks apart, each sorted; empty kinds are left out."""
+    """Connectors and tasks in separate sorted lists; an empty list is omitted."""
     allocation = Allocation.of(items)
     return [list(kind) for kind in (allocation.connectors, allocation.tasks) if kind]
 

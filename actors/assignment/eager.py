@@ -1,4 +1,4 @@
-"""The eager assignor: round robin over all members, everything anew in each round."""
+"""The eager assignor: round robin over all members; each round assigns everything again."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ def assign(
     idle: Collection[str] = (),
     left_out: Collection[ItemId] = (),
 ) -> dict[str, Assignment]:
-    """Deal all connectors, then all tasks, to the members in turn. Pure.
+    """Assign all connectors, then all tasks, to the members in turn. Pure.
 
-    `members` is keyed by member id and holds `leader`. When the leader's `config` is behind a member's, everybody
-    gets CONFIG_MISMATCH and nothing to do. Connectors come first because dealing each with its tasks would put all
-    connectors on some members and all tasks on others where every connector has one task. Where a connector has a
-    weight, tasks go by weight. `idle` members get nothing
-    and what they say of offsets does not count; nobody gets what is `left_out`.
+    `members` is keyed by member id and holds `leader`. If the leader's `config` is behind a member's, every member
+    gets CONFIG_MISMATCH and no work. Connectors come first: if every connector has one task, assigning each connector
+    together with its task would put all connectors on some members and all tasks on others. If any connector has a
+    weight, tasks are assigned by weight. `idle` members get nothing and the config offsets that they report are
+    ignored; items in `left_out` are assigned to no member.
     """
     newest = max(member.config_offset for id_, member in members.items() if id_ not in idle)
     if config.offset < newest:
@@ -45,7 +45,7 @@ def assign(
 
 
 def config_mismatch(members: Mapping[str, MemberMetadata], *, leader: str, offset: int) -> dict[str, Assignment]:
-    """What everybody gets when the leader has not yet read the config topic as far as another member."""
+    """The assignments of a round in which the leader has not yet read the config topic as far as another member."""
     url = members[leader].url
     answer = Assignment(leader, url, offset, error=AssignmentError.CONFIG_MISMATCH)
     return dict.fromkeys(members, answer)

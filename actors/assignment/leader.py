@@ -1,4 +1,4 @@
-"""The leader's part in a round: reads the members' metadata, has an assignor decide, writes the assignments."""
+"""The leader's part in a round: it reads the members' metadata, runs an assignor, and writes the assignments."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from actors.assignment import cooperative, eager
 from actors.assignment.codec import CodecError, decode_metadata, encode_assignment
 from actors.assignment.cooperative import AssignorState
 from actors.assignment.protocol import Assignment, MemberMetadata, Protocol
-from actors.assignment.room import DEFAULT_RECORD_BYTES, heaviest, no_room, too_long, used_bytes
+from actors.assignment.record_size import DEFAULT_RECORD_BYTES, heaviest, no_room, too_long, used_bytes
 from storage.config.state import ClusterConfigState
 from storage.ids import ItemId
 from storage.log.record import shown
@@ -23,10 +23,10 @@ Reasons = tuple[tuple[ItemId, str], ...]
 
 @dataclass(frozen=True, slots=True)
 class RoundPlan:
-    """The outcome of a leader's round: bytes for each member, and who then runs what at which REST address.
+    """The outcome of a leader's round: the bytes for each member, and the REST address of the worker of each item.
 
-    `left_out`: what nobody was given, and why. `room`: how many bytes more the group's record may have, of
-    `record_bytes`. `ahead`: members that have read more of the config topic than the leader, as they say. `unread`:
+    `left_out`: what was assigned to no member, and why. `room`: by how many bytes the group's record may still grow, up
+    to `record_bytes`. `ahead`: members that claim to have read more of the config topic than the leader. `unread`:
     members whose metadata cannot be read.
     """
 
@@ -55,19 +55,20 @@ def plan(
     doubted: frozenset[str] = frozenset(),
     record_bytes: int = DEFAULT_RECORD_BYTES,
 ) -> RoundPlan:
-    """A whole round over bytes. Pure but for the log; `metadata` is keyed by member id and holds the leader's own.
+    """A complete round, from bytes to bytes. Pure but for the log; `metadata` is keyed by member id and includes the
+    leader's own.
 
-    A member whose metadata cannot be read gets nothing and loses nothing; the others share the work. So it is with one
-    that is `doubted`: it was ahead of the leader, and what the leader lacked was not in the config topic either.
+    A member whose metadata cannot be read gets nothing and loses nothing; the others share the work. The same holds for
+    `doubted` members: they claimed to be ahead of the leader, but the config topic had nothing that the leader lacked.
 
-    The eager protocol leaves the cooperative assignor's state as it is: the generations it misses make it void by
-    themselves.
+    The eager protocol does not change the cooperative assignor's state, which becomes invalid because generations are
+    missing from it.
     """
     members = _decode(metadata)
     ahead = frozenset(id_ for id_, member in members.items() if member.config_offset > config.offset)
     idle = ahead & doubted
     for id_ in sorted(idle):
-        _log.error("Group member %s gets no work: it says that it has read the config topic up to offset %d, and the "
+        _log.error("Group member %s gets no work: it claims to have read the config topic up to offset %d, but the "
                    "topic ends at %d", shown(id_), members[id_].config_offset, config.offset)
 
     def decide(left_out: Collection[ItemId], most_moved: int | None) -> tuple[AssignorState, dict[str, Assignment]]:
@@ -91,13 +92,13 @@ def plan(
         moved = sum(len(one.revoked.items) for one in assignments.values()) if most_moved is None else most_moved
         if room >= 0 or not (given or moved):
             break
-        if moved:  # less at once: the rounds that follow go on with it
+        if moved:  # move less at once: the following rounds move the rest
             most_moved = moved // 2
         else:
             left_out |= dict.fromkeys(heaviest(given, -room), no_room(record_bytes - room, record_bytes))
     if most_moved is not None:
-        _log.warning("Work is moved to other workers in several steps: all at once would not fit into the one record, "
-                     "of %d bytes, in which Kafka keeps a group", record_bytes)
+        _log.warning("Work is moved to other workers in several steps: moving all of it at once would not fit into the "
+                     "single record of at most %d bytes in which Kafka keeps a group", record_bytes)
     return RoundPlan(
         decided, generation, encoded, _owners(members, assignments), tuple(left_out.items()), room, record_bytes, ahead,
         frozenset(metadata.keys() - members.keys()),
@@ -115,7 +116,7 @@ def _decode(metadata: Mapping[str, bytes]) -> dict[str, MemberMetadata]:
 
 
 def _owners(members: Mapping[str, MemberMetadata], assignments: Mapping[str, Assignment]) -> Owners:
-    """Everything that runs once all members have followed their assignments; empty after a failed round."""
+    """Everything that runs once all members have carried out their assignments; empty after a failed round."""
     owners: list[tuple[ItemId, str]] = []
     for id_, assignment in assignments.items():
         owned = members[id_].owned

@@ -1,4 +1,4 @@
-"""The group protocol "connect": what members tell the leader and what the leader answers.
+"""The group protocol "connect": what members send to the leader and what the leader assigns to them.
 
 This file holds the values; `codec.py` beside it holds their binary layouts.
 """
@@ -19,11 +19,11 @@ class Protocol(Enum):
 
     SESSIONED = "sessioned"  # cooperative, and requests between workers are signed
     COMPATIBLE = "compatible"  # cooperative
-    EAGER = "default"  # everybody stops everything at each rebalance
+    EAGER = "default"  # every worker stops everything at each rebalance
 
     @property
     def version(self) -> int:
-        """The version that the bytes of this protocol carry."""
+        """The version number in the encoded bytes of this protocol."""
         return {"sessioned": 2, "compatible": 1, "default": 0}[self.value]
 
     @property
@@ -34,7 +34,7 @@ class Protocol(Enum):
 
     @classmethod
     def configured(cls, value: str) -> Protocol:
-        """The protocol that the worker property `connect.protocol` names, in any case; ValueError for others."""
+        """The protocol named by the worker property `connect.protocol`, in any case. ValueError if unknown."""
         names = {"sessioned": cls.SESSIONED, "compatible": cls.COMPATIBLE, "eager": cls.EAGER}
         if value.lower() not in names:
             raise ValueError(f"connect.protocol is {value!r}; allowed are {', '.join(names)}")
@@ -57,7 +57,7 @@ class Allocation:
 
     @classmethod
     def of(cls, items: Iterable[ItemId]) -> Allocation:
-        """The allocation of these items, in whatever order they come and however often."""
+        """The allocation of these items, which may come in any order and repeatedly."""
         unique = set(items)
         connectors = sorted(item for item in unique if not isinstance(item, ConnectorTaskId))
         return cls(tuple(connectors), tuple(sorted(item for item in unique if isinstance(item, ConnectorTaskId))))
@@ -97,7 +97,7 @@ def _among(items: Sequence[Any], item: ItemId) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class MemberMetadata:
-    """What a member says when it joins: its REST address, its config offset, and (not eager) what it runs."""
+    """What a member sends when it joins: its REST address, its config offset, and (unless eager) what it runs."""
 
     url: str
     config_offset: int
@@ -106,10 +106,10 @@ class MemberMetadata:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """What the leader gives one member.
+    """What the leader assigns to one member.
 
-    Eager: `assigned` is everything the member shall run. Cooperative: `assigned` is what is new and `revoked` what
-    must go; after a revocation the member joins again, and after `delay_ms` too.
+    Eager: `assigned` is everything that the member has to run. Cooperative: `assigned` is what it has to start and
+    `revoked` what it has to stop; the member joins again after a revocation, and after `delay_ms`.
     """
 
     leader: str
@@ -122,17 +122,17 @@ class Assignment:
 
     @property
     def failed(self) -> bool:
-        """Whether the round has to be repeated because the leader was behind on configs."""
+        """Whether the round has to be repeated because the leader had not read all configs."""
         return self.error is not AssignmentError.NONE
 
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """The outcome of one round as one member sees it.
+    """The outcome of one round for one member.
 
-    `owners` (leader only) maps each running item to its owner's REST address: a connector's name to an address, a
-    task id to an address. It serves restarts that have to be forwarded. `left_out` (leader only): what nobody can be
-    given, and why; `room`: how many bytes more the group's record may have, of `record_bytes` at most (room.py).
+    `owners` (leader only) pairs each connector name and task id that runs with the REST address of its worker; it is
+    used to forward restart requests. `left_out` (leader only): what can be assigned to no member, and why. `room`: by
+    how many bytes the group's record may still grow, up to `record_bytes` (record_size.py).
     """
 
     generation: int

@@ -1,7 +1,7 @@
-"""Tasks by the weight of their connector (`tasks.weight`), so that heavy ones do not sit beside each other. Pure.
+"""Assignment of tasks by the weight of their connector (`tasks.weight`), which spreads heavy tasks over workers. Pure.
 
-Java workers skip the key, and follow what a leader of heeler gives them; a Java leader counts tasks. Without weights
-nothing here is used: the assignors count tasks too.
+Java workers ignore the key but carry out what a heeler leader assigns; a Java leader counts tasks. If no connector has
+a weight, this module is not used: the assignors count tasks too.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ HEAVIEST = 1000
 _NUMBER = re.compile(r"\s*\+?0*([1-9][0-9]{0,3})\s*", re.ASCII)
 
 Loads = Mapping[str, set[ItemId]]
-"""What each member has, connectors' own instances among it, which weigh nothing here."""
+"""What each member has, including connectors' own instances, whose weight is 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """Those that are not 1, by connector. Anything but a number from 1 to 1000 (a placeholder, say) counts as 1."""
+    """Weights other than 1, by connector. Anything but a number from 1 to 1000 (a placeholder, say) counts as 1."""
 
     heavy: Mapping[ConnectorName, int]
 
     @classmethod
     def of(cls, config: ClusterConfigState) -> Weights:
-        """What the config topic says."""
+        """The weights in the connectors' configurations."""
         found = {}
         for name, connector in config.connector_configs.items():
             match = _NUMBER.fullmatch(connector.get(KEY) or "")
@@ -42,15 +42,15 @@ class Weights:
         return bool(self.heavy)
 
     def weight(self, item: ItemId) -> int:
-        """A task's; 0 for a connector's own instance."""
+        """The weight of a task; 0 for a connector's own instance."""
         return self.heavy.get(item.connector, 1) if isinstance(item, ConnectorTaskId) else 0
 
     def total(self, items: Iterable[ItemId]) -> int:
-        """Of all of them."""
+        """The sum of the items' weights."""
         return sum(map(self.weight, items))
 
     def give(self, loads: Loads, tasks: Iterable[ConnectorTaskId]) -> None:
-        """The heaviest first, each to the member that has least."""
+        """Assign tasks, the heaviest first, each to the member with the smallest load."""
         heap = [(self.total(load), id_) for id_, load in loads.items()]
         heapq.heapify(heap)
         for task in sorted(tasks, key=lambda task: (-self.weight(task), task)):
@@ -60,17 +60,17 @@ class Weights:
 
     def surplus(self, loads: Loads, back: Mapping[ItemId, str], waiting: Iterable[ConnectorTaskId], most: int | None,
                 ) -> dict[str, set[ItemId]]:
-        """What to take away, so that handing it out again (`give`) leaves a better balance; nothing where it would not.
+        """What to revoke so that assigning it again (`give`) improves the balance; nothing if it would not.
 
-        `back`: what members are about to get back; `waiting`: tasks that nobody has, which go to somebody in any case;
-        `most`: how many are taken at most.
+        `back`: what members are about to get back; `waiting`: tasks without a member, which are assigned in any case;
+        `most`: the largest number of tasks to revoke.
         """
         members = {id_: set(load) for id_, load in loads.items()}
         for item, id_ in back.items():
             members[id_].add(item)
         self.give(members, waiting)
         moves = self._moves({id_: set(load) for id_, load in members.items()}, loads, most)
-        # One move by itself is always for the better; of many, what is handed out by weight may come out worse.
+        # A single move is always an improvement; after many, assigning by weight may give a worse result.
         while moves and not self._better(members, moves):
             moves = moves[: len(moves) // 2]
         taken: dict[str, set[ItemId]] = {id_: set() for id_ in loads}
@@ -79,7 +79,7 @@ class Weights:
         return taken
 
     def _moves(self, members: Loads, loads: Loads, most: int | None) -> list[tuple[str, ConnectorTaskId]]:
-        """Moves to whoever has least, one after the other, each of which makes two members more alike."""
+        """Successive moves to the member with the smallest load; each one reduces the difference of two members."""
         totals = {id_: self.total(load) for id_, load in members.items()}
         movable = {id_: {item for item in load if isinstance(item, ConnectorTaskId)} for id_, load in loads.items()}
         moves: list[tuple[str, ConnectorTaskId]] = []
@@ -97,7 +97,7 @@ class Weights:
 
     def _best(self, totals: Mapping[str, int], movable: Mapping[str, set[ConnectorTaskId]], least: int,
               ) -> tuple[str, ConnectorTaskId] | None:
-        """From the member that has most and something that helps: the task that is nearest to half of the gap."""
+        """The next task to move, from the most loaded member with a suitable one: the closest to half of the gap."""
         for id_ in sorted(totals, key=lambda id_: (-totals[id_], id_)):
             gap = totals[id_] - least
             fitting = [task for task in movable[id_] if self.weight(task) < gap]

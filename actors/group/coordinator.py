@@ -1,8 +1,8 @@
-"""One member's conversation with the group coordinator. The only file that knows kafka-python's coordinator API.
+"""One member's exchange with the group coordinator. The only file of the actors that knows kafka-python's coordinator.
 
-The library's BaseCoordinator brings the requests, their error rules and the heartbeat loop; its poll-driven join loop
-is not used: `actors/group/driver.py` drives, through the methods under "for the driver". Everything happens on the
-client's IO thread except where a docstring says that any thread may call.
+The library's BaseCoordinator provides the requests, their error handling and the heartbeat loop. Its poll-driven join
+loop is not used: `actors/group/driver.py` drives, through the methods under "for the driver". Everything runs on the
+client's IO thread, except methods that are marked "Any thread".
 """
 
 from __future__ import annotations
@@ -27,32 +27,32 @@ from actors.assignment.codec import decode_assignment, encode_metadata
 from actors.assignment.cooperative import AssignorState
 from actors.assignment.leader import RoundPlan, plan
 from actors.assignment.protocol import Allocation, MemberMetadata, Membership, Protocol
-from actors.group.figures import ClientMetrics
-from actors.group.questions import LeaderNotes, tell_who
+from actors.group.client_metrics import ClientMetrics
+from actors.group.leader_queries import LeaderNotes, log_members
 from storage.config.state import ClusterConfigState
 
 _log = logging.getLogger(__name__)
 
-_SETTLING_S = 3.0  # a round is often followed by another one: for so long heartbeats are frequent
+_SETTLING_S = 3.0  # a round is often followed by another one: heartbeats are frequent for this long
 _SETTLING_INTERVAL_S = 0.1
 _CLIENT_DEFAULTS = {
-    "reconnect_backoff_max_ms": 1000,  # Kafka's own default; the library waits up to 30 s for a broker that is back
-    "receive_message_max_bytes": 100_000_000,  # the leader receives what all members run
+    "reconnect_backoff_max_ms": 1000,  # Kafka's default; with the library's, reconnecting may take up to 30 s
+    "receive_message_max_bytes": 100_000_000,  # the leader receives the metadata of all members
 }
 
 
 def _report(error: BaseException) -> None:
-    """Of what was posted. GeneratorExit is none of its errors: it was still waiting when the IO loop ended."""
+    """Log the error of a posted function. GeneratorExit is no error: the function waited when the IO loop ended."""
     if not isinstance(error, GeneratorExit):
         _log.error("Defect in the group member", exc_info=error)
 
 
 @dataclass(frozen=True, slots=True)
 class GroupSettings:
-    """A worker's group settings. `client` holds kafka-python's client settings, `bootstrap_servers` among them.
+    """A worker's group settings. `client` holds kafka-python's client settings, including `bootstrap_servers`.
 
-    A heartbeat is the only way to notice a rebalance, and each round of a rebalance waits for its slowest member:
-    heartbeats are sent every `notice_ms` where `heartbeat_interval_ms`, the longest allowed pause, is longer.
+    A member learns of a rebalance only from the answer to a heartbeat, and each round waits for its slowest member.
+    Heartbeats are therefore sent every `notice_ms` if `heartbeat_interval_ms`, the longest allowed interval, is longer.
     """
 
     group_id: str
@@ -65,11 +65,11 @@ class GroupSettings:
     max_delay_ms: int = 300_000
     retry_backoff_ms: int = 100
     notice_ms: int = 500
-    metrics: ClientMetrics | None = None  # where the client counts
+    metrics: ClientMetrics | None = None  # the client's metrics are recorded here
 
 
 class _Heartbeat(Heartbeat):  # type: ignore[misc]
-    """Heartbeats as GroupSettings describes; the poll time-out is the driver's business."""
+    """Heartbeats as described in GroupSettings; the driver handles the poll timeout."""
 
     def __init__(self, settings: GroupSettings, config: dict[str, Any]) -> None:
         super().__init__(**config)
@@ -88,7 +88,7 @@ class _Heartbeat(Heartbeat):  # type: ignore[misc]
 
 
 class GroupCoordinator(BaseCoordinator):  # type: ignore[misc]
-    """`snapshot` gives the newest config state at any moment; `lost` hears why a membership is over."""
+    """`snapshot` returns the newest config state; `lost` is called with the reason when a membership ends."""
 
     def __init__(
         self, settings: GroupSettings, snapshot: Callable[[], ClusterConfigState], lost: Callable[[str], None]
@@ -100,7 +100,7 @@ class GroupCoordinator(BaseCoordinator):  # type: ignore[misc]
             group_id=settings.group_id,
             session_timeout_ms=settings.session_timeout_ms,
             heartbeat_interval_ms=settings.heartbeat_interval_ms,
-            max_poll_interval_ms=settings.rebalance_timeout_ms,  # also the time that others wait for this member
+            max_poll_interval_ms=settings.rebalance_timeout_ms,  # also how long a round waits for this member
             retry_backoff_ms=settings.retry_backoff_ms,
             **counted,
         )
@@ -112,10 +112,10 @@ class GroupCoordinator(BaseCoordinator):  # type: ignore[misc]
         self._snapshot = snapshot
         self._lost = lost
         self._wakeup = WakeupNotifier(self._net)
-        self.leaving = False  # a LeaveGroup request is on its way
-        self._farewell: Any = None  # completes when that request is answered
-        self._joining = False  # a JoinGroup or SyncGroup request is on its way
-        self._asked_again = False  # a rejoin was asked for after the running join had told our config offset
+        self.leaving = False  # a LeaveGroup request is in flight
+        self._left: Any = None  # a future that completes when that request is answered
+        self._joining = False  # a JoinGroup or SyncGroup request is in flight
+        self._rejoin_after_join = False  # a rejoin was requested after the running join had sent our config offset
         self._owned: Allocation | None = None
         self._last_completed = -1
         self._assignor = AssignorState()
@@ -138,7 +138,7 @@ class GroupCoordinator(BaseCoordinator):  # type: ignore[misc]
         self._manager.call_soon(function, *args).add_errback(_report)
 
     def check(self) -> None:
-        """RuntimeError where the IO thread has died: nobody is a member any more, and nobody else would say so."""
+        """RuntimeError if the IO thread has died, which ends the membership without any other notice."""
         if self._thread is not None and not self._thread.is_alive():
             raise RuntimeError(f"the thread of the member of group {self.group_id} has died")
 
@@ -147,34 +147,34 @@ class GroupCoordinator(BaseCoordinator):  # type: ignore[misc]
         self._wakeup.notify()
 
     async def sleep(self, seconds: float | None = None) -> None:
-        """Sleep until wake(), or for so long."""
+        """Sleep until wake(), or until the time has passed."""
         await self._wakeup(seconds)
 
-    async def answered(self, question: Future, timeout_ms: int) -> bool:
-        """Wait for a future; False when the time passed without it."""
+    async def completed(self, future: Future, timeout_ms: int) -> bool:
+        """Wait for a future; False if it was not completed in time."""
         try:
-            await self._manager.wait_for(question, timeout_ms)
+            await self._manager.wait_for(future, timeout_ms)
         except Errors.KafkaTimeoutError:
             return False
         return True
 
     async def found(self) -> bool:
-        """Whether the coordinator is known, or can be found within a heartbeat interval (first of all: bootstrap)."""
+        """Whether the coordinator is known, or can be found within a heartbeat interval. Bootstraps first."""
         if not self._manager.bootstrapped:
             await self._manager.bootstrap_async()
         return not self.coordinator_unknown() or bool(
             await self.ensure_coordinator_ready_async(self._settings.heartbeat_interval_ms)
         )
 
-    def ask_again(self, caught_up: int | None = None) -> None:
-        """Another round, or one more after the one that is on its way. `caught_up`: see RequestRejoin."""
+    def rejoin(self, caught_up: int | None = None) -> None:
+        """Request another round, or one more after the round in progress. `caught_up`: see RequestRejoin."""
         if caught_up is not None:
             self._notes.caught_up(caught_up)
-        self._asked_again = True
+        self._rejoin_after_join = True
         self.request_rejoin()
 
     async def join(self, owned: Allocation) -> Membership:
-        """One attempt to join and sync. KafkaError or CodecError when it failed; heartbeats rest meanwhile."""
+        """One attempt to join and sync; heartbeats pause meanwhile. Raises KafkaError or CodecError."""
         await self._notes.learn(self._ask)
         self._owned = owned
         self._maybe_start_heartbeat_loop()
@@ -195,7 +195,7 @@ class GroupCoordinator(BaseCoordinator):  # type: ignore[misc]
         generation = self._generation
         self.protocol = Protocol(generation.protocol)
         self._last_completed = generation.generation_id
-        self.rejoin_needed = self._asked_again
+        self.rejoin_needed = self._rejoin_after_join
         self.state = MemberState.STABLE
         self._enable_heartbeat()
         mine = self._plan is not None and self._plan.generation == generation.generation_id
@@ -203,7 +203,7 @@ class GroupCoordinator(BaseCoordinator):  # type: ignore[misc]
         if led is None:
             return Membership(generation.generation_id, generation.member_id, self.protocol, assignment)
         for members, why in self._notes.followed(led):
-            self.post(tell_who, self._ask_coordinator, self.group_id, members, why)
+            self.post(log_members, self._ask_coordinator, self.group_id, members, why)
         return Membership(generation.generation_id, generation.member_id, self.protocol, assignment, led.owners,
                           led.left_out, led.room, led.record_bytes)
 
@@ -214,11 +214,11 @@ class GroupCoordinator(BaseCoordinator):  # type: ignore[misc]
         return await self._manager.send(request, node_id=self.coordinator_id)
 
     async def leave(self, reason: str, timeout_ms: int) -> None:
-        """Tell the broker, so that the others rebalance at once; a failure is logged and the session must expire."""
-        if self._farewell is not None:
-            await self._farewell  # once is enough: a second request would be refused as from an unknown member
+        """Send LeaveGroup, so that the others rebalance at once; if it fails (logged), the session has to expire."""
+        if self._left is not None:
+            await self._left  # a second request would be rejected as one of an unknown member
             return
-        farewell = self._farewell = Future()
+        left = self._left = Future()
         self.leaving = True
         try:
             if self._joining and self.coordinator_id is not None:
@@ -227,16 +227,16 @@ class GroupCoordinator(BaseCoordinator):  # type: ignore[misc]
             await self.maybe_leave_group_async(reason, timeout_ms)
         finally:
             self.leaving = False
-            self._farewell = None
-            farewell.success(None)
+            self._left = None
+            left.success(None)
             self.wake()
 
-    def finish(self, farewell: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Run the farewell, then end connections and IO thread. Blocks; any thread but the IO thread."""
+    def finish(self, leave: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Run `leave`, then close connections and end the IO thread. Blocks; any thread but the IO thread."""
 
         async def last() -> None:
             self._close_heartbeat()
-            await farewell()
+            await leave()
             self._manager.close()
 
         try:
@@ -248,12 +248,12 @@ class GroupCoordinator(BaseCoordinator):  # type: ignore[misc]
 
     # ------------------------------------------------------------ what the library calls
     def protocol_type(self) -> str:
-        """Kafka Connect's type of group."""
+        """The protocol type of Kafka Connect's groups."""
         return "connect"
 
     def group_protocols(self) -> list[tuple[str, bytes]]:
-        """What this member offers and says; called when a JoinGroup request is built."""
-        self._asked_again = False
+        """The protocols that this member offers, with its metadata; called when a JoinGroup request is built."""
+        self._rejoin_after_join = False
         metadata = MemberMetadata(self._settings.url, self._snapshot().offset, self._owned)
         return [(offer.value, encode_metadata(metadata, offer)) for offer in self._settings.protocol.offers]
 
@@ -275,12 +275,12 @@ class GroupCoordinator(BaseCoordinator):  # type: ignore[misc]
         return self._plan.assignments
 
     def request_rejoin(self) -> None:
-        """A heartbeat or a SyncGroup says that the group rebalances."""
+        """A heartbeat or a SyncGroup was answered with the news that the group rebalances."""
         super().request_rejoin()
         self.wake()
 
     def reset_generation(self, member_id: str = UNKNOWN_MEMBER_ID) -> None:
-        """We are no member any longer, or one of a generation that is over."""
+        """The worker is no longer a member, or only of a generation that is over."""
         member = not self._generation.is_lost()
         super().reset_generation(member_id)
         if member and not self.leaving:
@@ -295,7 +295,7 @@ class GroupCoordinator(BaseCoordinator):  # type: ignore[misc]
         self.wake()
 
     async def _send_heartbeat_request(self) -> None:
-        """As the library's, but bounded by the session, and ignores answers that concern a former generation."""
+        """Unlike the library's: bounded by the session timeout, and answers to a former generation are ignored."""
         if self.coordinator_unknown():
             raise Errors.CoordinatorNotAvailableError(self.coordinator_id)
         generation, node, sent = self._generation, self.coordinator_id, time.monotonic()
@@ -314,6 +314,6 @@ class GroupCoordinator(BaseCoordinator):  # type: ignore[misc]
         if generation is not self._generation:
             return
         if (time.monotonic() - sent) * 1000 > limit_ms:
-            # The process was stopped; the answer is as old, and our work may have been given to others since.
+            # The process was stopped; the answer is old, and our work may have been assigned to others since.
             self._lost("the session expired while this process was stopped")
         self._handle_heartbeat_response(response, sent)

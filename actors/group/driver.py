@@ -1,13 +1,13 @@
-"""When to join, to wait and to leave: what a consumer's poll loop does, as one coroutine on the IO thread.
+"""Decides when to join, wait and leave: what a consumer's poll loop does, as one coroutine on the IO thread.
 
 It finds the coordinator, asks the herder whether the join may begin (JoinPreparing, answered by AllowJoin while
-heartbeats flow), joins, reports Joined, and sleeps until something wakes it. Public methods may be called from any
+heartbeats continue), joins, reports Joined, and sleeps until something wakes it. Public methods may be called from any
 thread; only close() blocks.
 
-- A lost membership is reported once (CoordinatorLost) and always followed by a new join: the coordinator was not to be
-  found for a heartbeat interval, the session expired, or the group went on without this worker.
-- The poll time-out of KIP-62 is the herder's: alive() says that it still turns. A herder that is silent for
-  `rebalance_timeout_ms`, or does not answer JoinPreparing for so long, costs the membership until it speaks again.
+- A lost membership is reported once (CoordinatorLost) and always followed by a new join: the coordinator could not be
+  found for a heartbeat interval, the session expired, or the group continued without this worker.
+- The poll timeout of KIP-62 applies to the herder: alive() reports that it still runs. If the herder is silent for
+  `rebalance_timeout_ms`, or does not answer JoinPreparing for that long, the membership ends until it responds again.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 
 GroupEvent = JoinPreparing | Joined | CoordinatorLost
 NewCoordinator = Callable[[GroupSettings, Callable[[], ClusterConfigState], Callable[[str], None]], GroupCoordinator]
-"""How a driver gets its coordinator, from settings, snapshot and who hears of a loss: as GroupCoordinator is made."""
+"""The constructor of a driver's coordinator, with GroupCoordinator's parameters."""
 
 _AT_ONCE = (
     Errors.MemberIdRequiredError,
@@ -38,7 +38,12 @@ _AT_ONCE = (
     Errors.IllegalGenerationError,
     Errors.UnknownMemberIdError,
 )
-_RETRY_S = 1.0  # after an error that another try will hardly cure
+_COORDINATOR_MOVED = (  # usual while a group is new, or brokers start
+    Errors.NotCoordinatorError,
+    Errors.CoordinatorLoadInProgressError,
+    Errors.CoordinatorNotAvailableError,
+)
+_RETRY_S = 1.0  # after an error that another attempt is unlikely to resolve
 
 
 class GroupDriver:
@@ -53,58 +58,58 @@ class GroupDriver:
         self._coordinator = coordinator(settings, snapshot, self._lose)
         self._wanted = False  # between join() and leave()
         self._closing = False
-        self._joined = False  # the herder was told Joined, and not CoordinatorLost since
+        self._joined = False  # Joined was reported to the herder, and CoordinatorLost has not been since
         self._losses = 0
-        self._refusal = ""  # told once
-        self._question: Future | None = None  # completed by AllowJoin with what is owned, or with None
-        self._owned: Allocation | None = None  # set while the herder's permission to join holds
+        self._refusal = ""  # the last one that was logged: each is logged once
+        self._permission: Future | None = None  # completed by AllowJoin with what is owned, or with None
+        self._owned: Allocation | None = None  # set while the herder's permission to join is valid
         self._alive_at: float | None = None  # None: not supervised before the first alive()
 
     # ------------------------------------------------------------ from any thread
     def start(self) -> None:
-        """Start the IO thread and connect; nothing is joined before join()."""
+        """Start the IO thread and connect; the group is not joined before join()."""
         self._coordinator.start(self._drive)
 
     def join(self) -> None:
         """Be a member from now on."""
-        self._coordinator.post(self._want)
+        self._coordinator.post(self._begin_membership)
 
     def allow(self, owned: Allocation) -> None:
-        """Answer to JoinPreparing, once each: the join may go on, and `owned` is what this worker runs."""
+        """Answer a JoinPreparing, once: the join may begin, and `owned` is what this worker runs."""
         self._coordinator.post(self._answer, owned)
 
     def rejoin(self, reason: str, caught_up: int | None = None) -> None:
-        """Start another round, or one more after the round that is on its way. `caught_up`: see RequestRejoin."""
+        """Start another round, or one more after the round in progress. `caught_up`: see RequestRejoin."""
         _log.info("Rejoining the group %s: %s", self._settings.group_id, reason)
-        self._coordinator.post(self._coordinator.ask_again, caught_up)
+        self._coordinator.post(self._coordinator.rejoin, caught_up)
 
     def leave(self, reason: str) -> None:
-        """Leave at once and stay out until join(). No CoordinatorLost is reported: the caller knows."""
+        """Leave at once and stay out until join(). CoordinatorLost is not reported."""
         self._coordinator.post(self._stay_out, reason, self._settings.heartbeat_interval_ms)
 
     def alive(self) -> None:
-        """The herder still turns. The first call starts the supervision. RuntimeError where the IO thread died."""
+        """The herder still runs. The first call starts its supervision. RuntimeError if the IO thread has died."""
         self._coordinator.check()
-        unheard = not self._patience_s()
+        was_silent = not self._remaining_s()
         self._alive_at = time.monotonic()
-        if unheard:
+        if was_silent:
             self._coordinator.wake()
 
     def close(self, timeout_ms: int = 3000) -> None:
-        """Leave the group, which may take so long, and end the IO thread. Blocks."""
+        """Leave the group within the timeout, and end the IO thread. Blocks."""
         if not self._closing:
             self._closing = True
             self._coordinator.finish(lambda: self._stay_out("the worker stops", timeout_ms))
 
     # ------------------------------------------------------------ on the IO thread
-    def _want(self) -> None:
+    def _begin_membership(self) -> None:
         self._wanted = True
         self._coordinator.request_rejoin()
 
     def _answer(self, owned: Allocation | None) -> None:
-        question, self._question = self._question, None
-        if question is not None:
-            question.success(owned)
+        permission, self._permission = self._permission, None
+        if permission is not None:
+            permission.success(owned)
 
     async def _stay_out(self, reason: str, timeout_ms: int) -> None:
         self._wanted = self._joined = False
@@ -119,7 +124,8 @@ class GroupDriver:
             except _AT_ONCE as error:
                 _log.debug("Joining the group %s again: %s", self._settings.group_id, type(error).__name__)
             except Errors.RetriableError as error:
-                _log.info("Joining the group %s failed; retrying: %s", self._settings.group_id, error)
+                level = logging.DEBUG if isinstance(error, _COORDINATOR_MOVED) else logging.INFO
+                _log.log(level, "Joining the group %s failed; retrying: %s", self._settings.group_id, error)
                 await self._coordinator.sleep(self._settings.retry_backoff_ms / 1000)
             except (Errors.KafkaError, CodecError) as error:
                 why = join_refusal(error, self._settings.group_id, self._settings.session_timeout_ms)
@@ -128,46 +134,46 @@ class GroupDriver:
                 self._refusal = why
                 self._lose(why)
                 await self._coordinator.sleep(_RETRY_S)
-            except Exception:  # noqa: BLE001 - whatever it is: a driver that ends leaves the worker dead and silent
+            except Exception:  # noqa: BLE001 - if the driver ended, the worker would be out of its group unnoticed
                 _log.exception("Defect in the group member of %s", self._settings.group_id)
                 await self._coordinator.sleep(_RETRY_S)
 
     async def _step(self) -> None:
-        """One thing at a time, the most urgent one; then the driver looks again."""
+        """Do the most urgent thing; the driver then looks again."""
         coordinator = self._coordinator
         if not self._wanted or coordinator.leaving:
             if not coordinator.leaving:
-                await coordinator.found()  # so that the join, which follows soon after the start, is quick
+                await coordinator.found()  # so that the first join, soon after the start, is quick
             await coordinator.sleep()
-        elif self._patience_s() == 0:
+        elif self._remaining_s() == 0:
             await self._give_up(f"the herder has not responded for {self._settings.rebalance_timeout_ms} ms")
             await coordinator.sleep()
         elif not await coordinator.found():
             self._lose(f"the coordinator could not be found for {self._settings.heartbeat_interval_ms} ms")
         elif not coordinator.need_rejoin():
-            await coordinator.sleep(self._patience_s())
+            await coordinator.sleep(self._remaining_s())
         elif self._owned is None:
             await self._ask_herder()
         else:
             await self._join(self._owned)
 
     async def _ask_herder(self) -> None:
-        question = self._question = Future()
+        permission = self._permission = Future()
         losses = self._losses
         self._tell(JoinPreparing(eager=self._coordinator.protocol is Protocol.EAGER))
-        if not await self._coordinator.answered(question, self._settings.rebalance_timeout_ms):
+        if not await self._coordinator.completed(permission, self._settings.rebalance_timeout_ms):
             await self._give_up(f"the herder was not ready to join within {self._settings.rebalance_timeout_ms} ms")
-            # Only one question at a time, so that an answer cannot be taken for that to a later question.
-            await question
+            # Only one question at a time, so that a late answer cannot be taken for the answer to the next question.
+            await permission
         if losses == self._losses and self._wanted:
-            self._owned = question.value
+            self._owned = permission.value
 
     async def _join(self, owned: Allocation) -> None:
         membership = await self._coordinator.join(owned)
         if not self._wanted:
             return
         if self._owned is None:
-            # The membership before this one was lost meanwhile, and with it what we said to own.
+            # The previous membership was lost meanwhile, and with it what we claimed to own.
             self._coordinator.request_rejoin()
             return
         self._owned = None
@@ -175,21 +181,22 @@ class GroupDriver:
         self._refusal = ""
         self._tell(Joined(membership))
 
-    def _patience_s(self) -> float | None:
-        """How long the herder may still be silent; 0 when it was for too long, None where it is not supervised."""
+    def _remaining_s(self) -> float | None:
+        """How long the herder may still be silent; 0 if it was silent for too long, None if it is not supervised."""
         if self._alive_at is None:
             return None
         return max(0.0, self._alive_at + self._settings.rebalance_timeout_ms / 1000 - time.monotonic())
 
     async def _give_up(self, reason: str) -> None:
+        _log.error("Leaving the group %s: %s", self._settings.group_id, reason)
         self._lose(reason)
         await self._coordinator.leave(reason, self._settings.heartbeat_interval_ms)
 
     def _lose(self, reason: str) -> None:
-        """The membership that the herder believes in is over; what it was allowed to own is void."""
+        """The membership that the herder knows of is over, and so is its permission to join."""
         self._owned = None
         if self._joined:
-            _log.warning("Lost membership in the group %s: %s", self._settings.group_id, reason)
+            _log.debug("Lost membership in the group %s: %s", self._settings.group_id, reason)
             self._joined = False
             self._losses += 1
             self._coordinator.request_rejoin()

@@ -1,4 +1,4 @@
-"""The actor around the group membership: messages in, events out; the work is done in group_driver."""
+"""The actor of the group membership: takes messages and sends events; driver.py does the work."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ GroupCommand = JoinGroup | AllowJoin | RequestRejoin | LeaveGroup | HerderAlive
 
 
 class GroupMemberActor(pykka.ThreadingActor):
-    """Takes JoinGroup, AllowJoin, RequestRejoin, LeaveGroup and HerderAlive; tells the herder what happens.
+    """Takes JoinGroup, AllowJoin, RequestRejoin, LeaveGroup and HerderAlive; reports events to the herder.
 
-    `tell` takes JoinPreparing, Joined and CoordinatorLost on a thread of the Kafka client. Each JoinPreparing wants
-    exactly one AllowJoin, unless a LeaveGroup is sent instead. Stopping the actor leaves the group. It dies, so that
-    its supervisor notices, when that thread does.
+    `tell` is called with JoinPreparing, Joined and CoordinatorLost on a thread of the Kafka client. Each JoinPreparing
+    has to be answered by exactly one AllowJoin, or by a LeaveGroup. Stopping the actor leaves the group. If that thread
+    dies, the actor dies too, so that the supervisor notices.
     """
 
     use_daemon_thread = True
@@ -35,7 +35,7 @@ class GroupMemberActor(pykka.ThreadingActor):
         self._driver = GroupDriver(settings, snapshot, self._report, coordinator)
 
     def on_start(self) -> None:
-        """Connect; the group is joined when the herder says so."""
+        """Connect; the group is joined when the herder sends JoinGroup."""
         self._driver.start()
 
     def on_receive(self, message: GroupCommand) -> None:
@@ -59,9 +59,9 @@ class GroupMemberActor(pykka.ThreadingActor):
 
     @override
     def on_failure(self, *_exc_info: object) -> None:
-        """A dead actor must not stay a member."""
+        """Leave the group: a dead actor must not stay a member."""
         self._driver.close()
 
     def _report(self, event: GroupEvent) -> None:
-        with contextlib.suppress(pykka.ActorDeadError):  # the worker stops: nobody is left who could care
+        with contextlib.suppress(pykka.ActorDeadError):  # the worker is stopping and the herder has ended
             self._tell(event)

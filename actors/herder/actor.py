@@ -1,4 +1,4 @@
-"""The herder actor: turns messages into events, effects into calls, and keeps the futures of those who asked.
+"""The herder actor: turns messages into events and effects into calls, and keeps the futures of requests.
 
 All decisions are made in core.py. Everything here runs in the actor's own thread; what it calls must not block.
 """
@@ -32,6 +32,7 @@ from actors.herder.effects import (
     InstanceEffect,
     Log,
     MakeSessionKey,
+    MemberEffect,
     Reply,
     SendTaskConfigs,
     SetLoggerLevel,
@@ -41,7 +42,7 @@ from actors.herder.effects import (
     TimerKey,
     Validate,
 )
-from actors.herder.events import Event, RequestReceived, Suspended, TimerFired
+from actors.herder.events import Event, Payload, RequestReceived, Suspended, TimerFired
 from actors.herder.state import HerderSettings, HerderState
 from actors.herder.story import Story
 from actors.herder.table import UnexpectedEventError
@@ -72,34 +73,34 @@ log = logging.getLogger(__name__)
 
 
 class Instances(Protocol):
-    """Who starts and stops the actors of connectors and tasks; ends in reports to the herder."""
+    """Starts and stops the actors of connectors and tasks, which report to the herder."""
 
     def start(self, effect: StartInstance) -> None:
         """Start an actor."""
 
     def stop(self, effect: StopInstance) -> None:
-        """Stop an actor in order."""
+        """Stop an actor gracefully."""
 
     def abandon(self, effect: AbandonInstance) -> None:
         """Cancel and forget an actor."""
 
     def change(self, effect: ChangeInstance) -> None:
-        """Tell an actor its new target state."""
+        """Send an actor its new target state."""
 
     def ask_task_configs(self, effect: AskTaskConfigs) -> None:
         """Ask a connector's actor for task configs."""
 
     def ended(self, epoch: Epoch) -> None:
-        """The instance has said its last word."""
+        """Forget an instance after its last report."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """What the herder's effects are carried out by. None of them blocks; each answers by telling the herder."""
+    """Functions that carry out the herder's effects. None of them blocks; each reports its outcome to the herder."""
 
-    config_store: Callable[[Any], None]
-    status_store: Callable[[Any], None]
-    member: Callable[[Any], None]
+    config_store: Callable[[WriteConfig | ReadConfigToEnd | ClaimWritePrivileges], None]
+    status_store: Callable[[PutStatus | FlushStatuses | ReadStatuses], None]
+    member: Callable[[MemberEffect | HerderAlive], None]
     instances: Instances
     validate: Callable[[Validate], None]
     delegate: Callable[[Delegate, Callable[[Any, Exception | None], None]], None]
@@ -117,7 +118,7 @@ class Ports:
 
 @dataclass(frozen=True, slots=True)
 class Delegated:
-    """Somebody else has the answer to a request."""
+    """The answer of another actor to a delegated request."""
 
     request_id: RequestId
     value: Any
@@ -130,7 +131,7 @@ SAME_SILENCE_S = 0.5  # two beats of the pulse: by then it has seen the end of t
 class HerderActor(pykka.ThreadingActor):
     """Serialises every change of the worker's state."""
 
-    use_daemon_thread = True  # the end of the worker does not wait for one that hangs
+    use_daemon_thread = True  # a herder that hangs does not keep the worker from ending
 
     def __init__(self, settings: HerderSettings, ports: Ports, ticker: Ticker) -> None:
         super().__init__()
@@ -140,43 +141,43 @@ class HerderActor(pykka.ThreadingActor):
         self._story = Story(mask=process_secrets().mask)
         self._replies: dict[RequestId, Any] = {}
         self._numbers = itertools.count(1)
-        self._looked_at = time.monotonic()
+        self._received_at = time.monotonic()
 
     def on_receive(self, message: Any) -> Any:
         """An Ask, an event's payload, or a Remark."""
         self._notice_suspension()
         match message:
             case Ask():
-                self._asked(message)
+                self._receive_request(message)
             case Delegated(request_id, value, error):
                 self._reply(Reply(request_id, value, error))
             case HerderAlive():
-                self._ports.member(message)  # the pulse goes through this inbox: a herder that hangs has none
+                self._ports.member(message)  # it goes through this inbox, so that none arrives if the herder hangs
             case ConnectorStateReported() | TaskStateReported() if message.stopped_for_good:
                 self._ports.instances.ended(message.epoch)
-                self._happened(message)
+                self._handle(message)
             case Remark():
                 self._story.note(self._ticker.now_ms(), f"Remark#{next(self._numbers)}", message)
             case _:
-                self._happened(message)
+                self._handle(message)
         return None
 
     def _notice_suspension(self) -> None:
-        # Before each message: what waits in the inbox now is older than the news that the membership is over.
-        silent_ms = int(self._ports.silence_since(self._looked_at) * 1000)
-        self._looked_at = time.monotonic()
+        # Before each message: the loss of the membership is handled before older messages in the inbox.
+        silent_ms = int(self._ports.silence_since(self._received_at) * 1000)
+        self._received_at = time.monotonic()
         if silent_ms > self._state.settings.session_timeout_ms:
-            self._looked_at += SAME_SILENCE_S
-            self._happened(Suspended(silent_ms))
+            self._received_at += SAME_SILENCE_S
+            self._handle(Suspended(silent_ms))
 
     @override
     def on_stop(self) -> None:
-        """Fail everything that is still waiting for an answer."""
+        """Fail all requests that still wait for an answer."""
         self._fail_replies()
 
     @override
     def on_failure(self, *_: Any) -> None:
-        """Pykka completes no future of ours when an actor dies."""
+        """Fail all requests: Pykka does not complete our futures when an actor dies."""
         self._fail_replies()
 
     def _fail_replies(self) -> None:
@@ -186,7 +187,7 @@ class HerderActor(pykka.ThreadingActor):
             answer(reply, error=ConnectError("Worker is shutting down"))
 
     def _unread(self) -> list[Any]:
-        """The replies of requests that are still in the inbox; Pykka answers the other messages there."""
+        """The futures of requests that are still in the inbox; Pykka answers the other messages there."""
         envelopes = []
         while not self.actor_inbox.empty():
             envelopes.append(self.actor_inbox.get())
@@ -195,26 +196,26 @@ class HerderActor(pykka.ThreadingActor):
                 self.actor_inbox.put(envelope)
         return [envelope.message.reply for envelope in envelopes if isinstance(envelope.message, Ask)]
 
-    def _happened(self, payload: Any) -> None:
+    def _handle(self, payload: Payload) -> None:
         cause = f"{type(payload).__name__}#{next(self._numbers)}"
         event = Event(payload, self._ticker.now_ms(), self._ports.statuses(), cause)
         try:
             self._state, effects = core.step(self._state, event)
         except Exception as error:
             log.exception("Defect while handling %s", cause)
-            for line in self._story.tell(last=20).split("\n"):
-                log.error("Lately: %s", line)  # noqa: TRY400 - the trace is above
+            for line in self._story.text(last=20).split("\n"):
+                log.error("Recent events: %s", line)  # noqa: TRY400 - the trace is above
             if isinstance(payload, RequestReceived):
                 self._reply(Reply(payload.request_id, error=error))
             if not isinstance(error, UnexpectedEventError):
                 self._fail(error)
             return
-        chapter = self._story.add(event, effects)
-        because = f" because of {chapter.because}" if chapter.because else ""
+        because = self._story.add(event, effects)
+        because_of = f" because of {because}" if because else ""
         self._ports.publish(self._state)
         for effect in effects:
             if not isinstance(effect, Log):
-                log.debug("%s%s -> %s", cause, because, type(effect).__name__)
+                log.debug("%s%s -> %s", cause, because_of, type(effect).__name__)
             try:
                 self._carry_out(effect, cause)
             except Exception as error:
@@ -222,7 +223,7 @@ class HerderActor(pykka.ThreadingActor):
                 self._fail(error)
 
     def _fail(self, error: Exception) -> None:
-        # The state is sound, but requests that wait for this effect may wait forever. Stopping is still possible.
+        # The state is valid, but requests that wait for this effect might wait forever. Stopping is still possible.
         self._ports.failed(f"The herder cannot continue after a defect ({type(error).__name__}: {error})")
 
     def _carry_out(self, effect: Effect, cause: str) -> None:
@@ -230,18 +231,18 @@ class HerderActor(pykka.ThreadingActor):
             case Reply():
                 self._reply(effect)
             case Log(level, message, about):
-                # Below the line: the stack of where a task hangs. Masked first: a secret may have several lines.
+                # The lines below the first are a stack trace. Masked before the split: a secret may span several lines.
                 line, _, below = process_secrets().mask(message).partition("\n")
                 log.log(logging.getLevelNamesMapping()[level], "%s [%s]", line, cause,
                         extra={"about": about, "below": below})
             case SetTimer(key, at_ms):
-                self._ticker.set((self.actor_urn, key), at_ms, lambda: self._time_is_up(key))
+                self._ticker.set((self.actor_urn, key), at_ms, lambda: self._timer_fired(key))
             case CancelTimer(key):
                 self._ticker.cancel((self.actor_urn, key))
             case EndWorker():
                 self._ports.halted()
             case StartInstance() | StopInstance() | AbandonInstance() | ChangeInstance() | AskTaskConfigs():
-                self._tell_instances(effect)
+                self._control_instance(effect)
             case WriteConfig() | ReadConfigToEnd() | ClaimWritePrivileges():
                 self._ports.config_store(effect)
             case JoinGroup() | AllowJoin() | RequestRejoin() | LeaveGroup():
@@ -251,7 +252,7 @@ class HerderActor(pykka.ThreadingActor):
             case _:
                 self._delegate(effect)
 
-    def _tell_instances(self, effect: InstanceEffect) -> None:
+    def _control_instance(self, effect: InstanceEffect) -> None:
         instances = self._ports.instances
         match effect:
             case StartInstance():
@@ -287,29 +288,29 @@ class HerderActor(pykka.ThreadingActor):
             case _:
                 assert_never(effect)
 
-    def _asked(self, ask: Ask) -> None:
+    def _receive_request(self, ask: Ask) -> None:
         if isinstance(ask.request, GetStory):
-            self._tell_story(ask.request.connector, ask.reply)
+            self._answer_story(ask.request.connector, ask.reply)
             return
         request_id = RequestId(next(self._numbers))
         self._replies[request_id] = ask.reply
-        self._happened(RequestReceived(request_id, ask.request, ask.wait_ms))
+        self._handle(RequestReceived(request_id, ask.request, ask.wait_ms))
 
-    def _tell_story(self, connector: ConnectorName, reply: Any) -> None:
+    def _answer_story(self, connector: ConnectorName, reply: Any) -> None:
         try:
             story = self._story.of(connector)
             if not story and not self._state.store.contains(connector):
                 raise NotFoundError(f"Connector {connector} not found")  # noqa: TRY301 - as any answer
-        except Exception as error:  # noqa: BLE001 - whatever it is, who asked gets it
+        except Exception as error:  # noqa: BLE001 - any error is the answer
             answer(reply, error=error)
         else:
             answer(reply, story)
 
     def _answer(self, request_id: RequestId, value: Any, error: Exception | None) -> None:
-        # Called from any thread: the futures belong to this actor's thread, so the result goes through the inbox.
+        # Called on any thread: the futures belong to this actor's thread, so the result goes through the inbox.
         self.actor_ref.tell(Delegated(request_id, value, error))
 
-    def _time_is_up(self, key: TimerKey) -> None:
+    def _timer_fired(self, key: TimerKey) -> None:
         with suppress(pykka.ActorDeadError):  # the worker has stopped meanwhile
             self.actor_ref.tell(TimerFired(key))
 

@@ -1,5 +1,5 @@
-"""What new records in the config topic lead to. They are collected as they come and acted on only while the worker's
-group is settled, as one batch.
+"""Reacts to new records in the config topic. Changes are collected as they arrive and applied in one batch, only while
+the worker's group is stable.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LEAST_PAUSE_MS = 50
 
 
 def on_config_changed(turn: Turn, event: ConfigChanged) -> None:
-    """Collect. A new or removed connector and any new set of tasks need a round of the group."""
+    """Collect the changes. A new or removed connector and any new set of tasks need a round of the group."""
     turn.state = replace(turn.state, store=event.snapshot)
     for change in event.changes:
         _collect(turn, change)
@@ -60,8 +60,8 @@ def _collect(turn: Turn, change: ConfigChange) -> None:
 
 
 def process(turn: Turn) -> None:
-    """Act on what was collected. A round that is needed is asked for last: what is stopped for it must be listed
-    as being released before the member asks whether it may join.
+    """Apply the collected changes. A round that is needed is requested last: what is stopped for it has to be listed as
+    being released before the member asks whether it may join.
     """
     state = turn.state
     wants_round = state.needs_rebalance is not None or bool(state.task_updates)
@@ -69,7 +69,7 @@ def process(turn: Turn) -> None:
     collected = state.connector_updates or state.target_changes or state.restarts
     if not (collected or (wants_round and (pause == 0 or state.config is not state.store))):
         return
-    # Looked at before the snapshot is taken over: a connector that a round is about to bring is not "updated".
+    # Determined before the snapshot is applied: a connector that a round is about to assign is not "updated".
     updates = [c for c in sorted(state.connector_updates) if c in state.slots]
     targets = sorted(state.target_changes)
     turn.state = replace(state, config=state.store, connector_updates=frozenset(), target_changes=frozenset())
@@ -110,6 +110,6 @@ def _apply_target_state(turn: Turn, connector: ConnectorName) -> None:
     if target is None:
         turn.log("DEBUG", f"{connector}: target state change of an unknown connector", connector)
         return
-    # A connector that resumes reports RUNNING, and that has its tasks reconfigured: so a config that came while it
-    # was paused takes effect then.
+    # A connector that resumes reports RUNNING, which leads to new task configs: so a configuration that arrived while
+    # it was paused takes effect then.
     work.propagate_target_state(turn, [i for i in turn.state.slots if connector_of(i) == connector], target)

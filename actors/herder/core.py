@@ -1,9 +1,9 @@
 """The herder's core: `step(state, event) -> (state, effects)`. No IO, no clock, no randomness.
 
-Read `advance` first: it says what a herder does next whenever something has happened. What happens in which phase is in
-table.py (docs/herder.md shows it); the handlers by subject are in requests.py, rebalance.py, suspension.py,
-leadership.py, config_changes.py, restarts.py, task_configs.py, zombie_fencing.py, work.py and shutdown.py; patience.py
-refuses what has waited long enough for its turn.
+Read `advance` first: it decides what to do next after every event. table.py lists the handler for each phase and event
+(docs/herder.md shows it); the handlers are in requests.py, rebalance.py, suspension.py, leadership.py,
+config_changes.py, restarts.py, task_configs.py, zombie_fencing.py, work.py and shutdown.py; request_timeouts.py refuses
+requests that have waited too long.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from actors.herder import config_changes, leadership, patience, requests, task_configs, zombie_fencing
+from actors.herder import config_changes, leadership, request_timeouts, requests, task_configs, zombie_fencing
 from actors.herder.effects import Effect
 from actors.herder.events import Event, Payload, ProducersFenced, TaskConfigsPublished, TimerFired
 from actors.herder.fencing_state import Fenced, RecordFencing
@@ -27,18 +27,18 @@ from storage.errors import PrivilegedWriteError
 def step(state: HerderState, event: Event) -> tuple[HerderState, tuple[Effect, ...]]:
     """What a herder in `state` does about `event`. Pure.
 
-    A defect in handling one request or op becomes the error of that one. Any exception raised here concerns the whole
-    herder, which might wait forever if it continued without this step.
+    A defect while one request or op is handled becomes the error of that request or op. An exception raised here
+    concerns the whole herder, which might wait forever if it continued without this step.
     """
     turn = Turn(state, event.now_ms, event.statuses)
     handle(turn, event.payload)
     advance(turn)
-    patience.check(turn)
+    request_timeouts.check(turn)
     return replace(turn.state, changed=frozenset(turn.changed)), tuple(turn.effects)
 
 
 def handle(turn: Turn, payload: Payload) -> None:
-    """What the table says of the event. Raises UnexpectedEventError."""
+    """Call the handler that the table names for the event. Raises UnexpectedEventError."""
     match payload:
         case ConfigOpDone() | StatusesRead() | ProducersFenced() | TaskConfigsPublished():
             _on_op_end(turn, payload.op, payload.error)
@@ -52,9 +52,9 @@ def handle(turn: Turn, payload: Payload) -> None:
 
 
 def advance(turn: Turn) -> None:
-    """Do what is due: while the group is settled, first act on changed configs, then serve one request after another.
+    """Do what is due: while the group is stable, first apply changed configs, then serve one request after another.
 
-    Configs first, so that a request that follows a write sees what the write did.
+    Configs come first, so that a request that follows a write sees its result.
     """
     while turn.state.phase is Phase.RESOLVED:
         config_changes.process(turn)
@@ -71,7 +71,7 @@ def advance(turn: Turn) -> None:
 
 
 def _on_defect(turn: Turn, queued: Queued, error: Exception) -> None:
-    """Serving a request raised: the requester gets the error; the herder's own work is tried again, or given up."""
+    """Serving a request raised: the requester gets the error; the herder's own requests are retried or given up."""
     match queued.request:
         case Reconfigure() as reconfigure:
             task_configs.retry(turn, reconfigure, error)

@@ -1,4 +1,4 @@
-"""Replay of a sink's dead letter queue: by its first task, on the worker that has it."""
+"""Replay of a sink's dead letter queue, which the connector's first task does on the worker that runs it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ QUEUE = "errors.deadletterqueue.topic.name"
 
 
 def replay(turn: Turn, request_id: RequestId, request: ReplayDeadLetters) -> None:
-    """Hand it to the task, or say which worker has it, or why it cannot be."""
+    """Pass the request to the task; or answer with the worker that runs the task, or with why it cannot be done."""
     task = ConnectorTaskId(request.connector, 0)
     error = _refusal(turn, request)
     if error is None and task not in turn.state.allocation:
@@ -32,17 +32,17 @@ def _refusal(turn: Turn, request: ReplayDeadLetters) -> Exception | None:
     given = config.connector_configs[name]
     if turn.state.settings.connector_type(given) == "source":
         return BadRequestError(
-            f"{name} is a source: a letter of a source is what its converters made of a record before its transforms, "
-            "not what the source has read, so it cannot be replayed. Read the queue with heeler topics read, and have "
-            "the source read the records again (PATCH /connectors/{connector}/offsets)"
+            f"{name} is a source: the queue of a source holds records as its converters wrote them before the "
+            "transforms, not what the source has read, so they cannot be replayed. Read the queue with heeler topics "
+            "read, and have the source read the records again (PATCH /connectors/{connector}/offsets)"
         )
     if not (given.get(QUEUE) or "").strip():
         return BadRequestError(f"{name} has no dead letter queue: {QUEUE} is not set")
     state = config.target_state(name)
     if state is not TargetState.STARTED:
         now = "stopped" if state is TargetState.STOPPED else "paused"
-        return BadRequestError(f"{name} is {now}: its first task replays dead letters, so it has to run. Resume it "
-                               "first (PUT /connectors/{connector}/resume)")
+        return BadRequestError(f"{name} is {now}: its first task replays dead letters, so it must be running. Resume "
+                               "it first (PUT /connectors/{connector}/resume)")
     if not config.task_count(name):
         return BadRequestError(f"{name} has no tasks yet: its first task replays dead letters")
     return None

@@ -1,5 +1,5 @@
-"""What a herder can want done. A step's effects are carried out in their order; each one that can fail ends in an event
-(named in its docstring), never in an exception.
+"""The effects of the herder's steps. A step's effects are carried out in order; an effect that can fail results in an
+event (named in its docstring), never in an exception.
 """
 
 from __future__ import annotations
@@ -29,27 +29,27 @@ from storage.ids import Config, ConnectorName, ItemId, TargetState
 
 
 class Timer(StrEnum):
-    """What the herder wants to be woken for."""
+    """The purposes of the herder's timers."""
 
-    STOP = "stop"  # an instance has had task.shutdown.graceful.timeout.ms to stop
+    STOP = "stop"  # task.shutdown.graceful.timeout.ms for an instance to stop has passed
     JOIN = "join"  # the wait outside the group is over
     FAILED_ROUND = "failed round"  # the leader has had time to begin another round
     ROUND = "round"  # a round that was put off is due
     REBALANCE = "rebalance"  # the delay after a lost worker is over (KIP-415)
     CLAIM = "claim"  # try again to claim the right to write the config topic
-    PURGE = "purge"  # clear away statuses once more
+    PURGE = "purge"  # remove obsolete statuses once more
     SESSION_KEY = "session key"  # a session key has expired, or could not be written
     STATUSES = "statuses"  # try again to read the status topic
-    QUEUE = "queue"  # a request's turn has come
-    PATIENCE = "patience"  # a request has waited for the group for as long as it may
+    QUEUE = "queue"  # a queued request is due
+    REQUEST_TIMEOUT = "request timeout"  # a request has waited for the group for as long as it may
 
 
-TimerKey = tuple[Timer, str]  # what for, and of whom: (Timer.STOP, "17"), (Timer.QUEUE, "")
+TimerKey = tuple[Timer, str]  # the purpose, and for STOP the epoch: (Timer.STOP, "17"), (Timer.QUEUE, "")
 
 
 @dataclass(frozen=True, slots=True)
 class StartInstance:
-    """Start an actor for the item; ends in ConnectorStateReported or TaskStateReported of this epoch."""
+    """Start an actor for the item; results in ConnectorStateReported or TaskStateReported with this epoch."""
 
     item: ItemId
     epoch: Epoch
@@ -58,7 +58,7 @@ class StartInstance:
 
 @dataclass(frozen=True, slots=True)
 class StopInstance:
-    """Stop in order; ends in a report with `stopped_for_good`, at once where the actor is dead already."""
+    """Stop gracefully; results in a report with `stopped_for_good`, at once if the actor is dead already."""
 
     item: ItemId
     epoch: Epoch
@@ -66,7 +66,7 @@ class StopInstance:
 
 @dataclass(frozen=True, slots=True)
 class AbandonInstance:
-    """It did not stop in time: cancel what it does and forget it; whatever it still says is ignored."""
+    """An instance did not stop in time: cancel what it does and forget it; its later reports are ignored."""
 
     item: ItemId
     epoch: Epoch
@@ -74,7 +74,7 @@ class AbandonInstance:
 
 @dataclass(frozen=True, slots=True)
 class ChangeInstance:
-    """Tell an instance its new target state; ends in a report."""
+    """Send an instance its new target state; results in a report."""
 
     item: ItemId
     epoch: Epoch
@@ -83,7 +83,7 @@ class ChangeInstance:
 
 @dataclass(frozen=True, slots=True)
 class AskTaskConfigs:
-    """Have a running connector make its task configs; ends in TaskConfigsGenerated."""
+    """Have a running connector generate its task configs; results in TaskConfigsGenerated."""
 
     connector: ConnectorName
     epoch: Epoch
@@ -92,7 +92,7 @@ class AskTaskConfigs:
 
 @dataclass(frozen=True, slots=True)
 class SendTaskConfigs:
-    """POST task configs to the leader, signed where there is a key; ends in TaskConfigsPublished."""
+    """POST task configs to the leader, signed if there is a key; results in TaskConfigsPublished."""
 
     op: OpId
     leader_url: str
@@ -103,7 +103,7 @@ class SendTaskConfigs:
 
 @dataclass(frozen=True, slots=True)
 class FenceProducers:
-    """Fence the transactional ids of a connector's former tasks; ends in ProducersFenced."""
+    """Fence the transactional ids of a connector's former tasks; results in ProducersFenced."""
 
     op: OpId
     connector: ConnectorName
@@ -113,7 +113,7 @@ class FenceProducers:
 
 @dataclass(frozen=True, slots=True)
 class Validate:
-    """Run the plugin's validation; ends in Validated."""
+    """Run the plugin's validation; results in Validated."""
 
     request_id: RequestId
     config: Config
@@ -121,7 +121,7 @@ class Validate:
 
 @dataclass(frozen=True, slots=True)
 class Delegate:
-    """Pass a request to another actor, which answers it without the herder (validation only, offsets)."""
+    """Pass a request to another actor, which answers it without the herder (validation, offsets, dead letters)."""
 
     request_id: RequestId
     request: Request
@@ -129,7 +129,7 @@ class Delegate:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """Answer a request: `error` where it is set, else `value`."""
+    """Answer a request: with `error` if it is set, else with `value`."""
 
     request_id: RequestId
     value: Any = None
@@ -138,21 +138,21 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class MakeSessionKey:
-    """Make a new random session key and write it; ends in ConfigOpDone."""
+    """Generate a new session key and write it; results in ConfigOpDone."""
 
     op: OpId
 
 
 @dataclass(frozen=True, slots=True)
 class ForgetTopics:
-    """Tombstone the topic statuses of a deleted connector (KIP-558)."""
+    """Write tombstones for the topic statuses of a deleted connector (KIP-558)."""
 
     connector: ConnectorName
 
 
 @dataclass(frozen=True, slots=True)
 class SetLoggerLevel:
-    """Set a logger's level on this worker because the cluster wants it (KIP-976)."""
+    """Set a logger's level on this worker, as requested for the whole cluster (KIP-976)."""
 
     namespace: str
     level: str
@@ -160,7 +160,7 @@ class SetLoggerLevel:
 
 @dataclass(frozen=True, slots=True)
 class SetTimer:
-    """Ends in TimerFired at or after the time; replaces a timer of the same key."""
+    """Results in TimerFired at or after the time; replaces a timer with the same key."""
 
     key: TimerKey
     at_ms: int
@@ -168,14 +168,14 @@ class SetTimer:
 
 @dataclass(frozen=True, slots=True)
 class CancelTimer:
-    """Forget a timer, if there is one."""
+    """Cancel a timer, if it exists."""
 
     key: TimerKey
 
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """Log a line for the operator; `level` is a name of the logging module. `about`: an instance."""
+    """Log a line for the operator; `level` is a level name of the logging module. `about`: an instance."""
 
     level: str
     message: str

@@ -1,4 +1,4 @@
-"""What can happen to a herder. Every event carries the time, so that the core needs no clock."""
+"""The events that a herder handles. Every event carries the time, so that the core needs no clock."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from actors.messages.events import (
     StatusesRead,
     TaskConfigsGenerated,
     TaskReconfigurationRequested,
+    TaskRecovered,
     TaskStalled,
     TaskStateReported,
-    TaskWentOn,
 )
 from actors.messages.ids import OpId, RequestId
 from actors.messages.requests import Request
@@ -28,14 +28,14 @@ from storage.status.state import StatusState
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """The stores have read their topics once."""
+    """The stores have read their topics for the first time."""
 
     snapshot: ClusterConfigState
 
 
 @dataclass(frozen=True, slots=True)
 class RequestReceived:
-    """A request. `wait_ms`: how long it may wait for the group to settle; None without a limit."""
+    """A request. `wait_ms`: how long it may wait for the group to become stable; None: without a limit."""
 
     request_id: RequestId
     request: Request
@@ -44,7 +44,7 @@ class RequestReceived:
 
 @dataclass(frozen=True, slots=True)
 class Validated:
-    """The plugin's validation of a PutConnector is over. `error`: why it failed."""
+    """The plugin's validation of a PutConnector has finished. `error`: why it failed."""
 
     request_id: RequestId
     error: Exception | None = None
@@ -52,7 +52,7 @@ class Validated:
 
 @dataclass(frozen=True, slots=True)
 class TaskConfigsPublished:
-    """The leader took, or did not take, the task configs that were sent to it."""
+    """The leader has accepted the task configs that were sent to it, or sending them failed."""
 
     op: OpId
     error: Exception | None = None
@@ -60,7 +60,7 @@ class TaskConfigsPublished:
 
 @dataclass(frozen=True, slots=True)
 class ProducersFenced:
-    """The producers of former tasks are fenced, or not (KIP-618)."""
+    """The producers of former tasks are fenced, or fencing failed (KIP-618)."""
 
     op: OpId
     error: Exception | None = None
@@ -75,14 +75,14 @@ class TimerFired:
 
 @dataclass(frozen=True, slots=True)
 class Suspended:
-    """The process was stopped, or the herder was, for longer than the group's session."""
+    """The process or the herder was suspended for longer than the group's session timeout."""
 
     for_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class HaltRequested:
-    """The worker shall stop in order."""
+    """The worker is to shut down."""
 
     reason: str
 
@@ -91,13 +91,13 @@ Payload = (
     Loaded | RequestReceived | Validated | TaskConfigsPublished | ProducersFenced
     | TimerFired | Suspended | HaltRequested | ConfigChanged
     | ConfigOpDone | StatusesFlushed | StatusesRead | JoinPreparing | Joined | CoordinatorLost | ConnectorStateReported
-    | TaskStateReported | TaskStalled | TaskWentOn | TaskConfigsGenerated | TaskReconfigurationRequested
+    | TaskStateReported | TaskStalled | TaskRecovered | TaskConfigsGenerated | TaskReconfigurationRequested
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """A payload with the time (ms since the epoch), the statuses as they were then, and the id of its cause."""
+    """A payload with the time (ms since the epoch), the statuses at that time, and the event's id (Joined#17)."""
 
     payload: Payload
     now_ms: int

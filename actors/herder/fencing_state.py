@@ -1,4 +1,4 @@
-"""What the herder remembers of zombie fencing and of tasks that start exactly-once (KIP-618); see zombie_fencing.py."""
+"""The herder's state for zombie fencing and for exactly-once tasks that start (KIP-618); see zombie_fencing.py."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from storage.ids import ConnectorName, ConnectorTaskId
 
 @dataclass(frozen=True, slots=True)
 class RecordFencing:
-    """The leader's own request: former producers are fenced, so write the task count record (KIP-618)."""
+    """The leader's own request: write the task count record, as former producers are fenced (KIP-618)."""
 
     connector: ConnectorName
 
 
 @dataclass(frozen=True, slots=True)
 class Fencing:
-    """A round of zombie fencing under way: of one generation of task configs, under one claim to write the topic."""
+    """A round of zombie fencing in progress, for one generation of task configs and under one claim to the topic."""
 
     generation: int
     count: int
@@ -25,7 +25,7 @@ class Fencing:
     waiting: tuple[RequestId, ...]
 
     def joined_by(self, request_id: RequestId) -> Fencing:
-        """One more request waits for it."""
+        """The same round with one more waiting request."""
         return replace(self, waiting=(*self.waiting, request_id))
 
 
@@ -61,7 +61,7 @@ class FencingRecorded:
 
 @dataclass(frozen=True, slots=True)
 class StartVerified:
-    """The config topic was read for a task that has its producer."""
+    """The config topic was read for a task that has initialised its producer."""
 
     request_id: RequestId
     task: ConnectorTaskId

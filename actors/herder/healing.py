@@ -1,8 +1,8 @@
-"""Self-healing (errors.restart.*): what failed or stalled is restarted after a pause that doubles, a limited number of
-times in a period; a failure that another try cannot cure is left for an operator.
+"""Self-healing (errors.restart.*): what failed or stalled is restarted after a delay that doubles, a limited number of
+times in a period; a failure that a restart cannot fix is left to an operator.
 
-Here it is decided; the restart takes its turn in the queue like a request (restarts.heal), so it happens only while the
-group is settled.
+This module decides; the restart goes through the queue like a request (restarts.heal), so it happens only while the
+group is stable.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import replace
 from actors.herder.standing import Phase
 from actors.herder.state import Healed, Restart, connector_of
 from actors.herder.turn import Turn
-from actors.messages.events import TaskStalled, TaskWentOn
+from actors.messages.events import TaskRecovered, TaskStalled
 from spark_tasks.config.healing import Healing
 from storage.ids import ConnectorName, ItemId, State
 from storage.status.state import Stall
@@ -23,13 +23,13 @@ MAX_STALL = 20_000  # characters: the stacks of a few processes
 
 
 def policy_of(turn: Turn, item: ItemId) -> Healing:
-    """What the connector's configuration and the worker's say."""
+    """The restart policy from the connector's configuration and the worker's."""
     state = turn.state
     return state.settings.healing(state.config.connector_configs.get(connector_of(item), {}))
 
 
 def on_failed(turn: Turn, item: ItemId) -> None:
-    """An instance has failed. Before its status is told, which says what follows."""
+    """An instance has failed. Called before its status is written, as the status says what follows."""
     policy, slot = policy_of(turn, item), turn.state.slots[item]
     if not policy.failed or turn.state.phase in (Phase.HALTING, Phase.HALTED):
         _forget(turn, item)
@@ -59,12 +59,12 @@ def on_stalled(turn: Turn, event: TaskStalled) -> None:
         turn.status(event.task, slot.state, slot.trace, slot.version)
 
 
-def on_went_on(turn: Turn, event: TaskWentOn) -> None:
-    """A task that had stalled makes progress: it needs no restart."""
+def on_recovered(turn: Turn, event: TaskRecovered) -> None:
+    """A stalled task makes progress again: cancel its restart."""
     slot, healed = turn.state.slots.get(event.task), turn.state.healed.get(event.task)
     if slot is None or slot.epoch != event.epoch or slot.stopping:
         return
-    turn.log("INFO", f"{event.task}: makes progress again after it had stalled", event.task)
+    turn.log("INFO", f"{event.task}: makes progress again after a stall", event.task)
     turn.set_slot(event.task, replace(slot, stalled=None))
     planned = healed is not None and healed.epoch == event.epoch and healed.next_ms is not None
     if healed is not None and planned and slot.state is State.RUNNING:
@@ -79,18 +79,18 @@ def _plan(turn: Turn, item: ItemId, policy: Healing, request: Restart, cause: st
     next_ms = policy.next_ms(recent, turn.now)
     _remember(turn, item, Healed(request.epoch, cause, False, next_ms, recent, before.count))
     turn.enqueue(None, request, next_ms - turn.now)
-    # What follows first: the story cuts long lines.
+    # What will happen comes first, because the story cuts off long lines.
     turn.log("WARNING", f"{item}: restarting in {(next_ms - turn.now) / 1000:g} s, after {len(recent)} of at most "
                         f"{policy.limit} restarts in {policy.period_ms / 1000:g} s (errors.restart.*): {cause}", item)
 
 
 def begin(turn: Turn, request: Restart) -> bool:
-    """A restart's turn has come: count it, unless it is over what it was planned for."""
+    """A planned restart is due: count it, unless what it was planned for is over. Returns whether to restart."""
     state, item = turn.state, request.item
     slot, healed = state.slots.get(item), state.healed.get(item)
     if slot is None or healed is None or slot.epoch != request.epoch or slot.stopping or healed.epoch != request.epoch:
         return False
-    if request.cause == "stall" and healed.next_ms is None:  # it went on meanwhile
+    if request.cause == "stall" and healed.next_ms is None:  # the task has made progress meanwhile
         return False
     recent = (*policy_of(turn, item).lately(healed.recent, turn.now), turn.now)
     _remember(turn, item, replace(healed, next_ms=None, recent=recent, count=healed.count + 1))
@@ -100,14 +100,14 @@ def begin(turn: Turn, request: Restart) -> bool:
 
 
 def on_started(turn: Turn, item: ItemId) -> None:
-    """Another instance begins, whoever wanted it: what was planned for the former one is over."""
+    """A new instance starts, for whatever reason: cancel what was planned for the former one."""
     known = turn.state.healed.get(item)
     if known is not None:
         _remember(turn, item, replace(known, next_ms=None, permanent=False))
 
 
 def on_new_configs(turn: Turn, connectors: Collection[ConnectorName]) -> None:
-    """Somebody has changed something: former failures do not make the next pause longer, and the policy may be new."""
+    """Configurations have changed: former failures no longer lengthen the next delay, and the policy may be new."""
     for item, known in turn.state.healed.items():
         if connector_of(item) in connectors and policy_of(turn, item).failed:
             _remember(turn, item, replace(known, recent=()))
@@ -139,6 +139,6 @@ def _forget(turn: Turn, item: ItemId) -> None:
 
 
 def _line(text: str) -> str:
-    """The first line."""
+    """The first line of a text, at most MAX_CAUSE characters."""
     line = text.strip().partition("\n")[0].strip()
     return line if len(line) <= MAX_CAUSE else line[: MAX_CAUSE - 1] + "…"

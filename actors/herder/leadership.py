@@ -1,5 +1,5 @@
-"""What only the leader of the group does: clear away statuses, hold the right to write the config topic, keep a session
-key in it.
+"""The duties of the group's leader: removing obsolete statuses, claiming the right to write the config topic, and
+keeping a session key in it.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ PURGE_AGAIN_MS = 2000
 
 
 def on_settled(turn: Turn) -> None:
-    """The leader has read the configs that the round was made from: only now does it know which connectors are gone."""
+    """The leader has read the configs that the round was based on: only now does it know which connectors are gone."""
     empty_stopped(turn)
     purge_statuses(turn)
-    _tell_left_out(turn)
+    _fail_left_out(turn)
     turn.timer((Timer.PURGE, ""), turn.now + PURGE_AGAIN_MS)
 
 
-def _tell_left_out(turn: Turn) -> None:
-    """What cannot be given to any member is FAILED, and its status says why."""
+def _fail_left_out(turn: Turn) -> None:
+    """What can be assigned to no member becomes FAILED, with the reason in its status."""
     membership = turn.state.membership
     for item, why in membership.left_out if membership is not None else ():
         if turn.state.config.contains(connector_of(item)):
@@ -38,14 +38,14 @@ def _tell_left_out(turn: Turn) -> None:
 
 
 def on_purge_due(turn: Turn, _: TimerFired) -> None:
-    """Once more, for statuses that others had not written, or we had not read, at the time of the round."""
+    """Purge once more, for statuses that had not been written or read yet at the time of the round."""
     if turn.state.is_leader:
         purge_statuses(turn)
 
 
 def purge_statuses(turn: Turn) -> None:
-    """Leader: tombstone the statuses of connectors that are gone and of tasks beyond the current set; and their topics,
-    of which a task that was just stopping may have told after the connector was gone.
+    """Leader: write tombstones for the statuses of connectors that are gone and of tasks beyond the current set; and
+    for their topics, which a task that was just stopping may have recorded after the connector was deleted.
     """
     config, statuses = turn.state.store, turn.statuses
     for connector in sorted({*statuses.connectors, *statuses.tasks, *statuses.topics}):
@@ -66,7 +66,7 @@ def _destroy(turn: Turn, item: ItemId) -> None:
 
 
 def empty_stopped(turn: Turn) -> None:
-    """A STOPPED connector has no tasks (KIP-875): take away those that a late or a lost write left it with."""
+    """A STOPPED connector has no tasks (KIP-875): remove those that a late or a lost write has left."""
     if not turn.state.is_leader:
         return
     config = turn.state.config
@@ -78,7 +78,7 @@ def empty_stopped(turn: Turn) -> None:
 
 
 def claim_privileges(turn: Turn) -> None:
-    """Leader: take the right to write the config topic (fences a former leader where writes are transactional)."""
+    """Leader: claim the right to write the config topic (fences a former leader if writes are transactional)."""
     state = turn.state
     if state.is_leader and state.claim is None and not state.expects(PrivilegesClaimed()):
         turn.emit(ClaimWritePrivileges(turn.op(PrivilegesClaimed())))
@@ -90,7 +90,7 @@ def on_claim_due(turn: Turn, _: TimerFired) -> None:
 
 
 def on_claimed(turn: Turn, _: PrivilegesClaimed, error: Exception | None) -> None:
-    """The right to write was claimed, or is claimed again soon."""
+    """The right to write was claimed, or the claim failed and is retried soon."""
     turn.state = replace(turn.state, claims=turn.state.claims + 1)
     turn.claim(turn.state.claims if error is None else None)
     if error is not None and turn.state.is_leader:
@@ -99,15 +99,15 @@ def on_claimed(turn: Turn, _: PrivilegesClaimed, error: Exception | None) -> Non
 
 
 def on_fenced(turn: Turn) -> None:
-    """A write was refused. A former leader may have fenced this worker by accident: the current leader claims the right
-    again.
+    """A write was rejected. A former leader may have fenced this worker by accident: the current leader claims the
+    right again.
     """
     turn.claim(None)
     claim_privileges(turn)
 
 
 def ensure_session_key(turn: Turn) -> None:
-    """Leader: publish a session key where none exists, the key has expired, or another worker's configuration made it
+    """Leader: publish a session key if there is none, the key has expired, or a worker with other key settings made it
     (KIP-507).
     """
     state = turn.state
@@ -116,7 +116,7 @@ def ensure_session_key(turn: Turn) -> None:
         KeyWritten()
     ):
         return
-    key = state.store.session_key  # as others sign: `config` moves on only with what it says of connectors
+    key = state.store.session_key  # `store`, not `config`, which may be older: others sign with the newest key
     expires = None if key is None or settings.key_ttl_ms <= 0 else key.created_ms + settings.key_ttl_ms
     wanted = settings.key_algorithm, settings.key_bytes
     if key is None or (key.algorithm, len(key.key)) != wanted or (expires is not None and expires <= turn.now):
@@ -132,7 +132,7 @@ def on_key_due(turn: Turn, _: TimerFired) -> None:
 
 
 def on_key_written(turn: Turn, _: KeyWritten, error: Exception | None) -> None:
-    """The session key is in the config topic, or writing it failed and is tried again soon."""
+    """The session key is in the config topic, or writing it failed and is retried soon."""
     if error is not None:
         turn.log("ERROR", f"Failed to write a session key: {error}")
         turn.timer((Timer.SESSION_KEY, ""), turn.now + 1000)

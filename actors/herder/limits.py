@@ -1,35 +1,35 @@
-"""Names and numbers of tasks that are refused, because the group's protocol or URLs could not carry them.
+"""Limits for connector names and numbers of tasks, set by URLs and the group's protocol.
 
-A record in the config topic holds longer names and more tasks than what comes after it.
+A record in the config topic could hold longer names and more tasks.
 """
 
 from __future__ import annotations
 
 from urllib.parse import quote
 
-from actors.assignment.room import needed_bytes, no_room
+from actors.assignment.record_size import needed_bytes, no_room
 from actors.errors import BadRequestError
 from actors.herder.state import HerderState
 from spark_tasks.limits import MAX_TASKS
 from storage.ids import ConnectorName
 from storage.log.record import shown
 
-MAX_NAME_IN_URL = 8000  # many servers, proxies and clients, Kafka Connect's own included, end at 8 KB of a URL
+MAX_NAME_IN_URL = 8000  # many servers, proxies and clients, Kafka Connect's included, limit URLs to 8 KB
 
 
 def name_refusal(connector: ConnectorName) -> Exception | None:
-    """Why a connector cannot have this name."""
+    """The error for a connector name that is too long for a URL; None if it is not."""
     size = len(quote(connector, safe=""))
     if size <= MAX_NAME_IN_URL:
         return None
     return BadRequestError(
         "Connector configuration is invalid and contains the following 1 error(s):\n"
-        f"Invalid value {shown(connector)} for configuration name: The name takes {size} bytes in a URL and may take "
-        f"at most {MAX_NAME_IN_URL}, or nobody could ask for the connector")
+        f"Invalid value {shown(connector)} for configuration name: The name takes {size} bytes in a URL; at most "
+        f"{MAX_NAME_IN_URL} are possible, because the REST API could not address the connector")
 
 
 def room_refusal(state: HerderState, connector: ConnectorName, items: int) -> Exception | None:
-    """Why the group cannot take so many items more of a connector. Only the leader knows."""
+    """The error if the group has no room for this many more items of a connector; None if it has, or on a follower."""
     if items > MAX_TASKS:
         return BadRequestError(f"Connector {shown(connector)} has {items} tasks; at most {MAX_TASKS} are possible")
     membership = state.membership
@@ -37,7 +37,7 @@ def room_refusal(state: HerderState, connector: ConnectorName, items: int) -> Ex
         return None
     workers = max(len({url for _, url in membership.owners}), 1)
     needed = needed_bytes(connector, items, workers)
-    # A round that takes a connector away says its name once more: it must still fit, or nothing can be deleted again.
+    # A round that revokes a connector contains its name once more. If that did not fit, nothing could be deleted.
     sizes = (needed_bytes(name, 1 + state.config.task_count(name), workers) for name in state.config.connectors())
     reserved = max(needed, *sizes, 0)
     room = max(membership.room - reserved, 0)

@@ -1,6 +1,6 @@
-"""The worker in its group: rounds, and catching up with the config topic.
+"""The worker in its group: rounds of the group, and catching up with the config topic.
 
-The order of a round (cooperative): JoinPreparing -> [what is being released is gone] -> AllowJoin -> Joined ->
+The order of a cooperative round: JoinPreparing -> [what is being released is gone] -> AllowJoin -> Joined ->
 [revoked work stops, statuses flushed] -> [config topic read to the assignment's offset] -> work starts -> RESOLVED.
 """
 
@@ -35,11 +35,11 @@ from actors.messages.events import CoordinatorLost, Joined, JoinPreparing
 from storage.ids import ItemId
 
 FAILED_ROUND_MS = 500
-UNSYNC_RETRIES = 5  # cooperative: so many short waits before the worker gives up what it runs
+UNSYNC_RETRIES = 5  # cooperative: the number of short waits before the worker gives up what it runs
 
 
 def on_loaded(turn: Turn, event: Loaded) -> None:
-    """The stores have read their topics: join."""
+    """The stores have read their topics: join the group."""
     turn.state = replace(
         turn.state, standing=Joining(), store=event.snapshot, config=event.snapshot, connector_updates=frozenset(),
         target_changes=frozenset(), task_updates=frozenset(), restarts={}, needs_rebalance=None)
@@ -48,7 +48,7 @@ def on_loaded(turn: Turn, event: Loaded) -> None:
 
 
 def on_join_preparing(turn: Turn, event: JoinPreparing) -> None:
-    """The member waits for our word. Eager: first stop everything; cooperative: only what is being released."""
+    """The member waits for AllowJoin. Eager: first stop everything; cooperative: only what is being released."""
     member = turn.state.member
     turn.enter(Joining(Absence.OUTSIDE if member is Absence.SUSPENDED else member, Gate.WAITING))
     if event.eager:
@@ -58,16 +58,16 @@ def on_join_preparing(turn: Turn, event: JoinPreparing) -> None:
 
 
 def on_joined(turn: Turn, event: Joined) -> None:
-    """A round is over. The herder acts as leader at once: requests that came meanwhile need one."""
+    """A round is over. The herder acts as leader at once, as requests that arrived meanwhile need a leader."""
     if turn.state.member is Absence.SUSPENDED:
-        turn.emit(RequestRejoin("this round may be one of before the suspension"))
+        turn.emit(RequestRejoin("this round may have begun before the suspension"))
         return
     membership = event.membership
     assignment = membership.assignment
     allocation = assignment.assigned
     if membership.protocol is not Protocol.EAGER:
         allocation = turn.state.allocation.minus(assignment.revoked).plus(assignment.assigned)
-    # Work that was given up after the leader had been told of it (a lost coordinator) would be missed by nobody.
+    # Work that was given up (a lost coordinator) after it was announced to the leader needs another round.
     outdated = membership.protocol is not Protocol.EAGER and turn.state.announced != turn.state.allocation
     new_here = turn.state.membership is None
     if new_here and turn.state.slots:
@@ -80,9 +80,9 @@ def on_joined(turn: Turn, event: Joined) -> None:
     turn.state = replace(turn.state, standing=Revoking(member, next_round), allocation=allocation)
     turn.log("INFO", f"Joined group at generation {membership.generation} with protocol {membership.protocol.value} "
                      f"as {'leader' if membership.is_leader else 'follower'}: assigned {_sizes(assignment.assigned)}, "
-                     f"revoked {_sizes(assignment.revoked)}, runs {_sizes(allocation)}")
+                     f"revoked {_sizes(assignment.revoked)}, now running {_sizes(allocation)}")
     leadership.claim_privileges(turn)
-    if new_here and not assignment.failed:  # a failed round hands out nothing: others may run what this worker claims
+    if new_here and not assignment.failed:  # a failed round assigns nothing: others may run what this worker claims
         work.report_stopped(turn)
     if assignment.revoked:
         work.release(turn, (*assignment.revoked.connectors, *assignment.revoked.tasks))
@@ -92,22 +92,23 @@ def on_joined(turn: Turn, event: Joined) -> None:
 
 
 def _sizes(allocation: Allocation) -> str:
-    return f"{counted(allocation.connectors, 'connector')} and {counted(allocation.tasks, 'task')}"
+    kinds = ((allocation.connectors, "connector"), (allocation.tasks, "task"))
+    return " and ".join(counted(things, name) for things, name in kinds if things) or "nothing"
 
 
 def counted(things: Collection[object], name: str) -> str:
-    """How many there are, in words: 1 task, 2 tasks."""
+    """The number of things with its noun: 1 task, 2 tasks."""
     return f"{len(things)} {name}{'' if len(things) == 1 else 's'}"
 
 
 def on_released(turn: Turn, _: Released, _error: Exception | None) -> None:
-    """What was to be released is gone and its statuses are written."""
+    """What was released has stopped and its statuses are written."""
     turn.state = replace(turn.state, release=with_items(NothingReleased(), turn.state.releasing))
     turn.stage_done()
 
 
 def leave_when_released(turn: Turn, then: Released, error: Exception | None) -> None:
-    """Leave only now, as others get at once what stopped here; where that is long done, it means nothing."""
+    """Leave only now, because others get the work as soon as this worker has left. Has no effect outside the group."""
     on_released(turn, then, error)
     _leave(turn)
 
@@ -119,13 +120,13 @@ def allow_join_when_released(turn: Turn, then: Released, error: Exception | None
 
 
 def resolve_when_released(turn: Turn, then: Released, error: Exception | None) -> None:
-    """What the round took away is gone."""
+    """What the round revoked has stopped."""
     on_released(turn, then, error)
     resolve(turn)
 
 
 def resolve(turn: Turn) -> None:
-    """Follow the assignment at hand: catch up on configs where that is needed, then start the work."""
+    """Carry out the current assignment: catch up with the config topic if needed, then start the work."""
     state, standing = turn.state, turn.state.standing
     if not isinstance(standing, Revoking | Syncing):
         return
@@ -142,7 +143,7 @@ def resolve(turn: Turn) -> None:
         else:
             read_to_end(turn, standing, then_rejoin=False)
     elif state.config.offset > assignment.config_offset:
-        # Work started from newer configs than the others' could run twice; the next round will be in step.
+        # Work started from newer configs than those of other workers could run twice; the next round covers them.
         rejoin(turn, f"config offset {state.config.offset} is past the assignment's {assignment.config_offset}")
     else:
         _start_work(turn, standing)
@@ -157,7 +158,7 @@ def read_to_end(turn: Turn, standing: Revoking | Syncing, *, then_rejoin: bool) 
 
 
 def on_caught_up(turn: Turn, then: ResolveAssignment, error: Exception | None) -> None:
-    """The config topic was read, or that took too long."""
+    """The config topic was read, or reading it took too long."""
     on_overtaken(turn, then, error)
     standing = turn.state.standing
     if not isinstance(standing, Syncing) or then.generation != turn.state.generation:
@@ -177,7 +178,7 @@ def on_caught_up(turn: Turn, then: ResolveAssignment, error: Exception | None) -
 
 
 def on_overtaken(turn: Turn, _: ResolveAssignment | JoinAgain, _error: Exception | None) -> None:
-    """The config topic was read, or not, for something that is over."""
+    """The config topic was read, or reading it failed, for something that is over."""
     turn.stage_done()
 
 
@@ -186,13 +187,13 @@ def _leave_and_back_off(turn: Turn, error: Exception) -> None:
     cooperative = turn.state.membership is None or turn.state.membership.protocol is not Protocol.EAGER
     delay = settings.unsync_backoff_ms
     if cooperative:
-        # Short waits first: the leader keeps this worker's work for it while the scheduled delay runs.
+        # Short waits first: during the scheduled delay, the leader holds this worker's work for it.
         delay = min(settings.scheduled_delay_max_ms // 10 // UNSYNC_RETRIES, settings.unsync_backoff_ms)
     turn.log("WARNING", f"taking too long to read the log of the config topic ({error}); leaving the group and trying "
                         f"again in {delay} ms")
     turn.enter(Out())
     if delay + UNSYNC_RETRIES * 2 * retry_ms(turn) >= settings.scheduled_delay_max_ms:
-        _give_up(turn)  # the leader would not keep it for so long
+        _give_up(turn)  # the leader would not hold the work for this long
     _count_failure(turn)
     turn.timer((Timer.JOIN, ""), turn.now + delay)
     if turn.state.released:
@@ -200,7 +201,7 @@ def _leave_and_back_off(turn: Turn, error: Exception) -> None:
 
 
 def _count_failure(turn: Turn) -> None:
-    """After so many in a row somebody else will get our work."""
+    """After too many failures in a row, give up the work, which others will get."""
     turn.state = replace(turn.state, backoff_attempts=turn.state.backoff_attempts + 1)
     if turn.state.backoff_attempts > UNSYNC_RETRIES:
         disown(turn, tuple(turn.state.slots))
@@ -217,24 +218,24 @@ def _leave(turn: Turn) -> None:
 
 
 def retry_ms(turn: Turn) -> int:
-    """How long to wait before a topic is read once more."""
+    """How long to wait before a topic is read again."""
     return max(turn.state.settings.sync_timeout_ms, 1000)
 
 
 def on_backed_off(turn: Turn, _: TimerFired) -> None:
-    """The wait outside the group is over: join only when the config topic can be read."""
+    """The wait outside the group is over: join only if the config topic can be read."""
     turn.stage("reading to the end of the config topic")
     turn.emit(ReadConfigToEnd(turn.op(JoinAgain()), turn.state.settings.sync_timeout_ms))
 
 
 def on_readable_again(turn: Turn, _: JoinAgain, error: Exception | None) -> None:
-    """The config topic was read outside the group, or not."""
+    """The config topic was read outside the group, or reading it failed."""
     turn.stage_done()
     if error is not None:
         _count_failure(turn)
         turn.timer((Timer.JOIN, ""), turn.now + retry_ms(turn))
         return
-    if not turn.state.released:  # the group is not left yet: what joined now would stay a member
+    if not turn.state.released:  # the worker has not left the group yet
         turn.timer((Timer.JOIN, ""), turn.now + retry_ms(turn))
         return
     turn.state = replace(turn.state, config=turn.state.store, standing=Joining())
@@ -242,7 +243,7 @@ def on_readable_again(turn: Turn, _: JoinAgain, error: Exception | None) -> None
 
 
 def rejoin(turn: Turn, reason: str, *, caught_up: int | None = None) -> None:
-    """Want another round; until it is over no work is started and requests wait. `caught_up`: see RequestRejoin."""
+    """Request another round; until it is over, no work is started and requests wait. `caught_up`: see RequestRejoin."""
     standing = turn.state.standing
     turn.enter(Joining(standing.member, standing.gate if isinstance(standing, Joining) else Gate.OPEN))
     turn.stage("ensuring membership in the cluster")
@@ -255,7 +256,7 @@ def _start_work(turn: Turn, standing: Revoking | Syncing) -> None:
     turn.state = replace(turn.state, settled_ms=turn.now)
     turn.stage_done()
     if state.needs_rebalance is not None and state.needs_rebalance <= state.config.offset and not state.task_updates:
-        # This very round was made from configs that hold the change, and nobody ran the tasks it is about before.
+        # This round was based on configs that include the change, and the tasks concerned were not running.
         turn.state = replace(turn.state, needs_rebalance=None)
     if state.config is state.store:  # what starts now starts with its newest configuration
         here = frozenset(name for name in state.connector_updates if name in state.slots)
@@ -273,37 +274,37 @@ def _start_work(turn: Turn, standing: Revoking | Syncing) -> None:
     if delay > 0:
         turn.timer((Timer.REBALANCE, ""), turn.now + delay)
     if standing.next_round is NextRound.OWED:
-        rejoin(turn, "work was released; the next round hands it out")
+        rejoin(turn, "work was released; the next round assigns it")
     elif state.is_leader:
         leadership.ensure_session_key(turn)
 
 
 def _await_leader(turn: Turn, member: Member) -> None:
-    """The leader reads and has everybody join again; asking before would bring the same answer again and again."""
+    """Wait until the leader has read the topic and starts another round; an earlier round would fail again."""
     turn.enter(Joining(member))
     turn.stage("ensuring membership in the cluster")
     turn.timer((Timer.FAILED_ROUND, ""), turn.now + FAILED_ROUND_MS)
 
 
 def on_failed_round(turn: Turn, _: TimerFired) -> None:
-    """The leader has not begun another round yet."""
+    """The leader has not started another round yet."""
     membership = turn.state.membership
     if membership is not None and membership.assignment.failed:
         rejoin(turn, "the round failed because the leader was behind on configs")
 
 
 def on_scheduled_rebalance(turn: Turn, _: TimerFired) -> None:
-    """The delay after a lost worker is over (KIP-415), unless a later round has found nothing that waits."""
+    """The delay after a lost worker is over (KIP-415), unless a later round has ended it."""
     membership = turn.state.membership
     if membership is not None and membership.assignment.delay_ms > 0:
         rejoin(turn, "scheduled rebalance")
 
 
 def on_coordinator_lost(turn: Turn, event: CoordinatorLost) -> None:
-    """Out of the group without having left it: somebody else may be given our work, so it stops here.
+    """Out of the group without having left it: the work may be assigned to others, so it is stopped here.
 
-    The allocation stays: we join with it, and who finds that nobody took it goes on at once. The leader would keep for
-    `scheduled.rebalance.max.delay.ms` what nobody claims.
+    The allocation is kept: the worker claims it in the next join, and continues at once if no other worker got the
+    work. The leader would hold unclaimed work for `scheduled.rebalance.max.delay.ms`.
     """
     turn.log("WARNING", f"Lost the group coordinator ({event.reason}); stopping all connectors and tasks")
     standing = turn.state.standing
@@ -315,6 +316,6 @@ def on_coordinator_lost(turn: Turn, event: CoordinatorLost) -> None:
 
 
 def disown(turn: Turn, items: Collection[ItemId]) -> None:
-    """The end of these is told as by one who is not in the group: others may run them by then."""
+    """The final statuses of these items are written as by a worker outside the group: others may run them by then."""
     others = frozenset(items)
     turn.update_slots(lambda item, slot: replace(slot, disowned=slot.disowned or item in others))

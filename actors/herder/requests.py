@@ -1,7 +1,7 @@
-"""Requests: who may serve them, in which order, and what each one does.
+"""Requests: which worker may serve them, in which order, and what each one does.
 
-A request runs when the worker's group is settled, by due time and then in the order of arrival, and the next one
-waits for its write to be read back: so a second POST of the same name finds the first one's connector.
+A request runs when the worker's group is stable, in the order of due time and then of arrival. The next request waits
+until the write of the previous one has been read back: so a second POST of a name finds the first one's connector.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ LEADER_ONLY = "Only the leader can set connector configs."
 
 
 def on_request(turn: Turn, event: RequestReceived) -> None:
-    """Somebody asks; a defect in what that leads to is the asker's error."""
+    """A request has arrived; a defect while it is handled becomes its error."""
     until_ms = None if event.wait_ms is None else turn.now + event.wait_ms
     defect = turn.attempt(lambda: on_received(turn, event.request_id, event.request, until_ms))
     if defect is not None:
@@ -70,19 +70,19 @@ def on_request(turn: Turn, event: RequestReceived) -> None:
 
 
 def on_queue_due(turn: Turn, _: TimerFired) -> None:
-    """The first request that was not due may be due now."""
+    """The next request in the queue may be due now."""
     turn.set_queue_timer()
 
 
 def on_received(turn: Turn, request_id: RequestId, request: Request, until_ms: int | None) -> None:
-    """Put a request into its turn; what needs no turn is begun at once. `until_ms`: see Queued."""
+    """Queue a request, or start it at once if it need not wait for others. `until_ms`: see Queued."""
     match request:
         case ValidateConfig() | GetOffsets():
             turn.emit(Delegate(request_id, request))
         case PutConnector(name, config):
             if _refused(turn, request_id, limits.name_refusal(name)):
                 return
-            # Plugin code may take long or hang: it runs beside the queue, not in it.
+            # Plugin code may take long or hang, so the queue does not wait for it.
             queued = Queued(turn.now, turn.next_number(), request_id, request, until_ms)
             turn.state = replace(turn.state, validating={**turn.state.validating, request_id: queued})
             turn.emit(Validate(request_id, config))
@@ -95,7 +95,7 @@ def on_received(turn: Turn, request_id: RequestId, request: Request, until_ms: i
 
 
 def on_validated(turn: Turn, event: Validated) -> None:
-    """A PutConnector may take its turn, or is refused."""
+    """Queue a PutConnector that is valid, or refuse it."""
     request_id = event.request_id
     queued = turn.state.validating.get(request_id)
     if queued is None:
@@ -109,7 +109,7 @@ def on_validated(turn: Turn, event: Validated) -> None:
 
 
 def run(turn: Turn, queued: Queued) -> None:
-    """Serve one request whose turn has come."""
+    """Serve the next request of the queue."""
     request_id = queued.request_id
     if isinstance(queued.request, Reconfigure):
         task_configs.reconfigure(turn, queued.request)
@@ -133,7 +133,7 @@ def _begin_write(turn: Turn, write: ConfigWrite, then: AnswerWith | WriteNext | 
 
 
 def on_written(turn: Turn, then: AnswerWith | WriteNext | AnswerWithPlan, error: Exception | None) -> None:
-    """A write is read back, or failed."""
+    """A write was read back, or it failed."""
     turn.stage_done()
     if error is not None:
         turn.reply(then.request_id, error=error)
@@ -148,7 +148,7 @@ def on_written(turn: Turn, then: AnswerWith | WriteNext | AnswerWithPlan, error:
             if found is None:
                 turn.reply(request_id, error=NotFoundError(f"Status for connector {request.connector} not found"))
             else:
-                turn.reply(request_id, restarts.picture(turn.state, found))
+                turn.reply(request_id, restarts.state_info(turn.state, found))
 
 
 def _refused(turn: Turn, request_id: RequestId, error: Exception | None) -> bool:
@@ -217,7 +217,7 @@ def _delete(turn: Turn, request_id: RequestId, request: DeleteConnector) -> None
 
 
 def _set_target_state(turn: Turn, request_id: RequestId, name: ConnectorName, state: TargetState) -> None:
-    # Not a privileged write: any worker does it, even while a round is going on.
+    # Not a privileged write: any worker may do it, even during a rebalance.
     if not turn.state.store.contains(name):
         turn.reply(request_id, error=NotFoundError(f"Unknown connector {name}"))
         return

@@ -20,19 +20,19 @@ from storage.status.state import Status, StatusState
 
 @dataclass(frozen=True, slots=True)
 class RestartPlan:
-    """What a restart request touches, with the statuses as they will be shown: RESTARTING where it applies."""
+    """The statuses that a restart request applies to, as they will be shown: RESTARTING for what restarts."""
 
     request: RestartRequest
     connector: Status
     tasks: tuple[Status, ...]
 
     def items(self) -> tuple[ItemId, ...]:
-        """What restarts."""
+        """The items that restart."""
         return tuple(s.id for s in (self.connector, *self.tasks) if s.state is State.RESTARTING)
 
 
 def plan(request: RestartRequest, statuses: StatusState) -> RestartPlan | None:
-    """The plan of a request; None where the connector has no status yet."""
+    """The plan for a request; None if the connector has no status yet."""
     connector = statuses.connectors.get(request.connector)
     if connector is None:
         return None
@@ -47,27 +47,27 @@ def _restarting(status: Status, restart: bool) -> Status:
     return replace(status, state=State.RESTARTING, trace=None) if restart else status
 
 
-def picture(state: HerderState, plan_: RestartPlan) -> ConnectorStateInfo:
-    """The answer to the request: statuses with what will restart shown as RESTARTING."""
+def state_info(state: HerderState, plan_: RestartPlan) -> ConnectorStateInfo:
+    """The answer to the request: the statuses, with RESTARTING for what will restart."""
     name = plan_.request.connector
     kind = state.settings.connector_type(state.store.connector_configs.get(name, {}))
     return ConnectorStateInfo(name, plan_.connector, plan_.tasks, kind)
 
 
 def impact(request: RestartRequest) -> int:
-    """How much a request restarts, for choosing between two that wait for the same connector."""
+    """How much a request restarts, to choose between two that wait for the same connector."""
     return 2 * request.include_tasks + (not request.only_failed)
 
 
 def collect(turn: Turn, request: RestartRequest) -> None:
-    """Keep the request of the greater impact until it can be acted on."""
+    """Keep the request with the greater impact until it can be carried out."""
     waiting = turn.state.restarts.get(request.connector)
     if waiting is None or impact(request) > impact(waiting):
         turn.state = replace(turn.state, restarts={**turn.state.restarts, request.connector: request})
 
 
 def process(turn: Turn) -> None:
-    """Restart this worker's part of every plan that waits."""
+    """Restart this worker's part of every waiting plan."""
     waiting = turn.state.restarts
     turn.state = replace(turn.state, restarts={})
     for name in sorted(waiting):
@@ -92,10 +92,10 @@ def _restart(turn: Turn, request: RestartRequest) -> None:
 
 
 def heal(turn: Turn, request: Restart) -> None:
-    """Restart what failed or stalled, by itself (errors.restart.*)."""
+    """Restart automatically what has failed or stalled (errors.restart.*)."""
     if healing.begin(turn, request):
         turn.log("INFO", f"{request.item}: restarting after a {request.cause} (errors.restart.policy)", request.item)
-        work.stop(turn, request.item, again=True, restarting=True, by_itself=request.cause)
+        work.stop(turn, request.item, again=True, restarting=True, healing=request.cause)
 
 
 def _elsewhere(turn: Turn, item: ItemId) -> RequestTargetError:
@@ -104,14 +104,14 @@ def _elsewhere(turn: Turn, item: ItemId) -> RequestTargetError:
 
 
 def elsewhere(turn: Turn, item: ItemId, message: str) -> RequestTargetError:
-    """The error that names the worker which has the item."""
+    """The error that names the worker that runs the item."""
     if not turn.state.is_leader or turn.state.membership is None:
         return NotLeaderError(message, turn.state.leader_url)
     return NotAssignedError(message, dict(turn.state.membership.owners).get(item))
 
 
 def restart_item(turn: Turn, request_id: RequestId, item: ItemId) -> None:
-    """Restart one connector or task, if it is here; else say where it is, or why nowhere."""
+    """Restart one connector or task if it runs here; else answer with where it runs, or why it cannot run."""
     left_out = dict(turn.state.membership.left_out) if turn.state.membership is not None else {}
     if item in left_out:
         turn.reply(request_id, error=ConnectError(left_out[item]))

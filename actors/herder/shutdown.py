@@ -1,4 +1,4 @@
-"""The end of a worker: requests are refused, work is stopped, statuses are written, the group is left."""
+"""The shutdown of a worker: it refuses requests, stops all work, writes statuses, and leaves the group."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ def _refusal() -> ConnectError:
 
 
 def refuse(turn: Turn, event: RequestReceived) -> None:
-    """A request that comes during the end."""
+    """Refuse a request that arrives during the shutdown."""
     turn.reply(event.request_id, error=_refusal())
 
 
 def on_requested(turn: Turn, _: HaltRequested) -> None:
-    """Stop everything at once; requests of the group no longer matter. The worker has logged the reason."""
+    """Stop everything at once, without waiting for the group. The worker has logged the reason."""
     state = turn.state
     turn.state = replace(state, standing=Halting(state.member), release=with_items(state.release, frozenset()))
     work.refuse_waiting(turn, _refusal())
@@ -35,25 +35,25 @@ def on_requested(turn: Turn, _: HaltRequested) -> None:
 
 
 def on_report(turn: Turn, report: ConnectorStateReported | TaskStateReported) -> None:
-    """It may have been the last that was to stop."""
+    """An instance reports; it may have been the last one to stop."""
     work.on_report(turn, report)
     _flush_when_empty(turn)
 
 
 def on_stop_timeout(turn: Turn, event: TimerFired) -> None:
-    """An instance that did not stop in time counts as stopped."""
+    """Treat an instance that did not stop in time as stopped."""
     work.on_stop_timeout(turn, event)
     _flush_when_empty(turn)
 
 
 def _flush_when_empty(turn: Turn) -> None:
-    """Once the last instance is gone, have the last statuses acknowledged."""
+    """Once the last instance has stopped, flush the last statuses."""
     state = turn.state
     if not state.slots and not state.expects(HaltFlushed()):
         turn.emit(FlushStatuses(turn.op(HaltFlushed())))
 
 
 def on_flushed(turn: Turn, _: HaltFlushed, _error: Exception | None) -> None:
-    """Everything is stopped and said; leave."""
+    """Everything has stopped and its statuses are written: leave the group."""
     turn.enter(Halted())
     turn.emit(LeaveGroup("the worker is shutting down"), effects.EndWorker())

@@ -1,4 +1,4 @@
-"""Whether an internal request may be served: the rules of signed requests between workers (KIP-507)."""
+"""Signatures of requests between workers (KIP-507): how they are made, and which requests are accepted."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from storage.config.state import SessionKey
 
 
 def sign(key: SessionKey, algorithm: str, body: bytes) -> Signature:
-    """Sign the exact bytes of a request's body (empty bytes where it has none)."""
+    """Sign the exact bytes of a request's body (empty if there is none)."""
     return Signature(body, hmac.new(key.key, body, SIGNATURE_DIGESTS[algorithm]).digest(), algorithm)
 
 
 def refusal(state: HerderState, signature: Signature | None) -> Exception | None:
-    """Why the request is refused; None where it is signed well, or where the group's protocol asks for no signature.
+    """Why the request is refused; None if its signature is valid, or if the group's protocol requires none.
 
-    Checked before it is known whether the connector exists, so that nobody unsigned learns that.
+    Checked before anything else, so that an unsigned request does not reveal whether a connector exists.
     """
     if state.membership is None:
         return ConflictError("Cannot complete request momentarily due to no known leader URL, likely because a "

@@ -1,7 +1,7 @@
-"""Where a worker stands in its group, and what the group waits for: variants, so that only what can be can be written.
+"""A worker's standing in its group, and what the group waits for: variants that cannot express impossible combinations.
 
-Each phase holds what is known in it. A worker that is out of its group has no membership to forget, only one whose
-group has just settled can owe the next round, and only a leader has a claim to write the config topic.
+Each phase holds what is known in it. A worker outside the group has no membership, another round can be owed only
+right after a round, and only a leader has a claim to write the config topic.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from actors.assignment.protocol import Membership
 from actors.messages.ids import OpId
 from storage.ids import ItemId
 
-NO_GENERATION = -1  # of who is not in the group
+NO_GENERATION = -1  # the generation of a worker outside the group
 
 
 class Phase(Enum):
-    """Where the worker stands in its group."""
+    """The worker's standing in its group, by name."""
 
     LOADING = "loading"  # the config topic has not been read yet
     OUT = "out"  # not a member: waits before it reads the config topic again and joins
-    JOINING = "joining"  # a round is wanted or going on
-    REVOKING = "revoking"  # a round is over; what it took away is being stopped
+    JOINING = "joining"  # a round has been requested or is in progress
+    REVOKING = "revoking"  # a round is over; what it revoked is being stopped
     SYNCING = "syncing"  # reading the config topic up to the assignment's offset
-    RESOLVED = "resolved"  # the assigned work is started; requests are served
+    RESOLVED = "resolved"  # the assigned work has been started; requests are served
     HALTING = "halting"  # shutting down: everything is being stopped
     HALTED = "halted"
 
@@ -50,18 +50,18 @@ class Absence(Enum):
     """Why there is no membership."""
 
     OUTSIDE = "outside"  # not joined, left, or lost
-    SUSPENDED = "suspended"  # lost while the process slept: a round that ends now may be one of before
+    SUSPENDED = "suspended"  # lost while the process was suspended: a round that ends now may have begun before
 
 
 Member = Follower | Leader
 
 
 def member_of(membership: Membership, claim: int | None = None) -> Member:
-    """A leader or a follower, as the membership says; `claim` is what the former leader goes on with."""
+    """A leader or a follower, according to the membership; `claim` is kept if the worker was leader before."""
     return Leader(membership, claim) if membership.is_leader else Follower(membership)
 
 
-# ---------------------------------------------------------------- where it stands
+# ---------------------------------------------------------------- the standing in the group
 class Gate(Enum):
     """The gate before each join (ADR 0002)."""
 
@@ -73,7 +73,7 @@ class NextRound(Enum):
     """Whether the round that has just ended leads to another one."""
 
     UNNEEDED = "unneeded"
-    OWED = "owed"  # work was given up: the next round hands it out
+    OWED = "owed"  # work was given up: the next round assigns it
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class Loading:
 
 @dataclass(frozen=True, slots=True)
 class Out:
-    """Not a member; joins again once the config topic can be read."""
+    """Not a member; the worker joins again once the config topic can be read."""
 
     phase: ClassVar[Literal[Phase.OUT]] = Phase.OUT
     member: ClassVar[Absence] = Absence.OUTSIDE
@@ -94,7 +94,7 @@ class Out:
 
 @dataclass(frozen=True, slots=True)
 class Joining:
-    """A round is wanted or going on. `member`: the membership until then, if there is one."""
+    """A round has been requested or is in progress. `member`: the current membership, if any."""
 
     phase: ClassVar[Literal[Phase.JOINING]] = Phase.JOINING
     member: Member | Absence = Absence.OUTSIDE
@@ -103,7 +103,7 @@ class Joining:
 
 @dataclass(frozen=True, slots=True)
 class Revoking:
-    """A round is over; what it took away is being stopped."""
+    """A round is over; what it revoked is being stopped."""
 
     phase: ClassVar[Literal[Phase.REVOKING]] = Phase.REVOKING
     member: Member
@@ -121,7 +121,7 @@ class Syncing:
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """The assigned work is started."""
+    """The assigned work has been started."""
 
     phase: ClassVar[Literal[Phase.RESOLVED]] = Phase.RESOLVED
     member: Member
@@ -129,7 +129,7 @@ class Resolved:
 
 @dataclass(frozen=True, slots=True)
 class Halting:
-    """Everything is being stopped; a member until that is done."""
+    """Everything is being stopped; the worker stays a member until that is done."""
 
     phase: ClassVar[Literal[Phase.HALTING]] = Phase.HALTING
     member: Member | Absence = Absence.OUTSIDE
@@ -137,7 +137,7 @@ class Halting:
 
 @dataclass(frozen=True, slots=True)
 class Halted:
-    """The end."""
+    """The worker has stopped everything and left the group."""
 
     phase: ClassVar[Literal[Phase.HALTED]] = Phase.HALTED
     member: ClassVar[Absence] = Absence.OUTSIDE
@@ -149,7 +149,7 @@ Standing = Loading | Out | Joining | Revoking | Syncing | Resolved | Halting | H
 # ---------------------------------------------------------------- what the group waits for
 @dataclass(frozen=True, slots=True)
 class NothingReleased:
-    """The group waits for nothing of ours."""
+    """The group waits for nothing on this worker."""
 
     items: ClassVar[frozenset[ItemId]] = frozenset()
 
@@ -163,8 +163,8 @@ class StoppingItems:
 
 @dataclass(frozen=True, slots=True)
 class FlushingStatuses:
-    """The group waits until the statuses of what has stopped are written (`op`), and until `items` have stopped, which
-    were released meanwhile.
+    """The group waits until the statuses of what has stopped are written (`op`), and until `items`, which were released
+    meanwhile, have stopped.
     """
 
     op: OpId
@@ -175,15 +175,15 @@ Release = NothingReleased | StoppingItems | FlushingStatuses
 
 
 def with_items(release: Release, items: frozenset[ItemId]) -> Release:
-    """The same release where these, and no others, are still being stopped."""
+    """The same release, with exactly these items still being stopped."""
     if isinstance(release, FlushingStatuses):
         return FlushingStatuses(release.op, items)
     return StoppingItems(items) if items else NothingReleased()
 
 
 class StatusWrites(Enum):
-    """What this worker writes to the status topic."""
+    """Which statuses this worker writes to the status topic."""
 
-    CURRENT = "current"  # what happens, when it happens
-    REPEAT_DUE = "repeat due"  # others may have written of work that ran on here: all is written again with the start
-    SUSPENDED = "suspended"  # this process slept and knows old statuses only: nothing, until they are read
+    CURRENT = "current"  # each status when it changes
+    REPEAT_DUE = "repeat due"  # others may have written statuses of work that still ran here: write all at the start
+    SUSPENDED = "suspended"  # the process was suspended and its statuses are old: none, until the topic is read

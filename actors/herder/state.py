@@ -1,6 +1,6 @@
-"""The herder's whole memory as one frozen value, and the values inside it.
+"""The herder's complete state as one frozen value, and the values in it.
 
-Only the modules of this package change it, through `turn.Turn`; mappings are replaced, never written to.
+Only the modules of this package change it, through `turn.Turn`; mappings are replaced, never modified.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def connector_of(item: ItemId) -> ConnectorName:
 
 @dataclass(frozen=True, slots=True)
 class HerderSettings:
-    """What the worker's configuration says, as far as the herder's decisions depend on it. Times in ms."""
+    """The part of the worker's configuration that the herder's decisions depend on. Times in ms."""
 
     worker_id: WorkerId
     group_id: str
@@ -78,10 +78,11 @@ class HerderSettings:
 class Slot:
     """One running instance of an item on this worker.
 
-    `made`: the task configs that the connector made last. `waiting`: requests that are answered by the first report of
-    the instance (or of its successor, where `start_again` is set). `restarting`: the successor's start is announced as
-    RESTARTING (KIP-745). `healing`: what has heeler restart it by itself, failure or stall. `permanent`: no restart
-    cures its failure. `stalled`: while it makes no progress.
+    `made`: the task configs that the connector generated last. `waiting`: requests that are answered by the first
+    report of the instance (or of its successor, if `start_again` is set). `restarting`: the successor's start is
+    announced as RESTARTING (KIP-745). `healing`: the cause of an automatic restart, "failure" or "stall". `permanent`:
+    a restart cannot fix its failure. `disowned`: the membership was lost, so its final status is written as by a worker
+    outside the group. `stalled`: set while it makes no progress.
     """
 
     epoch: Epoch
@@ -95,15 +96,15 @@ class Slot:
     permanent: bool = False
     stalled: Stall | None = None
     waiting: tuple[RequestId, ...] = ()
-    disowned: bool = False  # of a membership that was lost: its end is told as by one who is not in the group
+    disowned: bool = False
     made: tuple[Config, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Queued:
-    """A request in its turn: by due time, then in the order of arrival. Without a request id it is the herder's own.
+    """A request in the queue, ordered by due time, then by arrival. Without a request id it is the herder's own.
 
-    `until_ms`: when it has waited long enough for the group to settle; None: it waits for as long as it takes.
+    `until_ms`: when the request is refused if the group has not become stable; None: it waits without a limit.
     """
 
     at_ms: int
@@ -115,7 +116,7 @@ class Queued:
 
 @dataclass(frozen=True, slots=True)
 class Reconfigure:
-    """The herder's own request: have a local connector make its task configs; `attempt` counts failures so far."""
+    """The herder's own request: have a local connector generate its task configs; `attempt`: the failures so far."""
 
     connector: ConnectorName
     attempt: int = 0
@@ -124,7 +125,7 @@ class Reconfigure:
 
 @dataclass(frozen=True, slots=True)
 class Publish:
-    """The leader's own request: write the task configs that a local connector made."""
+    """The leader's own request: write the task configs that a local connector generated."""
 
     reconfigure: Reconfigure
     configs: tuple[Config, ...]
@@ -136,13 +137,13 @@ class Restart:
 
     item: ItemId
     epoch: Epoch
-    cause: str  # failure, stall
+    cause: str  # "failure" or "stall"
 
 
 OwnRequest = Reconfigure | Publish | RecordFencing | Restart
 
 
-# ---------------------------------------------------------------- what an op's end leads to
+# ---------------------------------------------------------------- what follows the end of an op
 @dataclass(frozen=True, slots=True)
 class AnswerWith:
     """Answer a request with `value`, or with the op's error."""
@@ -162,7 +163,7 @@ class WriteNext:
 
 @dataclass(frozen=True, slots=True)
 class AnswerWithPlan:
-    """A restart record is written: answer with the plan's picture of the statuses."""
+    """A restart record is written: answer with the statuses of the restart plan."""
 
     request_id: RequestId
     request: RestartRequest
@@ -170,7 +171,7 @@ class AnswerWithPlan:
 
 @dataclass(frozen=True, slots=True)
 class PublishedTasks:
-    """A connector's new task configs are written, or sent to the leader, or that failed."""
+    """A connector's new task configs were written or sent to the leader, or that failed."""
 
     reconfigure: Reconfigure
 
@@ -207,7 +208,7 @@ class HaltFlushed:
 
 @dataclass(frozen=True, slots=True)
 class StatusesCaughtUp:
-    """What others said of statuses while this process was suspended is read."""
+    """The statuses that others wrote while this process was suspended have been read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,9 +230,10 @@ Continuation = (
 
 @dataclass(frozen=True, slots=True)
 class Healed:
-    """What is done by itself about an item that failed (errors.restart.*). `epoch`: the instance that did, `cause` in a
-    line, `permanent`: no restart cures it, `next_ms`: the restart that is planned, `recent`: when it was restarted
-    lately, `count`: how often in all.
+    """The automatic restarts of an item that failed or stalled (errors.restart.*).
+
+    `epoch`: the instance that failed; `cause`: why, in one line; `permanent`: a restart cannot fix it; `next_ms`: when
+    the next restart is planned; `recent`: the times of recent restarts; `count`: the number of all restarts.
     """
 
     epoch: Epoch
@@ -242,8 +244,8 @@ class Healed:
     count: int = 0
 
     @property
-    def told(self) -> Restarts:
-        """As the status topic says it."""
+    def restarts(self) -> Restarts:
+        """The part that is written to the status topic."""
         return Restarts(self.count, self.cause, self.next_ms, self.permanent)
 
 
@@ -251,13 +253,13 @@ class Healed:
 class HerderState:
     """Everything the herder knows.
 
-    `store` is the newest snapshot of the config topic; `config` the one that decisions are made on, taken over at
-    defined moments only. `needs_rebalance` is the config offset that the next round has to cover, `settled_ms` when
-    the last one ended. `allocation` is what this worker shall run, `slots` what it does run, `changed` the items whose
-    slots the last step changed; `release` is what the group waits for. `announced` is what the leader was told of it.
-    `busy` is the op that the request queue waits for. `claims` counts how often a claim to write the config topic was
-    answered. `patience_at`: when the herder is woken for requests that waited long enough. `healed`: what failed and
-    is restarted by itself.
+    `store` is the newest snapshot of the config topic; `config` is the one that decisions are based on, which is
+    updated only at defined moments. `needs_rebalance` is the config offset that the next round has to cover,
+    `settled_ms` is when the last round ended. `allocation` is what this worker has to run, `slots` is what it runs,
+    `changed` is the items whose slots the last step changed, `announced` is the allocation that was last sent to the
+    leader, and `release` is what the group waits for. `busy` is the op that the request queue waits for. `claims`
+    counts the answers to claims to write the config topic. `request_timeout_at`: when the timer for requests that have
+    waited too long fires. `healed`: the automatic restarts of what failed or stalled.
     """
 
     settings: HerderSettings
@@ -278,7 +280,7 @@ class HerderState:
     restarts: Mapping[ConnectorName, RestartRequest] = field(default_factory=dict)
     queue: tuple[Queued, ...] = ()
     validating: Mapping[RequestId, Queued] = field(default_factory=dict)
-    patience_at: int | None = None
+    request_timeout_at: int | None = None
     ops: Mapping[OpId, Continuation] = field(default_factory=dict)
     busy: OpId | None = None
     claims: int = 0
@@ -290,17 +292,17 @@ class HerderState:
 
     @property
     def phase(self) -> Phase:
-        """Where the worker stands in its group."""
+        """The worker's standing in its group, by name."""
         return self.standing.phase
 
     @property
     def member(self) -> Member | Absence:
-        """What the worker is in its group."""
+        """The worker's role in its group, or why it has none."""
         return self.standing.member
 
     @property
     def membership(self) -> Membership | None:
-        """Of the last round; None where the worker is not in the group."""
+        """The membership since the last round; None if the worker is not in the group."""
         return None if isinstance(self.member, Absence) else self.member.membership
 
     @property
@@ -310,7 +312,7 @@ class HerderState:
 
     @property
     def claim(self) -> int | None:
-        """The claim under which this worker writes the config topic; None where it leads not or holds none."""
+        """The claim under which this worker writes the config topic; None if it is not the leader or holds none."""
         return self.member.claim if isinstance(self.member, Leader) else None
 
     @property
@@ -325,25 +327,25 @@ class HerderState:
 
     @property
     def releasing(self) -> frozenset[ItemId]:
-        """What is being stopped and the group waits for."""
+        """The items that are being stopped and that the group waits for."""
         return self.release.items
 
     @property
     def released(self) -> bool:
-        """Whether the group waits for nothing of ours."""
+        """Whether the group waits for nothing on this worker."""
         return isinstance(self.release, NothingReleased)
 
     @property
     def flushing(self) -> bool:
-        """Whether statuses are being written that the group waits for."""
+        """Whether the group waits for statuses to be written."""
         return isinstance(self.release, FlushingStatuses)
 
     def expects(self, then: Continuation) -> bool:
-        """Whether an op is under way whose end leads to this."""
+        """Whether an op with this continuation is in progress."""
         return then in self.ops.values()
 
     def own_requests(self) -> list[Request | OwnRequest]:
-        """What the herder wants of itself."""
+        """The herder's own requests in the queue."""
         return [queued.request for queued in self.queue if queued.request_id is None]
 
     def allocated(self) -> tuple[ItemId, ...]:

@@ -1,4 +1,4 @@
-"""What happened to a herder lately, and why: for its log, and for `GET /connectors/{name}/story`."""
+"""The recent events of a herder and their causes, for its log and for `GET /connectors/{name}/story`."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ LENGTH = 2000  # steps
 WIDTH = 300  # characters of an event or an effect
 REMARK_WIDTH = 10_000
 SHOWN = 5  # elements of a collection
-_PENDING = 10_000  # outcomes that are waited for
+_PENDING = 10_000  # origins whose outcomes have not arrived yet
 Mask = Callable[[str], str]
 
 
 # ---------------------------------------------------------------- texts
 def describe(value: object) -> str:
-    """As repr, without what fills pages or is nobody's business: configurations, snapshots, keys."""
+    """Like repr, but without long or secret parts: configurations, snapshots, keys."""
     text = f"<{type(value).__name__}>"
     match value:
         case ClusterConfigState():
@@ -73,13 +73,13 @@ def _cut(text: str, width: int = WIDTH) -> str:
     return text if len(text) <= width else text[: width - 3] + "..."
 
 
-# ---------------------------------------------------------------- whom something is about
+# ---------------------------------------------------------------- the connectors that something concerns
 _NAMES = ("connector", "item", "id", "about")  # fields that hold a connector's name or a task
 _PARTS = (*_NAMES, "task", "request", "command", "write", "status", "reconfigure", "changes")
 
 
 def subjects(value: object) -> frozenset[ConnectorName]:
-    """The connectors that an event or an effect names: by its fields, whatever their names look like."""
+    """The connectors that an event or an effect names in its fields."""
     if isinstance(value, ConnectorTaskId):
         return frozenset((value.connector,))
     if isinstance(value, tuple):
@@ -95,23 +95,23 @@ def subjects(value: object) -> frozenset[ConnectorName]:
     return frozenset(found)
 
 
-# ---------------------------------------------------------------- what led to what
+# ---------------------------------------------------------------- causes
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The step that wanted something, and whom that is about."""
+    """The step that caused something, and the connectors that it concerns."""
 
     cause: str
     about: frozenset[ConnectorName] = frozenset()
 
 
 class Origins:
-    """Finds the step that an event is the outcome of."""
+    """Finds the step that caused an event."""
 
     def __init__(self) -> None:
         self._pending: dict[object, Origin] = {}
 
     def of(self, payload: object) -> Origin | None:
-        """The step that wanted what this is the outcome of; None where nothing of this herder led to it."""
+        """The step that caused this event; None if no step of this herder did."""
         match payload:
             case TimerFired(key):
                 return self._pending.pop(("timer", key), None)
@@ -127,7 +127,7 @@ class Origins:
         return None
 
     def remember(self, cause: str, event: object, about: frozenset[ConnectorName], effects: Iterable[Effect]) -> None:
-        """What a step waits for from now on."""
+        """Remember a step as the origin of the outcomes of its effects."""
         if isinstance(event, RequestReceived):
             self._pending["request_id", event.request_id] = Origin(cause, about)
         for effect in effects:
@@ -150,7 +150,7 @@ class Origins:
             del self._pending[next(iter(self._pending))]
 
     def about(self, effect: Effect) -> frozenset[ConnectorName]:
-        """Whom an effect is about; empty where it is about nobody, or about all."""
+        """The connectors that an effect concerns; empty if it concerns none, or all."""
         if isinstance(effect, Reply):
             origin = self._pending.get(("request_id", effect.request_id))
             return origin.about if origin is not None else frozenset()
@@ -159,8 +159,8 @@ class Origins:
 
 # ---------------------------------------------------------------- the story
 @dataclass(frozen=True, slots=True)
-class Chapter:
-    """One step: the event, whom it is about, what had led to it, and its effects with whom they are about."""
+class RecordedStep:
+    """One step: the event, its cause, its effects, and the connectors that the event and each effect concern."""
 
     event: Event
     effects: tuple[Effect, ...]
@@ -169,7 +169,7 @@ class Chapter:
     abouts: tuple[frozenset[ConnectorName], ...] = ()
 
     def shown(self, connector: ConnectorName | None) -> tuple[Effect, ...] | None:
-        """The effects that concern a connector (all for None); None where nothing in the step does."""
+        """The effects that concern a connector (all for None); None if nothing in the step does."""
         if connector is None:
             return self.effects
         if connector not in self.about and not any(connector in about for about in self.abouts):
@@ -178,7 +178,7 @@ class Chapter:
                      if connector in about or not about)
 
     def entry(self, connector: ConnectorName | None = None, mask: Mask = str) -> StoryEntry | None:
-        """The step as it is told; what is long is cut once it is masked."""
+        """The step for the story, or None if it does not concern the connector; long texts are cut after masking."""
         effects = self.shown(connector)
         if effects is None:
             return None
@@ -187,20 +187,20 @@ class Chapter:
                           tuple(_effect(effect, mask) for effect in effects))
 
     def lines(self, connector: ConnectorName | None = None, mask: Mask = str) -> list[str]:
-        """The lines of the entry's text; none where it does not concern the connector."""
+        """The entry as lines of text; none if it does not concern the connector."""
         return _lines(self.entry(connector, mask))
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
-    """What another part of the worker has told."""
+class RecordedRemark:
+    """A remark of another part of the worker."""
 
     at_ms: int
     cause: str
     remark: Remark
 
     def entry(self, connector: ConnectorName | None = None, mask: Mask = str) -> StoryEntry | None:
-        """The entry, if it concerns the connector; `mask` hides secrets in its text."""
+        """The entry, or None if it does not concern the connector; `mask` hides secrets in its text."""
         if connector is not None and connector not in subjects(self.remark):
             return None
         text = f"{self.remark.source}, {self.remark.item}: {self.remark.what}"
@@ -216,15 +216,15 @@ def _lines(entry: StoryEntry | None) -> list[str]:
 
 
 class Story:
-    """A bounded history. `mask` takes out of a text what must not be told."""
+    """A bounded history. `mask` hides secrets in a text."""
 
     def __init__(self, length: int = LENGTH, mask: Mask = str) -> None:
-        self._chapters: deque[Chapter | Note] = deque(maxlen=length)
+        self._records: deque[RecordedStep | RecordedRemark] = deque(maxlen=length)
         self._origins = Origins()
         self._mask = mask
 
-    def add(self, event: Event, effects: tuple[Effect, ...]) -> Chapter:
-        """Remember a step."""
+    def add(self, event: Event, effects: tuple[Effect, ...]) -> str | None:
+        """Record a step. Returns the id of the event that caused it, if there is one."""
         origin = self._origins.of(event.payload)
         about = subjects(event.payload) | (origin.about if origin is not None else frozenset())
         abouts = tuple(map(self._origins.about, effects))
@@ -232,20 +232,20 @@ class Story:
             abouts = tuple(about if isinstance(effect, Reply) and effect.request_id == event.payload.request_id else own
                            for effect, own in zip(effects, abouts, strict=True))
         self._origins.remember(event.cause, event.payload, about, effects)
-        chapter = Chapter(event, effects, origin.cause if origin is not None else None, about, abouts)
-        self._chapters.append(chapter)
-        return chapter
+        because = origin.cause if origin is not None else None
+        self._records.append(RecordedStep(event, effects, because, about, abouts))
+        return because
 
     def note(self, at_ms: int, cause: str, remark: Remark) -> None:
-        """Remember what another part of the worker has told."""
-        self._chapters.append(Note(at_ms, cause, remark))
+        """Record a remark of another part of the worker."""
+        self._records.append(RecordedRemark(at_ms, cause, remark))
 
     def of(self, connector: ConnectorName) -> tuple[StoryEntry, ...]:
-        """What concerns a connector and its tasks, oldest first."""
-        entries = (chapter.entry(connector, self._mask) for chapter in list(self._chapters))
+        """The entries that concern a connector and its tasks, oldest first."""
+        entries = (record.entry(connector, self._mask) for record in list(self._records))
         return tuple(entry for entry in entries if entry is not None)
 
-    def tell(self, connector: ConnectorName | None = None, last: int = LENGTH) -> str:
-        """The last steps, of all or of those that concern a connector, oldest first."""
-        chapters = list(self._chapters)[-last:]
-        return "\n".join(line for chapter in chapters for line in _lines(chapter.entry(connector, self._mask)))
+    def text(self, connector: ConnectorName | None = None, last: int = LENGTH) -> str:
+        """The last steps as text, oldest first; with a connector, only those that concern it."""
+        records = list(self._records)[-last:]
+        return "\n".join(line for record in records for line in _lines(record.entry(connector, self._mask)))

@@ -1,4 +1,6 @@
-"""After the process was suspended past its session: work stops, and statuses are silent until others' are read."""
+"""After the process was suspended for longer than its session timeout: work is stopped, and no statuses are written
+until those of others have been read.
+"""
 
 from __future__ import annotations
 
@@ -14,24 +16,24 @@ from actors.messages.commands import ReadStatuses, RequestRejoin
 from actors.messages.events import CoordinatorLost
 
 
-# The process was stopped past its session: whatever it still believes, others may run its work by now. This is heard
-# before anything that came meanwhile, so that nothing is written as if the worker were a member.
+# The session expired while the process was suspended: others may run its work by now. Suspended is handled before any
+# event that arrived meanwhile, so that nothing is written as if the worker were still a member.
 def while_halting(turn: Turn, _: Suspended) -> None:
-    """Write no statuses until those of others are read."""
+    """Write no statuses until those of others have been read."""
     ops = {op: then for op, then in turn.state.ops.items() if then != StatusesCaughtUp()}
     turn.state = replace(turn.state, status_writes=StatusWrites.SUSPENDED, ops=ops)
     catch_up_with_statuses(turn)
 
 
 def while_out(turn: Turn, event: Suspended) -> None:
-    """The leader may have given to others what it kept for this worker: all stops."""
+    """The leader may have assigned the work that it held for this worker to others: stop everything."""
     while_halting(turn, event)
     rebalance.disown(turn, tuple(turn.state.slots))
     work.release(turn, tuple(turn.state.slots))
 
 
 def while_member(turn: Turn, event: Suspended) -> None:
-    """The membership is lost, and the member does not know that yet."""
+    """The membership is lost, although the group member has not noticed yet."""
     while_halting(turn, event)
     rebalance.on_coordinator_lost(turn, CoordinatorLost(f"this process did nothing for {event.for_ms} ms"))
     standing = turn.state.standing
@@ -40,19 +42,19 @@ def while_member(turn: Turn, event: Suspended) -> None:
 
 
 def catch_up_with_statuses(turn: Turn) -> None:
-    """Read what others have said while this process was suspended, so that what it says then hides nothing."""
+    """Read the statuses that others wrote while this process was suspended, so that it does not overwrite them."""
     state = turn.state
     if state.status_writes is StatusWrites.SUSPENDED and not state.expects(StatusesCaughtUp()):
         turn.emit(ReadStatuses(turn.op(StatusesCaughtUp()), turn.state.settings.sync_timeout_ms))
 
 
 def on_read_due(turn: Turn, _: TimerFired) -> None:
-    """The status topic could not be read; try again."""
+    """Try again to read the status topic."""
     catch_up_with_statuses(turn)
 
 
 def on_statuses_read(turn: Turn, _: StatusesCaughtUp, error: Exception | None) -> None:
-    """The statuses are up to date; those that this worker can no longer stand for go."""
+    """The statuses are up to date: retract those of work that no longer runs here."""
     if turn.state.status_writes is not StatusWrites.SUSPENDED:
         return
     if error is not None:

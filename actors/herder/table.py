@@ -1,8 +1,8 @@
 """The herder's behaviour as one table: for each phase and each kind of event, the function that handles it.
 
-A kind is a message, a timer, or what the end of an op leads to (a Continuation). Every pair is here. `ignored`: what
-the event is about is over, so nothing follows. `impossible`: no order of events brings the pair about; it would be a
-defect of the herder, is logged as one, and changes nothing. docs/herder.md shows this table (`make herder-doc`).
+A kind is a message, a timer, or the continuation of an op. The table has every pair. `ignored`: what the event is about
+is over, so nothing follows. `impossible`: no order of events leads to this pair; it would be a defect of the herder, is
+logged as one, and changes nothing. docs/herder.md shows this table (`make herder-doc`).
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from actors.herder import (
     config_changes,
     healing,
     leadership,
-    patience,
     rebalance,
+    request_timeouts,
     requests,
     shutdown,
     suspension,
@@ -57,9 +57,9 @@ from actors.messages.events import (
     JoinPreparing,
     TaskConfigsGenerated,
     TaskReconfigurationRequested,
+    TaskRecovered,
     TaskStalled,
     TaskStateReported,
-    TaskWentOn,
 )
 
 Kind = type | Timer
@@ -69,7 +69,7 @@ H = TypeVar("H", Handler, OpHandler)
 
 
 class UnexpectedEventError(Exception):
-    """An event that no herder can get; names it and the phase it came in."""
+    """An event that cannot occur in a phase; names the event and the phase."""
 
 
 def ignored(_turn: Turn, _event: object, _error: Exception | None = None) -> None:
@@ -82,7 +82,7 @@ def impossible(turn: Turn, event: object, _error: Exception | None = None) -> No
 
 
 LOADING, OUT, JOINING, REVOKING, SYNCING, RESOLVED, HALTING, HALTED = Phase
-ROUND = (JOINING, REVOKING, SYNCING, RESOLVED)  # what a member goes through
+ROUND = (JOINING, REVOKING, SYNCING, RESOLVED)  # the phases of a member
 RUNNING = (OUT, *ROUND)
 ENDING = (HALTING, HALTED)
 
@@ -98,7 +98,7 @@ def _end(*cells: tuple[OpHandler, tuple[Phase, ...]]) -> Mapping[Phase, OpHandle
 def _once(cells: Iterable[tuple[H, tuple[Phase, ...]]]) -> Mapping[Phase, H]:
     pairs = [(phase, handler) for handler, phases in cells for phase in phases]
     if sorted(phase.value for phase, _ in pairs) != sorted(phase.value for phase in Phase):
-        raise ValueError(f"each phase has one place in a row: {pairs}")
+        raise ValueError(f"a row has to name each phase exactly once: {pairs}")
     return dict(pairs)
 
 
@@ -124,7 +124,7 @@ EVENTS: Mapping[Kind, Mapping[Phase, Handler]] = {
     TaskStateReported: _row(
         (impossible, (LOADING,)), (work.on_report, (*RUNNING, HALTED)), (shutdown.on_report, (HALTING,))),
     TaskStalled: _row((impossible, (LOADING,)), (healing.on_stalled, RUNNING), (ignored, ENDING)),
-    TaskWentOn: _row((impossible, (LOADING,)), (healing.on_went_on, RUNNING), (ignored, ENDING)),
+    TaskRecovered: _row((impossible, (LOADING,)), (healing.on_recovered, RUNNING), (ignored, ENDING)),
     HaltRequested: _row((shutdown.on_requested, (LOADING, *RUNNING)), (ignored, ENDING)),
     Timer.STOP: _row(
         (impossible, (LOADING,)), (work.on_stop_timeout, RUNNING), (shutdown.on_stop_timeout, (HALTING,)),
@@ -150,10 +150,10 @@ EVENTS: Mapping[Kind, Mapping[Phase, Handler]] = {
     Timer.STATUSES: _row(
         (impossible, (LOADING,)), (suspension.on_read_due, (*RUNNING, HALTING)), (ignored, (HALTED,))),
     Timer.QUEUE: _row((impossible, (LOADING,)), (requests.on_queue_due, RUNNING), (ignored, ENDING)),
-    Timer.PATIENCE: _row((patience.on_due, (LOADING, *RUNNING)), (ignored, ENDING)),
+    Timer.REQUEST_TIMEOUT: _row((request_timeouts.on_due, (LOADING, *RUNNING)), (ignored, ENDING)),
 }
 
-# An op's end brings what was registered for it (turn.op), with the op's error if it failed.
+# The end of an op is handled by its continuation (registered with turn.op), with the op's error if it failed.
 OPS: Mapping[type, Mapping[Phase, OpHandler]] = {
     AnswerWith: _end((requests.on_written, (LOADING, *RUNNING)), (impossible, ENDING)),
     WriteNext: _end((requests.on_written, RUNNING), (impossible, (LOADING, *ENDING))),

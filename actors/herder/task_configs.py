@@ -1,5 +1,5 @@
-"""From a connector's task configs to the config topic: asked for, compared, written by the leader or sent to it, and
-repeated with back-off until it worked, so that no reconfiguration is ever lost.
+"""Task configs on their way from a connector to the config topic: they are requested from the connector, compared,
+written by the leader or sent to it, and retried with back-off until that succeeds, so that none is ever lost.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ KEY_ROTATION_MS = 60_000
 
 
 def on_requested(turn: Turn, event: TaskReconfigurationRequested) -> None:
-    """A connector noticed that its task configs are out of date."""
+    """A connector reports that its task configs are out of date."""
     slot = turn.state.slots.get(event.connector)
     if slot is not None and slot.epoch == event.epoch:
         turn.enqueue(None, Reconfigure(event.connector, 0, turn.now))
 
 
 def reconfigure(turn: Turn, request: Reconfigure) -> None:
-    """Ask the connector, if it still runs here."""
+    """Ask the connector for its task configs, if it still runs here."""
     slot = turn.state.slots.get(request.connector)
     target = turn.state.config.target_state(request.connector)
     if slot is None or slot.stopping or slot.state is not State.RUNNING or target is not TargetState.STARTED:
@@ -40,7 +40,7 @@ def reconfigure(turn: Turn, request: Reconfigure) -> None:
 
 
 def on_generated(turn: Turn, event: TaskConfigsGenerated) -> None:
-    """Publish the configs if they, or the connector config that they were made from, are new."""
+    """Publish the configs if they, or the connector config that they were generated from, are new."""
     then = turn.take_op(event.op)
     slot = turn.state.slots.get(event.connector)
     if not isinstance(then, GeneratedTasks) or slot is None or slot.epoch != event.epoch:
@@ -53,7 +53,7 @@ def on_generated(turn: Turn, event: TaskConfigsGenerated) -> None:
         turn.log("DEBUG", f"{event.connector}: task configs are unchanged", event.connector)
         return
     if turn.state.is_leader:
-        # In its turn like everybody's: between the two writes of a stop it would bring the tasks back.
+        # Through the queue like any request: written between the two writes of a stop, it would bring the tasks back.
         turn.enqueue(None, Publish(then.reconfigure, event.configs))
     elif turn.state.leader_url is not None:
         key = turn.state.store.session_key if turn.state.settings.sessioned else None
@@ -64,9 +64,9 @@ def on_generated(turn: Turn, event: TaskConfigsGenerated) -> None:
 
 
 def check_later(turn: Turn, connector: ConnectorName) -> None:
-    """New task configs came that are not those which the local connector made last: ask it again after a while.
+    """The config topic has other task configs than the local connector generated last: ask it again after a while.
 
-    They are half of a stop, or somebody's late word: a worker that ran the connector before, a request that was slow.
+    They are the first half of a stop, or late: from a worker that ran the connector before, or a slow request.
     """
     slot = turn.state.slots.get(connector)
     if slot is not None and slot.made is not None and list(slot.made) != turn.state.store.raw_task_configs(connector):
@@ -74,7 +74,7 @@ def check_later(turn: Turn, connector: ConnectorName) -> None:
 
 
 def publish(turn: Turn, request: Publish) -> None:
-    """Leader: write task configs, unless the world has changed since they were made."""
+    """Leader: write task configs, unless they have become obsolete since they were generated."""
     connector = request.reconfigure.connector
     if not turn.state.is_leader:
         turn.enqueue(None, request.reconfigure)
@@ -95,7 +95,9 @@ def _may_have(turn: Turn, connector: ConnectorName, configs: tuple[Config, ...])
 
 
 def changed(turn: Turn, connector: ConnectorName, configs: tuple[Config, ...]) -> bool:
-    """Whether the tasks have to be written: another number, other configs, or a connector config not applied yet."""
+    """Whether the task configs have to be written: their number or content differs from the topic's, or the connector
+    config that they were generated from has not been applied yet.
+    """
     config = turn.state.store
     if len(configs) != config.task_count(connector) or connector in config.inconsistent:
         return True
@@ -105,14 +107,14 @@ def changed(turn: Turn, connector: ConnectorName, configs: tuple[Config, ...]) -
 
 
 def on_published(turn: Turn, then: PublishedTasks, error: Exception | None) -> None:
-    """The leader has them, or it is tried again."""
+    """The leader has the task configs, or publishing them failed and is retried."""
     turn.stage_done()
     if error is not None:
         retry(turn, then.reconfigure, error)
 
 
 def retry(turn: Turn, request: Reconfigure, error: Exception) -> None:
-    """Ask the connector again after a while that doubles with each failure."""
+    """Ask the connector again after a delay that doubles with each failure."""
     delay = doubled(BACKOFF_FIRST_MS, request.attempt, BACKOFF_LAST_MS)
     rotating = getattr(error, "status", None) == 403 and turn.now - request.first_ms < KEY_ROTATION_MS
     text = f"{request.connector}: failed to reconfigure the tasks, trying again in {delay} ms: {error}"

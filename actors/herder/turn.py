@@ -1,4 +1,4 @@
-"""One step of the herder while it is being made: the only place where a HerderState is replaced."""
+"""One step of the herder in progress: its new state and its effects."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ MAX_TRACE = 100_000  # characters, each of up to six bytes in JSON: brokers refu
 
 
 class Turn:
-    """Collects a step's new state and effects. Lives for one step; nothing outside the step sees it."""
+    """Collects a step's new state and effects. It exists for one step only, and nothing outside the step sees it."""
 
     __slots__ = ("_own_slots", "changed", "effects", "now", "state", "statuses")
 
@@ -51,11 +51,11 @@ class Turn:
         self._own_slots: dict[ItemId, Slot] | None = None
 
     def enter(self, standing: Standing) -> None:
-        """Stand elsewhere in the group."""
+        """Change the standing in the group."""
         self.state = replace(self.state, standing=standing)
 
     def claim(self, claim: int | None) -> None:
-        """Hold this claim to write the config topic, where this worker leads."""
+        """Set the claim to write the config topic, if this worker is the leader."""
         standing = self.state.standing
         if isinstance(standing, Joining | Revoking | Syncing | Resolved | Halting) and isinstance(
             standing.member, Leader
@@ -63,20 +63,20 @@ class Turn:
             self.enter(replace(standing, member=replace(standing.member, claim=claim)))
 
     def emit(self, *effects: Effect) -> None:
-        """Want something done."""
+        """Add effects."""
         self.effects.extend(effects)
 
     def log(self, level: str, message: str, about: ItemId | None = None) -> None:
-        """Tell the operator."""
+        """Log a line for the operator."""
         self.effects.append(Log(level, message, about))
 
     def attempt(self, do: Callable[[], None]) -> Exception | None:
-        """Do one part of the step. A defect in it leaves nothing behind but a line for the log; it is returned."""
+        """Do one part of the step. A defect in it is undone, logged and returned."""
         state, effects = self.state, len(self.effects)
         self._own_slots = None  # those of `state` stay as they are
         try:
             do()
-        except Exception as error:  # noqa: BLE001 - whatever it is: it is the concern of one who asked, not of all
+        except Exception as error:  # noqa: BLE001 - any defect concerns this part of the step only
             self.state = state
             del self.effects[effects:]
             self.log("ERROR", "Defect in the herder:\n" + "".join(traceback.format_exception(error)).rstrip())
@@ -84,18 +84,18 @@ class Turn:
         return None
 
     def next_number(self) -> int:
-        """A number never used before by this herder: op, epoch and queue sequence."""
+        """A number that this herder has not used before: for ops, epochs and the queue."""
         self.state = replace(self.state, counter=self.state.counter + 1)
         return self.state.counter
 
     def op(self, then: Continuation) -> OpId:
-        """Register what happens when an op ends."""
+        """Register the continuation of a new op."""
         op = OpId(self.next_number())
         self.state = replace(self.state, ops={**self.state.ops, op: then})
         return op
 
     def take_op(self, op: OpId) -> Continuation | None:
-        """The continuation of an op that ended, once; None for an op given up meanwhile."""
+        """Remove and return the continuation of an op that ended; None if the op was given up meanwhile."""
         then = self.state.ops.get(op)
         if then is not None:
             ops = dict(self.state.ops)
@@ -106,13 +106,13 @@ class Turn:
         return then
 
     def reply(self, request_id: RequestId | None, value: Any = None, error: Exception | None = None) -> None:
-        """Answer a request; nothing for the herder's own ones."""
+        """Answer a request; does nothing for the herder's own requests."""
         if request_id is not None:
             self.effects.append(Reply(request_id, value, error))
 
     def enqueue(self, request_id: RequestId | None, request: Request | OwnRequest, delay_ms: int = 0,
                 until_ms: int | None = None) -> None:
-        """Put a request into its place in the queue."""
+        """Add a request to the queue."""
         queue = list(self.state.queue)
         insort(queue, Queued(self.now + delay_ms, self.next_number(), request_id, request, until_ms))
         self.state = replace(self.state, queue=tuple(queue))
@@ -120,17 +120,17 @@ class Turn:
             self.set_queue_timer()
 
     def set_queue_timer(self) -> None:
-        """Be woken when the first request that is not due yet becomes due."""
+        """Set the timer for the first request that is not due yet."""
         later = [q.at_ms for q in self.state.queue if q.at_ms > self.now]
         if later:
             self.timer((Timer.QUEUE, ""), min(later))
 
     def timer(self, key: TimerKey, at_ms: int) -> None:
-        """Be woken at a time."""
+        """Set a timer."""
         self.effects.append(SetTimer(key, at_ms))
 
     def stage(self, description: str) -> None:
-        """What requests that time out are told."""
+        """Begin a stage, which the errors of requests that time out name."""
         self.state = replace(self.state, stage=RequestStage(description, self.now))
 
     def stage_done(self) -> None:
@@ -140,7 +140,7 @@ class Turn:
             self.state = replace(self.state, stage=replace(stage, completed_ms=self.now))
 
     def set_slot(self, item: ItemId, slot: Slot) -> None:
-        """Record what is known of an item's instance from now on."""
+        """Replace the slot of an item."""
         self._writable_slots()[item] = slot
         self.changed.add(item)
 
@@ -151,7 +151,7 @@ class Turn:
         self.changed.update(slots)
 
     def drop_slot(self, item: ItemId) -> Slot:
-        """Forget an instance."""
+        """Remove and return the slot of an item."""
         self.changed.add(item)
         return self._writable_slots().pop(item)
 
@@ -163,14 +163,14 @@ class Turn:
         return self._own_slots
 
     def exists(self, item: ItemId) -> bool:
-        """Whether the item is still configured: the statuses of what is not are the leader's to remove."""
+        """Whether the item is still configured. If not, the leader removes its status."""
         store, name = self.state.store, connector_of(item)
         return store.contains(name) and not (isinstance(item, ConnectorTaskId) and item.task >= store.task_count(name))
 
     def status(self, item: ItemId, state: State, trace: str | None = None, version: str | None = None,
                *, disowned: bool = False) -> None:
-        """Publish a status as the reference does: UNASSIGNED and FAILED only where that is safe. `disowned`: as one
-        who is not in the group.
+        """Write a status as Kafka Connect does: UNASSIGNED and FAILED only if that is safe. `disowned`: as a worker
+        outside the group.
         """
         if self.state.status_writes is StatusWrites.SUSPENDED:
             return
@@ -180,12 +180,12 @@ class Turn:
         slot = self.state.slots.get(item)
         stalled = slot.stalled if slot is not None and not slot.stopping and slot.state is state else None
         status = Status(item, state, self.state.settings.worker_id, generation, trace and _bounded(trace), version,
-                        None if healed is None else healed.told, stalled)
+                        None if healed is None else healed.restarts, stalled)
         self.effects.append(PutStatus(status, safe))
 
 
 def _bounded(trace: str) -> str:
-    """Begin and end of a trace, which anybody's exception may have made longer than a record may be."""
+    """A trace that fits into a record: of a longer one, its beginning and its end."""
     if len(trace) <= MAX_TRACE:
         return trace
     half = MAX_TRACE // 2

@@ -1,4 +1,4 @@
-"""Instances on this worker: starting, stopping, what they report, and the statuses that follow from it."""
+"""Instances on this worker: starting and stopping them, their reports, and the statuses that follow from these."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _BECAME = {State.RUNNING: "resumed", State.PAUSED: "paused", State.STOPPED: "sto
 
 
 def start(turn: Turn, item: ItemId, waiting: tuple[RequestId, ...] = (), *, restarting: bool = False) -> None:
-    """Start an instance of an allocated item; where its configuration is missing it is FAILED at once."""
+    """Start an instance of an allocated item; without a configuration it becomes FAILED at once."""
     config = turn.state.config
     name = connector_of(item)
     target = config.target_state(name)
@@ -61,22 +61,22 @@ def start(turn: Turn, item: ItemId, waiting: tuple[RequestId, ...] = (), *, rest
 
 
 def stop(turn: Turn, item: ItemId, waiting: tuple[RequestId, ...] = (), *, again: bool = False,
-         restarting: bool = False, by_itself: str = "") -> None:
-    """Stop an instance; with `again` its successor starts as soon as it is gone. `by_itself`: see Slot.healing."""
+         restarting: bool = False, healing: str = "") -> None:
+    """Stop an instance; with `again`, its successor starts once it has stopped. `healing`: see Slot."""
     slot = turn.state.slots.get(item)
     if slot is None:
         if again:
             start(turn, item, waiting, restarting=restarting)
         return
     turn.set_slot(item, replace(slot, stopping=True, start_again=again, restarting=restarting and again,
-                                healing=by_itself, waiting=slot.waiting + waiting))
+                                healing=healing, waiting=slot.waiting + waiting))
     if not slot.stopping:
         turn.emit(StopInstance(item, slot.epoch))
         turn.timer((Timer.STOP, str(slot.epoch)), turn.now + turn.state.settings.graceful_stop_ms)
 
 
 def release(turn: Turn, items: Iterable[ItemId]) -> None:
-    """Stop instances that the group waits for: the next join, or the end of the round, comes after they are gone."""
+    """Stop instances that the group waits for: the next join, or the end of the round, follows when they are gone."""
     held = [item for item in items if item in turn.state.slots]
     turn.state = replace(turn.state, release=with_items(turn.state.release, turn.state.releasing | frozenset(held)))
     for item in held:
@@ -84,15 +84,15 @@ def release(turn: Turn, items: Iterable[ItemId]) -> None:
 
 
 def start_missing(turn: Turn) -> None:
-    """Start what is allocated and does not run, connectors first."""
+    """Start what is allocated but does not run, connectors first."""
     for item in turn.state.allocated():
         if item not in turn.state.slots:
             start(turn, item)
 
 
 def repeat_statuses(turn: Turn, *, lost: bool = False) -> None:
-    """Write the statuses of all that runs here once more; with `lost` only those that the status topic does not have:
-    a leader removes those of a connector that is deleted, which may come late for its successor of the same name.
+    """Write the statuses of everything that runs here again; with `lost` only those that the status topic does not
+    have: a leader removes the statuses of a deleted connector, which may come late for its successor of the same name.
     """
     known = turn.statuses
     for item, slot in turn.state.slots.items():
@@ -104,23 +104,23 @@ def repeat_statuses(turn: Turn, *, lost: bool = False) -> None:
 
 
 def report_stopped(turn: Turn) -> None:
-    """Say UNASSIGNED of what is allocated and does not run: it stopped while this worker was no member."""
+    """Write UNASSIGNED for what is allocated but does not run: it stopped while this worker was not a member."""
     for item in turn.state.allocated():
         if item not in turn.state.slots and turn.exists(item):
             turn.status(item, State.UNASSIGNED)
 
 
 def report_gone(turn: Turn) -> None:
-    """Say UNASSIGNED, as one who is not in the group, of all that is said to run here and does not."""
+    """Write UNASSIGNED, as a worker outside the group, for everything whose status names this worker wrongly."""
     statuses, me = turn.statuses, turn.state.settings.worker_id
-    said = [*statuses.connectors.values(), *(s for some in statuses.tasks.values() for s in some.values())]
-    for status in said:
+    known = [*statuses.connectors.values(), *(s for some in statuses.tasks.values() for s in some.values())]
+    for status in known:
         if status.worker_id == me and status.state is not State.UNASSIGNED and status.id not in turn.state.slots:
             turn.status(status.id, State.UNASSIGNED, disowned=True)
 
 
 def propagate_target_state(turn: Turn, items: Iterable[ItemId], target: TargetState) -> None:
-    """Tell local instances the new target state."""
+    """Send local instances their new target state."""
     for item in items:
         slot = turn.state.slots[item]
         if not slot.stopping:
@@ -128,7 +128,7 @@ def propagate_target_state(turn: Turn, items: Iterable[ItemId], target: TargetSt
 
 
 def on_report(turn: Turn, report: ConnectorStateReported | TaskStateReported) -> None:
-    """An instance says what became of it; one that was given up is not heard."""
+    """An instance reports its state; reports of an instance that was given up are ignored."""
     item: ItemId = report.task if isinstance(report, TaskStateReported) else report.connector
     slot = turn.state.slots.get(item)
     if slot is None or slot.epoch != report.epoch:
@@ -136,7 +136,7 @@ def on_report(turn: Turn, report: ConnectorStateReported | TaskStateReported) ->
         return
     kind = "task" if is_task(item) else "connector"
     if report.stopped_for_good:
-        if slot.state is not State.STOPPED:  # which was told
+        if slot.state is not State.STOPPED:  # which was logged already
             turn.log("INFO", f"{item}: {kind} stopped", item)
         _gone(turn, item)
         return
@@ -159,7 +159,7 @@ def on_report(turn: Turn, report: ConnectorStateReported | TaskStateReported) ->
 
 
 def on_stop_timeout(turn: Turn, event: TimerFired) -> None:
-    """The graceful stop took too long: go on without the instance."""
+    """The graceful stop took too long: continue without the instance."""
     epoch = Epoch(int(event.key[1]))
     for item, slot in turn.state.slots.items():
         if slot.epoch == epoch and slot.stopping:
@@ -173,7 +173,7 @@ def on_stop_timeout(turn: Turn, event: TimerFired) -> None:
 def _gone(turn: Turn, item: ItemId) -> None:
     slot = turn.drop_slot(item)
     turn.emit(CancelTimer((Timer.STOP, str(slot.epoch))))
-    if not is_task(item):  # what it was asked will not be answered
+    if not is_task(item):  # its outstanding requests will not be answered
         ops = {op: then for op, then in turn.state.ops.items()
                if not (isinstance(then, GeneratedTasks) and then.reconfigure.connector == item)}
         turn.state = replace(turn.state, ops=ops)
@@ -191,7 +191,7 @@ def _gone(turn: Turn, item: ItemId) -> None:
 
 
 def flush(turn: Turn) -> None:
-    """Have the statuses of released work acknowledged before the round goes on.
+    """Have the statuses of released work acknowledged before the round continues.
 
     Otherwise a late UNASSIGNED could overwrite the new owner's RUNNING.
     """
@@ -203,7 +203,7 @@ def flush(turn: Turn) -> None:
 
 
 def allow_join_when_released(turn: Turn) -> bool:
-    """Answer a waiting JoinPreparing if nothing is being released any more."""
+    """Answer a waiting JoinPreparing if nothing is still being released. Returns whether it was answered."""
     state, standing = turn.state, turn.state.standing
     if isinstance(standing, Joining) and standing.gate is Gate.WAITING and state.released:
         turn.state = replace(state, standing=Joining(standing.member), announced=state.allocation)
@@ -214,7 +214,7 @@ def allow_join_when_released(turn: Turn) -> bool:
 
 
 def refuse_waiting(turn: Turn, error: Exception) -> None:
-    """Everybody who still waits is told why there is no answer."""
+    """Answer all requests that still wait with an error."""
     for queued in (*turn.state.queue, *turn.state.validating.values()):
         turn.reply(queued.request_id, error=error)
     asked = (AnswerWith, WriteNext, AnswerWithPlan)

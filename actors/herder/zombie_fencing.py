@@ -1,9 +1,9 @@
 """Exactly-once sources (KIP-618): before a task starts, the producers of all former tasks of its connector are fenced
-and a task count record says so; after the task has its own producer, it is made sure that nothing newer exists.
+and a task count record is written; after the task has initialised its producer, it checks for newer task configs.
 
-A task count record must never follow task configs that it is not about. So it is written only by a leader that has
-read the config topic to its end, with nothing else of its own under way (`busy`), under the same claim to write it as
-before that reading: whoever was leader in between has fenced this claim.
+A task count record must never follow task configs that it does not belong to. So it is written only by a leader that
+has read the config topic to its end, while no other write of its own is in progress (`busy`), and under the same claim
+as before that reading: a worker that was leader in between would have fenced the claim.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ NOT_LEADER = "Only the leader may perform zombie fencing."
 
 
 def transactional_id(group_id: str, connector: ConnectorName, task: int) -> str:
-    """The id of a source task's producer, the same in Kafka Connect."""
+    """The transactional id of a source task's producer, the same as in Kafka Connect."""
     return f"{group_id}-{connector}-{task}"
 
 
 def run(turn: Turn, request_id: RequestId, request: FenceZombies) -> None:
-    """A task of this worker or of another one is about to start."""
+    """Begin a round of fencing, or join one: a task of this worker or of another one is about to start."""
     name, state = request.connector, turn.state
     refusal = (None if request.local else signing.refusal(state, request.signature)) or _refusal(state, name)
     if refusal is not None:
@@ -67,12 +67,12 @@ def _refusal(state: HerderState, name: ConnectorName) -> Exception | None:
     if state.settings.connector_type(config) != "source":
         return BadRequestError(f"Connector {name} is not a source connector")
     if state.claim is None:
-        return ConflictError("The leader does not hold the right to write the config topic yet")
+        return ConflictError("The leader does not have the right to write the config topic yet")
     return None
 
 
 def on_read(turn: Turn, then: FencingRead, error: Exception | None) -> None:
-    """The config topic is read: find out what there is to do."""
+    """The config topic was read: decide which producers to fence."""
     turn.stage_done()
     name, store = then.connector, turn.state.store
     if error is not None:
@@ -95,7 +95,7 @@ def on_read(turn: Turn, then: FencingRead, error: Exception | None) -> None:
 
 
 def on_fenced(turn: Turn, then: Fenced, error: Exception | None) -> None:
-    """The former producers are fenced, or that failed. The record is written in its turn, when nothing else is."""
+    """The former producers are fenced, or fencing failed. The record is written via the queue, after other writes."""
     if error is None:
         turn.enqueue(None, RecordFencing(then.connector))
         return
@@ -105,7 +105,7 @@ def on_fenced(turn: Turn, then: Fenced, error: Exception | None) -> None:
 
 
 def check(turn: Turn, request: RecordFencing) -> None:
-    """See whether the round is still about the newest task configs."""
+    """Begin to check whether the round still concerns the newest task configs."""
     fencing = turn.state.fencings.get(request.connector)
     if fencing is None:
         return
@@ -121,7 +121,7 @@ def check(turn: Turn, request: RecordFencing) -> None:
 
 
 def on_checked(turn: Turn, then: FencingChecked, error: Exception | None) -> None:
-    """The config topic is read once more: write the record, unless it would be about something older."""
+    """The config topic was read again: write the record, unless there are newer task configs."""
     turn.stage_done()
     name, store = then.connector, turn.state.store
     fencing = _take(turn, name)
@@ -144,7 +144,7 @@ def _lost(state: HerderState, claim: int | None) -> Exception | None:
         return None
     if not state.is_leader:
         return NotLeaderError(NOT_LEADER, state.leader_url)
-    return ConflictError("The leader has lost the right to write the config topic meanwhile")
+    return ConflictError("The leader has meanwhile lost the right to write the config topic")
 
 
 def _record(turn: Turn, name: ConnectorName, fencing: Fencing) -> None:
@@ -164,8 +164,8 @@ def on_recorded(turn: Turn, then: FencingRecorded, error: Exception | None) -> N
 
 
 def _repeatable(error: Exception, what: str) -> Exception:
-    """What tasks that wait for their fencing are told: a conflict where it may well work a moment later, as while the
-    brokers restart or the right to write is claimed again; they ask again then.
+    """The error for tasks that wait for their fencing: a ConflictError, upon which they ask again, if it may succeed a
+    moment later, for example while brokers restart or the right to write is claimed again.
     """
     passing = isinstance(error, (TimeoutError, PrivilegedWriteError))
     return (ConflictError if passing else ConnectError)(f"{what}: {error}")
@@ -184,13 +184,13 @@ def _reply(turn: Turn, fencing: Fencing | None, error: Exception | None) -> None
 
 # ---------------------------------------------------------------- the task's own check, and restarts
 def verify(turn: Turn, request_id: RequestId, request: VerifyTaskStart) -> None:
-    """A task of this worker has its producer. At once, in any phase: the next round may be waiting for this task."""
+    """A task of this worker has initialised its producer. Served at once in any phase, as a round may wait for it."""
     then = StartVerified(request_id, request.task, request.generation)
     turn.emit(ReadConfigToEnd(turn.op(then), turn.state.settings.sync_timeout_ms))
 
 
 def on_verified(turn: Turn, then: StartVerified, error: Exception | None) -> None:
-    """The config topic is read."""
+    """The config topic was read: answer whether the task may start."""
     state, name = turn.state, then.task.connector
     slot = state.slots.get(then.task)
     if error is None and state.store.task_config_generations.get(name, 0) != then.generation:
@@ -205,14 +205,14 @@ def on_verified(turn: Turn, then: StartVerified, error: Exception | None) -> Non
 
 
 def reads_first(state: HerderState, task: ConnectorTaskId) -> bool:
-    """Whether the restart of a task that is here begins with reading the config topic."""
+    """Whether the restart of a local task begins with reading the config topic."""
     config = state.config.connector_configs.get(task.connector, {})
     here = task in state.allocation
     return state.settings.exactly_once and here and state.settings.connector_type(config) == "source"
 
 
 def restart(turn: Turn, request_id: RequestId, request: RestartTask) -> None:
-    """The restart of a source task begins with reading the config topic to its end."""
+    """Begin the restart of a source task by reading the config topic to its end."""
     op = turn.op(RestartRead(request_id, request.task))
     turn.state = replace(turn.state, busy=op)
     turn.stage("reading to the end of the config topic")
@@ -220,14 +220,14 @@ def restart(turn: Turn, request_id: RequestId, request: RestartTask) -> None:
 
 
 def on_restart_read(turn: Turn, then: RestartRead, error: Exception | None) -> None:
-    """Restart it, unless what was read is about it: 404 where it is gone, 409 where a round is coming."""
+    """Restart the task, unless the config topic says otherwise: 404 if it is gone, 409 if a rebalance is expected."""
     turn.stage_done()
     task, state = then.task, turn.state
     if error is not None:
         error = ConnectError(f"Request timed out. The worker could not read to the end of the config topic: {error}")
     elif task not in state.store.tasks(task.connector):
         error = NotFoundError(f"Unknown task: {task}")
-    elif state.needs_rebalance is not None or state.phase is not Phase.RESOLVED:  # what was read may have begun one
+    elif state.needs_rebalance is not None or state.phase is not Phase.RESOLVED:  # due to what was read
         error = RebalanceNeededError("Request cannot be completed because a rebalance is expected")
     elif task not in state.allocation:
         error = ConflictError(f"Cannot restart task {task} since it is not assigned to this member any more")
@@ -238,7 +238,7 @@ def on_restart_read(turn: Turn, then: RestartRead, error: Exception | None) -> N
 
 
 def refuse_waiting(turn: Turn, error: Exception) -> None:
-    """The worker ends: nobody waits for an answer that will not come."""
+    """The worker shuts down: answer all waiting requests with an error."""
     for fencing in turn.state.fencings.values():
         _reply(turn, fencing, error)
     ops = dict(turn.state.ops)

@@ -1,6 +1,6 @@
-"""The actor around one connector instance: messages of the herder in, reports out. The plugin is called in between.
+"""The actor of one connector instance: takes messages of the herder and reports to it; in between it calls the plugin.
 
-A plugin that hangs blocks this actor and nobody else: the herder goes on, and gives the instance up when it has to.
+A plugin that hangs blocks only this actor: the herder continues, and abandons the instance if necessary.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ WatchLag = Callable[[ConnectorName, Epoch, Mapping[str, str]], Watched | None]
 
 @dataclass(frozen=True, slots=True)
 class _Failed:
-    """The plugin says, from a thread of its own, that it cannot go on."""
+    """The plugin reports a failure from a thread of its own."""
 
     error: Exception
 
 
 class _Context(ConnectorContext):
-    """The plugin's ConnectorContext. Its methods are called from any thread, and only tell."""
+    """The plugin's ConnectorContext. Its methods may be called on any thread, and only send messages."""
 
     def __init__(self, actor: pykka.ActorRef[Any], tell: Tell, name: ConnectorName, epoch: Epoch,
                  read_offsets: Callable[[], Sequence[tuple[SourcePartition, SourceOffset]]],
@@ -81,7 +81,7 @@ class _Context(ConnectorContext):
         try:
             self._actor.tell(_Failed(error))
         except pykka.ActorDeadError:
-            _logger.info("%s: an instance that has ended says %s", self._name, error)
+            _logger.info("%s: an instance that has ended reports an error: %s", self._name, error)
 
     @override
     def offsets(self) -> Sequence[tuple[SourcePartition, SourceOffset]]:
@@ -89,10 +89,10 @@ class _Context(ConnectorContext):
 
 
 class ConnectorActors:
-    """Makes connector actors for the herder, and gives up those whose plugin hangs."""
+    """Creates connector actors for the herder, and abandons those whose plugin hangs."""
 
     def __init__(self, make: Callable[[Epoch, Callable[[Connector], None]], pykka.ActorRef[ConnectorActor]]) -> None:
-        """`make`: an actor that tells of its plugin's object as soon as there is one."""
+        """`make` starts an actor, which calls its second argument with the plugin's object once it is created."""
         self._make = make
         self._made: weakref.WeakValueDictionary[str, _Made] = weakref.WeakValueDictionary()
 
@@ -104,14 +104,14 @@ class ConnectorActors:
         return ref
 
     def cancel(self, ref: pykka.ActorRef[Any]) -> None:
-        """Nobody waits for it any more. Never blocks; any thread."""
+        """Abandon an actor's plugin. Never blocks; any thread."""
         made = self._made.get(ref.actor_urn)
         if made is not None and made.connector is not None:
             made.connector.abandon()
 
 
 class _Made:
-    """The plugin's object of an actor; lives as long as the actor, which has `take`."""
+    """Holds the plugin's object of an actor; lives as long as the actor, which references `take`."""
 
     connector: Connector | None = None
 
@@ -188,7 +188,7 @@ class ConnectorActor(PooledActor):
             case ConnectorAction.HALT_ANYWAY:
                 try:
                     self._halt()
-                except Exception:  # plugin code; a connector that shall stop is stopped whatever it says
+                except Exception:  # plugin code; whatever it raises, the connector is stopped
                     _logger.exception("the connector could not be stopped cleanly")
             case ConnectorAction.REPORT:
                 self._report(reported(self._phase))
@@ -269,7 +269,7 @@ class ConnectorActor(PooledActor):
 
 
 def _check(plugin: Plugin, config: Mapping[str, str]) -> None:
-    """What Kafka Connect checks once more when a connector starts: the config topic may hold what REST refuses."""
+    """Check again at the start, as Kafka Connect does: the config topic may contain what REST would refuse."""
     sink = plugin.type == "sink"
     (SINK if sink else SOURCE).parse(config)
     if sink and (wrong := topics_error(config)):

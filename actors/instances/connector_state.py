@@ -1,7 +1,7 @@
-"""The life of one connector instance: what it does next when something happens to it. Pure; the actor obeys it.
+"""The life cycle of one connector instance: its phases and what each event leads to. Pure; the actor carries it out.
 
-Every pair of a phase and an event stands in TRANSITIONS; there are no impossible ones, because commands of the herder
-and failures of the plugin cross each other. The semantics are those of Kafka Connect's WorkerConnector.
+TRANSITIONS has every pair of a phase and an event; none is impossible, because commands of the herder and failures of
+the plugin may cross. The semantics are those of Kafka Connect's WorkerConnector.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from storage.ids import State, TargetState
 
 
 class ConnectorPhase(Enum):
-    """Where an instance is in its life; an instance that ended is never used again."""
+    """The phases of an instance; an instance that has ended is never used again."""
 
-    NEW = "new"  # made, and told nothing yet
+    NEW = "new"  # created, without any command yet
     STARTED = "started"
     PAUSED = "paused"
     STOPPED = "stopped"
@@ -26,23 +26,23 @@ class ConnectorPhase(Enum):
 
 
 class ConnectorEvent(Enum):
-    """What can happen to an instance."""
+    """The events of an instance."""
 
     START = "start"
     PAUSE = "pause"
     STOP = "stop"  # the target state STOPPED
-    FAILURE = "failure"  # the plugin raised, or said that it cannot go on
-    SHUTDOWN = "shutdown"  # the worker gives the instance up
+    FAILURE = "failure"  # the plugin raised, or reported an error
+    SHUTDOWN = "shutdown"  # the herder stops the instance
 
 
 class ConnectorAction(Enum):
-    """What the actor does, in order; the rest is left out where one fails."""
+    """What the actor does, in order; if one action fails, the following ones are skipped."""
 
-    CREATE = "create"  # resolve and check the configuration, make the plugin's object, unless that is done
-    START = "start"  # as CREATE, then have the plugin start
-    HALT = "halt"  # have the plugin stop, if it was started
-    HALT_ANYWAY = "halt anyway"  # as HALT; a failure is only logged
-    REPORT = "report"  # the new phase to the herder
+    CREATE = "create"  # resolve and check the configuration and create the plugin's object, if not done yet
+    START = "start"  # like CREATE, then start the plugin
+    HALT = "halt"  # stop the plugin, if it was started
+    HALT_ANYWAY = "halt anyway"  # like HALT, but a failure is only logged
+    REPORT = "report"  # report the new phase to the herder
     END = "end"  # stop the actor
 
 
@@ -119,5 +119,5 @@ def reported(phase: ConnectorPhase) -> State:
 
 
 def towards(target: TargetState) -> ConnectorEvent:
-    """What it means for an instance that the user wants this state."""
+    """The event that leads an instance to a target state."""
     return _EVENTS[target]

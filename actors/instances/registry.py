@@ -1,4 +1,4 @@
-"""The actors of connectors and tasks on this worker: one actor for each instance, never used twice."""
+"""The actors of connectors and tasks on this worker: one actor for each instance, never reused."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Tell = Callable[[Any], None]
 
 
 class ActorInstances:
-    """Starts, tells and watches them. Called by the herder's thread only, but for `watch`."""
+    """Starts and watches actors, and sends them messages. Used only by the herder's thread, except for `watch`."""
 
     def __init__(self, tell: Tell, connector: Callable[[Epoch, StartConnector], pykka.ActorRef[Any]],
                  task: Callable[[Epoch, StartTask], pykka.ActorRef[Any]],
@@ -44,13 +44,13 @@ class ActorInstances:
         self._dead: set[Epoch] = set()
 
     def start(self, effect: StartInstance) -> None:
-        """An actor that cannot even be made is reported as a FAILED instance."""
+        """Start an actor. If that raises, the instance is reported as FAILED."""
         command = effect.command
         make: Any = self._task if isinstance(command, StartTask) else self._connector
         try:
             ref = make(effect.epoch, command)
         except Exception as error:
-            # Plugin code may run in a constructor: whatever it raises belongs into the status, not into the herder.
+            # Plugin code may run in a constructor: whatever it raises fails the instance, not the herder.
             log.exception("%s: could not be started", effect.item, extra={"about": effect.item})
             self._tell(report(effect.item, effect.epoch, State.FAILED, trace=trace_of(error),
                               permanent=is_permanent(error)))
@@ -59,7 +59,7 @@ class ActorInstances:
         self._send(effect.item, effect.epoch, command)
 
     def stop(self, effect: StopInstance) -> None:
-        """The actor reports `stopped_for_good`; for one that is dead this does."""
+        """Have an actor stop and report `stopped_for_good`; if it is dead, report on its behalf."""
         if not self._send(effect.item, effect.epoch, Stop()):
             self._forget(effect.epoch)
             self._tell(report(effect.item, effect.epoch, State.UNASSIGNED, gone=True))
@@ -67,33 +67,33 @@ class ActorInstances:
             self._stopping(self._actors[effect.epoch][1])
 
     def abandon(self, effect: AbandonInstance) -> None:
-        """Have it give up what it does; its thread ends when the plugin lets it."""
+        """Cancel what an actor does; its thread ends once the plugin returns."""
         found = self._forget(effect.epoch)
         if found is not None:
             self._cancel(found[1])
 
     def change(self, effect: ChangeInstance) -> None:
-        """Tell it the new target state."""
+        """Send an actor its new target state."""
         self._send(effect.item, effect.epoch, ChangeTargetState(effect.state))
 
     def ask_task_configs(self, effect: AskTaskConfigs) -> None:
-        """The answer is TaskConfigsGenerated, from us where the actor is dead."""
+        """Have a connector's actor answer TaskConfigsGenerated; if it is dead, answer with an error."""
         if not self._send(effect.connector, effect.epoch, GenerateTaskConfigs(effect.op)):
             error = ConnectError(f"{effect.connector}: the connector does not run")
             self._tell(TaskConfigsGenerated(effect.connector, effect.epoch, effect.op, error=error))
 
     def replay(self, task: ConnectorTaskId, message: ReplayLetters) -> None:
-        """To the newest instance of the task; ConflictError where there is none."""
+        """Pass a replay request to the newest instance of the task. Answers ConflictError if there is none."""
         epochs = [epoch for epoch, (item, _) in self._actors.items() if item == task]
         if not epochs or not self._send(task, max(epochs), message):
             message.answer(None, ConflictError(f"{task} does not run yet"))
 
     def living(self) -> list[tuple[ItemId, pykka.ActorRef[Any]]]:
-        """The newest instance of each item last. Any thread."""
+        """All instances that have not been forgotten, the newest of each item last. Any thread."""
         return list(self._actors.copy().values())
 
     def watch(self) -> None:
-        """Report instances whose actor died without a word (a defect of ours: their plugin's errors are caught)."""
+        """Report instances whose actor died without a report, which is a defect: errors of plugins are caught."""
         for epoch, (item, ref) in list(self._actors.items()):
             if epoch not in self._dead and not ref.is_alive():
                 self._dead.add(epoch)
@@ -115,13 +115,13 @@ class ActorInstances:
         return self._actors.pop(epoch, None)
 
     def ended(self, epoch: Epoch) -> None:
-        """The herder heard that the instance is gone."""
+        """Forget an instance after its last report."""
         self._forget(epoch)
 
 
 def report(item: ItemId, epoch: Epoch, state: State, *, trace: str | None = None,
            gone: bool = False, permanent: bool = False) -> ConnectorStateReported | TaskStateReported:
-    """A report in the name of an instance that cannot speak."""
+    """A report on behalf of an instance whose actor is dead."""
     if isinstance(item, ConnectorTaskId):
         return TaskStateReported(item, epoch, state, trace, stopped_for_good=gone, permanent=permanent)
     return ConnectorStateReported(item, epoch, state, trace, stopped_for_good=gone, permanent=permanent)

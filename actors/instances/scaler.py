@@ -1,6 +1,6 @@
-"""Has the number of a sink's tasks follow its lag (tasks.auto): measures now and then, and asks for other tasks.
+"""Adjusts the number of a sink's tasks to its lag (tasks.auto): measures the lag periodically, and requests new tasks.
 
-The worker that runs the connector's instance does it, so that one decides; a new one goes on from the tasks there are.
+Only the worker that runs the connector's instance does this; a new one starts from the current number of tasks.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ _logger = logging.getLogger(__name__)
 MEASURES_A_PERIOD = 4
 SOURCE = "scaler"
 Measure = Callable[[ConnectorName, Mapping[str, str]], tuple[int, int]]
-"""A sink's lag in records, and how many partitions its topics have. May take seconds; raises where Kafka is away."""
+"""A sink's lag in records, and the number of its topics' partitions. May take seconds; raises errors of Kafka."""
 Tell = Callable[[TaskReconfigurationRequested | Remark], None]
 
 
 class Watched:
-    """One instance of a connector."""
+    """One connector instance whose lag is measured."""
 
     def __init__(self, connector: ConnectorName, epoch: Epoch, config: Mapping[str, str], bounds: Bounds,
                  tasks: int) -> None:
-        """`tasks`: how many there are."""
+        """`tasks`: the current number of tasks."""
         self.connector = connector
         self.epoch = epoch
         self.config = config
@@ -44,20 +44,20 @@ class Watched:
 
     @property
     def tasks(self) -> int:
-        """How many there shall be. Any thread."""
+        """The wanted number of tasks. Any thread."""
         return self.scale.tasks
 
 
 @dataclass(frozen=True, slots=True)
 class Scaled:
-    """For metrics: `lag` is None before the first measurement, and where Kafka did not answer."""
+    """For metrics: `lag` is None before the first measurement, and if the last one failed."""
 
     tasks: int
     lag: int | None
 
 
 class Scaler:
-    """`look` is to be called from time to time, and returns at once."""
+    """`look` has to be called periodically, and returns at once."""
 
     def __init__(self, tell: Tell, measure: Measure, task_count: Callable[[ConnectorName], int],
                  clock: Callable[[], float] = time.monotonic) -> None:
@@ -69,7 +69,7 @@ class Scaler:
         self._watched: list[Watched] = []
 
     def watch(self, connector: ConnectorName, epoch: Epoch, config: Mapping[str, str]) -> Watched | None:
-        """A sink begins; None where its number of tasks is fixed. Watched until it has `ended`. Raises ConfigError."""
+        """Watch a sink until it has `ended`; None if its number of tasks is fixed. Raises ConfigError."""
         bounds = Bounds.of(config)
         if bounds is None:
             return None
@@ -79,7 +79,7 @@ class Scaler:
         return watched
 
     def look(self) -> None:
-        """Measure those whose time has come, each in a thread of its own: one whose Kafka is away keeps nobody."""
+        """Measure the sinks that are due, each in a thread of its own, so that an unreachable Kafka delays no other."""
         now = int(self._clock() * 1000)
         for watched in self._living():
             if now >= watched.due_ms and not watched.measuring:
@@ -89,7 +89,7 @@ class Scaler:
                 threading.Thread(target=self._examine, args=(watched,), name=name, daemon=True).start()
 
     def figures(self) -> Mapping[ConnectorName, Scaled]:
-        """By connector."""
+        """Tasks and lag of each connector."""
         return {w.connector: Scaled(w.tasks, w.lag) for w in self._living()}
 
     def _living(self) -> list[Watched]:
@@ -100,7 +100,7 @@ class Scaler:
     def _examine(self, watched: Watched) -> None:
         try:
             lag, partitions = self._measure(watched.connector, watched.config)
-        except Exception as error:  # noqa: BLE001 - whatever a client raises: it is measured again
+        except Exception as error:  # noqa: BLE001 - whatever a client raises, the measurement is repeated later
             _logger.warning("%s: the lag cannot be measured, the number of tasks stays: %s", watched.connector, error,
                             extra={"about": watched.connector})
             watched.lag = None
@@ -115,7 +115,7 @@ class Scaler:
         watched.lag = lag
         watched.scale = scaling.advance(watched.scale, watched.bounds, lag, partitions, int(self._clock() * 1000))
         if watched.tasks != before and not watched.ended:
-            text = f"{before} -> {watched.tasks} tasks: {lag} records behind, in {partitions} partitions (tasks.auto)"
+            text = f"{before} -> {watched.tasks} tasks: {lag} records behind in {partitions} partitions (tasks.auto)"
             _logger.info("%s: %s", watched.connector, text, extra={"about": watched.connector})
             self._tell(Remark(watched.connector, text, SOURCE))
             self._tell(TaskReconfigurationRequested(watched.connector, watched.epoch))

@@ -1,7 +1,7 @@
-"""The actor around one task instance: messages of the herder in, reports out, and run_once called in between.
+"""The actor of one task instance: takes messages of the herder, reports to it, and calls run_once in between.
 
-Each call of run_once is a message that the actor sends to itself, so that commands are served between two batches.
-A runner with nothing to do says how long it may sleep; `wake` (any thread) ends the sleep early.
+For each call of run_once the actor sends itself a message, so that commands are served between two batches. A runner
+with nothing to do returns how long it may sleep; `wake` (any thread) ends the sleep early.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _logger = logging.getLogger(__name__)
 _ABANDONED: Final = "the abandoned task ended with: %s"
 
 RunnerFactory = Callable[[StartTask, Callable[[], None]], TaskRunner]
-"""Makes the runner of a task (not started); the second argument is the runner's `wake`. Resolves config providers."""
+"""Creates the runner of a task, without starting it; the second argument wakes the task. Resolves config providers."""
 
 LogContext = Callable[[ConnectorTaskId], AbstractContextManager[Any]]
 
@@ -45,10 +45,10 @@ class Alarms(Protocol):
         """Milliseconds since the epoch."""
 
     def set(self, key: Hashable, at_ms: int, alarm: Callable[[], None]) -> None:
-        """Call `alarm` at that time, instead of an earlier alarm of the same key."""
+        """Call `alarm` at that time; replaces an earlier alarm with the same key."""
 
     def cancel(self, key: Hashable) -> None:
-        """Forget the alarm of a key."""
+        """Cancel the alarm with this key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +58,11 @@ class _Step:
 
 @dataclass(frozen=True, slots=True)
 class _Wake:
-    """Somebody believes that there is work."""
+    """There may be work."""
 
 
 class Abandonment:
-    """The one thing that other threads may do to a running task: have it give up the batch in flight."""
+    """Lets other threads cancel a running task's start or its batch in flight."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -73,11 +73,11 @@ class Abandonment:
 
     @property
     def given_up(self) -> bool:
-        """Whether somebody called `cancel`."""
+        """Whether `cancel` was called."""
         return self._given_up
 
     def watch(self, runner: TaskRunner) -> bool:
-        """The runner that `cancel` is about from now on; False where it came too late."""
+        """Set the runner that `cancel` applies to; False if `cancel` was called before."""
         with self._lock:
             self._runner = runner
             if self._stopping:
@@ -85,7 +85,7 @@ class Abandonment:
             return not self._given_up
 
     def stop_starting(self) -> None:
-        """See TaskRunner.stop_starting."""
+        """The task is about to be stopped: a start that waits for other tasks may end. Never blocks; any thread."""
         with self._lock:
             self._stopping = True
             runner = self._runner
@@ -93,7 +93,7 @@ class Abandonment:
             runner.stop_starting()
 
     def cancel(self) -> None:
-        """See TaskRunner.cancel."""
+        """The task did not stop in time: give up the batch in flight. Never blocks; any thread."""
         if self.pace is not None:
             self.pace.ended = True
         with self._lock:
@@ -197,7 +197,7 @@ class TaskActor(pykka.ThreadingActor):
 
     @contextmanager
     def _paced(self) -> Iterator[None]:
-        """A call that the watchdog is to see the end of."""
+        """A call of the runner that the watchdog monitors."""
         if self._pace is None:
             yield
             return
@@ -208,16 +208,16 @@ class TaskActor(pykka.ThreadingActor):
             self._pace.end()
 
     def _close(self) -> None:
-        """Close the runner. A task that ends does so whatever its runner says."""
+        """Close the runner. Its errors do not keep the task from ending."""
         self._alarms.cancel(self._alarm_key)
         if self._pace is not None:
-            self._pace.ended = True  # the herder waits no longer for what hangs now than for any that stops
+            self._pace.ended = True  # from now on the herder's timeout for a graceful stop applies
         runner, self._runner = self._runner, None
         if runner is None:
             return
         try:
             runner.close()
-        except Exception as error:  # plugin code; what it could not save is read or written again by the next instance
+        except Exception as error:  # plugin code; the next instance repeats what this one could not commit
             if self._abandonment.given_up:
                 _logger.info(_ABANDONED, error)
             else:
@@ -236,7 +236,7 @@ class TaskActor(pykka.ThreadingActor):
             return
         failed = self._phase is TaskPhase.FAILED
         if failed and isinstance(self._error, StartCancelledError):
-            return  # it is being stopped, and will say so
+            return  # the task is being stopped, which it will report
         state = State.RESTARTING if self._restarting and self._phase is TaskPhase.RUNNING else reported(self._phase)
         self._tell(TaskStateReported(
             self._start.task, self._epoch, state,
@@ -270,25 +270,25 @@ class TaskActor(pykka.ThreadingActor):
     def _replay(self, message: ReplayLetters) -> None:
         try:
             message.answer(self._replayed(message.order), None)
-        except Exception as error:  # noqa: BLE001 - whatever it is, who asked gets it
+        except Exception as error:  # noqa: BLE001 - any error is the answer
             message.answer(None, error)
 
     def _replayed(self, order: Mapping[str, Any] | None) -> Any:
         if self._runner is None or self._phase is not TaskPhase.RUNNING:
-            raise BadRequestError(f"The task that replays dead letters is {self._phase.name}: it has to run")
+            raise BadRequestError(f"The task that replays dead letters is {self._phase.name}: it must be running")
         replay = getattr(self._runner, "replay", None)
         if replay is None:
-            raise BadRequestError("Dead letters of a Java plugin's connector cannot be replayed")
+            raise BadRequestError("Dead letters of a connector that is a Java plugin cannot be replayed")
         try:
-            told = replay(order)
+            progress = replay(order)
         except ConfigError as error:
             raise BadRequestError(str(error)) from error
         except BusyError as error:
             raise ConflictError(str(error)) from error
-        if told is None:
-            raise NotFoundError("No replay was asked for since the task was started")
+        if progress is None:
+            raise NotFoundError("No replay has been requested since the task was started")
         self.wake()
-        return told
+        return progress
 
     @property
     def _alarm_key(self) -> Hashable:
@@ -300,28 +300,28 @@ class TaskActor(pykka.ThreadingActor):
             self.actor_ref.tell(_Step())
 
     def wake(self) -> None:
-        """Have run_once called soon. Any thread, any time."""
+        """Have run_once called soon. Any thread, at any time."""
         if not self._wake_queued.is_set():
             self._wake_queued.set()
             try:
                 self.actor_ref.tell(_Wake())
             except pykka.ActorDeadError:
-                _logger.debug("woken after the end")
+                _logger.debug("wake was called after the end of the task")
 
     def on_stop(self) -> None:
-        """Also when somebody else stops the actor (the worker does at its end): free what the runner holds."""
+        """Free what the runner holds, also if the actor is stopped from outside, as at the worker's end."""
         self._close()
 
 
 class TaskActors:
-    """Makes task actors for the herder and abandons them; `tell` is the way to the herder."""
+    """Creates task actors for the herder and abandons them; `tell` sends a message to the herder."""
 
     def __init__(
         self, tell: Callable[[TaskStateReported], None], make_runner: RunnerFactory, alarms: Alarms,
         log_context: LogContext | None = None, watchdog: Watchdog | None = None,
         limit_s: Callable[[Config], float] = lambda _: 0.0,
     ) -> None:
-        """`limit_s`: how long a task of that connector may take for a batch before the watchdog tells of it."""
+        """`limit_s`: how long a batch of a connector with this configuration may take before the watchdog reports."""
         self._arguments = (tell, make_runner, alarms, log_context)
         self._living: weakref.WeakValueDictionary[str, Abandonment] = weakref.WeakValueDictionary()
         self._watchdog = watchdog
@@ -339,7 +339,7 @@ class TaskActors:
         return ref
 
     def stopping(self, ref: pykka.ActorRef[Any]) -> None:
-        """A Stop is in the inbox of this task: a start that still waits for others may end. Never blocks."""
+        """A Stop is in the inbox of this task: a start that waits for other tasks may end. Never blocks."""
         abandonment = self._living.get(ref.actor_urn)
         if abandonment is not None:
             abandonment.stop_starting()
@@ -352,8 +352,8 @@ class TaskActors:
 
 
 def trace_of(error: BaseException) -> str:
-    """The text for a FAILED status: type and message first, as in Java's traces, then the Python traceback; without
-    what the worker keeps to itself.
+    """The text for a FAILED status: type and message first, as in Java's traces, then the Python traceback; secrets are
+    masked.
     """
     head = "".join(traceback.format_exception_only(error)).rstrip()
     text = spaces.shown(f"{head}\n{''.join(traceback.format_exception(error)).rstrip()}")

@@ -1,7 +1,7 @@
-"""The life of one task instance: what it does next when something happens to it. Pure; the actor obeys it.
+"""The life cycle of one task instance: its phases and what each event leads to. Pure; the actor carries it out.
 
-Every pair of a phase and an event stands in TRANSITIONS; there are no impossible ones, because commands of the herder
-and outcomes of the data plane cross each other.
+TRANSITIONS has every pair of a phase and an event; none is impossible, because commands of the herder and outcomes of
+the data plane may cross.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from storage.ids import State
 
 
 class TaskPhase(Enum):
-    """Where an instance is in its life; an instance that ended is never used again."""
+    """The phases of an instance; an instance that has ended is never used again."""
 
-    NEW = "new"  # made, and told nothing yet
+    NEW = "new"  # created, without any command yet
     RUNNING = "running"
     PAUSED = "paused"  # a sink keeps its place in the group
     FAILED = "failed"  # closed, and waiting to be stopped
@@ -25,7 +25,7 @@ class TaskPhase(Enum):
 
 
 class TaskEvent(Enum):
-    """What can happen to an instance."""
+    """The events of an instance."""
 
     START = "start"
     START_PAUSED = "start paused"
@@ -38,12 +38,12 @@ class TaskEvent(Enum):
 class TaskAction(Enum):
     """What the actor does, in order."""
 
-    OPEN = "open"  # make the runner and start it
-    PAUSE = "pause"  # tell the runner
-    RESUME = "resume"  # tell the runner
+    OPEN = "open"  # create the runner and start it
+    PAUSE = "pause"  # pause the runner
+    RESUME = "resume"  # resume the runner
     CLOSE = "close"  # close the runner, if there is one
-    REPORT = "report"  # the new phase to the herder
-    STEP = "step"  # have run_once called
+    REPORT = "report"  # report the new phase to the herder
+    STEP = "step"  # call run_once soon
     END = "end"  # stop the actor
 
 
@@ -102,5 +102,5 @@ def reported(phase: TaskPhase) -> State:
 
 
 def steps(phase: TaskPhase) -> bool:
-    """Whether run_once is to be called in this phase (a paused sink looks after its group membership)."""
+    """Whether run_once is called in this phase (a paused sink has to keep its membership of its consumer group)."""
     return phase in (TaskPhase.RUNNING, TaskPhase.PAUSED)

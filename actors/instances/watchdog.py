@@ -1,5 +1,5 @@
-"""Finds tasks that have something to do and make no progress: a call of the plugin that does not return, a batch that
-does not end (task.progress.timeout.ms). It tells the herder, with where they hang; that one decides what follows.
+"""Finds tasks that have work but make no progress: a call of the plugin that does not return, or a batch that does not
+end (task.progress.timeout.ms). It reports them to the herder, which decides what follows, with a stack trace.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from actors.messages.events import TaskStalled, TaskWentOn
+from actors.messages.events import TaskRecovered, TaskStalled
 from actors.messages.ids import Epoch
 from spark_tasks import spaces
 from spark_tasks.config.masking import process_secrets
@@ -26,16 +26,16 @@ _logger = logging.getLogger(__name__)
 
 Batch = Future[list[Any]]
 Where = Callable[[Batch], str | None]
-"""Where the splits of a batch are now; None where none of them runs. May take seconds."""
-Tell = Callable[[TaskStalled | TaskWentOn], None]
+"""The stack traces of a batch's splits; None if none of them runs. May take seconds."""
+Tell = Callable[[TaskStalled | TaskRecovered], None]
 
 
 class Pace:
-    """What one task instance is at. Its own thread says when calls begin and end; any other may look."""
+    """The progress of one task instance. Its own thread sets when calls begin and end; any thread may call `look`."""
 
     def __init__(self, task: ConnectorTaskId, epoch: Epoch, limit_s: float,
                  clock: Callable[[], float] = time.monotonic) -> None:
-        """`limit_s`: how long one call, or one batch, may take; 0 for any time."""
+        """`limit_s`: how long one call, or one batch, may take; 0: without a limit."""
         self._clock = clock
         self.task = task
         self.epoch = epoch
@@ -43,23 +43,23 @@ class Pace:
         self.runner: TaskRunner | None = None
         self.thread: int | None = None
         self.ended = False
-        self.stalled: str | None = None  # in words, while it is
+        self.stalled: str | None = None  # a description while the task is stalled
         self._call_since: float | None = None
-        self._batch: tuple[Batch | None, bool] = (None, False)  # and whether it has begun to run
+        self._batch: tuple[Batch | None, bool] = (None, False)  # the batch, and whether it has begun to run
         self._batch_since = 0.0
         self._due_s = limit_s
 
     def begin(self) -> None:
-        """A call of the runner, by its own thread."""
+        """A call of the runner begins; called by the task's own thread."""
         self.thread = threading.get_ident()
         self._call_since = self._clock()
 
     def end(self) -> None:
-        """It has returned."""
+        """The call has returned."""
         self._call_since = None
 
     def look(self, now: float) -> Lapse | None:
-        """What it has been at for longer than it may; None where it goes on."""
+        """The call or batch that has taken longer than it may; None if there is none."""
         batch = getattr(self.runner, "batch", None)
         known = (batch, batch is not None and batch.running())
         if known != self._batch:
@@ -73,14 +73,14 @@ class Pace:
         return lapse if self.limit_s and lapse.seconds > self.limit_s else None
 
     def is_due(self, lapse: Lapse) -> bool:
-        """Whether to tell: at the limit, and whenever it has taken twice as long again."""
+        """Whether to report: at the limit, and each time that the duration has doubled since."""
         if lapse.seconds < self._due_s:
             return False
         self._due_s = 2 * lapse.seconds
         return True
 
-    def goes_on(self) -> bool:
-        """It makes progress; whether that is news."""
+    def recovers(self) -> bool:
+        """The task makes progress. Returns whether it was stalled before."""
         was, self.stalled = self.stalled is not None, None
         self._due_s = self.limit_s
         return was
@@ -88,14 +88,14 @@ class Pace:
 
 @dataclass(frozen=True, slots=True)
 class Lapse:
-    """Something that takes long: a batch, or a call of the runner."""
+    """A batch (or, without one, a call of the runner) and how long it has taken."""
 
     seconds: float
     batch: Batch | None
 
 
 class Watchdog:
-    """`look` is to be called from time to time, and returns at once."""
+    """`look` has to be called periodically, and returns at once."""
 
     def __init__(self, tell: Tell, where: Where = lambda _: None, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -105,32 +105,32 @@ class Watchdog:
         self._paces: list[Pace] = []
 
     def watch(self, task: ConnectorTaskId, epoch: Epoch, limit_s: float) -> Pace:
-        """An instance begins; it is watched until its pace has `ended`."""
+        """Watch a new instance until its pace has `ended`."""
         pace = Pace(task, epoch, limit_s, self._clock)
         with self._lock:
             self._paces.append(pace)
         return pace
 
     def look(self) -> None:
-        """See the module."""
+        """Check all tasks, and report those that have stalled or make progress again."""
         with self._lock:
             self._paces = [pace for pace in self._paces if not pace.ended]
             now = self._clock()
             for pace in self._paces:
                 lapse = pace.look(now)
                 if lapse is None:
-                    if pace.goes_on():
-                        self._tell(TaskWentOn(pace.task, pace.epoch))
+                    if pace.recovers():
+                        self._tell(TaskRecovered(pace.task, pace.epoch))
                 elif pace.is_due(lapse):
                     name = f"watchdog-{pace.task}"
                     threading.Thread(target=self._report, args=(pace, lapse), name=name, daemon=True).start()
 
     def degraded(self) -> Sequence[str]:
-        """Tasks that have stalled, in words."""
+        """Stalled tasks, each with a description."""
         return [f"{pace.task}: {pace.stalled}" for pace in self._stalling()]
 
     def stalled(self) -> frozenset[ConnectorTaskId]:
-        """Tasks that have stalled."""
+        """The stalled tasks."""
         return frozenset(pace.task for pace in self._stalling())
 
     def _stalling(self) -> list[Pace]:
@@ -141,8 +141,8 @@ class Watchdog:
         try:
             what, stack = self._examine(pace, lapse)
         except Exception:
-            # Whatever keeps it from saying where: that it stalls is to be told all the same.
-            _logger.exception("%s: could not find out where it hangs", pace.task, extra={"about": pace.task})
+            # Whatever the error, the stall itself has to be reported.
+            _logger.exception("%s: could not find out where the task hangs", pace.task, extra={"about": pace.task})
             what, stack = f"no progress for {lapse.seconds:.0f} s", ""
         text = process_secrets().mask(spaces.shown(f"{what} (task.progress.timeout.ms)\n{stack}".rstrip()))
         with self._lock:  # never told after it went on
@@ -152,17 +152,17 @@ class Watchdog:
             self._tell(TaskStalled(pace.task, pace.epoch, text, int(now.seconds * 1000), hangs=bool(stack)))
 
     def _examine(self, pace: Pace, lapse: Lapse) -> tuple[str, str]:
-        """What it is at, and the stack of where it hangs; none where it waits for others."""
+        """A description, and the stack where the task hangs; an empty stack if it waits for other tasks' batches."""
         if lapse.batch is None:
             return f"a call on the worker has not returned for {lapse.seconds:.0f} s", stack_of(pace.thread)
         where = self._where(lapse.batch)
         if where is None:
-            return f"a batch has been waiting for Spark, which others use, for {lapse.seconds:.0f} s", ""
+            return f"a batch has been waiting for Spark, which other tasks use, for {lapse.seconds:.0f} s", ""
         return f"a batch has been running for {lapse.seconds:.0f} s", where
 
 
 def stack_of(thread: int | None) -> str:
-    """Where a thread of this process is; a line of its own where it has just ended."""
+    """The stack of a thread of this process; a sentence if the thread has just ended."""
     frame = None
     with suppress(KeyError):
         frame = sys._current_frames()[thread] if thread is not None else None  # noqa: SLF001 - the only way

@@ -1,7 +1,7 @@
-"""Everything that crosses an actor boundary, as frozen values.
+"""All messages between actors, as frozen values.
 
-Three families: requests (REST and timers to the herder), commands (herder to the actors below it) and events (those
-actors back to the herder). Upward is always `tell`. A command carries an `op` number; its outcome comes back in an
-event with the same number, or, for connectors and tasks, with the `epoch` of the instance that it is about, so that
-an instance that was given up cannot speak for its successor.
+There are three families: requests (from REST and timers to the herder), commands (from the herder to the actors below
+it) and events (from those actors to the herder, always with `tell`). A command carries an `op` number; its outcome is
+an event with the same number or, for connectors and tasks, with the `epoch` of the instance, so that the report of an
+abandoned instance is not mistaken for its successor's.
 """

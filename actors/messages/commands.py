@@ -1,4 +1,4 @@
-"""What the herder has the actors below it do; the outcome comes back as an event with the same `op` or `epoch`."""
+"""Commands of the herder to the actors below it; the outcome is an event with the same `op` or `epoch`."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from actors.assignment.protocol import Allocation
 from actors.messages.ids import OpId
 from storage.config.state import RestartRequest, SessionKey
 from storage.ids import Config, ConnectorName, ConnectorTaskId, TargetState
-from storage.offsets.own import OwnOffsets
+from storage.offsets.own_topic import OwnOffsets
 from storage.status.state import Status, TopicStatus
 
 
 # ---------------------------------------------------------------- herder -> config, status and offset store
 @dataclass(frozen=True, slots=True)
 class PutConnectorConfig:
-    """Writes `connector-…` (after `target-state-…` where a state is given)."""
+    """Writes `connector-…` (after `target-state-…` if a state is given)."""
 
     connector: ConnectorName
     config: Config
@@ -85,7 +85,7 @@ ConfigWrite = (
 
 @dataclass(frozen=True, slots=True)
 class WriteConfig:
-    """To the config store: write, read to the end, then answer ConfigOpDone."""
+    """To the config store: write, read to the end of the topic, then answer ConfigOpDone."""
 
     op: OpId
     write: ConfigWrite
@@ -93,7 +93,7 @@ class WriteConfig:
 
 @dataclass(frozen=True, slots=True)
 class ReadConfigToEnd:
-    """To the config store: answer ConfigOpDone when the end as of now is read, or TimeoutError after the time."""
+    """To the config store: answer ConfigOpDone once the topic's current end is read, or with TimeoutError."""
 
     op: OpId
     timeout_ms: int
@@ -108,7 +108,7 @@ class ClaimWritePrivileges:
 
 @dataclass(frozen=True, slots=True)
 class PutStatus:
-    """To the status store. `safe` as StatusBackingStore.putSafe."""
+    """To the status store: write a status. `safe`: as StatusBackingStore.putSafe does."""
 
     status: Status
     safe: bool
@@ -116,14 +116,14 @@ class PutStatus:
 
 @dataclass(frozen=True, slots=True)
 class FlushStatuses:
-    """To the status store: answer StatusesFlushed when all writes so far are acknowledged."""
+    """To the status store: answer StatusesFlushed once all writes so far are acknowledged."""
 
     op: OpId
 
 
 @dataclass(frozen=True, slots=True)
 class ReadStatuses:
-    """To the status store: answer StatusesRead when the status topic is read up to its end as it is now."""
+    """To the status store: answer StatusesRead once the status topic's current end is read."""
 
     op: OpId
     timeout_ms: int
@@ -150,9 +150,9 @@ Answer = Callable[[Any, Exception | None], None]
 
 @dataclass(frozen=True, slots=True)
 class ReadSourceOffsets:
-    """All offsets of a source connector, as a tuple of (partition, offset), go to `answer`.
+    """Read all offsets of a source connector; `answer` gets a tuple of (partition, offset).
 
-    `own` says where the connector has them, None: on the worker's topic only.
+    `own`: the connector's own offsets topic; None: its offsets are on the worker's topic only.
     """
 
     connector: ConnectorName
@@ -162,9 +162,9 @@ class ReadSourceOffsets:
 
 @dataclass(frozen=True, slots=True)
 class WriteSourceOffsets:
-    """Set offsets (KIP-875): None as an offset removes it, None as the whole removes all. None goes to `answer`.
+    """Set offsets (KIP-875); `answer` gets None. An offset of None removes it; `offsets` None removes all.
 
-    `transactional_id` (exactly-once): write in one transaction of this id, which fences its former user.
+    `transactional_id` (exactly-once): write in one transaction with this id, which fences its former user.
     """
 
     connector: ConnectorName
@@ -177,20 +177,20 @@ class WriteSourceOffsets:
 # ---------------------------------------------------------------- herder -> group member
 @dataclass(frozen=True, slots=True)
 class JoinGroup:
-    """Be a member from now on (at start, and after a LeaveGroup)."""
+    """Join the group and stay a member (at the start, and after a LeaveGroup)."""
 
 
 @dataclass(frozen=True, slots=True)
 class AllowJoin:
-    """The answer to JoinPreparing: the join may go on; `owned` is what this worker still runs."""
+    """The answer to JoinPreparing: the join may begin; `owned` is what this worker still runs."""
 
     owned: Allocation
 
 
 @dataclass(frozen=True, slots=True)
 class RequestRejoin:
-    """Start another round. `caught_up` (leader): the generation whose round failed, as members had read more of the
-    config topic; since then the leader has read it to its end.
+    """Start another round. `caught_up` (leader): the generation whose round failed because members had read more of the
+    config topic; the leader has read it to its end since.
     """
 
     reason: str
@@ -206,16 +206,16 @@ class LeaveGroup:
 
 @dataclass(frozen=True, slots=True)
 class HerderAlive:
-    """The herder still turns: send one on each tick (every second will do).
+    """The herder still runs: sent about every second.
 
-    From the first one on, `rebalance.timeout.ms` without another costs the membership until the next one (KIP-62).
+    After the first one, `rebalance.timeout.ms` without another ends the membership until the next one (KIP-62).
     """
 
 
 # ---------------------------------------------------------------- herder -> connector and task actors
 @dataclass(frozen=True, slots=True)
 class StartConnector:
-    """Instantiate and start the plugin's connector, unless the target state is PAUSED or STOPPED."""
+    """Create the plugin's connector, and start it unless the target state is PAUSED or STOPPED."""
 
     connector: ConnectorName
     config: Config
@@ -224,14 +224,14 @@ class StartConnector:
 
 @dataclass(frozen=True, slots=True)
 class GenerateTaskConfigs:
-    """Ask the connector for its task configs (raw: with config-provider placeholders put back)."""
+    """Ask the connector for its task configs (raw: with the placeholders of config providers)."""
 
     op: OpId
 
 
 @dataclass(frozen=True, slots=True)
 class StartTask:
-    """Start moving data, or wait where the target state is PAUSED."""
+    """Start moving data, or wait if the target state is PAUSED."""
 
     task: ConnectorTaskId
     connector_config: Config
@@ -249,8 +249,8 @@ class ChangeTargetState:
 
 @dataclass(frozen=True, slots=True)
 class ReplayLetters:
-    """To a task actor: replay the dead letter queue (`order`: the request's body), or, None, say how far it is. The
-    answer, or BadRequestError, ConflictError, NotFoundError, goes to `answer`.
+    """To a task actor: replay the dead letter queue (`order`: the request's body), or report the progress (None).
+    `answer` gets the progress, or BadRequestError, ConflictError, NotFoundError.
     """
 
     order: Mapping[str, Any] | None
@@ -259,4 +259,4 @@ class ReplayLetters:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """To a connector or a task actor: stop in order; the actor ends by itself afterwards."""
+    """To a connector or a task actor: stop gracefully; the actor ends afterwards."""

@@ -1,4 +1,4 @@
-"""What the actors below the herder tell it. Always a `tell`."""
+"""Events that the actors below the herder send it, always with `tell`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from storage.ids import Config, ConnectorName, ConnectorTaskId, ItemId, State
 # ---------------------------------------------------------------- events: stores, member, plugins -> herder
 @dataclass(frozen=True, slots=True)
 class ConfigChanged:
-    """The config store folded new records into a new snapshot."""
+    """The config store has applied new records; `snapshot` is the result."""
 
     snapshot: ClusterConfigState
     changes: tuple[ConfigChange, ...]
@@ -21,7 +21,7 @@ class ConfigChanged:
 
 @dataclass(frozen=True, slots=True)
 class ConfigOpDone:
-    """A WriteConfig, ReadConfigToEnd or ClaimWritePrivileges ended; every ConfigChanged up to there came before."""
+    """A WriteConfig, ReadConfigToEnd or ClaimWritePrivileges ended; every ConfigChanged up to then was sent before."""
 
     op: OpId
     error: Exception | None = None
@@ -51,22 +51,22 @@ class JoinPreparing:
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """A round is complete."""
+    """A round of the group is complete."""
 
     membership: Membership
 
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorLost:
-    """The group coordinator was unreachable for a heartbeat interval, or the session or poll time-out passed."""
+    """The group coordinator was unreachable for a heartbeat interval, or the session or poll timeout has passed."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectorStateReported:
-    """A connector instance says what became of it. `stopped_for_good`: its actor has ended. `permanent`: of a failure,
-    whether trying again cannot help.
+    """A connector instance reports its state. `stopped_for_good`: its actor has ended. `permanent`: a restart cannot
+    fix its failure.
     """
 
     connector: ConnectorName
@@ -80,7 +80,7 @@ class ConnectorStateReported:
 
 @dataclass(frozen=True, slots=True)
 class TaskStateReported:
-    """A task instance says what became of it. `stopped_for_good` and `permanent`: as ConnectorStateReported."""
+    """A task instance reports its state. `stopped_for_good` and `permanent`: as in ConnectorStateReported."""
 
     task: ConnectorTaskId
     epoch: Epoch
@@ -93,9 +93,9 @@ class TaskStateReported:
 
 @dataclass(frozen=True, slots=True)
 class TaskStalled:
-    """A task instance has worked on the same batch for longer than it may (task.progress.timeout.ms). `what`: that in
-    words, then the stack of where it hangs, without what the worker keeps to itself. `for_ms`: how long it has been at
-    it. `hangs`: not so where it waits for others, which a restart would not help.
+    """A task instance has worked on the same batch for longer than it may (task.progress.timeout.ms). `what`: a
+    description, then the stack where it hangs, with secrets masked. `for_ms`: how long it has worked on the batch.
+    `hangs`: False if it only waits for other tasks, which a restart would not help.
     """
 
     task: ConnectorTaskId
@@ -106,8 +106,8 @@ class TaskStalled:
 
 
 @dataclass(frozen=True, slots=True)
-class TaskWentOn:
-    """A task instance that had stalled makes progress."""
+class TaskRecovered:
+    """A stalled task instance makes progress again."""
 
     task: ConnectorTaskId
     epoch: Epoch
@@ -126,18 +126,17 @@ class TaskConfigsGenerated:
 
 @dataclass(frozen=True, slots=True)
 class TaskReconfigurationRequested:
-    """The connector noticed that its task configs are out of date (ConnectorContext.requestTaskReconfiguration)."""
+    """The connector reports that its task configs are out of date (ConnectorContext.requestTaskReconfiguration)."""
 
     connector: ConnectorName
     epoch: Epoch
 
 
-# ---------------------------------------------------------------- anybody -> herder
+# ---------------------------------------------------------------- any part of the worker -> herder
 @dataclass(frozen=True, slots=True)
 class Remark:
-    """Something happened to a connector or task that the herder has no part in: one more entry of its story, nothing
-    else. `what`: plain words, perhaps with a stack; secrets are masked when it is told. `source`: who says so, such as
-    "executors".
+    """An event outside the herder, which only adds it to the story of a connector or task. `what`: a description,
+    perhaps with a stack; secrets are masked when it is shown. `source`: where it comes from, such as "executors".
     """
 
     item: ItemId

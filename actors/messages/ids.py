@@ -1,4 +1,4 @@
-"""Numbers by which a message and its outcome find each other."""
+"""Numbers that relate an outcome to its message."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Completing the future of whoever asked an actor."""
+"""Completes the future of a request to an actor."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def answer(reply: Any, value: Any = None, error: BaseException | None = None) -> None:
-    """With a value or an error. `reply`: a Pykka future, or whatever an Ask carries."""
+    """Complete `reply`, the future of an Ask, with a value or an error."""
     if error is None:
         reply.set(value)
     else:

@@ -1,4 +1,4 @@
-"""What REST, timers and other actors ask of the herder and of the stores, and what they are answered."""
+"""Requests of REST, timers and other actors to the herder and the stores, and their answers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class GetTaskConfigs:
 
 @dataclass(frozen=True, slots=True)
 class PutConnector:
-    """Create, or where `replace` is set also update. Answer: Created."""
+    """Create a connector or, if `replace` is set, also update one. Answer: Created."""
 
     connector: ConnectorName
     config: Config
@@ -38,7 +38,7 @@ class PutConnector:
 
 @dataclass(frozen=True, slots=True)
 class PatchConnector:
-    """Merge into the config, None removes a key (KIP-477). Answer: Created."""
+    """Merge a patch into a connector's config; None removes a key (KIP-477). Answer: Created."""
 
     connector: ConnectorName
     patch: Mapping[str, str | None]
@@ -46,14 +46,14 @@ class PatchConnector:
 
 @dataclass(frozen=True, slots=True)
 class DeleteConnector:
-    """Answer: None."""
+    """Delete a connector. Answer: None."""
 
     connector: ConnectorName
 
 
 @dataclass(frozen=True, slots=True)
 class SetTargetState:
-    """Pause and resume; any worker may. Answer: None."""
+    """Pause or resume a connector; any worker may do it. Answer: None."""
 
     connector: ConnectorName
     state: TargetState
@@ -61,14 +61,14 @@ class SetTargetState:
 
 @dataclass(frozen=True, slots=True)
 class StopConnectorRequest:
-    """Leader: empty task set, then target state STOPPED (KIP-875). Answer: None."""
+    """Leader: write an empty set of tasks, then the target state STOPPED (KIP-875). Answer: None."""
 
     connector: ConnectorName
 
 
 @dataclass(frozen=True, slots=True)
 class RestartConnectorOnly:
-    """The owner restarts the Connector instance. Answer: None."""
+    """The worker that runs the Connector instance restarts it. Answer: None."""
 
     connector: ConnectorName
 
@@ -82,14 +82,14 @@ class RestartConnectorAndTasks:
 
 @dataclass(frozen=True, slots=True)
 class RestartTask:
-    """The owner restarts one task. Answer: None."""
+    """The worker that runs the task restarts it. Answer: None."""
 
     task: ConnectorTaskId
 
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """What a signed request between workers carried (KIP-507)."""
+    """The body of a signed request between workers, and its signature (KIP-507)."""
 
     body: bytes
     signature: bytes
@@ -101,12 +101,12 @@ SIGNATURE_DIGESTS: Final[Mapping[str, str]] = {
     "HmacSHA512": "sha512", "HmacSHA512/224": "sha512_224", "HmacSHA512/256": "sha512_256", "HmacSHA3-224": "sha3_224",
     "HmacSHA3-256": "sha3_256", "HmacSHA3-384": "sha3_384", "HmacSHA3-512": "sha3_512",
 }  # fmt: skip
-"""The algorithms that requests may be signed with: Java's name, hashlib's."""
+"""The algorithms that requests may be signed with: Java's name and hashlib's."""
 
 
 @dataclass(frozen=True, slots=True)
 class PutTaskConfigs:
-    """Internal, leader: a worker publishes the task configs that its connector made. Answer: None."""
+    """Internal, leader: a worker publishes the task configs that its connector generated. Answer: None."""
 
     connector: ConnectorName
     configs: tuple[Config, ...]
@@ -117,7 +117,7 @@ class PutTaskConfigs:
 class FenceZombies:
     """Internal, leader: a round of zombie fencing before a source task starts (KIP-618). Answer: None.
 
-    `local`: a task of the asked worker itself asks, so nothing is signed.
+    `local`: the request comes from a task of this worker, so it is not signed.
     """
 
     connector: ConnectorName
@@ -127,9 +127,9 @@ class FenceZombies:
 
 @dataclass(frozen=True, slots=True)
 class VerifyTaskStart:
-    """A source task of this worker has initialised its producer: is there no newer set of tasks (KIP-618)?
+    """A source task of this worker has initialised its producer: check that there are no newer task configs (KIP-618).
 
-    Answer: None after reading to the end of the config topic; TimeoutError where that was not possible in time.
+    Answer: None after reading to the end of the config topic; TimeoutError if that took too long.
     """
 
     task: ConnectorTaskId
@@ -138,12 +138,12 @@ class VerifyTaskStart:
 
 @dataclass(frozen=True, slots=True)
 class HealthCheck:
-    """Does nothing, in its turn. Answer: None."""
+    """Goes through the queue and does nothing. Answer: None."""
 
 
 @dataclass(frozen=True, slots=True)
 class ValidateConfig:
-    """Runs the plugin's validation with a deadline, not in the herder. Answer: ConfigInfos."""
+    """Run the plugin's validation with a deadline, outside the herder. Answer: ConfigInfos."""
 
     config: Config
 
@@ -157,7 +157,7 @@ class GetOffsets:
 
 @dataclass(frozen=True, slots=True)
 class AlterOffsets:
-    """Leader; the connector must be STOPPED. None as the whole map resets. Answer: a message (str)."""
+    """Leader: alter the offsets of a STOPPED connector; `offsets` None resets them. Answer: a message (str)."""
 
     connector: ConnectorName
     offsets: tuple[tuple[Mapping[str, Any], Mapping[str, Any] | None], ...] | None
@@ -165,8 +165,8 @@ class AlterOffsets:
 
 @dataclass(frozen=True, slots=True)
 class ReplayDeadLetters:
-    """The worker of a sink's first task replays the dead letter queue; `order`: see ReplayOrder. None asks how far that
-    is. Answer: a mapping for REST.
+    """The worker that runs a sink's first task replays the dead letter queue; `order`: see ReplayOrder. None asks for
+    the progress. Answer: a mapping for REST.
     """
 
     connector: ConnectorName
@@ -184,14 +184,14 @@ Request = (
 # ---------------------------------------------------------------- requests: REST -> stores, and the herder's story
 @dataclass(frozen=True, slots=True)
 class ResetTopics:
-    """Forget the topics that a connector has used (KIP-558); any worker may. Answer: None."""
+    """Forget the topics that a connector has used (KIP-558); any worker may do it. Answer: None."""
 
     connector: ConnectorName
 
 
 @dataclass(frozen=True, slots=True)
 class SetClusterLoggerLevel:
-    """Write a level for all workers to the config topic (KIP-976); any worker may. Answer: None."""
+    """Write a level for all workers to the config topic (KIP-976); any worker may do it. Answer: None."""
 
     namespace: str
     level: str
@@ -204,15 +204,15 @@ class GetStory:
     connector: ConnectorName
 
 
-StoreRequest = ResetTopics | SetClusterLoggerLevel | GetStory  # what needs no turn in the herder's queue
+StoreRequest = ResetTopics | SetClusterLoggerLevel | GetStory  # these do not go through the herder's queue
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
     """A request on its way to the herder. `reply` is a pykka.Future that the herder sets exactly once.
 
-    `wait_ms`: how long the request may wait for the group to settle before it is refused with ConflictError; None for
-    as long as it takes.
+    `wait_ms`: how long the request may wait for the group to become stable before it is refused with ConflictError;
+    None: without a limit.
     """
 
     request: Request | GetStory
@@ -223,8 +223,8 @@ class Ask:
 # ---------------------------------------------------------------- answers
 @dataclass(frozen=True, slots=True)
 class StoryEntry:
-    """One step of the herder, or a Remark. `cause` is its own id, `because` that of the step that led to it, if one
-    did. `at_ms`: ms since 1970.
+    """One step of the herder, or a Remark. `cause` is its own id, `because` the id of the step that led to it, if any.
+    `at_ms`: ms since 1970.
     """
 
     at_ms: int
@@ -246,7 +246,7 @@ class ConnectorInfo:
 
 @dataclass(frozen=True, slots=True)
 class Created:
-    """`created` is False where an existing connector was updated."""
+    """`created` is False if an existing connector was updated."""
 
     created: bool
     info: ConnectorInfo
@@ -272,7 +272,7 @@ class ConnectorStateInfo:
 
 @dataclass(frozen=True, slots=True)
 class RequestStage:
-    """What the herder is doing (`completed_ms` None) or did last; goes into time-out messages."""
+    """What the herder is doing (`completed_ms` None) or did last; part of the messages of timeouts."""
 
     description: str
     started_ms: int

@@ -1,5 +1,5 @@
-"""Asks the leader's REST API, as every Kafka Connect worker does (KIP-507 signs it): to publish task configs, and to
-fence zombies (KIP-618).
+"""The client of the leader's internal REST API, as in every Kafka Connect worker: publishes task configs and requests
+zombie fencing (KIP-618); requests are signed (KIP-507).
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from storage.daemon_pool import DaemonPool
 from storage.ids import ConnectorName
 
 CONNECT_S, TIMEOUT_S = 10, 90
-LONGEST_TEXT = 10_000  # characters of an answer that an error repeats
+LONGEST_TEXT = 10_000  # characters of an answer that are quoted in an error
 
 
 @dataclass(slots=True)
 class LeaderClient:
-    """One thread for task configs, as one connector after the other is what the leader's herder does anyway.
+    """Task configs are sent by one thread, as the leader's herder handles one connector after the other anyway.
 
-    `tls` makes the context for leaders with https listeners.
+    `tls` creates the context for leaders with https listeners.
     """
 
     tell: Callable[[Any], None]
@@ -47,7 +47,7 @@ class LeaderClient:
     _waiting: dict[socket.socket, str] = field(default_factory=dict)
 
     def follow(self, leader_url: str | None) -> None:
-        """Who leads now, where that is known. What waits for a former leader, which may hang, fails at once."""
+        """Set the current leader, if known. Requests that wait for a former leader, which may hang, fail at once."""
         if leader_url in (None, self._leader_url):
             return
         with self._lock:
@@ -55,10 +55,10 @@ class LeaderClient:
             former = [sock for sock, url in self._waiting.items() if url != leader_url]
             for sock in former:
                 with suppress(OSError):  # it has just been answered
-                    socket.socket.shutdown(sock, socket.SHUT_RDWR)  # TLS would want to say goodbye
+                    socket.socket.shutdown(sock, socket.SHUT_RDWR)  # not TLS's shutdown, which sends close_notify
 
     def send(self, effect: SendTaskConfigs) -> None:
-        """Post in the background; ends in TaskConfigsPublished."""
+        """Post in the background; results in TaskConfigsPublished."""
         self._pool.submit(self._send, effect)
 
     def fence(self, leader_url: str, connector: ConnectorName, key: SessionKey | None) -> Future[None]:
@@ -67,16 +67,16 @@ class LeaderClient:
         return self._fencing.submit(self._request, "PUT", leader_url, path, b"", key)
 
     def close(self) -> None:
-        """Wait for nothing; what is queued is dropped."""
+        """Drop what is queued and end what waits for an answer, without waiting."""
         self._pool.close()
         self._fencing.close()
-        self.follow("")  # what waits for an answer ends too
+        self.follow("")
 
     def _send(self, effect: SendTaskConfigs) -> None:
         error: Exception | None = None
         try:
             self._post(effect)
-        except Exception as caught:  # noqa: BLE001 - whatever it is, the herder waits for an end
+        except Exception as caught:  # noqa: BLE001 - the herder waits for an outcome, whatever the error
             error = caught
         self.tell(TaskConfigsPublished(effect.op, error))
 

@@ -1,6 +1,6 @@
 """Fences the producers of a connector's former tasks, for the leader's herder (KIP-618).
 
-What Kafka's Admin.fenceProducers does: initialise each transactional id, and use it for nothing.
+Like Kafka's Admin.fenceProducers, it initialises each transactional id and does nothing else with it.
 """
 
 from __future__ import annotations
@@ -36,23 +36,23 @@ class ProducerFencing:
         self._rounds = DaemonPool(4, "fencing")
 
     def start(self, effect: FenceProducers) -> None:
-        """Begin; ends in ProducersFenced."""
+        """Begin a round; results in ProducersFenced."""
         self._rounds.submit(self._run, effect)
 
     def close(self) -> None:
-        """Drop what has not begun."""
+        """Drop rounds that have not begun."""
         self._rounds.close()
 
     def _run(self, effect: FenceProducers) -> None:
         error: Exception | None = None
         try:
             self.fence(effect.connector, effect.config, effect.transactional_ids)
-        except Exception as caught:  # noqa: BLE001 - config providers are plugins; whatever it is, tasks must not start
+        except Exception as caught:  # noqa: BLE001 - config providers are plugins; after any error, tasks must not start
             error = caught
         self._tell(ProducersFenced(effect.op, error))
 
     def fence(self, connector: ConnectorName, config: Config, transactional_ids: Sequence[str]) -> None:
-        """Waits. Raises ConnectError where one of them could not be fenced."""
+        """Fence the producers. Blocks; raises ConnectError if one of them could not be fenced."""
         from spark_tasks.kafka.cluster import KafkaCluster  # noqa: PLC0415 - late, as it imports the data plane
         from spark_tasks.kafka.task_clients import connection_settings  # noqa: PLC0415
 
@@ -61,8 +61,8 @@ class ProducerFencing:
         if not same_brokers(admin, producer):
             raise ConnectError(
                 f"the connector's admin client is configured for {admin.get('bootstrap.servers')}, but its producers, "
-                f"which are to be fenced, write to {producer.get('bootstrap.servers')}: set "
-                "admin.override.bootstrap.servers (and what else the admin client needs there)"
+                f"which have to be fenced, write to {producer.get('bootstrap.servers')}: set "
+                "admin.override.bootstrap.servers (and the admin client's other settings for that cluster)"
             )
         cluster = KafkaCluster(connection_settings(admin))
         try:

@@ -1,7 +1,7 @@
-"""What an exactly-once source task asks before and after its producer exists (spark_tasks.task.StartGuard, KIP-618).
+"""The checks of an exactly-once source task before and after it initialises its producer (StartGuard in
+spark_tasks/task.py, KIP-618).
 
-It runs in the task's own thread. Nobody waits for it: the herder answers at once or later, and whoever stops the task
-cancels it.
+They run in the task's own thread, which waits for the herder's answers; stopping the task cancels them.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from storage.ids import ConnectorTaskId
 
 log = logging.getLogger(__name__)
 
-PATIENCE_S = 60.0
+RETRY_FOR_S = 60.0
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.1, 2.0
-_LOOK_S = 0.25
-# While a group settles, a leader may not know that it is one, a connector may be too new, a key may have been rotated.
-_PASSING = (403, 404, 409, 503)
+_POLL_S = 0.25
+# During a rebalance, a leader may not know yet that it leads, a connector may be too new, a key may have been rotated.
+_RETRIABLE = (403, 404, 409, 503)
 
 
 class _Reply:
-    """What the herder completes (the `reply` of an Ask)."""
+    """The `reply` of an Ask, which the herder completes."""
 
     def __init__(self) -> None:
         self._done = threading.Event()
@@ -59,8 +59,8 @@ class _Reply:
 
 
 @dataclass(frozen=True, slots=True)
-class Herding:
-    """What a guard needs of the worker: telling the herder, asking the leader, the session key."""
+class Peers:
+    """What a guard needs of the worker: its herder, the client of the leader, and the configs with the session key."""
 
     tell: Callable[[Any], None]
     leader: LeaderClient
@@ -68,17 +68,17 @@ class Herding:
 
 
 class HerderGuard(StartGuard):
-    """Asks on behalf of one task. `generation`: of the task configs that the task was started with."""
+    """The checks of one task. `generation`: of the task configs that the task was started with."""
 
-    def __init__(self, herding: Herding, task: ConnectorTaskId, generation: int) -> None:
-        self._herding = herding
+    def __init__(self, peers: Peers, task: ConnectorTaskId, generation: int) -> None:
+        self._peers = peers
         self._task = task
         self._generation = generation
         self._cancelled = threading.Event()
 
     @override
     def fence(self) -> None:
-        """What may pass is tried again for a minute."""
+        """Transient errors are retried for a minute."""
         self._retrying(f"Failed to perform a round of zombie fencing for task {self._task}", self._fence)
 
     @override
@@ -90,16 +90,16 @@ class HerderGuard(StartGuard):
         self._cancelled.set()
 
     def _retrying(self, failure: str, attempt: Callable[[], None]) -> None:
-        deadline = Deadline(PATIENCE_S * 1000, first_ms=FIRST_WAIT_S * 1000, largest_ms=LONGEST_WAIT_S * 1000)
+        deadline = Deadline(RETRY_FOR_S * 1000, first_ms=FIRST_WAIT_S * 1000, largest_ms=LONGEST_WAIT_S * 1000)
         while True:
             try:
                 attempt()
             except StartCancelledError:
                 raise
             except (ConnectError, OSError) as error:
-                passing = not isinstance(error, ConnectError) or isinstance(error, (ConflictError, NotFoundError))
-                passing = passing or (isinstance(error, RequestRefusedError) and error.status in _PASSING)
-                wait_ms = deadline.next_wait() if passing else None
+                retriable = not isinstance(error, ConnectError) or isinstance(error, (ConflictError, NotFoundError))
+                retriable = retriable or (isinstance(error, RequestRefusedError) and error.status in _RETRIABLE)
+                wait_ms = deadline.next_wait() if retriable else None
                 if wait_ms is None:
                     raise ConnectError(f"{failure}: {error}") from error
                 log.info("%s, trying again: %s", failure, error)
@@ -115,22 +115,22 @@ class HerderGuard(StartGuard):
         except NotLeaderError as error:
             if error.url is None:
                 raise ConflictError("no leader is known") from error
-            self._wait(self._herding.leader.fence(error.url, connector, self._herding.configs.config.session_key))
+            self._wait(self._peers.leader.fence(error.url, connector, self._peers.configs.config.session_key))
 
     def _verify(self) -> None:
         self._ask(VerifyTaskStart(self._task, self._generation))
 
     def _ask(self, request: Request) -> None:
         reply = _Reply()
-        self._herding.tell(Ask(request, reply))
+        self._peers.tell(Ask(request, reply))
         self._wait(reply)
 
     def _wait(self, answer: _Reply | Future[None]) -> None:
         while not self._cancelled.is_set():
             try:
-                answer.result(_LOOK_S)
+                answer.result(_POLL_S)
             except FutureTimeoutError:
-                if answer.done():  # the answer itself is a time-out: it may be asked again
+                if answer.done():  # the answer itself is a timeout, which is retried
                     raise
             else:
                 return

@@ -1,7 +1,7 @@
-"""The config store: writes the config topic for the herder and tells it what is new there.
+"""The config store: writes to the config topic for the herder, and reports new records to it.
 
-It never waits: the log's threads tell it what they have read, written or failed at, and the ticker tells it when a
-write has taken too long. A write is answered when it has been read back.
+It never blocks: the log's threads send it what they have read and the outcomes of writes, and the ticker notifies it
+when a write has taken too long. A write is answered once it has been read back.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class _Sent:
 
 @dataclass(frozen=True, slots=True)
 class _Ended:
-    """A claim, a read to the end, or the reading back of a write is over."""
+    """A claim, a read to the end, or the reading back of a write has ended."""
 
     number: int
     error: Exception | None
@@ -58,7 +58,7 @@ class _Ended:
 
 @dataclass(slots=True)
 class _Work:
-    """Something that somebody waits for. `plan` is empty for reads and claims."""
+    """An operation in progress. `plan` is None for reads and claims."""
 
     answer: Callable[[Exception | None], None]
     plan: WritePlan | None = None
@@ -69,8 +69,8 @@ class _Work:
 class ConfigStoreActor(LogActor):
     """Answers WriteConfig, ReadConfigToEnd and ClaimWritePrivileges with ConfigOpDone; sends ConfigChanged.
 
-    `writer` is None where exactly-once source support is disabled: then nothing needs to be claimed. Writes that
-    concern one connector are done one after the other.
+    `writer` is None if exactly-once source support is disabled: then nothing has to be claimed. Writes that concern one
+    connector are done one after the other.
     """
 
     def __init__(
@@ -91,11 +91,11 @@ class ConfigStoreActor(LogActor):
         self._started = False
         self._numbers = itertools.count()
         self._works: dict[int, _Work] = {}
-        self._busy: dict[ConnectorName, deque[int]] = {}  # the first of each queue is under way
+        self._busy: dict[ConnectorName, deque[int]] = {}  # the first of each queue is in progress
 
     @override
     def on_stop(self) -> None:
-        """Fail everything that is still waiting for an answer."""
+        """Fail all operations that have not been answered yet."""
         self._log.stop()
         if self._writer is not None:
             self._writer.close()
@@ -122,7 +122,7 @@ class ConfigStoreActor(LogActor):
             case ClaimWritePrivileges(op):
                 self._claim(op)
             case _:
-                raise TypeError(f"the config store does not know {message!r}")
+                raise TypeError(f"the config store cannot handle {message!r}")
 
     # ------------------------------------------------------------ reading
     def _fold(self, records: Sequence[LogRecord]) -> None:
@@ -174,7 +174,7 @@ class ConfigStoreActor(LogActor):
         if work.plan is None:
             return
         if work.plan.privileged and self._writer is not None:
-            # All in one transaction: task configs and their commit record become visible together.
+            # In one transaction, so that task configs and their commit record become visible together.
             records = [record for stage in work.plan.stages for record in stage]
             work.plan = work.plan.without_stages()
             future = self._writer.write(records)
@@ -214,8 +214,8 @@ class ConfigStoreActor(LogActor):
             return
         self._ticker.cancel((self.actor_urn, number))
         if isinstance(error, TimeoutError) and work.plan is not None and work.plan.privileged and self._writer:
-            # It may still reach the topic, after what the leader reads and decides from now on. So the privilege is
-            # given up: the next claim fences this very write.
+            # The write may still reach the topic, after what the leader reads from now on and bases decisions on. So
+            # the privilege is given up: the next claim fences this write.
             self._writer.release()
             error = PrivilegedWriteError(f"{work.plan.failure}: {error}")
         if error is not None and work.plan is not None and not isinstance(error, PrivilegedWriteError):
@@ -239,7 +239,6 @@ class ConfigStoreActor(LogActor):
 
     def _answer_to(self, op: OpId) -> Callable[[Exception | None], None]:
         return lambda error: self._tell(ConfigOpDone(op, error))
-
 
 
 def _reply_to(reply: Any) -> Callable[[Exception | None], None]:

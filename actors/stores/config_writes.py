@@ -1,4 +1,4 @@
-"""What the herder's writes put on the config topic, and in how many steps."""
+"""The records that the herder's writes put on the config topic, and the stages in which they are sent."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from storage.log.record import KeyValue
 
 @dataclass(frozen=True, slots=True)
 class WritePlan:
-    """The records of one write. A stage is sent when the one before is acknowledged.
+    """The records of one write. A stage is sent once the previous one is acknowledged.
 
-    `failure`: what to say where it fails (Kafka Connect's words). `privileged`: only the leader may write this
-    (KIP-618). `connector`: whose other writes have to wait.
+    `failure`: the message if it fails, as in Kafka Connect. `privileged`: only the leader may write this (KIP-618).
+    `connector`: other writes of this connector have to wait.
     """
 
     failure: str
@@ -38,12 +38,12 @@ class WritePlan:
         return self.stages[0], replace(self, stages=self.stages[1:])
 
     def without_stages(self) -> WritePlan:
-        """What is left when everything is sent."""
+        """The same write with nothing left to send."""
         return replace(self, stages=())
 
 
 def plan(write: ConfigWrite) -> WritePlan:
-    """How to write it."""
+    """The records and stages of a write."""
     match write:
         case PutConnectorConfig(connector, config, state):
             config_record = records.connector_config(connector, config)

@@ -1,4 +1,4 @@
-"""What the stores with one topic share: they read it from their start on, and never die without a word."""
+"""The common part of stores with one topic: they read it from their start on, and stop properly if they die."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 class LogActor(pykka.ThreadingActor):
-    """Reads a topic's log, whose threads send it RecordsRead and CaughtUp. `name`: the topic's in log lines."""
+    """Reads a topic's log, whose threads send it RecordsRead and CaughtUp. `name`: the topic's name in log lines."""
 
     def __init__(self, topic_log: TopicLog, name: str) -> None:
         super().__init__()
@@ -38,5 +38,5 @@ class LogActor(pykka.ThreadingActor):
         self.on_stop()
 
     def _tell_self(self, message: Any) -> None:
-        with contextlib.suppress(pykka.ActorDeadError):  # the log may live a moment longer than its store
+        with contextlib.suppress(pykka.ActorDeadError):  # the log's threads may end a moment after their store
             self.actor_ref.tell(message)

@@ -1,4 +1,4 @@
-"""What the reader of an internal topic tells the actor of its store."""
+"""Messages from the reader of an internal topic to the actor of its store."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from storage.log.record import LogRecord
 
 @dataclass(frozen=True, slots=True)
 class RecordsRead:
-    """Records, in the order of their partitions."""
+    """New records, in the order of their partitions."""
 
     records: Sequence[LogRecord]
 
 
 @dataclass(frozen=True, slots=True)
 class CaughtUp:
-    """All that was there at the start is read, or cannot be."""
+    """All records that existed at the start have been read, or reading them failed."""
 
     error: Exception | None

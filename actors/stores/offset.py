@@ -1,6 +1,6 @@
-"""The offset store: owns the worker's offsets topic, and answers for those who read or alter source offsets (KIP-875).
+"""The offset store: owns the worker's offsets topic, and reads and alters source offsets on request (KIP-875).
 
-It never waits: the futures of the stores call the `answer` of a message. Tasks use the stores directly
+It never blocks: the futures of the stores call the `answer` of a message. Tasks use the stores directly
 (`storage.offsets.stores.OffsetStores.of`), from their own threads.
 """
 
@@ -18,7 +18,7 @@ from spark_tasks.errors import ConnectError
 from spark_tasks.futures import complete, done, error_of, fail, then
 from storage.log.protocol import PrivilegedWriter
 from storage.offsets.fold import Offset, Partition
-from storage.offsets.own import OwnOffsets
+from storage.offsets.own_topic import OwnOffsets
 from storage.offsets.stores import ConnectorOffsetStore, OffsetStores
 
 OpenWriter = Callable[[OwnOffsets | None, str], PrivilegedWriter]
@@ -26,9 +26,9 @@ Change = Sequence[tuple[Partition, Offset | None]]
 
 
 class OffsetStoreActor(pykka.ThreadingActor):
-    """Takes ReadSourceOffsets and WriteSourceOffsets. `ready` completes once the worker's topic is read.
+    """Takes ReadSourceOffsets and WriteSourceOffsets. `ready` completes once the worker's topic has been read.
 
-    `open_writer(own_offsets, transactional_id)` makes the writer for offsets that are altered exactly-once.
+    `open_writer(own_offsets, transactional_id)` creates the writer for offsets that are altered exactly-once.
     """
 
     def __init__(self, stores: OffsetStores, open_writer: OpenWriter, ready: Future[None]) -> None:
@@ -52,7 +52,7 @@ class OffsetStoreActor(pykka.ThreadingActor):
 
     @override
     def on_stop(self) -> None:
-        """Free the worker's topic."""
+        """Close the worker's topic."""
         self._stores.worker.stop()
 
     @override
@@ -72,7 +72,7 @@ class OffsetStoreActor(pykka.ThreadingActor):
                 written = then(_changes(store, offsets), lambda pairs: self._write(store, pairs, writer))
                 self._answer(store, written, answer, "Failed to alter/reset offsets")
             case _:
-                raise TypeError(f"the offset store does not know {message!r}")
+                raise TypeError(f"the offset store cannot handle {message!r}")
 
     @staticmethod
     def _write(
@@ -107,8 +107,8 @@ class OffsetStoreActor(pykka.ThreadingActor):
 
 
 def _changes(store: ConnectorOffsetStore, offsets: Change | None) -> Future[Change]:
-    """What to write; everything that is there has to go where no offsets are given."""
+    """The offsets to write; if none are given, all existing ones are removed."""
     if offsets is None:
         return then(store.partitions_soon(), lambda known: done([(partition, None) for partition in known]))
-    # The key bytes to use are known once the end is read.
+    # The key bytes to use are known once the topic has been read to its end.
     return then(store.read_soon(), lambda _: done(offsets))

@@ -1,6 +1,6 @@
-"""Reading, altering and resetting the offsets of connectors (KIP-875), beside the herder.
+"""Reads, alters and resets the offsets of connectors (KIP-875), outside the herder.
 
-The herder has checked that this worker may do it (leader, connector stopped, no tasks); this does it.
+The herder has checked before that this worker may do it (leader, connector stopped, no tasks).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from spark_tasks.plugins import Plugins
 from storage.config.view import ConfigView
 from storage.daemon_pool import DaemonPool
 from storage.ids import Config, ConnectorName
-from storage.offsets.own import OwnOffsets
+from storage.offsets.own_topic import OwnOffsets
 
 if TYPE_CHECKING:
     from spark_tasks.plugins.api import SinkConnector, SourceConnector
@@ -40,19 +40,19 @@ Answer = Callable[[Any, Exception | None], None]
 Pairs = Sequence[tuple[Mapping[str, Any], Mapping[str, Any] | None]]
 
 TIMEOUT_S = 60.0
-MOST = 64  # at a time: a plugin whose alter_offsets hangs holds up nobody else
+MOST = 64  # requests at a time: a plugin whose alter_offsets hangs does not block other connectors' requests
 _OUTSIDE = ("However, if this connector manages offsets externally, they will need to be manually {} in the system "
             "that the connector uses.")
 _ZOMBIES = ("If the connector is in a stopped state, this operation can be safely retried. If it doesn't eventually "
             "succeed, the Connect cluster may need to be restarted to get rid of the zombie sink tasks.")
 
 
-class WorkerFacts(Protocol):
-    """What these requests need to know of the worker."""
+class OffsetRequestSettings(Protocol):
+    """The worker's settings that these requests need."""
 
     @property
     def group_id(self) -> str:
-        """The worker group."""
+        """The id of the worker group."""
 
     @property
     def exactly_once(self) -> bool:
@@ -63,13 +63,13 @@ class WorkerFacts(Protocol):
         """The worker's properties."""
 
     def own_offsets(self, connector: Mapping[str, str]) -> OwnOffsets | None:
-        """Where a source connector's offsets are, if not on the worker's topic alone. Raises ConfigError."""
+        """A source connector's own offsets topic; None if its offsets are on the worker's only. Raises ConfigError."""
 
 
 class OffsetRequests:
     """Each request runs on a thread of its own; `answer` is called once."""
 
-    def __init__(self, config: WorkerFacts, plugins: Plugins, configs: ConfigView,
+    def __init__(self, config: OffsetRequestSettings, plugins: Plugins, configs: ConfigView,
                  resolve: Callable[[Config, ConnectorName], Mapping[str, str]],
                  offset_store: pykka.ActorRef[Any], fencing: ProducerFencing) -> None:
         self._config = config
@@ -81,17 +81,17 @@ class OffsetRequests:
         self._pool = DaemonPool(MOST, "offset-requests")
 
     def start(self, request: GetOffsets | AlterOffsets, answer: Answer) -> None:
-        """Begin; returns at once."""
+        """Begin a request; returns at once."""
         self._pool.submit(self._run, request, answer)
 
     def close(self) -> None:
-        """Drop what has not begun."""
+        """Drop requests that have not begun."""
         self._pool.close()
 
     def _run(self, request: GetOffsets | AlterOffsets, answer: Answer) -> None:
         try:
             value = self._get(request) if isinstance(request, GetOffsets) else self._alter(request)
-        except Exception as error:  # noqa: BLE001 - the plugin's alter_offsets may raise anything; it is the answer
+        except Exception as error:  # noqa: BLE001 - whatever the plugin's alter_offsets raises is the answer
             answer(None, error)
         else:
             answer(value, None)
@@ -125,15 +125,15 @@ class OffsetRequests:
             return future.get(timeout=TIMEOUT_S)
         except pykka.Timeout as error:
             raise ConnectError(
-                f"No answer from the offsets topic in {TIMEOUT_S:.0f} s: its brokers are away, or a transaction that "
-                "somebody left open on it has to time out. Try again later; until then, offsets that were to be "
-                "altered or reset may still be"
+                f"No answer from the offsets topic within {TIMEOUT_S:.0f} s: its brokers are unreachable, or an open "
+                "transaction on it has to time out first. Try again later; the requested change of offsets may still "
+                "take effect until then"
             ) from error
 
     def lag(self, connector: ConnectorName, config: Mapping[str, str]) -> tuple[int, int]:
-        """How many records a sink is behind in all, and how many partitions its topics have; `config` is resolved.
+        """A sink's total lag in records, and the number of its topics' partitions; `config` is resolved.
 
-        A partition without an offset is behind by all that it has. Takes seconds; raises ConnectError, KafkaError.
+        The lag of a partition without an offset is all of its records. Takes seconds; raises ConnectError, KafkaError.
         """
         properties = client_properties(self._config.originals, config, "consumer")
         settings = consumer_settings(connector, 0, config, properties)
@@ -176,7 +176,7 @@ class OffsetRequests:
         return elsewhere
 
     def _fence_former_tasks(self, name: ConnectorName) -> str:
-        """Have no former task commit offsets over the altered ones; the transactional id to alter them with."""
+        """Fence former tasks, so that none overwrites altered offsets. Returns the transactional id for altering."""
         configs = self._configs.config
         ids = [transactional_id(self._config.group_id, name, n) for n in range(configs.task_count_records.get(name, 0))]
         if ids:
@@ -235,9 +235,9 @@ def _check(connector: ConnectorName, results: Mapping[TopicPartition, Any]) -> N
 
 def sink_offset(partition: Mapping[str, Any] | None, offset: Mapping[str, Any] | None
                 ) -> tuple[tuple[str, int], int | None]:
-    """Topic and partition, and the offset (None: to be removed), of one item of a request (KIP-875).
+    """Topic and partition, and the offset (None: remove it), of one item of a request (KIP-875).
 
-    Raises BadRequestError in Kafka Connect's words, ConnectError for a negative offset.
+    Raises BadRequestError with Kafka Connect's messages, ConnectError for a negative offset.
     """
     if partition is None:
         raise BadRequestError("The partition for a sink connector offset cannot be null or missing")

@@ -1,7 +1,7 @@
-"""The status store: writes the statuses of this worker's connectors, tasks and topics, and reads everybody's.
+"""The status store: writes the statuses of this worker's connectors, tasks and topics, and reads those of all workers.
 
-It never waits. Nothing that is written is visible before it is read back; a write that fails for now is repeated as
-long as it is not superseded (storage/status/fold.py has the rules).
+It never blocks. A written status is visible only after it has been read back; a write that fails temporarily is
+repeated as long as it is not superseded (storage/status/fold.py has the rules).
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from actors.stores.log_actor import LogActor
 from actors.stores.log_events import CaughtUp, RecordsRead
 from actors.ticker import Ticker
 from spark_tasks.futures import error_of
+from spark_tasks.process.rate_limited_log import RateLimitedLog
 from storage.ids import ConnectorName
 from storage.log.errors import is_retriable
 from storage.log.protocol import TopicLog
@@ -39,7 +40,7 @@ REPEAT_MS = 100
 
 @dataclass(frozen=True, slots=True)
 class _Write:
-    """A record on its way; topic statuses have no ticket and are repeated until they are written."""
+    """A record that is being written; topic statuses have no ticket and are repeated until they are written."""
 
     record: KeyValue
     ticket: WriteTicket | None
@@ -68,13 +69,14 @@ class StatusStoreActor(LogActor):
         self._state = StatusState()
         self._book = WriteBook()
         self._numbers = itertools.count()
+        self._limited_log = RateLimitedLog(most=1)
         self._open: set[int] = set()  # numbers of sends without an outcome yet
         self._flushes: list[tuple[int, Callable[[], None]]] = []  # called when no number below is open
-        self._topics_sent: set[bytes] = set()  # keys of topic statuses that are written and not read back yet
+        self._topics_sent: set[bytes] = set()  # keys of topic statuses that were sent but not read back yet
 
     @override
     def on_stop(self) -> None:
-        """Fail everything that is still waiting for an answer."""
+        """Answer all flushes that are still waiting."""
         self._log.stop()
         for _, answer in self._flushes:
             answer()
@@ -83,7 +85,7 @@ class StatusStoreActor(LogActor):
     def on_receive(self, message: Any) -> None:
         match message:
             case RecordsRead() | CaughtUp() | _Sent() | _Again() | StatusesRead():
-                self._heard(message)
+                self._progress(message)
             case PutStatus(status, safe):
                 self._book, ticket = admit(self._book, self._state, status, safe=safe)
                 if ticket is not None:
@@ -98,13 +100,13 @@ class StatusStoreActor(LogActor):
             case FlushStatuses(op):
                 self._when_flushed(self._flushed(op))
             case ReadStatuses(op, timeout_ms):
-                # Through the inbox, behind the records that were read for it.
+                # Through the inbox, so that it arrives after the records that were read.
                 self._log.read_to_end(timeout_ms / 1000).add_done_callback(
                     lambda future: self._tell_self(StatusesRead(op, error_of(future))))
             case _:
-                raise TypeError(f"the status store does not know {message!r}")
+                raise TypeError(f"the status store cannot handle {message!r}")
 
-    def _heard(self, message: RecordsRead | CaughtUp | _Sent | _Again | StatusesRead) -> None:
+    def _progress(self, message: RecordsRead | CaughtUp | _Sent | _Again | StatusesRead) -> None:
         match message:
             case RecordsRead(records):
                 self._fold(records)
@@ -163,11 +165,12 @@ class StatusStoreActor(LogActor):
 
     def _failed(self, number: int, write: _Write, error: Exception) -> None:
         if not is_retriable(error):
-            log.error("Failed to write status update %r: %r", write.record[0], error)
+            log.error("Failed to write the status %s: %r", write.record[0].decode(errors="replace"), error)
             self._topics_sent.discard(write.record[0])
             return
         if write.ticket is None or may_repeat(self._book, self._state, write.ticket):
-            log.info("Failed to write status %r; retrying: %r", write.record[0], error)
+            self._limited_log.log(log, logging.WARNING, "Statuses cannot be written at present; retrying: %s", error)
+            log.debug("Failed to write status %r; retrying: %r", write.record[0], error)
             at_ms = self._ticker.now_ms() + REPEAT_MS
             self._ticker.set((self.actor_urn, number), at_ms, lambda: self._tell_self(_Again(write)))
 
@@ -177,7 +180,7 @@ class StatusStoreActor(LogActor):
         self._answer_flushes()
 
     def _answer_flushes(self) -> None:
-        # As KafkaProducer.flush: a send that failed is over too, whether it will be repeated or not.
+        # As in KafkaProducer.flush, a failed send counts as complete, whether it will be repeated or not.
         while self._flushes and all(number > self._flushes[0][0] for number in self._open):
             self._flushes.pop(0)[1]()
 

@@ -1,4 +1,4 @@
-"""Notices actors that died. A connector's or task's becomes FAILED; without any other one the worker stops in order."""
+"""Detects dead actors. A connector or task becomes FAILED; the death of any other actor stops the worker gracefully."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from actors.instances.registry import ActorInstances
 
 
 class Supervisor:
-    """`look` is called about once a second; `fail` is told the reason, once."""
+    """`look` is called about once a second; `fail` is called with the reason if a core actor has died."""
 
     def __init__(self, core: Mapping[str, pykka.ActorRef[Any]], instances: ActorInstances,
                  fail: Callable[[str], None], halting: Callable[[], bool]) -> None:
@@ -21,7 +21,7 @@ class Supervisor:
         self._halting = halting
 
     def look(self) -> None:
-        """One look at everybody."""
+        """Check all actors once."""
         if self._halting():
             return
         for name, ref in self._core.items():

@@ -1,7 +1,7 @@
-"""Validation of connector configs beside the herder: each in a short-lived thread with a deadline.
+"""Validation of connector configs outside the herder, each in a short-lived thread with a deadline.
 
-Plugin code runs in it, which may hang; such a thread is left behind (as Kafka Connect does), its answer is not waited
-for beyond the deadline, and nobody else is held up.
+It runs plugin code, which may hang: after the deadline the request is answered, and the thread is left behind, as in
+Kafka Connect; other requests are not delayed.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _logger = logging.getLogger(__name__)
 _numbers = itertools.count(1)
 
 Answer = Callable[[ConfigInfos | None, Exception | None], None]
-"""Called exactly once, from a thread that must not be kept: with the outcome, or the reason why there is none."""
+"""Called exactly once, on a thread that it must not block, with the result or an error."""
 
-DEADLINE_MS = 88_000  # a little before REST gives up (90 s), so that the answer can say what hangs
+DEADLINE_MS = 88_000  # shortly before REST's timeout (90 s), so that the answer can name what hangs
 
 
 class Validation:
-    """Validates for whoever asks. Everything here may be called from any thread and returns at once."""
+    """Starts validations. All methods may be called on any thread and return at once."""
 
     def __init__(
         self, plugins: Plugins, worker: Mapping[str, str], resolve: Resolve, alarms: Alarms, *,
@@ -44,8 +44,8 @@ class Validation:
         self._deadline_ms = deadline_ms
 
     def start(self, config: Config, answer: Answer) -> None:
-        """Answer ConfigInfos, whatever errors they hold; or BadRequestError where the config names no connector or
-        one that is not there, TimedOutError after the deadline, or what the plugin raised.
+        """Answer ConfigInfos, which may contain errors; or BadRequestError if the config names no connector class or an
+        unknown one, TimedOutError after the deadline, or what the plugin raised.
         """
         run = _Run(answer, self._alarms)
         self._alarms.set(run.key, self._alarms.now_ms() + self._deadline_ms, run.time_out)
@@ -53,7 +53,7 @@ class Validation:
         threading.Thread(target=self._validate, args=(config, run), name=name, daemon=True).start()
 
     def check(self, config: Config, answer: Callable[[Exception | None], None]) -> None:
-        """Answer None where the connector may be created, else the reason: BadRequestError with all messages."""
+        """Answer None if the connector may be created, else the error: BadRequestError with all messages."""
 
         def decide(infos: ConfigInfos | None, error: Exception | None) -> None:
             refused = infos is not None and infos.error_count > 0
@@ -75,7 +75,7 @@ class Validation:
 
 
 class _Run:
-    """One validation: what it does now, and its one answer."""
+    """One validation: its current stage, and its answer, which is given once."""
 
     def __init__(self, answer: Answer, alarms: Alarms) -> None:
         self.key = ("validation", next(_numbers))
@@ -87,11 +87,11 @@ class _Run:
         )
 
     def enter(self, description: str) -> None:
-        """The validation begins with something."""
+        """A stage of the validation begins."""
         self._stage = RequestStage(description, self._alarms.now_ms())
 
     def finish(self, infos: ConfigInfos | None, error: Exception | None) -> None:
-        """Answer, unless that is done."""
+        """Answer, unless it has been answered already."""
         with self._lock:
             answer, self._answer = self._answer, None
         self._alarms.cancel(self.key)
@@ -110,9 +110,9 @@ class _Run:
 
 
 def describe_plugin(plugins: Plugins, name: str, version: str | None = None) -> Sequence[Mapping[str, Any]]:
-    """A plugin's keys for GET /connector-plugins/{name}/config.
+    """The configuration keys of a plugin for GET /connector-plugins/{name}/config.
 
-    Raises NotFoundError, and BadRequestError where the installed version does not fit (KIP-891).
+    Raises NotFoundError, and BadRequestError if the installed version does not match (KIP-891).
     """
     try:
         return plugin_config(plugins, name, version)

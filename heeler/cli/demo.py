@@ -31,7 +31,7 @@ from spark_tasks.kafka.cluster import KafkaCluster
 from spark_tasks.kafka.errors import UnknownTopicError
 
 PARTITIONS = 2
-PATIENCE_S = 300
+TIMEOUT_S = 300
 LOOK_MS = 1000  # for a topic that is not there yet
 _LEFT = {"csv", "parquet", "worker.log", "worker.properties"}  # in the folder of a demo
 
@@ -101,7 +101,7 @@ def run_demo(bootstrap_servers: str | None, *, keep: bool, folder: Path | None =
 
 
 def _clear(folder: Path) -> None:
-    """Take away what an earlier demo has left there, and nothing else."""
+    """Delete what an earlier demo has left there, and only that."""
     others = sorted({file.name for file in folder.iterdir()} - _LEFT) if folder.is_dir() else []
     if others:
         raise SetupError(f"The demo's folder {folder} holds {others[0]}, which does not belong to the demo. "
@@ -175,8 +175,8 @@ def _run(console: Console, scene: Scene, worker: WorkerProcess, cluster: KafkaCl
                     trace = worker.rest.failure(name)
                 if trace is not None:
                     raise SetupError(f"{name} failed:\n{trace}\nThe worker's log ends with:\n{worker.tail()}")
-            if time.monotonic() - started > PATIENCE_S:
-                raise SetupError(f"Not done after {PATIENCE_S} s. The worker's log ends with:\n{worker.tail()}")
+            if time.monotonic() - started > TIMEOUT_S:
+                raise SetupError(f"Not done after {TIMEOUT_S} s. The worker's log ends with:\n{worker.tail()}")
             time.sleep(0.1)
     end = time.monotonic()
     return report(console, scene, rows, _topic_records(cluster, scene.topic), end - started, end - first)
@@ -184,7 +184,7 @@ def _run(console: Console, scene: Scene, worker: WorkerProcess, cluster: KafkaCl
 
 @contextmanager
 def asking(worker: WorkerProcess) -> Iterator[None]:
-    """What the worker refuses, or that it is gone, is a SetupError that shows its log."""
+    """If the worker refuses a request or has ended, raise a SetupError that shows its log."""
     try:
         yield
     except (RestError, OSError) as error:

@@ -18,7 +18,7 @@ from heeler.cli.terminal import shown_when_slow, told_without_trace
 if TYPE_CHECKING:
     from heeler.doctor.findings import Check, Finding
 
-_SKEW_S: Final = 2.0  # HTTP tells time in whole seconds
+_SKEW_S: Final = 2.0  # the Date header has whole seconds
 
 
 @click.command()
@@ -37,7 +37,7 @@ def doctor(
     Reports problems and what to do about them. Changes nothing. Exits with 1 if there is a problem.
     """
     with told_without_trace():
-        logging.disable(logging.CRITICAL)  # the findings tell it
+        logging.disable(logging.CRITICAL)  # the findings report it
         try:
             with shown_when_slow("Examining …"):
                 found = list(_findings(file, overrides, urls, profile))
@@ -95,7 +95,7 @@ def _of_worker(file: Path, overrides: Sequence[str]) -> Iterator[Finding]:
 
 
 def _running(url: str, urls: Sequence[str], profile: str | None) -> Iterator[Finding]:
-    """A worker that answers: its health, and its clock beside this machine's."""
+    """A worker that answers: its health, and its clock compared with this machine's."""
     from heeler.cli.cluster.answers import a_text, an_object
     from heeler.cli.rest_client import RestError
     from heeler.doctor.findings import Finding, Verdict

@@ -166,7 +166,7 @@ def _keep(file: Path, offsets: list[dict[str, Any]]) -> None:
 
 
 def _watch(files: Iterable[Path], connector: type[Any]) -> Callable[[], None]:
-    """Raises ChangedError once one of the files, or the code beside the connector's, has changed."""
+    """Raises ChangedError once one of the files, or code next to the connector's, has changed."""
     module = sys.modules.get(connector.__module__)
     code = Path(getattr(module, "__file__", None) or "").parent if module else None
     own = list(files)

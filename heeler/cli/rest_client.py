@@ -15,11 +15,11 @@ from urllib3.exceptions import HTTPError, LocationValueError, NameResolutionErro
 
 from heeler.cli.safe_text import safe, safe_message
 from spark_tasks.errors import ConnectError
+from spark_tasks.process.bounded_read import TooLongError, read_bounded
 
 LONGEST_ANSWER: Final = 64 * 1024 * 1024  # bytes; ten thousand connectors with their statuses and configs
 CONNECT_S: Final = 5.0
 ANSWER_S: Final = 95.0  # Kafka Connect gives a request 90
-_CHUNK: Final = 65_536
 _FINAL: Final = "already exists"  # of conflicts, the one that does not pass
 _REBALANCING: Final = "Request cannot be completed because a rebalance is expected"  # a Java worker's reads: HTTP 500
 
@@ -35,7 +35,7 @@ class RestError(ConnectError):
 
     @property
     def exit_code(self) -> int:
-        """See docs/cli.md."""
+        """The exit code of a command that fails with this error (docs/cli.md)."""
         if self.passes:
             return 6
         return 4 if self.status == 404 else 5 if self.status < 500 else 7
@@ -107,7 +107,7 @@ class ConnectClient:
             pause = min(1.0, pause * 1.5)
 
     def clock(self) -> float | None:
-        """By how many seconds the worker's clock is ahead of this machine's; None where it tells no time.
+        """By how many seconds the worker's clock is ahead of this machine's; None without a Date header.
 
         HTTP has times in whole seconds, so a difference of up to a second plus the response time means nothing.
         """
@@ -215,18 +215,14 @@ class RestClient(ConnectClient):
 
 
 def _text(response: urllib3.BaseHTTPResponse, url: str) -> str:
-    deadline = time.monotonic() + ANSWER_S
-    parts: list[bytes] = []
-    size = 0
-    while part := response.read1(_CHUNK):
-        parts.append(part)
-        size += len(part)
-        if size > LONGEST_ANSWER:
-            raise StrangeAnswerError(f"{_shown(url)} answers with more than {LONGEST_ANSWER // 2**20} MiB. Is that a "
-                                     "worker of Kafka Connect?")
-        if time.monotonic() > deadline:
-            raise UnreachableError(f"{_shown(url)} takes more than {ANSWER_S:.0f} s for one answer")
-    return b"".join(parts).decode(errors="replace")
+    try:
+        body = read_bounded(response.read1, LONGEST_ANSWER, time.monotonic() + ANSWER_S)
+    except TooLongError:
+        raise StrangeAnswerError(f"{_shown(url)} answers with more than {LONGEST_ANSWER // 2**20} MiB. Is that a "
+                                 "Kafka Connect worker?") from None
+    except TimeoutError:
+        raise UnreachableError(f"{_shown(url)} takes more than {ANSWER_S:.0f} s for one answer") from None
+    return body.decode(errors="replace")
 
 
 def _parsed(text: str, url: str) -> Any:

@@ -145,7 +145,7 @@ from heeler import ConfigDef, ConfigKey, SinkConnector, Type
 
 
 class Written(WriterCommitMessage):
-    """What write() on an executor tells commit() on the worker."""
+    """What write() on an executor returns to commit() on the worker."""
 
     def __init__(self, file):
         self.file = file

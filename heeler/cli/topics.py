@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from spark_tasks.kafka.cluster import Isolation, KafkaCluster, TopicPartition
 
 DEFAULT_SERVERS: Final = "localhost:9092"
-_PATIENCE_MS: Final = 15_000
+_TIMEOUT_MS: Final = 15_000
 _LOOK_SECONDS: Final = 0.2
 _FETCH_BYTES: Final = 1024 * 1024
 _ROWS: Final = 1000
@@ -87,7 +87,7 @@ class _Reader:
         from spark_tasks.kafka.cluster import KafkaCluster
         from spark_tasks.kafka.record_limit import DEFAULT_MAX_RECORD_BYTES, MAX_RECORD_KEY
 
-        logging.getLogger("kafka").addHandler(logging.NullHandler())  # one message tells the reason
+        logging.getLogger("kafka").addHandler(logging.NullHandler())  # the command prints one message with the reason
         self._topic = topic
         self._most = int(properties.pop(MAX_RECORD_KEY, DEFAULT_MAX_RECORD_BYTES))
         level = properties.get("isolation.level", "").strip().lower()
@@ -121,8 +121,8 @@ class _Reader:
                     yield where[1], record
 
     def _offsets(self, which: Any) -> dict[TopicPartition, int]:
-        places = [(self._topic, p) for p in self._cluster.partitions(self._topic, timeout_ms=_PATIENCE_MS)]
-        return self._cluster.offsets(places, which, self._isolation, timeout_ms=_PATIENCE_MS)
+        places = [(self._topic, p) for p in self._cluster.partitions(self._topic, timeout_ms=_TIMEOUT_MS)]
+        return self._cluster.offsets(places, which, self._isolation, timeout_ms=_TIMEOUT_MS)
 
     def close(self) -> None:
         self._cluster.close()

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     Raw = tuple[str, int, pa.RecordBatch]
 
-_PATIENCE_MS: Final = 15_000
+_TIMEOUT_MS: Final = 15_000
 _FETCH_BYTES: Final = 1024 * 1024
 WORKER: Final = {  # converters for a trial without a worker file, as in README
     "key.converter": "org.apache.kafka.connect.json.JsonConverter",
@@ -127,9 +127,9 @@ def _from_kafka(config: Mapping[str, str], properties: Mapping[str, str], limit:
     logging.getLogger("kafka").addHandler(logging.NullHandler())
     cluster = KafkaCluster(client_settings({k: v for k, v in properties.items() if k != MAX_RECORD_KEY}))
     try:
-        places = [(topic, p) for topic in topics for p in cluster.partitions(topic, timeout_ms=_PATIENCE_MS)]
-        starts = cluster.offsets(places, "earliest", timeout_ms=_PATIENCE_MS)
-        for place, end in sorted(cluster.offsets(places, "latest", timeout_ms=_PATIENCE_MS).items()):
+        places = [(topic, p) for topic in topics for p in cluster.partitions(topic, timeout_ms=_TIMEOUT_MS)]
+        starts = cluster.offsets(places, "earliest", timeout_ms=_TIMEOUT_MS)
+        for place, end in sorted(cluster.offsets(places, "latest", timeout_ms=_TIMEOUT_MS).items()):
             start = max(starts[place], end - limit)
             if start < end:
                 for batch in read_range(cluster, *place, start, end, isolation="read_committed",

@@ -16,7 +16,7 @@ from spark_tasks.plugins import Kind
 if TYPE_CHECKING:
     from kafka.admin import KafkaAdminClient
 
-PATIENCE_MS: Final = 10_000
+TIMEOUT_MS: Final = 10_000
 _SOON: Final = dt.timedelta(days=30)
 _CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
 
@@ -98,7 +98,7 @@ def kafka(config: WorkerConfig) -> Iterator[Finding]:
 
     from heeler.worker.kafka_parts import admin_client  # noqa: PLC0415 - loads Kafka's client
 
-    with closing(admin_client(config, PATIENCE_MS)) as admin:
+    with closing(admin_client(config, TIMEOUT_MS)) as admin:
         cluster = admin.describe_cluster()
         brokers = len(cluster["brokers"])
         yield Finding("brokers", Verdict.OK, f"{brokers} in cluster {cluster['cluster_id']}")

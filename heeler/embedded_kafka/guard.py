@@ -73,7 +73,7 @@ class GuardedProcess:
             self._shell.stdin.flush()
 
     def close(self, grace: float = 0.0) -> None:
-        """End the command: TERM and at most `grace` seconds, then KILL. Returns when it is gone. May be repeated."""
+        """End the command: TERM and at most `grace` seconds, then KILL. Returns when it has ended. May be repeated."""
         if grace > 0 and self.exit_code() is None:
             self.signal("TERM")
             with suppress(subprocess.TimeoutExpired):

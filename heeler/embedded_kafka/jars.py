@@ -27,7 +27,7 @@ from spark_tasks.spark.class_archive import cache_root
 
 KAFKA_VERSION = "4.3.1"
 Progress = Callable[[str], None]
-"""Is told lines, some of which are Steps."""
+"""Called with lines of progress, some of which are Steps."""
 
 _MANIFEST = "files.json"
 log = logging.getLogger(__name__)

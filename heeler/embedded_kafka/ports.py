@@ -19,7 +19,7 @@ _given: set[int] = set()
 
 
 def free_port(host: str = "127.0.0.1") -> int:
-    """A port that nobody listens on now, another one each time. Raises OSError for an address of another machine."""
+    """A port that is not in use now, another one each time. Raises OSError for an address of another machine."""
     random = SystemRandom()
     for _ in PORTS:
         port = random.choice(PORTS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import threading
 import time
@@ -10,10 +11,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from heeler.java_host.connection import Connection, Event, JavaPluginError, thrown
 from heeler.java_host.discovery import JavaPlugin
-from heeler.java_host.figures import figures
 from heeler.java_host.host import JavaHost
 from heeler.java_host.offset_texts import as_texts
+from heeler.java_host.plugin_metrics import figures
 from heeler.java_host.provider import JavaConfigProvider
+from spark_tasks.backoff import doubled
 from spark_tasks.config.definition import REQUIRED, ConfigDef, ConfigKey, ConfigValue, Importance, Type, Width
 from spark_tasks.errors import ConfigError, ConnectError
 from spark_tasks.host_frames import HostGoneError
@@ -34,6 +36,7 @@ log = logging.getLogger(__name__)
 
 _FIRST_PAUSE_S: Final = 0.05
 _LONGEST_PAUSE_S: Final = 5.0
+_RETRIES: Final = 7  # some six seconds in all
 
 
 class _Definition:
@@ -99,20 +102,18 @@ class _JavaConnector(JavaPlugins):
     def start(self) -> None:
         """Make and start it in the host."""
         self._wanted = True
-        self._patiently()
+        self._begin_retrying()
 
-    def _patiently(self) -> None:
+    def _begin_retrying(self) -> None:
         """Start in the host, or in the next host if this one is just ending."""
-        pause_s = _FIRST_PAUSE_S
-        while True:
+        for attempt in itertools.count():
             try:
                 self._begin()
                 break
             except HostGoneError:
-                if not self._wanted or pause_s > _LONGEST_PAUSE_S:
+                if not self._wanted or attempt == _RETRIES:
                     raise
-            time.sleep(pause_s)
-            pause_s *= 2
+            time.sleep(doubled(_FIRST_PAUSE_S, attempt, _LONGEST_PAUSE_S))
 
     def _begin(self) -> None:
         name = self.config.get("name", "")
@@ -199,7 +200,7 @@ class _JavaConnector(JavaPlugins):
         if not self._wanted:
             return
         try:
-            self._patiently()
+            self._begin_retrying()
             if not self._wanted:  # it was stopped meanwhile
                 self.stop()
         except Exception as error:  # noqa: BLE001 - the plugin's: the connector is FAILED with it

@@ -102,7 +102,9 @@ class Connection:
         return self._gone
 
     def close(self) -> None:
-        """Any thread, any number of times; whoever waits for an answer gets a HostGoneError."""
+        """Close the connection; requests that wait for an answer fail with HostGoneError. Any thread, any number of
+        times.
+        """
         self._closed = True
         try:
             self._socket.shutdown(socket.SHUT_RDWR)

@@ -23,15 +23,15 @@ from spark_tasks.sinks.split import SinkResult, SinkSplit
 from spark_tasks.spark.executor import value_of
 from spark_tasks.task import TaskContext
 
-PATIENCE_S: Final = 1.0  # how long one step waits for a batch, so that messages are handled in between
-_BATCH_BYTES: Final = 8 << 20  # of records that are asked for at once, all partitions together
+MAX_WAIT_S: Final = 1.0  # how long one step waits for a batch, so that messages are handled in between
+_BATCH_BYTES: Final = 8 << 20  # of records per request, all partitions together
 _FIRST_RECORD_BYTES: Final = 16 << 10  # before any is known
 
 _Piece = tuple[TopicPartition, int, int, pa.RecordBatch | None]
 
 
 class CutFeed(Feed):
-    """A Feed of frames with Connect's records. `job`: see handing_job. `tolerant`: errors.tolerance is all."""
+    """A Feed of frames with Connect's records. `job`: see java_sink_job. `tolerant`: errors.tolerance is all."""
 
     def __init__(self, positions: Positions, context: TaskContext, job: bytes, *, tolerant: bool) -> None:
         self.batch: Future[list[Any]] | None = None
@@ -85,7 +85,7 @@ class CutFeed(Feed):
             return
         batch = self.batch
         try:
-            results: list[SinkResult] = batch.result(PATIENCE_S) if batch is not None else []
+            results: list[SinkResult] = batch.result(MAX_WAIT_S) if batch is not None else []
         except FutureTimeoutError:
             return
         except CancelledError:

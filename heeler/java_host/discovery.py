@@ -52,14 +52,14 @@ class JavaPlugin:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class PluginLocation:
     """A folder of jars, or a single jar, which gets its own class loader."""
 
     path: Path
     jars: tuple[Path, ...]
 
 
-def places(plugin_path: Iterable[str]) -> list[Place]:
+def plugin_locations(plugin_path: Iterable[str]) -> list[PluginLocation]:
     """The locations that Kafka Connect searches: each folder with jars and each jar directly below a folder of
     plugin.path, and each jar named in plugin.path.
     """
@@ -68,9 +68,9 @@ def places(plugin_path: Iterable[str]) -> list[Place]:
         for child in [entry] if _is_jar(entry) else _children(entry):
             if child.is_dir():
                 jars = tuple(sorted(f for f in child.rglob("*") if f.suffix == ".jar" and f.is_file()))
-                found += [Place(child, jars)] if jars else []
+                found += [PluginLocation(child, jars)] if jars else []
             elif child.suffix == ".jar":
-                found.append(Place(child, (child,)))
+                found.append(PluginLocation(child, (child,)))
     return found
 
 
@@ -84,7 +84,7 @@ def _children(folder: Path) -> Iterator[Path]:
         yield from sorted(folder.iterdir())
 
 
-def look(place: Place, complain: Callable[[str], None]) -> tuple[str, bool, bool]:
+def look(place: PluginLocation, complain: Callable[[str], None]) -> tuple[str, bool, bool]:
     """A key for the content of its jars, whether any has a manifest, and whether any has one of config providers. Reads
     only the directory of each jar. `complain` is called with the message about a broken jar.
     """
@@ -117,7 +117,7 @@ class Discovery:
     def __init__(self, plugin_path: Sequence[str], make_host: Callable[[Look], JavaHost]) -> None:
         self.complaints: list[str] = []
         self._plugin_path = ",".join(plugin_path)
-        looks = {place: look(place, self.complaints.append) for place in places(plugin_path)}
+        looks = {place: look(place, self.complaints.append) for place in plugin_locations(plugin_path)}
         known = {place: _known(place, *seen) for place, seen in looks.items()}
         self._known = {place: plugins for place, (plugins, _) in known.items()}
         self._places = {place: (digest, known[place][1]) for place, (digest, *_) in looks.items()}
@@ -174,7 +174,7 @@ class Discovery:
         return [plugin for plugins in known.values() for plugin in plugins or ()]
 
 
-def _known(place: Place, digest: str, manifests: bool, provides: bool) -> tuple[list[JavaPlugin] | None, bool]:
+def _known(place: PluginLocation, digest: str, manifests: bool, provides: bool) -> tuple[list[JavaPlugin] | None, bool]:
     """Its plugins, if known without the host, and whether all of them have manifests: jars that never mention Connect,
     such as a driver's, have none but config providers.
     """

@@ -13,7 +13,7 @@ from spark_tasks.host_frames import records
 from spark_tasks.kafka.cluster import Isolation, TopicPartition
 from spark_tasks.kafka.errors import OffsetOutOfRangeError
 from spark_tasks.kafka.fetch import read_range
-from spark_tasks.kafka.sharing import shared_cluster
+from spark_tasks.kafka.shared_clusters import shared_cluster
 from spark_tasks.sinks.positions import Positions
 
 FRAME_RECORDS: Final = 16_384
@@ -29,8 +29,8 @@ class Feed:
 
     def __init__(self, positions: Positions, client: Mapping[str, Any], isolation: Isolation, record_limit: int,
                  used: Callable[[str], None]) -> None:
-        """`client`: kafka-python's settings. `record_limit`: bytes of the largest record. `used` is told of the topic
-        of each frame that has records.
+        """`client`: kafka-python's settings. `record_limit`: bytes of the largest record. `used` is called with the
+        topic of each frame that has records.
         """
         self.given: deque[tuple[int, int]] = deque()
         self._positions = positions

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from heeler.java_host.taking import Taking
+from heeler.java_host.source_splits import SourceSplits
 from spark_tasks.data.cut import Handed
 from spark_tasks.errors import DataError
-from spark_tasks.host_frames import Batch, Places
+from spark_tasks.host_frames import AppendedPositions, Batch
 from spark_tasks.kafka.append import Appender
 from spark_tasks.kafka.cluster import KafkaCluster, TopicPartition
 from spark_tasks.kafka.transactions import TransactionMember
@@ -22,12 +22,12 @@ from spark_tasks.sources.delivery import Lane
 
 
 class FrameWriter:
-    """Appends the frames of one step; the appender is made for the first of them. `used` is told of each topic once.
+    """Appends the frames of one step; the appender is created with the first one. `used` is called once for each topic.
     `taking`: heeler's part of the chain.
     """
 
     def __init__(self, cluster: KafkaCluster, options: Mapping[str, Any], lane: Callable[[], Lane],
-                 used: Callable[[str], None], taking: Taking | None) -> None:
+                 used: Callable[[str], None], taking: SourceSplits | None) -> None:
         self._cluster = cluster
         self._options = options
         self._lane = lane
@@ -38,7 +38,7 @@ class FrameWriter:
         self.offsets: dict[str, str] = {}
         self.number: int | None = None
         self.amid_poll = False
-        self.places: list[Places] = []
+        self.positions: list[AppendedPositions] = []
         self.signal: TransactionSignal | None = None
         self.records = 0
         self.size = 0
@@ -62,31 +62,34 @@ class FrameWriter:
     def write(self, batch: Batch) -> None:
         """Append a frame."""
         appender = self._open()
-        places = Places(batch.number, len(batch.raw), named=batch.handed is not None) if batch.wanted else None
+        named = batch.handed is not None
+        positions = AppendedPositions(batch.number, len(batch.raw), named=named) if batch.wanted else None
         if self._taking is not None and batch.handed is not None:
-            self._write_taken(appender, self._taking, batch.handed, places)
+            self._write_taken(appender, self._taking, batch.handed, positions)
         else:
-            self._write_converted(appender, batch, places)
-        if places is not None:
-            self.places.append(places)
+            self._write_converted(appender, batch, positions)
+        if positions is not None:
+            self.positions.append(positions)
         self.offsets |= dict(batch.offsets)
         self.number, self.amid_poll, self.signal = batch.number, batch.more, batch.signal
 
-    def _write_taken(self, appender: Appender, taking: Taking, handed: Handed, places: Places | None) -> None:
+    def _write_taken(
+        self, appender: Appender, taking: SourceSplits, handed: Handed, positions: AppendedPositions | None
+    ) -> None:
         taken = taking.taken(handed)
         for topic, partitions, raw in taken.records:
             self._use(topic)
             rows = raw.column("offset").to_numpy()
             landed = None
-            if places is not None and rows.min(initial=0) >= 0:
-                places.named(rows, topic)
-                landed = partial(_landed, places, rows)
+            if positions is not None and rows.min(initial=0) >= 0:
+                positions.named(rows, topic)
+                landed = partial(_landed, positions, rows)
             appender.append(topic, partitions, raw, landed)
         for topic, letters in taken.letters:
             appender.append(topic, None, letters)
         self._count(taken.figures)
 
-    def _write_converted(self, appender: Appender, batch: Batch, places: Places | None) -> None:
+    def _write_converted(self, appender: Appender, batch: Batch, positions: AppendedPositions | None) -> None:
         for which, topic in enumerate(batch.topics):
             self._use(topic)
             rows = np.flatnonzero(batch.topic == which)
@@ -94,7 +97,7 @@ class FrameWriter:
             partitions = batch.partition[rows]
             if partitions.min(initial=0) < -1:
                 raise DataError(f"a record for topic {topic} has the invalid partition {partitions.min()}")
-            landed = partial(_landed, places, rows) if places is not None else None
+            landed = partial(_landed, positions, rows) if positions is not None else None
             appender.append(topic, None if (partitions == -1).all() else partitions, mine, landed)
         count, size = len(batch.raw), batch.raw.nbytes
         self._count(SplitFigures(count, size, count, size))  # the host reports only what came out of the chain
@@ -120,7 +123,7 @@ class FrameWriter:
 
 
 def _landed(
-    places: Places, rows: np.ndarray[Any, Any], partition: int, some: np.ndarray[Any, Any], offset: int,
+    positions: AppendedPositions, rows: np.ndarray[Any, Any], partition: int, some: np.ndarray[Any, Any], offset: int,
 ) -> None:  # fmt: skip
     """`some`: of the rows."""
-    places.landed(rows[some], partition, offset)
+    positions.landed(rows[some], partition, offset)

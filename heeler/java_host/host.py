@@ -20,9 +20,9 @@ from typing import Any, Final
 
 from heeler.embedded_kafka.java import find_java
 from heeler.errors import SetupError
-from heeler.java_host.building import host_classpath
 from heeler.java_host.connection import Connection, Event, NoAnswerError
-from heeler.java_host.figures import figures
+from heeler.java_host.host_classpath import host_classpath
+from heeler.java_host.plugin_metrics import figures
 from heeler.java_host.process import HostProcess
 from heeler.java_host.pulse import HostPulse
 from spark_tasks.errors import ConnectError
@@ -53,7 +53,7 @@ Look = Callable[[Path], tuple[str, str]]
 OnEvent = Callable[[Event], None]
 Offsets = Callable[[], list[tuple[str, str]]]
 Told = Callable[[str, str, str], None]
-"""Somebody is told of a connector, of it or of one of its tasks ("name-0"), what became of the host."""
+"""Called with a connector, it or one of its tasks ("name-0"), and what happened to the host."""
 _LOG_LEVEL: Final = "heeler.log.level."
 _SLF4J: Final = {"ALL": "TRACE", "WARNING": "WARN", "FATAL": "OFF", "CRITICAL": "OFF"}
 PAUSES_S: Final = (0.05, 0.2, 0.8)
@@ -104,8 +104,8 @@ class JavaHost:
 
     def connect(self, on_event: OnEvent = lambda _: None, offsets: Offsets = list, name: str = "questions",
                 connector: str = "") -> Connection:
-        """A new connection; starts the host if it is not running. `connector`: whom it is for, empty for requests about
-        plugins. Raises SetupError if the host cannot be started.
+        """A new connection; starts the host if it is not running. `connector`: the connector that it is for, empty for
+        requests about plugins. Raises SetupError if the host cannot be started.
         """
         key = connector if self._isolated else ""
         with self._lock:
@@ -124,8 +124,8 @@ class JavaHost:
         return host.connect(on_event, offsets, name, tell)
 
     def ask(self, op: str, **more: Any) -> Mapping[str, Any]:
-        """One question about plugins, over a connection of its own: one that hangs holds up nobody else, and is given
-        up after a time; where the host is just ending, the next one is asked. Raises ConnectError.
+        """Send a request about plugins on a connection of its own, so that one that hangs does not delay others. It
+        fails after a timeout; if the host is just ending, it is sent to the next one. Raises ConnectError.
         """
         self._provides = self._provides or op == "configure"
         for pause_s in PAUSES_S if op != "alterOffsets" else ():  # which may have been done
@@ -188,7 +188,7 @@ class _Host:
 
     def __init__(self, start: Callable[[], HostProcess], whose: str, grace_s: float, silence_s: float,
                  measured: Callable[[str, list[Mapping[str, Any]]], None], *, stays: bool) -> None:
-        """`stays`: also while nobody is connected."""
+        """`stays`: whether the host continues to run without connections."""
         self._silence_s = silence_s
         self._measured = measured
         self._start = start
@@ -202,7 +202,7 @@ class _Host:
         self._closed = False
 
     def connect(self, on_event: OnEvent, offsets: Offsets, name: str, tell: Callable[[str], None]) -> Connection:
-        """A new connection to the running host. `tell` hears of a host that ends although the worker wants it."""
+        """A new connection to the running host. `tell` is called if the host ends unexpectedly."""
         with self._lock:
             if self._closed:
                 raise ConnectError("The worker is shutting down")

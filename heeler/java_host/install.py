@@ -13,7 +13,7 @@ from typing import Final
 
 from heeler.embedded_kafka.jars import JarSet, Progress, resolve
 from heeler.errors import SetupError
-from heeler.java_host.building import RUNTIME
+from heeler.java_host.host_classpath import RUNTIME
 from heeler.java_host.manifests import MANIFESTS
 
 _PART: Final = re.compile(r"[A-Za-z0-9_.-]+")

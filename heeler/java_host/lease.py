@@ -10,8 +10,8 @@ from typing import Final
 from typing_extensions import override
 
 from heeler.java_host.connection import Connection, Event
-from heeler.java_host.figures import ChainFigures
 from heeler.java_host.host import JavaHost
+from heeler.java_host.plugin_metrics import ChainFigures
 from spark_tasks.errors import ConnectError
 from spark_tasks.host_frames import HostGoneError
 from spark_tasks.task import TaskContext

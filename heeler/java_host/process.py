@@ -29,7 +29,7 @@ _START_S: Final = 120.0  # scanning jars without manifests takes long on a busy 
 _LOOK_S: Final = 0.02
 _END_S: Final = 0.5
 _FULL: Final = 3  # Host.java ends with it
-_WHOSE: Final = re.compile(r"\x01(\d*)\x01([^\x01]*)\x01")  # task, or nothing, and connector: see Said.java
+_WHOSE: Final = re.compile(r"\x01(\d*)\x01([^\x01]*)\x01")  # task, or nothing, and connector: see PluginOutput.java
 _LEVEL: Final = re.compile(r"\[(TRACE|DEBUG|INFO|WARN|ERROR)\] (?:([\w.$-]+) - )?(.*)", re.DOTALL)
 _PYTHON: Final = {"TRACE": 5, "DEBUG": logging.DEBUG, "INFO": logging.INFO, "WARN": logging.WARNING,
                   "ERROR": logging.ERROR}
@@ -130,7 +130,7 @@ class HostProcess:
 
 
 def about_of(found: re.Match[str] | None) -> dict[str, Any]:
-    """The `extra` of a line that says whom it is about; see ConnectFormatter."""
+    """The `extra` of a line that names its connector or task; see ConnectFormatter."""
     if found is None:
         return {}
     name = ConnectorName(found[2])

@@ -72,7 +72,7 @@ class JavaRuntime:
         self.found[Found(plugin.name, plugin.kind, f"java:{plugin.name}", plugin.location)] = make
 
     def tell(self, told: Callable[[str, str, str], None]) -> None:
-        """Have somebody told what becomes of a host: see Told."""
+        """Set the function that is called when a host ends or is replaced: see Told."""
         if self._host is not None:
             self._host.told = told
 

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Final
 
 from heeler.java_host.connection import Connection, Event, JavaPluginError, Message, thrown
-from heeler.java_host.figures import figures
+from heeler.java_host.plugin_metrics import figures
 from spark_tasks.errors import ConnectError, StartCancelledError
 from spark_tasks.host_frames import HostGoneError
 from spark_tasks.metrics.plugins import Figures

@@ -29,12 +29,12 @@ from spark_tasks.kafka.cluster import TopicPartition
 from spark_tasks.kafka.errors import KafkaUnavailableError
 from spark_tasks.kafka.group_io import GroupIo
 from spark_tasks.kafka.membership import GroupConsumer
-from spark_tasks.kafka.sharing import shared_cluster
+from spark_tasks.kafka.shared_clusters import shared_cluster
 from spark_tasks.kafka.watcher import EndWatchers
 from spark_tasks.metrics.task import SplitFigures
 from spark_tasks.plugins.cut import Cut
 from spark_tasks.sinks.commits import PendingOffsets
-from spark_tasks.sinks.handing import handing_job
+from spark_tasks.sinks.java_sink_split import java_sink_job
 from spark_tasks.sinks.positions import Positions
 from spark_tasks.sinks.settings import SinkSettings
 from spark_tasks.sinks.task import JOIN_IDLE_MS, JOIN_WAIT_MS, PAUSED_MS, UPKEEP_MS
@@ -63,15 +63,15 @@ class JavaSinkTask(JavaTask):
         }
         self._errors = settings.errors
         if cut is not None and cut.divides:
-            self._feed: Feed = CutFeed(self._positions, context, handing_job(context, settings, cut),
+            self._feed: Feed = CutFeed(self._positions, context, java_sink_job(context, settings, cut),
                                        tolerant=settings.errors.tolerant)
         else:
             self._feed = Feed(self._positions, settings.client, settings.isolation, context.worker.max_record_bytes,
                               context.topic_used)
         self._prepared = False
         self._consumer: GroupConsumer | None = None
-        self._open: frozenset[TopicPartition] | None = None  # what the plugin has; None until it was told
-        self._heard = True  # from the host, since the membership was looked after
+        self._open: frozenset[TopicPartition] | None = None  # the plugin's partitions; None before the first `open`
+        self._heard = True  # an event of the host since the group was last polled
         self._pending = PendingOffsets(self._metrics)
         self._letters: list[Batch] = []
 

@@ -18,11 +18,11 @@ from heeler.java_host.frame_writer import FrameWriter
 from heeler.java_host.host import JavaHost
 from heeler.java_host.offset_texts import as_texts, from_texts
 from heeler.java_host.session import Session, order, unexpected
-from heeler.java_host.taking import Taking
+from heeler.java_host.source_splits import SourceSplits
 from heeler.java_host.task import JavaTask
 from spark_tasks.errors import ConnectError, RetriableError
-from spark_tasks.host_frames import Batch, HostGoneError, Places
-from spark_tasks.kafka.sharing import shared_cluster
+from spark_tasks.host_frames import AppendedPositions, Batch, HostGoneError
+from spark_tasks.kafka.shared_clusters import shared_cluster
 from spark_tasks.plugins.cut import Cut
 from spark_tasks.process.pulse import process_pulse
 from spark_tasks.sources.boundaries import BoundaryKind
@@ -53,7 +53,7 @@ class JavaSourceTask(JavaTask):
         self._delivery = delivery or AtLeastOnce(self._cluster, context.offsets, idempotent=producer.idempotent)
         boundary = self._delivery.boundary
         divided = cut if cut is not None and cut.divides else None
-        self._taking = None if divided is None else Taking(context, settings.errors, divided)
+        self._taking = None if divided is None else SourceSplits(context, settings.errors, divided)
         self._order = {**order(context, named, cut),
                        "converted": None if divided is None else sorted(divided.converted),
                        "boundaries": boundary is not None and boundary.kind is BoundaryKind.CONNECTOR}
@@ -62,8 +62,8 @@ class JavaSourceTask(JavaTask):
         self._session_s = context.worker.session_timeout_ms / 1000
         self._opened_at = self._said_at = time.monotonic()
         self._topics: set[str] = set()
-        self._places: list[Places] = []  # of frames that the plugin was not told about
-        self._unsaid: int | None = None  # the last committed frame that the plugin was not told about
+        self._positions: list[AppendedPositions] = []  # of frames that have not been reported to the plugin
+        self._unsaid: int | None = None  # the last committed frame that has not been reported to the plugin
         self._polls = False
 
     @property
@@ -158,9 +158,9 @@ class JavaSourceTask(JavaTask):
         return Progress(writer.records, writer.size)
 
     def _acknowledge(self, session: Session, frame: int) -> None:
-        places, self._places, self._unsaid = self._places, [], None
+        positions, self._positions, self._unsaid = self._positions, [], None
         self._said_at = time.monotonic()
-        session.connection.tell("acknowledge", frame=frame, places=[one.told() for one in places])
+        session.connection.tell("acknowledge", frame=frame, places=[one.to_json() for one in positions])
 
     def _commit(self, writer: FrameWriter) -> bool:
         """Commit; whether everything that was appended is committed now."""
@@ -172,7 +172,7 @@ class JavaSourceTask(JavaTask):
         if self._slept:
             raise RetriableError("this process slept for so long that another worker may be running its tasks")
         self._unsaid = writer.number
-        self._places += writer.places
+        self._positions += writer.positions
         self._patience.succeeded()
         begun = time.perf_counter()
         final = self._delivery.commit(from_texts(writer.offsets.items()), writer.signal or "continue")
@@ -206,11 +206,11 @@ class JavaSourceTask(JavaTask):
 
     def _drop(self) -> None:
         self._held.close()
-        self._places, self._unsaid = [], None
+        self._positions, self._unsaid = [], None
 
     @override
     def pause(self) -> None:
-        """Pause the task; the next run_once tells the host."""
+        """Pause the task; the next run_once passes it on to the host."""
         self._paused = True
         self._metrics.running(paused=True)
         if self._held.session is not None:

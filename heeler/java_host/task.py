@@ -9,7 +9,7 @@ from typing import Literal
 from typing_extensions import override
 
 from heeler.java_host.session import HeldSession, Session
-from spark_tasks.dead_letters.handling import ErrorHandling
+from spark_tasks.dead_letters.error_handling import ErrorHandling
 from spark_tasks.errors import ConnectError
 from spark_tasks.task import Progress, TaskContext, TaskRunner
 from spark_tasks.tasks.retries import Patience, RetryLimits

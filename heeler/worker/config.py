@@ -21,7 +21,7 @@ from spark_tasks.errors import ConfigError, ConnectError
 from spark_tasks.plugins.config_providers import ConfigProvider, ConfigTransformer
 from spark_tasks.spark.security import authenticates, authentication
 from spark_tasks.validation.overrides import policy_of
-from storage.offsets.own import OwnOffsets
+from storage.offsets.own_topic import OwnOffsets
 from storage.offsets.placement import own_offsets
 
 log = logging.getLogger(__name__)

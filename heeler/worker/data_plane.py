@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from actors.messages.commands import StartTask
 from actors.messages.events import Remark
-from actors.peers.start_guard import HerderGuard, Herding
+from actors.peers.start_guard import HerderGuard, Peers
 from heeler.worker.config import WorkerConfig
 from spark_tasks.config.masking import hide_passwords
 from spark_tasks.metrics.engine import EngineFigures
@@ -61,7 +61,7 @@ class DataPlane:
                 if not self._closed:
                     engine.start()
                 self._engine.set_result(engine)  # before `close` can look for it
-        except Exception as error:  # noqa: BLE001 - told by whoever needs it
+        except Exception as error:  # noqa: BLE001 - reported where it is needed
             self._engine.set_exception(error)
 
     def _hangs(self, task: str, where: str) -> None:
@@ -128,7 +128,7 @@ class TaskRunners:
     configs: ConfigView
     resolve: Callable[[Mapping[str, Any], ConnectorName], Mapping[str, str]]
     topic_used: Callable[[ConnectorTaskId, TopicName], None]
-    herding: Herding
+    peers: Peers
     metrics: Callable[[ConnectorTaskId], TaskMetrics]
 
     def make(self, command: StartTask, wake: Callable[[], None]) -> TaskRunner:
@@ -141,7 +141,7 @@ class TaskRunners:
         hide_passwords(task.connector, connector, plugin.cls)
         runners = self.data_plane.runners()
         source = plugin.type == "source"
-        guard = HerderGuard(self.herding, task, command.config_generation)
+        guard = HerderGuard(self.peers, task, command.config_generation)
         offsets = self.offsets.of(task.connector, self.config.own_offsets(connector)) if source else None
         try:
             return runners.make(TaskContext(

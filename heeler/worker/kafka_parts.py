@@ -19,11 +19,11 @@ from storage.log.internal_topics import connector_offsets, ensure_topics, intern
 from storage.log.privileged_writer import KafkaPrivilegedWriter
 from storage.log.protocol import PrivilegedWriter
 from storage.log.topic_log import KafkaTopicLog
-from storage.offsets.own import OwnOffsets
+from storage.offsets.own_topic import OwnOffsets
 
 log = logging.getLogger(__name__)
 
-PATIENCE_MS = 30_000  # with brokers that start at the same time
+TIMEOUT_MS = 30_000  # with brokers that start at the same time
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +42,11 @@ class KafkaParts:
         properties = config.client()
         settings = client_settings(properties)
         client_id = config["client.id"] or f"connect-{config.group_id}"
-        patience_ms = _patience_ms(properties)
-        admin = admin_client(config, patience_ms)
+        timeout_ms = _timeout_ms(properties)
+        admin = admin_client(config, timeout_ms)
         try:
             cluster_id = str(admin.describe_cluster()["cluster_id"])
-            ensure_topics(admin, internal_topics(config.originals), patience_ms / 1000)
+            ensure_topics(admin, internal_topics(config.originals), timeout_ms / 1000)
         except KafkaError as error:
             admin.close()
             where = config.bootstrap_servers
@@ -76,7 +76,7 @@ class KafkaParts:
 
     @contextmanager
     def _own_admin(self, own: OwnOffsets) -> Iterator[KafkaAdminClient]:
-        with closing(_admin(own.admin, f"{self.client_id}-admin-{own.topic}", PATIENCE_MS)) as admin:
+        with closing(_admin(own.admin, f"{self.client_id}-admin-{own.topic}", TIMEOUT_MS)) as admin:
             ensure_topics(admin, [connector_offsets(self.config.originals, own.topic)])
             yield admin
 
@@ -100,26 +100,26 @@ class KafkaParts:
         self.admin.close()
 
 
-def admin_client(config: WorkerConfig, patience_ms: int) -> KafkaAdminClient:
+def admin_client(config: WorkerConfig, timeout_ms: int) -> KafkaAdminClient:
     """Connected to the worker's brokers. Raises ConnectError."""
     client_id = config["client.id"] or f"connect-{config.group_id}"
     try:
-        return _admin(client_settings(config.client()), f"{client_id}-admin", patience_ms)
+        return _admin(client_settings(config.client()), f"{client_id}-admin", timeout_ms)
     except KafkaError as error:
         raise ConnectError(f"Failed to connect to and describe Kafka cluster at {config.bootstrap_servers}. Check "
                            f"the worker's bootstrap.servers and security settings: {error!r}") from error
 
 
-def _admin(settings: Mapping[str, Any], client_id: str, patience_ms: int) -> KafkaAdminClient:
+def _admin(settings: Mapping[str, Any], client_id: str, timeout_ms: int) -> KafkaAdminClient:
     return KafkaAdminClient(**{
-        "reconnect_backoff_max_ms": 1000, "bootstrap_timeout_ms": patience_ms, **settings, "kafka_client": net_client,
+        "reconnect_backoff_max_ms": 1000, "bootstrap_timeout_ms": timeout_ms, **settings, "kafka_client": net_client,
         "client_id": client_id,
     })
 
 
-def _patience_ms(properties: Mapping[str, str]) -> int:
+def _timeout_ms(properties: Mapping[str, str]) -> int:
     """How long a worker that starts waits for brokers: Kafka's default.api.timeout.ms."""
-    text = properties.get("default.api.timeout.ms", str(PATIENCE_MS))
+    text = properties.get("default.api.timeout.ms", str(TIMEOUT_MS))
     try:
         return int(text)
     except ValueError:

@@ -18,20 +18,20 @@ ROOT = "root"
 
 @dataclass(frozen=True, slots=True)
 class LoggerLevel:
-    """A logger's level, and when somebody changed it (ms since 1970; None: never since the worker started)."""
+    """A logger's level, and when it was changed (ms since 1970; None: not since the worker started)."""
 
     level: str
     last_modified_ms: int | None
 
 
 class WorkerLoggers:
-    """Implements rest.wire.view.Loggers. Changes are gone with the process."""
+    """Implements rest.wire.view.Loggers. Changes last until the process ends."""
 
     def __init__(self) -> None:
         self._modified: dict[str, int] = {}
         self._lock = threading.Lock()
         self.follower: Callable[[str, int], None] = lambda _namespace, _level: None
-        """Is told of each namespace whose level is set, for loggers elsewhere."""
+        """Called with each namespace whose level is set, for loggers in other processes."""
 
     def levels(self) -> Mapping[str, LoggerLevel]:
         """Loggers whose level was set, sorted; `root` too."""

@@ -12,6 +12,7 @@ from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import IO, Any
 
+from heeler.worker import kafka_lines
 from heeler.worker.masked_output import MaskingFilter
 from spark_tasks.errors import ConfigError
 from spark_tasks.process.log_lines import LineFormatter
@@ -25,11 +26,11 @@ LEVELS = {
 }
 """Kafka Connect's level names, the ones that REST takes and shows."""
 QUIET = ("kafka", "py4j", "pyspark", "numba", "werkzeug", "cheroot", "urllib3")
-"""Libraries whose INFO says nothing about connectors: WARN unless the configuration says another level."""
+"""Libraries whose INFO lines do not concern connectors: WARN, unless the configuration sets another level."""
 SILENT = ("kafka.cluster", "kafka.coordinator.assignors")
-"""Loggers whose warnings are harmless: of a topic that has just been created, or will be; it is asked for again."""
+"""Loggers whose warnings are harmless: about a topic that has just been created, or will be; clients ask again."""
 _EVENT_LOOP = "kafka.net.selector"
-"""Warns of each of its own steps that takes a tenth of a second, as all do at a start and on a busy machine."""
+"""Warns of each of its own steps that takes a tenth of a second, as happens at a start and on a busy machine."""
 _NAMES = {number: name for name, number in LEVELS.items()}
 TEXT, JSON = "text", "json"
 _context: ContextVar[tuple[str, int | None]] = ContextVar("connector_context", default=("", None))
@@ -37,7 +38,7 @@ _context: ContextVar[tuple[str, int | None]] = ContextVar("connector_context", d
 
 @contextmanager
 def log_context(connector: str, task: int | None = None) -> Iterator[None]:
-    """Lines that this thread writes meanwhile begin with `[name|worker]` or `[name|task-0]`."""
+    """Lines that this thread logs in this context begin with `[name|worker]` or `[name|task-0]`."""
     token = _context.set((connector, task))
     try:
         yield
@@ -46,7 +47,7 @@ def log_context(connector: str, task: int | None = None) -> Iterator[None]:
 
 
 def subject(record: logging.LogRecord) -> tuple[str, int | None]:
-    """Connector and task that a line is about: whom this thread works for, or `about` of the record's `extra`."""
+    """The connector and task that a line is about: `about` in the record's `extra`, else the thread's context."""
     about: ItemId | None = getattr(record, "about", None)
     if isinstance(about, ConnectorTaskId):
         return about.connector, about.task
@@ -65,7 +66,7 @@ class ConnectFormatter(LineFormatter):
         super().__init__("[%(asctime)s] %(connect_level)s %(connect_context)s%(message)s (%(name)s:%(lineno)d)")
 
     def format(self, record: logging.LogRecord) -> str:
-        """Uses the thread's context, or the one that the record already carries (`extra`)."""
+        """The line, with the record's own context (`extra`) or the thread's."""
         record.connect_level = level_name(record.levelno)
         if not hasattr(record, "connect_context"):
             record.connect_context = _prefix()
@@ -73,31 +74,31 @@ class ConnectFormatter(LineFormatter):
 
 
 class JsonFormatter(LineFormatter):
-    """One JSON object a line: time, level, logger, line, thread, message, and where they are there connector, task and
-    trace. Nothing in a message can end its line.
+    """One JSON object per line: time, level, logger, line, thread, message and, if any, connector, task and trace. A
+    message cannot break its line.
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        """ASCII only."""
+        """The line, in ASCII."""
         connector, task = subject(record)
         trace = record.exc_text or (self.formatException(record.exc_info) if record.exc_info else None)
-        told: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": level_name(record.levelno), "logger": record.name, "line": record.lineno,
             "thread": record.threadName, "connector": connector or None, "task": task,
             "message": record.getMessage(), "trace": trace,
             "stack": getattr(record, "below", None) or record.stack_info,
         }
-        return json.dumps({key: value for key, value in told.items() if value is not None})
+        return json.dumps({key: value for key, value in fields.items() if value is not None})
 
 
 def level_name(number: int) -> str:
-    """Kafka Connect's name of a level: the nearest one below where Python has a number of its own."""
+    """Kafka Connect's name of a level; of the next lower one, if it has no name for the number."""
     return _NAMES.get(number) or _NAMES[max((n for n in _NAMES if n <= number), default=TRACE)]
 
 
 def parse_level(text: str, key: str = "level") -> int:
-    """A level by its name in any case; Python's WARNING and CRITICAL count too. Raises ConfigError."""
+    """A level by its name, in any case; WARNING and CRITICAL are accepted too. Raises ConfigError."""
     name = {"WARNING": "WARN", "CRITICAL": "FATAL"}.get(text.strip().upper(), text.strip().upper())
     if name not in LEVELS:
         raise ConfigError(f"Invalid value {text} for configuration {key}: must be one of {', '.join(LEVELS)}")
@@ -106,9 +107,9 @@ def parse_level(text: str, key: str = "level") -> int:
 
 def set_up_logging(root: str = "INFO", levels: Mapping[str, str] | None = None, stream: IO[str] | None = None, *,
                    form: str = TEXT) -> None:
-    """Send all loggers' lines to `stream` (standard output) at these levels; `form`: text or json. May be called again.
+    """Log to `stream` (standard output) at these levels; `form`: text or json. May be called again.
 
-    An uncaught error of a thread is logged too. Raises ConfigError for a level that there is not.
+    Uncaught errors of threads are logged too. Raises ConfigError for an unknown level.
     """
     parsed = {name: parse_level(text, f"heeler.log.level.{name}") for name, text in (levels or {}).items()}
     top = logging.getLogger()
@@ -126,6 +127,7 @@ def set_up_logging(root: str = "INFO", levels: Mapping[str, str] | None = None, 
     for name in SILENT:
         logging.getLogger(name).setLevel(logging.CRITICAL)
     logging.getLogger(_EVENT_LOOP).addFilter(_no_slow_step)
+    kafka_lines.install()
     logging.getLogger().addFilter(_no_retry_of_py4j)
     for name, number in parsed.items():
         logging.getLogger(name).setLevel(number)
@@ -134,13 +136,13 @@ def set_up_logging(root: str = "INFO", levels: Mapping[str, str] | None = None, 
 
 
 def _no_slow_step(record: logging.LogRecord) -> bool:
-    """A slow step is told at DEBUG alone."""
-    told = logging.getLogger(_EVENT_LOOP).isEnabledFor(logging.DEBUG)
-    return told or "blocking the event loop" not in str(record.msg)
+    """Whether a line is not about a slow step, or DEBUG is enabled."""
+    enabled = logging.getLogger(_EVENT_LOOP).isEnabledFor(logging.DEBUG)
+    return enabled or "blocking the event loop" not in str(record.msg)
 
 
 def _no_retry_of_py4j(record: logging.LogRecord) -> bool:
-    """Py4J tells the root logger, not its own, when it sends a command to Spark's JVM once more."""
+    """Whether a line is not Py4J's about a repeated command to Spark's JVM, which it logs with the root logger."""
     return record.levelno > logging.INFO or record.module != "java_gateway"
 
 

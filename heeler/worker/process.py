@@ -16,7 +16,7 @@ from typing import Any
 
 import pykka
 
-from actors.group.figures import ClientMetrics, figures
+from actors.group.client_metrics import ClientMetrics, figures
 from actors.group.member import GroupMemberActor
 from actors.herder.actor import HerderActor, Ports
 from actors.herder.effects import Delegate, MakeSessionKey, Validate
@@ -49,7 +49,7 @@ from actors.messages.requests import (
 )
 from actors.peers.leader_client import LeaderClient
 from actors.peers.producer_fencing import ProducerFencing
-from actors.peers.start_guard import Herding
+from actors.peers.start_guard import Peers
 from actors.pooled import ActorThreads
 from actors.stores.config import ConfigStoreActor
 from actors.stores.offset import OffsetStoreActor
@@ -240,7 +240,7 @@ class Worker:
         leader = LeaderClient(self._tell_herder, config["inter.worker.signature.algorithm"], self.rest.client_tls)
         fencing = ProducerFencing(config.originals, self.resolve, self._tell_herder)
         make = TaskRunners(config, task_settings(config), self._plugins, data_plane, self._offsets, self._configs,
-                           self.resolve, self._topic_used, Herding(self._tell_herder, leader, self._configs),
+                           self.resolve, self._topic_used, Peers(self._tell_herder, leader, self._configs),
                            self.metrics.task).make
         tasks = TaskActors(self._tell_herder, make, self._ticker, lambda task: log_context(task.connector, task.task),
                            self._start_watchdog(data_plane), progress_limit(config.originals))

@@ -102,15 +102,15 @@ def wait_for(future: Future[T], stop: threading.Event, timeout_s: float = math.i
 
 
 class Turns:
-    """Counts the pulses that have gone from the ticker through the herder: a standstill there is noticed here."""
+    """Counts the HerderAlive messages, and reports when there is none for too long."""
 
-    def __init__(self, tell: Callable[[str], None], patience_s: float) -> None:
+    def __init__(self, tell: Callable[[str], None], timeout_s: float) -> None:
         self._tell = tell
-        self._patience_s = patience_s
+        self._timeout_s = timeout_s
         self._count = 0
 
     def through(self, tell: Callable[[Any], None]) -> Callable[[Any], None]:
-        """`tell`, counting the pulses."""
+        """`tell`, counting the HerderAlive messages."""
         def counted(message: Any) -> None:
             self._count += isinstance(message, HerderAlive)
             tell(message)
@@ -118,17 +118,17 @@ class Turns:
         return counted
 
     def wait_for_stop(self, stop: threading.Event) -> None:
-        """Return when `stop` is set; tell when there was no pulse for too long. Not with the event's `wait`: a signal
-        may be given to any thread (one that came while the process was suspended mostly is), and its handler runs in
-        the main thread, which that does not wake.
+        """Return when `stop` is set; report if the herder is silent for too long. It does not use the event's `wait`:
+        the system may deliver a signal to any thread, as it mostly does after the process was suspended; Python's
+        handler runs in the main thread, which that does not wake.
         """
         before, silent = self._count, 0.0  # counted in looks, not by the clock, because a process may sleep
         while not stop.is_set():
             time.sleep(_LOOK_S)
             silent = silent + _LOOK_S if self._count == before else 0.0
             before = self._count
-            if silent > self._patience_s:
-                self._tell(f"The herder has not responded for {self._patience_s:.0f} s")
+            if silent > self._timeout_s:
+                self._tell(f"The herder has not responded for {self._timeout_s:.0f} s")
                 silent = 0.0
 
 

@@ -66,8 +66,8 @@ class PublishedView:
         return cast("Literal['source', 'sink', 'unknown']", self._plugins.connector_type(config))
 
     def plugin_version(self, kind: Kind, name: str, wanted: str | None) -> str | None:
-        """The version of a plugin that is here; `wanted`: those that are asked for."""
-        with suppress(ConnectError):  # there is no such version, which its connector is told of
+        """The version of an installed plugin; `wanted`: the requested versions."""
+        with suppress(ConnectError):  # there is no such version; its connector fails with that error
             found = self._plugins.get(kind, name, wanted)
             return found.version if found is not None else None
         return None

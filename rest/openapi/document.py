@@ -1,4 +1,4 @@
-"""The OpenAPI document of an application, made from its routes and what operations.py says of them; and as a page."""
+"""The OpenAPI document of an application, from its routes and operations.py, as JSON and as an HTML page."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ b.m{display:inline-block;min-width:4.5rem}td{padding:.1rem .8rem .1rem 0;vertica
 
 
 def document(rules: Iterable[Rule], version: str) -> dict[str, Any]:
-    """OpenAPI 3.0. KeyError for an endpoint that operations.py does not know."""
+    """The document, OpenAPI 3.0. KeyError for an endpoint that is missing in operations.py."""
     about = "Kafka Connect's REST API, and what heeler adds to it."
     rules = sorted(rules, key=lambda rule: rule.rule)
     links = {rule.endpoint: _link_to(rule) for rule in rules
@@ -44,36 +44,36 @@ def document(rules: Iterable[Rule], version: str) -> dict[str, Any]:
 
 
 def _link_to(rule: Rule) -> dict[str, Any]:
-    """From an answer that is a connector to what else there is of it."""
+    """A link from a response that is a connector to another operation on this connector."""
     parameters = {name: where for name, where in _LINKS.items() if name in rule.arguments}
     return {"operationId": rule.endpoint, "parameters": parameters}
 
 
-def _operation(rule: Rule, told: Operation, linked: dict[str, Any]) -> dict[str, Any]:
-    """`linked`: the links of answers that are a connector."""
+def _operation(rule: Rule, described: Operation, linked: dict[str, Any]) -> dict[str, Any]:
+    """An operation. `linked`: the links of responses that are a connector."""
     parameters = [
         {"name": name, "in": "path", "required": True, "description": _ABOUT[name],
          "schema": {**NUMBER, "minimum": 0} if kind == "task" else {**TEXT, "minLength": 1}}
         for kind, name in _ARGUMENT.findall(rule.rule)
     ] + [
         {"name": query.name, "in": "query", "required": False, "description": query.about, "schema": query.schema}
-        for query in told.query
+        for query in described.query
     ]
     made: dict[str, Any] = {
-        "operationId": rule.endpoint, "summary": told.about, "tags": [rule.endpoint.split(".", maxsplit=1)[0]],
+        "operationId": rule.endpoint, "summary": described.about, "tags": [rule.endpoint.split(".", maxsplit=1)[0]],
         "parameters": parameters,
         "responses": {str(code): {"description": answer.about} | (
             {"content": {answer.media: {"schema": answer.schema}}} if answer.schema is not None else {}) | (
             linked if answer.schema == ref("Connector") else {})
             for code, answer in sorted(answers_of(rule.endpoint).items())},
     }
-    if told.body is not None:
-        made["requestBody"] = {"required": True, "content": {"application/json": {"schema": told.body}}}
+    if described.body is not None:
+        made["requestBody"] = {"required": True, "content": {"application/json": {"schema": described.body}}}
     return made
 
 
 def page(found: dict[str, Any]) -> str:
-    """The document as HTML that needs neither scripts nor a network."""
+    """The document as HTML, without scripts or external resources."""
     by_tag: dict[str, list[str]] = {}
     for path, operations in found["paths"].items():
         for method, operation in operations.items():
@@ -84,8 +84,8 @@ def page(found: dict[str, Any]) -> str:
                      for name, schema in schemas.items())
     return (f'<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
             f"<title>{info['title']}</title><style>{_STYLE}</style><h1>{info['title']} {escape(info['version'])}</h1>"
-            f"<p>{escape(info['description'])} As a document: <a href=\"/openapi.json\">openapi.json</a></p>"
-            f"{''.join(parts)}<h2>Shapes</h2>{shapes}</html>")
+            f"<p>{escape(info['description'])} The document: <a href=\"/openapi.json\">openapi.json</a></p>"
+            f"{''.join(parts)}<h2>Schemas</h2>{shapes}</html>")
 
 
 def _shown(method: str, path: str, operation: dict[str, Any]) -> str:

@@ -25,7 +25,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A status' meaning; `schema` None: no body. `media`: of the body."""
+    """The meaning of a status; `schema` None: no body. `media`: the media type of the body."""
 
     about: str
     schema: Schema | None = None
@@ -38,7 +38,7 @@ def _error(about: str) -> Answer:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One method of a path. `body`: of the request."""
+    """One method of a path. `body`: the schema of the request's body."""
 
     about: str
     answers: Mapping[int, Answer]
@@ -49,32 +49,33 @@ class Operation:
 _HTTP = {400: _error(_REFUSED), 413: _error("The body is larger than heeler.rest.max.body.bytes"),
          415: _error("The body is not application/json"), 503: _error("The worker is shutting down")}
 _NOT_ACCEPTABLE = {406: _error("Accept does not allow application/json")}
-_FAILED = {500: _error("The worker cannot do it, or not in time; the message says what it is doing")}
-_STARTING = {404: _error("The worker has not reached Kafka yet"), **_FAILED}
+_FAILED = {500: _error("The request failed or timed out; the message says why, or what the worker is doing")}
+_STARTING = {404: _error("The worker has not connected to Kafka yet"), **_FAILED}
 _OF_A_CONNECTOR = {404: _error(_NO_CONNECTOR), **_FAILED}
 _CHANGE = {400: _error(_REFUSED), 404: _error(_NO_CONNECTOR), 409: _error(_REBALANCE), **_FAILED}
 
 
-def _get(about: str, schema: Schema, **more: str) -> Operation:
-    return Operation(about, {200: Answer(more.get("told", about), schema), **_OF_A_CONNECTOR})
+def _get(about: str, schema: Schema) -> Operation:
+    return Operation(about, {200: Answer(about, schema), **_OF_A_CONNECTOR})
 
 
 OPERATIONS: Final[Mapping[str, Operation]] = {
     "root.server_info": Operation("Version and Kafka cluster.", {
         200: Answer("The worker", ref("Worker")), **_STARTING}),
     "root.health": Operation("Whether the worker is ready for requests (KIP-1017).", {
-        200: Answer("It is", ref("Health")),
+        200: Answer("It is ready", ref("Health")),
         503: Answer("It is starting or shutting down", {"oneOf": [ref("Health"), ref("Error")]}),
         500: Answer("The herder does not answer", ref("Health"))}),
     "metrics.metrics": Operation("Metrics for Prometheus.", {
-        200: Answer("In Prometheus' text format", TEXT, "text/plain"), 400: _error(_REFUSED), **_FAILED},
-        (Query("names", "Kafka Connect's names, heeler's, or both: java,heeler."),)),
+        200: Answer("Metrics in Prometheus' text format", TEXT, "text/plain"), 400: _error(_REFUSED), **_FAILED},
+        (Query("names", "Metrics with Kafka Connect's names (java), heeler's, or both: java,heeler."),)),
     "openapi.document": Operation("This document.", {200: Answer("OpenAPI 3.0", {"type": "object"})}),
     "openapi.page": Operation("This document as a page.", {200: Answer("HTML", TEXT, "text/html")}),
     "connectors.list_connectors": Operation("Names of all connectors.", {
-        200: Answer("Names; with `expand` an object by name", {"oneOf": [listed(TEXT), mapped(mapped(ANY))]}),
+        200: Answer("Names; with `expand`, an object with names as keys",
+                    {"oneOf": [listed(TEXT), mapped(mapped(ANY))]}),
         **_STARTING},
-        (Query("expand", "What to show of each; may be repeated.",
+        (Query("expand", "What to show for each connector; may be repeated.",
                listed({"type": "string", "enum": ["status", "info"]})),)),
     "connectors.create": Operation("Create a connector.", {
         201: Answer("It was created", ref("Connector")), **_CHANGE,
@@ -87,17 +88,18 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         body=ref("Config")),
     "connectors.patch_config": Operation("Change some keys of a configuration (KIP-477).", {
         200: Answer("It was changed", ref("Connector")), **_CHANGE}, body=ref("Config")),
-    "connectors.status": _get("States of a connector and its tasks.", ref("ConnectorStatus")),
-    "connectors.tasks": _get("Tasks with their configurations.", listed(ref("Task"))),
+    "connectors.status": _get("The states of a connector and its tasks.", ref("ConnectorStatus")),
+    "connectors.tasks": _get("A connector's tasks with their configurations.", listed(ref("Task"))),
     "connectors.task_status": _get("A task's state.", ref("TaskStatus")),
     "lifecycle.pause": Operation("Pause a connector and its tasks.", {202: Answer("It will be paused"), **_CHANGE}),
     "lifecycle.resume": Operation("Resume a paused or stopped connector.", {202: Answer("It will resume"), **_CHANGE}),
-    "lifecycle.stop": Operation("Stop a connector: its tasks are gone until it is resumed (KIP-875).", {
+    "lifecycle.stop": Operation("Stop a connector and remove its tasks until it is resumed (KIP-875).", {
         204: Answer("It will stop"), **_CHANGE}),
-    "lifecycle.restart": Operation("Restart a connector, and with the flags its tasks (KIP-745).", {
-        202: Answer("It will restart; RESTARTING marks what does", ref("ConnectorStatus")),
-        204: Answer("Its own instance will restart"), **_CHANGE},
-        (Query("includeTasks", "Its tasks too.", _FLAG), Query("onlyFailed", "Only what has failed.", _FLAG))),
+    "lifecycle.restart": Operation("Restart a connector and, if requested, its tasks (KIP-745).", {
+        202: Answer("It will restart; what restarts is RESTARTING", ref("ConnectorStatus")),
+        204: Answer("The connector's instance will restart, without its tasks"), **_CHANGE},
+        (Query("includeTasks", "Restart its tasks too.", _FLAG),
+         Query("onlyFailed", "Restart only what has failed.", _FLAG))),
     "lifecycle.restart_task": Operation("Restart a task.", {204: Answer("It will restart"), **_CHANGE}),
     "offsets.get_offsets": _get("A connector's offsets (KIP-875).", ref("Offsets")),
     "offsets.alter": Operation("Set offsets of a stopped connector; null deletes one.", {
@@ -110,14 +112,15 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         200: Answer("Progress", ref("ReplayProgress")), **_CHANGE}),
     "topics.topics": Operation("Topics that a connector has used (KIP-558).", {
         200: Answer("Topics", ref("Topics")), 403: _error("topic.tracking.enable is false"), **_STARTING}),
-    "topics.reset": Operation("Forget which topics a connector has used.", {
+    "topics.reset": Operation("Forget the topics that a connector has used.", {
         202: Answer("They will be forgotten"), 403: _error("topic.tracking.allow.reset is false"), **_STARTING}),
     "plugins.list_plugins": Operation("Installed plugins.", {
         200: Answer("Plugins", listed(ref("Plugin"))), **_STARTING},
         (Query("connectorsOnly", "Leave out converters, transforms and predicates.",
                {"type": "boolean", "default": True}),)),
     "plugins.plugin_config": Operation("A plugin's configuration keys (KIP-769).", {
-        200: Answer("Keys", listed(ref("ConfigKey"))), 400: _error(f"{_REFUSED}: no installed version fits, perhaps"),
+        200: Answer("Keys", listed(ref("ConfigKey"))),
+        400: _error(f"{_REFUSED}, for example that no installed version matches"),
         404: _error("The plugin does not exist"), **_FAILED}, (Query("version", "A version or a range (KIP-891)."),)),
     "plugins.validate": Operation("Check a configuration without creating anything.", {
         200: Answer("Every key with its errors", ref("Validation")), 400: _error(_REFUSED), **_STARTING},
@@ -125,7 +128,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     "trial.try_config": Operation("Run a few records through a connector's configuration; nothing is kept.", {
         200: Answer("The records before and after each stage", ref("TrialResult")), 400: _error(_REFUSED),
         409: _error("Other trials are running on this worker; try again later"), **_STARTING}, body=ref("Trial")),
-    "internal.put_task_configs": Operation("Internal, between workers: task configurations for the leader.", {
+    "internal.put_task_configs": Operation("Internal, between workers: send task configurations to the leader.", {
         200: Answer("They were written"), 403: _error("The signature is wrong"), **_CHANGE},
         (Query("forward", "Whether it may be forwarded again.", _FLAG),), listed(ref("Config"))),
     "internal.fence": Operation("Internal, between workers: fence the producers of former tasks (KIP-618).", {
@@ -134,11 +137,12 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     "loggers.list_loggers": Operation("Loggers whose level was set (KIP-495).", {
         200: Answer("Levels by logger", mapped(ref("LoggerLevel"))), **_STARTING}),
     "loggers.get_logger": Operation("A logger's level.", {
-        200: Answer("Its level", ref("LoggerLevel")), 404: _error("The logger does not exist"), **_FAILED}),
+        200: Answer("The level", ref("LoggerLevel")), 404: _error("The logger does not exist"), **_FAILED}),
     "loggers.set_level": Operation("Set the level of a logger and those below it (KIP-976).", {
-        200: Answer("The loggers that changed", listed(TEXT)), 204: Answer("All workers will be told"),
+        200: Answer("The loggers that changed", listed(TEXT)), 204: Answer("The level will be set on all workers"),
         400: _error(_REFUSED), 404: _error("The level does not exist"), **_FAILED},
-        (Query("scope", "This worker, or all.", {"type": "string", "enum": ["worker", "cluster"]}),),
+        (Query("scope", "Set it on this worker, or on all (cluster).",
+               {"type": "string", "enum": ["worker", "cluster"]}),),
         ref("NewLevel")),
     "story.story": _get("What happened to a connector on this worker, and why.", ref("Story")),
     "logs.logs": Operation("The last lines of this worker's log about a connector.", {
@@ -148,7 +152,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
 
 
 def answers_of(endpoint: str) -> Mapping[int, Answer]:
-    """What an endpoint answers, with what the HTTP server and its rules refuse before. KeyError for an unknown one."""
-    told = OPERATIONS[endpoint].answers
-    other_media = any(answer.media != "application/json" for answer in told.values()) or endpoint == "openapi.document"
-    return {**_HTTP, **({} if other_media else _NOT_ACCEPTABLE), **told}
+    """The responses of an endpoint, with the errors of the HTTP server and its rules. KeyError for an unknown one."""
+    own = OPERATIONS[endpoint].answers
+    other_media = any(answer.media != "application/json" for answer in own.values()) or endpoint == "openapi.document"
+    return {**_HTTP, **({} if other_media else _NOT_ACCEPTABLE), **own}

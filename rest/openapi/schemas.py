@@ -1,4 +1,4 @@
-"""Shapes of bodies, as JSON Schema in the words of OpenAPI 3.0."""
+"""The schemas of request and response bodies, as JSON Schema for OpenAPI 3.0."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ Schema = dict[str, Any]
 
 
 def ref(name: str) -> Schema:
-    """A schema of this file."""
+    """A reference to a schema of this file."""
     return {"$ref": f"#/components/schemas/{name}"}
 
 
 def listed(items: Schema) -> Schema:
-    """A list of them."""
+    """A list with items of a schema."""
     return {"type": "array", "items": items}
 
 
 def mapped(values: Schema) -> Schema:
-    """An object with any keys."""
+    """An object with any keys and values of a schema."""
     return {"type": "object", "additionalProperties": values}
 
 
 def an_object(required: str, **properties: Schema) -> Schema:
-    """An object; `required`: the names of what is always there."""
+    """An object; `required`: the names of its required properties, separated by spaces."""
     made: Schema = {"type": "object", "properties": properties}
     return {**made, "required": required.split()} if required else made
 
@@ -42,7 +42,7 @@ _MOMENT: Final[Schema] = {"anyOf": [_MILLIS, {"type": "string", "format": "date-
 _RESTARTS: Final = {
     **an_object("count cause", count=NUMBER, cause=TEXT, permanent={"type": "boolean"},
                 next_attempt={"type": "string", "format": "date-time"}),
-    "description": "Restarts by errors.restart.policy, if any: their number, the last failure, the next try.",
+    "description": "Automatic restarts (errors.restart.policy), if any: their number, the last failure, the next one.",
 }
 _STALLED: Final = {
     **an_object("since what", since={"type": "string", "format": "date-time"}, what=TEXT),
@@ -54,7 +54,7 @@ _STATUS: Final = {"state": STATE, "worker_id": TEXT, "version": TEXT, "trace": T
 SCHEMAS: Final[dict[str, Schema]] = {
     "Error": an_object("error_code message", error_code=NUMBER, message=_NULLABLE_TEXT),
     "Message": an_object("message", message=TEXT),
-    "Config": {**mapped(_NULLABLE_TEXT), "description": "Keys and values. In a patch null takes a key away."},
+    "Config": {**mapped(_NULLABLE_TEXT), "description": "Keys and values. In a patch, null removes a key."},
     "TaskId": an_object("connector task", connector=TEXT, task=NUMBER),
     "Connector": an_object("name config tasks type", name=TEXT, config=ref("Config"), tasks=listed(ref("TaskId")),
                            type=KIND),
@@ -66,14 +66,14 @@ SCHEMAS: Final[dict[str, Schema]] = {
                                  connector=an_object("state worker_id", **_STATUS), tasks=listed(ref("TaskStatus")),
                                  type=KIND),
     "Task": an_object("id config", id=ref("TaskId"), config=ref("Config")),
-    "Topics": {**mapped(an_object("topics", topics=listed(TEXT))), "description": "By the connector's name."},
+    "Topics": {**mapped(an_object("topics", topics=listed(TEXT))), "description": "The key is the connector's name."},
     "Offsets": an_object("offsets", offsets=listed(an_object(
         "offset", partition={"type": "object", "nullable": True}, offset={"type": "object", "nullable": True}))),
     "Plugin": an_object("class type", **{"class": TEXT}, type={"type": "string", "enum": [
         "source", "sink", "converter", "header_converter", "transformation", "predicate"]}, version=TEXT,
-        runtime={**_RUNTIME, "description": "What runs it, where there are heeler's own and Java's of its class."},
+        runtime={**_RUNTIME, "description": "What runs it, if both heeler and Java have a plugin of this class."},
         passed_over={**listed(an_object("runtime location", runtime=_RUNTIME, version=TEXT, location=TEXT)),
-                     "description": "What else is here of its class, and is not used."}),
+                     "description": "Other plugins of this class that are installed but not used."}),
     "ConfigKey": {"type": "object", "description": "A key's name, type, default, importance, documentation and more."},
     "Validation": an_object("name error_count groups configs", name=TEXT, error_count=NUMBER, groups=listed(TEXT),
                             configs=listed(mapped(ANY))),
@@ -82,15 +82,16 @@ SCHEMAS: Final[dict[str, Schema]] = {
     "NewLevel": an_object("level", level=LEVEL),
     "Worker": an_object("version commit kafka_cluster_id", version=TEXT, commit=TEXT, kafka_cluster_id=TEXT),
     "Health": an_object("status message", status={"type": "string", "enum": ["starting", "healthy", "unhealthy"]},
-                        message=TEXT, degraded={**listed(TEXT), "description": "Tasks that hang or wait for long."}),
+                        message=TEXT, degraded={
+                            **listed(TEXT), "description": "Tasks that hang or have waited for a long time."}),
     "Story": an_object("connector story", connector=TEXT, story=listed(an_object(
         "at cause because what effects", at=TEXT, cause=TEXT, because=_NULLABLE_TEXT, what=TEXT,
         effects=listed(TEXT)))),
     "Trial": an_object("config", config=ref("Config"), limit={**NUMBER, "minimum": 1, "maximum": 1000, "default": 5},
-                       records=listed({"type": "object", "description": "A value, perhaps a key, topic, headers."})),
+                       records=listed({"type": "object", "description": "A value; optionally key, topic, headers."})),
     "TrialResult": an_object("stages", stages=listed({"type": "object"})),
     "Replay": an_object("", dry_run={"type": "boolean", "default": False}, values={
-        "type": "boolean", "default": False, "description": "Keys and values in the samples of a dry run."},
+        "type": "boolean", "default": False, "description": "Whether samples of a dry run contain keys and values."},
         limit={**NUMBER, "minimum": 1}, filter=an_object(
             "", topics=listed(TEXT), stages=listed(TEXT), exception=TEXT, message=TEXT, **{"from": _MOMENT},
             to=_MOMENT, partition=NUMBER, first_offset=NUMBER, last_offset=NUMBER)),

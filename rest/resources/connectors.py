@@ -12,7 +12,7 @@ from actors.errors import BadRequestError, NotFoundError
 from actors.messages.requests import DeleteConnector, GetConnector, GetTaskConfigs, PatchConnector, PutConnector
 from rest.errors import HttpError
 from rest.forwarding import Remote
-from rest.resources.front import Front
+from rest.resources.context import ResourceContext
 from rest.server.rules import json_body
 from rest.wire import answers
 from rest.wire.answers import created_response, json_response, no_body
@@ -25,10 +25,10 @@ log = logging.getLogger(__name__)
 STATE_NAMES = {TargetState.STARTED: "RUNNING", TargetState.PAUSED: "PAUSED", TargetState.STOPPED: "STOPPED"}
 
 
-def blueprint(front: Front) -> Blueprint:
-    """Connectors and their configs, statuses and tasks."""
+def blueprint(context: ResourceContext) -> Blueprint:
+    """Routes of connectors and their configs, statuses and tasks."""
     routes = Blueprint("connectors", __name__, url_prefix="/connectors")
-    herder, view = front.herder, front.view
+    herder, view = context.herder, context.view
 
     @routes.get("")
     def list_connectors() -> Response:
@@ -89,13 +89,13 @@ def _expanded(view: WorkerView, expansions: Sequence[str]) -> dict[str, Any]:
     for name in view.config.connectors():
         try:
             expanded[name] = {expansion: part(view, name) for expansion, part in wanted}
-        except NotFoundError:  # created or removed a moment ago: in the next answer
+        except NotFoundError:  # created or removed a moment ago
             log.debug("Nothing to expand for connector %s", name)
     return expanded
 
 
 def _creation() -> tuple[PutConnector, dict[str, Any]]:
-    """The body of POST /connectors, and what a forwarded one carries."""
+    """The body of POST /connectors as a request, and as the body to forward."""
     body = parse(json_body(), CREATE)
     if body is None:
         raise HttpError(500, "The request has no body: a connector's name and config are expected")
@@ -107,9 +107,9 @@ def _creation() -> tuple[PutConnector, dict[str, Any]]:
 
 
 def pairs(offsets: list[dict[str, Any] | None]) -> tuple[tuple[Any, Any], ...]:
-    """Offsets of a body as the herder takes them.
+    """The offsets of a body in the form for the herder.
 
-    A partition may be missing: whether that is an error depends on the connector's type, so the herder says it.
+    A partition may be missing: whether that is an error depends on the connector's type, so the herder decides it.
     """
     if any(item is None for item in offsets):
         raise HttpError(500, "An item of the list of offsets is null: a partition and an offset are expected")
@@ -127,7 +127,7 @@ def _present(config: Config | None) -> Config:
 
 
 def _named(name: str, config: Config) -> Config:
-    """The config with the connector's name in it."""
+    """The config with the connector's name. Raises BadRequestError if it contains another one."""
     included = config.get("name")
     if included is None:
         return {**config, "name": name}

@@ -1,4 +1,4 @@
-"""/connectors/{name}/dead-letters/replay: a sink's dead letter queue into the sink once more. heeler's own."""
+"""/connectors/{name}/dead-letters/replay: replays a sink's dead letter queue into the sink. An extension of heeler."""
 
 from __future__ import annotations
 
@@ -11,33 +11,33 @@ from actors.messages.requests import ReplayDeadLetters
 from rest.errors import HttpError
 from rest.forwarding import Remote
 from rest.json_text import plain
-from rest.resources.front import Front
+from rest.resources.context import ResourceContext
 from rest.server.rules import json_body
 from rest.wire.answers import json_response
 from rest.wire.entities import ANYTHING, parse
 from storage.ids import ConnectorName
 
 
-def blueprint(front: Front) -> Blueprint:
-    """Answered by the worker of the connector's first task."""
+def blueprint(context: ResourceContext) -> Blueprint:
+    """Routes of replays, which the worker that runs the connector's first task answers."""
     routes = Blueprint("dead_letters", __name__, url_prefix="/connectors/<name:connector>/dead-letters")
-    herder = front.herder
+    herder = context.herder
 
     @routes.post("/replay")
     def replay(connector: ConnectorName) -> Response:
         order = _order()
-        return _told(herder.answer_or_forward(ReplayDeadLetters(connector, order), order), 202)
+        return _response(herder.answer_or_forward(ReplayDeadLetters(connector, order), order), 202)
 
     @routes.get("/replay")
     def progress(connector: ConnectorName) -> Response:
-        return _told(herder.answer_or_forward(ReplayDeadLetters(connector, None)), 200)
+        return _response(herder.answer_or_forward(ReplayDeadLetters(connector, None)), 200)
 
     return routes
 
 
 def _order() -> dict[str, Any]:
-    """The body, an object or nothing; what it holds is looked at by who replays. Kafka Connect has no such endpoint
-    whose 500 for a wrong body could be expected here.
+    """The body: an object, which the replaying task checks, or nothing. A wrong body is 400, not 500 as in Kafka
+    Connect, which has no such endpoint.
     """
     try:
         body = plain(parse(json_body(), ANYTHING))
@@ -48,5 +48,5 @@ def _order() -> dict[str, Any]:
     return body or {}
 
 
-def _told(outcome: Any, status: int) -> Response:
+def _response(outcome: Any, status: int) -> Response:
     return json_response(outcome.body if isinstance(outcome, Remote) else outcome, status)

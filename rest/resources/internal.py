@@ -6,15 +6,15 @@ from flask import Blueprint, Response, request
 
 from actors.messages.requests import FenceZombies, PutTaskConfigs
 from rest.errors import HttpError
-from rest.resources.front import Front
+from rest.resources.context import ResourceContext
 from rest.signing import signature_of
 from rest.wire.answers import no_body
 from rest.wire.entities import TASK_CONFIGS, parse
 from storage.ids import ConnectorName
 
 
-def blueprint(front: Front) -> Blueprint:
-    """Signed over the bytes of the body; the herder says whether a signature is needed and right."""
+def blueprint(context: ResourceContext) -> Blueprint:
+    """Routes of requests that are signed over the bytes of the body; the herder checks the signature."""
     routes = Blueprint("internal", __name__, url_prefix="/connectors")
 
     @routes.post("/<name:connector>/tasks")
@@ -24,13 +24,13 @@ def blueprint(front: Front) -> Blueprint:
             raise HttpError(500, "No content to map due to end-of-input")
         configs = parse(body, TASK_CONFIGS) or ()
         signature = signature_of(request.headers, body)
-        front.herder.answer_or_forward(PutTaskConfigs(connector, tuple(configs), signature), configs)
+        context.herder.answer_or_forward(PutTaskConfigs(connector, tuple(configs), signature), configs)
         return no_body(204)
 
     @routes.put("/<name:connector>/fence")
     def fence(connector: ConnectorName) -> Response:
         signature = signature_of(request.headers, request.get_data(cache=False))
-        front.herder.answer_or_forward(FenceZombies(connector, signature))
+        context.herder.answer_or_forward(FenceZombies(connector, signature))
         return no_body(204)
 
     return routes

@@ -1,4 +1,4 @@
-"""/connectors/{c}: pause, resume, stop, restart, and restart of one task."""
+"""/connectors/{c}: pause, resume, stop and restart a connector, and restart a task."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from actors.messages.requests import (
     StopConnectorRequest,
 )
 from rest.forwarding import Remote
-from rest.resources.front import Front
+from rest.resources.context import ResourceContext
 from rest.wire.answers import json_response, no_body, state_info
 from storage.config.state import RestartRequest
 from storage.ids import ConnectorName, ConnectorTaskId, TargetState
 
 
-def blueprint(front: Front) -> Blueprint:
-    """Changes of what connectors and tasks do."""
+def blueprint(context: ResourceContext) -> Blueprint:
+    """Routes that change the state of connectors and tasks."""
     routes = Blueprint("lifecycle", __name__, url_prefix="/connectors")
-    herder = front.herder
+    herder = context.herder
 
     @routes.put("/<name:connector>/pause")
     def pause(connector: ConnectorName) -> Response:

@@ -1,4 +1,4 @@
-"""/admin/loggers: levels of loggers, on this worker or on all (KIP-495, KIP-976)."""
+"""/admin/loggers: the levels of loggers, on this worker or on all (KIP-495, KIP-976)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from flask import Blueprint, Response, request
 from actors.errors import BadRequestError, NotFoundError
 from actors.messages.requests import SetClusterLoggerLevel
 from rest.errors import HttpError
-from rest.resources.front import Front
+from rest.resources.context import ResourceContext
 from rest.server.rules import json_body
 from rest.wire.answers import json_response, logger_level, no_body
 from rest.wire.entities import CONFIG, parse
@@ -20,10 +20,10 @@ log = logging.getLogger(__name__)
 LEVELS = frozenset({"OFF", "FATAL", "ERROR", "WARN", "INFO", "DEBUG", "TRACE", "ALL"})
 
 
-def blueprint(front: Front) -> Blueprint:
-    """Loggers. Levels last until the worker ends."""
+def blueprint(context: ResourceContext) -> Blueprint:
+    """Routes of loggers. Levels are kept until the worker ends."""
     routes = Blueprint("loggers", __name__, url_prefix="/admin/loggers")
-    view = front.view
+    view = context.view
 
     @routes.get("")
     def list_loggers() -> Response:
@@ -41,10 +41,10 @@ def blueprint(front: Front) -> Blueprint:
         level = _level(parse(json_body(), CONFIG))
         scope = request.args.get("scope", "worker").lower()
         if scope == "cluster":
-            front.herder.answer(SetClusterLoggerLevel(logger, level))
+            context.herder.answer(SetClusterLoggerLevel(logger, level))
             return no_body(204)
         if scope != "worker":
-            log.warning("Unknown scope %r in a request to set a logger's level: taken as worker", scope)
+            log.warning("Unknown scope %r in a request to set a logger's level: using worker", scope)
         return json_response(list(view.loggers.set_level(logger, level)))
 
     return routes

@@ -1,17 +1,17 @@
-"""GET /connectors/NAME/logs: what this worker's log has about a connector. heeler's own, for operators."""
+"""GET /connectors/{name}/logs: the lines of this worker's log about a connector. An extension of heeler."""
 
 from __future__ import annotations
 
 from flask import Blueprint, Response, request
 
 from actors.errors import BadRequestError, NotFoundError
-from rest.resources.front import Front
+from rest.resources.context import ResourceContext
 from rest.wire.answers import json_response
 from storage.ids import ConnectorName
 
 
-def blueprint(front: Front) -> Blueprint:
-    """Where /admin/loggers is."""
+def blueprint(context: ResourceContext) -> Blueprint:
+    """The route of logs, on the listeners that have /admin/loggers."""
     routes = Blueprint("logs", __name__)
 
     @routes.get("/connectors/<name:connector>/logs")
@@ -19,8 +19,8 @@ def blueprint(front: Front) -> Blueprint:
         count = request.args.get("lines", "200")
         if not (count.isascii() and count.isdigit() and int(count[:9])):
             raise BadRequestError(f"lines is {count}; it must be a number of at least 1")
-        if not front.view.config.contains(ConnectorName(connector)):
+        if not context.view.config.contains(ConnectorName(connector)):
             raise NotFoundError(f"Connector {connector} not found")
-        return json_response({"name": connector, "lines": front.view.logs(connector)[-int(count[:9]):]})
+        return json_response({"name": connector, "lines": context.view.logs(connector)[-int(count[:9]):]})
 
     return routes

@@ -1,4 +1,4 @@
-"""GET /metrics: what Prometheus scrapes."""
+"""GET /metrics: the worker's metrics for Prometheus."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from typing import Final
 from flask import Blueprint, Response, request
 
 from actors.errors import BadRequestError
-from rest.resources.front import Front
+from rest.resources.context import ResourceContext
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 NAMES: Final = ("java", "heeler")
 
 
-def blueprint(front: Front) -> Blueprint:
-    """The worker's metrics; `?names=heeler` or `?names=java` for a part of them."""
+def blueprint(context: ResourceContext) -> Blueprint:
+    """The route of metrics; `?names=heeler` or `?names=java` selects a part of them."""
     routes = Blueprint("metrics", __name__)
 
     @routes.get("/metrics")
     def metrics() -> Response:
         wanted = request.args.get("names", ",".join(NAMES)).split(",")
         if not set(wanted) <= set(NAMES):
-            raise BadRequestError(f"names is {request.args['names']}; it has to be java, heeler or both: java,heeler")
-        return Response(front.view.metrics(wanted), content_type=CONTENT_TYPE)
+            raise BadRequestError(f"names is {request.args['names']}; it must be java, heeler or both: java,heeler")
+        return Response(context.view.metrics(wanted), content_type=CONTENT_TYPE)
 
     return routes

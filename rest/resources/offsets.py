@@ -11,7 +11,7 @@ from actors.messages.requests import AlterOffsets, GetOffsets
 from rest.errors import HttpError
 from rest.forwarding import Remote
 from rest.resources.connectors import pairs
-from rest.resources.front import Front
+from rest.resources.context import ResourceContext
 from rest.server.rules import json_body
 from rest.wire import answers
 from rest.wire.answers import json_response
@@ -19,10 +19,10 @@ from rest.wire.entities import OFFSETS, parse
 from storage.ids import ConnectorName
 
 
-def blueprint(front: Front) -> Blueprint:
-    """Offsets of connectors."""
+def blueprint(context: ResourceContext) -> Blueprint:
+    """Routes of connectors' offsets."""
     routes = Blueprint("offsets", __name__, url_prefix="/connectors/<name:connector>/offsets")
-    herder = front.herder
+    herder = context.herder
 
     @routes.get("")
     def get_offsets(connector: ConnectorName) -> Response:

@@ -1,4 +1,4 @@
-"""GET /openapi.json and GET /openapi: what this application answers, for programs and for people."""
+"""GET /openapi.json and GET /openapi: the description of this application's API, as JSON and as an HTML page."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from functools import cache
 from flask import Blueprint, Response, current_app
 
 from rest.openapi.document import document, page
-from rest.resources.front import Front
+from rest.resources.context import ResourceContext
 from rest.wire.answers import json_response
 
 
-def blueprint(front: Front) -> Blueprint:
-    """The document of the application that it is part of."""
+def blueprint(context: ResourceContext) -> Blueprint:
+    """Routes of the document of the application that the blueprint is registered with."""
     routes = Blueprint("openapi", __name__)
 
     @cache
     def found() -> dict[str, object]:
-        return document(current_app.url_map.iter_rules(), front.view.version)
+        return document(current_app.url_map.iter_rules(), context.view.version)
 
     @routes.get("/openapi.json", endpoint="document")
     def as_json() -> Response:

@@ -1,4 +1,4 @@
-"""/connector-plugins: what is installed on this worker, what it can be told, and whether a config is valid."""
+"""/connector-plugins: the plugins installed on this worker, their configuration keys, and validation of configs."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from flask import Blueprint, Response, request
 
 from actors.errors import BadRequestError
 from rest.errors import HttpError
-from rest.resources.front import Front
+from rest.resources.context import ResourceContext
 from rest.server.rules import json_body
 from rest.wire.answers import json_response, plugin_info
 from rest.wire.entities import CONFIG, parse
 
 
-def blueprint(front: Front) -> Blueprint:
-    """Plugins; the same on every worker if they are installed alike."""
+def blueprint(context: ResourceContext) -> Blueprint:
+    """Routes of plugins."""
     routes = Blueprint("plugins", __name__, url_prefix="/connector-plugins")
-    view = front.view
+    view = context.view
 
     @routes.get("")
     def list_plugins() -> Response:
@@ -35,7 +35,7 @@ def blueprint(front: Front) -> Blueprint:
         included = config.get("connector.class")
         if included is not None and not _short(included).endswith(_short(plugin)):
             raise BadRequestError(f"Included connector type {included} does not match request type {plugin}")
-        return json_response(front.herder.validation(config))
+        return json_response(context.herder.validation(config))
 
     return routes
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from flask import Blueprint, Response
 
-from rest.resources.front import Front
+from rest.resources.context import ResourceContext
 from rest.wire.answers import json_response
 
 
-def blueprint(front: Front) -> Blueprint:
-    """The worker itself."""
+def blueprint(context: ResourceContext) -> Blueprint:
+    """Routes of the worker itself."""
     routes = Blueprint("root", __name__)
-    view = front.view
+    view = context.view
 
     @routes.get("/")
     def server_info() -> Response:
@@ -20,8 +20,8 @@ def blueprint(front: Front) -> Blueprint:
 
     @routes.get("/health")
     def health() -> Response:
-        code, status, message = front.herder.health()
-        degraded = list(view.degraded())  # heeler's own: the worker is well, some of its tasks are not
+        code, status, message = context.herder.health()
+        degraded = list(view.degraded())  # an extension of heeler: tasks with problems on a healthy worker
         more = {"degraded": degraded} if degraded else {}
         return json_response({"status": status, "message": message, **more}, code)
 

@@ -5,20 +5,20 @@ from __future__ import annotations
 from flask import Blueprint, Response
 
 from actors.messages.requests import GetStory, StoryEntry
-from rest.resources.front import Front
+from rest.resources.context import ResourceContext
 from rest.wire.answers import instant, json_response
 from storage.ids import ConnectorName
 
 
-def blueprint(front: Front) -> Blueprint:
-    """The story that this worker can tell; others tell theirs."""
+def blueprint(context: ResourceContext) -> Blueprint:
+    """The route of stories; each worker has only its own part of a connector's story."""
     routes = Blueprint("story", __name__, url_prefix="/connectors")
 
     @routes.get("/<name:connector>/story")
     def story(connector: ConnectorName) -> Response:
-        told: tuple[StoryEntry, ...] = front.herder.answer(GetStory(connector))
+        entries: tuple[StoryEntry, ...] = context.herder.answer(GetStory(connector))
         return json_response({"connector": connector, "story": [
             {"at": instant(entry.at_ms), "cause": entry.cause, "because": entry.because, "what": entry.what,
-             "effects": list(entry.effects)} for entry in told]})
+             "effects": list(entry.effects)} for entry in entries]})
 
     return routes

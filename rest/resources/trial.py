@@ -1,4 +1,6 @@
-"""POST /connectors/try: a connector's configuration on a few records; nothing is left behind. heeler's own."""
+"""POST /connectors/try: runs a few records through a connector's configuration without keeping anything. An extension
+of heeler.
+"""
 
 from __future__ import annotations
 
@@ -8,19 +10,19 @@ from flask import Blueprint, Response
 
 from actors.errors import BadRequestError
 from rest.json_text import plain
-from rest.resources.front import Front
+from rest.resources.context import ResourceContext
 from rest.server.rules import json_body
 from rest.wire.answers import json_response
 from rest.wire.entities import TRIAL, parse
 
-MOST = 1000
-FEW = 5
+MAX_RECORDS = 1000
+DEFAULT_RECORDS = 5
 
 
-def blueprint(front: Front) -> Blueprint:
-    """On the worker that is asked, in a process of its own."""
+def blueprint(context: ResourceContext) -> Blueprint:
+    """The route of trials, which run on the worker that gets the request, in a process of their own."""
     routes = Blueprint("trial", __name__, url_prefix="/connectors")
-    view = front.view
+    view = context.view
 
     @routes.post("/try")
     def try_config() -> Response:
@@ -29,9 +31,9 @@ def blueprint(front: Front) -> Blueprint:
             raise BadRequestError("The request has no config: an object with the connector's keys is expected")
         if None in body["config"].values():
             raise BadRequestError("Null value can not be supplied as the configuration value.")
-        limit = FEW if body["limit"] is None else plain(body["limit"])
-        if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MOST:
-            raise BadRequestError(f"limit must be a number from 1 to {MOST}")
+        limit = DEFAULT_RECORDS if body["limit"] is None else plain(body["limit"])
+        if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MAX_RECORDS:
+            raise BadRequestError(f"limit must be a number from 1 to {MAX_RECORDS}")
         records = None if body["records"] is None else plain(body["records"])
         if records is not None and not isinstance(records, list):
             raise BadRequestError("records must be a list of objects, each with a value")

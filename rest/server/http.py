@@ -1,6 +1,7 @@
-"""cheroot, tuned: a thread pool that grows on demand, TLS handshakes outside the accepting thread, limits everywhere.
+"""The HTTP server, on cheroot: with a thread pool that grows on demand, TLS handshakes outside the accepting thread,
+and limits for slow and idle clients.
 
-All use of cheroot's internals is in this file.
+Only this file uses cheroot's internals.
 """
 
 from __future__ import annotations
@@ -26,17 +27,17 @@ from cheroot.ssl import Adapter
 from cheroot.workers.threadpool import ThreadPool
 
 from rest.server.request import MAX_HEAD_BYTES, StrictRequest
-from spark_tasks.process.seldom import Seldom
+from spark_tasks.process.rate_limited_log import RateLimitedLog
 
 log = logging.getLogger(__name__)
 
 MIN_THREADS = 4
 MAX_THREADS = 200
-IDLE_TIMEOUT_S = 30  # of a kept-alive connection, and of each wait for a request's bytes; as Kafka Connect's server
-BODY_TIMEOUT_S = 90  # for a whole body; a head has the idle time
-SLOW_S = 2.0  # that a thread waits for the bytes of one client in all, while others wait for a thread
+IDLE_TIMEOUT_S = 30  # of a kept-alive connection, and of each wait for a request's bytes; as in Kafka Connect
+BODY_TIMEOUT_S = 90  # for a whole body; for a head, IDLE_TIMEOUT_S
+SLOW_S = 2.0  # how long a thread waits for the bytes of one client while other clients wait for a thread
 DRAIN_S = 2.0
-SILENT_S = 5.0  # of a connection without a request, while others wait to be accepted
+SILENT_S = 5.0  # how long a connection may be idle while others wait to be accepted
 BACKLOG = 4096  # connections that wait to be accepted; net.core.somaxconn may allow fewer
 MAX_CONNECTIONS = 4096
 _CLOSED_AT_ONCE = 32
@@ -44,7 +45,7 @@ _NO_ROOM = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
 
 class GrowingPool(ThreadPool):
-    """Starts a thread whenever a connection would have to wait for one: a request may wait 90 s for the herder."""
+    """Starts a thread when a connection would have to wait for one, as a request may wait 90 s for the herder."""
 
     _threads: list[threading.Thread]
     _queue: queue.Queue[Any]
@@ -56,7 +57,7 @@ class GrowingPool(ThreadPool):
         self.get = self._take
 
     def put(self, obj: Any) -> None:
-        """A connection has a request."""
+        """Queue a connection that has a request."""
         super().put(obj)
         with self._lock:
             self._free -= 1
@@ -65,7 +66,7 @@ class GrowingPool(ThreadPool):
 
     @property
     def waiting(self) -> int:
-        """Connections that have a request and get no thread."""
+        """The number of connections that have a request but no thread."""
         return max(0, -self._free) if len(self._threads) >= self.max else 0
 
     def grow(self, amount: int) -> None:
@@ -82,23 +83,23 @@ class GrowingPool(ThreadPool):
         return thread
 
 
-class _Arriving(socket.SocketIO):
-    """The bytes of a connection, as long as they may take to come."""
+class _Incoming(socket.SocketIO):
+    """The incoming bytes of a connection, with a deadline."""
 
     _sock: socket.socket
     deadline = math.inf  # time.monotonic()
 
-    def hurry(self) -> None:
-        """Wake a thread that waits for bytes: there is no more time."""
+    def cancel(self) -> None:
+        """Wake a thread that waits for bytes, which then times out."""
         self.deadline = -math.inf
         with contextlib.suppress(OSError):
-            socket.socket.shutdown(self._sock, socket.SHUT_RD)  # an SSLSocket's own would have it go on in plain text
+            socket.socket.shutdown(self._sock, socket.SHUT_RD)  # an SSLSocket's own method would drop encryption
 
     def readinto(self, buffer: Any) -> int | None:
-        """Raises TimeoutError when nothing came for the idle time, or at the deadline."""
+        """Raises TimeoutError if nothing came for the idle time, or at the deadline."""
         left = self.deadline - time.monotonic()
         if left <= 0:
-            raise TimeoutError("timed out")  # the text by which cheroot knows it
+            raise TimeoutError("timed out")  # cheroot recognises it by this text
         self._sock.settimeout(min(left, IDLE_TIMEOUT_S))
         count = super().readinto(buffer)
         if not count and self.deadline == -math.inf:
@@ -110,24 +111,24 @@ class _Reader(StreamReader):
     """A connection's reader."""
 
     def __init__(self, sock: socket.socket) -> None:
-        self.arriving = _Arriving(sock, "rb")
-        super(StreamReader, self).__init__(self.arriving)  # not a socket's own, as StreamReader would
+        self.incoming = _Incoming(sock, "rb")
+        super(StreamReader, self).__init__(self.incoming)  # StreamReader would use a plain SocketIO
         self.bytes_read = 0
         self._socket = sock
 
     def has_data(self) -> bool:
-        """Whether a part of the next request is here already, where the selector does not see it."""
+        """Whether a part of the next request is already buffered, which the selector does not see."""
         waiting: bool = super().has_data()  # type: ignore[no-untyped-call]
         return waiting or (isinstance(self._socket, ssl.SSLSocket) and self._socket.pending() > 0)
 
 
 class _Writer(StreamWriter):
-    """A connection's writer; `since`: when a write began that is not done, as time.monotonic()."""
+    """A connection's writer; `since`: when a write in progress began, as time.monotonic()."""
 
     since = math.inf
 
     def write(self, b: Any) -> Any:
-        """Bytes of an answer, which wait where the client does not read."""
+        """Write bytes of a response; blocks while the client does not read."""
         self.since = time.monotonic()
         try:
             return super().write(b)  # type: ignore[no-untyped-call]
@@ -140,32 +141,33 @@ def _make_file(sock: socket.socket, mode: str = "r", bufsize: int = -1) -> Any: 
 
 
 class _Connection(HTTPConnection):
-    """Does the TLS handshake in a pool thread: a silent client must not keep others from being accepted."""
+    """Does the TLS handshake in a thread of the pool, so that a silent client does not block accepting others."""
 
     RequestHandlerClass = StrictRequest
     rfile: _Reader
     wfile: _Writer
     reading_since = math.inf  # time.monotonic()
-    refused = False  # the server answered before it had read all, and closes
-    answered = False  # idle after an answer
-    greeted = False
+    refused = False  # the server responded before it had read everything, and closes the connection
+    answered = False  # idle after a response
+    handshake_done = False
 
     def __init__(self, server: HttpServer, sock: socket.socket, _makefile: Any = None) -> None:
         super().__init__(server, sock, _make_file)
         server.open.add(self)
 
     def communicate(self) -> bool:
-        """One request and its answer; whether the connection is kept."""
+        """Handle one request; returns whether the connection is kept."""
         self.answered = False
         self.reading_since = time.monotonic()
-        if not self.greeted and isinstance(self.socket, ssl.SSLSocket):
+        if not self.handshake_done and isinstance(self.socket, ssl.SSLSocket):
             try:
                 self.socket.do_handshake()
             except OSError as error:
-                self.server.seldom.log(log, logging.INFO, "TLS handshake with %s failed: %s", self.remote_addr, error)
+                self.server.limited_log.log(
+                    log, logging.INFO, "TLS handshake with %s failed: %s", self.remote_addr, error)
                 return False
-        self.greeted = True
-        self.rfile.arriving.deadline = time.monotonic() + IDLE_TIMEOUT_S
+        self.handshake_done = True
+        self.rfile.incoming.deadline = time.monotonic() + IDLE_TIMEOUT_S
         try:
             self.answered = super().communicate()  # type: ignore[no-untyped-call]
         finally:
@@ -174,28 +176,30 @@ class _Connection(HTTPConnection):
 
     @property
     def slow_since(self) -> float:
-        """From when on a thread has been waiting for this client, as time.monotonic(); infinity where none does."""
+        """Since when a thread has been waiting for this client, as time.monotonic(); infinity if none does."""
         return min(self.reading_since, self.wfile.since)
 
-    def hurry(self) -> None:
-        """Have its thread give up."""
+    def disconnect(self) -> None:
+        """End a wait for this client, so that its thread gives up."""
         if self.wfile.since < math.inf:
             with contextlib.suppress(OSError):
                 socket.socket.shutdown(self.socket, socket.SHUT_RDWR)
         elif self.reading_since < math.inf:
-            self.rfile.arriving.hurry()
+            self.rfile.incoming.cancel()
 
     def body_follows(self) -> None:
-        """The head has been read."""
-        self.rfile.arriving.deadline = time.monotonic() + BODY_TIMEOUT_S
+        """The head has been read: set the deadline for the body."""
+        self.rfile.incoming.deadline = time.monotonic() + BODY_TIMEOUT_S
 
     def request_read(self) -> None:
-        """Nothing more is read until the answer has been written."""
+        """The request has been read completely; the response follows."""
         self.reading_since = math.inf
         self.socket.settimeout(IDLE_TIMEOUT_S)
 
     def close(self) -> None:
-        """What a refused client still sends is taken for a moment: a reset could overtake the answer."""
+        """Close the connection; after a refusal, first read what the client still sends: a reset could overtake the
+        response.
+        """
         self.server.open.discard(self)
         if self.refused:
             with contextlib.suppress(OSError):
@@ -212,7 +216,7 @@ class _Connection(HTTPConnection):
 
 
 class _Connections(ConnectionManager):
-    """Accepts no more connections than the process can bear."""
+    """Accepts a limited number of connections."""
 
     _selector: Any
     _stop_requested: bool
@@ -248,9 +252,9 @@ class _Connections(ConnectionManager):
             late = time.monotonic() - SLOW_S
             slow = sorted((one.slow_since, id(one), one) for one in list(self.server.open) if one.slow_since < late)
             for _, _, connection in slow[:waiting]:
-                connection.hurry()
+                connection.disconnect()
             if slow:
-                self._warn("All %d threads of REST are waiting for slow clients: disconnecting some of them",
+                self._warn("All %d threads of the REST server are waiting for slow clients: disconnecting some of them",
                            MAX_THREADS)
 
     def _warn(self, *what: Any) -> None:
@@ -259,39 +263,40 @@ class _Connections(ConnectionManager):
             log.warning(*what)
 
     def _make_room(self) -> None:
-        """Close some connections that are idle after a response, or that have sent nothing for long.
+        """Close some connections that are idle after a response, or have sent nothing for some time.
 
         They are not removed from the selector, whose events are being iterated over: it reports their end.
         """
-        self._warn("REST has %d connections open, or the process has no file descriptor left: new ones wait. Raise "
-                   "the limit of open files (ulimit -n) if that is too few", len(self.server.open))
+        self._warn("The REST server has %d open connections, or the process has no free file descriptor: new "
+                   "connections have to wait. If that is too few, raise the limit of open files (ulimit -n)",
+                   len(self.server.open))
         silent_since = time.time() - SILENT_S
         idle = [one for _, one in self._selector.connections
                 if one is not self.server and (one.answered or one.last_used < silent_since)]
         for connection in sorted(idle, key=lambda one: one.last_used)[:_CLOSED_AT_ONCE]:
-            with contextlib.suppress(OSError):  # the client has gone already
+            with contextlib.suppress(OSError):  # the client has disconnected already
                 connection.socket.shutdown(socket.SHUT_RDWR)
         if not idle:
             time.sleep(0.05)  # the selector would call again at once
 
 
 class TlsAdapter(Adapter):
-    """Wraps accepted sockets with a context."""
+    """Wraps accepted sockets with a TLS context."""
 
     def __init__(self, context: ssl.SSLContext) -> None:
         super().__init__("", "")
         self.context = context
 
     def bind(self, sock: socket.socket) -> socket.socket:
-        """The listening socket stays as it is."""
+        """The listening socket, unchanged."""
         return sock
 
     def wrap(self, sock: socket.socket) -> tuple[ssl.SSLSocket, dict[str, str]]:
-        """An accepted socket, before its handshake."""
+        """An accepted socket with TLS, before its handshake."""
         return self.context.wrap_socket(sock, server_side=True, do_handshake_on_connect=False), self.get_environ()
 
     def get_environ(self) -> dict[str, str]:
-        """What the application sees of TLS."""
+        """The entries about TLS in the WSGI environment."""
         return {"wsgi.url_scheme": "https", "HTTPS": "on"}
 
     def makefile(self, sock: ssl.SSLSocket, mode: str = "r", bufsize: int = -1) -> Any:
@@ -314,7 +319,7 @@ class HttpServer(wsgi.Server):
         self.max_request_body_size = max_body_bytes
         self.max_connections = max_connections
         self.open: set[_Connection] = set()
-        self.seldom = Seldom()
+        self.limited_log = RateLimitedLog()
 
     def prepare(self) -> None:
         """Bind and listen."""
@@ -323,14 +328,14 @@ class HttpServer(wsgi.Server):
         self._connections = _Connections(self)
 
     def process_conn(self, conn: _Connection) -> None:
-        """A new connection waits for its first bytes as others do for their next ones, without a thread."""
+        """Have a new connection wait for its first bytes without a thread, like others for their next request."""
         if conn.last_used is None:
             self._connections.put(conn)
         else:
             super().process_conn(conn)
 
     def stop(self) -> None:
-        """Stop now: cheroot would notice up to half a second later."""
+        """Stop at once; cheroot would take up to half a second to notice."""
         if self.ready and self.socket is not None:
             self._connections._stop_requested = True  # noqa: SLF001
             with contextlib.suppress(OSError):  # whatever the error, the listening socket wakes or is closed
@@ -338,15 +343,15 @@ class HttpServer(wsgi.Server):
         super().stop()
 
     def error_log(self, msg: str = "", level: int = 20, traceback: bool = False) -> None:
-        """Log to this module's logger, without a trace for errors of a client's connection, which are no defects."""
+        """Log to this module's logger; errors of a client's connection without a traceback, as they are not defects."""
         error = sys.exc_info()[1]
         if isinstance(error, OSError):
-            self.seldom.log(log, level, "A connection to REST failed: %s", error)
+            self.limited_log.log(log, level, "A connection to the REST server failed: %s", error)
         else:
             log.log(level, msg, exc_info=traceback)
 
 
 def most_connections(listeners: int) -> int:
-    """That a listener may have open: half of the process's files are left to Kafka, Spark and plugins."""
+    """The most connections of one listener: half of the process's files are left to Kafka, Spark and plugins."""
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return MAX_CONNECTIONS if files == resource.RLIM_INFINITY else max(1, min(MAX_CONNECTIONS, files // 2 // listeners))

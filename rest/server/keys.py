@@ -1,4 +1,4 @@
-"""The keys of a worker's file that are about REST, and how the values that are more than one word are read."""
+"""The configuration keys of the REST server, and the parsers of their structured values."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _LISTENER_SYNTAX = "http://HOST:PORT or https://HOST:PORT (HOST may be empty for
 _HEADER_RULE = re.compile(r"(set|add|setDate|addDate)\s+([^\s:]+)\s*:\s*(.*)", re.IGNORECASE)
 _ACTIONS = {action.lower(): action for action in ("set", "add", "setDate", "addDate")}
 _HEADER_SYNTAX = (
-    "header rules separated by commas, each `set|add|setDate|addDate NAME:VALUE`, in double quotes where it holds a "
+    "header rules separated by commas, each `set|add|setDate|addDate NAME:VALUE`, in double quotes if it contains a "
     "comma; a date is a number of milliseconds from now"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """Where to listen; an empty host means all interfaces, port 0 any free one."""
+    """An address to listen on; an empty host means all interfaces, port 0 any free port."""
 
     protocol: str
     host: str
@@ -53,7 +53,7 @@ class HeaderRule:
 
 
 def listener(text: str) -> Listener:
-    """Raises ConfigError."""
+    """Parse one listener. Raises ConfigError."""
     match = _LISTENER.fullmatch(text)
     if match is None or int(match[3]) > 65535:
         raise ConfigError(f"{text!r} must be {_LISTENER_SYNTAX}")
@@ -61,7 +61,7 @@ def listener(text: str) -> Listener:
 
 
 def header_rules(text: str) -> tuple[HeaderRule, ...]:
-    """A comma inside double quotes does not separate. Raises ConfigError."""
+    """Parse header rules; a comma inside double quotes is not a separator. Raises ConfigError."""
     rules = next(csv.reader([text], skipinitialspace=True)) if text.strip() else []
     return tuple(_header_rule(rule.strip()) for rule in rules)
 
@@ -75,7 +75,7 @@ def _header_rule(text: str) -> HeaderRule:
 
 
 def origins(text: str) -> tuple[re.Pattern[str], ...] | None:
-    """The patterns of access.control.allow.origin; None where every origin may. Raises ConfigError."""
+    """The patterns of access.control.allow.origin; None if every origin is allowed. Raises ConfigError."""
     items = [item.strip() for item in text.split(",")]
     try:
         return None if "*" in items else tuple(re.compile(item) for item in items)
@@ -100,10 +100,10 @@ _LISTENERS = Rule(f"one or more of {_LISTENER_SYNTAX}, separated by commas",
 _ADMIN_LISTENERS = Rule(f"unset (the main listeners), empty (none) or {_LISTENER_SYNTAX}, separated by commas",
                         lambda v: v is None or all(map(_is_listener, v)))
 _PORT = Rule("a port from 1 to 65535", lambda v: v is None or 0 < v <= 65535)
-_HOST = Rule("a host's name or address, of at most 255 characters and without spaces",
+_HOST = Rule("a host name or address of at most 255 characters, without spaces",
              lambda v: v is None or (len(v) <= 255 and v.isprintable() and not any(c.isspace() for c in v)))
 _PROTOCOL = Rule("http or https", lambda v: v is None or v.lower() in ("http", "https"))
-_ORIGINS = Rule("*, or origins or patterns of them, separated by commas", _read_by(origins))
+_ORIGINS = Rule("*, or origins or patterns of origins, separated by commas", _read_by(origins))
 
 
 def _key(name: str, kind: Type, default: Any, doc: str, validator: Validator | None = None) -> ConfigKey:
@@ -111,25 +111,26 @@ def _key(name: str, kind: Type, default: Any, doc: str, validator: Validator | N
 
 
 REST_KEYS = ConfigDef(
-    _key("listeners", Type.LIST, ["http://:8083"], "Where the REST API listens.", _LISTENERS),
-    _key("admin.listeners", Type.LIST, None, "Where /admin listens: unset for the main listeners, empty for nowhere.",
+    _key("listeners", Type.LIST, ["http://:8083"], "The addresses of the REST API.", _LISTENERS),
+    _key("admin.listeners", Type.LIST, None, "The addresses of /admin; unset: the main listeners, empty: none.",
          _ADMIN_LISTENERS),
-    _key("rest.advertised.host.name", Type.STRING, None, "The host under which other workers reach this one.",
+    _key("rest.advertised.host.name", Type.STRING, None, "The host name at which other workers reach this one.",
          _HOST),
-    _key("rest.advertised.port", Type.INT, None, "The port under which other workers reach this one.", _PORT),
-    _key("rest.advertised.listener", Type.STRING, None, "Which listener other workers use.", _PROTOCOL),
+    _key("rest.advertised.port", Type.INT, None, "The port at which other workers reach this one.", _PORT),
+    _key("rest.advertised.listener", Type.STRING, None, "The protocol of the listener that other workers use.",
+         _PROTOCOL),
     _key("rest.extension.classes", Type.LIST, [], "REST extensions (KIP-285): not supported.", ValidList()),
-    _key("access.control.allow.origin", Type.STRING, "", "Access-Control-Allow-Origin of answers.", _ORIGINS),
-    _key("access.control.allow.methods", Type.STRING, "", "Access-Control-Allow-Methods of answers."),
-    _key("response.http.headers.config", Type.STRING, "", "Headers that every answer gets.",
+    _key("access.control.allow.origin", Type.STRING, "", "Access-Control-Allow-Origin of responses.", _ORIGINS),
+    _key("access.control.allow.methods", Type.STRING, "", "Access-Control-Allow-Methods of responses."),
+    _key("response.http.headers.config", Type.STRING, "", "Headers that are added to every response.",
          Rule(_HEADER_SYNTAX, _read_by(header_rules))),
-    _key("ssl.client.auth", Type.STRING, "none", "Whether https clients show a certificate.",
+    _key("ssl.client.auth", Type.STRING, "none", "Whether https clients present a certificate.",
          OneOf("required", "requested", "none")),
     _key("heeler.rest.max.body.bytes", Type.INT, MAX_BODY_BYTES,
-         "The longest body of a request; a longer one is answered with 413.", at_least(1024)),
+         "The largest body of a request; a larger one is answered with 413.", at_least(1024)),
     _key("rest.rebalance.wait.ms", Type.LONG, 0,
-         "How long a request waits for a rebalance to end before it is refused with 409; 0 as in Kafka Connect: some "
+         "How long a request waits for a rebalance to end before it is refused with 409. 0: as in Kafka Connect, some "
          "are refused at once, others wait for up to 90 seconds and fail with 500.", between(0, MAX_REBALANCE_WAIT_MS)),
-    _key("topic.tracking.enable", Type.BOOLEAN, True, "Whether a connector's topics are remembered (KIP-558)."),
-    _key("topic.tracking.allow.reset", Type.BOOLEAN, True, "Whether they may be forgotten on request."),
+    _key("topic.tracking.enable", Type.BOOLEAN, True, "Whether topics that a connector uses are tracked (KIP-558)."),
+    _key("topic.tracking.allow.reset", Type.BOOLEAN, True, "Whether the tracked topics may be reset."),
 )

@@ -25,9 +25,9 @@ STOP_TIMEOUT_S = 5.0
 
 
 class RestServer:
-    """Listens for REST requests: `start`, then `refuse` while the worker shuts down, then `stop`.
+    """Listens for REST requests: call `start`, then `refuse` while the worker shuts down, then `stop`.
 
-    `servers`: one for each listener, the admin's last.
+    `servers`: one for each listener, those of `admin.listeners` last.
     """
 
     def __init__(self, settings: RestSettings, app: Flask, admin_app: Flask | None = None) -> None:
@@ -42,13 +42,13 @@ class RestServer:
         self._threads: list[threading.Thread] = []
 
     def start(self) -> None:
-        """Bind all listeners and serve them in the background. Raises ConfigError where one cannot be bound."""
+        """Bind all listeners and serve them in the background. Raises ConfigError if one cannot be bound."""
         try:
             for server in self.servers:
                 server.prepare()
         except OSError as error:
             self.stop()
-            raise ConfigError(f"REST cannot listen on {_shown(server.bind_addr)}: {error}. Name another address in "
+            raise ConfigError(f"REST cannot listen on {_shown(server.bind_addr)}: {error}. Set another address in "
                               "listeners (or admin.listeners), or stop the program that uses this one") from error
         for server in self.servers:
             name = f"rest-{server.bind_addr[1]}"
@@ -58,15 +58,15 @@ class RestServer:
             log.info("REST listens on %s", _shown(server.bind_addr))
 
     def client_tls(self) -> ssl.SSLContext:
-        """For requests to other workers with https listeners. Raises ConfigError."""
+        """The TLS context for requests to other workers with https listeners. Raises ConfigError."""
         return client_context(self._settings.tls)
 
     def refuse(self) -> None:
-        """Answer 503 from now on, and close connections with it; requests that are under way are finished."""
+        """From now on, answer 503 and close the connection; requests in progress are finished."""
         self._refusing = True
 
     def stop(self) -> None:
-        """Stop listening and close all connections; a request under way has five seconds to end."""
+        """Stop listening and close all connections; requests in progress have five seconds to finish."""
         self._refusing = True
         stoppers = [threading.Thread(target=server.stop, daemon=True) for server in self.servers]
         for stopper in stoppers:
@@ -77,12 +77,12 @@ class RestServer:
 
     @property
     def ports(self) -> tuple[int, ...]:
-        """The bound ports, main listeners first; known after `start`."""
+        """The bound ports, main listeners first; available after `start`."""
         return tuple(server.bind_addr[1] for server in self.servers)
 
     @property
     def advertised(self) -> tuple[str, int]:
-        """Host and port that other workers and clients shall use; known after `start`."""
+        """Host and port for other workers and clients; available after `start`."""
         settings = self._settings
         protocol = settings.advertised_protocol
         chosen = next(
@@ -94,13 +94,13 @@ class RestServer:
 
     @property
     def advertised_url(self) -> str:
-        """The address that goes into the group's metadata, such as `http://10.0.0.7:8083/`."""
+        """The address in the group's metadata, such as `http://10.0.0.7:8083/`."""
         host, port = self.advertised
         return f"{self._settings.advertised_protocol}://{_bracketed(host)}:{port}/"
 
     @property
     def worker_id(self) -> str:
-        """`host:port` as statuses show it."""
+        """`host:port`, as in statuses."""
         host, port = self.advertised
         return f"{host}:{port}"
 

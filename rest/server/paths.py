@@ -1,7 +1,7 @@
-"""Paths as they were sent: a connector's name may hold `/`, `%` and more when it is percent-encoded.
+"""Routing on raw paths: a connector's name may contain `/`, `%` and more if it is percent-encoded.
 
-A WSGI server decodes the path before anybody can tell `a/b` from `a%2Fb`. So the app routes on the raw path, and the
-converters of its rules decode the one segment that they stand for.
+A WSGI server decodes the path, after which `a/b` and `a%2Fb` are the same. So the app routes on the raw path, and the
+converters of its rules decode single segments.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class NameConverter(BaseConverter):
     part_isolating = True  # one segment, so that rules match segment by segment
 
     def to_python(self, value: str) -> str:
-        """Percent-decoded; RawPaths has made sure that it is UTF-8."""
+        """The percent-decoded name; RawPaths has checked that it is UTF-8."""
         return unquote_to_bytes(value).decode()
 
 
@@ -50,7 +50,7 @@ class TaskConverter(BaseConverter):
 
 
 class RawPaths:
-    """WSGI middleware that puts the raw path in the place of the decoded one and refuses what is not a valid path."""
+    """WSGI middleware that replaces the decoded path by the raw one and refuses invalid paths."""
 
     def __init__(self, app: WsgiApp) -> None:
         self._app = app
@@ -64,7 +64,7 @@ class RawPaths:
             headers = [("Content-Type", "application/json"), ("Content-Length", str(len(body)))]
             start_response("400 Bad Request", headers)
             return [body]
-        # Matrix parameters (`/connectors/a;v=1`) belong to no resource.
+        # No resource uses matrix parameters (`/connectors/a;v=1`).
         environ["PATH_INFO"] = environ[RAW_PATH] = "/".join(part.partition(";")[0] for part in raw.split("/"))
         return self._app(environ, start_response)
 
@@ -75,7 +75,7 @@ def _raw_path(environ: dict[str, Any]) -> str:
 
 
 def _defect(raw: str) -> str | None:
-    """What is wrong with a path, in the words of Kafka Connect's server; None for a good one."""
+    """What is wrong with a path, in the words of Kafka Connect's server; None for a valid one."""
     if "//" in raw:
         return "Ambiguous URI empty segment"
     if _ENCODED.search(raw) is not None:

@@ -1,9 +1,9 @@
-"""One HTTP request as it comes off a connection, by the letter of RFC 9112: where it ends is never a matter of taste.
+"""Strict parsing of HTTP requests by RFC 9112, which prevents request smuggling.
 
-cheroot reads leniently (a chunk of `0x2` bytes, a Content-Length of `+2`, whichever of two Content-Lengths comes last),
-and a proxy before the worker that reads such a request in another way would let one client's body be taken for
-another's request. So the head is checked by its grammar here, and the body is read to its end before the application
-sees the request: nothing of it is left on the connection to be taken for the next one.
+cheroot is lenient (a chunk of `0x2` bytes, a Content-Length of `+2`, the last one of two Content-Lengths). If a proxy
+in front of the worker read such a request differently, the body of one client's request could be taken for another
+request. So the head is checked against the grammar, and the body is read to its end before the application sees the
+request: nothing is left on the connection that could be taken for the next request.
 """
 
 from __future__ import annotations
@@ -28,28 +28,28 @@ _ONCE = frozenset({b"Content-Length", b"Host"})
 
 
 class _TooLargeError(Exception):
-    """A body that is longer than it may be."""
+    """A body that is larger than allowed."""
 
 
 class StrictRequest(HTTPRequest):
-    """Whatever is wrong with it is answered as all errors are, and ends the connection."""
+    """An HTTP request; what is wrong with it is answered like any other error, and the connection is closed."""
 
     def simple_response(self, status: Any, msg: str = "") -> None:
-        """Send an error of the server's own; the connection is closed after it."""
+        """Send an error of the server itself, after which the connection is closed."""
         code = int(str(status)[:3])
         body = error_body(code, msg or str(status))
         self.close_connection = self.conn.refused = True
         head = (f"{self.server.protocol} {status}\r\nContent-Type: application/json\r\n"
                 f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n")
-        with contextlib.suppress(OSError):  # who sends what is no request has often gone already
+        with contextlib.suppress(OSError):  # the client may have disconnected already
             self.conn.wfile.write(head.encode("latin-1") + body)
 
     def read_request_line(self) -> bool:
-        """Method, target and version; False where an error was answered."""
+        """Read method, target and version; False if an error was sent."""
         try:
             if not super().read_request_line():  # type: ignore[no-untyped-call]
                 return False
-        except ValueError as error:  # urllib has more reasons to refuse a target than cheroot expects
+        except ValueError as error:  # urllib refuses more targets than cheroot expects
             self.simple_response("400 Bad Request", f"Malformed Request-URI: {error}")
             return False
         if self.request_protocol not in (b"HTTP/1.0", b"HTTP/1.1") or _TARGET.fullmatch(self.uri) is None:
@@ -58,7 +58,7 @@ class StrictRequest(HTTPRequest):
         return True
 
     def read_request_headers(self) -> bool:
-        """All headers; False where an error was answered."""
+        """Read all headers; False if an error was sent."""
         try:
             read: bool = super().read_request_headers()  # type: ignore[no-untyped-call]
         except errors.MaxSizeExceeded:
@@ -68,13 +68,13 @@ class StrictRequest(HTTPRequest):
         return read
 
     def header_reader(self, rfile: Any, headers: dict[bytes, bytes]) -> None:
-        """Read them. Raises ValueError for malformed headers, and for headers that do not say where the body ends."""
+        """Parse headers. Raises ValueError for malformed ones, and if they do not define where the body ends."""
         while (line := rfile.readline()) != b"\r\n":
             field = _FIELD.fullmatch(line)
             if field is None:
                 raise ValueError("Malformed header")
             name, value = field[1].title(), field[2].strip(b" \t")
-            if b"_" in name:  # WSGI could not tell it from the one with a dash
+            if b"_" in name:  # in WSGI it would have the same name as the header with a dash
                 continue
             if name in _ONCE and name in headers:
                 raise ValueError(f"More than one {name.decode()} header")
@@ -95,7 +95,7 @@ class StrictRequest(HTTPRequest):
             raise ValueError("Malformed Transfer-Encoding header")
 
     def respond(self) -> None:
-        """Read the body, and have the application answer."""
+        """Read the body, and have the application respond."""
         self.conn.body_follows()
         try:
             body = self._read_body()
@@ -123,7 +123,7 @@ class StrictRequest(HTTPRequest):
                 raise _TooLargeError
             body += self._read(size)
             if self.conn.rfile.read(2) != b"\r\n":
-                raise ValueError("A chunk is longer than its size says")
+                raise ValueError("A chunk is longer than its size")
         trailers = 0
         while (line := self._line(_MAX_TRAILER_BYTES)) != b"\r\n":
             trailers += len(line)
@@ -142,11 +142,11 @@ class StrictRequest(HTTPRequest):
         return line
 
     def _read(self, size: int) -> bytes:
-        """So many bytes, in pieces: memory is taken for what came, not for what was announced."""
+        """Read a number of bytes in pieces: memory is allocated for received bytes, not for announced ones."""
         body = bytearray()
         while len(body) < size:
             piece = self.conn.rfile.read(min(size - len(body), _PIECE))
             if not piece:
-                raise ValueError("The body ends before its length")
+                raise ValueError("The body is shorter than its length")
             body += piece
         return bytes(body)

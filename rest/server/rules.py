@@ -1,6 +1,6 @@
-"""Rules of HTTP that hold for every resource: media types, CORS, extra headers, 404 before the worker is up.
+"""HTTP rules for all resources: media types, CORS, extra headers, 404 before the worker has started.
 
-CORS and Accept are read as Kafka Connect does, which flask-cors and Werkzeug do not (docs/adr/0035).
+CORS and Accept are handled as in Kafka Connect, which flask-cors and Werkzeug do not do (docs/adr/0035).
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from rest.wire.view import WorkerView
 
 JSON = "application/json"
 ACCEPTABLE = frozenset({"", "*/*", "*", JSON, "application/*"})
-ALWAYS = frozenset({"root.health", "metrics.metrics", "openapi.document", "openapi.page"})  # also without Kafka
-ANY_BODY = frozenset({"root", "internal"})  # blueprints whose resources do not look at a request's media type
+ALWAYS = frozenset({"root.health", "metrics.metrics", "openapi.document", "openapi.page"})  # served without Kafka too
+ANY_BODY = frozenset({"root", "internal"})  # blueprints whose resources ignore a request's media type
 
 
 def install(app: Flask, view: WorkerView, settings: RestSettings) -> None:
-    """Make an app keep the rules."""
+    """Apply the rules to an app."""
 
     @app.before_request
     def check() -> None:
@@ -44,14 +44,14 @@ def install(app: Flask, view: WorkerView, settings: RestSettings) -> None:
 
 
 def _typed(response: Response) -> Response:
-    """Answers that Flask makes by itself (to OPTIONS) say text/html of an empty body."""
+    """Correct the media type of responses that Flask makes by itself (to OPTIONS): text/html with an empty body."""
     if response.mimetype == "text/html" and request.endpoint != "openapi.page":
         response.mimetype = JSON
     return response
 
 
 def json_body() -> bytes:
-    """The request's body where the resource reads one; a body of no type at all is refused."""
+    """The request's body, for resources that read one. A body without a media type is refused."""
     body = request.get_data(cache=False)
     if body and not request.mimetype:
         raise UnsupportedMediaType

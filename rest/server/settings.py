@@ -1,4 +1,4 @@
-"""The REST part of a worker's properties, parsed."""
+"""The settings of the REST server, parsed from a worker's properties."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ HEALTH_TIMEOUT_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Cors:
-    """Who may call from a browser: `origins` are patterns, None allows all."""
+    """Cross-origin requests that are allowed: `origins` are patterns; None allows all."""
 
     origins: tuple[re.Pattern[str], ...] | None
     methods: str = "HEAD,POST,GET"
 
     def allows(self, origin: str) -> bool:
-        """Whether pages of an origin may read answers."""
+        """Whether pages of an origin may read responses."""
         return self.origins is None or any(pattern.fullmatch(origin) for pattern in self.origins)
 
 
 @dataclass(frozen=True, slots=True)
 class RestSettings:
-    """Everything that REST needs to know of the worker's configuration."""
+    """The part of the worker's configuration that the REST server uses."""
 
     listeners: tuple[Listener, ...] = (Listener("http", "", 8083),)
-    admin_listeners: tuple[Listener, ...] | None = None  # None: on the main listeners; empty: nowhere
+    admin_listeners: tuple[Listener, ...] | None = None  # None: the main listeners; empty: none
     advertised_host: str | None = None
     advertised_port: int | None = None
     advertised_listener: str | None = None
@@ -38,7 +38,7 @@ class RestSettings:
     response_headers: tuple[HeaderRule, ...] = ()
     topic_tracking: bool = True
     topic_tracking_reset: bool = True
-    tls: Mapping[str, str] = field(default_factory=dict)  # ssl.* keys for listeners and for calls to other workers
+    tls: Mapping[str, str] = field(default_factory=dict)  # ssl.* keys for listeners and for requests to other workers
     admin_tls: Mapping[str, str] = field(default_factory=dict)
     max_body_bytes: int = MAX_BODY_BYTES
     rebalance_wait_s: float = 0.0  # 0: conflicts are answered at once
@@ -47,7 +47,7 @@ class RestSettings:
 
     @classmethod
     def from_properties(cls, props: Mapping[str, str]) -> RestSettings:
-        """From a worker's raw properties. Raises ConfigError."""
+        """Parse a worker's properties. Raises ConfigError."""
         values = REST_KEYS.parse(props)
         admin, advertised = values["admin.listeners"], values["rest.advertised.listener"]
         settings = cls(
@@ -68,13 +68,14 @@ class RestSettings:
         protocol = settings.advertised_listener
         protocols = {one.protocol for one in settings.listeners}
         if protocol and settings.advertised_port is None and protocol not in protocols:
-            raise ConfigError(f"rest.advertised.listener: none of the listeners is {protocol}; name another, or set "
-                              "rest.advertised.port (and rest.advertised.host.name) for a proxy before the worker")
+            raise ConfigError(f"rest.advertised.listener: none of the listeners uses {protocol}; set another one, or "
+                              "set rest.advertised.port (and rest.advertised.host.name) for a proxy in front of the "
+                              "worker")
         return settings
 
     @property
     def advertised_protocol(self) -> str:
-        """The scheme, http or https, that other workers shall use; plain http where there is a choice."""
+        """The scheme that other workers use: https if all listeners do and nothing else is set, otherwise http."""
         if self.advertised_listener is not None:
             return self.advertised_listener
         return "https" if all(one.protocol == "https" for one in self.listeners) else "http"
@@ -93,6 +94,6 @@ def _cors(origin: str, methods: str) -> Cors | None:
 
 
 def _tls(props: Mapping[str, str], prefix: str) -> dict[str, str]:
-    """All keys with the prefix, or, if no such keys are set, the plain ones: never a mixture."""
+    """All keys with the prefix or, if there are none, the plain ones: never a mixture."""
     prefixed = {key.removeprefix(prefix): value for key, value in props.items() if key.startswith(prefix + "ssl.")}
     return prefixed or {key: value for key, value in props.items() if key.startswith("ssl.")}

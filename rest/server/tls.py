@@ -1,6 +1,7 @@
 """TLS contexts from Kafka's `ssl.*` keys, for listeners and for requests to other workers.
 
-Key and trust stores may be PEM files, PEM in the property itself, PKCS12 or JKS; the content decides, not ssl.*.type.
+Key and trust stores may be PEM files, PEM in the property itself, PKCS12 or JKS. The type is detected from the content;
+ssl.*.type is ignored.
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ _CLIENT_AUTH = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required
 
 @dataclass(frozen=True, slots=True)
 class _Identity:
-    """A private key with its certificate chain, PEM, and the key's password."""
+    """A private key with its certificate chain in PEM, and the key's password."""
 
     pem: bytes
     password: str | None
 
 
 def server_context(tls: Mapping[str, str]) -> ssl.SSLContext:
-    """For an https listener. Raises ConfigError."""
+    """The context for an https listener. Raises ConfigError."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     own = _identity(tls)
     if own is None:
@@ -56,12 +57,12 @@ def server_context(tls: Mapping[str, str]) -> ssl.SSLContext:
 
 
 def client_context(tls: Mapping[str, str]) -> ssl.SSLContext:
-    """For requests to workers with https listeners. Raises ConfigError."""
+    """The context for requests to workers with https listeners. Raises ConfigError."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     checked = tls.get("ssl.endpoint.identification.algorithm", "https").strip()
     if checked.lower() not in ("https", ""):
         raise ConfigError(f"Invalid value {checked} for configuration ssl.endpoint.identification.algorithm: "
-                          "it must be https, or empty for no check")
+                          "it must be https, or empty to disable the check")
     context.check_hostname = bool(checked)
     trusted = _trusted(tls)
     if trusted is None:
@@ -76,8 +77,8 @@ def client_context(tls: Mapping[str, str]) -> ssl.SSLContext:
 
 
 def pem_certificates(tls: Mapping[str, str]) -> list[str]:
-    """The texts in PEM that hold the own chain and the trusted certificates, where they are configured; the own one
-    has its key. Raises ConfigError.
+    """The configured certificate chain, with its key, and the configured trusted certificates, in PEM. Raises
+    ConfigError.
     """
     own, trusted = _identity(tls), _trusted(tls)
     return [*([own.pem.decode(errors="replace")] if own else []), *([trusted] if trusted else [])]
@@ -98,7 +99,7 @@ def _identity(tls: Mapping[str, str]) -> _Identity | None:
 
 
 def _trusted(tls: Mapping[str, str]) -> str | None:
-    """Trusted certificates as PEM; None where the system's are meant."""
+    """The trusted certificates in PEM; None for the system's."""
     if "ssl.truststore.certificates" in tls:
         return tls["ssl.truststore.certificates"]
     if not tls.get("ssl.truststore.location"):
@@ -108,20 +109,21 @@ def _trusted(tls: Mapping[str, str]) -> str | None:
 
 
 def _load_identity(context: ssl.SSLContext, own: _Identity) -> None:
-    """OpenSSL reads keys from files only; this one is readable by its owner alone and lives for a moment."""
+    """Load an identity via a temporary file that only its owner can read, as OpenSSL reads keys only from files."""
     handle, name = tempfile.mkstemp()
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(own.pem)
         context.load_cert_chain(name, password=own.password or "")
     except (ssl.SSLError, ValueError) as error:
-        raise ConfigError(f"The ssl.keystore settings give no certificate with its private key: {error}") from None
+        raise ConfigError(
+            f"The ssl.keystore settings do not contain a certificate with its private key: {error}") from None
     finally:
         Path(name).unlink()
 
 
 def _restrict(context: ssl.SSLContext, tls: Mapping[str, str]) -> None:
-    """Protocol versions and ciphers, where configured. Raises ConfigError for what OpenSSL cannot be told."""
+    """Set protocol versions and ciphers, if configured. Raises ConfigError for what OpenSSL does not support."""
     refuse_https(tls)
     names = [name.strip() for name in tls.get("ssl.enabled.protocols", "TLSv1.2,TLSv1.3").split(",")]
     versions = sorted(_VERSIONS[name] for name in names if name in _VERSIONS)
@@ -134,14 +136,14 @@ def _restrict(context: ssl.SSLContext, tls: Mapping[str, str]) -> None:
         return
     newest, older = _TLS_1_3_SUITES & {*suites}, [_openssl_name(name) for name in suites if name not in _TLS_1_3_SUITES]
     bad = f"Invalid value {', '.join(suites)} for configuration ssl.cipher.suites"
-    if newest and newest != _TLS_1_3_SUITES:  # Python's ssl has no way to choose among them
-        raise ConfigError(f"{bad}: of TLSv1.3 name all of {', '.join(sorted(_TLS_1_3_SUITES))}, or none")
+    if newest and newest != _TLS_1_3_SUITES:  # Python's ssl cannot select some of them
+        raise ConfigError(f"{bad}: name either all suites of TLSv1.3 ({', '.join(sorted(_TLS_1_3_SUITES))}) or none")
     if not older:
         versions = [v for v in versions if v is ssl.TLSVersion.TLSv1_3]
     if not newest:
         versions = [v for v in versions if v is not ssl.TLSVersion.TLSv1_3]
     if not versions:
-        raise ConfigError(f"{bad}: none of them is of a version in ssl.enabled.protocols")
+        raise ConfigError(f"{bad}: none of them belongs to a version in ssl.enabled.protocols")
     context.minimum_version, context.maximum_version = versions[0], versions[-1]
     try:
         context.set_ciphers(":".join(older) or "DEFAULT")
@@ -150,7 +152,7 @@ def _restrict(context: ssl.SSLContext, tls: Mapping[str, str]) -> None:
 
 
 def _openssl_name(suite: str) -> str:
-    """`TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256` as OpenSSL writes it; a name of OpenSSL's own stays."""
+    """OpenSSL's name of a suite such as `TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256`; OpenSSL's own names are kept."""
     if "_WITH_" not in suite:
         return suite
     name = re.sub(r"AES_(\d+)", r"AES\1", suite.removeprefix("TLS_").removeprefix("RSA_WITH_"))

@@ -1,4 +1,4 @@
-"""Bodies of answers: plain functions, as GET /connectors?expand=… builds hundreds of these objects for each request."""
+"""The bodies of responses, built by plain functions: GET /connectors?expand=… builds hundreds of them per request."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ UNDEFINED_VERSION = "undefined"  # what Kafka Connect writes for a plugin withou
 
 
 def json_response(value: Any, status: int = 200) -> Response:
-    """An answer with a body."""
+    """A response with a JSON body."""
     return Response(dumps(value), status, mimetype="application/json")
 
 
 def no_body(status: int) -> Response:
-    """An answer without one."""
+    """A response without a body."""
     response = Response(status=status)
     del response.headers["Content-Type"]
     return response
 
 
 def created_response(outcome: Created | Remote) -> Response:
-    """201 with the new connector's address, or 200 where it existed; also for what another worker answered."""
+    """201 with the new connector's address, or 200 if it existed already; also for another worker's response."""
     if isinstance(outcome, Remote):
         created, body, name = outcome.status == 201, outcome.body, str(outcome.body["name"])
     else:
@@ -56,13 +56,13 @@ def task_info(info: TaskInfo) -> dict[str, Any]:
 
 
 def state_info(info: ConnectorStateInfo) -> dict[str, Any]:
-    """A connector's status with its tasks'."""
+    """The answer to a restart: a connector's status with its tasks'."""
     tasks = {status.id.task: status for status in info.tasks if isinstance(status.id, ConnectorTaskId)}
     return _states(info.name, info.connector, tasks, info.type)
 
 
 def status_of(view: WorkerView, name: ConnectorName) -> dict[str, Any]:
-    """A connector's status as the status topic has it. Raises NotFoundError."""
+    """A connector's status from the status topic. Raises NotFoundError."""
     statuses = view.statuses
     status = statuses.connectors.get(name)
     if status is None:
@@ -85,7 +85,7 @@ def task_status_of(view: WorkerView, task: ConnectorTaskId) -> dict[str, Any]:
 
 
 def info_of(view: WorkerView, name: ConnectorName) -> dict[str, Any]:
-    """A connector as the config topic has it. Raises NotFoundError."""
+    """A connector from the config topic. Raises NotFoundError."""
     snapshot = view.config
     config = snapshot.connector_configs.get(name)
     if config is None:
@@ -95,7 +95,7 @@ def info_of(view: WorkerView, name: ConnectorName) -> dict[str, Any]:
 
 
 def plugin_info(plugin: ShownPlugin) -> dict[str, Any]:
-    """An installed plugin. `runtime` and `passed_over` are our own, where heeler's and Java's are here of one class."""
+    """An installed plugin. `runtime` and `passed_over` are extensions, if both heeler and Java have this class."""
     shown: dict[str, Any] = {"class": plugin.class_name, "type": plugin.kind, **_version(plugin.version)}
     if plugin.passed_over:
         shown["runtime"] = plugin.runtime
@@ -132,8 +132,8 @@ def _states(name: str, connector: Status, tasks: Mapping[int, Status], kind: str
 
 
 def _own(status: Status) -> dict[str, Any]:
-    """Our own fields, where errors.restart.policy has done something, and of a task that has stalled. Not for the
-    answer to a restart: a Java worker that has forwarded one takes no field that it does not know.
+    """The fields `restarts` and `stalled`, extensions of heeler, if there were automatic restarts or the task has
+    stalled. Not in the answer to a restart request: a Java worker that forwards one refuses unknown fields.
     """
     shown: dict[str, Any] = {}
     if (restarts := status.restarts) is not None:
@@ -148,7 +148,7 @@ def _own(status: Status) -> dict[str, Any]:
 
 
 def instant(ms: int) -> str:
-    """A time (ms since 1970) in ISO 8601 and UTC, milliseconds only where there are any."""
+    """A time (ms since 1970) in ISO 8601 and UTC; milliseconds only if they are not 0."""
     moment = datetime.fromtimestamp(ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S")
     return f"{moment}.{ms % 1000:03d}Z" if ms % 1000 else f"{moment}Z"
 

@@ -1,8 +1,8 @@
-"""Bodies of requests, as marshmallow schemas that are as strict as Kafka Connect's parser and say so in its words.
+"""The bodies of requests, as marshmallow schemas that are as strict as Kafka Connect's parser, with its messages.
 
-Clients and tests look for `Cannot deserialize value`, `Cannot construct instance` and `Unrecognized field`; a body of
-the wrong shape is a 500 in Kafka Connect, and so it is here. Values of config maps are strings: numbers and booleans
-are taken as they were written, null stays null.
+Clients and tests look for `Cannot deserialize value`, `Cannot construct instance` and `Unrecognized field`. A body of
+the wrong shape is 500, as in Kafka Connect. Values of config maps are strings: numbers and booleans are kept as they
+were written, null stays null.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ INITIAL_STATES = {"RUNNING": TargetState.STARTED, "PAUSED": TargetState.PAUSED, 
 
 
 def _kind(value: Any) -> str:
-    """A JSON value as Jackson names it."""
+    """Jackson's description of a JSON value."""
     match value:
         case dict():
             return "Object value (token `JsonToken.START_OBJECT`)"
@@ -59,7 +59,7 @@ def _no_creator(java_class: str, value: Any) -> NoReturn:
 
 
 def _text(value: Any) -> str:
-    """A scalar as the string that Jackson makes of it."""
+    """A scalar as Jackson converts it to a string."""
     match value:
         case bool():
             return "true" if value else "false"
@@ -70,7 +70,7 @@ def _text(value: Any) -> str:
 
 
 class Text(fields.Field[str]):
-    """A string; other scalars are taken as they were written."""
+    """A string; other scalars are kept as they were written."""
 
     java_type = "java.lang.String"
 
@@ -97,7 +97,7 @@ class _Map(fields.Field[dict[str, Any]], ABC):
 
     @abstractmethod
     def convert(self, item: Any) -> Any:
-        """One of its values, as it is kept."""
+        """Convert one of the values."""
 
 
 class StringMap(_Map):
@@ -107,7 +107,7 @@ class StringMap(_Map):
     _item = Text()
 
     def convert(self, item: Any) -> str | None:
-        """As text."""
+        """The value as text; None for null."""
         return None if item is None else self._item.deserialize(item)
 
 
@@ -117,12 +117,12 @@ class ObjectMap(_Map):
     java_type = OBJECT_MAP
 
     def convert(self, item: Any) -> Any:
-        """With ordinary numbers."""
+        """The value with ordinary numbers."""
         return plain(item)
 
 
 class ListOf(fields.Field[list[Any]]):
-    """A JSON array, with the name of its Java type."""
+    """A JSON array. `java_item`: the Java type of its items, for messages."""
 
     def __init__(self, item: fields.Field[Any], java_item: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -157,7 +157,7 @@ class _Body(Schema):
 
 
 class Entity(fields.Field[dict[str, Any]]):
-    """An object of a schema."""
+    """An object with a schema."""
 
     def __init__(self, schema: _Body, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -198,7 +198,7 @@ class OffsetsBody(_Body):
 
 
 class CreateBody(_Body):
-    """A connector to create. As Kafka Connect 4.3.1 it does not know `initial_offsets` (KIP-995) and so refuses it."""
+    """A connector to create. Like Kafka Connect 4.3.1, it refuses `initial_offsets` (KIP-995) as unknown."""
 
     java_class = f"{ENTITIES}.CreateConnectorRequest"
     config = StringMap(allow_none=True)
@@ -207,7 +207,7 @@ class CreateBody(_Body):
 
 
 class TrialBody(_Body):
-    """A configuration to try: heeler's own. `records` and `limit` are looked at where they are used."""
+    """A configuration to try, an extension of heeler. `records` and `limit` are checked where they are used."""
 
     java_class = f"{ENTITIES}.TrialRequest"
     config = StringMap(allow_none=True)
@@ -224,10 +224,10 @@ TASK_CONFIGS = ListOf(StringMap(), "java.util.Map<java.lang.String,java.lang.Str
 
 
 def parse(body: bytes, shape: fields.Field[Any], wrong: int = 500) -> Any:
-    """A body as its shape wants it; None for an empty body and for `null`.
+    """Parse a body of a shape; None for an empty body and for `null`.
 
-    Raises HttpError with the first thing that is wrong: `wrong`, 500 as in Kafka Connect for what is Kafka Connect's;
-    400 for valid JSON that is of no use.
+    Raises HttpError for the first error: with status `wrong` (500, as in Kafka Connect), or with 400 for valid JSON
+    that cannot be used.
     """
     try:
         value = loads(body)

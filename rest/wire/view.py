@@ -1,4 +1,4 @@
-"""What REST may read of its worker without asking the herder: each member is one atomic read of a published value."""
+"""What REST reads from its worker without asking the herder: each member is an atomic read of a published value."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ConnectorType = Literal["source", "sink", "unknown"]
 
 
 class PassedOverPlugin(Protocol):
-    """A plugin that is not used, since another one of its class is."""
+    """A plugin that is not used because another one has the same class."""
 
     @property
     def runtime(self) -> str:
@@ -22,7 +22,7 @@ class PassedOverPlugin(Protocol):
 
     @property
     def version(self) -> str | None:
-        """None where the plugin does not say."""
+        """The version; None if the plugin has none."""
 
     @property
     def location(self) -> str:
@@ -34,23 +34,23 @@ class ShownPlugin(Protocol):
 
     @property
     def class_name(self) -> str:
-        """As REST shows it."""
+        """The name of its class in REST's answers."""
 
     @property
     def kind(self) -> str:
-        """What it is."""
+        """The kind of plugin."""
 
     @property
     def version(self) -> str | None:
-        """None where the plugin does not say."""
+        """The version; None if the plugin has none."""
 
     @property
     def runtime(self) -> str | None:
-        """What runs it, where heeler's own and Java's are here: heeler or java."""
+        """What runs it, heeler or java, if both have a plugin of this class."""
 
     @property
     def passed_over(self) -> Sequence[PassedOverPlugin]:
-        """What else is here of its class; empty where there was no choice."""
+        """Other plugins of this class, which are not used."""
 
 
 class ShownLevel(Protocol):
@@ -58,28 +58,28 @@ class ShownLevel(Protocol):
 
     @property
     def level(self) -> str:
-        """Kafka's name of it."""
+        """Kafka's name of the level."""
 
     @property
     def last_modified_ms(self) -> int | None:
-        """When somebody changed it (ms since 1970); None: never since the worker started."""
+        """When it was changed last (ms since 1970); None: not since the worker started."""
 
 
 class Loggers(Protocol):
     """A worker's loggers (KIP-495, KIP-976). Levels are Kafka's: OFF FATAL ERROR WARN INFO DEBUG TRACE ALL."""
 
     def levels(self) -> Mapping[str, ShownLevel]:
-        """All loggers whose level was set, by name; `root` too."""
+        """All loggers whose level was set, and `root`, by name."""
 
     def level(self, name: str) -> ShownLevel | None:
-        """The level in effect for a logger; None where there is no such logger."""
+        """The effective level of a logger; None if there is no such logger."""
 
     def set_level(self, namespace: str, level: str) -> Sequence[str]:
-        """Set a logger and those below it; answers the names of those that changed, sorted."""
+        """Set the level of a logger and those below it; returns the sorted names of those that changed."""
 
 
 class WorkerView(Protocol):
-    """The worker as REST sees it; every member may be read from any thread and, but for `trial`, answers at once."""
+    """The worker as REST sees it; members may be used on any thread and, except for `trial`, return at once."""
 
     @property
     def config(self) -> ClusterConfigState:
@@ -91,19 +91,19 @@ class WorkerView(Protocol):
 
     @property
     def stage(self) -> RequestStage | None:
-        """What the herder does now or did last; goes into the text of time-outs."""
+        """What the herder does now or did last; part of the messages of timeouts."""
 
     @property
     def started(self) -> bool:
-        """Whether the herder has completed its start-up (KIP-1017)."""
+        """Whether the herder has completed its startup (KIP-1017)."""
 
     @property
     def kafka_cluster_id(self) -> str | None:
-        """None until the worker has spoken to Kafka; until then REST answers 404, as Kafka Connect does."""
+        """None until the worker has connected to Kafka; until then REST answers 404, as in Kafka Connect."""
 
     @property
     def version(self) -> str:
-        """The version of Kafka Connect that clients may count on, such as 4.3.1: they switch features by it."""
+        """The version of Kafka Connect whose API this is, such as 4.3.1: clients select features by it."""
 
     @property
     def commit(self) -> str:
@@ -114,13 +114,13 @@ class WorkerView(Protocol):
         """The worker's loggers."""
 
     def degraded(self) -> Sequence[str]:
-        """Which tasks hang or wait for long, in words; empty where all is well."""
+        """Descriptions of tasks that hang or have waited for a long time."""
 
     def metrics(self, names: Collection[str]) -> str:
-        """The worker's metrics as Prometheus takes them: with Kafka Connect's names (`java`), heeler's, or both."""
+        """The worker's metrics in Prometheus' format: with Kafka Connect's names (`java`), heeler's, or both."""
 
     def connector_type(self, config: Config | None) -> ConnectorType:
-        """What the class in a connector's config is."""
+        """The type of the class in a connector's config."""
 
     def logs(self, connector: str) -> Sequence[str]:
         """The last lines of this worker's log about a connector, oldest first, without secrets."""
@@ -129,12 +129,12 @@ class WorkerView(Protocol):
         """Installed plugins: sinks, sources, transformations, predicates, converters, header converters."""
 
     def trial(self, config: Config, records: Sequence[Any] | None, limit: int) -> Mapping[str, Any]:
-        """A configuration on a few records; takes as long as the plugin. Raises BadRequestError for what cannot be
-        tried, ConflictError where too many are, ConnectError where its process fails.
+        """Run a few records through a configuration; blocks as long as the plugin. Raises BadRequestError for what
+        cannot be tried, ConflictError if too many trials are running, ConnectError if its process fails.
         """
 
     def plugin_config(self, name: str, version: str | None) -> Sequence[Mapping[str, Any]]:
-        """A plugin's keys as ConfigDef.key_infos() has them.
+        """A plugin's configuration keys, as from ConfigDef.key_infos().
 
-        Raises NotFoundError, and BadRequestError where no installed version fits (KIP-891).
+        Raises NotFoundError, and BadRequestError if no installed version matches (KIP-891).
         """

@@ -18,7 +18,7 @@ _LOG = logging.getLogger(__name__)
 
 
 def kernel(function: F) -> F:
-    """Compile on the first call and cache the result beside the source file; in the user's cache folder where that
+    """Compile on the first call and cache the result next to the source file; in the user's cache folder where that
     is read-only; in a temporary folder where there is no home folder either (executors in containers).
 
     Kernels make no arrays, so they are compiled without numba's reference counts (`_nrt`). Those are atomic, and each

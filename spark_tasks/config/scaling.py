@@ -74,7 +74,7 @@ class Scale:
 
 
 def unknown(scale: Scale) -> Scale:
-    """The lag could not be measured: periods begin anew."""
+    """The lag could not be measured: periods start again."""
     return replace(scale, high_since=None, low_since=None)
 
 

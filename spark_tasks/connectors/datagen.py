@@ -125,7 +125,7 @@ class DatagenReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark ha
         return ReadMaxRows(_MOST)
 
     def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit | None = None) -> dict[str, Any]:  # noqa: N802
-        """As many records as the limit and the rate allow, evenly over the streams."""
+        """The end offsets: as many records as the limit and the rate allow, evenly distributed over the streams."""
         allowed = min(max_rows(limit, row_bytes=40 + self._payload) or _MOST, self._due(start))
         each, rest = divmod(allowed, max(1, len(self._streams)))
         end = {}

@@ -10,7 +10,7 @@ Interval = tuple[int, int]  # from, to (both included)
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class SeenNumbers:
     """The numbers of one stream that have arrived. `seen` is sorted, without adjacent or overlapping intervals."""
 
     seen: tuple[Interval, ...] = ()
@@ -28,13 +28,13 @@ class Seen:
         """The highest number seen; -1 if there is none."""
         return self.seen[-1][1] if self.seen else -1
 
-    def after(self, run: Interval) -> Seen:
+    def after(self, run: Interval) -> SeenNumbers:
         """A run of consecutive numbers arrives."""
         first, last = run
         size = last - first + 1
         again = sum(max(0, min(last, b) - max(first, a) + 1) for a, b in self.seen)
         late = again < size and first < self.highest
-        return Seen(
+        return SeenNumbers(
             merged([*self.seen, run]), self.records + size, self.duplicates + again, self.disorder + late
         )
 
@@ -46,12 +46,12 @@ class Seen:
         }  # fmt: skip
 
     @classmethod
-    def from_json(cls, described: Mapping[str, Any]) -> Seen:
+    def from_json(cls, described: Mapping[str, Any]) -> SeenNumbers:
         """What `to_json` wrote."""
         seen = tuple((int(a), int(b)) for a, b in described["seen"])
         return cls(seen, described["records"], described["duplicates"], described["disorder"])
 
-    def joined(self, other: Seen) -> Seen:
+    def joined(self, other: SeenNumbers) -> SeenNumbers:
         """Joined with the numbers that another task has seen of the same stream; common numbers count as duplicates."""
         both = merged([*self.seen, *other.seen])
         sizes = [sum(b - a + 1 for a, b in part) for part in (self.seen, other.seen, both)]
@@ -76,13 +76,13 @@ def merged(intervals: Iterable[Interval]) -> tuple[Interval, ...]:
 class SequenceSummary:
     """The numbers seen of all streams."""
 
-    streams: Mapping[int, Seen] = field(default_factory=dict)
+    streams: Mapping[int, SeenNumbers] = field(default_factory=dict)
 
     def after(self, runs: Iterable[tuple[int, Interval]]) -> SequenceSummary:
         """Runs of streams arrive, in this order."""
         streams = dict(self.streams)
         for stream, run in runs:
-            streams[stream] = streams.get(stream, Seen()).after(run)
+            streams[stream] = streams.get(stream, SeenNumbers()).after(run)
         return SequenceSummary(streams)
 
     def joined(self, other: SequenceSummary) -> SequenceSummary:
@@ -103,4 +103,4 @@ class SequenceSummary:
     @classmethod
     def from_json(cls, described: Mapping[str, Any]) -> SequenceSummary:
         """What `to_json` wrote."""
-        return cls({int(stream): Seen.from_json(seen) for stream, seen in described["streams"].items()})
+        return cls({int(stream): SeenNumbers.from_json(seen) for stream, seen in described["streams"].items()})

@@ -22,7 +22,6 @@ untouched unless somebody asks for them; the header converter turns them into Co
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -84,10 +83,3 @@ def one_topic(topic: str, length: int) -> pa.DictionaryArray:
     """The `topic` column of a batch, all of one topic."""
     zeros = pa.Array.from_buffers(pa.int32(), length, [None, pa.py_buffer(bytes(4 * length))])
     return pa.DictionaryArray.from_arrays(zeros, pa.array([topic], pa.string()))
-
-
-def with_value(batch: pa.RecordBatch, name: str, array: pa.Array, metadata: Metadata | None) -> pa.RecordBatch:
-    """The batch with its column `name` (it must have it) replaced."""
-    index = batch.schema.get_field_index(name)
-    field: Any = pa.field(name, array.type, metadata=dict(metadata) if metadata else None)
-    return batch.set_column(index, field, array)

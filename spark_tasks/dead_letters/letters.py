@@ -23,7 +23,7 @@ _INT64: Final = "^[0-9]{1,18}$"
 
 
 @dataclass(frozen=True, slots=True)
-class Letters:
+class DeadLetters:
     """A batch of the queue (`raw`, columns.RAW_SCHEMA) and the contents of its headers as columns of the same length,
     null where a header is missing or invalid. `partition` and `offset` are int64, the others strings.
     """
@@ -38,7 +38,7 @@ class Letters:
     message: pa.Array
 
     @classmethod
-    def of(cls, raw: pa.RecordBatch) -> Letters:
+    def of(cls, raw: pa.RecordBatch) -> DeadLetters:
         """Read a batch of the queue, which may hold any records."""
         headers = raw.column("headers")
         flat, parents = pc.list_flatten(headers), pc.list_parent_indices(headers).to_numpy()
@@ -87,7 +87,7 @@ class Run:
     letters: Rows
 
 
-def runs(letters: Letters, rows: Rows, mark: Callable[[int], bytes | None], *, ordered: bool) -> list[Run]:
+def runs(letters: DeadLetters, rows: Rows, mark: Callable[[int], bytes | None], *, ordered: bool) -> list[Run]:
     """The records of those letters with their original key, value, timestamp, headers and offset, plus MARKER with the
     value that `mark` gives for the letter's offset. `ordered`: in the order of the queue, else grouped by partition.
     """

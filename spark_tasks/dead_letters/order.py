@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_tasks.dead_letters.letters import Letters
+from spark_tasks.dead_letters.letters import DeadLetters
 from spark_tasks.errors import ConfigError
 from spark_tasks.pipeline.failures import FailedStage
 
@@ -63,7 +63,7 @@ class ReplayOrder:
             _MOST if last is None else min(last + 1, _MOST),
         )
 
-    def takes(self, letters: Letters) -> np.ndarray[Any, Any]:
+    def takes(self, letters: DeadLetters) -> np.ndarray[Any, Any]:
         """For each letter, whether it matches (the caller checks the partition)."""
         found = []
         if self.topics:

@@ -12,11 +12,11 @@ from typing import Final
 import pyarrow as pa
 
 from spark_tasks.data.columns import HEADERS_TYPE
-from spark_tasks.dead_letters.handling import ErrorHandling
+from spark_tasks.dead_letters.error_handling import ErrorHandling
 from spark_tasks.dead_letters.letters import PREFIX
 from spark_tasks.kafka.append import Appender
 from spark_tasks.kafka.records.errors import RecordTooLargeError
-from spark_tasks.kafka.sharing import shared_cluster
+from spark_tasks.kafka.shared_clusters import shared_cluster
 from spark_tasks.metrics.task import TaskMetrics
 from spark_tasks.pipeline.failures import Failure, intolerant
 

@@ -35,7 +35,7 @@ def client_properties(worker: Mapping[str, str], connector: Mapping[str, str], k
 
 
 def same_brokers(one: Mapping[str, str], other: Mapping[str, str]) -> bool:
-    """Whether both lists have a broker in common, which means the same cluster as far as names can tell."""
+    """Whether both lists have a broker in common, which means the same cluster judging by the names."""
     first, second = ({server.strip().lower() for server in properties.get("bootstrap.servers", "").split(",")}
                      for properties in (one, other))
     return bool(first & second)

@@ -53,9 +53,7 @@ class Loop(NetworkSelector):  # type: ignore[misc]
             self._cancelled = 0
 
     def register_event(self, fileobj: Any, event: int, task: Any) -> None:
-        """As the library's, which has a socket that is not registered yet describe itself each time (two system
-        calls) only to see that it is not.
-        """
+        """Avoids two system calls with which the library checks that a new socket is not registered yet."""
         if fileobj in self._selector.get_map():
             super().register_event(fileobj, event, task)
         else:
@@ -155,7 +153,7 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
         return transport
 
     def close_idle_connections(self) -> None:
-        """As the library's, whose timer keeps each closed manager for ever."""
+        """Unlike the library's, ends with the manager: the library's timer keeps closed managers alive."""
         if not getattr(self, "closed", False):  # not set yet when the first one is set up
             super().close_idle_connections()
 

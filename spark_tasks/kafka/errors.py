@@ -47,7 +47,7 @@ class TransactionAbortableError(KafkaRefusedError, RetriableError):
 
 
 class OffsetOutOfRangeError(ConnectError):
-    """The offset asked for is not in the log, which reaches from `log_start` (inclusive) to `log_end` (exclusive)."""
+    """The requested offset is not in the log, which reaches from `log_start` (inclusive) to `log_end` (exclusive)."""
 
     def __init__(self, topic: str, partition: int, offset: int, log_start: int, log_end: int) -> None:
         super().__init__(

@@ -172,7 +172,7 @@ class _Fetcher:
                 if piece is not None:
                     self._ahead += 1
                     self._pieces.put(piece)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the reader waits for it
+        except Exception as error:  # noqa: BLE001 - the reader gets any error
             self._stopped = True
             self._pieces.put(error)
         finally:

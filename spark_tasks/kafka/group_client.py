@@ -101,20 +101,20 @@ class Topics:
 
     @property
     def answered(self) -> bool:
-        """Whether a broker has been asked for all of its topics."""
+        """Whether the metadata of all of its topics has been requested."""
         return bool(self._metadata.need_all_topic_metadata or self._metadata.answered.issuperset(self.wanted))
 
     def set_topics(self, topics: Collection[str]) -> Future:
-        """As ClusterMetadata."""
+        """Set the topics of one member (kafka-python's ClusterMetadata.set_topics)."""
         self.wanted: frozenset[str] = frozenset(topics)
         return self._metadata.want(self, topics)
 
     def add_listener(self, listener: Any) -> None:
-        """As ClusterMetadata, on the IO thread, which calls them."""
+        """Add a listener on the IO thread, which calls it."""
         self._metadata.net.call_soon_threadsafe(lambda: self._metadata.add_listener(listener))
 
     def remove_listener(self, listener: Any) -> None:
-        """As ClusterMetadata, on the IO thread."""
+        """Remove a listener on the IO thread."""
         self._metadata.net.call_soon_threadsafe(lambda: self._metadata.remove_listener(listener))
 
 
@@ -199,7 +199,7 @@ class _MemberManager:
         return getattr(self._shared, name)
 
     def send(self, request: Any, node_id: Any = None, request_timeout_ms: float | None = None) -> Future:
-        """As KafkaConnectionManager."""
+        """Send joins on the member's own connection, and all other requests on the shared one."""
         if not isinstance(request, JoinGroupRequest | SyncGroupRequest):
             return self._shared.send(request, node_id, request_timeout_ms)
         own = self._own

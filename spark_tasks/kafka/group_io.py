@@ -13,7 +13,7 @@ import kafka.errors as protocol
 from spark_tasks.errors import ConnectError
 from spark_tasks.kafka.connections import Loop
 from spark_tasks.kafka.group_client import GroupClient, Topics
-from spark_tasks.kafka.sharing import settings_key
+from spark_tasks.kafka.shared_clusters import settings_key
 
 _logger = logging.getLogger(__name__)
 
@@ -79,7 +79,7 @@ class GroupIo:
             return found, Topics(found.metadata)
 
     def release(self, client: GroupClient, member: Topics) -> None:
-        """A member is gone; with the last one the connections are closed."""
+        """A member has left; with the last one the connections are closed."""
         with self._lock:
             if not client.metadata.release(member):
                 return

@@ -23,7 +23,7 @@ from spark_tasks.kafka.records.layout import (
 @dataclass(slots=True)
 class _Held:
     end: int
-    pieces: deque[tuple[int, bytes]] = field(default_factory=deque)  # and the offset that each was asked for
+    pieces: deque[tuple[int, bytes]] = field(default_factory=deque)  # and the requested offset of each
 
 
 class HeldRecords:

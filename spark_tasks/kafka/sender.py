@@ -180,7 +180,7 @@ class Sender:
     async def _exchange(self, connection: _Connection, batches: list[PendingBatch]) -> None:
         try:
             await self._send_and_settle(connection, batches)
-        except Exception as error:  # noqa: BLE001 - whatever it is, who appends waits for an end
+        except Exception as error:  # noqa: BLE001 - the caller of append waits for a result
             self._fail(translated(error, f"appending to {batches[0].where[0]}-{batches[0].where[1]}"))
 
     async def _send_and_settle(self, connection: _Connection, batches: list[PendingBatch]) -> None:

@@ -28,7 +28,7 @@ from spark_tasks.kafka.cluster import Isolation, KafkaCluster, TopicPartition
 from spark_tasks.kafka.connections import Deadline
 from spark_tasks.kafka.fetch_session import FetchSession
 from spark_tasks.kafka.held_records import HeldRecords
-from spark_tasks.kafka.sharing import settings_key
+from spark_tasks.kafka.shared_clusters import settings_key
 
 _logger = logging.getLogger(__name__)
 
@@ -82,14 +82,14 @@ class EndWatcher:
         self._closed = False
 
     def ends(self, partitions: Collection[TopicPartition], isolation: Isolation) -> dict[TopicPartition, int]:
-        """The ends of these partitions; the brokers are asked for those that are not known yet (ConnectError)."""
+        """The ends of these partitions; those that are not known yet are fetched from the brokers (ConnectError)."""
         ends = self._ends  # without the lock: hundreds of tasks ask here
         known = {tp: ends[tp].of(isolation) if tp in ends else -1 for tp in partitions}
         unknown = [tp for tp, end in known.items() if end < 0]
         return known | self.refresh(unknown, isolation) if unknown else known
 
     def known_end(self, partition: TopicPartition, isolation: Isolation) -> int:
-        """The end as far as it is known, without asking anybody; -1 where it is not."""
+        """The end if it is known, without a request; else -1."""
         end = self._ends.get(partition)
         return -1 if end is None else end.of(isolation)
 
@@ -136,7 +136,7 @@ class EndWatcher:
         return True
 
     def forget(self, key: Hashable) -> None:
-        """Remove a task that is gone or paused."""
+        """Remove a task that has ended or is paused."""
         with self._lock:
             self._interests.pop(key, None)
             self._armed.discard(key)
@@ -188,7 +188,7 @@ class EndWatcher:
         return found
 
     async def _poll(self, node: int) -> None:
-        """Long polls at one broker until nobody is armed."""
+        """Long polls at one broker until no task is waiting."""
         try:
             while self._armed and not self._closed:
                 partitions = (await self._by_leader()).get(node, [])
@@ -298,7 +298,7 @@ class EndWatchers:
             return found
 
     def close(self) -> None:
-        """Close all of them; the tasks must be gone."""
+        """Close all of them; the tasks must have ended."""
         with self._lock:
             watchers = list(self._watchers.values())
             self._watchers.clear()

@@ -90,7 +90,7 @@ def is_outage(error: BaseException) -> bool:
 
 
 class StageFailedError(FailedPartError):
-    """A stage cannot do a stretch of rows. `words`: what people are told before the reason, {} for the record.
+    """A stage cannot process a stretch of rows. `words`: the text before the reason, with {} for the record.
     `guesses`: see FailedPartError.
     """
 

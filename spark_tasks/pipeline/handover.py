@@ -51,7 +51,7 @@ def from_json(array: pa.Array, schema: str | None) -> Column:
     return found, {SCHEMA_KEY: to_text(wanted).encode()}
 
 
-class HandingPipeline(SinkPipeline):
+class JavaSinkPipeline(SinkPipeline):
     """The first part of a Java sink's pipeline: its batches are of CUT_SCHEMA, the record as it was read and what has
     become of it. `converted`: see plugins/cut.py.
     """
@@ -142,7 +142,7 @@ def _each_header(batch: pa.RecordBatch, class_name: str, change: Header) -> pa.A
     return pa.array(found, HEADERS_TYPE)
 
 
-class TakingPipeline(SourcePipeline):
+class JavaSourcePipeline(SourcePipeline):
     """The second part of a Java source's pipeline."""
 
     def __init__(self, worker: Mapping[str, str], connector: Mapping[str, str], converted: Collection[str]) -> None:
@@ -150,8 +150,8 @@ class TakingPipeline(SourcePipeline):
         self._mine = frozenset(converted)
 
     def taken(self, handed: Handed, refuse: Callable[[pa.RecordBatch], Refuse]) -> Iterator[RawBatch]:
-        """As SourcePipeline.to_raw. Offsets are the rows of `handed`, -1 if not known. `refuse`: of a batch of
-        Connect's records.
+        """RAW batches of `handed`. Their offsets are row numbers of `handed`, -1 if unknown. `refuse` returns the
+        function that receives the bad records of a batch.
         """
         for begin, end in runs(handed.key_schema, handed.value_schema):
             batch = self._batch(handed, begin, end)

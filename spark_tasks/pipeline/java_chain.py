@@ -44,7 +44,7 @@ class JavaStageError(DataError):
 
 
 class JavaPart:
-    """Java's part of a chain: what the host is asked for. `folder`: where the host is; the worker changes it."""
+    """Java's part of a chain: what the host does. `folder`: where the host is; the worker changes it."""
 
     def __init__(self, kind: str, name: str, task: int, lease: str, connector: Mapping[str, str], cut: Cut) -> None:
         """`kind`: sink or source; `lease`: see LeaseSession.java; `connector`: with the worker's converters."""

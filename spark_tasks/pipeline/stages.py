@@ -26,7 +26,7 @@ from spark_tasks.pipeline.converters.primitive import ByteArrayConverter
 from spark_tasks.pipeline.converters.simple_header import SimpleHeaderConverter
 from spark_tasks.pipeline.converters.string import StringConverter
 from spark_tasks.pipeline.failures import FailedStage, Refuse, StageFailedError, good_records, intolerant, stage
-from spark_tasks.pipeline.making import Stages, made_stages
+from spark_tasks.pipeline.stage_factory import Stages, made_stages
 from spark_tasks.pipeline.transforms.chain import Chain, TransformError
 from spark_tasks.pipeline.transforms.rows import joined, put
 

@@ -1,4 +1,4 @@
-"""Advice for somebody who named a plugin that does not exist. Pure."""
+"""Advice for the name of a plugin that does not exist. Pure."""
 
 from __future__ import annotations
 

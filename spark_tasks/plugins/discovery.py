@@ -21,7 +21,7 @@ from spark_tasks.plugins.kinds import Kind
 _log = logging.getLogger(__name__)
 Complain = Callable[[str], None]
 _GROUPS = {kind.value: kind for kind in Kind}
-_BASES = {  # the end of a base class's name tells the kind; longer names first
+_BASES = {  # the end of a base class's name determines the kind; longer names first
     "HeaderConverter": Kind.HEADER_CONVERTER,
     "Converter": Kind.CONVERTER,
     "Connector": Kind.CONNECTOR,

@@ -35,7 +35,7 @@ class PluginNotFoundError(ConnectError):
 
 
 class PluginVersionError(PluginNotFoundError):
-    """The plugin is there, but not in the version that was asked for (KIP-891)."""
+    """The plugin is there, but not in the requested version (KIP-891)."""
 
 
 @dataclass(frozen=True, slots=True)

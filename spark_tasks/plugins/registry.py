@@ -1,4 +1,4 @@
-"""The plugins of this process, by name. Names are known at once; a plugin is imported when it is asked for."""
+"""The plugins of this process, by name. Names are known at once; a plugin is imported on first use."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ class Plugins:
         return sorted(infos, key=lambda info: (_REST_ORDER.index(info.kind), info.class_name))
 
     def problems(self) -> list[str]:
-        """Plugins that were asked for and cannot be imported, each with the reason."""
+        """Requested plugins that cannot be imported, each with the reason."""
         return [f"Plugin {found.name} ({found.target}) from {found.location} cannot be imported: {why(result)}"
                 for found, result in self._loaded.copy().items() if isinstance(result, Exception)]
 

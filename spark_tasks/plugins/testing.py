@@ -195,7 +195,7 @@ class _Run:
             else:
                 counter.count(writer.commit, self._write(writer, position, 10))
             os.write(send, str(counter.steps).encode())
-        except BaseException as error:  # noqa: BLE001 - the parent is to be told, whatever it is
+        except BaseException as error:  # noqa: BLE001 - every error is reported to the parent
             os.write(send, repr(error).encode())
             os._exit(1)
         os._exit(0)

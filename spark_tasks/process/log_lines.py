@@ -1,4 +1,4 @@
-"""Formats log lines so that nobody can forge one, in the worker and in Spark's Python workers."""
+"""Formats log lines so that they cannot be forged, in the worker and in Spark's Python workers."""
 
 from __future__ import annotations
 

@@ -30,7 +30,9 @@ def hold_back_pandas() -> None:
 
 
 class _Later(MetaPathFinder):
-    """A finder that tells PyArrow when pandas is imported. No other import of pandas fails, in any thread."""
+    """An import hook that initialises PyArrow's pandas support when pandas is imported. No other import of pandas
+    fails, in any thread.
+    """
 
     def __init__(self) -> None:
         self.refused: int | None = threading.get_ident()

@@ -1,7 +1,7 @@
-"""The schema registry, through confluent-kafka's client. Answers are cached, and while it is away only one request
-waits.
+"""The schema registry, through confluent-kafka's client. Answers are cached, and while it is unreachable only one
+request waits.
 
-Errors: RetriableError (it is away or busy, which says nothing about a record), ConfigError (it refuses access),
+Errors: RetriableError (it is unreachable or busy, so no record is bad), ConfigError (it refuses access),
 UnknownSchemaError and RefusedSchemaError (DataErrors: the records with that schema are bad).
 """
 
@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from spark_tasks.backoff import doubled
 from spark_tasks.errors import ConfigError, DataError, RetriableError
 from spark_tasks.kafka.client_config import tls_files
 from spark_tasks.registry.errors import RefusedSchemaError, UnknownSchemaError
@@ -196,7 +197,7 @@ class Registry:
         with self._lock:
             self._failures += 1
             limit = self._settings["retries.max.wait.ms"] / 1000
-            wait = min(limit, self._settings["retries.wait.ms"] / 1000 * 2 ** min(self._failures - 1, 20))
+            wait = doubled(self._settings["retries.wait.ms"] / 1000, self._failures - 1, limit)
             self._why = f"the schema registry {self._urls} cannot be reached: {why}"
             self._away_until = time.monotonic() + wait
             return RetriableError(self._why)

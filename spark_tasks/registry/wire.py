@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_tasks.arrays.joining import concatenated
+from spark_tasks.arrays.concatenation import concatenated
 
 SchemaId = int | str  # an id, or a GUID as text
 

@@ -16,7 +16,7 @@ from spark_tasks.metrics.task import TaskMetrics
 _logger = logging.getLogger(__name__)
 
 COMMIT_TIMEOUT_MS: Final = 5_000
-ANSWER_S: Final = 10.0  # the thread of the groups may be busy with what others asked for
+ANSWER_S: Final = 10.0  # the groups' thread may be busy with other requests
 NOTHING_MS: Final = 60_000
 LATE_MS: Final = 100
 
@@ -60,7 +60,7 @@ class PendingOffsets:
 
     def commit_due(self, consumer: GroupConsumer) -> int:
         """Begin to commit if it is time; returns for how many ms it is not, NOTHING_MS if nothing is left to commit.
-        What became of the last commit is told here, or by the next call: KafkaUnavailableError.
+        This call or the next one reports what became of the last commit: KafkaUnavailableError.
         """
         self._end_if_done()
         if not self._offsets or (self._sent is not None and self._sent.offsets == self._offsets):

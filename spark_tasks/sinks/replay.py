@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from spark_tasks.dead_letters.done import Done
-from spark_tasks.dead_letters.handling import ErrorHandling
+from spark_tasks.dead_letters.error_handling import ErrorHandling
 from spark_tasks.dead_letters.order import ReplayOrder
 from spark_tasks.errors import BusyError, ConfigError
 from spark_tasks.kafka.cluster import KafkaCluster, TopicPartition
@@ -62,7 +62,7 @@ class Replay:
         return self._state == "RUNNING"
 
     def next_split(self, job: bytes, cluster: KafkaCluster, noted: Noted) -> ReplaySplit | None:
-        """The next part; None if the replay is done. ConnectError if Kafka does not tell the queue's offsets."""
+        """The next part; None if the replay is done. ConnectError if Kafka does not return the queue's offsets."""
         if self._ends is None:
             self._plan(cluster, noted)
         room = (self._order.limit or _NO_LIMIT) - self._totals["chosen"]
@@ -73,7 +73,7 @@ class Replay:
                     SAMPLES - len(self._samples) if self._order.dry_run else 0, self._resume[partition],
                 )
         self._state = "DONE"
-        _logger.info("the replay of dead letters of %s is done: %s", self._connector, self.told())
+        _logger.info("the replay of dead letters of %s is done: %s", self._connector, self.status())
         return None
 
     def _plan(self, cluster: KafkaCluster, noted: Noted) -> None:
@@ -116,7 +116,7 @@ class Replay:
         self._state, self._error = "FAILED", f"{type(error).__name__}: {error}"
         _logger.warning("the replay of dead letters of %s has failed: %s", self._connector, self._error)
 
-    def told(self) -> dict[str, Any]:
+    def status(self) -> dict[str, Any]:
         """The state of the replay, for REST."""
         totals = self._totals
         dry = self._order.dry_run

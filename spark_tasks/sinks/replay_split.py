@@ -17,15 +17,15 @@ import pyarrow.compute as pc
 
 from spark_tasks.data.columns import one_topic
 from spark_tasks.dead_letters.done import Done
-from spark_tasks.dead_letters.letters import MARKER, Letters, Rows, Run, runs
+from spark_tasks.dead_letters.letters import MARKER, DeadLetters, Rows, Run, runs
 from spark_tasks.dead_letters.order import ReplayOrder
 from spark_tasks.dead_letters.refusals import NONE_REFUSED, Original, Refusals, Refused
 from spark_tasks.kafka.fetch import read_range
-from spark_tasks.kafka.sharing import shared_cluster
+from spark_tasks.kafka.shared_clusters import shared_cluster
 from spark_tasks.pipeline.failures import Failure
 from spark_tasks.plugins.origin import Place
-from spark_tasks.sinks.putting import Putting, not_the_records_fault, put_failure
 from spark_tasks.sinks.split import SinkJob
+from spark_tasks.sinks.writes import WriterRunner, not_the_records_fault, put_failure
 from spark_tasks.spark.executor import Outcome, failed_outcome
 
 MOST_KINDS: Final = 100  # topics, stages and classes that are counted separately
@@ -95,7 +95,7 @@ class ReplaySplit:
             return ReplayResult(self.start, self.done, messages=tuple(tally.messages), failure=failed_outcome(error))
         return tally.result(refusals.refused)
 
-    def _put(self, job: SinkJob, letters: Letters, rows: Rows, refusals: Refusals) -> list[Any]:
+    def _put(self, job: SinkJob, letters: DeadLetters, rows: Rows, refusals: Refusals) -> list[Any]:
         messages: list[Any] = []
         ordered = self.resume is not None
         prefix = f"{self.queue}-{self.partition}-"
@@ -135,11 +135,11 @@ class _Tally:
         self._samples: list[Mapping[str, Any]] = []
         self.messages: list[Any] = []
 
-    def choose(self, raw: pa.RecordBatch, connector: str) -> tuple[Letters, Rows]:
+    def choose(self, raw: pa.RecordBatch, connector: str) -> tuple[DeadLetters, Rows]:
         """The letters of a batch, up to the limit, and the rows of those to replay. ScatteredError before anything is
         written that could not be recorded as done.
         """
-        split, letters = self._split, Letters.of(raw)
+        split, letters = self._split, DeadLetters.of(raw)
         offsets = raw.column("offset").to_numpy()
         ours = letters.whole() & pc.equal(letters.connector, connector).fill_null(False).to_numpy(zero_copy_only=False)
         fresh = ours & ~split.done.covers(offsets)
@@ -161,7 +161,7 @@ class _Tally:
         self._count(letters, rows)
         return letters, rows
 
-    def _count(self, letters: Letters, rows: Rows) -> None:
+    def _count(self, letters: DeadLetters, rows: Rows) -> None:
         for name in _COUNTED:
             counts, texts = self._counts[name], getattr(letters, name).take(pa.array(rows))
             for pair in pc.value_counts(texts).to_pylist():
@@ -182,7 +182,7 @@ class _Tally:
         )
 
 
-def _sample(letters: Letters, row: int, split: ReplaySplit) -> Mapping[str, Any]:
+def _sample(letters: DeadLetters, row: int, split: ReplaySplit) -> Mapping[str, Any]:
     found: dict[str, Any] = {
         "queue_partition": split.partition, "queue_offset": letters.raw.column("offset")[row].as_py(),
         **{name: getattr(letters, name)[row].as_py() for name in ("topic", "partition", "offset")},
@@ -234,14 +234,14 @@ def _calls(given: Sequence[_Given]) -> Iterator[list[_Given]]:
 
 def _written(job: SinkJob, call: Sequence[_Given], place: Place, refusals: Refusals) -> Sequence[Any]:
     batches = [one.batch for one in call]
-    putting = Putting(job.writer, job.accepts, place, tolerant=True, refuse=lambda *_: None)
+    runner = WriterRunner(job.writer, job.accepts, place, tolerant=True, refuse=lambda *_: None)
     messages: Sequence[Any]
     try:
-        message, reports = putting.write(batches)
+        message, reports = runner.write(batches)
         messages = [message]
     except Exception as error:  # noqa: BLE001 - plugin code
         not_the_records_fault(error)
-        messages, reports = putting.write_what_it_takes(batches, raised=error)
+        messages, reports = runner.write_accepted(batches, raised=error)
     by_offset = {offset: one for one in call for offset in one.offsets()}
     for offset, reported in reports:
         one = by_offset[offset]

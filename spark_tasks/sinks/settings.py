@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from spark_tasks.dead_letters.handling import ErrorHandling
+from spark_tasks.dead_letters.error_handling import ErrorHandling
 from spark_tasks.kafka.client_properties import client_properties
 from spark_tasks.kafka.cluster import Isolation
 from spark_tasks.kafka.membership import ConsumerSettings

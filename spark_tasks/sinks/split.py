@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from spark_tasks.dead_letters.handling import ErrorHandling
+from spark_tasks.dead_letters.error_handling import ErrorHandling
 from spark_tasks.dead_letters.refusals import NONE_REFUSED, Original, Refusals, Refused
 from spark_tasks.errors import RetriableError, ToleranceExceededError
 from spark_tasks.kafka.cluster import Isolation
@@ -21,15 +21,15 @@ from spark_tasks.kafka.errors import OffsetOutOfRangeError
 from spark_tasks.kafka.fetch import read_range
 from spark_tasks.kafka.record_limit import DEFAULT_MAX_RECORD_BYTES
 from spark_tasks.kafka.records.errors import CorruptRecordsError, OversizedRecordError
-from spark_tasks.kafka.sharing import shared_cluster
+from spark_tasks.kafka.shared_clusters import shared_cluster
 from spark_tasks.metrics.phases import Stopwatch, measured, phase
 from spark_tasks.metrics.plugins import PluginMetrics, counting
 from spark_tasks.metrics.task import SplitFigures
 from spark_tasks.pipeline.failures import Failure, Refuse
 from spark_tasks.plugins.api import Shape
-from spark_tasks.sinks.putting import Putting, Reports, not_the_records_fault, put_failure
+from spark_tasks.sinks.writes import Reports, WriterRunner, not_the_records_fault, put_failure
 from spark_tasks.spark.executor import Outcome, failed_outcome
-from spark_tasks.tasks.pacing import MOST_BYTES
+from spark_tasks.tasks.pace import MOST_BYTES
 
 _logger = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ class Pipeline(Protocol):
         """Converted and transformed records in order, without those that were dropped or refused."""
 
     def header_of(self, topic: str, name: str, text: str) -> bytes | None:
-        """A header that the header converter reads as this text; None where there is none."""
+        """A header that the header converter reads as this text; None if there is none."""
 
 
 class RangeLostError(RetriableError):
@@ -137,12 +137,12 @@ class SinkSplit:
     def _put(self, job: SinkJob, reading: _Reading, first: pa.RecordBatch) -> tuple[_Reading, Sequence[Any]]:
         """All of it written, in one call or, where the writer refuses some of it, in several; the messages."""
         spacings, place = _spacings(self.job), (self.topic, self.partition)
-        putting = Putting(job.writer, job.accepts, place, tolerant=job.errors.tolerant, refuse=reading.refuse_put)
+        runner = WriterRunner(job.writer, job.accepts, place, tolerant=job.errors.tolerant, refuse=reading.refuse_put)
         batches: Iterator[pa.RecordBatch] = itertools.chain([first], reading)
         spacing, raised = spacings.pop(place, None), None
         if spacing is None:
             try:
-                message, reports = putting.write(batches)
+                message, reports = runner.write(batches)
             except Exception as error:
                 if reading.failed or not job.errors.tolerant:
                     raise
@@ -153,7 +153,7 @@ class SinkSplit:
             else:
                 reading.refuse_puts(reports)
                 return reading, [message]
-        messages, reports = putting.write_what_it_takes(list(batches), spacing, raised)
+        messages, reports = runner.write_accepted(list(batches), spacing, raised)
         if len(reports) >= _MANY:
             spacings[place] = reading.written // len(reports)
         reading.refuse_puts(reports)

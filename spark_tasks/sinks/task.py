@@ -41,9 +41,9 @@ from spark_tasks.sinks.settings import SinkSettings
 from spark_tasks.sinks.split import SinkJob, SinkResult, SinkSplit
 from spark_tasks.spark.executor import value_of
 from spark_tasks.task import DeferredSplit, Progress, TaskContext, TaskRunner
-from spark_tasks.tasks.batch_wait import PATIENCE_S, BatchWait
+from spark_tasks.tasks.batch_wait import MAX_WAIT_S, BatchWait
 from spark_tasks.tasks.data_sources import data_source_of, pickled, writer_of
-from spark_tasks.tasks.pacing import MOST_RECORDS, SplitSize
+from spark_tasks.tasks.pace import MOST_RECORDS, SplitSize
 from spark_tasks.tasks.retries import Patience, RetryLimits
 
 _logger = logging.getLogger(__name__)
@@ -120,7 +120,7 @@ class SinkTask(TaskRunner):
 
     @override
     def run_once(self) -> Progress:
-        """Do one step. While Spark is busy elsewhere, wait for at most PATIENCE_S: the batch wakes the task later."""
+        """Do one step. While Spark is busy elsewhere, wait for at most MAX_WAIT_S: the batch wakes the task later."""
         with self._metrics.blaming("task"):
             return self._run_once()
 
@@ -128,7 +128,7 @@ class SinkTask(TaskRunner):
         if self._cancelled:
             raise ConnectError(f"{self._context.id} was cancelled")
         if self._batch is not None:
-            return self._collect(self._waiting.patience_s(self._batch[0]))
+            return self._collect(self._waiting.max_wait_s(self._batch[0]))
         try:
             return self._patience.pause() or self._next_batch()
         except RetriableError as error:  # for example, Kafka cannot be reached
@@ -167,7 +167,7 @@ class SinkTask(TaskRunner):
         self._batch = (self._context.engine.submit(self._context.id, splits), consumer.generation())
         self._flight = Flight(self._batch[0])
         self._metrics.submitted(sum(end - start for _, start, end in ranges))
-        return self._collect(PATIENCE_S)
+        return self._collect(MAX_WAIT_S)
 
     @property
     def _member(self) -> GroupConsumer:
@@ -180,15 +180,15 @@ class SinkTask(TaskRunner):
         end = self._positions.end_by_now(tp, start, end, self._size.records)
         return SinkSplit(self._job, *tp, start, end, self._size.seconds(end - start), self._positions.held(tp, start))
 
-    def _collect(self, patience_s: float) -> Progress:
+    def _collect(self, max_wait_s: float) -> Progress:
         """Wait for the batch in flight; commit it if it is done."""
         if self._batch is None:
             return Progress()
         if self._replaying is not None and self._replay is not None:
-            return self._collect_replay(self._replay, self._replaying, patience_s)
+            return self._collect_replay(self._replay, self._replaying, max_wait_s)
         future, generation = self._batch
         try:
-            results: list[SinkResult] = future.result(patience_s)
+            results: list[SinkResult] = future.result(max_wait_s)
         except FutureTimeoutError:
             return self._waiting.longer(future)
         except CancelledError:
@@ -218,7 +218,7 @@ class SinkTask(TaskRunner):
         if order is not None:
             resume_from = getattr(self._writer, "resume_from", None)
             self._replay = Replay(self._errors, order, self._replay, resume_from)
-        return None if self._replay is None else self._replay.told()
+        return None if self._replay is None else self._replay.status()
 
     def _replay_next(self, replay: Replay, consumer: GroupConsumer) -> Progress:
         self._replayed_last = True
@@ -231,15 +231,15 @@ class SinkTask(TaskRunner):
             return Progress()
         self._replaying = split
         self._batch = (self._context.engine.submit(self._context.id, [split]), consumer.generation())
-        return self._collect(PATIENCE_S)
+        return self._collect(MAX_WAIT_S)
 
-    def _collect_replay(self, replay: Replay, split: ReplaySplit, patience_s: float) -> Progress:
+    def _collect_replay(self, replay: Replay, split: ReplaySplit, max_wait_s: float) -> Progress:
         """Like _collect, but an error ends the replay and not the task."""
         if self._batch is None:
             return Progress()
         future, generation = self._batch
         try:
-            [result] = future.result(patience_s)
+            [result] = future.result(max_wait_s)
         except FutureTimeoutError:
             return self._waiting.longer(future)
         except CancelledError:
@@ -325,7 +325,7 @@ class SinkTask(TaskRunner):
         self._abort([result for result in results if result.failure is None and result.out_of_range is None])
         if self._cancelled:
             raise error
-        with suppress(ConnectError):  # of the batches before; the error at hand is the one to tell
+        with suppress(ConnectError):  # of earlier batches; the error at hand is the one to report
             self._commit_offsets()
         self._positions.doubt()
         return self._patience.later(error)
@@ -362,7 +362,7 @@ class SinkTask(TaskRunner):
             self._batch = None
             return
         while self._batch is not None:
-            self._collect(PATIENCE_S)
+            self._collect(MAX_WAIT_S)
 
     @override
     def close(self) -> None:

@@ -12,7 +12,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from spark_tasks.sources.stream_offsets import StreamOffset, plain
 from spark_tasks.tasks.data_sources import pickled, schema_of, stream_reader_of
-from spark_tasks.tasks.pacing import SplitSize
+from spark_tasks.tasks.pace import SplitSize
 
 _GUESSED_RECORD_BYTES = 80.0
 _FIRST_ROWS = 10_000  # the first batch of a reader that limits rows, which may be large

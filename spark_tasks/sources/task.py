@@ -20,7 +20,7 @@ from typing import Any
 from typing_extensions import override
 
 from spark_tasks.errors import ConnectError, RetriableError
-from spark_tasks.kafka.sharing import shared_cluster
+from spark_tasks.kafka.shared_clusters import shared_cluster
 from spark_tasks.metrics.phases import phase
 from spark_tasks.metrics.plugins import work_for
 from spark_tasks.metrics.task import Flight
@@ -34,9 +34,9 @@ from spark_tasks.sources.settings import SourceSettings
 from spark_tasks.sources.split import SourceJob, SourceResult, SourceSplit
 from spark_tasks.sources.stream_offsets import StreamOffset, from_connect, to_connect
 from spark_tasks.task import Progress, TaskContext, TaskRunner
-from spark_tasks.tasks.batch_wait import PATIENCE_S, BatchWait
+from spark_tasks.tasks.batch_wait import MAX_WAIT_S, BatchWait
 from spark_tasks.tasks.data_sources import data_source_of, pickled
-from spark_tasks.tasks.pacing import IdleTasks, Idling, SplitSize
+from spark_tasks.tasks.pace import IdleTasks, Idling, SplitSize
 from spark_tasks.tasks.retries import Patience, RetryLimits
 
 _logger = logging.getLogger(__name__)
@@ -143,7 +143,7 @@ class SourceTask(TaskRunner):
 
     @override
     def run_once(self) -> Progress:
-        """Do one step. While Spark is busy elsewhere, wait for at most PATIENCE_S: the batch wakes the task later."""
+        """Do one step. While Spark is busy elsewhere, wait for at most MAX_WAIT_S: the batch wakes the task later."""
         with self._metrics.blaming("task"):
             return self._run_once()
 
@@ -151,7 +151,7 @@ class SourceTask(TaskRunner):
         if self._cancelled:
             raise ConnectError(f"{self._context.id} was cancelled")
         if self._batch is not None:
-            return self._collect(self._waiting.patience_s(self._batch.future))
+            return self._collect(self._waiting.max_wait_s(self._batch.future))
         if self._paused:
             return self._while_paused()
         pause = self._patience.pause()
@@ -165,7 +165,7 @@ class SourceTask(TaskRunner):
             return self._failed(error)
         if not submitted:
             return self._idle()
-        return self._collect(PATIENCE_S)
+        return self._collect(MAX_WAIT_S)
 
     def _while_paused(self) -> Progress:
         """While paused: abort a transaction that was given up, so that consumers need not wait for its timeout."""
@@ -227,12 +227,12 @@ class SourceTask(TaskRunner):
         if self._delivery.boundary is not None:
             self._metrics.transaction_ended()
 
-    def _collect(self, patience_s: float, *, more: bool = True) -> Progress:
+    def _collect(self, max_wait_s: float, *, more: bool = True) -> Progress:
         """Wait for the batch in flight; commit it if it is done, and with `more` submit the next one."""
         if self._batch is None:
             return Progress()
         try:
-            results: list[SourceResult] = self._batch.future.result(patience_s)
+            results: list[SourceResult] = self._batch.future.result(max_wait_s)
         except FutureTimeoutError:
             return self._waiting.longer(self._batch.future)
         except CancelledError:
@@ -322,7 +322,7 @@ class SourceTask(TaskRunner):
         if self._batch is not None and self._batch.future.cancel():
             self._batch = None
         while self._batch is not None:
-            self._collect(PATIENCE_S, more=False)
+            self._collect(MAX_WAIT_S, more=False)
         try:
             if not self._settle(finish=True) and self._delivery.open:
                 # The reader has not ended this transaction, so its records are read again.

@@ -20,7 +20,7 @@ from spark_tasks.errors import ConnectError
 from spark_tasks.kafka.append import Appender
 from spark_tasks.kafka.cluster import KafkaCluster, TopicPartition
 from spark_tasks.kafka.errors import ProducerFencedError
-from spark_tasks.kafka.sharing import shared_cluster
+from spark_tasks.kafka.shared_clusters import shared_cluster
 from spark_tasks.kafka.transactions import TransactionOwner
 from spark_tasks.plugins.api import TransactionSignal
 from spark_tasks.sources.boundaries import Boundary

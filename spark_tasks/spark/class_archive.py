@@ -103,5 +103,5 @@ class ClassArchive:
 def _mtime(file: Path) -> float:
     try:
         return file.stat().st_mtime
-    except OSError:  # it is gone
+    except OSError:  # it was deleted
         return time.time()

@@ -222,7 +222,7 @@ class SparkJobs:
         return "its Spark job ended early"
 
     def _rdd(self, group: str, label: str, function: Any, partitions: int) -> Any:
-        """An RDD that runs the function in so many tasks; the next job of this thread belongs to the group."""
+        """An RDD that runs the function in this many tasks; the thread's next job belongs to the group."""
         serializer, context = self._serializer, self._context
         command = pickle.dumps((function, None, serializer, serializer), pickle.HIGHEST_PROTOCOL)
         if context._jsc is None:  # noqa: SLF001
@@ -274,7 +274,7 @@ class SparkJobs:
         try:
             return jsc is None or bool(jsc.sc().isStopped())
         except (Py4JError, OSError) as error:
-            _logger.debug("Cannot tell whether Spark has stopped: %s", error)
+            _logger.debug("Could not find out whether Spark has stopped: %s", error)
             return True
 
     def close(self, timeout_s: float = STOP_TIMEOUT_S) -> int:
@@ -282,14 +282,15 @@ class SparkJobs:
 
         Returns the JVM's exit code: 0 if it did not have to be killed.
         """
-        server = self._context._accumulatorServer  # noqa: SLF001 - the context forgets it when it stops
+        server = self._context._accumulatorServer  # noqa: SLF001 - the context forgets it when it is stopped
         if self.process_lives() and not self._context.master.startswith("local"):
             stopper = threading.Thread(target=self._stop_context, name="spark-stop", daemon=True)
             stopper.start()
             stopper.join(timeout_s)
-        if server is not None:
+        code = self._end_jvm(timeout_s)
+        if server is not None:  # after the JVM, which would log that it cannot reach it
             threading.Thread(target=server.shutdown, name="spark-accumulators-stop", daemon=True).start()
-        return self._end_jvm(timeout_s)
+        return code
 
     def _end_jvm(self, timeout_s: float) -> int:
         if self._process.stdin is not None:
@@ -315,13 +316,13 @@ def python_error(error: BaseException) -> str | None:
 
 
 def _cause(error: BaseException) -> str:
-    """One line that says why a job failed that nobody waited for."""
+    """The cause of a failed job in one line."""
     try:
         text = str(error.java_exception.getCause().getMessage())  # type: ignore[attr-defined]
     except Exception:  # noqa: BLE001 - asking a dead JVM
         return _first_line(error)
-    said = _FROM_PYTHON.search(text)
-    return said[1] if said is not None else text.partition("\n")[0]
+    python = _FROM_PYTHON.search(text)
+    return python[1] if python is not None else text.partition("\n")[0]
 
 
 def _first_line(error: BaseException) -> str:

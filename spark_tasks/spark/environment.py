@@ -26,5 +26,5 @@ NEEDED = "HEELER_PRELOAD"  # in the environment: modules, with commas in between
 
 
 def needed() -> str:
-    """The value of NEEDED: the modules of SELDOM that this worker's connectors need, as far as is known yet."""
+    """The value of NEEDED: the modules of SELDOM that this worker's connectors need, as known so far."""
     return ",".join(name for known, names in SELDOM.items() if known in sys.modules for name in names)

@@ -26,11 +26,11 @@ START_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 10.0  # usually half a second; a JVM that has to be killed leaves its temporary files behind
 END_S = 3.0  # for each of three ways to end a JVM that is starting; whoever stops the engine waits for all three
 ORPHAN_S = 30  # for a JVM whose worker was killed: once it is up it ends by itself and removes its files
-MASTER_PATIENCE_S = 60.0  # for a standalone cluster that is starting too; as long as Spark itself would wait
+MASTER_TIMEOUT_S = 60.0  # for a standalone cluster that is starting too; as long as Spark itself would wait
 _STANDALONE = "spark://"
 
 # $1: a process group, $2: seconds. Standard input ends when the worker dies. The group then has so long to end by
-# itself before it is killed: a JVM that cannot write its connection file, as its folder is gone, would never end.
+# itself before it is killed: a JVM whose folder was deleted cannot write its connection file and would never end.
 _WATCH = """read -r _
 n=0
 while kill -0 "-$1" 2>/dev/null && [ $n -lt "$2" ]; do sleep 1; n=$((n + 1)); done
@@ -56,12 +56,12 @@ def await_master(master: str, stop: threading.Event) -> None:
     """
     if not master.startswith(_STANDALONE):
         return
-    deadline = time.monotonic() + MASTER_PATIENCE_S
+    deadline = time.monotonic() + MASTER_TIMEOUT_S
     while not any(_listens(address) for address in master.removeprefix(_STANDALONE).split(",")):
         if stop.is_set():
             raise SparkStartError("Spark was stopped while it waited for its master")
         if time.monotonic() > deadline:
-            raise SparkStartError(f"No Spark master answered at {master} within {MASTER_PATIENCE_S:.0f} s: start it, "
+            raise SparkStartError(f"No Spark master answered at {master} within {MASTER_TIMEOUT_S:.0f} s: start it, "
                                   "or set spark.master to its address, and restart the tasks")
         stop.wait(0.5)
 

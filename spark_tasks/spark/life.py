@@ -75,7 +75,7 @@ class SparkLife:
         begun = time.monotonic()
         try:
             spark = SparkJobs(with_archive(self._settings), self._stop)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the worker goes on and its tasks say so
+        except Exception as error:  # noqa: BLE001 - the worker continues after any error; its tasks report it
             self._fail(error)
             return
         with self._changed:

@@ -1,9 +1,9 @@
-"""Filters what the processes that a worker starts write: secrets are masked, and a stranger at one of Spark's ports
-takes one line instead of thirty.
+"""Filters the output of the processes that a worker starts: secrets are masked, and a rejected connection to one of
+Spark's ports takes one line instead of thirty.
 
-Spark warns with a stack trace of everybody who connects without its protocol or its secret. Such events keep their
-first line and the exception's, and are written a few times a minute at most. What each start of Spark writes is logged
-at DEBUG; everything else passes unchanged.
+Spark logs a stack trace for each connection without its protocol or its secret. Of such events, the first line and the
+exception are kept, a few times a minute at most. Lines of each start of Spark are logged at DEBUG; everything else
+passes unchanged.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import IO
 
 from spark_tasks.config.masking import Secrets, process_secrets
 from spark_tasks.process.log_lines import LineFormatter
-from spark_tasks.process.seldom import Seldom
+from spark_tasks.process.rate_limited_log import RateLimitedLog
 
 _LONGEST_LINE = 1 << 16
 _LAYOUT = "[%(asctime)s] %(levelname)s %(message)s (%(name)s:%(lineno)d)"
@@ -27,7 +27,7 @@ _OTHER = re.compile(_HEAD + r"\S+: ")
 _EVENT = re.compile(_HEAD + r"(?:[\w$.]+\.)?(Transport\w+|\w*Auth\w*Handler|\w*Sasl\w*|\w*Channel\w*): .*")
 _TRACE = re.compile(r"\s+(?:at |\.\.\. \d|Suppressed: )|Caused by: ")
 _EXCEPTION = re.compile(r"(?:[\w$]+\.)+[\w$]+(?:: .*)?")
-_START = re.compile(  # what every start of a JVM and of Spark writes, and nobody can change
+_START = re.compile(  # lines of every start of a JVM and of Spark, which cannot be disabled
     r"Picked up _?JAVA_\w*OPTIONS: |WARNING: Using incubator modules: |Using Spark's default log4j profile: |"
     r"Setting (?:default log|Spark log) level to |To adjust logging level use |"
     + _HEAD + r"(?:Utils: (?:Your hostname, .* resolves to a loopback address|Set SPARK_LOCAL_IP )|"
@@ -38,18 +38,18 @@ _log = logging.getLogger(__name__)
 class SparkOutput:
     """Filters the lines of one stream, each with its line end."""
 
-    def __init__(self, seldom: Seldom | None = None) -> None:
-        self._seldom = seldom or Seldom()
-        self._inside = False  # an event, of which only the first line and the exception's are written
+    def __init__(self, limited: RateLimitedLog | None = None) -> None:
+        self._limited = limited or RateLimitedLog()
+        self._inside = False  # in an event, of which only the first line and the exception are written
         self.held = ""  # its first line, as long as the exception may follow
 
     def take(self, line: str) -> str:
-        """What to write now, of this line and of what was held back."""
+        """The text to write now: of this line, and of a line that was held back."""
         text = line.rstrip("\r\n")
         if self._inside and not _OTHER.match(text):
             exception = _EXCEPTION.fullmatch(text) is not None
             if exception or _TRACE.match(text):
-                return self._told(f": {text}") if exception and self.held else self.rest()
+                return self._held_line(f": {text}") if exception and self.held else self.rest()
         out = self.rest()
         if _START.match(text):
             self._inside = False
@@ -59,16 +59,16 @@ class SparkOutput:
         self._inside = event is not None
         if event is None:
             return out + line
-        unsaid = self._seldom.unsaid(event[1])
-        if unsaid is not None:
-            self.held = text + (f" ({unsaid} more such lines were left out)" if unsaid else "")
+        suppressed = self._limited.suppressed(event[1])
+        if suppressed is not None:
+            self.held = text + (f" ({suppressed} more such lines were left out)" if suppressed else "")
         return out
 
     def rest(self) -> str:
-        """What was held back, to be written if nothing follows."""
-        return self._told("") if self.held else ""
+        """The line that was held back, to be written if nothing follows."""
+        return self._held_line("") if self.held else ""
 
-    def _told(self, more: str) -> str:
+    def _held_line(self, more: str) -> str:
         held, self.held = self.held, ""
         return f"{held}{more}\n"
 

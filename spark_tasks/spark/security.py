@@ -1,7 +1,7 @@
-"""Who may talk to Spark's processes: settings by master, and files and sockets that only their owner can open.
+"""Authentication of Spark's processes: settings by master, and files and sockets that only their owner can open.
 
-A split carries its connector's configuration, passwords included, through Spark's memory. Every process of Spark serves
-that on a port, and without a shared secret to everybody.
+A split carries its connector's configuration, including passwords, through Spark's memory. Every Spark process serves
+that memory on a port, without a shared secret to anybody.
 """
 
 from __future__ import annotations

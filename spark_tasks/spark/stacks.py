@@ -63,7 +63,7 @@ def told(folder: Path, name: str) -> str | None:
 
 
 def _ask(pid: int, file: IO[str]) -> str | None:
-    """The stacks; empty if the process does not write them, None if it has ended or gone on. Raises OSError."""
+    """The stacks; empty if the process does not write them, None if it has ended or continued. Raises OSError."""
     if not _is_held(file):
         Path(file.name).unlink(missing_ok=True)  # its process was killed
         return None

@@ -8,12 +8,12 @@ from typing import Any, Final
 
 from spark_tasks.task import Progress
 
-PATIENCE_S: Final = 1.0  # how long one run_once waits, so that messages are handled in between
+MAX_WAIT_S: Final = 1.0  # how long one run_once waits, so that messages are handled in between
 _LOOK_MS: Final = 5_000
 
 
 class BatchWait:
-    """After PATIENCE_S the end of a batch wakes its task. If hundreds of tasks polled instead, that would be what they
+    """After MAX_WAIT_S the end of a batch wakes its task. If hundreds of tasks polled instead, that would be what they
     all wait for.
     """
 
@@ -21,9 +21,9 @@ class BatchWait:
         self._wake = wake
         self._awaited: Future[list[Any]] | None = None  # its end wakes the task
 
-    def patience_s(self, batch: Future[list[Any]]) -> float:
+    def max_wait_s(self, batch: Future[list[Any]]) -> float:
         """How long a run_once should wait for this batch."""
-        return 0.0 if batch is self._awaited else PATIENCE_S
+        return 0.0 if batch is self._awaited else MAX_WAIT_S
 
     def longer(self, batch: Future[list[Any]]) -> Progress:
         """What a run_once returns if the batch did not end while it waited."""

@@ -1,4 +1,4 @@
-"""What a task gets from its connector's data source; errors tell the connector's author what is missing."""
+"""What a task gets from its connector's data source; errors name what the connector's author has left out."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ def _check_group(subject: Subject, values: Values) -> None:
 
 
 def check_source(subject: Subject, values: Values) -> None:
-    """Check that exactly-once delivery and the transaction boundary are possible if they are asked for (KIP-618)."""
+    """Check that exactly-once delivery and the transaction boundary are possible if they are configured (KIP-618)."""
     support = values["exactly.once.support"]
     if not support.errors and str(support.value).lower() == "required":
         if not subject.exactly_once_worker:

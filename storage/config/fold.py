@@ -1,4 +1,4 @@
-"""What the config topic says, record by record: a pure fold, and the only file that makes ClusterConfigStates.
+"""The state of the config topic as a pure fold over its records; only this file creates ClusterConfigStates.
 
     fold(state, deferred, records, started) -> (state, deferred, changes)
 
@@ -43,7 +43,7 @@ from storage.log.record import LogRecord, shown
 log = logging.getLogger(__name__)
 
 Deferred = Mapping[ConnectorName, Mapping[int, Config]]
-"""Task configurations that wait for their commit record."""
+"""Task configurations whose commit record has not been read yet."""
 
 _MAPPINGS = (
     "connector_configs", "target_states", "task_counts", "task_configs", "task_count_records",
@@ -53,12 +53,12 @@ _MAPPINGS = (
 
 @dataclass(slots=True)
 class _Draft:
-    """The state while a batch is folded in: each mapping is copied once a batch, when it is first written to."""
+    """The state while a batch is applied: each mapping is copied once per batch, when it is first written to."""
 
     base: ClusterConfigState
     deferred: dict[ConnectorName, Mapping[int, Config]]
     started: bool
-    own: set[ConnectorName] = field(default_factory=set)  # whose deferred tasks are copied already
+    own: set[ConnectorName] = field(default_factory=set)  # connectors whose deferred tasks have been copied
     changes: list[ConfigChange] = field(default_factory=list)
     changed: dict[str, Any] = field(default_factory=dict)
 
@@ -76,7 +76,7 @@ class _Draft:
             mapping = self.write(name)
             mapping.discard(key) if isinstance(mapping, set) else mapping.pop(key)
 
-    def say(self, change: ConfigChange) -> None:
+    def report(self, change: ConfigChange) -> None:
         if self.started:
             self.changes.append(change)
 
@@ -94,10 +94,10 @@ class _Draft:
 def fold(
     state: ClusterConfigState, deferred: Deferred, records: Iterable[LogRecord], *, started: bool
 ) -> tuple[ClusterConfigState, Deferred, tuple[ConfigChange, ...]]:
-    """Add records to the state.
+    """Apply records to the state.
 
-    There are no changes, and restarts and logger levels are ignored, until the worker has `started`, that is: has
-    read the topic to its end once.
+    Until the worker has `started`, that is, has read the topic to its end once, no changes are reported, and restarts
+    and logger levels are ignored.
     """
     draft = _Draft(state, dict(deferred), started)
     for record in records:
@@ -108,11 +108,11 @@ def fold(
 def _apply(draft: _Draft, record: LogRecord) -> None:
     try:
         value = None if record.value is None else loads(record.value)
-    except TooDeepError as error:  # Java can read it, so it counts
+    except TooDeepError as error:  # Java can read it, so it counts for the position
         draft.changed["offset"] = record.offset + 1
         log.warning("Skipping a config %s: %s", record, error)
-    except Exception as error:  # noqa: BLE001 - whatever a record does wrong, it stops nobody
-        # Does not count for the position: Java skips the record before it notes the offset.
+    except Exception as error:  # noqa: BLE001 - no record may stop the reader
+        # The record does not count for the position: Java skips it before it updates the offset.
         log.warning("Skipping a config %s: its value cannot be read: %s", record, shown(error))
     else:
         draft.changed["offset"] = record.offset + 1
@@ -133,15 +133,15 @@ def _fold_value(draft: _Draft, record: LogRecord, value: Any) -> None:
     elif key.startswith(LOGGER):
         _logger_level(draft, key[len(LOGGER) :], value)
     else:
-        log.warning("Skipping a config %s: no such kind of key is known", record)
+        log.warning("Skipping a config %s: unknown kind of key", record)
 
 
 def _target_state(draft: _Draft, rest: str, value: Any) -> None:
     connector = ConnectorName(rest)
     known = connector in draft.read("connector_configs")
     if value is None:
-        # No news: whoever removes a connector removes its config as well. Should the config still be there, the
-        # connector has the default state again.
+        # Not reported: a connector's config is always removed together with its target state. If there still is a
+        # config, the connector has the default state again.
         if known:
             draft.write("target_states")[connector] = TargetState.STARTED
         else:
@@ -154,14 +154,14 @@ def _target_state(draft: _Draft, rest: str, value: Any) -> None:
     if before is not state:
         draft.write("target_states")[connector] = state
         if known:
-            draft.say(TargetStateChanged(connector))
+            draft.report(TargetStateChanged(connector))
 
 
 def _connector(draft: _Draft, rest: str, value: Any) -> None:
     connector = ConnectorName(rest)
     if value is None:
         _forget(draft, connector)
-        draft.say(ConnectorRemoved(connector))
+        draft.report(ConnectorRemoved(connector))
         return
     config = values.properties(f"configuration for connector {shown(connector)}", value)
     if config is None:
@@ -169,7 +169,7 @@ def _connector(draft: _Draft, rest: str, value: Any) -> None:
     draft.write("connector_configs")[connector] = config
     if connector not in draft.read("target_states"):
         draft.write("target_states")[connector] = TargetState.STARTED
-    draft.say(ConnectorUpdated(connector))
+    draft.report(ConnectorUpdated(connector))
 
 
 def _forget(draft: _Draft, connector: ConnectorName) -> None:
@@ -177,7 +177,7 @@ def _forget(draft: _Draft, connector: ConnectorName) -> None:
     draft.drop("task_counts", connector)
     draft.deferred.pop(connector, None)
     draft.own.discard(connector)
-    if connector in draft.read("applied_configs"):  # else it has no task configs: spare the search
+    if connector in draft.read("applied_configs"):  # otherwise it has no task configs
         draft.drop("applied_configs", connector)
         for task in [task for task in draft.read("task_configs") if task.connector == connector]:
             draft.drop("task_configs", task)
@@ -214,20 +214,20 @@ def _commit(draft: _Draft, rest: str, value: Any) -> None:
         draft.drop("inconsistent", connector)
         draft.write("applied_configs")[connector] = config
     else:
-        # Compaction has removed task configs that this commit is about; a later commit will put it right.
+        # Compaction has removed some of this commit's task configs; a later commit makes them consistent again.
         draft.write("inconsistent").add(connector)
     if waiting is not None:
         draft.deferred[connector] = {}
         draft.own.discard(connector)
     draft.write("task_counts")[connector] = count
     draft.write("pending_fencing").add(connector)
-    draft.say(TasksUpdated(connector, updated))
+    draft.report(TasksUpdated(connector, updated))
 
 
 def _restart(draft: _Draft, rest: str, value: Any) -> None:
     request = values.restart_request(ConnectorName(rest), value)
     if request is not None:
-        draft.say(RestartRequested(request))
+        draft.report(RestartRequested(request))
 
 
 def _task_count(draft: _Draft, rest: str, value: Any) -> None:
@@ -242,16 +242,16 @@ def _session_key(draft: _Draft, value: Any) -> None:
     key = values.session_key(value)
     if key is not None:
         draft.changed["session_key"] = key
-        draft.say(SessionKeyChanged(key))
+        draft.report(SessionKeyChanged(key))
 
 
 def _logger_level(draft: _Draft, namespace: str, value: Any) -> None:
     level = values.field(f"logging level for namespace {shown(namespace)}", value, "level", str)
     if level is not None:
-        draft.say(LoggerLevelChanged(namespace, level))
+        draft.report(LoggerLevelChanged(namespace, level))
 
 
-# None of them begins with another one, so a connector may be named anything.
+# No prefix begins with another one, so connectors may have any name.
 _PREFIXES: tuple[tuple[str, Callable[[_Draft, str, Any], None]], ...] = (
     (TARGET_STATE, _target_state),
     (CONNECTOR, _connector),

@@ -19,7 +19,7 @@ TASK_COUNT = "tasks-fencing-"
 SESSION_KEY = "session-key"
 LOGGER = "logger-cluster-"
 
-_INT_DIGITS = 10  # of the largest int; what is longer need not be looked at
+_INT_DIGITS = 10  # of the largest int; longer texts need not be parsed
 
 
 def connector_config(connector: ConnectorName, config: Mapping[str, str] | None) -> KeyValue:
@@ -28,17 +28,17 @@ def connector_config(connector: ConnectorName, config: Mapping[str, str] | None)
 
 
 def task_config(task: ConnectorTaskId, config: Config) -> KeyValue:
-    """A task's configuration; it counts only after the connector's next commit record."""
+    """A task's configuration; it becomes valid with the connector's next commit record."""
     return f"{TASK}{task}".encode(), dumps({"properties": config})
 
 
 def commit(connector: ConnectorName, tasks: int) -> KeyValue:
-    """Makes the task configurations before it valid."""
+    """The commit record, which makes the preceding task configurations valid."""
     return (COMMIT + connector).encode(), dumps({"tasks": tasks})
 
 
 def target_state(connector: ConnectorName, state: TargetState | None) -> KeyValue:
-    """What the user wants; workers before KIP-875 read STOPPED as PAUSED. None deletes it."""
+    """A connector's target state; None deletes it. Workers before KIP-875 read STOPPED as PAUSED."""
     if state is None:
         return (TARGET_STATE + connector).encode(), None
     old = TargetState.PAUSED if state is TargetState.STOPPED else state
@@ -46,13 +46,13 @@ def target_state(connector: ConnectorName, state: TargetState | None) -> KeyValu
 
 
 def restart(request: RestartRequest) -> KeyValue:
-    """A restart of a connector and perhaps its tasks (KIP-745)."""
+    """A request to restart a connector and, optionally, its tasks (KIP-745)."""
     value = {"include-tasks": request.include_tasks, "only-failed": request.only_failed}
     return (RESTART + request.connector).encode(), dumps(value)
 
 
 def task_count(connector: ConnectorName, count: int) -> KeyValue:
-    """How many task producers a later round of fencing has to fence (KIP-618)."""
+    """The number of task producers that a later round of fencing has to fence (KIP-618)."""
     return (TASK_COUNT + connector).encode(), dumps({"task-count": count})
 
 
@@ -69,14 +69,14 @@ def logger_level(namespace: str, level: str) -> KeyValue:
 
 
 def parse_task_id(text: str) -> ConnectorTaskId | None:
-    """`name-0` as a task: the number is what follows the last dash; None where there is none."""
+    """Parse `name-0`: the number follows the last dash; None if it has none."""
     connector, dash, number = text.rpartition("-")
     task = parse_int(number)
     return ConnectorTaskId(ConnectorName(connector), task) if dash and task is not None else None
 
 
 def parse_int(text: str) -> int | None:
-    """As Java's Integer.parseInt: digits with at most one sign, nothing else; None where it would throw."""
+    """Parse a number like Java's Integer.parseInt: digits with at most one sign; None where that would throw."""
     sign, digits = (text[0], text[1:]) if text[:1] in ("+", "-") else ("", text)
     if not digits.isdecimal() or len(significant := digits.lstrip("0") or "0") > _INT_DIGITS:
         return None

@@ -1,4 +1,4 @@
-"""The config topic's content as one frozen value: what the herder, the assignor and the REST API look at."""
+"""The content of the config topic as one frozen value, for the herder, the assignors and the REST API."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class SessionKey:
 
 @dataclass(frozen=True, slots=True)
 class RestartRequest:
-    """Restart a connector and, if asked, its tasks (KIP-745)."""
+    """A request to restart a connector and, optionally, its tasks (KIP-745)."""
 
     connector: ConnectorName
     only_failed: bool
@@ -28,11 +28,11 @@ class RestartRequest:
 
 @dataclass(frozen=True, slots=True)
 class ClusterConfigState:
-    """A snapshot of the config topic. The mappings are never changed after the snapshot is made.
+    """A snapshot of the config topic. The mappings are never modified.
 
-    `offset` is the position (offset of the last delivered, parseable record + 1; -1 before any): all workers of a
-    group, Java ones too, must agree on it. `task_counts` holds the N of the last commit record even for
-    inconsistent connectors, whose tasks() are empty (Kafka Connect's ClusterConfigState does the same).
+    `offset` is the position (offset of the last delivered, parseable record + 1; -1 before the first): all workers of a
+    group, Java's too, must agree on it. `task_counts` contains the number of the last commit record even for
+    inconsistent connectors, whose tasks() are empty (as in Kafka Connect's ClusterConfigState).
     """
 
     offset: int = -1
@@ -56,7 +56,7 @@ class ClusterConfigState:
         return sorted(self.connector_configs)
 
     def task_count(self, connector: ConnectorName) -> int:
-        """The number of tasks in the last commit record, 0 where there is none."""
+        """The number of tasks in the last commit record; 0 if there is none."""
         return self.task_counts.get(connector, 0)
 
     def tasks(self, connector: ConnectorName) -> list[ConnectorTaskId]:
@@ -66,7 +66,7 @@ class ClusterConfigState:
         return [ConnectorTaskId(connector, n) for n in range(self.task_counts[connector])]
 
     def target_state(self, connector: ConnectorName) -> TargetState | None:
-        """The wanted state; None for an unknown connector."""
+        """The target state; None for an unknown connector."""
         if connector not in self.connector_configs:
             return None
         return self.target_states.get(connector, TargetState.STARTED)
@@ -100,7 +100,7 @@ class TasksUpdated:
 
 @dataclass(frozen=True, slots=True)
 class TargetStateChanged:
-    """Somebody paused, resumed or stopped a connector."""
+    """A connector was paused, resumed or stopped."""
 
     connector: ConnectorName
 
@@ -121,7 +121,7 @@ class RestartRequested:
 
 @dataclass(frozen=True, slots=True)
 class LoggerLevelChanged:
-    """Somebody set a logger's level for the whole cluster (KIP-976)."""
+    """A logger's level was set for the whole cluster (KIP-976)."""
 
     namespace: str
     level: str

@@ -1,4 +1,4 @@
-"""Reads the values of config records with the patience of Kafka Connect: what cannot be used is logged and ignored."""
+"""Parses the values of config records as leniently as Kafka Connect: what cannot be used is logged and ignored."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 def field(what: str, value: Any, name: str, kind: type[T]) -> T | None:
-    """One field of a value that must be an object; None (and a log line) where it is missing or of another type."""
+    """One field of a value that must be an object; None, after logging it, if it is missing or has another type."""
     if not isinstance(value, dict):
         log.error("Ignoring %s because it is %s instead of an object", what, _name(value))
         return None
@@ -39,16 +39,16 @@ def count(what: str, value: Any, name: str) -> int | None:
 
 
 def properties(what: str, value: Any) -> Config | None:
-    """The configuration in a value; whatever is no string becomes the string that stands for it in JSON."""
+    """The configuration in a value; values that are not strings are converted to their JSON text."""
     found = field(what, value, "properties", dict)
     if found is None:
         return None
-    # A null stays (Java's schema allows it), although nobody writes one.
+    # A null is kept, as Java's schema allows it, although no worker writes one.
     return {k: v if v is None or isinstance(v, str) else dumps(v).decode() for k, v in found.items()}  # type: ignore[misc]
 
 
 def target_state(connector: ConnectorName, value: Any) -> TargetState | None:
-    """`state.v2` where it is a string, else `state` (workers before KIP-875)."""
+    """A target state: `state.v2` if it is a string, else `state` (from workers before KIP-875)."""
     what = f"target state for connector {shown(connector)}"
     if not isinstance(value, dict):
         log.error("Ignoring %s because it is %s instead of an object", what, _name(value))
@@ -57,13 +57,13 @@ def target_state(connector: ConnectorName, value: Any) -> TargetState | None:
     if not isinstance(name, str):
         name = field(what, value, "state", str)
     if name is not None and name not in TargetState.__members__:
-        log.error("Ignoring %s because there is no such state: %s", what, shown(name))
+        log.error("Ignoring %s because its state is unknown: %s", what, shown(name))
         return None
     return None if name is None else TargetState[name]
 
 
 def restart_request(connector: ConnectorName, value: Any) -> RestartRequest | None:
-    """A restart request; fields that are missing or no booleans count as false."""
+    """A restart request; fields that are missing or not boolean count as false."""
     if not isinstance(value, dict):
         name = shown(connector)
         log.error("Ignoring restart request for %s because it is %s instead of an object", name, _name(value))

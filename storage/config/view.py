@@ -8,9 +8,9 @@ from storage.config.state import ClusterConfigState
 
 
 class ConfigView:
-    """The newest snapshot, for any thread: whoever reads `config` has a whole and consistent one.
+    """Holds the newest snapshot; any thread may read `config`, which is always a consistent value.
 
-    `ready` completes once the topic is read to its end for the first time, or fails where that is impossible.
+    `ready` completes once the topic has been read to its end for the first time, or fails if that is impossible.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Which of Kafka's errors a writer of an internal topic may wait out."""
+"""Kafka's errors after which a write to an internal topic may be retried."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ from spark_tasks.errors import RetriableError
 
 
 def is_retriable(error: BaseException) -> bool:
-    """Whether the same write may succeed later: no leader, a time-out, a lost connection."""
+    """Whether the same write may succeed later: no leader, a timeout, a lost connection."""
     return isinstance(error, RetriableError | kafka.errors.RetriableError | kafka.errors.KafkaTimeoutError)

@@ -1,4 +1,4 @@
-"""The three topics that a worker group keeps its state in: made where they are missing, checked where they are not."""
+"""The three topics in which a worker group keeps its state: creates missing ones, and checks existing ones."""
 
 from __future__ import annotations
 
@@ -36,19 +36,23 @@ _CONFIG = "config.storage."
 
 @dataclass(frozen=True, slots=True)
 class InternalTopic:
-    """What a worker wants of a topic; -1 as `partitions` or `replication_factor` is the broker's default."""
+    """The settings of a topic; -1 as `partitions` or `replication_factor` means the broker's default.
+
+    `property`: the worker's property with the topic's name; `prefix`: that of its other properties; `purpose`: what the
+    topic is for, in messages.
+    """
 
     name: TopicName
-    property: str  # that names it
-    prefix: str  # of the worker's properties about it
-    purpose: str  # goes into messages
+    property: str
+    prefix: str
+    purpose: str
     partitions: int
     replication_factor: int
     settings: Mapping[str, str] = field(default_factory=dict)
 
 
 def internal_topics(worker: Mapping[str, str]) -> tuple[InternalTopic, InternalTopic, InternalTopic]:
-    """Config, offset and status topic, from a worker's properties. Raises ConfigError where a name is missing."""
+    """Config, offset and status topic, from a worker's properties. Raises ConfigError if a name is missing."""
     return (
         _topic(worker, "config", "connector configurations", partitions="1"),
         _offsets(worker),
@@ -59,7 +63,7 @@ def internal_topics(worker: Mapping[str, str]) -> tuple[InternalTopic, InternalT
 
 
 def connector_offsets(worker: Mapping[str, str], name: TopicName) -> InternalTopic:
-    """A connector's own offsets topic: as the worker's, but for the name."""
+    """A connector's own offsets topic: like the worker's, except for the name."""
     return replace(_offsets(worker), name=name, property="offsets.storage.topic")
 
 
@@ -84,14 +88,15 @@ def _topic(worker: Mapping[str, str], kind: str, purpose: str, partitions: str) 
     return InternalTopic(TopicName(name), f"{prefix}topic", prefix, purpose, int(partitions), int(factor), settings)
 
 
-def ensure_topics(admin: KafkaAdminClient, topics: Sequence[InternalTopic], patience_s: float = 0.0) -> None:
-    """Create what is missing, then check what was there. Blocks; raises ConnectError, or ConfigError for what only the
-    user can fix: unfit topics, more replicas than brokers.
+def ensure_topics(admin: KafkaAdminClient, topics: Sequence[InternalTopic], timeout_s: float = 0.0) -> None:
+    """Create missing topics, then check existing ones. Blocks; raises ConnectError, or ConfigError for what only the
+    user can fix: unsuitable topics, more replicas than brokers.
 
-    What the broker does not authorise is skipped: the topics may well be there and fit. Brokers that start at the same
-    time as the worker get `patience_s` seconds to be as many as the replicas, as from Kafka Connect.
+    What the broker does not authorise is skipped: the topics may exist and be suitable. If fewer brokers than replicas
+    are up, because they start at the same time as the worker, the creation is retried for `timeout_s` seconds, as in
+    Kafka Connect.
     """
-    deadline = time.monotonic() + patience_s
+    deadline = time.monotonic() + timeout_s
     existed = [topic for topic in topics if not _create_in_time(admin, topic, deadline)]
     for topic in existed:
         _check_compacted(topic, _policies(admin, topic))
@@ -100,9 +105,9 @@ def ensure_topics(admin: KafkaAdminClient, topics: Sequence[InternalTopic], pati
 
 
 def check_topic(admin: KafkaAdminClient, topic: InternalTopic) -> Sequence[Mapping[str, Any]] | None:
-    """Its partitions as Kafka describes them, None where there is no such topic. Creates nothing.
+    """The topic's partitions as Kafka describes them; None if it does not exist. Creates nothing.
 
-    Raises ConfigError where it is unfit, ConnectError where it cannot be asked about.
+    Raises ConfigError if it is unsuitable, ConnectError if it cannot be described.
     """
     try:
         [found] = admin.describe_topics([topic.name])
@@ -119,8 +124,8 @@ def check_topic(admin: KafkaAdminClient, topic: InternalTopic) -> Sequence[Mappi
 
 
 def _create_in_time(admin: KafkaAdminClient, topic: InternalTopic, deadline: float) -> bool:
-    """As _create, again and again until the deadline where time may help."""
-    told = False
+    """Create a topic; errors that may pass with time are retried until the deadline. Whether the topic is new."""
+    warned = False
     while True:
         try:
             return _create(admin, topic)
@@ -128,14 +133,14 @@ def _create_in_time(admin: KafkaAdminClient, topic: InternalTopic, deadline: flo
             left = deadline - time.monotonic()
             if left <= 0 or not isinstance(error.__cause__, (InvalidReplicationFactorError, *_SLOW)):
                 raise
-            if not told:
-                log.warning("%s. Trying again for %.0f s: the brokers may still be starting", error, left)
-                told = True
+            if not warned:
+                log.warning("%s. Retrying for %.0f s: the brokers may still be starting", error, left)
+                warned = True
         time.sleep(BACKOFF_S)
 
 
 def _create(admin: KafkaAdminClient, topic: InternalTopic) -> bool:
-    """Whether the topic is new."""
+    """Create a topic. Whether it is new."""
     options = {
         "num_partitions": topic.partitions,
         "replication_factor": topic.replication_factor,
@@ -164,16 +169,17 @@ def _creation_failed(topic: InternalTopic, cause: KafkaError) -> ConnectError:
     if isinstance(cause, _SLOW):
         return ConnectError(
             f"Timed out while checking for or creating topic(s) '{topic.name}'. There may be a connectivity issue, "
-            "partitions may be unavailable, or creating it takes longer than usual"
+            "partitions may be unavailable, or the creation takes longer than usual"
         )
     if isinstance(cause, InvalidReplicationFactorError):
-        factor = f"set '{topic.prefix}replication.factor' ({topic.replication_factor} now) to what the brokers can do"
+        factor = (f"set '{topic.prefix}replication.factor' (now {topic.replication_factor}) to at most the number of "
+                  "brokers")
         return ConfigError(f"{where}: {cause} ({factor})")
     return ConnectError(f"{where}: {cause}")
 
 
 def _policies(admin: KafkaAdminClient, topic: InternalTopic) -> set[str]:
-    """The topic's cleanup policies; empty where nobody may know."""
+    """The topic's cleanup policies; empty if they cannot be read."""
     resource = ConfigResource(ConfigResourceType.TOPIC, topic.name, {_POLICY: None})
     try:
         found: Mapping[str, Any] = admin.describe_configs([resource], config_filter="all")
@@ -189,14 +195,14 @@ def _policies(admin: KafkaAdminClient, topic: InternalTopic) -> set[str]:
 
 def _check_compacted(topic: InternalTopic, policies: set[str]) -> None:
     if not policies:
-        log.info("Unable to verify that the cleanup policy of topic %s is compact: not authorized, or not there yet",
-                 topic.name)
+        log.info("Unable to verify that the cleanup policy of topic %s is compact: not authorized, or the topic does "
+                 "not exist yet", topic.name)
     elif policies != {"compact"}:
         raise ConfigError(
             f"Topic '{topic.name}' supplied via the '{topic.property}' property is required to have "
             f"'cleanup.policy=compact' to guarantee consistency and durability of {topic.purpose}, but found the topic "
-            f"currently has 'cleanup.policy={','.join(sorted(policies))}'. With it, {topic.purpose} would sooner or "
-            f"later be lost. Name another topic in '{topic.property}', or change this one's policy to 'compact'"
+            f"currently has 'cleanup.policy={','.join(sorted(policies))}'. With it, {topic.purpose} would be lost "
+            f"sooner or later. Set another topic in '{topic.property}', or change this one's policy to 'compact'"
         )
 
 

@@ -1,6 +1,6 @@
-"""JSON as Kafka Connect's JsonConverter (schemas off) writes and reads it.
+"""JSON as Kafka Connect's JsonConverter (without schemas) writes and reads it.
 
-The bytes matter: compaction, and Java's look-up of a source offset, compare serialised keys.
+The exact bytes matter, because compaction and Java's lookup of source offsets compare serialised keys.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 from spark_tasks.java.json import java_json
 from spark_tasks.limits import JAVA_DEPTH, MAX_DEPTH, may_nest_deeper, nests_deeper
 
-MAX_NUMBER_LENGTH = 1000  # Jackson's
+MAX_NUMBER_LENGTH = 1000  # Jackson's limit
 
 _SPACE = " \t\r\n"
 
@@ -37,37 +37,37 @@ _CHECKING = json.JSONDecoder(parse_constant=_refuse, parse_int=_checked(int), pa
 
 
 class TooDeepError(ValueError):
-    """JSON that Kafka Connect can read and that nests deeper than anything here may."""
+    """JSON that Kafka Connect can read but that is nested more deeply than heeler supports."""
 
     def __init__(self) -> None:
-        super().__init__(f"it nests more than {MAX_DEPTH} levels deep")
+        super().__init__(f"it is nested more than {MAX_DEPTH} levels deep")
 
 
 def dumps(value: Any) -> bytes:
-    """Compact UTF-8 JSON in the order of the mappings; numbers and escapes as Java prints them, not-a-number and
-    infinities as strings (Jackson).
+    """Compact UTF-8 JSON in the order of the mappings; numbers and escapes as in Java, NaN and infinities as strings
+    (as in Jackson).
 
-    Raises TypeError for what JSON cannot hold, or could not be read again: it nests too deeply.
+    Raises TypeError for what JSON cannot express, and for values that are nested too deeply to be read again.
     """
     if nests_deeper(value):
-        raise TypeError(f"values that nest more than {MAX_DEPTH} levels deep are not written")
+        raise TypeError(f"values that are nested more than {MAX_DEPTH} levels deep cannot be written")
     return java_json(value).encode()
 
 
 def loads(data: bytes) -> Any:
-    """The first JSON value in `data`; like Jackson, whatever follows it is not looked at.
+    """The first JSON value in `data`; what follows it is ignored, as in Jackson.
 
-    Raises ValueError where the text holds no JSON, or none that Jackson accepts, and TooDeepError.
+    Raises ValueError if the text is not JSON that Jackson accepts, and TooDeepError.
     """
-    # Nearly all values begin with {" and are UTF-8; the general rule costs as much as the parsing.
+    # Nearly all values begin with {" and are UTF-8; detecting the encoding costs as much as the parsing.
     text = data.decode("utf-8" if data[:2] == b'{"' else json.detect_encoding(data))
     start = len(text) - len(text.lstrip(_SPACE))
     decoder = _DECODER if len(text) <= MAX_NUMBER_LENGTH or not _LONG_NUMBER.search(text) else _CHECKING
     try:
         value = decoder.raw_decode(text, start)[0]
     except RecursionError:
-        raise ValueError(f"it nests more than {JAVA_DEPTH} levels deep") from None
+        raise ValueError(f"it is nested more than {JAVA_DEPTH} levels deep") from None
     if may_nest_deeper(text) and nests_deeper(value):
-        raise ValueError(f"it nests more than {JAVA_DEPTH} levels deep") if nests_deeper(value, JAVA_DEPTH) \
+        raise ValueError(f"it is nested more than {JAVA_DEPTH} levels deep") if nests_deeper(value, JAVA_DEPTH) \
             else TooDeepError
     return value

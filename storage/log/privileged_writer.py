@@ -21,9 +21,9 @@ log = logging.getLogger(__name__)
 
 
 class KafkaPrivilegedWriter(PrivilegedWriter):
-    """Writes each call's records in one transaction; for a connector's offsets as well as for the config topic.
+    """Writes the records of each call in one transaction; used for a connector's offsets and for the config topic.
 
-    kafka-python's transactional calls block, so they run on a thread of this writer's own.
+    kafka-python's transactional calls block, so they run on a thread of their own.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class KafkaPrivilegedWriter(PrivilegedWriter):
             "transactional_id": transactional_id,
             "acks": "all",
             "max_block_ms": int(timeout * 1000),
-            "retry_backoff_ms": 5,  # every transaction is retried until the one before is complete: 100 ms would add up
+            "retry_backoff_ms": 5,  # retried until the previous transaction is complete; 100 ms would add up
             "metrics_enabled": False,
         }
         self._producer: KafkaProducer | None = None
@@ -92,6 +92,6 @@ class KafkaPrivilegedWriter(PrivilegedWriter):
         producer, self._producer = self._producer, None
         if producer is not None:
             try:
-                producer.close(timeout=0)  # whatever is still open was fenced or will time out
+                producer.close(timeout=0)  # an open transaction was fenced or will time out
             except KafkaError as error:
                 log.debug("Closing the transactional producer of topic %s: %s", self._topic, error)

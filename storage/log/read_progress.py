@@ -1,4 +1,4 @@
-"""How far a log has been read, and who waits for it to be read further."""
+"""How far a log has been read, and the futures that wait for it to be read further."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Ends = Mapping[int, int]  # partition -> first offset that need not have been re
 
 
 class ReadProgress:
-    """Thread-safe. `advance` is called by whoever has just delivered records, so waiters come after their records."""
+    """Thread-safe. `advance` is called after records have been delivered, so futures complete after their records."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -27,21 +27,21 @@ class ReadProgress:
             return dict(self._reached)
 
     def wait(self, wanted: Ends, future: Future[None]) -> Future[None]:
-        """Complete `future` once everything before `wanted` is read; cancel it where nothing is read any more."""
+        """Complete `future` once everything before `wanted` has been read; cancel it after `close`."""
         with self._lock:
             if not self._has(wanted) and not self._closed:
                 self._waiting = [waiter for waiter in self._waiting if not waiter[1].done()]
                 self._waiting.append((wanted, future))
                 return future
-            given_up = self._closed
-        if given_up:
+            closed = self._closed
+        if closed:
             future.cancel()
         else:
             complete(future, None)
         return future
 
     def advance(self, ends: Ends) -> None:
-        """Everything before `ends` is read."""
+        """Everything before `ends` has been read."""
         with self._lock:
             self._reached.update(ends)
             ready = [future for wanted, future in self._waiting if self._has(wanted)]
@@ -51,7 +51,7 @@ class ReadProgress:
             complete(future, None)
 
     def close(self) -> None:
-        """Cancel whoever waits, now and later."""
+        """Cancel all futures, now and later."""
         with self._lock:
             self._closed = True
             waiting, self._waiting = self._waiting, []

@@ -1,4 +1,4 @@
-"""What a log gives out, and where in it that stands."""
+"""The records of a log, and their positions."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ class LogRecord(NamedTuple):
     value: bytes | None
 
     def __str__(self) -> str:
-        """Key and place, for log lines."""
+        """Key and position, for log lines."""
         key = "no key" if self.key is None else f"the key {shown(self.key.decode(errors='replace'))}"
         return f"record with {key} (partition {self.partition}, offset {self.offset})"
 
 
 class Position(NamedTuple):
-    """Where an acknowledged record is."""
+    """The position of an acknowledged record."""
 
     partition: int
     offset: int
@@ -30,10 +30,10 @@ class Position(NamedTuple):
 KeyValue = tuple[bytes, bytes | None]
 
 
-_SHOWN = 120  # characters of a text that anybody may have written
+_SHOWN = 120  # characters of untrusted text in a log line
 
 
 def shown(text: object) -> str:
-    """A text from a topic as log lines show it: quoted, in ASCII (it cannot look like a line of its own), cut."""
+    """Untrusted text for a log line: quoted, in ASCII (so that it cannot forge a line), and truncated."""
     cut = str(text)[: _SHOWN + 1]
     return ascii(cut) if len(cut) <= _SHOWN else ascii(cut[:_SHOWN]) + "…"

@@ -1,8 +1,8 @@
-"""A faster way from a fetch response to records than kafka-python's own, which makes a dozen objects a record.
+"""Decodes fetch responses into records faster than kafka-python, which creates a dozen objects per record.
 
-It hooks into the consumer's fetcher (private there, and used in this file only): reading a config topic of 20,000
-records at start-up is what a user waits for. Everything about fetching itself stays the library's. The reader in
-spark_tasks/kafka/records is for data: it makes Arrow columns, and its import alone takes longer than these topics do.
+It hooks into the consumer's fetcher (private in the library, and used only in this file), because a start has to wait
+until a config topic of perhaps 20,000 records has been read. Fetching itself is the library's. The decoder in
+spark_tasks/kafka/records is for data: it builds Arrow columns, and importing it takes longer than reading these topics.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from storage.log.record import LogRecord
 _logger = logging.getLogger(__name__)
 
 MOST_BYTES: Final = 100_000_000
-"""Of one batch, uncompressed. It is read as a whole; what any client may send must not take the worker's memory."""
+"""The largest batch, uncompressed. Batches are decompressed as a whole, and must not exhaust the worker's memory."""
 
-END = b"\x00end of what was fetched"  # a mark's value; compared by identity
+END = b"\x00end of what was fetched"  # the value of a mark; compared by identity
 
 
 def install(consumer: KafkaConsumer) -> None:
     """Make `consumer.poll()` return LogRecords.
 
-    Where the position after a fetch is not the offset after the last record (control records, aborted transactions,
-    compacted gaps), a mark ends the list: `is_mark` tells it.
+    If the position after a fetch is not the offset after the last record (control records, aborted transactions,
+    compacted gaps), the list ends with a mark, which `is_mark` recognises.
     """
     consumer._fetcher.PartitionRecords = FetchedRecords  # noqa: SLF001  (no public hook)
 
 
 def is_mark(record: LogRecord) -> bool:
-    """Whether this is no record but says that everything up to and including its offset is read."""
+    """Whether this is not a record but a mark: everything up to and including its offset has been read."""
     return record.value is END
 
 
@@ -68,7 +68,7 @@ class FetchedRecords(Fetcher.PartitionRecords):  # type: ignore[misc]
         self.drain()
 
     def _invisible(self, batch: Any) -> bool:
-        """Whether it is a transaction marker, or (read_committed) part of an aborted transaction."""
+        """Whether a batch is a transaction marker, or (read_committed) part of an aborted transaction."""
         if self.isolation_level == IsolationLevel.READ_COMMITTED and batch.has_producer_id():
             self._consume_aborted_transactions_up_to(batch.last_offset)
             if self._contains_abort_marker(batch):
@@ -79,20 +79,20 @@ class FetchedRecords(Fetcher.PartitionRecords):  # type: ignore[misc]
 
 
 def _content(batch: Any, tp: Any) -> tuple[bytes, int] | None:
-    """The bytes of the batch's records and where they begin; None, with a line in the log, for what is left out.
-    (kafka-python decompresses without a bound, and has gzip only.)
+    """The bytes of the batch's records and where they begin; None, after logging it, if the batch is skipped.
+    (kafka-python decompresses without a size limit, and supports only gzip.)
     """
     data, at = batch._buffer, batch._pos  # noqa: SLF001
     if not batch.compression_type:
         return bytes(data), at
-    # Rare, and the codec takes long to import.
+    # Compression is rare here, and the codecs take long to import.
     from spark_tasks.kafka.records.compression import DecompressError, decompress  # noqa: PLC0415
     from spark_tasks.kafka.records.errors import UnsupportedFormatError  # noqa: PLC0415
 
     try:
         return decompress(batch.compression_type, memoryview(data)[at:], MOST_BYTES), 0
     except (DecompressError, UnsupportedFormatError) as error:
-        _logger.warning("The records of %s at offset %d to %d are left out: they do not decompress: %s",
+        _logger.warning("Skipping the records of %s at offsets %d to %d, which cannot be decompressed: %s",
                         tp, batch.base_offset, batch.last_offset, error)
         return None
 
@@ -115,8 +115,8 @@ def _decode(batch: Any, data: bytes, at: int, partition: int) -> Iterator[LogRec
             size, at = decode_varint(data, at)
             value = data[at : at + size] if size >= 0 else None
             if max(at, at + size) > end or end > len(data):
-                raise CorruptRecordError(f"A record at offset {base_offset + offset_delta} is longer than it says")
-            at = end  # headers are of no interest here
+                raise CorruptRecordError(f"A record at offset {base_offset + offset_delta} is longer than its size")
+            at = end  # headers are skipped
             timestamp = base_time + time_delta if log_append_time is None else log_append_time
             yield make(LogRecord, (partition, base_offset + offset_delta, timestamp, key, value))
         if at != len(data):

@@ -1,4 +1,4 @@
-"""The connections of clients that deal with one internal topic."""
+"""Kafka clients for a single internal topic."""
 
 from __future__ import annotations
 
@@ -17,14 +17,13 @@ from kafka.protocol.producer import ProduceRequest
 from spark_tasks.process.pulse import process_pulse
 from storage.log.protocol import SuspendedError
 
-# The library waits that long between two metadata requests: 100 ms would delay every start.
-_METADATA_BACKOFF_MS: Final = 20
-SOON_S: Final = 0.1  # what was decided before a sleep is handed over by then; to join a group again takes longer
+_METADATA_BACKOFF_MS: Final = 20  # between two metadata requests; the library's 100 ms would delay every start
+SOON_S: Final = 0.1  # time in which records that were decided on before a suspension reach the client
 
 
 class Freshness:
-    """Whether records may still be sent: not once this process has slept for longer than `session_s` since they were
-    good (a suspended process, or machine). Others have its work by then, and have written newer ones.
+    """Whether records may still be sent: not if this process, or its machine, was suspended for longer than `session_s`
+    since they were decided on. Others have its work by then, and may have written newer records.
     """
 
     def __init__(self, session_s: float) -> None:
@@ -32,22 +31,22 @@ class Freshness:
         self._lock = threading.Lock()
         self._since: dict[int, float] = {}
         self._numbers = itertools.count()
-        process_pulse()  # it has to beat before anything can sleep
+        process_pulse()  # starts it, so that a later suspension is noticed
 
     def hold(self, since: float) -> int:
-        """A record is on its way that was good at `since` (of time.monotonic), until `release`."""
+        """A record that was decided on at `since` (time.monotonic) is being sent, until `release`."""
         with self._lock:
             number = next(self._numbers)
             self._since[number] = since
         return number
 
     def release(self, number: int) -> None:
-        """It has an outcome."""
+        """The send of a record has ended."""
         with self._lock:
             del self._since[number]
 
     def error(self) -> SuspendedError | None:
-        """Why nothing of what is on its way may be sent now."""
+        """The error if records that are being sent must not be sent any more."""
         with self._lock:
             since = min(self._since.values(), default=time.monotonic())
         slept = process_pulse().silence_since(min(since, time.monotonic() - SOON_S))
@@ -55,7 +54,7 @@ class Freshness:
 
 
 class _FreshClient(KafkaNetClient):  # type: ignore[misc]
-    """Asks before each request with records."""
+    """Checks the freshness before each request with records."""
 
     def __init__(self, freshness: Freshness, **configs: Any) -> None:
         super().__init__(**configs)
@@ -68,8 +67,8 @@ class _FreshClient(KafkaNetClient):  # type: ignore[misc]
 
 
 def client_for(topic: str, freshness: Freshness | None = None) -> Callable[..., KafkaNetClient]:
-    """A `kafka_client` factory for clients that deal with one topic: they ask for its metadata from the start. With
-    `freshness` they send nothing that is not fresh any more.
+    """A `kafka_client` factory for clients of one topic: they request its metadata from the start. With `freshness`,
+    they do not send records that are no longer fresh.
     """
 
     def make(**configs: Any) -> KafkaNetClient:
@@ -83,9 +82,9 @@ def client_for(topic: str, freshness: Freshness | None = None) -> Callable[..., 
 
 
 def partitions_of(consumer: KafkaConsumer, topic: str) -> set[int]:
-    """The topic's partitions as its client's consumer sees them now; none yet where it was created just now."""
+    """The topic's partitions that the consumer knows; empty if the topic has just been created."""
     try:
         found: set[int] = consumer.partitions_for_topic(topic)
-    except UnknownTopicOrPartitionError:  # what the library makes of an answer about no other topic
+    except UnknownTopicOrPartitionError:  # the library's error if the metadata contain no other topic
         return set()
     return found

@@ -1,7 +1,8 @@
-"""A compacted topic over kafka-python: one thread reads it, sending and looking up ends are asynchronous.
+"""A compacted topic over kafka-python, the counterpart of Kafka Connect's KafkaBasedLog: one thread reads it; sending
+and looking up ends are asynchronous.
 
-The counterpart of Kafka Connect's KafkaBasedLog. Waiting is done by the broker (a fetch that returns with the first
-record), so an idle log costs next to nothing and a record is read back as soon as it is committed.
+The broker does the waiting (a long poll returns with the first record), so an idle log costs next to nothing, and a
+record is read back as soon as it is committed.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from typing_extensions import override
 
 from spark_tasks.errors import ConnectError
 from spark_tasks.futures import complete, error_of, fail
+from spark_tasks.process.rate_limited_log import RateLimitedLog
 from storage.daemon_pool import DaemonPool
 from storage.log.protocol import OnError, OnRecords, TopicLog
 from storage.log.read_progress import Ends, ReadProgress, ends_of
@@ -33,19 +35,19 @@ from storage.log.topic_client import Freshness, client_for, partitions_of
 
 log = logging.getLogger(__name__)
 
-_FETCH_WAIT_MS = 10_000  # the broker holds an empty fetch that long
+_FETCH_WAIT_MS = 10_000  # the broker holds an empty fetch for this long
 _FETCH_BYTES = 32 << 20
-TOPIC_WAIT_S = 30.0  # seconds for a topic that was just created to be known
+TOPIC_WAIT_S = 30.0  # for a topic that was just created to be known to all brokers
 _FOREVER_MS = 2**31 - 1
-_KNOWN = (KafkaError, ConnectError, RuntimeError)  # RuntimeError: a network loop has ended; others are defects
+_KNOWN = (KafkaError, ConnectError, RuntimeError)  # RuntimeError: a network loop has ended; any other is a defect
 
 
 class KafkaTopicLog(TopicLog):
     """One topic of one worker: a TopicLog.
 
-    `clients`: kafka-python settings that consumer and producer share (servers, security); `admin`: entered in the
-    reader's thread before the topic is read (so that it may make the topic), left when the log is stopped; `producer`:
-    more settings of the producer; `session_s`: what is older than a longer sleep of the process is not sent.
+    `clients`: kafka-python settings for consumer and producer (servers, security); `admin`: a context that the reader's
+    thread enters before it reads the topic (which it may create), and exits when the log is stopped; `producer`:
+    additional settings of the producer; `session_s`: see Freshness.
     """
 
     def __init__(
@@ -64,7 +66,7 @@ class KafkaTopicLog(TopicLog):
         self._open_admin = admin
         self._admin: KafkaAdminClient | None = None
         self._shared = {
-            "reconnect_backoff_max_ms": 1000,  # as Kafka Connect; the library's 30 s would outlast any restart
+            "reconnect_backoff_max_ms": 1000,  # as in Kafka Connect; the library's 30 s would delay reconnecting
             **clients,
             "client_id": client_id,
             "kafka_client": client_for(topic),
@@ -73,8 +75,8 @@ class KafkaTopicLog(TopicLog):
         self._isolation = "read_committed" if read_committed else "read_uncommitted"
         self._producer_settings = {
             "acks": "all",
-            "enable_idempotence": False,  # as Kafka Connect: duplicates do not matter in a compacted topic
-            "max_in_flight_requests_per_connection": 1,  # but order does
+            "enable_idempotence": False,  # as in Kafka Connect: duplicates do not matter in a compacted topic
+            "max_in_flight_requests_per_connection": 1,  # but the order does
             "delivery_timeout_ms": _FOREVER_MS,
             "retry_backoff_ms": 20,
             "metrics_enabled": False,
@@ -84,8 +86,9 @@ class KafkaTopicLog(TopicLog):
         self._writable = writable
         self._producer: KafkaProducer | None = None
         self._consumer: KafkaConsumer | None = None
-        self._lock = threading.Lock()  # guards the making of the producer
+        self._lock = threading.Lock()  # guards the creation of the producer
         self._progress = ReadProgress()
+        self._limited_log = RateLimitedLog(most=1)
         self._stopping = threading.Event()
         self._pool = DaemonPool(1, f"log-ends-{topic}")
         self._thread: threading.Thread | None = None
@@ -108,7 +111,7 @@ class KafkaTopicLog(TopicLog):
 
     @override
     def send(self, key: bytes, value: bytes | None, since: float | None = None) -> Future[Position]:
-        """Blocks where it is called so soon after `start` that the producer is not connected yet."""
+        """Blocks if the producer has not connected yet, soon after `start`."""
         sent: Future[Position] = Future()
         number = self._freshness.hold(time.monotonic() if since is None else since)
         try:
@@ -131,7 +134,7 @@ class KafkaTopicLog(TopicLog):
         done: Future[None] = Future()
         deadline = time.monotonic() + timeout
         asked = self._pool.submit(self._find_end, done, deadline)
-        # A defect, or the log was stopped before its turn came: whoever waits must not do so for ever.
+        # The future has to complete even after a defect, or if the log was stopped before the lookup began.
         asked.add_done_callback(lambda _: fail(done, error) if (error := error_of(asked)) is not None else None)
         return done
 
@@ -163,28 +166,31 @@ class KafkaTopicLog(TopicLog):
         except Exception as error:
             if started.done():
                 raise
-            fail(started, error)  # whatever it is: somebody waits for the start
+            fail(started, error)  # any error is the future's
 
     def _read(self, on_records: OnRecords, on_error: OnError) -> None:
         while not self._stopping.is_set():
             try:
                 fetched = self._poll()
-            except Exception as error:  # whatever it is: a worker that reads no more would not notice it
+            except Exception as error:  # if the reader ended, the worker would not notice
                 if not self._stopping.is_set():
-                    log.warning("Reading topic %s failed; retrying: %s", self._topic, error,
-                                exc_info=None if isinstance(error, _KNOWN) else error)
+                    if isinstance(error, _KNOWN):
+                        self._limited_log.log(
+                            log, logging.WARNING, "Reading topic %s failed; retrying: %s", self._topic, error)
+                    else:
+                        log.warning("Reading topic %s failed; retrying", self._topic, exc_info=error)
                     on_error(error)
                     self._recover(error)
                 continue
             self._deliver(fetched, on_records, on_error)
 
     def _recover(self, error: Exception) -> None:
-        """A consumer with a defect, or whose network loop has ended, is of no use: the next poll opens another one."""
+        """Pause before the next poll, which opens a new consumer if this one has a defect or its network loop ended."""
         if not isinstance(error, (KafkaError, ConnectError)):
-            self._give_up_consumer()
+            self._discard_consumer()
         self._stopping.wait(0.5)
 
-    def _give_up_consumer(self) -> None:
+    def _discard_consumer(self) -> None:
         consumer, self._consumer = self._consumer, None
         if consumer is not None:
             with contextlib.suppress(Exception):  # it is broken already
@@ -204,12 +210,12 @@ class KafkaTopicLog(TopicLog):
             metrics_enabled=False,
         )
         install(consumer)
-        if self._stopping.is_set():  # stop() came too early to see this consumer
+        if self._stopping.is_set():  # stop() ran before there was a consumer
             consumer.close(timeout_ms=1000)
         try:
             return self._assign(consumer)
         except BaseException:
-            self._give_up_consumer()  # one without partitions would be polled for ever and say nothing
+            self._discard_consumer()  # polling a consumer without partitions would block without an error
             raise
 
     def _assign(self, consumer: KafkaConsumer) -> list[TopicPartition]:
@@ -218,7 +224,7 @@ class KafkaTopicLog(TopicLog):
             if time.monotonic() > deadline or self._stopping.wait(0.05):
                 raise ConnectError(
                     f"Could not look up partition metadata for topic '{self._topic}' in {TOPIC_WAIT_S:.0f} s. There "
-                    "may be a connectivity issue, the topic may not exist, or it was created just now and needs more "
+                    "may be a connectivity issue, or the topic does not exist, or has just been created and needs more "
                     "time"
                 )
         partitions = [TopicPartition(self._topic, number) for number in sorted(numbers)]
@@ -247,7 +253,7 @@ class KafkaTopicLog(TopicLog):
             try:
                 on_records(batch)
             except Exception as error:
-                # A defect in a store must not end the reading: whoever waits would wait for ever.
+                # A defect in a store must not end the reading, or futures would never complete.
                 log.exception("Defect while handling records of topic %s", self._topic)
                 on_error(error)
         self._progress.advance(ends)
@@ -262,7 +268,8 @@ class KafkaTopicLog(TopicLog):
                 if time.monotonic() > deadline:
                     fail(done, error)
                     return
-                log.warning("Looking up the end of topic %s failed; retrying: %s", self._topic, error)
+                self._limited_log.log(
+                    log, logging.WARNING, "Looking up the end of topic %s failed; retrying: %s", self._topic, error)
                 self._stopping.wait(0.1)
             except (KafkaError, RuntimeError) as error:  # RuntimeError: the admin client is closed
                 fail(done, error)
@@ -273,14 +280,14 @@ class KafkaTopicLog(TopicLog):
         done.cancel()
 
     def _ends(self, partitions: list[TopicPartition]) -> Ends:
-        # Not through the consumer, whose connection may just be waiting for the broker, and but for the start without
-        # regard to transactions: what is in an open one was written before "now" as well.
+        # Not through the consumer, whose connection may be waiting for the broker. Except for the start, open
+        # transactions are included: their records were written before "now" as well.
         return _by_number(self._list(dict.fromkeys(partitions, OffsetSpec.LATEST)))
 
     def _known(
         self, partitions: list[TopicPartition], wanted: OffsetSpec, isolation: str = "read_uncommitted"
     ) -> Mapping[TopicPartition, Any]:
-        """As `_list`. One broker may know a topic that was just created before the one that is asked now does."""
+        """Like `_list`, but retries while the broker does not know a topic that was just created."""
         deadline = time.monotonic() + TOPIC_WAIT_S
         while True:
             try:
@@ -306,7 +313,7 @@ class KafkaTopicLog(TopicLog):
             return self._producer
 
     def _prepare_to_send(self) -> None:
-        """What the first `send` need not wait for then. Without the lock: `stop` must not wait for Kafka."""
+        """Connect the producer, so that the first `send` need not wait. Without the lock, so that `stop` need not."""
         self._make_producer().partitions_for(self._topic)
 
 

@@ -1,7 +1,7 @@
-"""The source offsets in an offsets topic, by meaning: a pure fold, and what to write so that Java finds it as well.
+"""The source offsets in an offsets topic as a pure fold, and the records to write so that Java finds them as well.
 
-Java looks offsets up, and compaction keeps them, by key bytes. One source partition can be on the topic under
-several keys (fields in another order); the newest record counts, and the next write leaves one key.
+Java looks up offsets, and compaction keeps them, by the bytes of the key. One source partition can have several keys on
+the topic (with fields in another order); the newest record counts, and the next write leaves only one key.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ Partition = Mapping[str, Any]
 Offset = Mapping[str, Any]
 
 
-class Spelling(NamedTuple):
-    """What the topic says under one key; `written`: timestamp and offset of the record."""
+class KeyedValue(NamedTuple):
+    """The newest record of one key; `written`: its timestamp and offset."""
 
     key: bytes
     value: bytes | None
@@ -31,28 +31,28 @@ class Spelling(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """One source partition, with each key that stands for it."""
+    """One source partition, with the records of all keys that mean it."""
 
     partition: Partition
-    spellings: tuple[Spelling, ...]
+    versions: tuple[KeyedValue, ...]
 
     @property
-    def current(self) -> Spelling:
-        """The newest one that has a value, else the newest one.
+    def current(self) -> KeyedValue:
+        """The newest record that has a value, else the newest one.
 
-        Timestamps order what lies in different partitions of the topic, so the outcome does not depend on the order
-        in which these are read.
+        Records in different partitions of the topic are ordered by their timestamps, so that the result does not depend
+        on the order in which the partitions are read.
         """
-        return max(self.spellings, key=lambda s: (s.value is not None, s.written))
+        return max(self.versions, key=lambda s: (s.value is not None, s.written))
 
-    def plus(self, new: Spelling) -> Stored:
-        """The same with a record that came later under its key."""
-        return Stored(self.partition, (*(s for s in self.spellings if s.key != new.key), new))
+    def plus(self, new: KeyedValue) -> Stored:
+        """The same with a newer record of its key."""
+        return Stored(self.partition, (*(s for s in self.versions if s.key != new.key), new))
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetState:
-    """What an offsets topic says. The mappings are never changed after the snapshot is made."""
+    """A snapshot of an offsets topic. The mappings are never modified."""
 
     connectors: Mapping[ConnectorName, Mapping[Identity, Stored]] = field(default_factory=dict)
 
@@ -66,24 +66,24 @@ class OffsetState:
         return found
 
     def partitions(self, connector: ConnectorName) -> list[Partition]:
-        """All partitions with a value, even one that cannot be read: what a reset has to clear."""
+        """All partitions with a value, even one that cannot be read: those that a reset has to clear."""
         return [s.partition for s in self.connectors.get(connector, {}).values() if s.current.value is not None]
 
 
 def fold(state: OffsetState, records: Iterable[LogRecord]) -> OffsetState:
-    """Add records to the state."""
+    """Apply records to the state."""
     connectors = dict(state.connectors)
     own: dict[ConnectorName, dict[Identity, Stored]] = {}
     for record in records:
         try:
-            key, spelled = parse_key(record.key), record.key or b""
-        except Exception as error:  # noqa: BLE001 - whatever a record does wrong, it stops nobody
+            key, key_bytes = parse_key(record.key), record.key or b""
+        except Exception as error:  # noqa: BLE001 - no record may stop the reader
             log.warning("Skipping an offset %s: %s", record, shown(error))
             continue
         if key.connector not in own:
             own[key.connector] = dict(connectors.get(key.connector, {}))
             connectors[key.connector] = own[key.connector]
-        new = Spelling(spelled, record.value, (record.timestamp, record.offset))
+        new = KeyedValue(key_bytes, record.value, (record.timestamp, record.offset))
         known = own[key.connector].get(key.identity)
         own[key.connector][key.identity] = known.plus(new) if known is not None else Stored(key.partition, (new,))
     return OffsetState(connectors)
@@ -92,9 +92,9 @@ def fold(state: OffsetState, records: Iterable[LogRecord]) -> OffsetState:
 def records_for(
     state: OffsetState, connector: ConnectorName, offsets: Sequence[tuple[Partition, Offset | None]]
 ) -> list[KeyValue]:
-    """The records that set these offsets (None: remove), under the key bytes that the topic knows.
+    """The records that set these offsets (None: remove), with the key bytes that are on the topic, if any.
 
-    Raises TypeError for what JSON cannot hold.
+    Raises TypeError for what JSON cannot express.
     """
     known = state.connectors.get(connector, {})
     wanted = {identity(partition): (partition, offset) for partition, offset in offsets}  # the last one counts
@@ -102,14 +102,14 @@ def records_for(
     for name, (partition, offset) in wanted.items():
         stored = known.get(name)
         key = stored.current.key if stored is not None else offset_key(connector, partition)
-        others = stored.spellings if stored is not None else ()
+        others = stored.versions if stored is not None else ()
         made += [(other.key, None) for other in others if other.key != key and other.value is not None]
         made.append((key, offset_value(offset)))
     return made
 
 
 def merge(worker: OffsetState, own: OffsetState, connector: ConnectorName) -> list[tuple[Partition, Offset]]:
-    """A connector's offsets where it has a topic of its own: that one's win over the worker's topic (KIP-618)."""
+    """The offsets of a connector with its own topic, which takes precedence over the worker's topic (KIP-618)."""
     return list({**worker.offsets(connector), **own.offsets(connector)}.values())
 
 

@@ -1,4 +1,4 @@
-"""Where a source connector's offsets are, if not on the worker's offsets topic alone (KIP-618)."""
+"""Decides whether a source connector has its own offsets topic in addition to the worker's (KIP-618)."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from spark_tasks.errors import ConfigError
 from spark_tasks.kafka.client_config import client_settings
 from spark_tasks.kafka.client_properties import client_properties, same_brokers
 from storage.ids import TopicName
-from storage.offsets.own import OwnOffsets
+from storage.offsets.own_topic import OwnOffsets
 
 
 def own_offsets(worker: Mapping[str, str], connector: Mapping[str, str], *, exactly_once: bool) -> OwnOffsets | None:
-    """By a source connector's (resolved) configuration: the topic that it names, or, exactly once in another cluster,
-    the worker's topic's namesake there. Raises ConfigError where the connector's clients cannot work together.
+    """The own offsets topic of a source connector, from its (resolved) configuration: the topic that it names, or, for
+    exactly-once in another cluster, the topic there with the name of the worker's topic. Raises ConfigError if the
+    connector's clients are configured for different clusters.
     """
     named = connector.get("offsets.storage.topic", "").strip()
     producer = client_properties(worker, connector, "producer")
@@ -27,9 +28,9 @@ def own_offsets(worker: Mapping[str, str], connector: Mapping[str, str], *, exac
     for kind, properties in (("consumer", consumer), ("admin", admin)):
         if not same_brokers(properties, producer):
             raise ConfigError(
-                f"The connector's producer writes to {producer.get('bootstrap.servers')}, and its offsets go there as "
-                f"well, but its {kind} is configured for {properties.get('bootstrap.servers')}: set "
-                f"{kind}.override.bootstrap.servers (and what else the {kind} needs there)"
+                f"The connector's producer writes to {producer.get('bootstrap.servers')}, where its offsets are kept "
+                f"as well, but its {kind} client is configured for {properties.get('bootstrap.servers')}: set "
+                f"{kind}.override.bootstrap.servers (and the {kind} client's other settings for that cluster)"
             )
     return OwnOffsets(
         TopicName(named or shared), client_settings(producer), client_settings(consumer), client_settings(admin)

@@ -1,6 +1,6 @@
-"""Source offsets over the worker's offsets topic and, where a connector has one, its own (KIP-618).
+"""Source offsets on the worker's offsets topic and, if a connector has one, on its own (KIP-618).
 
-Everything here may be called from any thread. What ends in `_soon` returns a future, the rest blocks.
+Thread-safe. Methods whose names end in `_soon` return a future; the others block.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from storage.ids import ConnectorName
 from storage.log.protocol import SuspendedError, TopicLog
 from storage.log.record import KeyValue, LogRecord, Position
 from storage.offsets.fold import Offset, OffsetState, Partition, fold, merge, records_for
-from storage.offsets.own import OwnOffsets
+from storage.offsets.own_topic import OwnOffsets
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +30,7 @@ OpenLog = Callable[[OwnOffsets], TopicLog]
 
 
 class OffsetTopic:
-    """One offsets topic: what it says, and a way to add to it."""
+    """One offsets topic: its state, and writes to it."""
 
     def __init__(self, topic_log: TopicLog) -> None:
         self._log = topic_log
@@ -43,23 +43,23 @@ class OffsetTopic:
 
     @property
     def state(self) -> OffsetState:
-        """What is read so far."""
+        """The state from the records read so far."""
         return self._state
 
     def start(self) -> Future[None]:
-        """Read from the beginning; the future completes at the end as of now."""
+        """Read from the beginning; the future completes at the topic's current end."""
         return self._log.start(self._read, lambda error: log.debug("Topic %s: %s", self.name, error))
 
     def read_to_end_soon(self) -> Future[None]:
-        """Completes when `state` holds everything that is on the topic now."""
+        """Completes once `state` contains everything that is on the topic now."""
         return self._log.read_to_end()
 
     def send_soon(self, records: Sequence[KeyValue], since: float | None = None) -> Future[list[Position]]:
-        """Completes when all are acknowledged. `since`: see TopicLog."""
+        """Send records; completes once all are acknowledged. `since`: see TopicLog."""
         return gather([self._log.send(key, value, since) for key, value in records])
 
     def stop(self) -> None:
-        """Stop reading and free everything."""
+        """Stop reading and free all resources."""
         self._log.stop()
 
     def _read(self, records: Sequence[LogRecord]) -> None:
@@ -69,8 +69,9 @@ class OffsetTopic:
 class ConnectorOffsetStore:
     """The offsets of one source connector (spark_tasks.task.OffsetStore).
 
-    With a topic of its own, reads merge both topics and its own wins; writes go to its own first and are copied to
-    the worker's as well as may be; removals go to the worker's topic first, lest an old offset show through.
+    If the connector has its own topic, reads merge both topics, and the own one takes precedence. Writes go to the own
+    topic first and are then copied to the worker's, where failures are only logged. Removals go to the worker's topic
+    first, so that no old offset reappears.
     """
 
     def __init__(
@@ -84,7 +85,7 @@ class ConnectorOffsetStore:
         self._read_at = time.monotonic()
         self._unwanted = threading.Event()
         self._reading: Future[list[tuple[Partition, Offset]]] | None = None
-        # Nobody waits for it here: a transaction of a former task may have to be ended before its topic can be read.
+        # Not waited for here: a former task's transaction may have to be ended before the topic can be read.
         self._ready = done(None) if own is None else own.start()
 
     @property
@@ -93,54 +94,54 @@ class ConnectorOffsetStore:
         return self._primary.name
 
     def read(self) -> Sequence[tuple[Partition, Offset]]:
-        """All committed offsets, after reading to the end; raises ConnectError, RetriableError where it takes long."""
+        """All committed offsets, after reading to the end. Raises ConnectError, or RetriableError after a timeout."""
         self._reading = reading = self.read_soon()
         if self._unwanted.is_set():
             reading.cancel()
         return self._wait(reading, "Failed to fetch offsets")
 
     def stop_reading(self) -> None:
-        """From any thread: a `read` that waits for Kafka, now or later, ends at once with StartCancelledError."""
+        """Have a `read` that waits for Kafka, now or later, end at once with StartCancelledError. Any thread."""
         self._unwanted.set()
         if (reading := self._reading) is not None:
             reading.cancel()
 
     def write(self, offsets: Offsets) -> None:
-        """Write and wait until acknowledged; None is a tombstone. Raises ConnectError; RetriableError where the process
-        has slept past its session since the last `read`: another worker may have written newer ones.
+        """Write offsets and wait until they are acknowledged; None is a tombstone. Raises ConnectError; RetriableError
+        if the process was suspended past its session since the last `read`: another worker may have written newer ones.
         """
         self._wait(self.write_soon(offsets), "Failed to flush offsets to storage")
 
     def records(self, offsets: Offsets) -> Sequence[KeyValue]:
-        """Key and value bytes for a transaction that somebody else writes to `topic`.
+        """Key and value bytes of offsets, to be written to `topic` in the caller's transaction.
 
-        Where the connector has a topic of its own, `before_commit_soon` and `after_commit` go around that transaction.
+        `before_commit_soon` and `after_commit` have to be called before and after that transaction is committed.
         """
         return records_for(self._primary.state, self._connector, offsets)
 
     def after_commit(self, offsets: Offsets) -> None:
-        """Copy to the worker's topic; does not wait, and a failure is only logged."""
+        """Copy offsets to the worker's topic; does not wait, and a failure is only logged."""
         self._copy(offsets)
 
     def close(self) -> None:
-        """Stop reading the connector's own topic; the worker's stays."""
+        """Stop reading the connector's own topic; the worker's is still read."""
         if self._own is not None:
             self._own.stop()
 
     def close_soon(self) -> None:
-        """Start `close` on a thread of its own, for callers that must not wait: a task that stops, a log's threads."""
+        """Start `close` on a thread of its own, for callers that must not block: a stopping task, a log's threads."""
         if self._own is not None:
             threading.Thread(target=self._own.stop, name=f"close-{self._own.name}", daemon=True).start()
 
     def read_soon(self) -> Future[list[tuple[Partition, Offset]]]:
-        """Begin to `read`; does not wait."""
+        """Like `read`, without blocking."""
         self._read_at = time.monotonic()
         topics = [self._worker] if self._own is None else [self._worker, self._own]
         read = then(self._ready, lambda _: gather([topic.read_to_end_soon() for topic in topics]))
         return then(read, lambda _: done(merge(self._worker.state, self._own_state(), self._connector)))
 
     def write_soon(self, offsets: Offsets) -> Future[None]:
-        """Begin to `write`; does not wait."""
+        """Like `write`, without blocking."""
 
         def copied(_: object) -> Future[None]:
             self._copy(offsets)
@@ -152,7 +153,7 @@ class ConnectorOffsetStore:
         return then(then(self.before_commit_soon(offsets), write), copied)
 
     def partitions_soon(self) -> Future[list[Partition]]:
-        """Every partition that has a value in either topic: what a reset removes."""
+        """All partitions that have a value in either topic: those that a reset removes."""
 
         def known(_: object) -> Future[list[Partition]]:
             states = (self._worker.state, self._own_state())
@@ -164,7 +165,7 @@ class ConnectorOffsetStore:
         return self._own.state if self._own is not None else OffsetState()
 
     def before_commit_soon(self, offsets: Offsets) -> Future[list[Position]]:
-        """Remove from the worker's topic what the transaction removes from the connector's."""
+        """Remove from the worker's topic the offsets that the transaction removes from the connector's."""
         removed = [(partition, None) for partition, offset in offsets if offset is None]
         if self._own is None or not removed:
             return done([])
@@ -193,13 +194,13 @@ class ConnectorOffsetStore:
         except (protocol.KafkaError, CancelledError) as error:
             if self._unwanted.is_set() and isinstance(error, CancelledError):
                 raise StartCancelledError(f"{message}: the task is stopped") from None
-            opened = not self._ready.done() or error_of(self._ready) is None  # nobody opens its own topic once more
-            passing = opened and isinstance(error, (SuspendedError, protocol.RetriableError))
-            raise (RetriableError if passing else ConnectError)(f"{message}: {error!r}") from error
+            opened = not self._ready.done() or error_of(self._ready) is None  # its own topic is opened only once
+            retriable = opened and isinstance(error, (SuspendedError, protocol.RetriableError))
+            raise (RetriableError if retriable else ConnectError)(f"{message}: {error!r}") from error
 
 
 class OffsetStores:
-    """Makes the offset store of each connector; `open_log` opens the log of a connector's own topic."""
+    """Creates the offset store of each connector; `open_log` opens the log of a connector's own topic."""
 
     def __init__(self, worker: OffsetTopic, open_log: OpenLog, *, timeout: float = 30.0) -> None:
         self.worker = worker
@@ -207,7 +208,7 @@ class OffsetStores:
         self._timeout = timeout
 
     def of(self, connector: ConnectorName, own: OwnOffsets | None = None) -> ConnectorOffsetStore:
-        """The store of a connector, which begins to read its own topic, if it has one. `close` it in the end."""
+        """The store of a connector, which begins to read its own topic, if it has one. The caller has to `close` it."""
         topic = None if own is None else OffsetTopic(self._open_log(own))
         return ConnectorOffsetStore(connector, self.worker, topic, timeout=self._timeout)
 

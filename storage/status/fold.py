@@ -1,6 +1,6 @@
-"""The rules of the status topic: what a reader makes of its records, what a writer may write, what it may repeat.
+"""The rules of the status topic: the state that results from its records, and which writes are allowed and repeated.
 
-Pure, and Kafka Connect's own rules (KafkaStatusBackingStore). Nothing that is written is visible before it is read.
+Pure. The rules are those of Kafka Connect's KafkaStatusBackingStore. A write becomes visible only when it is read back.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class _Draft:
-    """The state while a batch is folded in; the outer mappings are copied once a batch, inner ones when touched."""
+    """The state while a batch is applied; outer mappings are copied once per batch, inner ones when they change."""
 
     connectors: dict[ConnectorName, Status]
     tasks: dict[ConnectorName, Mapping[int, Status]]
@@ -55,13 +55,13 @@ class _Draft:
 
 
 def fold(state: StatusState, records: Iterable[LogRecord]) -> tuple[StatusState, tuple[ItemId, ...]]:
-    """Add records to the state; also answers what was removed (tell it to `forget`)."""
+    """Apply records to the state; also returns the removed items (for `forget`)."""
     draft = _Draft(dict(state.connectors), dict(state.tasks), dict(state.topics))
     for record in records:
         try:
             if not _apply(draft, "" if record.key is None else record.key.decode(errors="replace"), record.value):
-                log.warning("Skipping a status %s: no such kind of key is known", record)
-        except Exception as error:  # noqa: BLE001 - whatever a record does wrong, it stops nobody
+                log.warning("Skipping a status %s: unknown kind of key", record)
+        except Exception as error:  # noqa: BLE001 - no record may stop the reader
             log.warning("Skipping a status %s: its value is invalid: %s", record, shown(error))
     return StatusState(draft.connectors, draft.tasks, draft.topics), tuple(draft.removed)
 
@@ -80,7 +80,7 @@ def _connector(draft: _Draft, key: str, value: bytes | None) -> bool:
     connector = parse_connector_key(key)
     if connector is None:
         return False
-    if value is None:  # takes the statuses of its tasks along
+    if value is None:  # removes the statuses of its tasks too
         draft.connectors.pop(connector, None)
         draft.removed.append(connector)
         draft.removed += [ConnectorTaskId(connector, number) for number in draft.tasks.pop(connector, {})]
@@ -111,10 +111,10 @@ def _task(draft: _Draft, key: str, value: bytes | None) -> bool:
 
 
 def _stale(status: Status, current: Status) -> bool:
-    """A worker that lost a task may say so after its successor has said RUNNING (Kafka Connect's rule), or anything.
+    """Whether a status is outdated: a worker that lost a task may write UNASSIGNED after its successor's RUNNING.
 
-    What one worker says of a task is in order: Kafka Connect goes by the generation here, too, and so takes a task that
-    a worker gave up in the generation in which it had begun, or out of the group, for one that runs on.
+    Statuses of the same worker are in order. Kafka Connect compares generations for these, too, and so takes a task for
+    running that a worker gave up outside the group, or in the generation in which it had started it.
     """
     return _outlived(status, current) or (
         status.worker_id != current.worker_id
@@ -125,10 +125,10 @@ def _stale(status: Status, current: Status) -> bool:
 
 
 def _outlived(status: Status, current: Status) -> bool:
-    """Somebody else has spoken in a later generation than the one in which this worker gave the item up.
+    """Whether another worker has written a status in a later generation than the one in which the item was given up.
 
-    Only for UNASSIGNED, and for all that is said out of the group: generations begin anew when a group was empty for
-    long, and a start must never go unseen. Out of the group nothing starts; what still stops there may yet fail.
+    Only for UNASSIGNED, and for statuses written outside the group: generations start again if a group was empty for a
+    long time, and a start must never be missed. Outside the group nothing starts; what is stopping may still fail.
     """
     return (
         (status.state is State.UNASSIGNED or status.generation < 0)
@@ -152,9 +152,9 @@ def _topic(draft: _Draft, key: str, value: bytes | None) -> bool:
 # ---------------------------------------------------------------- writing
 @dataclass(frozen=True, slots=True)
 class WriteBook:
-    """What a writer remembers: the generation that it wrote last, and how often it wrote each item.
+    """What a writer remembers: the generation of its last write, and the number of writes of each item.
 
-    The second number of an item changes when a tombstone for it is read: what was under way then is void.
+    The second number of an item changes when a tombstone for it is read, which invalidates writes in progress.
     """
 
     generation: int = 0
@@ -163,7 +163,7 @@ class WriteBook:
 
 @dataclass(frozen=True, slots=True)
 class WriteTicket:
-    """A status on its way to the topic."""
+    """A status that is being written."""
 
     status: Status
     safe: bool
@@ -172,12 +172,12 @@ class WriteTicket:
 
 
 def admit(book: WriteBook, state: StatusState, status: Status, *, safe: bool) -> tuple[WriteBook, WriteTicket | None]:
-    """Begin to write a status; no ticket where a safe write would overwrite a newer worker's word, or say UNASSIGNED of
-    what has no status.
+    """Begin to write a status. Returns no ticket if a safe write would overwrite another worker's newer status, or
+    write UNASSIGNED for an item without a status.
     """
     sequence, lives = book.sequences.get(status.id, (0, 0))
     if safe and status.state is State.UNASSIGNED and not sequence and _current(state, status) is None:
-        # Nobody says that it runs: the item was deleted, and this would bring its status back.
+        # The item was deleted; this write would restore its status.
         return replace(book, generation=status.generation), None
     if safe and not _may_overwrite(state, status):
         return replace(book, generation=status.generation), None
@@ -186,10 +186,10 @@ def admit(book: WriteBook, state: StatusState, status: Status, *, safe: bool) ->
 
 
 def may_repeat(book: WriteBook, state: StatusState, ticket: WriteTicket) -> bool:
-    """Whether a write that failed for now is to be tried again.
+    """Whether a write that failed temporarily is to be retried.
 
-    It is not once the item was removed, this worker has entered another generation, or has written a newer status
-    of the same item. (Kafka Connect looks at the last only for safe writes, and then may overwrite the newer one.)
+    It is not if the item was removed, or this worker is in another generation, or it has written a newer status of the
+    same item. (Kafka Connect checks the last condition only for safe writes, so others may overwrite the newer one.)
     """
     if book.sequences.get(ticket.status.id) != (ticket.sequence, ticket.lives):
         return False
@@ -199,7 +199,7 @@ def may_repeat(book: WriteBook, state: StatusState, ticket: WriteTicket) -> bool
 
 
 def forget(book: WriteBook, removed: Iterable[ItemId]) -> WriteBook:
-    """Tombstones of these items were read."""
+    """Tombstones of these items were read: invalidate their writes in progress."""
     known = [item for item in removed if item in book.sequences]
     if not known:
         return book

@@ -1,7 +1,6 @@
 """Keys and values of the status topic, byte for byte as Kafka Connect writes them (connect-surface.md, 3.2).
 
-A status may hold two fields more, `heeler_restarts` and `heeler_stalled`: Java's reader looks up the fields that it
-knows.
+A status may have two additional fields, `heeler_restarts` and `heeler_stalled`, which Java's reader ignores.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ def status_key(item: ItemId) -> bytes:
 
 
 def status_record(status: Status) -> KeyValue:
-    """A status; DESTROYED is written as a tombstone."""
+    """The record of a status; DESTROYED is a tombstone."""
     if status.state is State.DESTROYED:
         return status_key(status.id), None
     value: dict[str, Any] = {
@@ -50,7 +49,7 @@ def status_record(status: Status) -> KeyValue:
 
 
 def topic_record(status: TopicStatus) -> KeyValue:
-    """A topic that a connector uses (KIP-558)."""
+    """The record of a topic that a connector uses (KIP-558)."""
     value = {
         "topic": {
             "name": status.topic,
@@ -63,7 +62,7 @@ def topic_record(status: TopicStatus) -> KeyValue:
 
 
 def topic_key(topic: TopicName, connector: ConnectorName) -> bytes:
-    """The key of a topic status; its tombstone means that the connector does not use the topic any more."""
+    """The key of a topic status; its tombstone means that the topic is no longer recorded for the connector."""
     return f"{TOPIC}{topic}{TOPIC_SEPARATOR}{connector}".encode()
 
 
@@ -78,18 +77,18 @@ def parse_task_key(key: str) -> ConnectorTaskId | None:
 
 
 def parse_topic_key(key: str) -> TopicKey | None:
-    """Topic and connector of a `status-topic-…` key. A topic's name holds no colon, a connector's may."""
+    """Topic and connector of a `status-topic-…` key. A topic's name cannot contain a colon; a connector's may."""
     topic, colon, rest = key[len(TOPIC) :].partition(":")
     connector = rest[len(TOPIC_SEPARATOR) - 1 :]
     return (TopicName(topic), ConnectorName(connector)) if colon and topic and connector else None
 
 
 def parse_status(item: ItemId, data: bytes) -> Status:
-    """A status value; raises ValueError where Kafka Connect could not use it either."""
+    """Parse a status. Raises ValueError if Kafka Connect could not use it either."""
     value = _object(loads(data))
     state = value.get("state")
     if not isinstance(state, str) or state not in State.__members__:
-        raise ValueError(f"there is no state {shown(state)}")
+        raise ValueError(f"unknown state {shown(state)}")
     return Status(
         id=item,
         state=State[state],
@@ -103,7 +102,7 @@ def parse_status(item: ItemId, data: bytes) -> Status:
 
 
 def _restarts(value: Any) -> Restarts | None:
-    """None for what no heeler wrote: it must not take the status with it."""
+    """Parse the restarts; None if they are invalid, which must not invalidate the status."""
     if not isinstance(value, dict):
         return None
     try:
@@ -124,7 +123,7 @@ def _stalled(value: Any) -> Stall | None:
 
 
 def parse_topic_status(data: bytes) -> TopicStatus:
-    """A topic status value; raises ValueError where Kafka Connect could not use it either."""
+    """Parse a topic status. Raises ValueError if Kafka Connect could not use it either."""
     value = _object(_object(loads(data)).get("topic"))
     topic, connector = _text(value, "name"), _text(value, "connector")
     if topic is None or connector is None:
@@ -136,14 +135,14 @@ def parse_topic_status(data: bytes) -> TopicStatus:
 
 def _object(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise ValueError(f"expected an object, not {type(value).__name__}")  # noqa: TRY004  (one error for all of it)
+        raise ValueError(f"expected an object, not {type(value).__name__}")  # noqa: TRY004  (one error type for all)
     return value
 
 
 def _text(value: dict[str, Any], name: str) -> str | None:
     found = value.get(name)
     if found is not None and not isinstance(found, str):
-        raise ValueError(f"{name} is no string")
+        raise ValueError(f"{name} is not a string")
     return found
 
 

@@ -10,9 +10,9 @@ from storage.ids import ConnectorName, ItemId, State, TopicName, WorkerId
 
 @dataclass(frozen=True, slots=True)
 class Restarts:
-    """What heeler does by itself about a connector or task that fails (errors.restart.policy). `count`: restarts so
-    far, `cause`: the last failure in a line, `next_ms`: when it will be restarted (ms since 1970), `permanent`: it will
-    not be, as that cannot help.
+    """Automatic restarts of a connector or task that fails (errors.restart.policy). `count`: restarts so far; `cause`:
+    the last failure in one line; `next_ms`: when it will be restarted (ms since 1970); `permanent`: it will not be
+    restarted, which cannot fix the failure.
     """
 
     count: int
@@ -41,7 +41,7 @@ class Status:
     generation: int
     trace: str | None = None
     version: str | None = None
-    restarts: Restarts | None = None  # heeler's own, as what follows
+    restarts: Restarts | None = None  # an extension of heeler, as is the next
     stalled: Stall | None = None
 
 
@@ -57,7 +57,7 @@ class TopicStatus:
 
 @dataclass(frozen=True, slots=True)
 class StatusState:
-    """What the status topic says. The mappings are never changed after the snapshot is made."""
+    """A snapshot of the status topic. The mappings are never modified."""
 
     connectors: Mapping[ConnectorName, Status] = field(default_factory=dict)
     tasks: Mapping[ConnectorName, Mapping[int, Status]] = field(default_factory=dict)

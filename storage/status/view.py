@@ -8,9 +8,9 @@ from storage.status.state import StatusState
 
 
 class StatusView:
-    """The newest snapshot, for any thread: whoever reads `statuses` has a whole and consistent one.
+    """Holds the newest snapshot; any thread may read `statuses`, which is always a consistent value.
 
-    `ready` completes once the topic is read to its end for the first time, or fails where that is impossible.
+    `ready` completes once the topic has been read to its end for the first time, or fails if that is impossible.
     """
 
     def __init__(self) -> None:

@@ -26,7 +26,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter
 from spark_tasks.data.columns import RAW_SCHEMA
 from spark_tasks.pipeline.failures import Failure
 from spark_tasks.pipeline.stages import SinkPipeline, SourcePipeline
-from spark_tasks.sinks.putting import Putting
+from spark_tasks.sinks.writes import WriterRunner
 
 C = "org.apache.kafka.connect."
 WORKER = {"key.converter": C + "storage.StringConverter", "value.converter": C + "json.JsonConverter",
@@ -125,16 +125,16 @@ def put(splits: Iterable[Callable[[], list[pa.RecordBatch]]], kind: str = "Table
     table = cloudpickle.dumps(getattr(import_module("tests.benchmarks.bench_bad_records"), kind)())
     found, spacing = 0, None
     for read in splits:
-        putting = Putting(table, "records", None, tolerant=True, refuse=lambda *_: None)
+        runner = WriterRunner(table, "records", None, tolerant=True, refuse=lambda *_: None)
         raised = None
         if spacing is None:
             try:
-                putting.write(read())
+                runner.write(read())
                 continue
             except ValueError as error:
                 raised = error
         batches = read()
-        bad = len(putting.write_what_it_takes(batches, spacing, raised)[1])
+        bad = len(runner.write_accepted(batches, spacing, raised)[1])
         spacing = sum(map(len, batches)) // bad if bad >= 4 else None
         found += bad
     return found

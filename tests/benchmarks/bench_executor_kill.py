@@ -28,7 +28,7 @@ from tests.rigs.workers import PATIENT, Kafka, Rig, processes_of, running_worker
 
 BETWEEN_S = 4.0
 LOOK_S = 0.002
-PATIENCE_S = 60.0
+TIMEOUT_S = 60.0
 BUSY_S = 0.02  # of CPU, between two looks
 STRING = {f"{part}.converter": "org.apache.kafka.connect.storage.StringConverter" for part in ("key", "value")}
 
@@ -76,7 +76,7 @@ def run(rig: Rig, asked: argparse.Namespace) -> None:
     sender.start()
     pauses, oldest, ages, killed = [], [], [], 0
     try:
-        assert lines.until(lambda: lines.count > 10 * asked.rate, PATIENCE_S), "the sink does not write"
+        assert lines.until(lambda: lines.count > 10 * asked.rate, TIMEOUT_S), "the sink does not write"
         lines.ages.clear()
         for _ in range(asked.kills):
             lines.until(lambda: False, BETWEEN_S)
@@ -85,13 +85,13 @@ def run(rig: Rig, asked: argparse.Namespace) -> None:
             lines.look()
             lines.ages.clear()
             begun = time.perf_counter()
-            assert lines.until(lambda: bool(lines.ages), PATIENCE_S), rig.process.tail()
+            assert lines.until(lambda: bool(lines.ages), TIMEOUT_S), rig.process.tail()
             pauses.append((time.perf_counter() - begun) * 1000)
             oldest.append(max(lines.ages))
     finally:
         over.set()
         sender.join()
-    wait_until(lambda: len(set(file.read_bytes().split())) == sent[0], PATIENCE_S, f"{sent[0]} lines")
+    wait_until(lambda: len(set(file.read_bytes().split())) == sent[0], TIMEOUT_S, f"{sent[0]} lines")
     say = sys.stdout.write
     say(f"{killed} executor processes killed in {asked.kills} turns, {sent[0]} records, "
         f"{len(file.read_bytes().split()) - sent[0]} lines twice, none missing\n")

@@ -33,7 +33,7 @@ from tests.rigs.topic_reader import read_topic
 from tests.rigs.workers import PATIENT, Kafka, Rig, running_worker
 
 STREAMS = 4
-PATIENCE_S = 240.0  # executors have to be started anew, on a busy machine
+TIMEOUT_S = 240.0  # executors have to be started anew, on a busy machine
 _DONE_S = 900.0
 
 
@@ -60,7 +60,7 @@ class Stream:
 def read(kafka: Kafka, topic: str, *, committed: bool) -> dict[int, Stream]:
     """All records of the topic that are there now, by librdkafka."""
     found: dict[int, Stream] = {}
-    for message in read_topic(kafka.servers, topic, committed=committed, within_s=PATIENCE_S):
+    for message in read_topic(kafka.servers, topic, committed=committed, within_s=TIMEOUT_S):
         value = orjson.loads(message.value())
         found.setdefault(value["stream"], Stream()).take(value["sequence"])
     return found
@@ -107,7 +107,7 @@ class Killing:
         killed = 0
         while killed < kills:
             due = (killed + 1) * records // (kills + 2)
-            wait_until(lambda due=due: self._distinct(rig, folder) >= due, PATIENCE_S, f"{due} records in the sink")
+            wait_until(lambda due=due: self._distinct(rig, folder) >= due, TIMEOUT_S, f"{due} records in the sink")
             victim = next(kinds)()
             if victim is not None:
                 with suppress(psutil.NoSuchProcess):

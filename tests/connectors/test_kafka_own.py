@@ -18,7 +18,7 @@ import pytest
 from heeler.embedded_kafka.guard import GuardedProcess
 from heeler.embedded_kafka.jars import KAFKA_VERSION, JarSet, classpath, resolve
 from heeler.embedded_kafka.java import find_java
-from heeler.java_host.building import COMPILER
+from heeler.java_host.host_classpath import COMPILER
 from heeler.java_host.runtime import JavaRuntime
 
 pytestmark = [pytest.mark.connectors, pytest.mark.timeout(1800)]

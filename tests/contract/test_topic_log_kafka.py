@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from typing import Any
 
@@ -31,11 +31,13 @@ class Topic:
         self.admin.create_topics({name: options}, wait_for_metadata=True)
         self.logs: list[KafkaTopicLog] = []
 
-    def log(self, **more: Any) -> tuple[KafkaTopicLog, list[LogRecord]]:
+    def log(
+        self, on_error: Callable[[Exception], None] = lambda _: None, **more: Any
+    ) -> tuple[KafkaTopicLog, list[LogRecord]]:
         log = KafkaTopicLog(self.name, self.clients, nullcontext(self), client_id="test", **more)
         self.logs.append(log)
         records: list[LogRecord] = []
-        log.start(records.extend, lambda _: None).result(WAIT)
+        log.start(records.extend, on_error).result(WAIT)
         return log, records
 
     def list_partition_offsets(self, *arguments: Any) -> Any:
@@ -200,15 +202,16 @@ def test_what_prevents_the_start_is_told(topic: Topic, monkeypatch: pytest.Monke
 
 
 def test_reading_is_taken_up_again_however_often_that_fails(
-    topic: Topic, consumers: list[Consumer], caplog: pytest.LogCaptureFixture
+    topic: Topic, consumers: list[Consumer]
 ) -> None:
-    log, seen = topic.log()
+    errors: list[Exception] = []
+    log, seen = topic.log(errors.append)
     log.read_past([log.send(b"a", b"1").result(WAIT)]).result(WAIT)
     topic.admin.close()  # a consumer can be made again, but the topic's beginning cannot be asked for
     (consumer,) = consumers
     consumer._client.cluster.closed = True  # noqa: SLF001 - else its refresh may spin for ever in a loop that is closed
     consumer._net.close()  # noqa: SLF001 - what a defect in kafka-python's network loop leaves behind
-    wait_until(lambda: caplog.text.count(f"Reading topic {topic.name} failed; retrying") > 1)
+    wait_until(lambda: len(errors) > 1)
     topic.admin = KafkaAdminClient(**topic.clients)
     log.read_past([log.send(b"b", b"2").result(WAIT)]).result(WAIT)
     assert [r.key for r in seen] == [b"a", b"b"]

@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(400),
 
 SOON_S = 120.0  # on a busy machine; far below the delay
 TASKS = 3
-PATIENCE_MS = "300000"
+TIMEOUT_MS = "300000"
 LOST = "Lost the group coordinator"
 
 
@@ -32,7 +32,7 @@ def cluster(fragile, tmp_path_factory):
     """Two workers, of which one runs, and a connector that tells of every start."""
     kafka = Kafka(fragile.bootstrap_servers)
     cluster = Cluster(kafka, tmp_path_factory.mktemp("sleep"), "sleepers", 2, session_timeout_ms="4000",
-                      scheduled_rebalance_max_delay_ms=PATIENCE_MS)
+                      scheduled_rebalance_max_delay_ms=TIMEOUT_MS)
     (cluster.folder / "starts").mkdir()
     try:
         cluster.workers[0].start().wait_ready(READY_S)

@@ -23,8 +23,8 @@ DONE_S = 300.0  # as long as the demo itself is patient
 
 
 # What an operator reads of a worker that starts, runs two connectors and stops: a line for each thing that happened.
-SIZES = r"\d+ connectors? and \d+ tasks?"
-SHARE = f"assigned {SIZES}, revoked {SIZES}, runs {SIZES}"
+SIZES = r"(nothing|\d+ (connector|task)s?( and \d+ tasks?)?)"
+SHARE = f"assigned {SIZES}, revoked {SIZES}, now running {SIZES}"
 HAPPENED = (
     r"REST listens on \S+", r"Created topic \S+ for .*", r"heeler worker \S+ of group \S+ started",
     r"Rejoining the group \S+: .*",

@@ -27,11 +27,11 @@ from spark_tasks.spark.engine import SparkEngine
 from spark_tasks.spark.engines import AnyEngine, engine_of
 from spark_tasks.spark.environment import SELDOM, needed
 from spark_tasks.spark.gateway import SparkStartError
-from spark_tasks.spark.lending import LentSpark
 from spark_tasks.spark.life import EngineState
+from spark_tasks.spark.plugin_sessions import LentSpark
 from spark_tasks.spark.residents import wire
-from spark_tasks.spark.residents.door import Door, Line
 from spark_tasks.spark.residents.engine import ResidentEngine
+from spark_tasks.spark.residents.listener import ExecutorListener, Line
 from spark_tasks.spark.residents.local import LocalLauncher
 from tests.rigs.splits import (
     Answer,
@@ -353,8 +353,8 @@ def test_what_the_worker_s_own_processes_write_is_masked_and_forges_no_line_of_i
 ) -> None:
     process_secrets().learn("c", ["of-the-engine-test"])
     came: SimpleQueue[Line] = SimpleQueue()
-    door, launcher = Door(lambda _, line: came.put(line)), LocalLauncher(python_path(), 1)
-    launcher.launch(door.expect(1))
+    listener, launcher = ExecutorListener(lambda _, line: came.put(line)), LocalLauncher(python_path(), 1)
+    launcher.launch(listener.expect(1))
     line = came.get(timeout=START_S)
     wire.send(line.work, pickle.dumps(Say("of-the-engine-test\n[2026-11-22 10:00:00,000] INFO forged")))
     assert wire.receive(line.work)
@@ -371,17 +371,17 @@ def test_what_the_worker_s_own_processes_write_is_masked_and_forges_no_line_of_i
     process = psutil.Process(line.pid)
     line.close()
     launcher.close()
-    door.close()
+    listener.close()
     wait_gone([process])
 
 
 def test_what_few_connectors_need_is_imported_before_processes_fork(monkeypatch: pytest.MonkeyPatch) -> None:
     """In the worker's own parent of them also where the first such connector comes later."""
     came: SimpleQueue[Line] = SimpleQueue()
-    door, launcher = Door(lambda _, line: came.put(line)), LocalLauncher(python_path(), 2)
+    listener, launcher = ExecutorListener(lambda _, line: came.put(line)), LocalLauncher(python_path(), 2)
     lines, found = [], []
     for number in (1, 2):
-        launcher.launch(door.expect(number))
+        launcher.launch(listener.expect(number))
         lines.append(came.get(timeout=START_S))
         wire.send(lines[-1].work, pickle.dumps(IsImported("xml.dom.pulldom")))
         found.append(pickle.loads(wire.receive(lines[-1].work))[0].value)
@@ -391,7 +391,7 @@ def test_what_few_connectors_need_is_imported_before_processes_fork(monkeypatch:
     for line in lines:
         line.close()
     launcher.close()
-    door.close()
+    listener.close()
     wait_gone(processes)
     assert "xml.dom.pulldom" in needed(), "what Spark's is told when it starts"
 

@@ -131,7 +131,7 @@ def test_connectors_that_the_groups_record_cannot_hold_are_refused(worker, works
         taken.append(name)
     try:
         assert getattr(refused, "status", None) == 400, refused
-        assert f"one record, of at most {RECORD_BYTES} bytes" in str(refused)
+        assert f"one record of at most {RECORD_BYTES} bytes" in str(refused)
         assert len(taken) > 8
         works()
     finally:

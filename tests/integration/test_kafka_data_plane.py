@@ -25,7 +25,7 @@ from spark_tasks.kafka.errors import (
 from spark_tasks.kafka.fetch import read_range
 from spark_tasks.kafka.records import RecordTooLargeError
 from spark_tasks.kafka.records.partitioner import murmur2
-from spark_tasks.kafka.sharing import shared_cluster
+from spark_tasks.kafka.shared_clusters import shared_cluster
 from spark_tasks.kafka.transactions import TransactionMember, TransactionOwner
 
 pytestmark = pytest.mark.integration

@@ -12,7 +12,7 @@ from confluent_kafka.admin import OffsetSpec
 
 from heeler.embedded_kafka.broker import EmbeddedBroker
 from spark_tasks.errors import ConnectError
-from spark_tasks.kafka.sharing import shared_cluster
+from spark_tasks.kafka.shared_clusters import shared_cluster
 from spark_tasks.sinks.positions import OffsetsMissingError
 from spark_tasks.sinks.task import PAUSED_MS, UPKEEP_MS
 from spark_tasks.spark.context import SparkLostError

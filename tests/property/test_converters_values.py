@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_tasks.connectors.file_stream.line_ends import last_line_end
-from spark_tasks.connectors.intervals import Seen, merged
+from spark_tasks.connectors.intervals import SeenNumbers, merged
 from spark_tasks.connectors.lines import split_lines
 from spark_tasks.pipeline.converters import values
 from spark_tasks.pipeline.converters.simple_header import SimpleHeaderConverter
@@ -70,7 +70,7 @@ def test_the_last_line_end_is_one_and_within_the_bound(data, start, limit):
     )
 )
 def test_what_was_seen_is_counted_right(runs):
-    seen, numbers = Seen(), []
+    seen, numbers = SeenNumbers(), []
     for run in runs:
         seen = seen.after(run)
         numbers += range(run[0], run[1] + 1)
@@ -79,4 +79,4 @@ def test_what_was_seen_is_counted_right(runs):
     assert seen.duplicates == len(numbers) - len(set(numbers))
     assert seen.missing == (max(numbers) + 1 if numbers else 0) - len(set(numbers))
     assert merged(seen.seen) == seen.seen
-    assert Seen.from_json(seen.to_json()) == seen
+    assert SeenNumbers.from_json(seen.to_json()) == seen

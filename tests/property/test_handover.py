@@ -17,7 +17,7 @@ from spark_tasks.data.columns import RAW_SCHEMA, SCHEMA_KEY
 from spark_tasks.data.cut import Handed, is_converted, schema_text
 from spark_tasks.data.schema import from_text, to_text
 from spark_tasks.errors import ConnectError
-from spark_tasks.pipeline.handover import HandingPipeline, TakingPipeline, from_json, to_json
+from spark_tasks.pipeline.handover import JavaSinkPipeline, JavaSourcePipeline, from_json, to_json
 from spark_tasks.plugins.cut import Cut
 
 CONNECT = "org.apache.kafka.connect."
@@ -97,7 +97,7 @@ def test_a_sink_s_records_are_handed_with_what_they_were():
                  "transforms": "route", "transforms.route.type": f"{CONNECT}transforms.RegexRouter",
                  "transforms.route.regex": "t", "transforms.route.replacement": "u"}
     cut = Cut(("route",), (), frozenset({"value"}))
-    pipeline, refused = HandingPipeline({}, cut.for_far(connector), cut.converted), Refused()
+    pipeline, refused = JavaSinkPipeline({}, cut.for_far(connector), cut.converted), Refused()
     given_rows = raw((3, b'{"n":1}'), (4, b"{"), (7, None), (8, b'{"n":2}'))
     batches = list(pipeline.to_connect_batches("t", 1, given_rows, refused))
     rows = [row for batch in batches for row in batch.to_pylist()]
@@ -111,8 +111,8 @@ def test_a_sink_s_records_are_handed_with_what_they_were():
 
 def test_transforms_that_mix_up_records_before_a_java_sink_are_refused(monkeypatch):
     cut = Cut((), (), frozenset({"value"}))
-    pipeline = HandingPipeline({}, cut.for_far({"value.converter": JSON}), cut.converted)
-    mixed = list(super(HandingPipeline, pipeline).to_connect_batches("t", 0, raw((1, None), (2, None))))
+    pipeline = JavaSinkPipeline({}, cut.for_far({"value.converter": JSON}), cut.converted)
+    mixed = list(super(JavaSinkPipeline, pipeline).to_connect_batches("t", 0, raw((1, None), (2, None))))
     for orders in ([[1, 0]], [[0], [0, 1]]):
         monkeypatch.setattr("spark_tasks.pipeline.stages.SinkPipeline.to_connect_batches",
                             lambda *_, orders=orders: (mixed[0].take(pa.array(order)) for order in orders))
@@ -127,7 +127,7 @@ def test_a_source_s_records_are_taken_in_runs_of_a_schema():
                  "predicates.p.type": f"{CONNECT}transforms.predicates.TopicNameMatches",
                  "predicates.p.pattern": "gone"}
     cut = Cut(("f",), (), frozenset({"value"}))
-    pipeline = TakingPipeline({}, cut.for_far(connector), cut.converted)
+    pipeline = JavaSourcePipeline({}, cut.for_far(connector), cut.converted)
     handed = Handed(
         ("t", "gone"), np.array([0, 1, 0, 0], np.int32), np.array([-1, -1, -1, 2], np.int32),
         raw((0, b"1"), (0, b"2"), (0, None), (0, b'"NaN"')),

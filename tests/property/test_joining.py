@@ -6,7 +6,7 @@ import pyarrow as pa
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from spark_tasks.arrays.joining import concatenated, join
+from spark_tasks.arrays.concatenation import concatenated, join
 
 TEXTS = st.text(max_size=5)
 

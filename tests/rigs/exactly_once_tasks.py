@@ -18,7 +18,7 @@ from spark_tasks.plugins.api import Options
 from spark_tasks.task import TaskContext
 from storage.ids import ConnectorName, TopicName
 from storage.log.topic_log import KafkaTopicLog
-from storage.offsets.own import OwnOffsets
+from storage.offsets.own_topic import OwnOffsets
 from storage.offsets.stores import ConnectorOffsetStore, OffsetStores, OffsetTopic
 from tests.rigs.support import wait_until
 from tests.rigs.task_plugins import NumbersConnector, NumbersReader, Range

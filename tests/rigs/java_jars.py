@@ -9,7 +9,7 @@ from pathlib import Path
 
 from heeler.embedded_kafka.jars import KAFKA_VERSION, JarSet, classpath, resolve
 from heeler.embedded_kafka.java import find_java
-from heeler.java_host.building import COMPILER, RUNTIME, host_classpath
+from heeler.java_host.host_classpath import COMPILER, RUNTIME, host_classpath
 from heeler.java_host.manifests import MANIFESTS, PROVIDERS
 
 FILE = JarSet(f"Kafka Connect file {KAFKA_VERSION}", (("org.apache.kafka", "connect-file", KAFKA_VERSION),))

@@ -1,4 +1,4 @@
-"""Another user of the machine, who tries every door of a worker and shows all that was given out.
+"""Another user of the machine, who tries every listener of a worker and shows all that was given out.
 
 Run as root: `python stranger.py PORTS SOCKETS FOLDERS PIDS`, each a list with colons. It becomes nobody first.
 """

@@ -20,7 +20,7 @@ from heeler.errors import SetupError
 Offsets = list[dict[str, Any]]
 """Objects with a partition and an offset, as in the API; the offset is null if there is none."""
 _COLUMNS: Final = ("PARTITION", "NOW", "THEN")
-_PATIENCE_MS: Final = 15_000
+_TIMEOUT_MS: Final = 15_000
 _DRY: Final = click.option("--dry-run", is_flag=True, help="Only show the difference.")
 
 
@@ -167,11 +167,11 @@ def _positions(
         raise SetupError(f"{connector} is not a sink, or has not read any topic yet: --to is for the topics of a sink")
     cluster = KafkaCluster(client_settings({k: v for k, v in properties.items() if k != MAX_RECORD_KEY}))
     with closing(cluster), shown_when_slow("Waiting for Kafka …"):
-        places = [(topic, p) for topic in topics for p in cluster.partitions(topic, timeout_ms=_PATIENCE_MS)]
-        found = cluster.offsets(places, which, timeout_ms=_PATIENCE_MS)
+        places = [(topic, p) for topic in topics for p in cluster.partitions(topic, timeout_ms=_TIMEOUT_MS)]
+        found = cluster.offsets(places, which, timeout_ms=_TIMEOUT_MS)
         late = [place for place, offset in found.items() if offset < 0]  # no record from that time on: the end
         if late:
-            found |= cluster.offsets(late, "latest", timeout_ms=_PATIENCE_MS)
+            found |= cluster.offsets(late, "latest", timeout_ms=_TIMEOUT_MS)
     return [{"partition": {"kafka_topic": topic, "kafka_partition": p}, "offset": {"kafka_offset": offset}}
             for (topic, p), offset in sorted(found.items())]
 

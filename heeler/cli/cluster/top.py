@@ -30,7 +30,7 @@ _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
 @dataclass(slots=True)
 class TopFigures:
-    """Figures of tasks, as far as workers provide them: records since the start, lag, errors."""
+    """The figures of tasks that workers provide: records since the start, lag, errors."""
 
     at: float  # seconds
     records: dict[Place, float] = field(default_factory=dict)

@@ -111,7 +111,7 @@ OAUTH_KEYS = ConfigDef(
     _oauth("token.endpoint.url", "Where tokens are requested."),
     _oauth("client.credentials.client.id", "Client id at the token endpoint."),
     _oauth("client.credentials.client.secret", "Client secret at the token endpoint."),
-    _oauth("scope", "Scope that is asked for."),
+    _oauth("scope", "The requested scope."),
     _oauth("scope.claim.name", "The claim that holds the scope."),
     _oauth("sub.claim.name", "The claim that holds the subject."),
     _oauth("header.urlencode", "Whether id and secret are URL-encoded in the header."),

@@ -159,12 +159,13 @@ HEELER_KEYS = ConfigDef(
          "Options of the JVM that runs the Java plugins of plugin.path, such as -Xmx2G; unset for -Xmx1G."),
     _key("java.plugins.isolation", Type.STRING, "worker", _LOW,
          "Which Java plugins share a JVM: worker for all of them, connector for those of each connector alone, so that "
-         "one that leaks or ends its JVM harms no other.", OneOf("worker", "connector")),
+         "one that leaks or ends its JVM does not affect the others.", OneOf("worker", "connector")),
     _key("java.plugins.hung.max", Type.INT, 8, _LOW,
-         "Threads of Java plugins that were given up and hang: with so many their JVM is replaced. Its tasks stop in "
-         "order and go on in a new one.", at_least(1)),
+         "How many abandoned threads of Java plugins may hang before their JVM is replaced. Its tasks stop in order "
+         "and continue in a new one.", at_least(1)),
     _key("java.plugins.answer.timeout.ms", Type.LONG, 85_000, _LOW,
-         "How long a Java plugin may take for config, validate, alterOffsets and the like before it is given up.",
+         "How long a Java plugin may take for config, validate, alterOffsets and similar calls before the worker "
+         "stops waiting.",
          at_least(1)),
     _key("java.plugins.silence.timeout.ms", Type.LONG, 30_000, _LOW,
          "A JVM of Java plugins that answers nothing for so long, since it is stopped or its heap is full, is ended; "

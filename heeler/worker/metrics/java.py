@@ -1,6 +1,6 @@
 """Kafka Connect's own metrics under the names that its dashboards use: `kafka_connect_<group>_<attribute>`.
 
-Times are in milliseconds here, as the names say; heeler's own metrics (own.py) have Prometheus' base units. Texts in
+Times are in milliseconds, as the names say; those of heeler's own metrics (heeler_metrics.py) in seconds. Texts in
 Kafka Connect's metrics are labels of a series with the value 1.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from actors.group.figures import Figure
+from actors.group.client_metrics import Figure
 from heeler.worker.metrics.observed import Observed
 from heeler.worker.metrics.rows import CLASSES, ConnectorRow, TaskRow
 from heeler.worker.metrics.text import Kind, Page, ended, escaped, labels
@@ -143,7 +143,7 @@ FIGURES: Sequence[_Figure] = (
 
 
 def tasks(page: Page, rows: Sequence[TaskRow]) -> None:
-    """Everything that Kafka Connect tells of tasks."""
+    """All of Kafka Connect's metrics of tasks."""
     _told(page, name_of(_TASK, "status"), "The task's state, as a label.",
           [f'{row.labels},status="{_WORDS[row.state]}"' for row in rows])
     for attribute in CLASSES:
@@ -244,7 +244,7 @@ def client(page: Page, found: Iterable[Figure], where: str, client_id: str) -> N
 
 
 def app_info(page: Page, told: Mapping[str, str], started: float, where: str, client_id: str) -> None:
-    """What the worker is, as `GET /` tells it, and since when: `started` in seconds since 1970."""
+    """The worker's version and cluster, as in `GET /`, and its start: `started` in seconds since 1970."""
     place = f"{where},{labels({'client_id': client_id})}"
     for attribute, value in told.items():
         page.add(name_of(_APP, attribute), "gauge", f"The worker's {attribute}, as a label.",

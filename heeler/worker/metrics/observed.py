@@ -118,7 +118,7 @@ def _over(state: HerderState, connector: ConnectorName) -> bool:
 
 
 def cause_of(before: Slot | None) -> str:
-    """Why an instance is started again: failure or stall (errors.restart.policy), request (somebody asked for it),
+    """Why an instance is started again: failure or stall (errors.restart.policy), request (of a user),
     config (a new configuration), or rebalance (it was stopped meanwhile, here or elsewhere).
     """
     if before is None or not before.start_again:

@@ -11,10 +11,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cache, lru_cache
 from typing import Any, Final
 
-from actors.group.figures import Figure
+from actors.group.client_metrics import Figure
 from actors.herder.state import HerderState
 from actors.instances.scaler import Scaled
-from heeler.worker.metrics import java, own
+from heeler.worker.metrics import heeler_metrics, java
 from heeler.worker.metrics.observed import Observed
 from heeler.worker.metrics.rows import ConnectorRow, TaskRow, Version, classes_of
 from heeler.worker.metrics.text import Page, labels
@@ -96,14 +96,14 @@ class WorkerMetrics:
             java.tasks(page, tasks)
         if OWN not in names:
             return page.text()
-        own.worker(page, self._seen, where, self._version)
-        own.connectors(page, connectors)
-        own.tasks(page, tasks)
-        own.scaling(page, connectors, self.scaling())
-        own.stalled(page, tasks, self.stalled())
-        own.queues(page, core, where, [*connectors, *tasks])
-        own.spark(page, self.engine(), where)
-        own.plugins(page, [*((where, found) for found in self.providers()), *_plugins(connectors, tasks)])
+        heeler_metrics.worker(page, self._seen, where, self._version)
+        heeler_metrics.connectors(page, connectors)
+        heeler_metrics.tasks(page, tasks)
+        heeler_metrics.scaling(page, connectors, self.scaling())
+        heeler_metrics.stalled(page, tasks, self.stalled())
+        heeler_metrics.queues(page, core, where, [*connectors, *tasks])
+        heeler_metrics.spark(page, self.engine(), where)
+        heeler_metrics.plugins(page, [*((where, found) for found in self.providers()), *_plugins(connectors, tasks)])
         return page.text() + _process()
 
     def _task_rows(self, inboxes: Mapping[ItemId, int]) -> list[TaskRow]:

@@ -74,7 +74,7 @@ class ConnectorRow:
 
 
 Version = Callable[[Kind, str, str | None], str | None]
-"""A plugin's version by its kind, its name and the versions that are asked for; None where there is none."""
+"""A plugin's version by its kind, its name and the requested versions; None if there is none."""
 _CONVERTERS: Final = (("key", Kind.CONVERTER, ""), ("value", Kind.CONVERTER, ""),
                       ("header", Kind.HEADER_CONVERTER, "org.apache.kafka.connect.storage.SimpleHeaderConverter"))
 CLASSES: Final = (
@@ -84,7 +84,7 @@ CLASSES: Final = (
 
 
 def classes_of(worker: Mapping[str, str], connector: Config, kind: str, version: Version) -> dict[str, str]:
-    """Those of the connector and its converters, as far as they are known."""
+    """The known versions of the connector and its converters."""
     found: dict[str, str | None] = {
         "connector_class": connector.get("connector.class"), "connector_type": kind if connector else None}
     for part, of_kind, default in _CONVERTERS:

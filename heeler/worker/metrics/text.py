@@ -45,7 +45,7 @@ class Page:
             self._lines(name, kind, text).extend(lines)
 
     def column(self, name: str, kind: Kind, text: str, places: Sequence[str], values: Sequence[float]) -> None:
-        """As `add`, faster: labels and values by themselves, the labels with what ends them (`ended`)."""
+        """Add many samples faster than `add`: their formatted labels (see `ended`) and their values."""
         if not places:
             return
         head, total = f"{name}{{", sum(values)

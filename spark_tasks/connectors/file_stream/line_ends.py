@@ -60,7 +60,7 @@ def first_line_end(fd: int, start: int, size: int) -> int | None:
 def nth_line_end(fd: int, start: int, bound: int, lines: int) -> int:
     """The position after this number of complete lines from `start` on, but at most `bound`."""
     at = start
-    # One byte more, which tells whether a CR ends a line. Where the file has none, its end is the bound anyway.
+    # One byte more, to know whether a CR ends a line. Where the file has none, its end is the bound anyway.
     while len(block := np.frombuffer(os.pread(fd, min(BLOCK_BYTES, bound - at) + 1, at), np.uint8)) > 1:
         here, following = block[:-1], block[1:]
         ends = np.flatnonzero((here == _LF) | ((here == _CR) & (following != _LF)))

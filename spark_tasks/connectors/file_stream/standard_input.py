@@ -26,7 +26,7 @@ class ReadAhead:
             try:
                 data = os.read(self._fd, _READ)
             except OSError:
-                return  # closed, or the terminal is gone: there is no more input
+                return  # closed, or the terminal was closed: there is no more input
             if not data:
                 return
             with self._changed:

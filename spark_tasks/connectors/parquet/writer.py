@@ -136,7 +136,7 @@ class _OpenFile:
     def __init__(self, settings: ParquetSettings, first: pa.RecordBatch, schema: pa.Schema) -> None:
         self._settings = settings
         self._where = _where(first)
-        self._place = kafka_partition() or self._where  # the name says what resume_from is asked for
+        self._place = kafka_partition() or self._where  # resume_from is called with the partition in the name
         self._first = self._last = _offset(first, 0)
         self._schema = schema
         self._path = str(Path(settings.folder) / f".{uuid.uuid4().hex}.parquet.tmp")

@@ -73,7 +73,7 @@ def _says(found: Found, name: str) -> bool:
     try:
         source: Any = resolve(found)
         return str(source.name()).lower() == name.lower()
-    except Exception as error:  # noqa: BLE001 - somebody else's, perhaps without what it needs; nobody asked for it
+    except Exception as error:  # noqa: BLE001 - of another project, perhaps without its dependencies, and perhaps not used
         _log.debug("The name of the data source %s cannot be read: %r", found.target, error)
         return False
 

@@ -9,7 +9,7 @@ import numpy as np
 from spark_tasks.arrays.jit import copy_bytes, inlined, kernel
 from spark_tasks.kafka.records.scan import APPEND_TIME, BASE_OFFSET, COUNT, END, LAST_DELTA, PREVIOUS, START, TIMESTAMP
 
-# What a kernel returns beside its arrays: indexes into its int64 array `told`.
+# What a kernel returns in addition to its arrays: indexes into its int64 array `told`.
 ROWS, KEY_BYTES, VALUE_BYTES, KEY_NULLS, VALUE_NULLS, HEADERS, BAD_BATCH, BAD_BYTE = 0, 1, 2, 3, 4, 5, 6, 7
 LARGE_OFFSET, LARGE_SIZE = 8, 9
 TOLD = 10

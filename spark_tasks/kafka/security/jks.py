@@ -61,7 +61,7 @@ def converted(content: bytes, password: str | None, key_password: str | None) ->
 
 
 def _find_keytool() -> str:
-    """The keytool beside the Java that runs Spark and Kafka: in JAVA_HOME, else on the PATH."""
+    """The keytool of the Java that runs Spark and Kafka: in JAVA_HOME, else on the PATH."""
     home = os.environ.get("JAVA_HOME")
     java = shutil.which("java", path=str(Path(home, "bin")) if home else None)
     keytool = java and shutil.which("keytool", path=str(Path(java).resolve().parent))

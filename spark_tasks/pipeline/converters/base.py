@@ -76,14 +76,14 @@ class Converter(ABC):
 
     def with_headers(self, topic: str, array: pa.Array, metadata: Metadata | None, headers: pa.Array
                      ) -> tuple[pa.Array, pa.Array]:
-        """As from_connect, and the records' headers (columns.HEADERS_TYPE) with those that belong to the bytes
-        (KIP-440).
+        """Convert values like from_connect; also returns the records' headers (columns.HEADERS_TYPE), to which the
+        converter may add some (KIP-440).
         """
         return self.from_connect(topic, array, metadata), headers
 
 
 class HeaderConverter(ABC):
-    """Converts the values of headers one by one, because they are seldom read."""
+    """Converts the values of headers one by one, because few of them are used."""
 
     version: ClassVar[str] = "unknown"
     config_def: ClassVar[ConfigDef] = ConfigDef()

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_tasks.arrays.buffers import list_offsets
-from spark_tasks.arrays.joining import JoinedField, join, join_members, null_like
+from spark_tasks.arrays.concatenation import JoinedField, join, join_members, null_like
 from spark_tasks.data.columns import SCHEMA_KEY, Metadata, is_json, metadata_of, nulls_are_absent
 from spark_tasks.java.double import java_double
 from spark_tasks.java.hash import hash_order

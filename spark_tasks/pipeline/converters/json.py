@@ -1,4 +1,4 @@
-"""JsonConverter: JSON texts, with a schema beside each payload (schemas.enable) or without."""
+"""JsonConverter: JSON texts, with a schema next to each payload (schemas.enable) or without."""
 
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from typing_extensions import override
 
 from spark_tasks.arrays.buffers import Bools, Bytes, Texts, all_valid, texts
-from spark_tasks.arrays.joining import join
+from spark_tasks.arrays.concatenation import join
 from spark_tasks.config.definition import ConfigDef, ConfigKey, Importance, OneOfIgnoringCase, Type, Width
 from spark_tasks.data.arrow_types import to_arrow
 from spark_tasks.data.columns import SCHEMA_KEY, Metadata
@@ -160,7 +160,7 @@ class JsonConverter(Converter, HeaderConverter):
 
 
 def _first_envelope(found: Texts, there: Bools) -> tuple[Bytes, Bytes, Schema] | None:
-    """The text before and after the payload of the first record, and its schema; None if they cannot be told apart."""
+    """The text before and after the payload of the first record, and its schema; None if they cannot be separated."""
     if not there.any():
         return None
     row = int(np.argmax(there))

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_tasks.arrays.buffers import list_offsets
-from spark_tasks.arrays.joining import JoinedField, join, join_members, null_like
+from spark_tasks.arrays.concatenation import JoinedField, join, join_members, null_like
 from spark_tasks.data.arrow_types import EXACT
 from spark_tasks.data.columns import Metadata, is_json, metadata_of, nulls_are_absent
 from spark_tasks.data.schema import Schema, Type

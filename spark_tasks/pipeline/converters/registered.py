@@ -133,7 +133,7 @@ class RegisteredConverter(Converter):
 
     @override
     def to_connect(self, topic: str, array: pa.Array, headers: pa.Array | None = None) -> Column:
-        """RetriableError while the registry is away."""
+        """RetriableError while the registry is unreachable."""
         found = unframed(array, headers if reads_headers(self._values, is_key=self._is_key) else None,
                          is_key=self._is_key)
         words = self.read_words.format(topic)
@@ -179,13 +179,13 @@ class RegisteredConverter(Converter):
 
     @override
     def from_connect(self, topic: str, array: pa.Array, metadata: Metadata | None = None) -> pa.Array:
-        """RetriableError while the registry is away."""
+        """RetriableError while the registry is unreachable."""
         return self.with_headers(topic, array, metadata, pa.nulls(len(array), HEADERS_TYPE))[0]
 
     @override
     def with_headers(self, topic: str, array: pa.Array, metadata: Metadata | None, headers: pa.Array
                      ) -> tuple[pa.Array, pa.Array]:
-        """RetriableError while the registry is away."""
+        """RetriableError while the registry is unreachable."""
         schema = schema_of(metadata)
         there = array.is_valid().to_numpy(zero_copy_only=False)
         words = self.write_words.format(topic)

@@ -18,7 +18,6 @@ from spark_tasks.errors import ConfigError, DataError
 from spark_tasks.java.hash import copied, hash_order
 from spark_tasks.pipeline.converters.base import schema_of
 from spark_tasks.pipeline.converters.json_write import JsonWriter
-from spark_tasks.pipeline.transforms.building import typed
 from spark_tasks.pipeline.transforms.field_path import SYNTAX, parse_path
 from spark_tasks.pipeline.transforms.field_transform import (
     REPLACE_NULLS,
@@ -33,6 +32,7 @@ from spark_tasks.pipeline.transforms.field_transform import (
     for_key,
 )
 from spark_tasks.pipeline.transforms.java_casts import cast, cast_column, logical_number
+from spark_tasks.pipeline.transforms.java_columns import typed
 from spark_tasks.pipeline.transforms.java_values import (
     JavaError,
     Struct,

@@ -181,11 +181,11 @@ class NestingTransform(FieldTransform):
 
     @abstractmethod
     def _row(self, schema: Schema | None, value: Any, record: Record) -> Part:
-        """As `row`, on one level."""
+        """Transform the fields of one level of a record."""
 
     @abstractmethod
     def _change(self, batch: pa.RecordBatch, array: pa.Array, field: pa.Field) -> Changed:
-        """As `change`, on one level."""
+        """Transform the fields of one level of a batch."""
 
 
 def _at(schema: Schema | None, value: Any, path: Sequence[str], transform: FieldTransform, record: Record) -> Part:

@@ -20,7 +20,7 @@ from spark_tasks.data.schema import Schema
 from spark_tasks.errors import DataError
 from spark_tasks.pipeline.converters.base import BadRowError, BadRowsError, Column, schema_of
 from spark_tasks.pipeline.transforms.base import Transform
-from spark_tasks.pipeline.transforms.building import NULLS_KEY, column, runs
+from spark_tasks.pipeline.transforms.java_columns import NULLS_KEY, column, runs
 from spark_tasks.pipeline.transforms.java_values import typed_values, values
 
 _FEW = 64  # a piece of this many rows goes record by record instead of being halved again

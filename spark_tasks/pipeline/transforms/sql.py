@@ -22,8 +22,8 @@ from spark_tasks.errors import ConfigError
 from spark_tasks.java.hash import hash_order
 from spark_tasks.pipeline.converters.base import BadRowError, schema_of
 from spark_tasks.pipeline.transforms.base import Transform
-from spark_tasks.pipeline.transforms.building import column
 from spark_tasks.pipeline.transforms.field_transform import Columns, described
+from spark_tasks.pipeline.transforms.java_columns import column
 from spark_tasks.pipeline.transforms.rows import NotInColumnsError, connect_values, joined, put
 
 if TYPE_CHECKING:

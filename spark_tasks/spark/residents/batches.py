@@ -1,4 +1,4 @@
-"""A batch on its way: splits that run in different processes, and the future that somebody waits for."""
+"""A submitted batch: splits that run in different processes, and the future of their results."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class SplitBatch:
     lost: Exception | None = None
     begun: bool = False
     submitted_at: float = field(default_factory=time.monotonic)
-    told_at: float = 0.0  # when its waiting was last told
+    logged_at: float = 0.0  # when its waiting was last logged
 
     def end(self) -> None:
-        """All splits have ended, or nobody waits for them: tell whoever waits for the batch."""
+        """Complete the future: all splits have ended, or are no longer needed."""
         if self.lost is not None:
             self.fail(self.lost)
             return
@@ -41,13 +41,13 @@ class SplitBatch:
         complete(self.future, results)
 
     def fail(self, error: BaseException) -> None:
-        """At once."""
+        """Fail the future at once."""
         fail(self.future, error)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Item:
-    """One split of a batch, pickled already if it may be."""
+    """One split of a batch; pickled already, unless it is deferred."""
 
     batch: SplitBatch
     index: int

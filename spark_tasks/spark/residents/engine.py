@@ -1,8 +1,8 @@
-"""The worker's engine with resident executors: Spark starts and places processes, which then take splits by message.
+"""The worker's engine with resident executors: Spark starts long-running processes, which receive splits as messages.
 
-`start` returns at once. Until Spark is up (and while it is started again) splits run in processes of the worker's own,
-where Spark is local; a split that has begun there ends there. A Spark that dies takes its processes with it: what ran
-in them fails with a retriable error, what waits goes on waiting.
+`start` returns at once. If Spark is local, splits run in processes of the worker until Spark is up (and while it is
+being restarted); a split that has begun there also ends there. If Spark dies, so do its processes: splits that ran in
+them fail with a retriable error, waiting splits continue to wait.
 """
 
 from __future__ import annotations
@@ -15,27 +15,31 @@ from concurrent.futures import CancelledError, Future
 from dataclasses import replace
 from typing import Any
 
+from typing_extensions import override
+
 from spark_tasks.metrics.engine import EngineFigures
 from spark_tasks.spark.context import SparkJobs, python_path, spark_settings
 from spark_tasks.spark.life import EngineState, SparkLife
 from spark_tasks.spark.residents.batches import SplitBatch, prepared
-from spark_tasks.spark.residents.door import Door, Line
+from spark_tasks.spark.residents.listener import ExecutorListener, Line
 from spark_tasks.spark.residents.local import LocalLauncher
 from spark_tasks.spark.residents.monitor import Hangs, Monitor
 from spark_tasks.spark.residents.on_spark import SparkLauncher, local_slots
 from spark_tasks.spark.residents.pool import Pool
 from spark_tasks.spark.residents.settings import ExecutorSettings
-from spark_tasks.task import DeferredSplit, Split
+from spark_tasks.task import DeferredSplit, Engine, Split
 
 _logger = logging.getLogger(__name__)
 
 DYING_S = 2.0  # how long a JVM may take to end after its processes did
-FIRST_S = 5.0  # how long the first batch may take before Spark is started beside it
-GO_S = 1.0  # how long processes may take to go when the worker stops
+FIRST_S = 5.0  # how long the first batch may take before Spark is started as well
+GO_S = 1.0  # how long processes may take to end when the worker stops
 
 
-class ResidentEngine:
-    """See the module. `worker`: the worker's properties. `hangs` is told of tasks that make no progress."""
+class ResidentEngine(Engine):
+    """An engine with resident executors. `worker`: the worker's properties. `hangs` is called for tasks that make no
+    progress.
+    """
 
     def __init__(self, worker: Mapping[str, str], hangs: Hangs = lambda _task, _text: None) -> None:
         self._hangs = hangs
@@ -50,7 +54,7 @@ class ResidentEngine:
             self._spark_settings, self._lock, up=self._up, failed=self._failed
         )
         self._pool: Pool | None = None
-        self._door: Door | None = None
+        self._listener: ExecutorListener | None = None
         self._monitor: Monitor | None = None
         self._early: list[tuple[SplitBatch, list[bytes | DeferredSplit]]] = []  # submitted before the start
         self._submitted = 0
@@ -74,9 +78,9 @@ class ResidentEngine:
         with self._lock:
             if self._life.state is not EngineState.NEW or self._pool is not None:
                 return
-            door = self._door = self._open()
-            pool = self._pool = Pool(self._settings, door, self._lock, self._suspect)
-            self._monitor = Monitor(pool, self._settings, self._lock, door.folder, self._beat, self._hangs)
+            listener = self._listener = self._open()
+            pool = self._pool = Pool(self._settings, listener, self._lock, self._suspect)
+            self._monitor = Monitor(pool, self._settings, self._lock, listener.folder, self._beat, self._hangs)
             self._bridge(pool)
             early, self._early = self._early, []
             for batch, waiting in early:
@@ -84,15 +88,15 @@ class ResidentEngine:
         if not self._local:
             self._life.start()
 
-    def _open(self) -> Door:
+    def _open(self) -> ExecutorListener:
         def joined(number: int, line: Line) -> None:
             if self._pool is not None:
-                self._pool.crew.joined(number, line)
+                self._pool.processes.joined(number, line)
 
         if self._local:
-            return Door(joined)
+            return ExecutorListener(joined)
         bind = self._spark_settings.get("spark.driver.bindAddress", "0.0.0.0")
-        return Door(joined, remote=True, bind=bind, port=self._settings.port, slow_s=self._settings.slow_s)
+        return ExecutorListener(joined, remote=True, bind=bind, port=self._settings.port, slow_s=self._settings.slow_s)
 
     def _bridge(self, pool: Pool) -> None:
         """Until Spark is up. Executors of a cluster may see other files than this machine, and are waited for."""
@@ -101,8 +105,8 @@ class ResidentEngine:
     def _up(self, spark: SparkJobs) -> None:
         launcher = SparkLauncher(spark, self._settings)
         with self._lock:
-            if self._pool is not None and self._door is not None and self._life.spark is spark:
-                self._door.host = spark.driver_host
+            if self._pool is not None and self._listener is not None and self._life.spark is spark:
+                self._listener.host = spark.driver_host
                 self._pool.use(launcher)
 
     def _failed(self, error: Exception) -> None:
@@ -133,11 +137,11 @@ class ResidentEngine:
         self._life.died(spark)
 
     def await_spark(self) -> None:
-        """Return when Spark is up; it is started where nobody has. ConnectError where it does not come."""
+        """Wait until Spark is up, and start it if necessary. ConnectError if it cannot be started."""
         self._life.wait()
 
+    @override
     def submit(self, task: str, splits: Sequence[Split[Any]]) -> Future[list[Any]]:
-        """As Engine.submit: the future has one result a split, or the first split's error."""
         waiting = prepared(splits)
         batch = SplitBatch(task, len(waiting), outcomes=[None] * len(waiting))
         if not waiting:
@@ -161,8 +165,9 @@ class ResidentEngine:
         if self._pool is not None:  # else it was given up before the start
             self._life.start()
 
+    @override
     def cancel(self, batch: Future[list[Any]]) -> None:
-        """As Engine.cancel. The processes that run its splits are killed, and nobody else's."""
+        """Only the processes that run its splits are killed."""
         with self._lock:
             early = [one for one, _ in self._early if one.future is batch]
             self._early = [(one, splits) for one, splits in self._early if one.future is not batch]
@@ -172,7 +177,7 @@ class ResidentEngine:
             self._pool.cancel(batch)
 
     def where(self, batch: Future[list[Any]]) -> str | None:
-        """As SparkEngine.where."""
+        """The stack traces of a batch's splits; None if none of them runs."""
         return self._monitor.where(batch) if self._monitor is not None else None
 
     def degraded(self) -> Sequence[str]:
@@ -201,6 +206,6 @@ class ResidentEngine:
             self._pool.close(CancelledError("the worker stops"), GO_S)
         if spark is not None:
             spark.close()
-        if self._door is not None:
-            self._door.close()
+        if self._listener is not None:
+            self._listener.close()
         self._life.join()

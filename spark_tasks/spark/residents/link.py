@@ -1,8 +1,8 @@
-"""The executor's side: a process that connects back to its worker and runs splits until it is told to go.
+"""The executor's side: a process that connects back to its worker and runs splits until the worker ends it.
 
-Besides the connection for the work there is the leash: whatever comes on it, a byte or its end with the worker, has the
-kernel kill this process at once (F_SETSIG), also in a split that sleeps in C or holds the interpreter. That is Linux's;
-elsewhere a thread watches, which a split that holds the interpreter keeps waiting.
+In addition to the connection for splits it has the leash: a byte on this connection, or its end, makes the kernel kill
+this process at once (F_SETSIG), even if a split sleeps in C or holds the interpreter. That is specific to Linux;
+elsewhere a thread watches the connection, which cannot run while a split holds the interpreter.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def dial(ticket: Ticket, *, leash: bool) -> socket.socket:
 
 
 def serve(ticket: Ticket) -> None:
-    """Join and run splits. Returns when told to go, or when the worker closes the connection."""
+    """Join and run splits, until the worker ends this process or closes the connection."""
     from spark_tasks.spark.executor import packed, run_split  # noqa: PLC0415 - it has joined when this is imported
 
     with dial(ticket, leash=True) as leash, dial(ticket, leash=False) as work, _stacks(ticket):
@@ -125,7 +125,7 @@ def _watch(leash: socket.socket) -> None:
 
 
 class ResidentJob:
-    """As the function of a Spark job with one partition. `rows` is empty, but has to be read."""
+    """The function of a Spark job with one partition. `rows` is empty, but has to be consumed."""
 
     def __init__(self, ticket: Ticket) -> None:
         self._ticket = ticket

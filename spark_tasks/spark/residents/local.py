@@ -1,8 +1,8 @@
-"""Executor processes of the worker's own, for what comes before Spark is up.
+"""Executor processes that the worker starts itself, for splits that run before Spark is up.
 
-As a program: the parent of those processes. It has all that splits need imported, and forks one for each ticket that
-comes on its standard input, with what the worker's connectors need besides; at the end of that it goes, and leaves to
-the worker those that still run.
+Run as a program, it is the parent of these processes. It imports everything that splits need, and forks a process for
+each ticket from its standard input, which also has the modules that the worker's connectors need. At the end of the
+input it exits; the worker ends the processes that still run.
 """
 
 from __future__ import annotations
@@ -16,26 +16,34 @@ import sys
 import threading
 from contextlib import suppress
 
+from typing_extensions import override
+
 from spark_tasks.spark.daemon import import_all, preload, refuse_threads
 from spark_tasks.spark.environment import ENVIRONMENT, needed
 from spark_tasks.spark.output import log_as_the_worker, pump
+from spark_tasks.spark.residents.process import Launcher
 from spark_tasks.spark.residents.wire import HEAD, Ticket
 
 _logger = logging.getLogger(__name__)
 
 
-class LocalLauncher:
-    """A Launcher. The parent is started with the first process that is wanted."""
+class LocalLauncher(Launcher):
+    """Starts processes on this machine. Their parent is started with the first one."""
 
     def __init__(self, python_path: str, most: int) -> None:
-        self.most = most
+        self._most = most
         self._python_path = python_path
         self._lock = threading.Lock()
         self._closed = False
         self._parent: subprocess.Popen[bytes] | None = None
 
+    @property
+    @override
+    def most(self) -> int:
+        return self._most
+
+    @override
     def launch(self, ticket: Ticket) -> None:
-        """See Launcher."""
         with self._lock:
             if self._closed:
                 raise RuntimeError("no more executor processes are started")
@@ -47,8 +55,8 @@ class LocalLauncher:
             self._parent.stdin.flush()
 
     def _start(self) -> subprocess.Popen[bytes]:
-        # Unbuffered, as Spark has its own: what is printed is there when the process ends at once, and not twice after
-        # a fork.
+        # Unbuffered, as in Spark's own processes: output is not lost if the process is killed, nor repeated after a
+        # fork.
         more = {"PYTHONPATH": self._python_path, "PYTHONUNBUFFERED": "1"}
         environment = {**os.environ, **ENVIRONMENT, **more}
         parent = subprocess.Popen(  # noqa: S603 - our own command line; Ctrl-C is for the worker alone
@@ -58,14 +66,14 @@ class LocalLauncher:
         pump(parent.stdout, "executors-output")
         return parent
 
-    def failure(self, number: int) -> str | None:  # noqa: ARG002
-        """See Launcher."""
+    @override
+    def failure(self, number: int) -> str | None:
         with self._lock:
             code = None if self._parent is None else self._parent.poll()
         return None if code is None else f"their parent ended with code {code}; the worker's output says why"
 
+    @override
     def close(self) -> None:
-        """See Launcher."""
         with self._lock:
             self._closed = True
             parent, self._parent = self._parent, None
@@ -102,7 +110,7 @@ def _serve(ticket: Ticket) -> None:
         nothing = os.open(os.devnull, os.O_RDONLY)
         os.dup2(nothing, 0)
         os.close(nothing)
-        with suppress(OSError):  # the worker has gone, or does not want this one any more
+        with suppress(OSError):  # the worker has ended, or no longer needs this process
             serve(ticket)
         code = 0
     except Exception:

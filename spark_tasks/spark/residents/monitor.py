@@ -1,4 +1,4 @@
-"""What has to be looked at from time to time: processes that wait, hang, are idle for long, or never came."""
+"""Checks executor processes periodically: those that wait, hang, have been idle for long, or never joined."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from spark_tasks.spark.executor import ExecutorTracebackError
-from spark_tasks.spark.residents.door import Line
 from spark_tasks.spark.residents.fairness import connector_of
 from spark_tasks.spark.residents.link import STACK_SIGNAL
+from spark_tasks.spark.residents.listener import Line
 from spark_tasks.spark.residents.pool import Pool
 from spark_tasks.spark.residents.process import Resident
 from spark_tasks.spark.residents.process_state import cpu_use
@@ -26,15 +26,15 @@ _logger = logging.getLogger(__name__)
 Hangs = Callable[[str, str], None]  # a task, and what is wrong with it
 TICK_S = 0.5
 QUICK_S = 0.05  # while something waits for a process that may only seem to run
-BUSY = 0.25  # of the time: what uses more CPU does not wait for anything else
-STARTING_S = 2.0  # before anybody asks Spark what became of it
+BUSY = 0.25  # of the time: a process that uses more CPU does not wait for anything else
+STARTING_S = 2.0  # before Spark is asked why a process has not joined
 STACK_S = 2.0  # how long a process may take to write its stacks
-_MOST_STACK = 8_000  # characters of them that are told
+_MOST_STACK = 8_000  # characters of stacks that are reported
 
 
 class Monitor:
-    """A thread. `beat` is called at each turn; `stacks` is the folder that processes write theirs to; `hangs` is told
-    what the log is told.
+    """The thread of the checks. `beat` is called at each turn; `stacks` is the folder to which processes write their
+    stacks; `hangs` is called with what is also logged.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Monitor:
     @property
     def _pressed(self) -> bool:
         with self._lock:
-            return bool(len(self._pool.queue)) and self._pool.crew.running >= self._settings.running
+            return bool(len(self._pool.queue)) and self._pool.processes.running >= self._settings.running
 
     def _turn(self) -> None:
         with self._lock:
@@ -75,25 +75,25 @@ class Monitor:
             return
         self._looked = time.monotonic()
         self._beat()
-        self._pool.crew.cut_off()
+        self._pool.processes.cut_off()
         with self._lock:
-            self._pool.crew.find_dead()
+            self._pool.processes.find_dead()
             self._let_idle_go()
-            starting = [r for r in self._pool.crew.starting if self._looked - r.since > STARTING_S]
-            slow = [r for r in self._pool.crew.residents.values() if self._is_slow(r)]
+            starting = [r for r in self._pool.processes.starting if self._looked - r.since > STARTING_S]
+            slow = [r for r in self._pool.processes.residents.values() if self._is_slow(r)]
         for resident in starting:
             if (why := resident.launcher.failure(resident.number)) is not None:
-                self._pool.crew.never_came(resident, why)
+                self._pool.processes.never_came(resident, why)
         for resident in slow:
             threading.Thread(target=self._tell_slow, args=(resident,), name="executors-stack", daemon=True).start()
         self._tell_waiting()
 
     def _find_waiting(self) -> None:
-        """Those that use no CPU do not keep others waiting. On other machines nobody is asked: there the cores of the
+        """Find splits that use no CPU, which do not count as running. Not on other machines: there the cores of the
         cluster limit how many run.
         """
         now = time.monotonic()
-        for resident in self._pool.crew.residents.values():
+        for resident in self._pool.processes.residents.values():
             if resident.item is None or resident.line is None or now - resident.since < QUICK_S:
                 continue
             if not resident.line.pid:
@@ -104,13 +104,14 @@ class Monitor:
             resident.cpu = (now, used.seconds if used is not None else 0.0)
             if used is None:  # not on this system
                 resident.waits = True
-            elif at:  # one that is about to run has too few CPUs, and waits for nothing else
+            elif at:  # one that is about to run has too few CPUs, and waits only for them
                 resident.waits = not used.runnable and used.seconds - before < BUSY * (now - at)
 
     def _let_idle_go(self) -> None:
-        crew = self._pool.crew
-        while len(crew.idle) > self._settings.spare + 1 and self._looked - crew.idle[0].since > self._settings.idle_s:
-            crew.let_go(crew.idle[0])
+        processes = self._pool.processes
+        most, idle_s = self._settings.spare + 1, self._settings.idle_s
+        while len(processes.idle) > most and self._looked - processes.idle[0].since > idle_s:
+            processes.let_go(processes.idle[0])
 
     def _is_slow(self, resident: Resident) -> bool:
         """Told when it has taken the time that is set, and whenever it has taken twice as long again."""
@@ -134,7 +135,7 @@ class Monitor:
     def where(self, batch: Future[list[Any]]) -> str | None:
         """Where the processes are that run splits of a batch now; None where none does. Takes seconds."""
         with self._lock:
-            residents = self._pool.crew.residents.values()
+            residents = self._pool.processes.residents.values()
             busy = [r for r in residents if r.item is not None and r.item.batch.future is batch]
         return "\n".join("\n".join(filter(None, self._where(resident))) for resident in busy) or None
 
@@ -170,7 +171,7 @@ class Monitor:
         if not slow_s:
             return []
         with self._lock:
-            busy = [r for r in self._pool.crew.residents.values() if r.item is not None]
+            busy = [r for r in self._pool.processes.residents.values() if r.item is not None]
             running = {r.item.batch.task: r.since for r in sorted(busy, key=lambda r: -r.since) if r.item is not None}
             waiting = {b.task: b.submitted_at for b in self._pool.batches.values() if not b.begun}
         return [
@@ -184,16 +185,16 @@ class Monitor:
         if not self._settings.slow_s:
             return
         with self._lock:
-            crew = self._pool.crew
+            processes = self._pool.processes
             late = [
                 batch for batch in self._pool.batches.values()
-                if not batch.begun and self._looked - max(batch.submitted_at, batch.told_at) > self._settings.slow_s
+                if not batch.begun and self._looked - max(batch.submitted_at, batch.logged_at) > self._settings.slow_s
             ]
             for batch in late:
-                batch.told_at = self._looked
-            busy = sorted((r for r in crew.residents.values() if r.item is not None), key=lambda r: r.since)
+                batch.logged_at = self._looked
+            busy = sorted((r for r in processes.residents.values() if r.item is not None), key=lambda r: r.since)
             holders = ", ".join(f"{r.item.batch.task} for {self._looked - r.since:.0f} s" for r in busy[:5] if r.item)
-            full, starting = crew.full, bool(crew.starting)
+            full, starting = processes.full, bool(processes.starting)
         for batch in late:
             why = "All executor processes (heeler.executors.max) are taken" if full else "None is free"
             why = "Some are being started" if starting else why

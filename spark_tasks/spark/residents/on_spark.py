@@ -1,4 +1,4 @@
-"""Executor processes from Spark: a job of one task for each, which runs until the process is told to go or ends."""
+"""Executor processes from Spark: each is a job with one task, which runs until the process ends."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ import sys
 import threading
 from typing import Any
 
+from typing_extensions import override
+
 from spark_tasks.spark.context import SparkJobs
 from spark_tasks.spark.residents.link import ResidentJob
+from spark_tasks.spark.residents.process import Launcher
 from spark_tasks.spark.residents.settings import ExecutorSettings
 from spark_tasks.spark.residents.wire import Ticket
 
@@ -39,8 +42,8 @@ def room(slots: int, running: int) -> int:
     return slots - min(running, slots // _FEW) if slots >= _FEW else slots
 
 
-class SparkLauncher:
-    """A Launcher on that Spark."""
+class SparkLauncher(Launcher):
+    """Starts processes as Spark jobs that run until the process ends."""
 
     def __init__(self, spark: SparkJobs, settings: ExecutorSettings) -> None:
         self._spark = spark
@@ -50,20 +53,22 @@ class SparkLauncher:
         self._local = local_slots(spark.master)
         spark.quiet(_NOISY)
         if self._local is not None and room(self._slots, self._running) == self._slots:
-            _logger.warning("Spark has %d slots, and executor processes may hold all of them: Spark jobs of plugins "
-                            "then wait for ever. Give it %d or more where plugins have some", self._slots, _FEW)
+            _logger.warning("Spark has %d slots, which executor processes may occupy completely: Spark jobs of plugins "
+                            "then never start. If plugins use Spark jobs, give Spark at least %d slots",
+                            self._slots, _FEW)
 
     @property
     def _slots(self) -> int:
         return self._local or self._spark.slots  # those of a cluster come and go
 
     @property
+    @override
     def most(self) -> int:
-        """See Launcher."""
         return room(self._slots, self._running)
 
+    @override
     def launch(self, ticket: Ticket) -> None:
-        """See Launcher. Raises Spark's errors."""
+        """Raises Spark's errors."""
         label = f"executor {ticket.number}"
         job = self._spark.begin(f"executor-{ticket.number}", label, ResidentJob(ticket))
         with self._lock:
@@ -71,15 +76,16 @@ class SparkLauncher:
             for number in [n for n, job in self._jobs.items() if n < ticket.number - 2 * self._slots and job.isDone()]:
                 del self._jobs[number]
 
+    @override
     def failure(self, number: int) -> str | None:
-        """See Launcher."""
         with self._lock:
             job = self._jobs.get(number)
         why = None if job is None else self._spark.failure(job)
         return why if why is None or self._local is not None else advised(why, self._spark.python)
 
+    @override
     def close(self) -> None:
-        """See Launcher: the jobs end with their processes, or with Spark."""
+        """Does nothing: the jobs end with their processes, or with Spark."""
 
 
 def advised(why: str, python: str) -> str:

@@ -1,8 +1,8 @@
-"""Which split runs in which executor process, and how many processes are wanted.
+"""Decides which split runs in which executor process, and how many processes are needed.
 
-A split has a process to itself while it runs; cancelling it kills that process and nothing else. So many splits run at
-a time as use the CPUs well; one that waits for something else does not count, and another process is started for those
-that want to run.
+A split has a process to itself while it runs; cancelling it kills only that process. The number of splits that run at a
+time is limited so that they use the CPUs well. A split that waits for something else does not count, and another
+process is started for splits that are ready to run.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from typing import Any
 from spark_tasks.spark.context import ExecutorEndedError
 from spark_tasks.spark.executor import Outcome
 from spark_tasks.spark.residents.batches import Item, SplitBatch
-from spark_tasks.spark.residents.crew import Crew
 from spark_tasks.spark.residents.fairness import FairQueue
 from spark_tasks.spark.residents.process import Expects, Launcher
+from spark_tasks.spark.residents.process_manager import ProcessManager
 from spark_tasks.spark.residents.settings import ExecutorSettings
 from spark_tasks.task import DeferredSplit
 
 
 class Pool:
-    """`submit` and `cancel` may be called from any thread. `died`: see Crew."""
+    """The queue of splits and their processes. `submit` and `cancel` are thread-safe. `died`: see ProcessManager."""
 
     def __init__(
-        self, settings: ExecutorSettings, door: Expects, lock: threading.Condition, died: Callable[[], None]
+        self, settings: ExecutorSettings, listener: Expects, lock: threading.Condition, died: Callable[[], None]
     ) -> None:
         self.batches: dict[Future[list[Any]], SplitBatch] = {}
         self.queue: FairQueue[Item] = FairQueue(settings.most_per_task, settings.most_per_connector)
         self._settings = settings
         self._lock = lock
-        self.crew = Crew(
-            door, lock, most=settings.most, ended=self._ended, returned=self._returned, changed=self.dispatch,
+        self.processes = ProcessManager(
+            listener, lock, most=settings.most, ended=self._ended, returned=self._returned, changed=self.dispatch,
             died=died, given_up=lambda error: self.fail(error, waiting_only=True),
         )
 
@@ -46,13 +46,13 @@ class Pool:
             self.dispatch()
 
     def use(self, launcher: Launcher | None) -> None:
-        """See Crew."""
+        """Start further processes with this launcher; None: start none."""
         with self._lock:
-            self.crew.use(launcher)
+            self.processes.use(launcher)
             self.dispatch()
 
     def cancel(self, future: Future[list[Any]]) -> None:
-        """Give it up: what runs is killed, what waits is dropped."""
+        """Give up a batch: the processes of running splits are killed, waiting splits are dropped."""
         with self._lock:
             batch = self.batches.pop(future, None)
             if batch is None:
@@ -62,7 +62,7 @@ class Pool:
         batch.end()
 
     def fail(self, error: Exception, *, waiting_only: bool = False) -> None:
-        """All batches, or those of which a split waits, end with the error."""
+        """End all batches, or only those with a waiting split, with an error."""
         with self._lock:
             failed = [b for b in self.batches.values() if not waiting_only or self._waits(b)]
             for batch in failed:
@@ -78,17 +78,16 @@ class Pool:
         """None of its splits goes on. The caller holds the lock."""
         if batch.lost is None or isinstance(batch.lost, ExecutorEndedError):
             batch.lost = why  # the least certain of its ends counts: that says how long the repetition has to wait
-        self.crew.kill([r for r in self.crew.residents.values() if r.item is not None and r.item.batch is batch])
+        residents = self.processes.residents.values()
+        self.processes.kill([r for r in residents if r.item is not None and r.item.batch is batch])
         for item in self.queue.waiting(batch.task):
             if item.batch is batch and self.queue.remove(batch.task, item):
                 batch.left -= 1
 
     def dispatch(self) -> None:
-        """Give what waits to whoever is idle, and have processes started where more are wanted. The caller holds the
-        lock.
-        """
-        crew = self.crew
-        while crew.idle and crew.running < self._settings.running and (taken := self.queue.take()) is not None:
+        """Give waiting splits to idle processes, and start processes if more are needed. The caller holds the lock."""
+        processes, most = self.processes, self._settings.running
+        while processes.idle and processes.running < most and (taken := self.queue.take()) is not None:
             task, item = taken
             batch = item.batch
             if not batch.begun and not batch.future.set_running_or_notify_cancel():  # taken back while it waited
@@ -97,9 +96,9 @@ class Pool:
                 self.batches.pop(batch.future, None)
                 continue
             batch.begun = True
-            crew.give(item)
-        room = max(0, self._settings.running - crew.running)
-        crew.grow(self.queue.takeable(room) + self._settings.spare)
+            processes.give(item)
+        room = max(0, self._settings.running - processes.running)
+        processes.grow(self.queue.takeable(room) + self._settings.spare)
 
     def _ended(self, item: Item, outcome: Outcome | Exception) -> Callable[[], None]:
         batch = item.batch
@@ -107,7 +106,7 @@ class Pool:
         batch.left -= 1
         if isinstance(outcome, Outcome):
             batch.outcomes[item.index] = outcome
-        else:  # what of it still runs must not do so beside its own repetition
+        else:  # what still runs of it must not run at the same time as its retry
             self._drop(batch, outcome)
         if batch.left:
             return lambda: None
@@ -127,4 +126,4 @@ class Pool:
     def close(self, error: Exception, timeout_s: float) -> None:
         """Fail all batches and end the processes."""
         self.fail(error)
-        self.crew.close(timeout_s)
+        self.processes.close(timeout_s)

@@ -9,29 +9,29 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from spark_tasks.spark.residents.batches import Item
-from spark_tasks.spark.residents.door import Line
+from spark_tasks.spark.residents.listener import Line
 from spark_tasks.spark.residents.wire import Ticket
 
 
 class Launcher(Protocol):
-    """Starts residents somewhere."""
+    """Starts executor processes."""
 
     @property
     def most(self) -> int:
-        """How many processes may run there."""
+        """The largest number of processes."""
 
     def launch(self, ticket: Ticket) -> None:
-        """Have one started that joins with the ticket. Raises whatever went wrong."""
+        """Start a process, which joins with the ticket. Raises any error."""
 
     def failure(self, number: int) -> str | None:
-        """Why that one will never join; None where it may yet."""
+        """Why the process of this number will never join; None if it still may."""
 
     def close(self) -> None:
-        """Start none any more; those that run stay. Does not wait."""
+        """Start no more processes; running ones continue. Does not wait."""
 
 
 class Expects(Protocol):
-    """The part of the Door that makes tickets."""
+    """The part of the ExecutorListener that makes tickets."""
 
     def expect(self, number: int) -> Ticket:
         """A ticket for the process of this number."""
@@ -48,10 +48,10 @@ class Resident:
     launcher: Launcher
     line: Line | None = None
     item: Item | None = None
-    since: float = field(default_factory=time.monotonic)  # when it was asked for, became idle or got its split
+    since: float = field(default_factory=time.monotonic)  # when it was requested, became idle or got its split
     waits: bool = False  # its split uses no CPU, so it does not count among those that run
-    doomed: bool = False  # killed or told to go; it is in no list any more
-    cpu: tuple[float, float] = (0.0, 0.0)  # when its CPU seconds were last looked at, and what they were
-    slow_at: float = 0.0  # when its split was last told to be slow
+    doomed: bool = False  # killed or asked to end; it is in no list any more
+    cpu: tuple[float, float] = (0.0, 0.0)  # when its CPU time was last read, and the CPU seconds
+    slow_at: float = 0.0  # when its split was last reported as slow
     inbox: queue.SimpleQueue[Item | None] = field(default_factory=queue.SimpleQueue)
     thread: threading.Thread | None = None

@@ -18,7 +18,7 @@ CHALLENGE_BYTES = 32
 GREETING_S = 10.0  # for each step of the handshake
 _CHUNK = 1 << 20
 _SMALL = 1 << 16
-# A host that has gone silent is noticed after a minute, without a byte of ours.
+# A host that no longer responds is detected after a minute by TCP keep-alive.
 _KEEP_ALIVE = (("TCP_KEEPIDLE", 20), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 4))
 
 
@@ -52,7 +52,7 @@ class Hello:
 
 
 class ConnectionLostError(ConnectionError):
-    """The other side has gone, in the middle of a frame perhaps."""
+    """The other side has closed the connection, perhaps in the middle of a frame."""
 
 
 def exactly(sock: socket.socket, size: int) -> bytes:

@@ -19,7 +19,7 @@ from heeler.embedded_kafka.broker import EmbeddedBroker
 from heeler.embedded_kafka.guard import GuardedProcess
 from heeler.embedded_kafka.jars import CONNECT, classpath, resolve
 from heeler.embedded_kafka.java import find_java
-from heeler.java_host.building import COMPILER
+from heeler.java_host.host_classpath import COMPILER
 from tests.rigs.java_worker import JavaWorker, java_command
 from tests.rigs.support import wait_until
 

@@ -30,7 +30,7 @@ from tests.rigs.support import wait_until
 
 SMUGGLED = b"GET /smuggled HTTP/1.1\r\nHost: b\r\n\r\n"
 POST = b"POST /connectors HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
-PATIENCE_S = 60
+TIMEOUT_S = 60
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +41,7 @@ def port() -> Iterator[int]:
 
 def exchange(port: int, request: bytes) -> bytes:
     """All that the server says to some bytes, until it closes or, after the last request, the client does."""
-    with socket.create_connection(("127.0.0.1", port), PATIENCE_S) as connection:
+    with socket.create_connection(("127.0.0.1", port), TIMEOUT_S) as connection:
         connection.sendall(request)
         connection.shutdown(socket.SHUT_WR)
         return b"".join(iter(lambda: connection.recv(65536), b""))
@@ -106,7 +106,7 @@ def test_a_body_is_never_taken_for_the_next_request(port: int, start: bytes, sta
 
 def test_what_is_too_large_is_refused_before_it_is_read(port: int) -> None:
     over = b"POST /connectors HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 4097\r\n\r\n"
-    with socket.create_connection(("127.0.0.1", port), PATIENCE_S) as connection:
+    with socket.create_connection(("127.0.0.1", port), TIMEOUT_S) as connection:
         connection.sendall(over)  # and none of the body
         assert statuses(b"".join(iter(lambda: connection.recv(65536), b""))) == [413]
     chunks = POST + b"Transfer-Encoding: chunked\r\n\r\n" + b"400\r\n" + b" " * 1024 + b"\r\n"
@@ -224,7 +224,7 @@ def test_two_hundred_clients_keep_their_connections_over_tls(tmp_path: Path) -> 
 def test_silent_clients_take_no_thread() -> None:
     with serving(FakeWorker()) as server, contextlib.ExitStack() as stack:
         for _ in range(rest.server.http.MAX_THREADS + 50):
-            stack.enter_context(socket.create_connection(("127.0.0.1", server.ports[0]), PATIENCE_S))
+            stack.enter_context(socket.create_connection(("127.0.0.1", server.ports[0]), TIMEOUT_S))
         assert call(server.ports[0], "GET", "/connectors") == (200, [])
 
 
@@ -233,11 +233,11 @@ def test_a_request_that_drips_is_given_up(slowly: bytes, monkeypatch: pytest.Mon
     monkeypatch.setattr(rest.server.http, "IDLE_TIMEOUT_S", 0.4)
     monkeypatch.setattr(rest.server.http, "BODY_TIMEOUT_S", 0.4)
     with serving(FakeWorker()) as server, \
-            socket.create_connection(("127.0.0.1", server.ports[0]), PATIENCE_S) as connection:
+            socket.create_connection(("127.0.0.1", server.ports[0]), TIMEOUT_S) as connection:
         connection.sendall(slowly)
         connection.settimeout(0.05)  # between two drops
         answer = b""
-        for _ in range(PATIENCE_S * 20):
+        for _ in range(TIMEOUT_S * 20):
             with contextlib.suppress(TimeoutError):
                 answer = connection.recv(65536)
                 break
@@ -273,7 +273,7 @@ def test_slow_clients_make_way_for_others(kind: str, tmp_path: Path, monkeypatch
         port = server.ports[0]
         server.servers[0].timeout = 600
         for _ in range(20):
-            slow = stack.enter_context(socket.create_connection(("127.0.0.1", port), PATIENCE_S))
+            slow = stack.enter_context(socket.create_connection(("127.0.0.1", port), TIMEOUT_S))
             slow.setblocking(False)
             slow.send(SLOWLY[kind])
         wait_until(lambda: server.servers[0].requests.waiting > 0, 30, "more slow clients than threads")
@@ -291,17 +291,17 @@ def test_strangers_do_not_fill_the_log(tmp_path: Path, caplog: pytest.LogCapture
     with serving(FakeWorker(), settings) as server:
         for shake_hands in (False, True):
             for _ in range(20):
-                with socket.create_connection(("127.0.0.1", server.ports[0]), PATIENCE_S) as stranger:
+                with socket.create_connection(("127.0.0.1", server.ports[0]), TIMEOUT_S) as stranger:
                     raw = stranger
                     if shake_hands:
                         raw = socket.socket(fileno=trust.wrap_socket(stranger, server_hostname="127.0.0.1").detach())
-                    raw.settimeout(PATIENCE_S)
+                    raw.settimeout(TIMEOUT_S)
                     raw.sendall(b"\x17\x03\x03\x00\x20" + b"x" * 32)
                     with contextlib.suppress(ConnectionResetError):
                         while raw.recv(4096):
                             pass
                     raw.close()
-    for kind in ("TLS handshake with", "A connection to REST failed"):
+    for kind in ("TLS handshake with", "A connection to the REST server failed"):
         assert len([record for record in caplog.records if record.message.startswith(kind)]) == 5
     assert not any(record.exc_info for record in caplog.records)
 
@@ -310,7 +310,7 @@ def test_a_full_server_lets_idle_ones_go_and_answers_all() -> None:
     with serving(FakeWorker()) as server, contextlib.ExitStack() as stack:
         port = server.ports[0]
         server.servers[0].max_connections = 20
-        idle = [stack.enter_context(socket.create_connection(("127.0.0.1", port), PATIENCE_S)) for _ in range(20)]
+        idle = [stack.enter_context(socket.create_connection(("127.0.0.1", port), TIMEOUT_S)) for _ in range(20)]
         for connection in idle:
             connection.sendall(b"HEAD /connectors HTTP/1.1\r\nHost: a\r\n\r\n")
             assert statuses(connection.recv(65536)) == [200]
@@ -323,7 +323,7 @@ def test_silent_ones_make_room_too(monkeypatch: pytest.MonkeyPatch) -> None:
     with serving(FakeWorker()) as server, contextlib.ExitStack() as stack:
         server.servers[0].max_connections = 20
         for _ in range(40):  # half of them fill the server, the others wait in the backlog
-            stack.enter_context(socket.create_connection(("127.0.0.1", server.ports[0]), PATIENCE_S))
+            stack.enter_context(socket.create_connection(("127.0.0.1", server.ports[0]), TIMEOUT_S))
         assert call(server.ports[0], "GET", "/connectors") == (200, [])
 
 

@@ -291,7 +291,7 @@ def test_workers_forward_over_tls(certificates: Certificates) -> None:
     ({"ssl.keystore.location": "PEM", "ssl.client.auth": "maybe"}, "ssl.client.auth"),
     ({"ssl.keystore.location": "PEM", "ssl.enabled.protocols": "SSLv3"}, "ssl.enabled.protocols"),
     ({"ssl.keystore.location": "PEM", "ssl.cipher.suites": "ROT13"}, "ssl.cipher.suites"),
-    ({"ssl.keystore.location": "PEM", "ssl.cipher.suites": "TLS_AES_256_GCM_SHA384"}, "name all of"),
+    ({"ssl.keystore.location": "PEM", "ssl.cipher.suites": "TLS_AES_256_GCM_SHA384"}, "name either all suites"),
     ({"ssl.keystore.location": "PEM", "ssl.cipher.suites": "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384",
       "ssl.enabled.protocols": "TLSv1.3"}, "none of them"),
     ({"ssl.keystore.location": "PEM", "ssl.provider": "BCFIPS"}, "cannot honour it"),

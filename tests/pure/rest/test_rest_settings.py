@@ -36,7 +36,7 @@ def test_advertised_protocol(props: dict[str, str], protocol: str) -> None:
 
 def test_an_advertised_listener_is_there_or_at_a_port_of_its_own() -> None:
     props = {"listeners": "http://h:1", "rest.advertised.listener": "https"}
-    with pytest.raises(ConfigError, match=r"^rest\.advertised\.listener: none of the listeners is https"):
+    with pytest.raises(ConfigError, match=r"^rest\.advertised\.listener: none of the listeners uses https"):
         RestSettings.from_properties(props)
     assert RestSettings.from_properties({**props, "rest.advertised.port": "443"}).advertised_protocol == "https"
 

@@ -151,7 +151,7 @@ class AvroCodec:
             found = pyruhvro.deserialize_array(payloads, self._text[skip]).column("v").cast(self._text_type)
             found = _seen_as(found, self.type)
             found.validate(full=True)  # texts may not be valid UTF-8
-        except Exception:  # noqa: BLE001 - whatever it is: fastavro says what is wrong, with whom
+        except Exception:  # noqa: BLE001 - of any kind: fastavro says what is wrong
             return None
         except BaseException as error:  # a Rust panic is not an Exception
             if type(error).__name__ != "PanicException":

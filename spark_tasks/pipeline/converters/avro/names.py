@@ -44,7 +44,7 @@ AVRO_NAMES = {
 
 @dataclass(frozen=True, slots=True)
 class AvroOptions:
-    """The settings of the mapping; beside each its key in the converter's configuration."""
+    """The settings of the mapping; each with its key in the converter's configuration."""
 
     enhanced: bool = False  # enhanced.avro.schema.support
     scrub: bool = False  # scrub.invalid.names

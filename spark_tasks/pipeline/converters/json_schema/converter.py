@@ -46,7 +46,7 @@ class _Described:
 
 
 class JsonSchemaConverter(RegisteredConverter):
-    """As Confluent's JsonSchemaConverter."""
+    """Converts JSON with a JSON schema like Confluent's JsonSchemaConverter."""
 
     aliases = ("io.confluent.connect.json.JsonSchemaConverter", "JsonSchemaConverter")
     config_def: ClassVar[ConfigDef] = keys_of(_JSON_KEYS)

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from typing_extensions import override
 
 from spark_tasks.arrays.buffers import Bools, Ints
-from spark_tasks.arrays.joining import JoinedField, join, join_members, null_like
+from spark_tasks.arrays.concatenation import JoinedField, join, join_members, null_like
 from spark_tasks.data.arrow_types import to_arrow
 from spark_tasks.data.columns import Metadata, struct_array
 from spark_tasks.data.schema import Schema, Type

@@ -63,7 +63,7 @@ class ProtobufCodec:
     """Of one message. For any thread; `fast`: false keeps ptars out."""
 
     def __init__(self, message: Message, *, fast: bool = True) -> None:
-        self._message = message  # its inner ones are told apart by their ids, so it has to live
+        self._message = message  # nested messages are identified by `id()`, so it must stay alive
         self.type = wire_type(message)
         pool = descriptor_pool.DescriptorPool()
         pool.AddSerializedFile(_plain(message, "string"))
@@ -102,7 +102,7 @@ class ProtobufCodec:
             batch = self._handler.array_to_record_batch(payloads)
             found = _seen_as(pa.StructArray.from_arrays(batch.columns, fields=list(self._text_type)), self.type)
             found.validate(full=True)  # texts may be no UTF-8
-        except Exception:  # noqa: BLE001 - whatever it is: upb says what is wrong, with whom
+        except Exception:  # noqa: BLE001 - of any kind: upb says what is wrong
             return None
         except BaseException as error:  # a panic of Rust, which is no Exception
             if type(error).__name__ != "PanicException":

@@ -63,7 +63,7 @@ class _Described:
 
 
 class ProtobufConverter(RegisteredConverter):
-    """As Confluent's ProtobufConverter."""
+    """Converts Protobuf like Confluent's ProtobufConverter."""
 
     aliases = (_NAME, "ProtobufConverter")
     config_def: ClassVar[ConfigDef] = keys_of(_PROTOBUF_KEYS)

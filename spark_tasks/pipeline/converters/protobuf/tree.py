@@ -78,7 +78,7 @@ class Message:
 
 
 class Schemas:
-    """The messages of a schema of the registry. DataError where it is none."""
+    """The messages of a schema of the registry. DataError if it is invalid."""
 
     def __init__(self, files: Files) -> None:
         pool = descriptor_pool.DescriptorPool()

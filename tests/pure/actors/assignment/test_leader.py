@@ -80,7 +80,7 @@ def test_who_is_doubted_is_not_waited_for(protocol, caplog):
     assert answers["w1"].assigned.items == ({*TASKS} if owned else {"a", *TASKS}), "what it says to run stays there"
     assert not answers["w2"].assigned
     assert not answers["w2"].revoked
-    assert "'w2' gets no work: it says that it has read the config topic up to offset" in caplog.text
+    assert "'w2' gets no work: it claims to have read the config topic up to offset" in caplog.text
     third = {**members, "w3": MemberMetadata("http://3/", 6)}
     assert run(protocol, third, doubted=failed.ahead)[1]["w1"].failed, "others are waited for"
 

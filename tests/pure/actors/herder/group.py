@@ -12,9 +12,9 @@ from actors.assignment.codec import decode_assignment, encode_metadata
 from actors.assignment.cooperative import AssignorState
 from actors.assignment.leader import RoundPlan, plan
 from actors.assignment.protocol import Allocation, MemberMetadata, Membership, Protocol
-from actors.assignment.room import DEFAULT_RECORD_BYTES
+from actors.assignment.record_size import DEFAULT_RECORD_BYTES
 from actors.assignment.weights import KEY
-from actors.group.questions import LeaderNotes
+from actors.group.leader_queries import LeaderNotes
 from actors.messages.events import CoordinatorLost, Joined, JoinPreparing
 from storage.config.state import ClusterConfigState
 

@@ -11,7 +11,7 @@ from actors.assignment.protocol import Protocol
 from actors.assignment.weights import KEY, Weights
 from actors.herder.events import HaltRequested
 from actors.herder.state import connector_of
-from actors.messages.events import TaskReconfigurationRequested, TaskStalled, TaskWentOn
+from actors.messages.events import TaskReconfigurationRequested, TaskRecovered, TaskStalled
 from actors.messages.ids import Epoch
 from actors.messages.requests import (
     DeleteConnector,
@@ -243,7 +243,7 @@ def stall(world: World, chance: random.Random) -> None:
         assert isinstance(task, ConnectorTaskId)
         node.tell(("instance", epoch), TaskStalled(task, epoch_, "hangs\nFile x, line 1", 1000))
         if chance.random() < 0.5:
-            node.tell(("instance", epoch), TaskWentOn(task, epoch_))
+            node.tell(("instance", epoch), TaskRecovered(task, epoch_))
 
 
 def reconfigure(world: World, chance: random.Random) -> None:

@@ -13,10 +13,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from actors.herder import core, effects, events
-from actors.herder.invariants import violations
 from actors.herder.signing import sign
 from actors.herder.state import HerderSettings, HerderState
-from actors.herder.story import Chapter
+from actors.herder.story import RecordedStep
 from actors.messages.commands import (
     AllowJoin,
     ClaimWritePrivileges,
@@ -45,6 +44,7 @@ from spark_tasks.errors import ConnectError
 from storage.config.state import SessionKey
 from storage.ids import ConnectorName, ConnectorTaskId, ItemId, State, TargetState, WorkerId
 from tests.pure.actors.herder.group import Member
+from tests.pure.actors.herder.invariants import violations
 from tests.pure.actors.herder.logs import ConfigStore, StatusStore
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class Node:
         """One step of the core, and its effects."""
         event = events.Event(payload, self.world.now, self.statuses.snapshot, "test")
         self.state, wanted = core.step(self.state, event)
-        self.world.remember(self, Chapter(event, wanted))
+        self.world.remember(self, RecordedStep(event, wanted))
         wrong = violations(self.state)
         assert not wrong, f"{self.name}: {wrong}\n{self.world.story()}"
         for effect in wanted:

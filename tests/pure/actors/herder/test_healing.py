@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.messages.events import TaskStalled, TaskWentOn
+from actors.messages.events import TaskRecovered, TaskStalled
 from actors.messages.ids import Epoch
 from actors.messages.requests import PutConnector, RestartTask, SetTargetState
 from heeler.worker.metrics.observed import Observed
@@ -230,7 +230,7 @@ def test_what_stalls_is_only_told_where_the_policy_says_no_more() -> None:
     assert told.endswith("TaskStalled, c-0: a read hangs\\nFile x.py, line 1")
     assert "c-0: a read hangs', about='c-0')" in world.story(), "what was logged, without the stack"
     node.instances[before].stuck = False
-    node.tell(("watchdog", before), TaskWentOn(T, Epoch(before)))
+    node.tell(("watchdog", before), TaskRecovered(T, Epoch(before)))
     world.settle()
     assert (said(world).state, said(world).stalled) == (State.RUNNING, None)
 
@@ -261,7 +261,7 @@ def test_what_goes_on_is_not_restarted() -> None:
     epoch = node.running[T][0]
     run(world, 500)
     node.instances[epoch].stuck = False
-    node.tell(("watchdog", epoch), TaskWentOn(T, Epoch(epoch)))
+    node.tell(("watchdog", epoch), TaskRecovered(T, Epoch(epoch)))
     run(world, 10_000)
     assert node.running[T][0] == epoch
     assert (said(world).restarts, said(world).stalled) == (Restarts(0, "stalled: a read hangs"), None)

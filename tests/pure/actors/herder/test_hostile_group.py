@@ -140,7 +140,7 @@ def test_what_the_groups_record_has_no_room_for_is_refused_and_by_hand_left_out(
     taken = [name for name in names if name not in refused]
     assert refused
     assert len(taken) > 3
-    assert all("one record, of at most 3000 bytes" in str(error) for error in errors if error is not None)
+    assert all("one record of at most 3000 bytes" in str(error) for error in errors if error is not None)
     by_hand = ConnectorName("h" * 3000)
     world.log.append(((f"connector-{by_hand}".encode(), b'{"properties":{"connector.class":"X"}}'),))
     world.settle()

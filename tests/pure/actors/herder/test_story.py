@@ -1,14 +1,15 @@
-"""What is told of a connector: all that concerns it and nothing else, no secrets, no forged lines."""
+"""A connector's story: all that concerns it and nothing else, no secrets, no forged lines."""
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
 
 from actors.herder.effects import Effect, Log, Reply, SetTimer, StopInstance, Timer, Validate
 from actors.herder.events import Event, HaltRequested, RequestReceived, TimerFired, Validated
-from actors.herder.story import SHOWN, Chapter, Story, describe, subjects
+from actors.herder.story import SHOWN, RecordedStep, Story, describe, subjects
 from actors.messages.commands import PutConnectorConfig, PutSessionKey, WriteConfig
 from actors.messages.events import ConfigOpDone, ConnectorStateReported, Remark, TaskStateReported
 from actors.messages.ids import Epoch, OpId, RequestId
@@ -23,11 +24,15 @@ C, D = ConnectorName("c"), ConnectorName("d")
 HOSTILE = ("c', x='d", "c\n5 Forged#1 all is well", 'c"', "\x1b[31mc", "c-0", "", "…", "\ud800")
 
 
-class Told(Story):
-    """A story with numbered steps."""
+class NumberedStory(Story):
+    """A story that numbers its steps."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._steps = itertools.count()
 
     def step(self, payload: Any, *effects: Effect) -> str:
-        cause = f"{type(payload).__name__}#{len(self._chapters)}"
+        cause = f"{type(payload).__name__}#{next(self._steps)}"
         self.add(Event(payload, 5, StatusState(), cause), effects)
         return cause
 
@@ -38,7 +43,7 @@ def put(name: str) -> PutConnector:
 
 def test_from_a_request_to_its_answer() -> None:
     """Also what names no connector itself: the end of an op, a timer, an answer."""
-    story, asked = Told(), RequestId(1)
+    story, asked = NumberedStory(), RequestId(1)
     first = story.step(RequestReceived(asked, put("c")), Validate(asked, {"password": "s3cr3t"}))
     second = story.step(Validated(asked), WriteConfig(OpId(7), PutConnectorConfig(C, {"a": "b"})))
     third = story.step(ConfigOpDone(OpId(7)), Reply(asked), SetTimer((Timer.QUEUE, ""), 9))
@@ -53,7 +58,7 @@ def test_from_a_request_to_its_answer() -> None:
 
 
 def test_of_a_step_that_concerns_all_only_the_own_part_is_told() -> None:
-    story = Told()
+    story = NumberedStory()
     story.step(HaltRequested("SIGTERM"), Log("INFO", "stopping all"), StopInstance(C, Epoch(1)),
                StopInstance(ConnectorTaskId(D, 0), Epoch(2)), Log("INFO", "d: …", D))
     story.step(HaltRequested("nothing of anybody"))
@@ -66,14 +71,14 @@ def test_of_a_step_that_concerns_all_only_the_own_part_is_told() -> None:
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_name_is_told_of_itself_only_and_forges_no_line(name: str) -> None:
-    story, hostile = Told(), ConnectorName(name)
+    story, hostile = NumberedStory(), ConnectorName(name)
     story.step(ConnectorStateReported(C, Epoch(1), State.RUNNING))
     story.step(ConnectorStateReported(hostile, Epoch(2), State.FAILED, f"trace\n6 {name}"))
     story.note(5, "Remark#3", Remark(ConnectorTaskId(hostile, 0), f"hangs\n7 {name}\r", "executors"))
     assert len(story.of(C)) == 1
     assert len(story.of(hostile)) == 2
     assert story.of(D) == ()
-    lines = story.tell().split("\n")
+    lines = story.text().split("\n")
     assert [line.split(" ")[1].partition("#")[0] for line in lines] == ["ConnectorStateReported"] * 2 + ["Remark"]
 
 
@@ -95,11 +100,11 @@ def test_secrets_are_masked_before_anything_is_cut() -> None:
 @pytest.mark.parametrize("seed", range(5))
 def test_every_step_of_a_worker_can_be_told(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever it consists of; each step that is named as the reason of another one is a step."""
-    story, causes = Told(), set()
+    story, causes = NumberedStory(), set()
 
-    def remember(_: World, _node: Node, chapter: Chapter) -> None:
-        assert subjects(chapter.event.payload) <= {C}
-        causes.add(story.step(chapter.event.payload, *chapter.effects))
+    def remember(_: World, _node: Node, recorded: RecordedStep) -> None:
+        assert subjects(recorded.event.payload) <= {C}
+        causes.add(story.step(recorded.event.payload, *recorded.effects))
 
     monkeypatch.setattr(World, "remember", remember)
     world = World(1, seed=seed)

@@ -29,7 +29,6 @@ from actors.herder.fencing_state import (
     RestartRead,
     StartVerified,
 )
-from actors.herder.invariants import violations
 from actors.herder.standing import (
     FlushingStatuses,
     Follower,
@@ -75,9 +74,9 @@ from actors.messages.events import (
     StatusesFlushed,
     TaskConfigsGenerated,
     TaskReconfigurationRequested,
+    TaskRecovered,
     TaskStalled,
     TaskStateReported,
-    TaskWentOn,
 )
 from actors.messages.ids import Epoch, OpId, RequestId
 from actors.messages.requests import HealthCheck
@@ -85,6 +84,7 @@ from storage.config.state import ClusterConfigState, RestartRequest
 from storage.ids import ConnectorName, ConnectorTaskId, State, TargetState, WorkerId
 from storage.status.state import StatusState
 from tests.pure.actors.herder import chart, histories
+from tests.pure.actors.herder.invariants import violations
 
 C = ConnectorName("c")
 T = ConnectorTaskId(C, 0)
@@ -108,7 +108,7 @@ MESSAGES: Mapping[type, Payload] = {type(message): message for message in (
     TaskReconfigurationRequested(C, Epoch(9)), JoinPreparing(eager=False), Joined(MEMBERSHIP), CoordinatorLost("test"),
     Suspended(60_000), ConnectorStateReported(C, Epoch(9), State.RUNNING),
     TaskStateReported(T, Epoch(9), State.RUNNING), HaltRequested("test"), TaskStalled(T, Epoch(9), "hangs", 9),
-    TaskWentOn(T, Epoch(9)),
+    TaskRecovered(T, Epoch(9)),
 )}
 ENDS: Mapping[type, Continuation] = {type(then): then for then in (
     AnswerWith(RequestId(7)), WriteNext(RequestId(7), PutTargetState(C, TargetState.PAUSED)),
@@ -182,7 +182,7 @@ def test_histories_do_nothing_that_the_document_does_not_show(monkeypatch: pytes
         return after, effects
 
     monkeypatch.setattr("tests.pure.actors.herder.node.core.step", observed)
-    for seed in range(6):
+    for seed in range(8):
         histories.run(seed)
     assert len(seen) > 60
     # Beside what the event leads to: the next request or config, a refused write, a defect.

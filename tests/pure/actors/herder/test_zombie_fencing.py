@@ -229,7 +229,7 @@ def test_the_right_to_write_was_lost_and_claimed_again_during_a_check() -> None:
         assert world.step() or world.tick()
     assert world.config.task_count_records == before
     conflicts = [r.error for r in world.replies.values() if isinstance(r.error, ConflictError)]
-    assert "has lost the right to write" in str(conflicts[-1])
+    assert "lost the right to write" in str(conflicts[-1])
 
 
 def test_producers_that_cannot_be_fenced_fail_the_start_and_nothing_is_recorded() -> None:

@@ -15,7 +15,7 @@ from actors.assignment.protocol import Protocol
 from actors.errors import ConflictError, RequestTargetError
 from actors.herder import effects, events
 from actors.herder.standing import Phase
-from actors.herder.story import Chapter
+from actors.herder.story import RecordedStep
 from actors.messages.commands import StartTask
 from actors.messages.ids import RequestId
 from spark_tasks.errors import ConnectError
@@ -212,15 +212,15 @@ class World:
                 self.lose_coordinator(node.name)
 
     # ------------------------------------------------------------ looking
-    def remember(self, node: Node, chapter: Chapter) -> None:
+    def remember(self, node: Node, recorded: RecordedStep) -> None:
         """For the story."""
         self.steps += 1
-        self._history.append((f"{node.name} {node.state.phase.value}", chapter))
+        self._history.append((f"{node.name} {node.state.phase.value}", recorded))
 
     def story(self, last: int = 400) -> str:
         """What happened lately."""
         told = list(self._history)[-last:]
-        return "\n".join(f"[{who}] " + "\n".join(chapter.lines()) for who, chapter in told)
+        return "\n".join(f"[{who}] " + "\n".join(recorded.lines()) for who, recorded in told)
 
     @property
     def statuses(self) -> StatusState:

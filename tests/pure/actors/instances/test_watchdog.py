@@ -12,7 +12,7 @@ import pytest
 from actors.instances.task import TaskActors
 from actors.instances.watchdog import Pace, Watchdog, stack_of
 from actors.messages.commands import StartTask, Stop
-from actors.messages.events import TaskStalled, TaskStateReported, TaskWentOn
+from actors.messages.events import TaskRecovered, TaskStalled, TaskStateReported
 from actors.messages.ids import Epoch
 from actors.ticker import Ticker
 from spark_tasks.config.masking import process_secrets
@@ -62,7 +62,7 @@ class Rig:
     """A task actor under a watchdog that looks when it is told."""
 
     def __init__(self, limit_s: float = LIMIT_S) -> None:
-        self.told: list[TaskStalled | TaskWentOn] = []
+        self.told: list[TaskStalled | TaskRecovered] = []
         self.reports: list[TaskStateReported] = []
         self.where: str | None = None
         self.runner = Runner()
@@ -95,7 +95,7 @@ class Rig:
 
     def went_on(self) -> bool:
         self.watchdog.look()
-        return TaskWentOn(TASK, Epoch(5)) in self.told
+        return TaskRecovered(TASK, Epoch(5)) in self.told
 
     def close(self) -> None:
         self.runner.go.set()
@@ -225,7 +225,7 @@ def test_where_that_fails_is_told_without_it(rig: Rig, caplog: pytest.LogCapture
     rig.runner.batch = batch
     rig.watchdog.watch(TASK, Epoch(9), LIMIT_S).runner = rig.runner
     assert rig.first().epoch == 9
-    assert "could not find out where it hangs" in caplog.text
+    assert "could not find out where the task hangs" in caplog.text
     assert str(vars(caplog.records[-1])["about"]) == "c-0"
 
 

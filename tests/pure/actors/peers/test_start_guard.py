@@ -10,7 +10,7 @@ import pytest
 from actors.errors import ConflictError, NotLeaderError
 from actors.messages.requests import FenceZombies, VerifyTaskStart
 from actors.peers.leader_client import LeaderClient
-from actors.peers.start_guard import HerderGuard, Herding
+from actors.peers.start_guard import HerderGuard, Peers
 from spark_tasks.errors import ConnectError, StartCancelledError
 from storage.config.view import ConfigView
 from storage.ids import ConnectorName, ConnectorTaskId
@@ -44,7 +44,7 @@ def herder() -> Herder:
 @pytest.fixture
 def guard(herder: Herder) -> Iterator[HerderGuard]:
     leader = LeaderClient(lambda _: None, "HmacSHA256", None)
-    yield HerderGuard(Herding(herder.tell, leader, ConfigView()), TASK, 3)
+    yield HerderGuard(Peers(herder.tell, leader, ConfigView()), TASK, 3)
     leader.close()
 
 

@@ -160,7 +160,7 @@ def test_what_fails_for_good_is_given_up(rig: Rig, topic: MemoryTopic, caplog: p
     topic.refuse = lambda _: TopicAuthorizationFailedError("statuses")
     ref.tell(PutStatus(RUNNING, safe=False))
     flush(rig, ref)
-    assert "Failed to write status update b'status-task-a-0'" in caplog.text
+    assert "Failed to write the status status-task-a-0" in caplog.text
 
 
 def test_topics_are_written_once(rig: Rig, topic: MemoryTopic) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 
 import pytest
 from click.testing import CliRunner
@@ -34,6 +35,13 @@ def run(file, *words, code=0):
 
 def stages(file, *words, code=0):
     return json.loads(run(file, *words, "-o", "json", code=code).stdout)["stages"]
+
+
+@pytest.fixture(autouse=True)
+def _logging_on():
+    """The command ends with its process, so it leaves logging disabled."""
+    yield
+    logging.disable(logging.NOTSET)
 
 
 @pytest.fixture

@@ -34,7 +34,7 @@ def of(found, about):
 
 @pytest.fixture
 def file(tmp_path, monkeypatch):
-    monkeypatch.setattr(worker, "PATIENCE_MS", 300)
+    monkeypatch.setattr(worker, "TIMEOUT_MS", 300)
 
     def write(**more):
         settings = {**SETTINGS, **{key.replace("_", "."): value for key, value in more.items()}}

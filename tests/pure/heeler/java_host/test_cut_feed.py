@@ -62,7 +62,7 @@ class Engine:
 
 @pytest.fixture
 def rig(monkeypatch):
-    monkeypatch.setattr(cut_feed, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(cut_feed, "MAX_WAIT_S", 0.0)
     places, engine, woken, used = Places(), Engine(), [], []
     context = SimpleNamespace(engine=engine, id="c-0", wake=lambda: woken.append(True), metrics=TaskMetrics(),
                               topic_used=used.append)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from heeler.java_host import discovery
-from heeler.java_host.discovery import Discovery, look, places
+from heeler.java_host.discovery import Discovery, look, plugin_locations
 from heeler.java_host.manifests import PROVIDERS
 from heeler.java_host.offset_texts import as_texts, from_texts
 from heeler.java_host.runtime import JavaRuntime
@@ -68,8 +68,9 @@ def told(folder, name="some.Plugin", kind="source"):
 
 def test_folders_with_jars_and_jars_are_places(folder):
     alone = str(folder / "alone.jar")
-    assert [place.path.name for place in places([str(folder), str(folder / "missing")])] == ["alone.jar", "my plugin"]
-    (place,) = places([alone, f"{alone}x"])
+    found = plugin_locations([str(folder), str(folder / "missing")])
+    assert [place.path.name for place in found] == ["alone.jar", "my plugin"]
+    (place,) = plugin_locations([alone, f"{alone}x"])
     assert (str(place.path), place.jars) == (alone, (folder / "alone.jar",))
     assert Plugins(alone).complaints == []
     assert [c.rpartition(" ")[2] for c in Plugins(f"{alone}x").complaints] == ["folder"]
@@ -179,7 +180,7 @@ def test_a_broken_jar_is_told_and_hides_nothing(folder):
     seen = Discovery([str(folder)], lambda _mode: Host([told(folder)]))
     assert len(seen.plugins()) == 1
     assert [c.partition(" cannot")[0] for c in seen.complaints][:1] == [f"plugin.path: {folder / 'broken.jar'}"]
-    (place,) = (p for p in places([str(folder)]) if p.path.name == "broken.jar")
+    (place,) = (p for p in plugin_locations([str(folder)]) if p.path.name == "broken.jar")
     assert look(place, lambda _: None) == look(place, lambda _: None)
 
 

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from heeler.cli.main import main
 from heeler.errors import SetupError
-from heeler.java_host.building import RUNTIME
+from heeler.java_host.host_classpath import RUNTIME
 from heeler.java_host.install import Coordinates, install
 
 

@@ -15,7 +15,7 @@ from heeler.java_host import feed, sink_task
 from heeler.java_host.feed import AHEAD, FRAME_RECORDS
 from heeler.java_host.sink_task import JavaSinkTask
 from spark_tasks.data.columns import RAW_SCHEMA
-from spark_tasks.dead_letters.handling import ErrorHandling
+from spark_tasks.dead_letters.error_handling import ErrorHandling
 from spark_tasks.host_frames import BATCH, HEAD
 from spark_tasks.kafka.errors import KafkaUnavailableError
 from spark_tasks.sinks.settings import SinkSettings

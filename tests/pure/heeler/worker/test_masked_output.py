@@ -88,8 +88,8 @@ def test_a_herder_s_story_is_masked_before_it_is_cut() -> None:
         report = TaskStateReported(task, Epoch(1), State.FAILED, "x" * length + SECRET)
         for each in (story, bare):
             each.add(Event(report, 5, {}, "cause"), ())
-    assert "s3cr..." in bare.tell(task.connector), "somewhere it is cut in the middle"
-    told = story.tell(task.connector)
+    assert "s3cr..." in bare.text(task.connector), "somewhere it is cut in the middle"
+    told = story.text(task.connector)
     assert "TaskStateReported" in told
     assert "s3" not in told
 

@@ -11,7 +11,7 @@ from spark_tasks.connectors.parquet.connector import ParquetSinkConnector
 from spark_tasks.connectors.parquet.files import OffsetRange, parse, present
 from spark_tasks.errors import ConnectError, RetriableError
 from spark_tasks.pipeline.stages import SinkPipeline
-from spark_tasks.sinks.putting import Putting
+from spark_tasks.sinks.writes import WriterRunner
 from tests.pure.spark_tasks.pipeline.samples import JSON, raw_batch, worker
 
 PIPELINE = SinkPipeline(worker(), {"value.converter": JSON, "value.converter.schemas.enable": "false"})
@@ -67,8 +67,8 @@ def test_a_topic_that_a_transform_gave_is_not_where_to_resume(tmp_path):
     pipeline = SinkPipeline(worker(), {"value.converter": JSON, "value.converter.schemas.enable": "false", **router})
     batches = pipeline.to_connect_batches("orders", 2, raw_batch([b'{"id":1}', b'{"id":2}'], offset=5))
     writer = writer_of(tmp_path, **{"kafka.columns": "true"})
-    putting = Putting(cloudpickle.dumps(writer), "records", ("orders", 2), tolerant=False, refuse=lambda *_: None)
-    writer.commit([putting.write(batches)[0]])
+    runner = WriterRunner(cloudpickle.dumps(writer), "records", ("orders", 2), tolerant=False, refuse=lambda *_: None)
+    writer.commit([runner.write(batches)[0]])
     assert writer.resume_from("orders", 2) == 7
     assert writer.resume_from("routed", 2) is None
     [name] = visible(tmp_path)

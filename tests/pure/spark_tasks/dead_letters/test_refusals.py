@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from spark_tasks.data.columns import RAW_SCHEMA
-from spark_tasks.dead_letters.handling import ErrorHandling
+from spark_tasks.dead_letters.error_handling import ErrorHandling
 from spark_tasks.dead_letters.refusals import Original, Refusals
 from spark_tasks.errors import DataError, ToleranceExceededError
 from spark_tasks.kafka.records.errors import RecordTooLargeError

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from spark_tasks.data.columns import RAW_SCHEMA
 from spark_tasks.dead_letters.done import Done, ScatteredError
-from spark_tasks.dead_letters.letters import MARKER, PREFIX, Letters, runs
+from spark_tasks.dead_letters.letters import MARKER, PREFIX, DeadLetters, runs
 from spark_tasks.dead_letters.order import ReplayOrder
 from spark_tasks.errors import ConfigError
 
@@ -31,9 +31,9 @@ def letter(at: int, *, time: int = 0, own: Own = (), **said: Any) -> dict[str, A
     return {"offset": at, "timestamp": time, "key": b"k", "value": b"v%d" % at, "headers": [*own, *pairs]}
 
 
-def letters(*rows: dict[str, Any]) -> Letters:
+def letters(*rows: dict[str, Any]) -> DeadLetters:
     columns = {f.name: pa.array([row[f.name] for row in rows], f.type) for f in RAW_SCHEMA}
-    return Letters.of(pa.RecordBatch.from_pydict(columns, schema=RAW_SCHEMA))
+    return DeadLetters.of(pa.RecordBatch.from_pydict(columns, schema=RAW_SCHEMA))
 
 
 def chosen(order: dict[str, Any], *rows: dict[str, Any]) -> list[int]:

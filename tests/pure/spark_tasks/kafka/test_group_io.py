@@ -12,7 +12,7 @@ from spark_tasks.errors import ConnectError
 from spark_tasks.kafka.group_io import GroupIo
 from spark_tasks.kafka.membership import ConsumerSettings, GroupConsumer
 
-PATIENCE_S = 20
+TIMEOUT_S = 20
 
 
 def test_it_ends_although_a_client_goes_on_asking():
@@ -30,18 +30,18 @@ def test_it_ends_although_a_client_goes_on_asking():
 
     async def hold_up() -> None:
         busy.set()
-        free.wait(PATIENCE_S)
+        free.wait(TIMEOUT_S)
 
     net.call_soon_threadsafe(ask)
     net.call_soon_threadsafe(hold_up)
-    busy.wait(PATIENCE_S)
+    busy.wait(TIMEOUT_S)
     again.notify()  # it is its turn next
     [thread] = [thread for thread in threading.enumerate() if thread.name == "kafka-io-heeler-sinks"]
     end = threading.Thread(target=io.close)
     end.start()
     end.join(0.1)
     free.set()
-    end.join(PATIENCE_S)
+    end.join(TIMEOUT_S)
     ended = not end.is_alive() and not thread.is_alive()
     over.set()
     assert ended

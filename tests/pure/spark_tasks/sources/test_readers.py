@@ -11,7 +11,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 
 from spark_tasks.errors import DataError
 from spark_tasks.sources.readers import StreamReader
-from spark_tasks.tasks.pacing import SplitSize
+from spark_tasks.tasks.pace import SplitSize
 
 
 class Reader(DataSourceStreamReader):  # type: ignore[misc]

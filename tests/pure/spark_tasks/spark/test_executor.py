@@ -19,7 +19,7 @@ from pyspark.sql.types import StructType
 from spark_tasks.data import ddl
 from spark_tasks.data.rows import spark_rows, spark_schema
 from spark_tasks.errors import DataError, RetriableError
-from spark_tasks.sinks.putting import as_rows
+from spark_tasks.sinks.writes import as_rows
 from spark_tasks.sources.readers import deal
 from spark_tasks.sources.split import answer_of, as_batches
 from spark_tasks.spark.executor import Outcome, SplitError, SplitRunner, run_split, value_of

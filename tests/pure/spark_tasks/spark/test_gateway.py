@@ -33,7 +33,7 @@ def test_one_of_several_masters_is_enough() -> None:
 
 
 def test_no_master(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gateway, "MASTER_PATIENCE_S", 0)
+    monkeypatch.setattr(gateway, "MASTER_TIMEOUT_S", 0)
     master = f"spark://127.0.0.1:{free_port()}"
     with pytest.raises(SparkStartError, match=rf"^No Spark master answered at {master} within 0 s: start it"):
         await_master(master, threading.Event())

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_tasks.process.seldom import Seldom
+from spark_tasks.process.rate_limited_log import RateLimitedLog
 from spark_tasks.spark.output import SparkOutput
 
 TRACE = ["\tat org.sparkproject.guava.base.Preconditions.checkArgument(Preconditions.java:119)\n", "\t... 21 more\n"]
@@ -23,7 +23,7 @@ FAILURE = ["26/11/22 18:03:42 ERROR Executor: Exception in task 0.0 in stage 0.0
 
 
 def passed(lines: list[str], most: int = 1000) -> str:
-    output = SparkOutput(Seldom(most))
+    output = SparkOutput(RateLimitedLog(most))
     return "".join(map(output.take, lines)) + output.rest()
 
 
@@ -75,16 +75,16 @@ def test_what_each_start_says_is_at_debug(line: str, caplog: pytest.LogCaptureFi
 
 
 def test_what_was_left_out_is_counted() -> None:
-    seldom = Seldom(most=2, per_s=60)
-    assert [seldom.unsaid("a", at) for at in (0, 1, 2, 59)] == [0, 0, None, None]
-    assert seldom.unsaid("b", 59) == 0
-    assert [seldom.unsaid("a", at) for at in (60, 61, 62, 121, 122)] == [2, 0, None, 1, 0]
+    limited = RateLimitedLog(most=2, per_s=60)
+    assert [limited.suppressed("a", at) for at in (0, 1, 2, 59)] == [0, 0, None, None]
+    assert limited.suppressed("b", 59) == 0
+    assert [limited.suppressed("a", at) for at in (60, 61, 62, 121, 122)] == [2, 0, None, 1, 0]
 
 
 @given(st.lists(st.floats(0, 1000), min_size=1).map(sorted))
 def test_every_line_is_said_or_counted(times: list[float]) -> None:
-    seldom = Seldom(most=3, per_s=10)
-    said = [(at, left) for at in times if (left := seldom.unsaid("a", at)) is not None]
-    end = seldom.unsaid("a", 10_000)
+    limited = RateLimitedLog(most=3, per_s=10)
+    said = [(at, left) for at in times if (left := limited.suppressed("a", at)) is not None]
+    end = limited.suppressed("a", 10_000)
     assert len(said) + sum(left for _, left in said) + (end or 0) == len(times)
     assert all(later - at >= 0 for (at, _), (later, _) in pairwise(said))

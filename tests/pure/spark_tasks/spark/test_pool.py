@@ -15,10 +15,10 @@ import pytest
 from spark_tasks.errors import DataError
 from spark_tasks.spark.context import SparkLostError
 from spark_tasks.spark.executor import packed, run_split
-from spark_tasks.spark.residents import crew, wire
+from spark_tasks.spark.residents import process_manager, wire
 from spark_tasks.spark.residents.batches import SplitBatch, prepared
-from spark_tasks.spark.residents.door import Door, Line
 from spark_tasks.spark.residents.link import dial
+from spark_tasks.spark.residents.listener import ExecutorListener, Line
 from spark_tasks.spark.residents.pool import Pool
 from spark_tasks.spark.residents.settings import ExecutorSettings
 from spark_tasks.spark.residents.wire import Ticket
@@ -83,12 +83,12 @@ class Rig:
     def __init__(self) -> None:
         self.died = 0
         self.lock = threading.Condition()
-        self.door = Door(self._joined)
-        self.pool = Pool(ExecutorSettings(MOST, RUNNING), self.door, self.lock, self._died)
-        self.crew = self.pool.crew
+        self.listener = ExecutorListener(self._joined)
+        self.pool = Pool(ExecutorSettings(MOST, RUNNING), self.listener, self.lock, self._died)
+        self.processes = self.pool.processes
 
     def _joined(self, number: int, line: Line) -> None:
-        self.crew.joined(number, line)
+        self.processes.joined(number, line)
 
     def _died(self) -> None:
         self.died += 1
@@ -111,7 +111,7 @@ class Rig:
         return batch.done()
 
     def idle(self, count: int) -> None:
-        wait_until(lambda: len(self.crew.idle) >= count, what=f"{count} idle ones")
+        wait_until(lambda: len(self.processes.idle) >= count, what=f"{count} idle ones")
 
 
 @pytest.fixture
@@ -124,7 +124,7 @@ def rig() -> Iterator[Rig]:
     for gate in gates.values():
         gate.set()
     rig.pool.close(CancelledError(), 5)
-    rig.door.close()
+    rig.listener.close()
 
 
 def test_results_come_in_order_and_an_error_is_its_task_s_alone(rig: Rig) -> None:
@@ -143,11 +143,11 @@ def test_one_spare_is_kept_and_what_only_waits_makes_room_for_others(rig: Rig) -
     waits = rig.submit("other-0", Answer(7))
     with rig.lock:
         assert len(rig.pool.queue) == 1, "as many run as may"
-        for resident in rig.crew.residents.values():
+        for resident in rig.processes.residents.values():
             resident.waits = resident.item is not None
         rig.pool.dispatch()
     assert waits.result(20) == [7]
-    assert len(rig.crew.residents) <= MOST
+    assert len(rig.processes.residents) <= MOST
     for n, future in enumerate(held):
         gates[f"held-{n}"].set()
         assert future.result(20) == [f"held-{n}"]
@@ -174,13 +174,13 @@ def test_a_lost_split_has_the_others_of_its_batch_end_before_the_task_hears_of_i
     batch = rig.submit("a-0", Gate("x"), Gate("y"), Answer(1))
     wait_until(lambda: set(begun) == {"x", "y"})
     with rig.lock:
-        lines = [r.line for r in rig.crew.residents.values() if r.item is not None]
+        lines = [r.line for r in rig.processes.residents.values() if r.item is not None]
     assert lines[0] is not None
     lines[0].cut()
     with pytest.raises(SparkLostError, match=r"^the executor process of a-0 ended"):
         batch.result(20)
     with rig.lock:
-        assert [r for r in rig.crew.residents.values() if r.item is not None] == []
+        assert [r for r in rig.processes.residents.values() if r.item is not None] == []
         assert len(rig.pool.queue) == 0
     assert rig.died == 1
     assert rig.submit("a-0", Answer(2)).result(20) == [2]
@@ -188,7 +188,7 @@ def test_a_lost_split_has_the_others_of_its_batch_end_before_the_task_hears_of_i
 
 def test_a_split_given_to_one_that_has_just_died_runs_elsewhere(rig: Rig) -> None:
     rig.idle(1)
-    (line,) = [r.line for r in rig.crew.idle]
+    (line,) = [r.line for r in rig.processes.idle]
     assert line is not None
     line.work.shutdown(socket.SHUT_WR)  # what is sent fails; nothing else shows yet
     assert rig.submit("a-0", Answer(4)).result(20) == [4]
@@ -198,12 +198,12 @@ def test_a_split_given_to_one_that_has_just_died_runs_elsewhere(rig: Rig) -> Non
 def test_a_split_given_to_one_that_has_just_died_fails_where_no_other_can_be_had(
     monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(crew, "BACKOFF_S", 0.001)
+    monkeypatch.setattr(process_manager, "BACKOFF_S", 0.001)
     rig, launcher = Rig(), Threads()
     rig.pool.use(launcher)
     rig.idle(1)
     launcher.broken = "no such file"
-    (line,) = [r.line for r in rig.crew.idle]
+    (line,) = [r.line for r in rig.processes.idle]
     assert line is not None
     line.work.shutdown(socket.SHUT_WR)
     future = rig.submit("a-0", Answer(4))
@@ -211,19 +211,19 @@ def test_a_split_given_to_one_that_has_just_died_fails_where_no_other_can_be_had
     with pytest.raises(SparkLostError, match="no executor process could be started: no such file"):
         future.result(1)
     rig.pool.close(CancelledError(), 5)
-    rig.door.close()
+    rig.listener.close()
 
 
 def test_an_idle_one_that_has_died_is_found_and_replaced(rig: Rig) -> None:
     rig.idle(1)
-    (resident,) = rig.crew.idle
+    (resident,) = rig.processes.idle
     assert resident.line is not None
     resident.line.cut()
     with rig.lock:
-        rig.crew.find_dead()
+        rig.processes.find_dead()
         rig.pool.dispatch()
     rig.idle(1)
-    assert rig.crew.idle != [resident]
+    assert rig.processes.idle != [resident]
 
 
 def test_taken_back_before_it_began(rig: Rig) -> None:
@@ -254,11 +254,11 @@ def test_one_that_cannot_be_made_fails_its_batch_and_no_process(rig: Rig) -> Non
         raise DataError("no such range")
 
     rig.idle(1)
-    before = set(rig.crew.residents)
+    before = set(rig.processes.residents)
     with pytest.raises(DataError, match="no such range"):
         rig.submit("w-0", DeferredSplit(make)).result(20)
     assert rig.submit("w-0", DeferredSplit(lambda: Answer(3))).result(20) == [3]
-    assert (rig.died, before - set(rig.crew.residents)) == (0, set())
+    assert (rig.died, before - set(rig.processes.residents)) == (0, set())
 
 
 def test_processes_of_before_go_when_the_first_new_one_is_there(rig: Rig) -> None:
@@ -273,7 +273,7 @@ def test_processes_of_before_go_when_the_first_new_one_is_there(rig: Rig) -> Non
     wait_until(lambda: broken.closed)
     gates["held"].set()
     assert held.result(20) == ["held"]
-    wait_until(lambda: all(r.launcher is new for r in rig.crew.residents.values()))
+    wait_until(lambda: all(r.launcher is new for r in rig.processes.residents.values()))
     assert rig.submit("b-0", Answer(2)).result(20) == [2]
 
 
@@ -298,20 +298,20 @@ def test_what_ends_before_the_first_new_process_has_joined_is_replaced(rig: Rig)
     new = Slow()
     with rig.lock:
         rig.pool.use(new)
-        rig.crew.kill(list(rig.crew.idle))
+        rig.processes.kill(list(rig.processes.idle))
     late = rig.submit("a-0", Answer(2))
     wait_until(lambda: rig.settled(late))
     assert late.result(1) == [2]
     wait_until(lambda: new.tickets)
     new.let_in()
-    wait_until(lambda: rig.crew.idle and all(r.launcher is new for r in list(rig.crew.residents.values())))
+    wait_until(lambda: rig.processes.idle and all(r.launcher is new for r in list(rig.processes.residents.values())))
     assert rig.submit("a-0", Answer(3)).result(20) == [3]
 
 
 def test_where_nobody_can_be_started_waiting_batches_fail_and_later_ones_have_it_tried_again(
     monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(crew, "BACKOFF_S", 0.001)
+    monkeypatch.setattr(process_manager, "BACKOFF_S", 0.001)
     rig, launcher = Rig(), Threads(broken="no such file")
     rig.pool.use(launcher)
     future = rig.submit("a-0", Answer(1))
@@ -323,7 +323,7 @@ def test_where_nobody_can_be_started_waiting_batches_fail_and_later_ones_have_it
     wait_until(lambda: rig.settled(again))
     assert again.result(1) == [2]
     rig.pool.close(CancelledError(), 5)
-    rig.door.close()
+    rig.listener.close()
 
 
 def test_it_may_be_closed_while_a_process_joins(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -347,7 +347,7 @@ def test_it_may_be_closed_while_a_process_joins(rig: Rig, monkeypatch: pytest.Mo
                 closer.join(0.2)
             super().start()
 
-    monkeypatch.setattr(crew.threading, "Thread", Slow)
+    monkeypatch.setattr(process_manager.threading, "Thread", Slow)
     rig.pool.use(Threads())
     batch = rig.submit("a-0", Answer(1))
     wait_until(lambda: rig.settled(batch) and closed)

@@ -5,17 +5,17 @@ from __future__ import annotations
 from concurrent.futures import Future
 from typing import Any
 
-from spark_tasks.tasks.batch_wait import PATIENCE_S, BatchWait
+from spark_tasks.tasks.batch_wait import MAX_WAIT_S, BatchWait
 
 
 def test_the_end_of_a_batch_wakes_the_task_once() -> None:
     batch: Future[list[Any]] = Future()
     woken: list[bool] = []
     waiting = BatchWait(lambda: woken.append(True))
-    assert waiting.patience_s(batch) == PATIENCE_S
+    assert waiting.max_wait_s(batch) == MAX_WAIT_S
     for _ in range(3):  # something else has woken it meanwhile
-        assert waiting.longer(batch).idle_ms > PATIENCE_S * 1000
-        assert waiting.patience_s(batch) == 0
+        assert waiting.longer(batch).idle_ms > MAX_WAIT_S * 1000
+        assert waiting.max_wait_s(batch) == 0
     assert not woken
     batch.set_result([])
     assert woken == [True]
@@ -34,4 +34,4 @@ def test_the_next_batch_is_waited_for_as_the_first_one() -> None:
     first: Future[list[Any]] = Future()
     waiting = BatchWait(lambda: None)
     waiting.longer(first)
-    assert waiting.patience_s(Future()) == PATIENCE_S
+    assert waiting.max_wait_s(Future()) == MAX_WAIT_S

@@ -34,11 +34,11 @@ def _no_pause(monkeypatch):
 
 def test_brokers_that_are_on_their_way_are_waited_for(caplog):
     admin = Admin(TOO_FEW, TOO_FEW, kafka.errors.RequestTimedOutError("slow"), None)
-    ensure_topics(admin, [TOPIC], patience_s=60)
+    ensure_topics(admin, [TOPIC], timeout_s=60)
     assert admin.answers == []
     [told] = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
     assert "only 1 broker(s)" in told
-    assert "'offset.storage.replication.factor' (3 now)" in told
+    assert "'offset.storage.replication.factor' (now 3)" in told
 
 
 def test_too_few_brokers_are_the_users_to_mend():
@@ -48,4 +48,4 @@ def test_too_few_brokers_are_the_users_to_mend():
 
 def test_what_time_does_not_mend_is_told_at_once():
     with pytest.raises(ConnectError, match="no such setting"):
-        ensure_topics(Admin(kafka.errors.InvalidConfigurationError("no such setting")), [TOPIC], patience_s=60)
+        ensure_topics(Admin(kafka.errors.InvalidConfigurationError("no such setting")), [TOPIC], timeout_s=60)

@@ -38,7 +38,7 @@ final class ChainSession extends Session {
     private final Connection.Message order;
     private final ConnectorTaskId id;
     private final List<?> converted; // which of "key" and "value" Java converts
-    private final CutValues values = new CutValues();
+    private final BoundaryValues values = new BoundaryValues();
     private final Columns out = new Columns();
     private final BlockingQueue<Frame> frames = new LinkedBlockingQueue<>();
     private final List<Object> errors = new ArrayList<>(); // of the current frame
@@ -70,22 +70,22 @@ final class ChainSession extends Session {
     }
 
     private void run() {
-        try (Measures measures = new Measures(host, "chain of " + id, Conversion.tags(id), this::measured)) {
+        try (MetricsSender measures = new MetricsSender(host, "chain of " + id, Conversion.tags(id), this::measured)) {
             if (order.text("kind").equals("sink")) sink(measures);
             else source(measures);
         } catch (Throwable e) { // plugin code
-            if (!gone) blame(e);
+            if (!gone) failed(e);
         }
     }
 
     /** The worker hears it from the task's lease: an executor has this connection. Several have a chain of one task. */
-    private void measured(Map<String, ?> told) {
-        Map<String, Object> whose = new HashMap<>(told);
-        whose.put("chain", chain);
-        host.leases(lease).forEach(task -> task.event(whose));
+    private void measured(Map<String, ?> values) {
+        Map<String, Object> fields = new HashMap<>(values);
+        fields.put("chain", chain);
+        host.leases(lease).forEach(task -> task.event(fields));
     }
 
-    private void sink(Measures measures) throws Exception {
+    private void sink(MetricsSender measures) throws Exception {
         SinkConnectorConfig config = new SinkConnectorConfig(host.plugins, order.strings("connector"));
         try (SinkConversion conversion = new SinkConversion(host, config, id, measures.all, this::refuse)) {
             serve(conversion, frame -> sink(frame, conversion));
@@ -118,7 +118,7 @@ final class ChainSession extends Session {
         return hands(part) ? values.written(schema, value) : (byte[]) value; // a ByteArrayConverter's
     }
 
-    private void source(Measures measures) throws Exception {
+    private void source(MetricsSender measures) throws Exception {
         SourceConnectorConfig config = new SourceConnectorConfig(host.plugins, order.strings("connector"), false);
         try (SourceConversion conversion = new SourceConversion(host, config, id, measures.all, this::refuse)) {
             serve(conversion, frame -> source(frame, conversion));
@@ -177,11 +177,11 @@ final class ChainSession extends Session {
     }
 
     private void refuse(Throwable error, Stage stage, Class<?> executing) {
-        Map<String, Object> told = new HashMap<>(Host.failure(error));
-        told.put("row", row);
-        told.put("stage", stage.name());
-        told.put("executing", executing.getName());
-        errors.add(told);
+        Map<String, Object> fields = new HashMap<>(Host.failure(error));
+        fields.put("row", row);
+        fields.put("stage", stage.name());
+        fields.put("executing", executing.getName());
+        errors.add(fields);
     }
 
     private void answer(List<Integer> rows) throws IOException {

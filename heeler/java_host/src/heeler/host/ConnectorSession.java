@@ -13,10 +13,10 @@ import org.apache.kafka.connect.source.SourceConnectorContext;
 import org.apache.kafka.connect.storage.OffsetStorageReader;
 
 /** One instance of a connector. */
-final class ConnectorSession extends AskedSession {
+final class ConnectorSession extends RequestSession {
     private final Host host;
     private Connector connector;
-    private Measures measures;
+    private MetricsSender measures;
 
     ConnectorSession(Host host, Connection connection) {
         super(connection);
@@ -39,7 +39,7 @@ final class ConnectorSession extends AskedSession {
     }
 
     @Override
-    Map<String, ?> answered(Connection.Message m) throws Exception {
+    Map<String, ?> answer(Connection.Message m) throws Exception {
         if (m.op().equals("connector")) return start(m);
         try (LoaderSwap swap = host.plugins.withClassLoader(loader)) {
             return switch (m.op()) {
@@ -59,7 +59,7 @@ final class ConnectorSession extends AskedSession {
         try (LoaderSwap swap = host.plugins.withClassLoader(loader)) {
             Connector made = (Connector) Utils.newInstance(named.pluginClass());
             String name = m.text("name");
-            measures = new Measures(host, "connector " + name, Measures.tags("connector", name), this::event);
+            measures = new MetricsSender(host, "connector " + name, MetricsSender.tags("connector", name), this::event);
             made.initialize(made instanceof SourceConnector ? new SourceContext() : new SinkContext());
             connector = made; // set before its start, which may fail and leave something to be stopped
             made.start(m.strings("config"));
@@ -84,7 +84,7 @@ final class ConnectorSession extends AskedSession {
         }
 
         @Override public void raiseError(Exception e) {
-            blame(e);
+            failed(e);
         }
 
         @Override public PluginMetrics pluginMetrics() {
@@ -95,7 +95,7 @@ final class ConnectorSession extends AskedSession {
     private final class SinkContext extends Context implements SinkConnectorContext { }
 
     private final class SourceContext extends Context implements SourceConnectorContext {
-        private final Offsets offsets = new Offsets(connection);
+        private final CommittedOffsets offsets = new CommittedOffsets(connection);
 
         @Override public OffsetStorageReader offsetStorageReader() {
             return offsets;

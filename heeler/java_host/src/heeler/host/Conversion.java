@@ -66,7 +66,7 @@ abstract class Conversion<T, R extends ConnectRecord<R>> implements AutoCloseabl
 
     /** The tags of a task's metrics. */
     static Map<String, String> tags(ConnectorTaskId id) {
-        return Measures.tags("connector", id.connector(), "task", String.valueOf(id.task()));
+        return MetricsSender.tags("connector", id.connector(), "task", String.valueOf(id.task()));
     }
 
     /** The record after all transforms; null if one has dropped it. */

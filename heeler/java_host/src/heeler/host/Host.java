@@ -56,7 +56,7 @@ public final class Host {
     private final byte[] secret;
     private final int mostHung;
     private final AtomicInteger hung = new AtomicInteger();
-    private volatile Map<String, String> retiring; // what all sessions are told once the host is to be replaced
+    private volatile Map<String, String> retiring; // sent to all sessions when the host is to be replaced
     private volatile ServerSocketChannel server;
     private final Set<Session> sessions = ConcurrentHashMap.newKeySet();
 
@@ -111,7 +111,7 @@ public final class Host {
      * threads make the worker replace this host.
      */
     public static void main(String[] arguments) throws Exception {
-        System.setErr(new Said(System.err));
+        System.setErr(new PluginOutput(System.err));
         System.setOut(System.err); // what plugins print belongs in the log
         endIfFull(new Exception()); // loads its classes now, as that takes memory
         Thread.setDefaultUncaughtExceptionHandler((thread, error) -> {
@@ -122,7 +122,7 @@ public final class Host {
         Path folder = Path.of(arguments[0]);
         byte[] secret = Files.readAllBytes(folder.resolve("secret"));
         Host host = new Host(arguments[1], arguments[2], Integer.parseInt(arguments[3]), secret);
-        Runtime.getRuntime().addShutdownHook(new Thread(host::blameWhoExits, "exit"));
+        Runtime.getRuntime().addShutdownHook(new Thread(host::failSessionsOfExitingThread, "exit"));
         Path bound = folder.resolve("socket.new");
         try (ServerSocketChannel server = ServerSocketChannel.open(StandardProtocolFamily.UNIX)) {
             host.server = server;
@@ -143,7 +143,7 @@ public final class Host {
             if (hello == null || !MessageDigest.isEqual(secret, hello.text("secret").getBytes())) return;
             Connection.Message first = connection.read();
             if (first == null) return;
-            Said.worksFor(first);
+            PluginOutput.setOwner(first);
             switch (first.op()) {
                 case "connector" -> serve(new ConnectorSession(this, connection), first);
                 case "source", "sink" -> {
@@ -167,7 +167,7 @@ public final class Host {
                     for (Connection.Message m = connection.read(); m != null; m = connection.read())
                         connection.tell(m.id(), retiring == null ? HERE : retiring); // there may be no session to tell
                 }
-                default -> serve(new Questions(this, connection), first);
+                default -> serve(new PluginRequests(this, connection), first);
             }
         } catch (IOException e) {
             // The worker has closed the connection, or is gone; then its guard ends this process.
@@ -249,8 +249,8 @@ public final class Host {
     /** Accepts no more connections, and tells the worker to move what runs here. */
     private synchronized void retire(String why) {
         if (retiring != null) return;
-        Map<String, String> told = Map.of("op", "retire", "why", why);
-        retiring = told;
+        Map<String, String> fields = Map.of("op", "retire", "why", why);
+        retiring = fields;
         System.err.println("[WARN] " + why + ", so this host of Java plugins is replaced");
         try {
             server.close();
@@ -258,18 +258,18 @@ public final class Host {
             e.printStackTrace();
         }
         // A thread each: the worker may not be reading from one of them.
-        for (Session session : sessions) new Thread(() -> session.event(told), "retire").start();
+        for (Session session : sessions) new Thread(() -> session.event(fields), "retire").start();
     }
 
     /** Newer versions of Java cannot prevent System.exit, but the plugin that called it can be named. */
-    private void blameWhoExits() {
+    private void failSessionsOfExitingThread() {
         Thread.getAllStackTraces().forEach((thread, stack) -> {
             for (StackTraceElement frame : stack) {
                 if (!frame.getClassName().equals("java.lang.Runtime") || !frame.getMethodName().matches("exit|halt")) continue;
                 SecurityException error = new SecurityException(
                     "the plugin called System.exit, which stops all Java plugins of the worker");
                 error.setStackTrace(stack);
-                for (Session session : sessions) if (session.owns(thread)) session.blame(error);
+                for (Session session : sessions) if (session.owns(thread)) session.failed(error);
                 return;
             }
         });
@@ -295,13 +295,13 @@ public final class Host {
         if (ranOut(error)) spare = null;
         StringWriter trace = new StringWriter();
         error.printStackTrace(new PrintWriter(trace));
-        Map<String, Object> told = new LinkedHashMap<>();
-        told.put("op", "failed");
-        told.put("class", error.getClass().getName());
-        told.put("message", String.valueOf(error.getMessage()));
-        told.put("retriable", error instanceof RetriableException);
-        told.put("permanent", isPermanent(error));
-        told.put("trace", trace.toString());
-        return told;
+        Map<String, Object> fields = new LinkedHashMap<>();
+        fields.put("op", "failed");
+        fields.put("class", error.getClass().getName());
+        fields.put("message", String.valueOf(error.getMessage()));
+        fields.put("retriable", error instanceof RetriableException);
+        fields.put("permanent", isPermanent(error));
+        fields.put("trace", trace.toString());
+        return fields;
     }
 }

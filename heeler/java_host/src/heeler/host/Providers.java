@@ -26,27 +26,27 @@ final class Providers {
     private final Host host;
     private final Map<String, FutureTask<Made>> made = new ConcurrentHashMap<>();
 
-    private record Made(ConfigProvider provider, ClassLoader loader, Measures measures) { }
+    private record Made(ConfigProvider provider, ClassLoader loader, MetricsSender measures) { }
 
     Providers(Host host) {
         this.host = host;
     }
 
     /** The message has the provider's name, class and settings; "get" also a path, and keys or null for all. */
-    Map<String, ?> answered(Connection.Message asked, PluginDesc<?> named) throws Exception {
+    Map<String, ?> answer(Connection.Message asked, PluginDesc<?> named) throws Exception {
         Made found = configured(asked, named);
-        Map<String, Object> told = new LinkedHashMap<>(Map.of("op", "answer"));
-        if (asked.op().equals("configure")) return told;
+        Map<String, Object> fields = new LinkedHashMap<>(Map.of("op", "answer"));
+        if (asked.op().equals("configure")) return fields;
         String path = asked.text("path");
         List<?> keys = (List<?>) asked.content().get("keys");
         try (LoaderSwap swap = host.plugins.withClassLoader(found.loader())) {
             ConfigData data = keys == null ? found.provider().get(path) : found.provider().get(path, texts(keys));
             if (data == null || data.data() == null)
                 throw new ConnectException(named.className() + ".get() returned null");
-            told.put("data", new HashMap<>(data.data()));
-            told.put("ttl", data.ttl());
+            fields.put("data", new HashMap<>(data.data()));
+            fields.put("ttl", data.ttl());
         }
-        return told;
+        return fields;
     }
 
     private static Set<String> texts(List<?> keys) {
@@ -74,19 +74,19 @@ final class Providers {
         try (LoaderSwap swap = host.plugins.withClassLoader(named.loader())) {
             ConfigProvider provider = (ConfigProvider) Utils.newInstance(named.pluginClass());
             provider.configure(asked.strings("settings"));
-            Measures measures = null;
+            MetricsSender measures = null;
             if (provider instanceof Monitorable monitorable) {
                 String name = asked.text("provider");
-                measures = new Measures(host, "config provider " + name, Measures.tags("provider", name),
-                    told -> tell(name, told));
+                measures = new MetricsSender(host, "config provider " + name, MetricsSender.tags("provider", name),
+                    fields -> tell(name, fields));
                 monitorable.withPluginMetrics(measures.plugin);
             }
             return new Made(provider, named.loader(), measures);
         }
     }
 
-    private void tell(String name, Map<String, ?> told) {
-        Map<String, Object> named = new LinkedHashMap<>(told);
+    private void tell(String name, Map<String, ?> fields) {
+        Map<String, Object> named = new LinkedHashMap<>(fields);
         named.put("provider", name);
         try {
             host.pulse.join().tell(0, named);

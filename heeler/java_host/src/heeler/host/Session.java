@@ -23,25 +23,25 @@ abstract class Session {
     }
 
     /** Reports an error of the plugin, which fails or has ended the host. */
-    void blame(Throwable error) {
+    void failed(Throwable error) {
         event(failure(error));
     }
 
     /** An error as a message. */
     Map<String, Object> failure(Throwable error) {
-        Map<String, Object> told = Host.failure(error);
+        Map<String, Object> fields = Host.failure(error);
         ranOut = ranOut || Host.ranOut(error);
-        return told;
+        return fields;
     }
 
     /** Sends the worker a message that is not an answer. */
-    void event(Map<String, ?> told) {
-        tell(0, told);
+    void event(Map<String, ?> fields) {
+        tell(0, fields);
     }
 
-    void tell(int id, Map<String, ?> told) {
+    void tell(int id, Map<String, ?> fields) {
         try {
-            connection.tell(id, told);
+            connection.tell(id, fields);
         } catch (IOException e) {
             // The worker has closed the connection.
         }

@@ -23,7 +23,7 @@ final class SinkContext extends WorkerSinkTaskContext {
     interface Source {
         Map<String, String> configs();
 
-        Places places();
+        SinkPositions places();
 
         ConsumerGroupMetadata group();
 

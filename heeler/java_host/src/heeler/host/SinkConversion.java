@@ -25,12 +25,12 @@ import org.apache.kafka.connect.util.ConnectorTaskId;
 /** A sink task's converters and transforms, with Kafka Connect's own error handling and reports of bad records. */
 final class SinkConversion extends Conversion<ConsumerRecord<byte[], byte[]>, SinkRecord> {
     private final WorkerErrantRecordReporter reporter; // null if errors are not tolerated and there is no dead letter queue
-    private final Letters letters; // null for a connector in Python
-    private final CutValues values = new CutValues();
+    private final DeadLetterSender letters; // null for a connector in Python
+    private final BoundaryValues values = new BoundaryValues();
 
     SinkConversion(Host host, Connection connection, SinkConnectorConfig config, ConnectorTaskId id, ConnectMetrics measured) {
         super(host, config, id, measured, config.errorToleranceType());
-        letters = new Letters(connection, config, id);
+        letters = new DeadLetterSender(connection, config, id);
         List<ErrorReporter<ConsumerRecord<byte[], byte[]>>> reporters = new ArrayList<>();
         reporters.add(new LogReporter.Sink(id, config, metrics));
         if (!config.dlqTopicName().isEmpty()) reporters.add(letters);

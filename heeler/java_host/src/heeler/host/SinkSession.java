@@ -38,7 +38,7 @@ final class SinkSession extends Session implements SinkContext.Source {
     private final Map<String, String> own;
     private final int most;
     private final long flushMs;
-    private final Places places = new Places();
+    private final SinkPositions places = new SinkPositions();
     private volatile boolean gone; // the worker has closed the connection
     private volatile SinkConversion conversion;
     private volatile ConsumerGroupMetadata group;
@@ -50,7 +50,7 @@ final class SinkSession extends Session implements SinkContext.Source {
 
     // Used by the task's thread only.
     private SinkTask task;
-    private Measures measures;
+    private MetricsSender measures;
     private boolean paused;
     private Frame frame;
     private int row;
@@ -104,12 +104,12 @@ final class SinkSession extends Session implements SinkContext.Source {
 
     private void run() {
         try (LoaderSwap swap = host.plugins.withClassLoader(loader);
-             Measures opened = new Measures(host, "task " + id, Conversion.tags(id), this::event)) {
+             MetricsSender opened = new MetricsSender(host, "task " + id, Conversion.tags(id), this::event)) {
             measures = opened;
             work();
             tell(Map.of("op", "stopped"));
         } catch (Throwable e) { // plugin code
-            if (!gone) blame(e);
+            if (!gone) failed(e);
         }
     }
 
@@ -196,7 +196,7 @@ final class SinkSession extends Session implements SinkContext.Source {
     private void obey(Connection.Message ordered) throws Exception {
         switch (ordered.op()) {
             case "open" -> {
-                Map<TopicPartition, Long> given = Places.offsets(ordered.content().get("places"));
+                Map<TopicPartition, Long> given = SinkPositions.offsets(ordered.content().get("places"));
                 group = new ConsumerGroupMetadata(
                     order.text("group"), ordered.number("generation"), ordered.text("member"), Optional.empty());
                 places.open(given);
@@ -321,8 +321,8 @@ final class SinkSession extends Session implements SinkContext.Source {
         return System.nanoTime() / 1_000_000;
     }
 
-    private void tell(Map<String, ?> told) throws IOException {
-        connection.tell(0, told);
+    private void tell(Map<String, ?> fields) throws IOException {
+        connection.tell(0, fields);
     }
 
     // What the task's context needs.
@@ -333,7 +333,7 @@ final class SinkSession extends Session implements SinkContext.Source {
     }
 
     @Override
-    public Places places() {
+    public SinkPositions places() {
         return places;
     }
 

@@ -19,7 +19,7 @@ import org.apache.kafka.connect.util.ConnectorTaskId;
 final class SourceConversion extends Conversion<SourceRecord, SourceRecord> {
     private final boolean direct; // without the operator, which is used five times for each record: the first error fails the task
     private final List<?> converted; // which of "key" and "value" the worker converts, from JSON; null if it has no part
-    private final CutValues values = new CutValues();
+    private final BoundaryValues values = new BoundaryValues();
 
     /** A record for Kafka, or for the worker's part of the chain; the latter with its schemas as JSON. */
     record Outgoing(String topic, Integer partition, long timestamp, RecordHeaders headers, byte[] key, byte[] value,

@@ -123,7 +123,7 @@ final class SourceSession extends Session {
 
     private void run() {
         try (LoaderSwap swap = host.plugins.withClassLoader(loader);
-             Measures measures = new Measures(host, "task " + id, Conversion.tags(id), this::event)) {
+             MetricsSender measures = new MetricsSender(host, "task " + id, Conversion.tags(id), this::event)) {
             try {
                 work(measures);
             } finally {
@@ -131,11 +131,11 @@ final class SourceSession extends Session {
             }
             connection.tell(0, Map.of("op", "stopped"));
         } catch (Throwable e) { // plugin code
-            blame(e);
+            failed(e);
         }
     }
 
-    private void work(Measures measures) throws Throwable {
+    private void work(MetricsSender measures) throws Throwable {
         SourceConnectorConfig config = new SourceConnectorConfig(host.plugins, order.strings("connector"), false);
         Map<String, String> own = order.strings("config");
         Class<? extends Task> type = Class.forName(own.get("task.class"), true, loader).asSubclass(Task.class);
@@ -144,7 +144,7 @@ final class SourceSession extends Session {
             .getDeclaringClass() != SourceTask.class;
         try (SourceConversion opened = new SourceConversion(host, config, id, measures.all, converted)) {
             conversion = opened;
-            Offsets offsets = new Offsets(connection);
+            CommittedOffsets offsets = new CommittedOffsets(connection);
             made.initialize(new SourceTaskContext() {
                 @Override public Map<String, String> configs() { return own; }
                 @Override public OffsetStorageReader offsetStorageReader() { return offsets; }
@@ -259,7 +259,7 @@ final class SourceSession extends Session {
                     notifyAll();
                 }
                 List<List<String>> pairs = new ArrayList<>();
-                upTo.forEach((partition, offset) -> pairs.add(List.of(Offsets.text(partition), Offsets.text(offset))));
+                upTo.forEach((partition, offset) -> pairs.add(List.of(CommittedOffsets.text(partition), CommittedOffsets.text(offset))));
                 meta.put("topics", full.topics());
                 meta.put("schemas", full.schemas());
                 meta.put("offsets", pairs);
@@ -269,7 +269,7 @@ final class SourceSession extends Session {
                 synchronized (this) { spare = full; }
             }
         } catch (Throwable e) {
-            if (!gone) blame(e); // for example an offset that JSON cannot represent
+            if (!gone) failed(e); // for example an offset that JSON cannot represent
             stop();
         }
     }
@@ -313,8 +313,8 @@ final class SourceSession extends Session {
     private record Placed(Map<Integer, String> topics, IntBuffer partitions, LongBuffer offsets) {
         static Map<Integer, Placed> of(Connection.Message message) {
             Map<Integer, Placed> found = new HashMap<>();
-            for (Object told : (List<?>) message.content().get("places")) {
-                Map<?, ?> frame = (Map<?, ?>) told;
+            for (Object fields : (List<?>) message.content().get("places")) {
+                Map<?, ?> frame = (Map<?, ?>) fields;
                 Map<Integer, String> topics = frame.get("topics") == null ? null : new HashMap<>();
                 if (topics != null) ((Map<?, ?>) frame.get("topics")).forEach((topic, rows) -> {
                     for (Object row : (List<?>) rows) topics.put((Integer) row, (String) topic);

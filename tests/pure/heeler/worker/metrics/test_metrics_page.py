@@ -19,7 +19,7 @@ from kafka.net.metrics import KafkaConnectionMetrics, KafkaManagerMetrics
 from prometheus_client.parser import text_string_to_metric_families
 
 from actors.assignment.protocol import Allocation, Assignment, Membership, Protocol
-from actors.group.figures import ClientMetrics, figures
+from actors.group.client_metrics import ClientMetrics, figures
 from actors.herder.standing import Joining, Loading, Resolved, Syncing, member_of
 from actors.herder.state import Slot
 from actors.instances.scaler import Scaled

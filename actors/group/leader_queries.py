@@ -1,0 +1,101 @@
+"""What a group's leader asks Kafka outside the group protocol: how large the group may be, and who its members are.
+
+The answers improve assignments and log lines; if there is no answer, or no permission to ask, the round continues
+without them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
+
+import kafka.errors as Errors  # noqa: N812 - the library's own name for it
+from kafka.admin import ConfigResourceType
+from kafka.protocol.admin import DescribeConfigsRequest, DescribeGroupsRequest
+
+from actors.assignment.leader import RoundPlan
+from actors.assignment.record_size import DEFAULT_RECORD_BYTES, no_room
+from storage.log.record import shown
+
+_log = logging.getLogger(__name__)
+
+Send = Callable[[Any], Awaitable[Any]]
+
+GROUPS_TOPIC = "__consumer_offsets"
+_LIMIT = "max.message.bytes"
+
+
+class LeaderNotes:
+    """What a leader remembers between rounds in addition to the assignor's state.
+
+    `record_bytes`: how large the group's record may be. `doubted`: members that claim to have read more of the config
+    topic than it contained when the leader later read it to its end.
+    """
+
+    def __init__(self, group_id: str) -> None:
+        self.record_bytes = DEFAULT_RECORD_BYTES
+        self.doubted: frozenset[str] = frozenset()
+        self._ahead: tuple[int, frozenset[str]] = (-1, frozenset())  # a generation, and who was ahead in it
+        self._group_id = group_id
+        self._configured_bytes: int | None = None  # the brokers' last answer about the record's size
+        self._asks = True
+        self._logged: frozenset[str] = frozenset()  # members that have been reported in the log
+
+    async def learn(self, send: Send) -> None:
+        """Ask for the size limit if it is not known, or may have been raised."""
+        if self._asks:
+            limit = await _record_bytes(send)
+            if limit is not None and limit != self._configured_bytes:
+                self._configured_bytes = self.record_bytes = limit
+            self._asks = False
+
+    def refused(self, plan: RoundPlan) -> None:
+        """The brokers rejected a round without a reason: the next one will be smaller."""
+        used = self.record_bytes - plan.room
+        self.record_bytes = min(self.record_bytes, used) * 9 // 10
+        _log.error("The brokers rejected a round of the group %s. In case it was too large: %s", self._group_id,
+                   no_room(used, self.record_bytes))
+
+    def caught_up(self, generation: int) -> None:
+        """The config topic was read to its end after that round."""
+        failed, members = self._ahead
+        if failed == generation:
+            self.doubted |= members
+
+    def followed(self, plan: RoundPlan) -> list[tuple[frozenset[str], str]]:
+        """A round is over. Returns members that get no work and have not been logged yet, with the reason."""
+        doubted = self.doubted & plan.ahead
+        found = [
+            (plan.unread - self._logged, "sends metadata that is not a Kafka Connect worker's, and gets no work"),
+            (doubted - self._logged, "claims to have read more of the config topic than there is, and gets no work"),
+        ]
+        self.doubted, self._ahead, self._logged = doubted, (plan.generation, plan.ahead), plan.unread | doubted
+        self._asks = bool(plan.left_out)
+        return [(members, why) for members, why in found if members]
+
+
+async def _record_bytes(send: Send) -> int | None:
+    """The largest record that the topic of all groups accepts; None if the brokers do not say."""
+    resource = (ConfigResourceType.TOPIC.value, GROUPS_TOPIC, [_LIMIT])
+    try:
+        answer = await send(DescribeConfigsRequest(resources=[resource], include_synonyms=False))
+        return next(int(config.value) for result in answer.results for config in result.configs
+                    if config.name == _LIMIT)
+    except (Errors.KafkaError, StopIteration, ValueError, TypeError) as error:
+        _log.debug("The %s of %s is not known: %r", _LIMIT, GROUPS_TOPIC, error)
+        return None
+
+
+async def log_members(send: Send, group_id: str, members: Iterable[str], why: str) -> None:
+    """Log the client id and the host of some members, with the reason `why`."""
+    try:
+        answer = await send(DescribeGroupsRequest(groups=[group_id], include_authorized_operations=False))
+    except Errors.KafkaError as error:
+        _log.debug("The members of group %s are not known: %r", group_id, error)
+        return
+    wanted = set(members)
+    for member in (member for group in answer.groups for member in group.members):
+        if member.member_id in wanted:
+            _log.error("Member %s of group %s (client id %s, host %s) %s", shown(member.member_id), group_id,
+                       shown(member.client_id), shown(member.client_host), why)

@@ -1,0 +1,49 @@
+"""Heeler's part of a Java source's chain: each frame of the host is a split."""
+
+from __future__ import annotations
+
+from concurrent.futures import CancelledError, Future
+from typing import Any
+
+from spark_tasks.data.cut import Handed
+from spark_tasks.dead_letters.error_handling import ErrorHandling
+from spark_tasks.errors import ConnectError
+from spark_tasks.plugins.cut import Cut
+from spark_tasks.sources.java_source_split import JavaSourceResult, JavaSourceSplit, java_source_job
+from spark_tasks.task import TaskContext
+
+
+class SourceSplits:
+    """Runs the splits of one task. Raises what java_source_job raises."""
+
+    def __init__(self, context: TaskContext, errors: ErrorHandling, cut: Cut) -> None:
+        self.batch: Future[list[Any]] | None = None
+        self._context = context
+        self._errors = errors
+        self._job = java_source_job(context, errors, cut)
+        self._prepared = False
+        self._cancelled = False
+
+    def taken(self, handed: Handed) -> JavaSourceResult:
+        """What has become of the records. Waits. Raises the errors of the split, and ConnectError after `cancel`."""
+        if not self._prepared:
+            self._errors.prepare()
+            self._prepared = True
+        batch = self.batch = self._context.engine.submit(self._context.id, [JavaSourceSplit(self._job, handed)])
+        if self._cancelled:
+            self.cancel()
+        try:
+            [found] = batch.result()
+        except CancelledError:
+            raise ConnectError(f"the batch of {self._context.id} was cancelled") from None
+        finally:
+            self.batch = None
+        taken: JavaSourceResult = found
+        taken.refused.tell(self._context.metrics, skipped=self._errors.tolerant)
+        return taken
+
+    def cancel(self) -> None:
+        """Give up what `taken` waits for, and what it would wait for. Any thread."""
+        self._cancelled = True
+        if (batch := self.batch) is not None:
+            self._context.engine.cancel(batch)

@@ -1,0 +1,98 @@
+package heeler.host;
+
+import java.io.IOException;
+import java.io.PrintWriter;
+import java.io.StringWriter;
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayDeque;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.Future;
+import org.apache.kafka.clients.consumer.ConsumerRecord;
+import org.apache.kafka.clients.producer.RecordMetadata;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.header.Header;
+import org.apache.kafka.connect.errors.ConnectException;
+import org.apache.kafka.connect.runtime.SinkConnectorConfig;
+import org.apache.kafka.connect.runtime.errors.DeadLetterQueueReporter;
+import org.apache.kafka.connect.runtime.errors.ErrorReporter;
+import org.apache.kafka.connect.runtime.errors.ProcessingContext;
+import org.apache.kafka.connect.util.ConnectorTaskId;
+
+/** Sends bad records of a task to the worker, which writes them to the dead letter queue: a frame each, with headers. */
+final class DeadLetterSender implements ErrorReporter<ConsumerRecord<byte[], byte[]>> {
+    private final Connection connection;
+    private final SinkConnectorConfig config;
+    private final ConnectorTaskId id;
+    private final Columns columns = new Columns();
+    private final ArrayDeque<CompletableFuture<RecordMetadata>> sent = new ArrayDeque<>();
+    private int first = 1; // the number of the oldest record in `sent`
+
+    DeadLetterSender(Connection connection, SinkConnectorConfig config, ConnectorTaskId id) {
+        this.connection = connection;
+        this.config = config;
+        this.id = id;
+    }
+
+    @Override
+    public synchronized Future<RecordMetadata> report(ProcessingContext<ConsumerRecord<byte[], byte[]>> context) {
+        ConsumerRecord<byte[], byte[]> record = context.original();
+        for (Header header : record.headers()) columns.header(header.key(), header.value());
+        if (config.isDlqContextHeadersEnabled()) addContext(context);
+        columns.add(config.dlqTopicName(), null, record.timestamp(), record.key(), record.value());
+        CompletableFuture<RecordMetadata> written = new CompletableFuture<>();
+        sent.add(written);
+        try {
+            Map<String, Object> meta = Map.of("topics", columns.topics(), "offsets", List.of(), "more", false);
+            connection.write(columns.frame(first + sent.size() - 1, Connection.MAPPER.writeValueAsBytes(meta), false));
+        } catch (IOException e) {
+            throw new ConnectException("The worker no longer takes records for the dead letter queue", e);
+        } finally {
+            columns.clear();
+        }
+        return written;
+    }
+
+    private void addContext(ProcessingContext<ConsumerRecord<byte[], byte[]>> context) {
+        ConsumerRecord<byte[], byte[]> record = context.original();
+        add(DeadLetterQueueReporter.ERROR_HEADER_ORIG_TOPIC, record.topic());
+        add(DeadLetterQueueReporter.ERROR_HEADER_ORIG_PARTITION, String.valueOf(record.partition()));
+        add(DeadLetterQueueReporter.ERROR_HEADER_ORIG_OFFSET, String.valueOf(record.offset()));
+        add(DeadLetterQueueReporter.ERROR_HEADER_CONNECTOR_NAME, id.connector());
+        add(DeadLetterQueueReporter.ERROR_HEADER_TASK_ID, String.valueOf(id.task()));
+        add(DeadLetterQueueReporter.ERROR_HEADER_STAGE, context.stage().name());
+        add(DeadLetterQueueReporter.ERROR_HEADER_EXECUTING_CLASS, context.executingClass().getName());
+        Throwable error = context.error();
+        if (error == null) return;
+        StringWriter trace = new StringWriter();
+        error.printStackTrace(new PrintWriter(trace));
+        add(DeadLetterQueueReporter.ERROR_HEADER_EXCEPTION, error.getClass().getName());
+        add(DeadLetterQueueReporter.ERROR_HEADER_EXCEPTION_MESSAGE, error.getMessage());
+        add(DeadLetterQueueReporter.ERROR_HEADER_EXCEPTION_STACK_TRACE, trace.toString());
+    }
+
+    private void add(String name, String text) {
+        columns.header(name, text == null ? null : text.getBytes(StandardCharsets.UTF_8));
+    }
+
+    /** All records up to this number are written. */
+    void written(int upTo) {
+        while (true) {
+            CompletableFuture<RecordMetadata> done;
+            synchronized (this) {
+                if (first > upTo || sent.isEmpty()) return;
+                first++;
+                done = sent.poll();
+            }
+            done.complete(new RecordMetadata(new TopicPartition(config.dlqTopicName(), 0), -1, 0, -1, -1, -1));
+        }
+    }
+
+    /** The worker is gone and writes nothing more: ends all waiting. */
+    synchronized void giveUp() {
+        for (CompletableFuture<RecordMetadata> waiting : sent)
+            waiting.completeExceptionally(new ConnectException("The worker has given the task up"));
+        sent.clear();
+    }
+}

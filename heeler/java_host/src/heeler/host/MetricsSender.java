@@ -1,0 +1,121 @@
+package heeler.host;
+
+import java.util.ArrayList;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.function.Consumer;
+import org.apache.kafka.common.MetricName;
+import org.apache.kafka.common.metrics.KafkaMetric;
+import org.apache.kafka.common.metrics.MetricsReporter;
+import org.apache.kafka.common.metrics.PluginMetrics;
+import org.apache.kafka.common.metrics.internals.PluginMetricsImpl;
+import org.apache.kafka.connect.runtime.ConnectMetrics;
+
+/**
+ * The metrics of one connector's or task's plugins (KIP-877), sent to the worker every second if they have changed. A
+ * gauge is plugin code and may hang, so each instance reads them in a thread of its own.
+ */
+final class MetricsSender implements AutoCloseable {
+    private static final String GROUP = "plugins";
+    private static final long EVERY_MS = 1000;
+    final ConnectMetrics all;
+    final PluginMetrics plugin; // the connector's or task's own; those of converters, transforms and predicates are apart
+    private final String name;
+    private final Consumer<Map<String, ?>> tell;
+    private final Map<MetricName, KafkaMetric> theirs = new ConcurrentHashMap<>();
+    private final Set<MetricName> bad = ConcurrentHashMap.newKeySet();
+    private Thread telling; // this and what follows is guarded by `this`
+    private boolean closed;
+
+    /** `tags`: the connector's or task's. */
+    MetricsSender(Host host, String name, Map<String, String> tags, Consumer<Map<String, ?>> tell) {
+        this.name = name;
+        this.tell = tell;
+        all = host.metrics();
+        plugin = new PluginMetricsImpl(all.metrics(), tags);
+        all.metrics().addReporter(new Reporter());
+    }
+
+    static Map<String, String> tags(String... pairs) {
+        Map<String, String> found = new LinkedHashMap<>();
+        for (int i = 0; i < pairs.length; i += 2) found.put(pairs[i], pairs[i + 1]);
+        return found;
+    }
+
+    private final class Reporter implements MetricsReporter {
+        @Override public void init(List<KafkaMetric> metrics) { }
+
+        @Override public void configure(Map<String, ?> settings) { }
+
+        @Override public void close() { }
+
+        @Override public void metricChange(KafkaMetric metric) {
+            if (!metric.metricName().group().equals(GROUP)) return;
+            theirs.put(metric.metricName(), metric);
+            begin();
+        }
+
+        @Override public void metricRemoval(KafkaMetric metric) {
+            theirs.remove(metric.metricName());
+        }
+    }
+
+    private synchronized void begin() {
+        if (telling != null || closed) return;
+        telling = new Thread(this::run, "metrics " + name);
+        telling.setDaemon(true);
+        telling.start();
+    }
+
+    private void run() {
+        List<Object> before = List.of();
+        try {
+            while (true) {
+                List<Object> now = values();
+                if (!now.equals(before)) tell.accept(Map.of("op", "metrics", "values", now));
+                before = now;
+                synchronized (this) {
+                    if (!closed) wait(EVERY_MS);
+                    if (closed) return;
+                }
+            }
+        } catch (InterruptedException e) {
+            // A plugin interrupted this thread: its metrics are no longer updated.
+        }
+    }
+
+    private List<Object> values() {
+        List<Object> found = new ArrayList<>();
+        theirs.forEach((metric, measured) -> {
+            try {
+                found.add(fields(metric, measured.metricValue()));
+            } catch (Throwable e) { // plugin code
+                if (bad.add(metric)) System.err.println("[WARN] " + name + ": the metric " + metric.name() + " has no value: " + e);
+            }
+        });
+        return found;
+    }
+
+    private static Map<String, Object> fields(MetricName metric, Object value) {
+        Map<String, Object> fields = new LinkedHashMap<>();
+        fields.put("name", metric.name());
+        fields.put("help", metric.description());
+        fields.put("tags", metric.tags());
+        if (value instanceof Number number) fields.put("value", number.doubleValue());
+        else if (value instanceof Boolean yes) fields.put("value", yes ? 1.0 : 0.0);
+        else fields.put("text", String.valueOf(value));
+        return fields;
+    }
+
+    @Override
+    public void close() {
+        synchronized (this) {
+            closed = true;
+            notifyAll();
+        }
+        all.stop();
+    }
+}

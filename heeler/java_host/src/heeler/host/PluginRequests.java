@@ -1,0 +1,155 @@
+package heeler.host;
+
+import java.io.IOException;
+import java.util.ArrayList;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import org.apache.kafka.common.config.Config;
+import org.apache.kafka.common.config.ConfigDef;
+import org.apache.kafka.common.config.ConfigValue;
+import org.apache.kafka.common.config.provider.ConfigProvider;
+import org.apache.kafka.common.utils.Utils;
+import org.apache.kafka.connect.connector.Connector;
+import org.apache.kafka.connect.runtime.isolation.LoaderSwap;
+import org.apache.kafka.connect.runtime.isolation.PluginDesc;
+import org.apache.kafka.connect.sink.SinkConnector;
+import org.apache.kafka.connect.source.SourceConnector;
+import org.apache.kafka.connect.storage.Converter;
+import org.apache.kafka.connect.storage.HeaderConverter;
+import org.apache.kafka.connect.transforms.Transformation;
+import org.apache.kafka.connect.transforms.predicates.Predicate;
+
+/** Answers questions about plugins that need no running connector or task. */
+final class PluginRequests extends RequestSession {
+    private final Host host;
+
+    PluginRequests(Host host, Connection connection) {
+        super(connection);
+        this.host = host;
+    }
+
+    @Override
+    String name(Connection.Message first) {
+        return first.op() + " of " + first.text("class");
+    }
+
+    @Override
+    void listen(Connection.Message first) throws IOException {
+        try {
+            super.listen(first);
+        } finally {
+            thread.interrupt(); // in case it hangs
+        }
+    }
+
+    /** The plugin called System.exit, which answers the question. */
+    @Override
+    void failed(Throwable error) {
+        tell(current, failure(error));
+    }
+
+    @Override
+    Map<String, ?> answer(Connection.Message asked) throws Exception {
+        if (asked.op().equals("plugins")) return Map.of("op", "answer", "plugins", all());
+        if (asked.op().equals("level")) {
+            PluginOutput.level(asked.text("logger"), asked.text("level"));
+            return Map.of("op", "answer");
+        }
+        if (asked.op().equals("closeProviders")) {
+            host.providers.close();
+            return Map.of("op", "answer");
+        }
+        PluginDesc<?> named = host.plugin(asked);
+        loader = named.loader();
+        if (asked.op().equals("configure") || asked.op().equals("get")) return host.providers.answer(asked, named);
+        try (LoaderSwap swap = host.plugins.withClassLoader(named.loader())) {
+            Object plugin = Utils.newInstance(named.pluginClass());
+            return switch (asked.op()) {
+                case "config" -> Map.of("op", "answer", "keys", keys(definition(plugin)));
+                case "validate" -> Map.of("op", "answer", "values", values(plugin, asked.strings("config")));
+                case "exactlyOnce" -> answer("support", String.valueOf(
+                    ((SourceConnector) plugin).exactlyOnceSupport(asked.strings("config"))));
+                case "boundaries" -> answer("support", String.valueOf(
+                    ((SourceConnector) plugin).canDefineTransactionBoundaries(asked.strings("config"))));
+                case "alterOffsets" -> answer("altered", plugin instanceof SinkConnector sink
+                    ? sink.alterOffsets(asked.strings("config"), SinkPositions.offsets(asked.content().get("places")))
+                    : ((SourceConnector) plugin).alterOffsets(
+                        asked.strings("config"), CommittedOffsets.maps(asked.content().get("pairs"))));
+                default -> throw new IllegalArgumentException("unknown question " + asked.op());
+            };
+        }
+    }
+
+    private static Map<String, Object> answer(String key, Object value) {
+        return Map.of("op", "answer", key, value);
+    }
+
+    private List<Object> all() {
+        return host.known().<Object>map(one -> Map.of("class", one.className(), "kind", one.typeName(),
+            "version", one.version(), "location", one.location())).toList();
+    }
+
+    private static ConfigDef definition(Object plugin) {
+        ConfigDef found;
+        if (plugin instanceof ConfigProvider) return new ConfigDef(); // it has none
+        if (plugin instanceof Connector connector) found = connector.config();
+        else if (plugin instanceof Transformation<?> transformation) found = transformation.config();
+        else if (plugin instanceof Predicate<?> predicate) found = predicate.config();
+        else if (plugin instanceof HeaderConverter converter) found = converter.config();
+        else found = ((Converter) plugin).config();
+        if (found == null && (plugin instanceof Converter || plugin instanceof HeaderConverter)) {
+            System.err.println("[WARN] " + plugin.getClass().getName() + ".config() returns null; its settings are not validated");
+            return new ConfigDef(); // as Kafka Connect does for old converters
+        }
+        if (found == null) throw new IllegalStateException(plugin.getClass().getName() + ".config() must return a ConfigDef");
+        return found;
+    }
+
+    private static List<Object> keys(ConfigDef definition) {
+        List<Object> found = new ArrayList<>();
+        for (ConfigDef.ConfigKey key : definition.configKeys().values()) {
+            Map<String, Object> fields = new LinkedHashMap<>();
+            fields.put("name", key.name);
+            fields.put("type", key.type.name());
+            fields.put("required", !key.hasDefault());
+            fields.put("default", key.hasDefault() ? ConfigDef.convertToString(key.defaultValue, key.type) : null);
+            fields.put("importance", key.importance.name());
+            fields.put("doc", key.documentation);
+            fields.put("group", key.group);
+            fields.put("order", key.orderInGroup);
+            fields.put("width", key.width.name());
+            fields.put("display", key.displayName);
+            fields.put("dependents", key.dependents);
+            found.add(fields);
+        }
+        return found;
+    }
+
+    private static List<Object> values(Object plugin, Map<String, String> config) {
+        ConfigDef definition = definition(plugin);
+        Map<String, ConfigDef.ConfigKey> keys = definition.configKeys();
+        Config validated = plugin instanceof Connector connector ? connector.validate(config)
+            : new Config(definition.validate(config));
+        if (validated == null) throw new IllegalStateException(plugin.getClass().getName() + ".validate() must return a Config");
+        List<Object> found = new ArrayList<>();
+        for (ConfigValue value : validated.configValues()) {
+            ConfigDef.Type type = keys.containsKey(value.name()) ? keys.get(value.name()).type : null;
+            ConfigDef.Type item = type == ConfigDef.Type.LIST ? ConfigDef.Type.STRING : type;
+            Map<String, Object> fields = new LinkedHashMap<>();
+            fields.put("name", value.name());
+            fields.put("value", text(value.value(), type));
+            List<String> recommended = new ArrayList<>();
+            for (Object one : value.recommendedValues()) recommended.add(text(one, item));
+            fields.put("recommended", recommended);
+            fields.put("errors", value.errorMessages());
+            fields.put("visible", value.visible());
+            found.add(fields);
+        }
+        return found;
+    }
+
+    private static String text(Object value, ConfigDef.Type type) {
+        return value == null ? null : type == null ? String.valueOf(value) : ConfigDef.convertToString(value, type);
+    }
+}

@@ -1,0 +1,54 @@
+package heeler.host;
+
+import java.io.IOException;
+import java.util.Map;
+import java.util.concurrent.BlockingQueue;
+import java.util.concurrent.LinkedBlockingQueue;
+
+/** A session that answers questions. One thread runs the plugin; another reads, so that it notices when the worker hangs up. */
+abstract class RequestSession extends Session {
+    private static final Connection.Message END = new Connection.Message(0, Map.of("op", "end"));
+    private final BlockingQueue<Connection.Message> asked = new LinkedBlockingQueue<>();
+    volatile int current; // the id of the question that is being answered
+
+    RequestSession(Connection connection) {
+        super(connection);
+    }
+
+    abstract String name(Connection.Message first);
+
+    abstract Map<String, ?> answer(Connection.Message asked) throws Exception;
+
+    /** Called at the end, by the thread that runs the plugin. */
+    void end() { }
+
+    @Override
+    void listen(Connection.Message first) throws IOException {
+        thread = new Thread(this::work, name(first));
+        thread.start();
+        try {
+            for (Connection.Message m = first; m != null; m = connection.read()) asked.add(m);
+        } finally {
+            asked.add(END); // the worker no longer waits for answers
+        }
+    }
+
+    private void work() {
+        try {
+            for (Connection.Message m = asked.take(); m != END; m = asked.take()) {
+                Map<String, ?> answer;
+                current = m.id();
+                try {
+                    answer = answer(m);
+                } catch (Throwable e) { // plugin code
+                    answer = failure(e);
+                }
+                connection.tell(m.id(), answer);
+            }
+        } catch (IOException | InterruptedException e) {
+            // The worker no longer listens.
+        } finally {
+            end();
+        }
+    }
+}

@@ -1,0 +1,67 @@
+"""Replaces kafka-python's lines about lost and refused connections, of which each client writes several a second while
+brokers are away, by one line for all. What follows from an outage is logged by the parts that it affects.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from typing import Final
+
+from spark_tasks.process.rate_limited_log import RateLimitedLog
+
+log = logging.getLogger(__name__)
+
+LOGGERS: Final = (
+    "kafka.consumer.fetcher", "kafka.coordinator", "kafka.coordinator.heartbeat", "kafka.net.connection",
+    "kafka.net.manager", "kafka.net.transport", "kafka.producer.producer_batch",
+)
+CONNECTION_LINES: Final = (
+    "%s: Connection lost: %s", "Connection failed: %s", "%s: socket disconnected", "%s: Abort (%s)",
+    "Fetch to node %s failed: %s", "Error sending %s to node %s [%s]", "Bootstrap connection to %s failed: %s",
+    "Group Coordinator Request failed: %s",
+)
+"""The beginnings of lines about connections; left out if their error is one of the connection."""
+FOLLOWING_LINES: Final = (
+    "Bootstrap %s not ready; waiting", "Bootstrap failed: %s", "Marking the coordinator dead",
+    "Heartbeat failed for group %s: coordinator (node %s)", "Failed to produce messages to topic-partition",
+    "%s: Error receiving network data", "%s: Error sending request data",
+)
+"""The beginnings of lines about consequences; always left out: heeler logs those that matter in its own words."""
+_OF_CONNECTION: Final = re.compile(r"KafkaConnectionError|NodeNotReadyError|socket disconnected|RequestTimedOut")
+
+
+class ConnectionLines(logging.Filter):
+    """Lets those lines pass at DEBUG only. While connections fail, one WARNING a minute says so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._limited = RateLimitedLog(most=1)
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether a record of kafka-python is logged."""
+        template = str(record.msg)
+        if logging.getLogger(record.name).isEnabledFor(logging.DEBUG):
+            return True
+        if template.startswith(FOLLOWING_LINES):
+            return False
+        if not template.startswith(CONNECTION_LINES):
+            return True
+        found = _OF_CONNECTION.search(record.getMessage())
+        if found is None:
+            return True
+        if self._limited.suppressed("connections") is not None:
+            log.warning("Connections to Kafka fail (%s). Clients reconnect by themselves; heeler.log.level.kafka=DEBUG "
+                        "logs each attempt", record.getMessage().rpartition(": ")[2])
+        return False
+
+
+def install() -> None:
+    """Filter kafka-python's loggers. May be called again."""
+    for name in LOGGERS:
+        logger = logging.getLogger(name)
+        if not any(isinstance(old, ConnectionLines) for old in logger.filters):
+            logger.addFilter(_LINES)
+
+
+_LINES: Final = ConnectionLines()

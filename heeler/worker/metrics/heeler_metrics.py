@@ -1,0 +1,154 @@
+"""heeler's own metrics, which Kafka Connect does not have, in Prometheus' base units."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import lru_cache
+
+from actors.instances.scaler import Scaled
+from heeler.worker.metrics.observed import Observed
+from heeler.worker.metrics.rows import STATES, ConnectorRow, TaskRow
+from heeler.worker.metrics.text import Kind, Page, labels
+from spark_tasks.metrics.engine import EngineFigures, memory_of
+from spark_tasks.metrics.plugins import Figures
+from spark_tasks.metrics.task import TaskMetrics
+from storage.ids import ConnectorName, ConnectorTaskId
+
+_NUMBERS = ", ".join(f"{number} {state.value.lower()}" for state, number in STATES.items())
+
+
+def connectors(page: Page, rows: Sequence[ConnectorRow]) -> None:
+    """Metrics of connectors."""
+    page.add("heeler_connector_state", "gauge", f"The connector's state: {_NUMBERS}.",
+             [(row.labels, STATES[row.state]) for row in rows if row.state is not None])
+    page.add("heeler_connector_restarts_total", "counter", "Starts of a connector after its first one, by cause.",
+             _restarts(rows))
+    _healing(page, "connector", rows)
+
+
+def tasks(page: Page, rows: Sequence[TaskRow]) -> None:
+    """Metrics of tasks."""
+    page.add("heeler_task_state", "gauge", f"The task's state: {_NUMBERS}. Also of one that failed at its start.",
+             [(row.labels, STATES[row.state]) for row in rows])
+    page.add("heeler_task_restarts_total", "counter", "Starts of a task after its first one, by cause.",
+             _restarts(rows))
+    _healing(page, "task", rows)
+    made: list[tuple[TaskRow, TaskMetrics]] = [(row, row.metrics) for row in rows if row.metrics is not None]
+    for what in ("records", "bytes"):
+        page.add(f"heeler_task_{what}_total", "counter", f"{what.capitalize()} by stage: before the transforms (read) "
+                 "and after them (write).",
+                 [(f'{row.labels},stage="{stage}"', count) for row, task in made
+                  for stage, count in (task.records if what == "records" else task.bytes).items()])
+    page.add("heeler_task_errors_total", "counter", "Errors of batches by stage.",
+             [(f'{row.labels},stage="{stage}"', count) for row, task in made for stage, count in list(
+                 task.errors.items())])
+    page.add("heeler_task_retries_total", "counter", "Batches that were retried after an error.",
+             [(row.labels, task.retries) for row, task in made])
+    for stage in ("read", "write", "commit", "error"):
+        page.add(f"heeler_task_last_{stage}_age_seconds", "gauge", f"Time since the last {stage}; no series before it.",
+                 [(row.labels, row.now - at if row.now > at else 0.0) for row, task in made
+                  if (at := task.last[stage]) is not None])
+    page.add_summary("heeler_task_phase_seconds", "How often batches went through a phase, and its time. wait: for "
+                     "Spark. Phases of splits that run concurrently add up.",
+                     [(f'{row.labels},phase="{phase}"', count, seconds) for row, task in made
+                      for phase, (count, seconds) in list(task.phases.items())])
+    page.add("heeler_sink_lag_records", "gauge", "How many offsets a sink task is behind the end of a partition.",
+             [(f"{row.labels},{labels({'topic': topic, 'partition': partition})}", lag) for row, task in made
+              for (topic, partition), lag in task.lags.items()])
+
+
+def scaling(page: Page, rows: Sequence[ConnectorRow], found: Mapping[ConnectorName, Scaled]) -> None:
+    """Metrics of connectors whose number of tasks follows their lag (tasks.auto)."""
+    made = [(row, found[row.name]) for row in rows if row.name in found]
+    page.add("heeler_connector_tasks_wanted", "gauge", "How many tasks the lag asks for (tasks.auto).",
+             [(row.labels, figures.tasks) for row, figures in made])
+    page.add("heeler_connector_lag_records", "gauge", "How many records a sink with tasks.auto is behind in all.",
+             [(row.labels, figures.lag) for row, figures in made if figures.lag is not None])
+
+
+def stalled(page: Page, rows: Sequence[TaskRow], found: Collection[ConnectorTaskId]) -> None:
+    """Metrics of the watchdog."""
+    page.add("heeler_task_stalled", "gauge", "1 while the task makes no progress for task.progress.timeout.ms.",
+             [(row.labels, int(row.id in found)) for row in rows])
+
+
+def _restarts(rows: Iterable[TaskRow | ConnectorRow]) -> list[tuple[str, float]]:
+    return [(f'{row.labels},cause="{cause}"', count) for row in rows for cause, count in list(row.restarts.items())]
+
+
+def _healing(page: Page, kind: str, rows: Iterable[TaskRow | ConnectorRow]) -> None:
+    found = [(row.labels, row.healing) for row in rows if row.healing is not None]
+    page.add(f"heeler_{kind}_failure_permanent", "gauge", f"1 while the {kind} stays FAILED, though "
+             "errors.restart.policy restarts it, because a restart cannot fix that.",
+             [(where, int(healing.permanent)) for where, healing in found])
+    page.add(f"heeler_{kind}_next_restart_timestamp_seconds", "gauge", f"When the {kind} will be restarted "
+             "(errors.restart.policy), since 1970; no series if that is not planned.",
+             [(where, healing.next_ms / 1000) for where, healing in found if healing.next_ms is not None])
+
+
+def worker(page: Page, seen: Observed, where: str, version: str) -> None:
+    """Metrics of the worker and its group."""
+    page.add("heeler_worker_info", "gauge", "heeler's version, as a label.",
+             [(f"{where},{labels({'version': version})}", 1)])
+    rounds = seen.rounds
+    page.add_summary("heeler_rebalance_seconds", "Rebalances that this worker has completed, and their length.",
+                     [(where, rounds.count, rounds.seconds)])
+    page.add("heeler_rebalancing", "gauge", "1 while this worker rebalances.", [(where, int(rounds.begun is not None))])
+
+
+def queues(page: Page, core: Mapping[str, int], where: str, rows: Iterable[TaskRow | ConnectorRow]) -> None:
+    """Messages that wait for an actor."""
+    page.add("heeler_actor_queue_length", "gauge", "Messages that wait for an actor of the worker.",
+             [(f'{where},actor="{name}"', length) for name, length in core.items()])
+    for kind in (ConnectorRow, TaskRow):
+        name = "connector" if kind is ConnectorRow else "task"
+        page.add(f"heeler_{name}_queue_length", "gauge", f"Messages that wait for the actor of a {name}.",
+                 [(row.labels, row.queue) for row in rows if isinstance(row, kind) and row.queue is not None])
+
+
+def spark(page: Page, figures: EngineFigures, where: str) -> None:
+    """Metrics of the worker's Spark."""
+    for name, text, value in (
+        ("up", "1 while there is a Spark.", int(figures.up)),
+        ("slots", "Splits that Spark runs at a time.", figures.slots),
+        ("waiting_batches", "Batches that wait for Spark.", figures.waiting),
+        ("running_batches", "Batches that run.", figures.running),
+    ):
+        page.add(f"heeler_spark_{name}", "gauge", text, [(where, value)])
+    page.add("heeler_spark_batches_total", "counter", "Batches that were given to Spark.", [(where, figures.batches)])
+    if figures.pid is not None:
+        page.add("heeler_spark_memory_bytes", "gauge", "Memory of Spark's processes on this machine.",
+                 [(f'{where},process="{kind}"', size) for kind, size in memory_of(figures.pid).items()])
+
+
+def plugins(page: Page, found: Iterable[tuple[str, Figures]]) -> None:
+    """Metrics of plugins, with the labels of their connector or task. If two plugins use the same name for metrics of
+    different kinds, only the first is shown.
+    """
+    dropped = []
+    kinds: dict[str, Kind] = {}
+    texts: dict[str, str] = {}
+    samples: dict[str, list[tuple[str, float, float]]] = {}
+    for where, figures in found:
+        if figures.dropped:
+            dropped.append((where, figures.dropped))
+        for series, (first, second) in figures.values.items():
+            name = f"heeler_plugin_{series.name}_total" if series.kind == "counter" else f"heeler_plugin_{series.name}"
+            if kinds.setdefault(name, series.kind) != series.kind:
+                continue
+            if name not in texts:
+                texts[name], samples[name] = figures.helps.get(series.name) or "A plugin's own metric.", []
+            samples[name].append((f"{where},{_labels(series.labels)}" if series.labels else where, first, second))
+    for name, some in samples.items():
+        kind = kinds[name]
+        if kind == "summary":
+            page.add_summary(name, texts[name], some)
+        else:
+            page.add(name, kind, texts[name], [(where, first) for where, first, _ in some])
+    page.add("heeler_plugin_dropped_total", "counter", "What plugins counted for more series than they may have.",
+             dropped)
+
+
+@lru_cache(20_000)
+def _labels(pairs: tuple[tuple[str, str], ...]) -> str:
+    return labels(dict(pairs))

@@ -1,0 +1,71 @@
+"""A connector's `errors.*` settings for one of its tasks, and the topic of its dead letter queue."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from spark_tasks.config.connector_keys import SINK
+from spark_tasks.config.definition import ConfigDef
+from spark_tasks.errors import ConfigError, ConnectError, RetriableError
+from spark_tasks.kafka.errors import UnknownTopicError
+from spark_tasks.kafka.producer_settings import ProducerSettings
+from spark_tasks.kafka.shared_clusters import shared_cluster
+from spark_tasks.kafka.topic_creation import TopicSettings, create_topic
+from spark_tasks.task import TaskContext
+
+_KEYS = (
+    "errors.tolerance", "errors.retry.timeout", "errors.retry.delay.max.ms", "errors.log.enable",
+    "errors.log.include.messages", "errors.deadletterqueue.topic.name",
+    "errors.deadletterqueue.topic.replication.factor", "errors.deadletterqueue.context.headers.enable",
+)  # fmt: skip
+_DEFINITION = ConfigDef(*(SINK.keys[key] for key in _KEYS))
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorHandling:
+    """Picklable. `queue`: the dead letter queue's topic, empty for none. Times in milliseconds; a retry timeout of -1
+    means forever. `client`, `appender`: settings of the producer; `admin`: settings of the admin client that creates
+    the topic.
+    """
+
+    connector: str = ""
+    task: int = 0
+    tolerant: bool = False
+    retry_timeout_ms: int = 0
+    retry_delay_max_ms: int = 60_000
+    log: bool = False
+    log_records: bool = False
+    queue: str = ""
+    replication_factor: int = 3
+    with_headers: bool = False
+    client: Mapping[str, Any] = field(default_factory=dict)
+    appender: Mapping[str, Any] = field(default_factory=dict)
+    admin: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, context: TaskContext, producer: ProducerSettings, admin: Mapping[str, Any]) -> ErrorHandling:
+        """From the connector's configuration; `producer` and `admin`: the settings of its clients. ConfigError."""
+        tolerance, timeout, delay, log, records, queue, replication, headers = (
+            _DEFINITION.parse(context.connector).values())
+        return cls(
+            context.connector_name, context.task, tolerance == "all", int(timeout), int(delay), bool(log),
+            bool(records), (queue or "").strip(), int(replication), bool(headers), producer.client, producer.appender,
+            admin,
+        )
+
+    def prepare(self) -> None:
+        """Create the queue's topic where it does not exist. RetriableError, ConnectError."""
+        if not self.queue:
+            return
+        try:
+            shared_cluster(self.client).partitions(self.queue)
+        except UnknownTopicError:
+            try:
+                create_topic(self.admin, self.queue, TopicSettings(1, self.replication_factor))
+            except RetriableError:
+                raise
+            except (ConnectError, ConfigError) as error:
+                text = f"Could not initialize dead letter queue with topic={self.queue}: {error}"
+                raise ConnectError(text) from error

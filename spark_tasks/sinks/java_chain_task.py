@@ -1,0 +1,37 @@
+"""A sink task in Python whose chain begins in the host of Java plugins."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+from typing_extensions import override
+
+from spark_tasks.kafka.group_io import GroupIo
+from spark_tasks.kafka.watcher import EndWatchers
+from spark_tasks.pipeline.java_chain import JavaFirstPipeline
+from spark_tasks.plugins.api import SinkConnector
+from spark_tasks.sinks.settings import SinkSettings
+from spark_tasks.sinks.task import SinkTask
+from spark_tasks.task import Progress, TaskContext
+from spark_tasks.tasks.leases import Lease, LeasedChain
+
+
+class JavaChainSinkTask(SinkTask):
+    """A SinkTask whose splits know where the host is."""
+
+    def __init__(
+        self, context: TaskContext, settings: SinkSettings, connector: type[SinkConnector], pipeline: JavaFirstPipeline,
+        watchers: EndWatchers, io: GroupIo, lease: Lease,
+    ) -> None:
+        super().__init__(context, settings, connector, pipeline, watchers, io)
+        self._chain = LeasedChain(pipeline, lease)
+
+    @override
+    def _next_batch(self) -> Progress:
+        self._job = self._chain.follow(self._job)
+        return super()._next_batch()
+
+    @override
+    def close(self) -> None:
+        with closing(self._chain):
+            super().close()

@@ -1,0 +1,142 @@
+"""Puts records into a sink's writer: all records of a split in one call or, if the writer refuses some of them and
+errors.tolerance is all, in as few calls as it takes to find out which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+from pyspark import cloudpickle
+
+from spark_tasks.data.rows import write_batches
+from spark_tasks.errors import RetriableError
+from spark_tasks.pipeline.bisection import good_parts
+from spark_tasks.pipeline.failures import FailedStage, Failure, StageFailedError, is_outage
+from spark_tasks.plugins.api import Shape
+from spark_tasks.plugins.errant_records import reporting_to
+from spark_tasks.plugins.origin import Place, reading_from
+from spark_tasks.sinks.suspects import Pointer
+
+SINK_TASK: Final = "org.apache.kafka.connect.sink.SinkTask"  # Kafka Connect's name for the stage's class
+_WORDS: Final = "the sink's writer refuses record {}"
+
+Reports = list[tuple[int, Exception]]
+"""Offset and error of each record that the writer has reported, or that was found to be bad."""
+
+
+class _Reporter:
+    """An ErrantRecordReporter that collects the reports; it sees the batches as they are handed to the writer."""
+
+    def __init__(self, *, tolerant: bool, refuse: Callable[[int, Exception], None]) -> None:
+        self.reports: Reports = []
+        self._tolerant = tolerant
+        self._refuse = refuse
+        self._columns: list[pa.Array] = []  # of offsets
+
+    def given(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The batches, which the writer pulls."""
+        for batch in batches:
+            self._columns.append(batch.column("offset"))
+            yield batch
+
+    def report(self, error: Exception, *, offset: int | None = None, row: int | None = None) -> None:
+        """Report a bad record."""
+        if (offset is None) == (row is None):
+            raise TypeError("report() needs either the offset or the row of the record")
+        if offset is None:
+            known = np.concatenate(self._offsets()) if self._columns else np.empty(0, np.int64)
+            if row is None or not 0 <= row < len(known):
+                raise IndexError(f"report(row={row}): write() was given {len(known)} records")
+            offset = int(known[row])
+        elif not any(np.any(one == offset) for one in self._offsets()):
+            raise ValueError(f"report(offset={offset}): write() was given no such record")
+        if self._tolerant:
+            self.reports.append((offset, error))
+        else:
+            self._refuse(offset, error)
+
+    def _offsets(self) -> list[np.ndarray[Any, Any]]:
+        return [column.to_numpy(zero_copy_only=False) for column in self._columns]
+
+
+class WriterRunner:
+    """Calls the writer of one job. `writer`: pickled; each call gets a fresh copy, as in Spark."""
+
+    def __init__(
+        self, writer: bytes, accepts: Shape, place: Place | None, *, tolerant: bool,
+        refuse: Callable[[int, Exception], None],
+    ) -> None:
+        """`place`: the partition of the records. `refuse` is called with the offset and the error of a reported record
+        that errors.tolerance does not allow; it raises.
+        """
+        self._writer, self._accepts, self._place = writer, accepts, place
+        self._tolerant, self._refuse = tolerant, refuse
+
+    def write(self, batches: Iterable[pa.RecordBatch]) -> tuple[Any, Reports]:
+        """The message of one call, and the reports that it made."""
+        reporter = _Reporter(tolerant=self._tolerant, refuse=self._refuse)
+        given = reporter.given(batches)
+        with reporting_to(reporter), reading_from(self._place):
+            message = write_batches(
+                cloudpickle.loads(self._writer), map(as_rows, given) if self._accepts == "rows" else given
+            )
+        for _ in given:  # as in Spark, records that the writer does not consume are dropped
+            pass
+        return message, sorted(reporter.reports, key=lambda report: report[0])
+
+    def write_accepted(
+        self, batches: Sequence[pa.RecordBatch], spacing: int | None = None, raised: Exception | None = None
+    ) -> tuple[list[Any], Reports]:
+        """The messages of the calls that went well, in order, and the records that are left out. `spacing`: how many
+        records one that is refused is expected in; `raised`: what a call with all of them has raised. What says nothing
+        of a record comes out: RetriableError for an outage, and the errors of the machine (a full disk).
+        """
+        reports: Reports = []
+        pointer = Pointer(batches)
+
+        def failed(error: Exception, begin: int, end: int) -> StageFailedError:
+            not_the_records_fault(error)
+            guesses = [row - begin for row in pointer.rows(error, begin, end)] if end - begin > 1 else ()
+            return StageFailedError(None, FailedStage.TASK_PUT, SINK_TASK, error, _WORDS, guesses=guesses)
+
+        def attempt(begin: int, end: int) -> tuple[Any, Reports]:
+            try:
+                return self.write(pointer.stretch(begin, end))
+            except Exception as error:
+                raise failed(error, begin, end) from error
+
+        def refuse(row: int, failed: StageFailedError) -> None:
+            [one] = pointer.stretch(row, row + 1)
+            reports.append((one.column("offset")[0].as_py(), failed.error))
+
+        messages, size = [], sum(map(len, batches))
+        known = None if raised is None else failed(raised, 0, size)
+        for message, reported in good_parts(size, attempt, refuse, spacing, known):
+            messages.append(message)
+            reports += reported
+        return messages, sorted(reports, key=lambda report: report[0])
+
+
+def not_the_records_fault(error: Exception) -> None:
+    """Raise a writer's error if no record causes it: RetriableError for an outage, errors of the machine unchanged."""
+    if is_outage(error) and not isinstance(error, RetriableError):
+        raise RetriableError(f"the sink's target does not work: {error}") from error
+    if isinstance(error, (RetriableError, OSError, MemoryError)):
+        raise error
+
+
+def put_failure(error: Exception, where: str) -> Failure:
+    """The failure of a record that the writer refuses, at `where`."""
+    return StageFailedError(0, FailedStage.TASK_PUT, SINK_TASK, error, _WORDS).failure(0, where)
+
+
+def as_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The fields of the records' values as columns; a value that is not a struct becomes the column `value`."""
+    value = batch.column("value")
+    if not pa.types.is_struct(value.type):
+        return batch.select(["value"])
+    fields = [value.type.field(i) for i in range(value.type.num_fields)]
+    return pa.RecordBatch.from_arrays(value.flatten(), schema=pa.schema(fields))

@@ -1,0 +1,99 @@
+"""The part of a Java source's chain that heeler runs: a split that transforms and converts what the host hands over.
+The worker appends what comes out, with the producer of the task.
+"""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from logging import getLogger
+
+import pyarrow as pa
+
+from spark_tasks.data.cut import Handed
+from spark_tasks.dead_letters.error_handling import ErrorHandling
+from spark_tasks.dead_letters.refusals import Original, Refusals, Refused
+from spark_tasks.errors import ToleranceExceededError
+from spark_tasks.metrics.phases import measured
+from spark_tasks.metrics.plugins import counting
+from spark_tasks.metrics.task import SplitFigures
+from spark_tasks.pipeline.failures import Failure, Refuse
+from spark_tasks.pipeline.handover import JavaSourcePipeline
+from spark_tasks.pipeline.stages import RawBatch
+from spark_tasks.plugins.cut import Cut
+from spark_tasks.task import TaskContext
+
+_logger = getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class JavaSourceJob:
+    """What all splits of a task share."""
+
+    pipeline: JavaSourcePipeline
+    errors: ErrorHandling
+
+
+@dataclass(frozen=True, slots=True)
+class JavaSourceResult:
+    """The result of a split. `records`: for the topics (see JavaSourcePipeline.taken); `letters`: dead letters."""
+
+    records: tuple[RawBatch, ...]
+    letters: tuple[tuple[str, pa.RecordBatch], ...]
+    refused: Refused
+    figures: SplitFigures
+
+
+@dataclass(frozen=True, slots=True)
+class JavaSourceSplit:
+    """A frame of the host; `job`: pickled."""
+
+    job: bytes
+    handed: Handed
+
+    def run(self) -> JavaSourceResult:
+        """Raises ToleranceExceededError, after the dead letter of that record was written."""
+        job, raw = _unpacked(self.job), self.handed.raw
+        refusals = Refusals(job.errors)
+        letters: list[tuple[str, pa.RecordBatch]] = []
+        with measured() as watch, counting() as plugins:
+            try:
+                found = tuple(job.pipeline.taken(self.handed, partial(_refusing, job, refusals)))
+            except ToleranceExceededError:
+                _send_apart(refusals)
+                raise
+            refusals.send(lambda topic, letter: letters.append((topic, letter)))
+            size = sum(one.nbytes for _, _, one in found)
+            figures = SplitFigures(len(raw), raw.nbytes, sum(len(one) for _, _, one in found), size, watch.seconds,
+                                   plugins.counted())
+        return JavaSourceResult(found, tuple(letters), refusals.refused, figures)
+
+
+def _refusing(job: JavaSourceJob, refusals: Refusals, batch: pa.RecordBatch) -> Refuse:
+    def refuse(failure: Failure) -> None:
+        topic, _, raw = job.pipeline.original(batch, failure.row)
+        refusals.add(failure, Original(topic, raw))
+
+    return refuse
+
+
+def _send_apart(refusals: Refusals) -> None:
+    """Outside the transaction, which ends with the task."""
+    try:
+        refusals.send_apart()
+    except Exception as error:  # noqa: BLE001 - what has failed before is what counts
+        _logger.warning("no dead letter: %s", error)
+
+
+def java_source_job(context: TaskContext, errors: ErrorHandling, cut: Cut) -> bytes:
+    """The pickled job of a task. ConfigError, PluginNotFoundError."""
+    pipeline = JavaSourcePipeline(context.worker.converters, cut.for_far(context.connector), cut.converted)
+    _ = pipeline.stages  # an invalid converter or transform fails here, not in the first batch
+    return pickle.dumps(JavaSourceJob(pipeline, errors))
+
+
+@lru_cache(maxsize=256)
+def _unpacked(job: bytes) -> JavaSourceJob:
+    found: JavaSourceJob = pickle.loads(job)
+    return found

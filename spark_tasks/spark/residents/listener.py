@@ -1,0 +1,212 @@
+"""Accepts the connections of executor processes: on a Unix socket in a private folder, or with TLS if executors are on
+other machines.
+
+A process proves on both of its connections that it has its token, which can be used only once. Connections without a
+token are closed after the handshake.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import select
+import shutil
+import socket
+import ssl
+import struct
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from spark_tasks.process.rate_limited_log import RateLimitedLog
+from spark_tasks.spark.residents import wire
+from spark_tasks.spark.residents.wire import Ticket
+
+_logger = logging.getLogger(__name__)
+
+SUN_PATH = 103  # bytes of a Unix socket's name: 107 on Linux, 103 on macOS
+MOST_GREETINGS = 64  # handshakes at a time
+RETRY_S = 1.0
+
+
+@dataclass(slots=True)
+class Line:
+    """The two connections of a process. `pid`: its process id if signals can be sent to it, else 0."""
+
+    work: socket.socket
+    leash: socket.socket
+    pid: int = 0
+
+    def kill(self) -> None:
+        """End the process at once, whatever it does."""
+        with suppress(OSError):
+            self.leash.settimeout(1.0)
+            self.leash.send(b"x")
+
+    @property
+    def ended(self) -> bool:
+        """Whether an idle process has ended: then its connection is at its end."""
+        poll = select.poll()
+        poll.register(self.work, select.POLLIN)
+        return bool(poll.poll(0))
+
+    def go(self) -> None:
+        """Have an idle process end."""
+        with suppress(OSError):
+            wire.send(self.work, b"")
+
+    def cut(self) -> None:
+        """Wake up a thread that waits for an answer."""
+        for sock in (self.work, self.leash):
+            with suppress(OSError):
+                socket.socket.shutdown(sock, socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Close both connections, which kills a process that has not been asked to end."""
+        self.work.close()
+        self.leash.close()
+
+    def close_after(self, timeout_s: float) -> None:
+        """Close after the process has closed its end, or after the timeout."""
+        with suppress(OSError):
+            self.work.settimeout(timeout_s)
+            self.work.recv(1)
+        self.close()
+
+
+@dataclass(slots=True)
+class _Guest:
+    token: bytes
+    leash: socket.socket | None = None
+
+
+class ExecutorListener:
+    """`joined` is called with each resident's number and line. `host`: where residents `remote` from here dial."""
+
+    def __init__(
+        self, joined: Callable[[int, Line], None], *, remote: bool = False, bind: str = "127.0.0.1", port: int = 0,
+        slow_s: float = 0.0,
+    ) -> None:
+        """Raises OSError."""
+        self.host = bind
+        self._closed = False
+        self._joined = joined
+        self._slow_s = slow_s
+        self._lock = threading.Lock()
+        self._guests: dict[int, _Guest] = {}
+        self._greetings = threading.Semaphore(MOST_GREETINGS)
+        self._strangers = RateLimitedLog()
+        self._certificate = ""
+        self._context: ssl.SSLContext | None = None
+        self._remote = remote
+        self.folder = Path(tempfile.mkdtemp(prefix="heeler-listener-"))  # for this user alone
+        path = str(self.folder / "s")
+        self._path = path if not remote and len(os.fsencode(path)) <= SUN_PATH else ""
+        if self._path:
+            self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            self._listener.bind(self._path)
+            self._listener.listen(MOST_GREETINGS)
+        else:
+            from spark_tasks.spark.residents.certificate import own_certificate  # noqa: PLC0415 - 0.1 s to import
+
+            self._certificate, self._context = own_certificate(self.folder)
+            family = socket.AF_INET6 if ":" in bind else socket.AF_INET
+            self._listener = socket.create_server((bind, port), family=family, backlog=MOST_GREETINGS)
+        threading.Thread(target=self._accept, name="executors-listener", daemon=True).start()
+
+    def expect(self, number: int) -> Ticket:
+        """A ticket for a new resident."""
+        token = secrets.token_bytes(32)
+        with self._lock:
+            self._guests[number] = _Guest(token)
+        stacks, slow_s = ("", self._slow_s) if self._remote else (str(self.folder), 0.0)
+        if self._path:
+            return Ticket(number, token, self._path, stacks=stacks, slow_s=slow_s)
+        port = self._listener.getsockname()[1]
+        return Ticket(number, token, "", self.host, port, self._certificate, stacks, slow_s)
+
+    def forget(self, number: int) -> None:
+        """Withdraw a ticket."""
+        with self._lock:
+            guest = self._guests.pop(number, None)
+        if guest is not None and guest.leash is not None:
+            guest.leash.close()
+
+    def close(self) -> None:
+        """Accept no more residents. Open lines stay open."""
+        self._closed = True
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)  # wakes up _accept
+        self._listener.close()
+        for number in list(self._guests):
+            self.forget(number)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                sock, _ = self._listener.accept()
+            except OSError as error:
+                if self._closed:
+                    return
+                _logger.warning("Executor processes cannot connect: %s", error)  # too many open files, for example
+                time.sleep(RETRY_S)
+                continue
+            self._greetings.acquire()
+            threading.Thread(target=self._greet, args=(sock,), name="executors-greeting", daemon=True).start()
+
+    def _greet(self, sock: socket.socket) -> None:
+        try:
+            sock.settimeout(wire.GREETING_S)
+            if self._context is not None:
+                wire.tune(sock)
+                sock = self._context.wrap_socket(sock, server_side=True)
+            self._admit(sock)
+        except (OSError, struct.error) as error:
+            self._strangers.log(_logger, logging.WARNING,
+                                "A connection that is not an executor's of this worker was refused: %s", error)
+            sock.close()
+        finally:
+            self._greetings.release()
+
+    def _admit(self, sock: socket.socket) -> None:
+        greeting = wire.Greeting(sock)
+        hello = greeting.hear()
+        with self._lock:
+            guest = self._guests.get(hello.number)
+        if guest is None or hello.leash is (guest.leash is not None):
+            raise ConnectionError("an executor that is not expected")
+        proof = greeting.check(guest.token)
+        with self._lock:
+            if self._guests.get(hello.number) is not guest or hello.leash is (guest.leash is not None):
+                raise ConnectionError("an executor that is no longer expected")
+            if hello.leash:
+                guest.leash = sock
+            else:
+                del self._guests[hello.number]  # its token is used up
+        sock.sendall(proof)  # not earlier: with the first proof in its hands a resident dials for the second time
+        if hello.leash:
+            return
+        sock.settimeout(None)
+        assert guest.leash is not None  # noqa: S101 - it was looked at above
+        pid = peer_pid(sock) if self._path else 0 if self._remote else hello.pid
+        self._joined(hello.number, Line(sock, guest.leash, pid))
+
+
+def peer_pid(sock: socket.socket) -> int:
+    """The process at the other end of a Unix socket, as the kernel says; 0 where it does not.
+
+    Raises ConnectionError where that is another user's, who has no business in the folder.
+    """
+    if sys.platform != "linux":
+        return 0
+    pid, uid, _ = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
+    if uid not in (os.getuid(), 0):
+        raise ConnectionError(f"a process of the user {uid}")
+    return int(pid)

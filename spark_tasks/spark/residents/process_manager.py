@@ -1,0 +1,303 @@
+"""A worker's executor processes: starts them on demand, gives them splits one at a time, and ends or kills them.
+
+Each process has a thread here that sends it a split and waits for the answer, so that processes do not delay each
+other.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterable
+
+from spark_tasks.backoff import doubled
+from spark_tasks.spark.context import ExecutorEndedError, SparkLostError
+from spark_tasks.spark.executor import Outcome
+from spark_tasks.spark.residents import wire
+from spark_tasks.spark.residents.batches import Item, outcome_of
+from spark_tasks.spark.residents.fairness import connector_of
+from spark_tasks.spark.residents.listener import Line
+from spark_tasks.spark.residents.process import Expects, Launcher, Resident
+from spark_tasks.spark.residents.process_state import has_ended
+
+_logger = logging.getLogger(__name__)
+
+DEATH_S = 5.0  # how long it may take until the end of a killed process is noticed
+ENDING_S = 0.2  # how long a process may take to end after its connections have
+BACKOFF_S = 0.2  # doubled with each successive process that did not join
+MOST_BACKOFF_S = 5.0
+GIVE_UP = 4  # after this many successive failures, waiting splits fail; their tasks repeat the batch and log the reason
+
+
+class ProcessManager:
+    """The processes of a worker, which it reports to its owner.
+
+    `ended` is called with each split that has ended, in the thread of its process and with the lock, and returns what
+    to do without the lock; `returned` with a split that was not begun; `changed` if a process is idle or gone;
+    `given_up` if no process can be started; `died` if a process ended unexpectedly.
+
+    Some methods require that the caller holds `lock`, as their docstrings say.
+    """
+
+    def __init__(
+        self, listener: Expects, lock: threading.Condition, *, most: int,
+        ended: Callable[[Item, Outcome | Exception], Callable[[], None]], returned: Callable[[Item], None],
+        changed: Callable[[], None], given_up: Callable[[Exception], None],
+        died: Callable[[], None],
+    ) -> None:
+        self.residents: dict[int, Resident] = {}
+        self.idle: list[Resident] = []  # the one used last is taken first: the others may end if they stay idle
+        self._listener = listener
+        self._lock = lock
+        self._most = most
+        self._ended = ended
+        self._returned = returned
+        self._changed = changed
+        self._given_up = given_up
+        self._died = died
+        self._doomed: dict[Resident, float] = {}
+        self._launcher: Launcher | None = None
+        self._former: list[Launcher] = []
+        self._launches: queue.SimpleQueue[Resident | None] = queue.SimpleQueue()
+        self._numbers = itertools.count(1)
+        self._failures = 0
+        self._launch_after = 0.0
+        threading.Thread(target=self._launch, name="executors-launch", daemon=True).start()
+
+    # Where they come from
+
+    def use(self, launcher: Launcher | None) -> None:
+        """From now on they come from there. Those of before go as soon as the first new one has joined, the busy ones
+        when they are done; until then what ends of them is replaced. The caller holds the lock.
+        """
+        if self._launcher is not None:
+            self._former.append(self._launcher)
+        self._launcher, self._failures, self._launch_after = launcher, 0, 0.0
+        if launcher is None:
+            self._retire()
+
+    def _retire(self) -> None:
+        for resident in [r for r in self.idle if r.launcher is not self._launcher]:
+            self.let_go(resident)
+        for resident in [r for r in self.starting if r.launcher is not self._launcher]:
+            self._forget(resident)
+        former, self._former = self._former, []
+        for launcher in former:
+            launcher.close()
+
+    @property
+    def starting(self) -> list[Resident]:
+        """Those that have not joined yet. The caller holds the lock."""
+        return [r for r in self.residents.values() if r.line is None]
+
+    @property
+    def running(self) -> int:
+        """How many splits are known to run now and to use CPU. The caller holds the lock."""
+        return sum(1 for r in self.residents.values() if r.item is not None and not r.waits)
+
+    @property
+    def full(self) -> bool:
+        """Whether no more processes may be started. The caller holds the lock."""
+        return self._launcher is not None and self._room(self._launcher) <= 0
+
+    def _room(self, launcher: Launcher) -> int:
+        """How many more may come from there."""
+        return min(self._most, launcher.most) - sum(1 for r in self.residents.values() if r.launcher is launcher)
+
+    def grow(self, wanted: int) -> None:
+        """Have so many that are idle or about to join, where there is room. The caller holds the lock."""
+        if self._launcher is None or time.monotonic() < self._launch_after:
+            return
+        self._grow(self._launcher, wanted)
+        if self._former:  # the first new one has not joined: Spark may take its time
+            self._grow(self._former[-1], wanted)
+
+    def _grow(self, launcher: Launcher, wanted: int) -> None:
+        there = sum(1 for r in (*self.idle, *self.starting) if r.launcher is launcher)
+        for _ in range(min(wanted - there, self._room(launcher))):
+            resident = Resident(next(self._numbers), launcher)
+            self.residents[resident.number] = resident
+            self._launches.put(resident)
+
+    def _launch(self) -> None:
+        while (resident := self._launches.get()) is not None:
+            with self._lock:
+                if resident.doomed:
+                    continue
+                ticket = self._listener.expect(resident.number)
+            try:
+                resident.launcher.launch(ticket)
+            except Exception as error:  # noqa: BLE001 - Spark's, the system's
+                self.never_came(resident, str(error) or type(error).__name__)
+
+    def never_came(self, resident: Resident, why: str) -> None:
+        """It could not be started; another one is tried after a while."""
+        with self._lock:
+            if resident.number not in self.residents or resident.line is not None:
+                return
+            self._forget(resident)
+            self._failures += 1
+            alone = not any(r.line is not None for r in self.residents.values())
+            given_up = alone and self._failures >= GIVE_UP
+            pause = doubled(BACKOFF_S, self._failures, MOST_BACKOFF_S)
+            self._launch_after = time.monotonic() + pause
+        _logger.warning("An executor process did not start (another one is tried in %.1f s): %s", pause, why)
+        self._died()
+        if given_up:
+            self._given_up(SparkLostError(f"no executor process could be started: {why}"))
+
+    def _forget(self, resident: Resident) -> None:
+        resident.doomed = True
+        self.residents.pop(resident.number, None)
+        self._listener.forget(resident.number)
+
+    def joined(self, number: int, line: Line) -> None:
+        """The listener's: that one has come."""
+        with self._lock:
+            resident = self.residents.get(number)
+            if resident is None or resident.line is not None:
+                line.close()
+                return
+            resident.line = line
+            self._failures = 0
+            if resident.launcher is self._launcher:
+                self._retire()
+            resident.thread = threading.Thread(
+                target=self._drive, args=(resident, line), name=f"executor-{number}", daemon=True
+            )
+            resident.thread.start()  # in the lock: whoever finds it there may wait for it at once
+
+    # What they do
+
+    def give(self, item: Item) -> None:
+        """To the one that was used last. The caller holds the lock, and there is one."""
+        resident = self.idle.pop()
+        resident.item, resident.since, resident.waits = item, time.monotonic(), False
+        resident.cpu, resident.slow_at = (0.0, 0.0), 0.0
+        resident.inbox.put(item)
+
+    def _drive(self, resident: Resident, line: Line) -> None:
+        self._rest(resident)
+        while (item := resident.inbox.get()) is not None:
+            try:
+                payload = item.payload()
+            except Exception as error:  # noqa: BLE001 - what a plugin made may not pickle
+                self._over(resident, item, error)
+                continue
+            try:
+                wire.send(line.work, payload)
+            except OSError:  # it ended while it was idle; a frame that did not go out as a whole is not run
+                self._gone(resident, None)
+                self._returned(item)
+                break
+            try:
+                answer = wire.receive(line.work)
+            except Exception as error:  # noqa: BLE001 - however the connection ended, or a size that is not one
+                self._gone(resident, item.batch.task)
+                sure = bool(line.pid) and has_ended(line.pid, ENDING_S)
+                kind = ExecutorEndedError if sure else SparkLostError
+                lost = kind(f"the executor process of {item.batch.task} ended: {error}")
+                with self._lock:
+                    afterwards = self._ended(item, lost)
+                afterwards()
+                break
+            try:
+                outcome: Outcome | Exception = outcome_of(answer, item.batch.task)
+            except SparkLostError as error:
+                outcome = error
+            self._over(resident, item, outcome)
+        line.close_after(DEATH_S)
+        with self._lock:
+            self._doomed.pop(resident, None)
+            self._changed()
+
+    def _over(self, resident: Resident, item: Item, outcome: Outcome | Exception) -> None:
+        with self._lock:  # once: with many small splits the lock is what all wait for
+            resident.item = None
+            afterwards = self._ended(item, outcome)
+            self._rest(resident)
+        afterwards()
+
+    def _rest(self, resident: Resident) -> None:
+        with self._lock:
+            if resident.doomed:
+                resident.inbox.put(None)
+                return
+            self.idle.append(resident)
+            resident.since = time.monotonic()
+            mine = resident.launcher is self._launcher
+            if not mine and (self._launcher is None or any(
+                r.launcher is self._launcher and r.line is not None for r in self.residents.values()
+            )):
+                self.let_go(resident)
+            self._changed()
+
+    def _gone(self, resident: Resident, task: str | None) -> None:
+        """The process has ended or is unreachable; its split may have done all of its work, some or none."""
+        with self._lock:
+            expected, resident.doomed, resident.item = resident.doomed, True, None
+            self.residents.pop(resident.number, None)
+        if not expected:
+            _logger.warning("An executor process ended%s", f" with the split of {task} that it ran" if task else "",
+                            extra={"about": connector_of(task) if task else None})
+            self._died()
+
+    def kill(self, residents: Iterable[Resident]) -> None:
+        """Kill processes, whatever they run. The caller holds the lock."""
+        for resident in residents:
+            resident.doomed = True
+            self.residents.pop(resident.number, None)
+            if resident in self.idle:
+                self.idle.remove(resident)
+                resident.inbox.put(None)
+            if resident.line is not None:
+                resident.line.kill()
+                self._doomed[resident] = time.monotonic() + DEATH_S
+
+    def let_go(self, resident: Resident) -> None:
+        """End an idle process. The caller holds the lock."""
+        self.idle.remove(resident)
+        resident.doomed = True
+        del self.residents[resident.number]
+        if resident.line is not None:
+            resident.line.go()
+        resident.inbox.put(None)
+
+    def find_dead(self) -> None:
+        """Find idle processes that have ended. The caller holds the lock."""
+        dead = [r for r in self.idle if r.line is not None and r.line.ended]
+        if dead:
+            _logger.warning("%d idle executor processes ended", len(dead))
+            self.kill(dead)
+            self._died()
+
+    def cut_off(self) -> None:
+        """Stop waiting for killed processes that do not end in time, as their host may be unreachable."""
+        with self._lock:
+            late = [r for r, deadline in self._doomed.items() if time.monotonic() > deadline]
+        for resident in late:
+            if resident.line is not None:
+                resident.line.cut()
+
+    def close(self, timeout_s: float) -> None:
+        """End idle processes and wait for that; kill the others. No more are started."""
+        with self._lock:
+            launcher, self._launcher = self._launcher, None
+            joined = [r for r in self.residents.values() if r.thread is not None]
+            for resident in list(self.idle):
+                self.let_go(resident)
+            for resident in self.starting:
+                self._forget(resident)
+            self.kill(list(self.residents.values()))
+            former, self._former = self._former, []
+        self._launches.put(None)
+        for one in [*former, launcher]:
+            if one is not None:
+                one.close()
+        deadline = time.monotonic() + timeout_s
+        for resident in joined:
+            if resident.thread is not None:
+                resident.thread.join(max(0.0, deadline - time.monotonic()))

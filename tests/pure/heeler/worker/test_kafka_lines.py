@@ -1,0 +1,57 @@
+"""An outage of Kafka in the log: one line a minute, not several a second from each of kafka-python's clients."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from heeler.worker import kafka_lines
+from heeler.worker.kafka_lines import CONNECTION_LINES, FOLLOWING_LINES, LOGGERS, ConnectionLines
+
+MODULES = ("kafka.consumer.fetcher", "kafka.coordinator.base", "kafka.net.connection", "kafka.net.manager",
+           "kafka.net.transport", "kafka.producer.producer_batch")
+
+
+@pytest.fixture
+def manager() -> Iterator[logging.Logger]:
+    """One of kafka-python's loggers, with the filter."""
+    logger, lines = logging.getLogger("kafka.net.manager"), ConnectionLines()
+    before, logger.level = logger.level, logging.WARNING
+    logger.addFilter(lines)
+    yield logger
+    logger.removeFilter(lines)
+    logger.setLevel(before)
+
+
+def test_the_lines_are_the_librarys() -> None:
+    source = "".join(inspect.getsource(importlib.import_module(name)) for name in MODULES)
+    assert [line for line in (*CONNECTION_LINES, *FOLLOWING_LINES) if line not in source] == []
+    assert [name for name in LOGGERS if name not in MODULES and f"'{name}'" not in source] == []
+
+
+def test_an_outage_is_one_line(manager: logging.Logger, caplog: pytest.LogCaptureFixture) -> None:
+    for _ in range(100):
+        manager.error("Connection failed: %s", "KafkaConnectionError: 111 ECONNREFUSED")
+        manager.warning("Bootstrap %s not ready; waiting %.2f secs", "bootstrap-0", 1)
+    [record] = caplog.records
+    assert (record.name, record.levelname) == (kafka_lines.__name__, "WARNING")
+    assert record.getMessage().startswith("Connections to Kafka fail (111 ECONNREFUSED)")
+
+
+def test_other_lines_stay(manager: logging.Logger, caplog: pytest.LogCaptureFixture) -> None:
+    manager.error("Connection failed: %s", "SaslAuthenticationFailedError: wrong password")
+    manager.error("Something else: %s", "KafkaConnectionError")
+    manager.setLevel(logging.DEBUG)
+    manager.error("Connection failed: %s", "KafkaConnectionError: 111 ECONNREFUSED")
+    assert [record.name for record in caplog.records] == [manager.name] * 3
+
+
+def test_the_filter_is_installed_once() -> None:
+    kafka_lines.install()
+    kafka_lines.install()
+    for name in LOGGERS:
+        assert len([one for one in logging.getLogger(name).filters if isinstance(one, ConnectionLines)]) == 1

@@ -1,0 +1,45 @@
+"""Clusters and watchers are shared by their settings, and end when nobody needs them. Nothing is connected here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from spark_tasks.kafka.shared_clusters import MOST_KEPT, shared_cluster
+from spark_tasks.kafka.watcher import EndWatchers
+from tests.rigs.support import wait_until
+
+
+def settings(number: int) -> dict[str, Any]:
+    return {"bootstrap_servers": ["127.0.0.1:1"], "sasl_plain_password": f"of hour {number}"}
+
+
+def test_clusters_that_nobody_has_are_kept_while_few_others_are_used() -> None:
+    first = shared_cluster(settings(0)).io
+    second = shared_cluster(settings(1)).io
+    assert shared_cluster(settings(0)).io is first
+    for number in range(2, MOST_KEPT + 1):
+        shared_cluster(settings(number))
+    wait_until(lambda: not second.alive, 10, "the end of the one that was used longest ago")
+    assert first.alive
+    assert shared_cluster(settings(1)).io is not second
+
+
+def test_a_cluster_that_somebody_has_lives_on() -> None:
+    mine = shared_cluster(settings(100))
+    for number in range(101, 102 + MOST_KEPT):
+        shared_cluster(settings(number))
+    assert shared_cluster(settings(100)) is mine
+    assert mine.io.alive
+
+
+def test_a_watcher_lives_as_long_as_tasks_have_it() -> None:
+    watchers = EndWatchers()
+    mine = watchers.of(settings(0))
+    assert watchers.of(dict(reversed(settings(0).items()))) is mine
+    io = mine.cluster.io
+    del mine
+    wait_until(lambda: not io.alive, 10, "the end of its connections")
+    other = watchers.of(settings(0))
+    assert other.cluster.io.alive
+    watchers.close()
+    assert not other.cluster.io.alive

@@ -1,0 +1,23 @@
+"""Responses of unknown length are read up to a limit of bytes and of time."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from spark_tasks.process.bounded_read import TooLongError, read_bounded
+
+
+def test_all_of_a_response() -> None:
+    assert read_bounded(io.BytesIO(b"x" * 200_000).read1, 200_000) == b"x" * 200_000
+
+
+def test_a_response_that_is_too_long() -> None:
+    with pytest.raises(TooLongError, match="more than 0 MiB"):
+        read_bounded(io.BytesIO(b"x" * 200_001).read1, 200_000)
+
+
+def test_a_response_that_does_not_end_in_time() -> None:
+    with pytest.raises(TimeoutError):
+        read_bounded(lambda _: b"x", 10**9, deadline=0)

@@ -1,0 +1,54 @@
+"""The record whose value an error quotes."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from spark_tasks.sinks.suspects import Pointer
+
+ROWS = [
+    {"id": 7, "name": "it's", "in": {"n": 5}}, {"id": 12, "name": None, "in": None},
+    {"id": None, "name": "x", "in": {"n": 6}},
+    {"id": 12, "name": "x y", "in": {"n": 12}},
+]  # fmt: skip
+
+
+def batches():
+    value = pa.array(ROWS, pa.struct({"id": pa.int32(), "name": pa.string(), "in": pa.struct({"n": pa.int64()})}))
+    one = pa.RecordBatch.from_arrays([pa.array(["k0", "k1", "k2", "k3"]), value], names=["key", "value"])
+    return [one.slice(0, 1), one.slice(1)]
+
+
+@pytest.mark.parametrize(("message", "row"), [
+    ("invalid literal for int() with base 10: 'x'", 2),
+    ('value too long: "x y"', 3),
+    ("Key (id)=(12) already exists.", 1),
+    ("Failing row contains (99, x y, null).", 3),
+    ("no such thing as 'k2'", 2),
+    ("dup key: (6)", 2),
+    ("""bad name "it's" here""", 0),
+    ("nothing that anybody has: 'z', (99999999999999999999)", None),
+    ("refused", None),
+    ("", None),
+])  # fmt: skip
+def test_which_row(message, row):
+    assert Pointer(batches()).rows(ValueError(message), 0, 4) == ([] if row is None else [row])
+
+
+def test_values_that_are_no_structs_and_no_key():
+    batch = pa.RecordBatch.from_pydict({"value": ["a", "b"]})
+    assert Pointer([batch]).rows(ValueError("'b'"), 0, 2) == [1]
+    assert Pointer([]).rows(ValueError("'b'"), 0, 0) == []
+
+
+def test_what_is_quoted_twice_is_looked_for_everywhere():
+    one = pa.RecordBatch.from_pydict({"value": ["a", "b", None, "b"]})
+    other = pa.RecordBatch.from_pydict({"value": ["c", "b"], "key": ["b", "b"]})
+    numbers = pa.RecordBatch.from_pydict({"value": [1, 2]})
+    pointer = Pointer([one, other, numbers])
+    assert pointer.rows(ValueError("'b'"), 0, 3) == [1]
+    assert pointer.rows(ValueError("'b'"), 2, 3) == [], "not in this stretch"
+    assert pointer.rows(ValueError("'b'"), 2, 4) == [3, 5], "in the same column"
+    assert pointer.rows(ValueError("'c'"), 4, 6) == [4]
+    assert pointer.rows(ValueError("'b'"), 4, 6) == [5], "another one came in between"

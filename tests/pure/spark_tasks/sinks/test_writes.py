@@ -1,0 +1,172 @@
+"""What a writer refuses is found, whatever it is, and never because its target is out of order."""
+
+from __future__ import annotations
+
+import sqlite3
+
+import pyarrow as pa
+import pytest
+from pyspark import cloudpickle
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceWriter
+
+from spark_tasks.errors import RetriableError, ToleranceExceededError
+from spark_tasks.plugins.errant_records import errant_record_reporter
+from spark_tasks.sinks.writes import WriterRunner
+
+PLACE = ("orders", 3)
+
+
+def batches(*sizes):
+    at = 100
+    for size in sizes:
+        offsets = list(range(at, at + 2 * size, 2))  # with gaps, as in a compacted topic
+        yield pa.RecordBatch.from_pydict({"offset": offsets, "value": [{"n": n} for n in offsets]})
+        at += 2 * size
+
+
+class Picky(DataSourceArrowWriter):
+    def __init__(self, bad, error):
+        self.bad, self.error = bad, error
+
+    def write(self, iterator):
+        seen = [offset for batch in iterator for offset in batch.column("offset").to_pylist()]
+        if self.bad & set(seen):
+            raise self.error
+        return seen
+
+
+class PickyRows(DataSourceWriter):
+    """Sees fields of values only, one row at a time."""
+
+    def __init__(self, bad):
+        self.bad = bad
+
+    def write(self, iterator):
+        seen = []
+        for number, row in enumerate(iterator):
+            if row.n in self.bad:
+                errant_record_reporter().report(ValueError(f"{row.n}"), row=number)
+            else:
+                seen.append(row.n)
+        return seen
+
+
+def runner(writer, accepts="records", *, tolerant=True):
+    def refuse(offset, error):
+        raise ToleranceExceededError(f"{offset}: {error}")
+
+    return WriterRunner(cloudpickle.dumps(writer), accepts, PLACE, tolerant=tolerant, refuse=refuse)
+
+
+def test_exactly_the_refused_records_are_left_out():
+    every = list(batches(10, 1, 300))
+    bad = {100, 120, 122, 720}
+    messages, reports = runner(Picky(bad, ValueError("no"))).write_accepted(every)
+    assert [offset for message in messages for offset in message] == [
+        offset for batch in every for offset in batch.column("offset").to_pylist() if offset not in bad
+    ]
+    assert [offset for offset, _ in reports] == sorted(bad)
+    assert {str(error) for _, error in reports} == {"no"}
+
+
+CALLS = []
+
+
+class Quoting(Picky):
+    """Says which, in words."""
+
+    def write(self, iterator):
+        CALLS.append(self)
+        seen = [row["n"] for batch in iterator for row in batch.column("value").to_pylist()]
+        for n in seen:
+            if n in self.bad:
+                raise ValueError(f"Key (n)=({n}) already exists")
+        return seen
+
+
+def test_what_the_error_quotes_is_tried_alone():
+    CALLS.clear()
+    bad = {100 + 2 * row for row in range(150, 2000, 300)}
+    _, reports = runner(Quoting(bad, None)).write_accepted(list(batches(1000, 1000)))
+    assert {offset for offset, _ in reports} == bad
+    assert len(bad) < len(CALLS) <= 8 * len(bad), "searched by halves, it would be nine calls for each alone"
+
+
+class Numbers(DataSourceArrowWriter):
+    """Takes numbers only, and quotes what is none."""
+
+    def write(self, iterator):
+        texts = [text for batch in iterator for text in batch.column("value").to_pylist()]
+        CALLS.append(len(texts))
+        return [int(text) for text in texts]
+
+
+@pytest.mark.parametrize(("word", "calls", "given"), [("x", 2.5, 1.1), ("x{}", 6.5, 1.6)])
+def test_calls_and_records_for_each_that_is_refused(word, calls, given):
+    """How many bad records there are is known from the split before; each record is written once."""
+    CALLS.clear()
+    texts = [word.format(n) if n % 500 == 7 else str(n) for n in range(20_000)]
+    batch = pa.RecordBatch.from_pydict({"offset": range(20_000), "value": texts})
+    messages, reports = runner(Numbers()).write_accepted([batch], 500)
+    assert [n for message in messages for n in message] == [n for n in range(20_000) if n % 500 != 7]
+    assert [offset for offset, _ in reports] == list(range(7, 20_000, 500))
+    assert len(CALLS) <= calls * 40
+    assert sum(CALLS) <= given * 20_000
+
+
+@pytest.mark.parametrize("tried", [False, True])
+def test_what_a_call_with_all_has_raised_is_not_raised_again_for_nothing(tried):
+    CALLS.clear()
+    texts = ["x" if n == 600 else "1" for n in range(1000)]
+    batch = pa.RecordBatch.from_pydict({"offset": range(1000), "value": texts})
+    raised = ValueError("invalid literal for int() with base 10: 'x'") if tried else None
+    _, reports = runner(Numbers()).write_accepted([batch], raised=raised)
+    assert [offset for offset, _ in reports] == [600]
+    assert [*([1000] if tried else []), *CALLS] == [1000, 600, 1, 200, 199]
+
+
+@pytest.mark.parametrize("error", [
+    RetriableError("busy"), ConnectionRefusedError("nobody"), TimeoutError("slow"), sqlite3.OperationalError("locked"),
+])
+def test_an_outage_is_not_the_records_fault(error):
+    with pytest.raises(RetriableError):
+        runner(Picky({100}, error)).write_accepted(list(batches(5)))
+
+
+def test_a_full_disk_is_not_the_records_fault():
+    with pytest.raises(OSError, match="No space"):
+        runner(Picky({100}, OSError(28, "No space left on device"))).write_accepted(list(batches(5)))
+
+
+def test_reports_by_row_of_a_writer_that_sees_no_offsets():
+    message, reports = runner(PickyRows({104, 122}), "rows").write(batches(10, 5))
+    assert len(message) == 13
+    assert [(offset, str(error)) for offset, error in reports] == [(104, "104"), (122, "122")]
+
+
+def test_a_report_that_is_not_tolerated():
+    with pytest.raises(ToleranceExceededError, match="104: 104"):
+        runner(PickyRows({104}), "rows", tolerant=False).write(batches(10))
+
+
+class Careless(DataSourceArrowWriter):
+    def __init__(self, **where):
+        self.where = where
+
+    def write(self, iterator):
+        _ = list(iterator)
+        errant_record_reporter().report(ValueError(), **self.where)
+
+
+@pytest.mark.parametrize(("where", "wrong"), [
+    ({}, TypeError), ({"offset": 100, "row": 0}, TypeError), ({"row": 5}, IndexError), ({"row": -1}, IndexError),
+    ({"offset": 101}, ValueError),
+])
+def test_a_report_of_a_record_that_there_is_not(where, wrong):
+    with pytest.raises(wrong, match=r"report\("):
+        runner(Careless(**where)).write(batches(5))
+
+
+def test_there_is_no_reporter_outside_of_write():
+    with pytest.raises(RuntimeError, match="write"):
+        errant_record_reporter()

@@ -1,0 +1,172 @@
+"""Who is let in as an executor process, over both kinds of socket."""
+
+from __future__ import annotations
+
+import pickle
+import signal
+import socket
+import ssl
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from queue import SimpleQueue
+from threading import Thread
+
+import pytest
+
+from spark_tasks.spark.residents import wire
+from spark_tasks.spark.residents.link import dial
+from spark_tasks.spark.residents.listener import ExecutorListener, Line
+from spark_tasks.spark.residents.wire import Ticket
+from tests.rigs.splits import Answer, HoldInterpreter
+from tests.rigs.support import wait_until
+
+Came = SimpleQueue[tuple[int, Line]]
+
+
+@pytest.fixture(params=["unix", "tls"])
+def listener(request: pytest.FixtureRequest) -> Iterator[tuple[ExecutorListener, Came]]:
+    came: Came = SimpleQueue()
+    listener = ExecutorListener(lambda number, line: came.put((number, line)), remote=request.param == "tls")
+    yield listener, came
+    listener.close()
+    assert not listener.folder.exists()
+
+
+def join(ticket: Ticket) -> tuple[socket.socket, socket.socket]:
+    return dial(ticket, leash=True), dial(ticket, leash=False)
+
+
+def refused(ticket: Ticket, *, leash: bool) -> None:
+    with pytest.raises((ConnectionError, ssl.SSLError)):
+        dial(ticket, leash=leash)
+
+
+def test_a_resident_joins_with_its_ticket_once(listener: tuple[ExecutorListener, Came]) -> None:
+    opened, came = listener
+    ticket = opened.expect(7)
+    leash, work = join(ticket)
+    number, line = came.get(timeout=10)
+    assert number == 7
+    for payload in (b"split", bytes(3_000_000)):
+        sender = Thread(target=wire.send, args=(line.work, payload))
+        sender.start()
+        assert wire.receive(work) == payload
+        sender.join()
+    wire.send(work, b"answer")
+    assert wire.receive(line.work) == b"answer"
+    line.kill()
+    assert leash.recv(1) == b"x"
+    refused(ticket, leash=True)
+    refused(ticket, leash=False)
+    for sock in (leash, work):
+        sock.close()
+    assert line.ended
+    line.close()
+
+
+def test_nobody_comes_in_without_the_token_or_out_of_turn(listener: tuple[ExecutorListener, Came]) -> None:
+    opened, came = listener
+    ticket = opened.expect(1)
+    refused(replace(ticket, token=bytes(32)), leash=True)
+    refused(replace(ticket, number=2), leash=True)
+    refused(ticket, leash=False)  # the leash comes first
+    leash = dial(ticket, leash=True)
+    refused(ticket, leash=True)
+    refused(replace(ticket, token=bytes(32)), leash=False)
+    opened.forget(1)
+    refused(ticket, leash=False)
+    assert came.empty()
+    leash.close()
+
+
+def make_noise(ticket: Ticket) -> socket.socket:
+    if ticket.path:
+        noisy = socket.socket(socket.AF_UNIX)
+        noisy.connect(ticket.path)
+    else:
+        noisy = socket.create_connection((ticket.host if ticket.host != "0.0.0.0" else "127.0.0.1", ticket.port))
+    noisy.sendall(b"GET / HTTP/1.1\r\n\r\n" * 20)
+    return noisy
+
+
+def test_strangers_do_not_fill_the_log(
+    listener: tuple[ExecutorListener, Came], caplog: pytest.LogCaptureFixture
+) -> None:
+    ticket = listener[0].expect(1)
+    for _ in range(30):
+        with make_noise(ticket) as noisy:
+            noisy.settimeout(10)
+            with suppress(ConnectionResetError):  # what was sent is unread there
+                while noisy.recv(4096):
+                    pass
+    lines = [record for record in caplog.records if "was refused" in record.message]
+    assert len(lines) == 5
+    assert not any(record.exc_info for record in caplog.records)
+
+
+def test_noise_keeps_nobody_out(listener: tuple[ExecutorListener, Came]) -> None:
+    opened, came = listener
+    ticket = opened.expect(1)
+    noisy = make_noise(ticket)
+    for sock in join(ticket):
+        sock.close()
+    came.get(timeout=10)[1].close()
+    noisy.close()
+
+
+def executor(ticket: Ticket) -> subprocess.Popen[bytes]:
+    """A process that serves."""
+    program = "import pickle, sys, spark_tasks.spark.residents.link as l; l.serve(pickle.load(sys.stdin.buffer))"
+    process = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE)
+    assert process.stdin is not None
+    process.stdin.write(pickle.dumps(ticket))
+    process.stdin.close()
+    return process
+
+
+@pytest.mark.integration  # a process of its own
+def test_a_process_serves_until_it_is_told_to_go_and_is_killed_by_its_leash(
+    listener: tuple[ExecutorListener, Came], tmp_path: Path
+) -> None:
+    """By a byte on it, and by its end with the worker; whatever the process does."""
+    opened, came = listener
+    processes = [executor(opened.expect(n)) for n in range(3)]
+    lines = dict(came.get(timeout=60) for _ in processes)
+    for line in lines.values():
+        wire.send(line.work, pickle.dumps(Answer(5)))
+        assert pickle.loads(wire.receive(line.work))[0].value == 5
+    for n in (1, 2):
+        wire.send(lines[n].work, pickle.dumps(HoldInterpreter(str(tmp_path / f"{n}"))))
+        wait_until((tmp_path / f"{n}").exists)
+    lines[0].go()
+    lines[1].kill()
+    lines[2].leash.close()
+    assert [process.wait(30) for process in processes] == [0, -signal.SIGKILL, -signal.SIGKILL]
+    for line in lines.values():
+        line.close_after(5)
+
+
+def test_a_resident_talks_to_its_own_worker_only() -> None:
+    """One that has the address, and not the certificate or the token."""
+    doors = [ExecutorListener(lambda *_: None, remote=True) for _ in range(2)]
+    mine, other = (listener.expect(1) for listener in doors)
+    with pytest.raises(ssl.SSLCertVerificationError):
+        dial(replace(mine, port=other.port), leash=True)
+    with pytest.raises(ConnectionError):
+        dial(replace(other, token=mine.token), leash=True)
+    for listener in doors:
+        listener.close()
+
+
+def test_the_socket_is_in_a_folder_of_the_user_alone_and_a_ticket_does_not_show_its_token() -> None:
+    listener = ExecutorListener(lambda *_: None)
+    ticket = listener.expect(1)
+    assert stat.S_IMODE(listener.folder.stat().st_mode) == 0o700
+    assert ticket.path.startswith(str(listener.folder))
+    assert repr(ticket) == f"Ticket(1, {ticket.path})"
+    listener.close()

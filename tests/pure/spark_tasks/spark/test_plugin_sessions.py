@@ -1,0 +1,23 @@
+"""Who asks PySpark for a context on a worker; tests/integration/test_engine.py has a real Spark."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark import SparkContext
+
+from spark_tasks.spark.plugin_sessions import LentSpark
+
+
+def test_who_asks_waits_as_long_as_the_spark_is_lent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SparkContext, "getOrCreate", classmethod(lambda _cls, conf=None: f"the context, {conf}"))
+    waited: list[str] = []
+    first = LentSpark(lambda: waited.append("first"))
+    second = LentSpark(lambda: waited.append("second"))
+    assert SparkContext.getOrCreate() == "the context, None"
+    assert waited == ["second", "first"]
+    first.close()  # not the one that came last
+    assert SparkContext.getOrCreate("a conf") == "the context, a conf"
+    assert waited == ["second", "first", "second"]
+    second.close()
+    SparkContext.getOrCreate()
+    assert len(waited) == 3
