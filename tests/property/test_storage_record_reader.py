@@ -107,7 +107,7 @@ def test_what_does_not_decompress_within_bounds_is_left_out(
     assert [(r.offset, r.value) for r in found if not is_mark(r)] == [(100, b"first"), (103, b"last")]
     assert (found[-1].offset, is_mark(found[-1]), next_offset) == (104, True, 105)
     told = [record.getMessage() for record in caplog.records]
-    assert [offset for line in told for offset in (101, 102, 104) if f"at offset {offset} to {offset} " in line] == \
+    assert [offset for line in told for offset in (101, 102, 104) if f"at offsets {offset} to {offset}," in line] == \
         [101, 102, 104]
     assert "more than the 5000000 bytes allowed" in told[0]
 
