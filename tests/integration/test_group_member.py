@@ -333,6 +333,6 @@ def test_a_leader_that_gives_nonsense_ends_no_follower(worker, caplog):
     one.joined(30)
     one.coordinator.babbles = True
     two = worker("w2").join()
-    wait_until(lambda: "cannot be joined: protocol version -1 is not known" in caplog.text)
+    wait_until(lambda: "cannot be joined: unknown protocol version -1" in caplog.text)
     one.leave()
     wait_until(lambda: settled(two))

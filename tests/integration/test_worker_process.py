@@ -160,7 +160,7 @@ def test_refusals(kafka, tmp_path, topic_name):
         "two partitions": ({"config.storage.topic": two}, 2, "is required to have a single partition"),
         "not compacted": ({"status.storage.topic": deleted}, 2, "cleanup.policy=compact"),
         "replication": ({"offset.storage.replication.factor": "3", "offset.storage.topic": f"{topic_name}-three",
-                         "default.api.timeout.ms": "1000"}, 2, "set 'offset.storage.replication.factor' (3 now)"),
+                         "default.api.timeout.ms": "1000"}, 2, "set 'offset.storage.replication.factor' (now 3)"),
         "no broker": ({"bootstrap.servers": nobody, "default.api.timeout.ms": "3000"}, 1,
                       f"Failed to connect to and describe Kafka cluster at {nobody}"),
         "bad value": ({"session.timeout.ms": "soon"}, 2, "Invalid value soon for configuration session.timeout.ms"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import zipfile
+from collections.abc import Iterable
 from pathlib import Path
 
 from heeler.embedded_kafka.jars import KAFKA_VERSION, JarSet, classpath, resolve
@@ -47,13 +48,18 @@ def plugin_folder(folder: Path) -> Path:
     return folder
 
 
+def compile_classes(sources: Iterable[Path], jars: str, into: Path) -> None:
+    """Compile with the compiler that the host is compiled with."""
+    subprocess.run(
+        [find_java(), "-jar", classpath(resolve(COMPILER)), "--release", "17", "-nowarn", "-proc:none",
+         "-d", str(into), "-classpath", jars, *map(str, sources)],
+        check=True, timeout=120)
+
+
 def compile_into(jar: Path) -> None:
     """tests/rigs/java as a jar with a manifest."""
     classes = jar.with_suffix("")
-    subprocess.run(
-        [find_java(), "-jar", classpath(resolve(COMPILER)), "--release", "17", "-nowarn", "-proc:none",
-         "-d", str(classes), "-classpath", classpath(resolve(RUNTIME)), *map(str, SOURCES.glob("*.java"))],
-        check=True, timeout=120)
+    compile_classes(SOURCES.glob("*.java"), classpath(resolve(RUNTIME)), classes)
     with zipfile.ZipFile(jar, "w") as archive:
         for file in sorted(classes.rglob("*.class")):
             archive.write(file, file.relative_to(classes))

@@ -30,8 +30,8 @@ import org.apache.kafka.connect.util.ConnectorTaskId;
  * names no converters, its configuration here has the worker's.
  */
 abstract class Conversion<T, R extends ConnectRecord<R>> implements AutoCloseable {
-    final Converter keyConverter;
-    final Converter valueConverter;
+    final JsonCodec keys;
+    final JsonCodec values;
     final HeaderConverter headerConverter;
     final ErrorHandlingMetrics metrics;
     final RetryWithToleranceOperator<T> operator; // subclasses set its reporters
@@ -42,15 +42,15 @@ abstract class Conversion<T, R extends ConnectRecord<R>> implements AutoCloseabl
     private final List<Plugin<?>> owned; // the converters, with their metrics
 
     Conversion(Host host, ConnectorConfig config, ConnectorTaskId id, ConnectMetrics measured, ToleranceType tolerated) {
-        Plugin<Converter> keys = measured.wrap(converter(host, config, "key.converter"), id, true);
-        Plugin<Converter> values = measured.wrap(converter(host, config, "value.converter"), id, false);
+        Plugin<Converter> key = measured.wrap(converter(host, config, "key.converter"), id, true);
+        Plugin<Converter> value = measured.wrap(converter(host, config, "value.converter"), id, false);
         HeaderConverter named = host.plugins.newHeaderConverter(
             config, "header.converter", ConnectorConfig.HEADER_CONVERTER_VERSION_CONFIG);
         Plugin<HeaderConverter> lists = measured.wrap(named != null ? named : new SimpleHeaderConverter(), id);
-        keyConverter = keys.get();
-        valueConverter = values.get();
+        keys = new JsonCodec(key.get(), config.originalsWithPrefix("key.converter."));
+        values = new JsonCodec(value.get(), config.originalsWithPrefix("value.converter."));
         headerConverter = lists.get();
-        owned = List.of(keys, values, lists);
+        owned = List.of(key, value, lists);
         stages = config.transformationStages(host.plugins, id, measured);
         metrics = new ErrorHandlingMetrics(id, measured);
         operator = new RetryWithToleranceOperator<>(config.errorRetryTimeout(), config.errorMaxDelayInMillis(), tolerated,

@@ -18,7 +18,6 @@ import org.apache.kafka.connect.runtime.errors.ToleranceType;
 import org.apache.kafka.connect.runtime.errors.WorkerErrantRecordReporter;
 import org.apache.kafka.connect.sink.ErrantRecordReporter;
 import org.apache.kafka.connect.sink.SinkRecord;
-import org.apache.kafka.connect.storage.Converter;
 import org.apache.kafka.connect.util.ConnectUtils;
 import org.apache.kafka.connect.util.ConnectorTaskId;
 
@@ -26,7 +25,7 @@ import org.apache.kafka.connect.util.ConnectorTaskId;
 final class SinkConversion extends Conversion<ConsumerRecord<byte[], byte[]>, SinkRecord> {
     private final WorkerErrantRecordReporter reporter; // null if errors are not tolerated and there is no dead letter queue
     private final DeadLetterSender letters; // null for a connector in Python
-    private final BoundaryValues values = new BoundaryValues();
+    private final BoundaryValues cut = new BoundaryValues();
 
     SinkConversion(Host host, Connection connection, SinkConnectorConfig config, ConnectorTaskId id, ConnectMetrics measured) {
         super(host, config, id, measured, config.errorToleranceType());
@@ -36,7 +35,7 @@ final class SinkConversion extends Conversion<ConsumerRecord<byte[], byte[]>, Si
         if (!config.dlqTopicName().isEmpty()) reporters.add(letters);
         operator.reporters(reporters);
         reporter = config.enableErrantRecordReporter()
-            ? new WorkerErrantRecordReporter(operator, keyConverter, valueConverter, headerConverter) : null;
+            ? new WorkerErrantRecordReporter(operator, keys.converter, values.converter, headerConverter) : null;
     }
 
     /** For a connector in Python: bad records are left out and reported to `bad` only. */
@@ -53,10 +52,10 @@ final class SinkConversion extends Conversion<ConsumerRecord<byte[], byte[]>, Si
         ConsumerRecord<byte[], byte[]> original = frame.record(row);
         ConsumerRecord<byte[], byte[]> record = frame.cut ? frame.given(row) : original;
         ProcessingContext<ConsumerRecord<byte[], byte[]>> context = new ProcessingContext<>(original);
-        SchemaAndValue key = operator.execute(context, () -> connect(frame, "key", keyConverter, record, record.key()),
-            Stage.KEY_CONVERTER, keyConverter.getClass());
-        SchemaAndValue value = operator.execute(context, () -> connect(frame, "value", valueConverter, record, record.value()),
-            Stage.VALUE_CONVERTER, valueConverter.getClass());
+        SchemaAndValue key = operator.execute(context, () -> connect(frame, "key", keys, record, record.key()),
+            Stage.KEY_CONVERTER, keys.converter.getClass());
+        SchemaAndValue value = operator.execute(context, () -> connect(frame, "value", values, record, record.value()),
+            Stage.VALUE_CONVERTER, values.converter.getClass());
         ConnectHeaders headers = operator.execute(context, () -> headers(record), Stage.HEADER_CONVERTER,
             headerConverter.getClass());
         if (context.failed()) return null;
@@ -71,9 +70,9 @@ final class SinkConversion extends Conversion<ConsumerRecord<byte[], byte[]>, Si
     }
 
     /** A record's key or value, from its converter, or from the worker if that has converted it. */
-    private SchemaAndValue connect(Frame frame, String part, Converter own, ConsumerRecord<byte[], byte[]> record, byte[] bytes) {
-        return frame.json(part) ? values.read(frame.schema(part), bytes)
-            : own.toConnectData(record.topic(), record.headers(), bytes);
+    private SchemaAndValue connect(Frame frame, String part, JsonCodec own, ConsumerRecord<byte[], byte[]> record, byte[] bytes) {
+        return frame.json(part) ? cut.read(frame.schema(part), bytes)
+            : own.connect(record.topic(), record.headers(), bytes);
     }
 
     ErrantRecordReporter reporter() {

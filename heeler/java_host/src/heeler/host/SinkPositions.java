@@ -18,10 +18,10 @@ import org.apache.kafka.common.TopicPartition;
 final class SinkPositions {
     private final Map<TopicPartition, Long> next = new HashMap<>();
     private final Map<TopicPartition, Long> taken = new HashMap<>();
-    private final Map<TopicPartition, Long> committed = new HashMap<>(); // what the worker was fields to commit
+    private final Map<TopicPartition, Long> committed = new HashMap<>(); // what the worker was told to commit
     private final Set<TopicPartition> held = new HashSet<>();
     private final Map<TopicPartition, Long> rewinds = new HashMap<>();
-    private final Set<TopicPartition> moved = new HashSet<>(); // partitions that the worker has to be fields about
+    private final Set<TopicPartition> moved = new HashSet<>(); // partitions that the worker has to be told about
 
     /** [topic, partition, offset] as a map; an offset may be null. */
     static Map<TopicPartition, Long> offsets(Object triples) {

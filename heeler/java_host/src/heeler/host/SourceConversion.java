@@ -19,7 +19,7 @@ import org.apache.kafka.connect.util.ConnectorTaskId;
 final class SourceConversion extends Conversion<SourceRecord, SourceRecord> {
     private final boolean direct; // without the operator, which is used five times for each record: the first error fails the task
     private final List<?> converted; // which of "key" and "value" the worker converts, from JSON; null if it has no part
-    private final BoundaryValues values = new BoundaryValues();
+    private final BoundaryValues cut = new BoundaryValues();
 
     /** A record for Kafka, or for the worker's part of the chain; the latter with its schemas as JSON. */
     record Outgoing(String topic, Integer partition, long timestamp, RecordHeaders headers, byte[] key, byte[] value,
@@ -59,8 +59,8 @@ final class SourceConversion extends Conversion<SourceRecord, SourceRecord> {
         if (after == null || context.failed()) return null;
         // Converters may add headers, so these come first.
         RecordHeaders headers = watched(context, Stage.HEADER_CONVERTER, headerConverter, () -> written(after));
-        byte[] key = watched(context, Stage.KEY_CONVERTER, keyConverter, () -> key(after, headers));
-        byte[] value = watched(context, Stage.VALUE_CONVERTER, valueConverter, () -> value(after, headers));
+        byte[] key = watched(context, Stage.KEY_CONVERTER, keys.converter, () -> key(after, headers));
+        byte[] value = watched(context, Stage.VALUE_CONVERTER, values.converter, () -> value(after, headers));
         return context.failed() ? null : outgoing(after, headers, key, value);
     }
 
@@ -72,7 +72,7 @@ final class SourceConversion extends Conversion<SourceRecord, SourceRecord> {
         if (record.topic() == null) throw new DataException("a source record has no topic");
         long at = record.timestamp() == null ? System.currentTimeMillis() : record.timestamp();
         return new Outgoing(record.topic(), record.kafkaPartition(), at, headers, key, value,
-            hands("key") ? values.text(record.keySchema()) : null, hands("value") ? values.text(record.valueSchema()) : null);
+            hands("key") ? cut.text(record.keySchema()) : null, hands("value") ? cut.text(record.valueSchema()) : null);
     }
 
     private boolean hands(String part) {
@@ -80,12 +80,12 @@ final class SourceConversion extends Conversion<SourceRecord, SourceRecord> {
     }
 
     private byte[] key(SourceRecord record, RecordHeaders headers) {
-        if (hands("key")) return values.written(record.keySchema(), record.key());
-        return keyConverter.fromConnectData(record.topic(), headers, record.keySchema(), record.key());
+        if (hands("key")) return cut.written(record.keySchema(), record.key());
+        return keys.kafka(record.topic(), headers, record.keySchema(), record.key());
     }
 
     private byte[] value(SourceRecord record, RecordHeaders headers) {
-        if (hands("value")) return values.written(record.valueSchema(), record.value());
-        return valueConverter.fromConnectData(record.topic(), headers, record.valueSchema(), record.value());
+        if (hands("value")) return cut.written(record.valueSchema(), record.value());
+        return values.kafka(record.topic(), headers, record.valueSchema(), record.value());
     }
 }
