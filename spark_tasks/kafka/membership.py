@@ -102,6 +102,7 @@ class _Coordinator(ConsumerCoordinator):  # type: ignore[misc]
     refused: frozenset[str] = frozenset()  # topics that this member may not read
     leaving = False
     _joining: Any = None
+    _beating: Any = None  # the generation of the last heartbeat
 
     def need_rejoin(self) -> bool:
         return not self.leaving and (self._joining is not None or bool(super().need_rejoin()))
@@ -128,6 +129,15 @@ class _Coordinator(ConsumerCoordinator):  # type: ignore[misc]
     def reset_generation(self, *arguments: Any, **keywords: Any) -> None:
         super().reset_generation(*arguments, **keywords)
         self.wake()
+
+    async def _send_heartbeat_request(self) -> None:
+        self._beating = self._generation
+        await super()._send_heartbeat_request()
+
+    def _handle_heartbeat_response(self, response: Any, send_time: float) -> None:
+        # kafka-python lets the answer to a heartbeat of the former generation reset the one that was joined meanwhile.
+        if self._beating is self._generation:
+            super()._handle_heartbeat_response(response, send_time)
 
     def _handle_metadata_update(self, _cluster: Any) -> None:
         self.refused = self._cluster.unauthorized_topics

@@ -6,11 +6,14 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import kafka.errors as protocol
 import pytest
 from confluent_kafka.admin import AclOperation, ResourceType
+from kafka.protocol.consumer import HeartbeatRequest
 
 from spark_tasks.errors import ConnectError
 from spark_tasks.kafka import membership
+from spark_tasks.kafka.connections import Manager
 from spark_tasks.kafka.group_io import COMMIT_PAUSE_S, GroupIo
 from spark_tasks.kafka.membership import ConsumerSettings, GroupConsumer
 from tests.rigs.support import wait_until
@@ -127,3 +130,39 @@ def test_a_topic_that_comes_later_is_found(broker, topic_name, io):
     join(early)
     early.close()
     late.close()
+
+
+def test_the_answer_to_an_old_heartbeat_does_not_end_a_membership(broker, topic_name, io, monkeypatch):
+    """Heartbeats and joins have a connection each: a heartbeat may reach the broker when its generation is over."""
+    Kafka(broker.bootstrap_servers).create(topic_name)
+    answered: list[int] = []
+    send, loop = Manager.send, io.net()
+
+    def slowly(manager, request, *where, **how):
+        async def late():
+            await loop.sleep(0.5)
+            response = await send(manager, request, *where, **how)
+            answered.append(response.error_code)
+            return response
+
+        if isinstance(request, HeartbeatRequest):
+            return manager.call_soon(late)
+        return send(manager, request, *where, **how)
+
+    monkeypatch.setattr(Manager, "send", slowly)
+    client = {"bootstrap_servers": broker.bootstrap_servers}
+    members = [GroupConsumer(ConsumerSettings(topic_name, client, (topic_name,), heartbeat_interval_ms=1), io,
+                             lambda: None) for _ in range(4)]
+    join(members[0])  # there is metadata of the topic from now on
+    wait_until(lambda: sum(one.poll(100) for one in members) == 4, 30, "all to be members")
+    answered.clear()
+    while protocol.IllegalGenerationError.errno not in answered:
+        before = members[0].generation()
+        members.pop().close()
+        wait_until(lambda before=before: sum(one.poll(100) for one in members) == len(members)
+                   and members[0].generation() != before, 30, "the others to be members again")
+        generations, count = [one.generation() for one in members], len(answered)
+        wait_until(lambda count=count: len(answered) > count + 2 * len(members), 30, "answers to all heartbeats")
+        assert [one.generation() for one in members] == generations
+    for one in members:
+        one.close()
