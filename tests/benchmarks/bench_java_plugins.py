@@ -258,7 +258,7 @@ def tell_of_host(side: Side, heeler: WorkerProcess) -> None:
         kind = "its host" if "heeler.host.Host" in command else "the worker" if " worker " in command else ""
         if kind and process.name() != "sh":
             print(f"memory of {kind}: {memory:,.0f} MiB")  # noqa: T201
-    started = re.findall(r"host of Java plugins runs \(started in ([\d.]+) s\)", heeler.log.read_text())
+    started = re.findall(r"host of .* is running \(started in ([\d.]+) s\)", heeler.log.read_text())
     print(f"start of the host: {', '.join(started)} s; load {os.getloadavg()[0]:.2f}")  # noqa: T201
 
 

@@ -6,6 +6,7 @@ import java.util.List;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.connect.data.SchemaAndValue;
+import org.apache.kafka.connect.errors.ConnectException;
 import org.apache.kafka.connect.header.ConnectHeaders;
 import org.apache.kafka.connect.runtime.ConnectMetrics;
 import org.apache.kafka.connect.runtime.InternalSinkRecord;
@@ -24,6 +25,7 @@ import org.apache.kafka.connect.util.ConnectorTaskId;
 /** A sink task's converters and transforms, with Kafka Connect's own error handling and reports of bad records. */
 final class SinkConversion extends Conversion<ConsumerRecord<byte[], byte[]>, SinkRecord> {
     private final WorkerErrantRecordReporter reporter; // null if errors are not tolerated and there is no dead letter queue
+    private final boolean direct; // without the operator, which is used for each part of each record: the first error fails the task
     private final DeadLetterSender letters; // null for a connector in Python
     private final BoundaryValues cut = new BoundaryValues();
 
@@ -36,6 +38,7 @@ final class SinkConversion extends Conversion<ConsumerRecord<byte[], byte[]>, Si
         operator.reporters(reporters);
         reporter = config.enableErrantRecordReporter()
             ? new WorkerErrantRecordReporter(operator, keys.converter, values.converter, headerConverter) : null;
+        direct = reporter == null && config.errorToleranceType() == ToleranceType.NONE && config.errorRetryTimeout() == 0;
     }
 
     /** For a connector in Python: bad records are left out and reported to `bad` only. */
@@ -45,12 +48,21 @@ final class SinkConversion extends Conversion<ConsumerRecord<byte[], byte[]>, Si
         operator.reporters(List.of(bad));
         letters = null;
         reporter = null;
+        direct = false;
     }
 
     /** The record for the task; null if a transform has dropped it, or it is bad and tolerated. */
     SinkRecord converted(Frame frame, int row) {
         ConsumerRecord<byte[], byte[]> original = frame.record(row);
         ConsumerRecord<byte[], byte[]> record = frame.cut ? frame.given(row) : original;
+        if (direct) {
+            try {
+                return transform(whole(frame, original, record, connect(frame, "key", keys, record, record.key()),
+                    connect(frame, "value", values, record, record.value()), headers(record)));
+            } catch (Exception e) { // plugin code
+                throw new ConnectException("Tolerance exceeded in error handler", e);
+            }
+        }
         ProcessingContext<ConsumerRecord<byte[], byte[]>> context = new ProcessingContext<>(original);
         SchemaAndValue key = operator.execute(context, () -> connect(frame, "key", keys, record, record.key()),
             Stage.KEY_CONVERTER, keys.converter.getClass());
@@ -59,14 +71,18 @@ final class SinkConversion extends Conversion<ConsumerRecord<byte[], byte[]>, Si
         ConnectHeaders headers = operator.execute(context, () -> headers(record), Stage.HEADER_CONVERTER,
             headerConverter.getClass());
         if (context.failed()) return null;
+        SinkRecord transformed = chain.apply(context, whole(frame, original, record, key, value, headers));
+        return transformed == null || context.failed() ? null : new InternalSinkRecord(context, transformed);
+    }
+
+    /** The record for the transforms. If the worker had a part of the chain, it keeps its original topic and partition too (KIP-793). */
+    private static SinkRecord whole(Frame frame, ConsumerRecord<byte[], byte[]> original, ConsumerRecord<byte[], byte[]> record,
+                                    SchemaAndValue key, SchemaAndValue value, ConnectHeaders headers) {
         Long time = ConnectUtils.checkAndConvertTimestamp(record.timestamp());
         SinkRecord whole = new SinkRecord(original.topic(), original.partition(), key.schema(), key.value(), value.schema(),
             value.value(), original.offset(), time, record.timestampType(), headers);
-        if (frame.cut) // it keeps its original topic and partition too (KIP-793)
-            whole = whole.newRecord(record.topic(), record.partition(), key.schema(), key.value(), value.schema(),
-                value.value(), time, headers);
-        SinkRecord transformed = chain.apply(context, whole);
-        return transformed == null || context.failed() ? null : new InternalSinkRecord(context, transformed);
+        return frame.cut ? whole.newRecord(record.topic(), record.partition(), key.schema(), key.value(), value.schema(),
+            value.value(), time, headers) : whole;
     }
 
     /** A record's key or value, from its converter, or from the worker if that has converted it. */
