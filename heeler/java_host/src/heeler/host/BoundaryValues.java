@@ -24,17 +24,20 @@ import org.apache.kafka.connect.json.JsonConverter;
  */
 final class BoundaryValues {
     private static final int KEPT = 1000; // schemas
+    private static final Map<String, ?> CONFIG = Map.of("schemas.enable", "false", "replace.null.with.default", "false");
     private final JsonConverter json = new JsonConverter();
+    private final JsonCodec codec;
     private final Map<String, Schema> schemas = new HashMap<>();
     private final Map<Schema, String> texts = new IdentityHashMap<>();
 
     BoundaryValues() {
-        json.configure(Map.of("schemas.enable", "false", "replace.null.with.default", "false"), false);
+        json.configure(CONFIG, false);
+        codec = new JsonCodec(json, CONFIG);
     }
 
     /** A value as JSON. */
     byte[] written(Schema schema, Object value) {
-        return value == null ? null : json.fromConnectData("", schema, value);
+        return value == null ? null : codec.kafka("", null, schema, value);
     }
 
     /** The schema as JSON; null if there is none. */
@@ -47,7 +50,7 @@ final class BoundaryValues {
     /** The value of a JSON text; its schema, as JSON too, may be null. */
     SchemaAndValue read(String schemaText, byte[] bytes) {
         if (bytes == null) return SchemaAndValue.NULL;
-        if (schemaText == null) return json.toConnectData("", bytes);
+        if (schemaText == null) return codec.connect("", null, bytes);
         if (schemas.size() >= KEPT) schemas.clear();
         try {
             Schema schema = schemas.get(schemaText);
