@@ -16,7 +16,6 @@ from typing import Any
 
 import pykka
 
-from actors.group.client_metrics import ClientMetrics, figures
 from actors.group.member import GroupMemberActor
 from actors.herder.actor import HerderActor, Ports
 from actors.herder.effects import Delegate, MakeSessionKey, Validate
@@ -81,6 +80,7 @@ from rest.app import create_admin_app, create_app
 from rest.server.listeners import RestServer
 from rest.server.settings import RestSettings
 from spark_tasks.errors import ConfigError, ConnectError
+from spark_tasks.kafka.client_metrics import ClientMetrics, figures
 from spark_tasks.process.pulse import process_pulse
 from storage.config.view import ConfigView
 from storage.ids import ConnectorName, ConnectorTaskId, ItemId, TopicName, WorkerId

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from actors.group.client_metrics import Figure
 from heeler.worker.metrics.observed import Observed
 from heeler.worker.metrics.rows import CLASSES, ConnectorRow, TaskRow
 from heeler.worker.metrics.text import Kind, Page, ended, escaped, labels
+from spark_tasks.kafka.client_metrics import Figure
 from spark_tasks.metrics.task import TaskMetrics
 from storage.ids import State
 

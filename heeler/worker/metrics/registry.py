@@ -11,13 +11,13 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cache, lru_cache
 from typing import Any, Final
 
-from actors.group.client_metrics import Figure
 from actors.herder.state import HerderState
 from actors.instances.scaler import Scaled
 from heeler.worker.metrics import heeler_metrics, java
 from heeler.worker.metrics.observed import Observed
 from heeler.worker.metrics.rows import ConnectorRow, TaskRow, Version, classes_of
 from heeler.worker.metrics.text import Page, labels
+from spark_tasks.kafka.client_metrics import Figure
 from spark_tasks.metrics.engine import EngineFigures
 from spark_tasks.metrics.plugins import Figures, PluginMetrics
 from spark_tasks.metrics.task import TaskMetrics

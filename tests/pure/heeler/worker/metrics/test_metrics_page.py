@@ -19,7 +19,6 @@ from kafka.net.metrics import KafkaConnectionMetrics, KafkaManagerMetrics
 from prometheus_client.parser import text_string_to_metric_families
 
 from actors.assignment.protocol import Allocation, Assignment, Membership, Protocol
-from actors.group.client_metrics import ClientMetrics, figures
 from actors.herder.standing import Joining, Loading, Resolved, Syncing, member_of
 from actors.herder.state import Slot
 from actors.instances.scaler import Scaled
@@ -28,6 +27,7 @@ from heeler.worker.metrics import java
 from heeler.worker.metrics.observed import Observed, cause_of
 from heeler.worker.metrics.registry import JAVA, OWN
 from heeler.worker.metrics.rows import STATES
+from spark_tasks.kafka.client_metrics import ClientMetrics, figures
 from spark_tasks.metrics.engine import EngineFigures
 from storage.config.state import ClusterConfigState
 from storage.ids import ConnectorName, ConnectorTaskId, ItemId, State, TargetState
