@@ -225,7 +225,7 @@ def _staged(stage: str, plugin: str, records: Iterable[dict[str, Any]]) -> Itera
 
 
 def _read(connector: type[SourceConnector], config: Mapping[str, str], limit: int) -> Iterator[pa.RecordBatch]:
-    """From the beginning of each task, until there is something or patience ends."""
+    """From the beginning of each task, until there is something or the time is over."""
     streams = streams_of(connector, config)
     try:
         positions = [from_connect(stream.reader, task, ()) for task, stream in enumerate(streams)]

@@ -67,16 +67,16 @@ class ConnectClient:
     """Talks to one cluster through any worker that answers: `urls` are tried in turn, and the one that has answered is
     tried first from then on.
 
-    Requests refused because of a rebalance (409, and 500 for reads from a Java worker) are repeated for `patience`
+    Requests refused because of a rebalance (409, and 500 for reads from a Java worker) are repeated for `timeout`
     seconds. `tls` is for https, `headers` go with each request.
     """
 
     def __init__(
-        self, urls: Sequence[str], *, patience: float = 30.0, tls: ssl.SSLContext | None = None,
+        self, urls: Sequence[str], *, timeout: float = 30.0, tls: ssl.SSLContext | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> None:
         self.urls = [url.rstrip("/") for url in urls]
-        self.patience = patience
+        self.timeout = timeout
         self.tls = tls
         self._headers = {"Accept": "application/json", "Connection": "close", **(headers or {})}
 
@@ -92,7 +92,7 @@ class ConnectClient:
         answer is not Kafka Connect's. `query` may have lists as values.
         """
         target = path + (f"?{urlencode(query, doseq=True)}" if query else "")
-        deadline, pause = time.monotonic() + self.patience, 0.1
+        deadline, pause = time.monotonic() + self.timeout, 0.1
         while True:
             status, text = self._ask(method, target, body)
             if 300 <= status < 400:  # a worker never redirects: the request has not been carried out
@@ -208,8 +208,8 @@ class ConnectClient:
 class RestClient(ConnectClient):
     """A client of one worker, by host and port; with `tls` over https."""
 
-    def __init__(self, host: str, port: int, patience: float = 30.0, tls: ssl.SSLContext | None = None) -> None:
-        super().__init__([f"{'https' if tls else 'http'}://{host}:{port}"], patience=patience, tls=tls)
+    def __init__(self, host: str, port: int, timeout: float = 30.0, tls: ssl.SSLContext | None = None) -> None:
+        super().__init__([f"{'https' if tls else 'http'}://{host}:{port}"], timeout=timeout, tls=tls)
         self.host = host
         self.port = port
 

@@ -214,8 +214,8 @@ class Worker:
 
     def _start_stores(self, parts: KafkaParts) -> None:
         # A task that died leaves a transaction open on the offsets topic up to its timeout: readers wait for it.
-        patience = 100.0 if self.config.exactly_once else 30.0
-        self._offsets = OffsetStores(OffsetTopic(parts.log("offset")), parts.connector_offsets_log, timeout=patience)
+        timeout = 100.0 if self.config.exactly_once else 30.0
+        self._offsets = OffsetStores(OffsetTopic(parts.log("offset")), parts.connector_offsets_log, timeout=timeout)
         self._offsets_ready: Future[None] = Future()
         self._stores = {
             "config": ConfigStoreActor.start(parts.log("config"), self._tell_herder, self._configs, self._ticker,
