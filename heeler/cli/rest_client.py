@@ -115,10 +115,10 @@ class ConnectClient:
         date = self._exchange(self.url, "GET", "/", None)[2]
         after = time.time()
         try:
-            said = parsedate_to_datetime(date or "").timestamp()
+            ahead = parsedate_to_datetime(date or "").timestamp()
         except (ValueError, OverflowError):
             return None
-        return said + 1 - before if said + 1 < before else max(0.0, said - after)
+        return ahead + 1 - before if ahead + 1 < before else max(0.0, ahead - after)
 
     def text(self, url: str, target: str) -> str | None:
         """The response text of a worker at another address; None if it does not answer, or with an error. Credentials
@@ -239,8 +239,8 @@ def _message(text: str) -> str:
         answer = json.loads(text)
     except (ValueError, RecursionError):
         answer = None
-    said = answer.get("message") if isinstance(answer, dict) else None
-    return safe_message(said if isinstance(said, str) else text or "(no message)")
+    message = answer.get("message") if isinstance(answer, dict) else None
+    return safe_message(message if isinstance(message, str) else text or "(no message)")
 
 
 def _shown(url: str) -> str:
@@ -250,5 +250,5 @@ def _shown(url: str) -> str:
 
 
 def _reason(error: Exception) -> str:
-    said = str(error)
-    return safe_message(said.rpartition(": ")[2] if isinstance(error, NewConnectionError) else said)
+    text = str(error)
+    return safe_message(text.rpartition(": ")[2] if isinstance(error, NewConnectionError) else text)

@@ -156,7 +156,7 @@ class Worker:
         self.metrics.worker_id = WorkerId(self.rest.worker_id)
         parts = wait_for(in_background(lambda: KafkaParts.connect(self.config)), self.halting)
         self._cleanup.callback(parts.close)
-        self._java.tell(self._java_told)
+        self._java.on_host_end(self._java_host_ended)
         self.view.loggers.follower = self._java.set_level
         data_plane = DataPlane(self.config, self._plugins, self._tell_herder)
         self._cleanup.callback(data_plane.close)
@@ -346,7 +346,7 @@ class Worker:
             except pykka.ActorDeadError:
                 log.debug("The herder has ended; %s is dropped", type(message).__name__)
 
-    def _java_told(self, connector: str, item: str, what: str) -> None:
+    def _java_host_ended(self, connector: str, item: str, what: str) -> None:
         name = ConnectorName(connector)
         task = int(item.removeprefix(f"{connector}-")) if item != connector else None
         self._tell_herder(Remark(name if task is None else ConnectorTaskId(name, task), what, "Java plugins"))

@@ -119,10 +119,10 @@ class WorkerMetrics:
                 if status.state is State.UNASSIGNED and task not in self._seen.slots:
                     continue
                 if classes is None:
-                    connector, told = config.connector_configs.get(name, {}), self._statuses().connectors.get(name)
+                    connector, known = config.connector_configs.get(name, {}), self._statuses().connectors.get(name)
                     classes = classes_of(self._worker, connector, self._connector_type(connector), self._plugin_version)
-                    if told is not None and told.version:
-                        classes = {**classes, "connector_version": told.version}
+                    if known is not None and known.version:
+                        classes = {**classes, "connector_version": known.version}
                 own = {"task_class": config.task_configs.get(task, {}).get("task.class"),
                        "task_version": status.version}
                 rows.append(TaskRow(task, self.worker_id, status.state, now, self._tasks.get(task),
