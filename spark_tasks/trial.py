@@ -127,9 +127,9 @@ def _milliseconds(value: Any) -> int:
 
 
 def _headers(one: Mapping[str, Any]) -> list[tuple[str, bytes | None]] | None:
-    said = one.get("headers") or ()
+    headers = one.get("headers") or ()
     found: list[tuple[str, bytes | None]] = []
-    for pair in said.items() if isinstance(said, Mapping) else said:
+    for pair in headers.items() if isinstance(headers, Mapping) else headers:
         match pair:
             case (key, value) | {"key": key, "value": value}:  # the second as `heeler run` prints it
                 found.append((str(key), _bytes(value)))

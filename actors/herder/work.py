@@ -223,14 +223,14 @@ def refuse_waiting(turn: Turn, error: Exception) -> None:
     """Answer all requests that still wait with an error."""
     for queued in (*turn.state.queue, *turn.state.validating.values()):
         turn.reply(queued.request_id, error=error)
-    asked = (AnswerWith, WriteNext, AnswerWithPlan)
+    answered = (AnswerWith, WriteNext, AnswerWithPlan)
     for then in turn.state.ops.values():
-        if isinstance(then, asked):
+        if isinstance(then, answered):
             turn.reply(then.request_id, error=error)
     for slot in turn.state.slots.values():
         for request_id in slot.waiting:
             turn.reply(request_id, error=error)
-    ops = {op: then for op, then in turn.state.ops.items() if not isinstance(then, asked)}
+    ops = {op: then for op, then in turn.state.ops.items() if not isinstance(then, answered)}
     turn.update_slots(lambda _, slot: replace(
         slot, waiting=(), stopping=slot.stopping and replace(slot.stopping, successor=Successor.NONE)))
     turn.state = replace(turn.state, queue=(), validating={}, ops=ops, busy=None)

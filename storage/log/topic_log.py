@@ -134,9 +134,9 @@ class KafkaTopicLog(TopicLog):
     def read_to_end(self, timeout: float = 30.0) -> Future[None]:
         done: Future[None] = Future()
         deadline = time.monotonic() + timeout
-        asked = self._pool.submit(self._find_end, done, deadline)
+        search = self._pool.submit(self._find_end, done, deadline)
         # The future has to complete even after a defect, or if the log was stopped before the lookup began.
-        asked.add_done_callback(lambda _: fail(done, error) if (error := error_of(asked)) is not None else None)
+        search.add_done_callback(lambda _: fail(done, error) if (error := error_of(search)) is not None else None)
         return done
 
     @override

@@ -189,7 +189,7 @@ def _columns(data: Array, table: Array, low: int, high: int, most: int) -> pa.Re
     rows, room = int(table[:, COUNT].sum()), int(sizes.sum())
     offsets, timestamps = np.empty(rows, np.int64), np.empty(rows, np.int64)
     keys, values = _Bytes(rows, room), _Bytes(rows, room)
-    report = np.zeros(kernels.TOLD, np.int64)
+    report = np.zeros(kernels.REPORT_LENGTH, np.int64)
     error = kernels.decode_records(
         data, table, low, high, most, offsets, timestamps,
         keys.ends, keys.data, keys.valid, values.ends, values.data, values.valid, report,
@@ -215,7 +215,7 @@ def _headers(data: Array, table: Array, low: int, high: int, count: int) -> pa.A
     room = int((table[:, END] - table[:, START]).sum())
     ends, present = np.empty(count + 1, np.int32), np.full((count + 7) // 8, 0xFF, np.uint8)
     names, values = _Bytes(room // 2, room), _Bytes(room // 2, room)
-    report = np.zeros(kernels.TOLD, np.int64)
+    report = np.zeros(kernels.REPORT_LENGTH, np.int64)
     error = kernels.decode_headers(
         data, table, low, high, ends, present,
         names.ends, names.data, values.ends, values.data, values.valid, report,

@@ -12,7 +12,7 @@ from spark_tasks.kafka.records.scan import APPEND_TIME, BASE_OFFSET, COUNT, END,
 # What a kernel returns in addition to its arrays: indexes into its int64 array `report`.
 ROWS, KEY_BYTES, VALUE_BYTES, KEY_NULLS, VALUE_NULLS, HEADERS, BAD_BATCH, BAD_BYTE = 0, 1, 2, 3, 4, 5, 6, 7
 LARGE_OFFSET, LARGE_SIZE = 8, 9
-TOLD = 10
+REPORT_LENGTH = 10
 
 OK, BAD_RECORD_LENGTH, BAD_OFFSET_DELTA, BAD_KEY, BAD_VALUE, BAD_HEADERS, BAD_TAIL, TOO_LARGE = 0, 1, 2, 3, 4, 5, 6, 7
 REASONS = {
