@@ -58,17 +58,17 @@ class HerderClient:
     settings: RestSettings
     client: Forwarder
 
-    def answer(self, asked: Request | StoreRequest) -> Any:
+    def answer(self, message: Request | StoreRequest) -> Any:
         """The answer of this worker. Raises the herder's errors, and HttpError (500) after the deadline."""
-        return self._answer(asked, RequestLimits(self.settings))
+        return self._answer(message, RequestLimits(self.settings))
 
-    def _answer(self, asked: Request | StoreRequest, limits: RequestLimits) -> Any:
+    def _answer(self, message: Request | StoreRequest, limits: RequestLimits) -> Any:
         try:
-            return self.ask(asked, limits.wait_ms).get(timeout=limits.answer_s)
+            return self.ask(message, limits.wait_ms).get(timeout=limits.answer_s)
         except pykka.Timeout:
             raise HttpError(500, _timed_out(self.view.stage)) from None
 
-    def answer_or_forward(self, asked: Request, body: Any = None, query: Mapping[str, str] | None = None) -> Any:
+    def answer_or_forward(self, message: Request, body: Any = None, query: Mapping[str, str] | None = None) -> Any:
         """The answer of this worker, or of the worker that the herder names, as Remote.
 
         `body` and `query` are those of a forwarded request. A request is forwarded at most twice: the user's with
@@ -77,14 +77,14 @@ class HerderClient:
         limits = RequestLimits(self.settings)
         while True:
             try:
-                return self._answer_or_forward(asked, body, query or {}, limits)
+                return self._answer_or_forward(message, body, query or {}, limits)
             except (HttpError, ConflictError) as error:
                 if not _passes(error) or not limits.pause():
                     raise
 
-    def _answer_or_forward(self, asked: Request, body: Any, query: Mapping[str, str], limits: RequestLimits) -> Any:
+    def _answer_or_forward(self, message: Request, body: Any, query: Mapping[str, str], limits: RequestLimits) -> Any:
         try:
-            return self._answer(asked, limits)
+            return self._answer(message, limits)
         except RebalanceNeededError:
             raise HttpError(409, STALE) from None
         except RequestTargetError as error:

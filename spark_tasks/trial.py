@@ -96,12 +96,12 @@ def try_connector(
     raise ConfigError(f"Invalid value {name} for configuration connector.class: it is neither a source nor a sink")
 
 
-def raw_records(said: Iterable[Mapping[str, Any]], topic: str) -> Iterator[tuple[str, int, pa.RecordBatch]]:
+def raw_records(objects: Iterable[Mapping[str, Any]], topic: str) -> Iterator[tuple[str, int, pa.RecordBatch]]:
     """Raw records of what a file says: objects with value and perhaps key, topic, partition, offset, timestamp (ms, or
     as `heeler topics read` prints it) and headers (an object, or pairs). A text is taken as it is, null as null, all
     else as the JSON that it is. Raises DataError.
     """
-    for number, one in enumerate(said):
+    for number, one in enumerate(objects):
         if not isinstance(one, Mapping):
             raise DataError(f"record {number + 1} is not a JSON object")
         if set(one) - set(_PARTS) or not {"value", "key"} & set(one):
@@ -117,19 +117,19 @@ def raw_records(said: Iterable[Mapping[str, Any]], topic: str) -> Iterator[tuple
             raise DataError(f"record {number + 1} has a part of the wrong form: {error}") from error
 
 
-def _milliseconds(said: Any) -> int:
-    if said is None:
+def _milliseconds(value: Any) -> int:
+    if value is None:
         return -1
-    if not isinstance(said, str):
-        return int(said)
-    when = dt.datetime.fromisoformat(said)
+    if not isinstance(value, str):
+        return int(value)
+    when = dt.datetime.fromisoformat(value)
     return (when.replace(tzinfo=when.tzinfo or dt.UTC) - _EPOCH) // dt.timedelta(milliseconds=1)
 
 
 def _headers(one: Mapping[str, Any]) -> list[tuple[str, bytes | None]] | None:
-    said = one.get("headers") or ()
+    headers = one.get("headers") or ()
     found: list[tuple[str, bytes | None]] = []
-    for pair in said.items() if isinstance(said, Mapping) else said:
+    for pair in headers.items() if isinstance(headers, Mapping) else headers:
         match pair:
             case (key, value) | {"key": key, "value": value}:  # the second as `heeler run` prints it
                 found.append((str(key), _bytes(value)))
@@ -225,7 +225,7 @@ def _staged(stage: str, plugin: str, records: Iterable[dict[str, Any]]) -> Itera
 
 
 def _read(connector: type[SourceConnector], config: Mapping[str, str], limit: int) -> Iterator[pa.RecordBatch]:
-    """From the beginning of each task, until there is something or patience ends."""
+    """From the beginning of each task, until there is something or the time is over."""
     streams = streams_of(connector, config)
     try:
         positions = [from_connect(stream.reader, task, ()) for task, stream in enumerate(streams)]

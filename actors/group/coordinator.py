@@ -1,4 +1,5 @@
-"""One member's exchange with the group coordinator. The only file of the actors that knows kafka-python's coordinator.
+"""One member's exchange with the group coordinator. The only file outside spark_tasks/kafka that uses private
+parts of kafka-python: tests/test_architecture.py says why.
 
 The library's BaseCoordinator provides the requests, their error handling and the heartbeat loop. Its poll-driven join
 loop is not used: `actors/group/driver.py` drives, through the methods under "for the driver". Everything runs on the
@@ -17,7 +18,6 @@ from typing import Any
 import kafka.errors as Errors  # noqa: N812 - the library's own name for it
 from kafka.coordinator.base import BaseCoordinator
 from kafka.coordinator.heartbeat import Heartbeat
-from kafka.future import Future
 from kafka.net.compat import KafkaNetClient
 from kafka.net.wakeup_notifier import WakeupNotifier
 from kafka.protocol.consumer import UNKNOWN_MEMBER_ID, HeartbeatRequest
@@ -27,8 +27,9 @@ from actors.assignment.codec import decode_assignment, encode_metadata
 from actors.assignment.cooperative import AssignorState
 from actors.assignment.leader import RoundPlan, plan
 from actors.assignment.protocol import Allocation, MemberMetadata, Membership, Protocol
-from actors.group.client_metrics import ClientMetrics
 from actors.group.leader_queries import LeaderNotes, log_members
+from spark_tasks.kafka.client_metrics import ClientMetrics
+from spark_tasks.kafka.io_future import IoFuture
 from storage.config.state import ClusterConfigState
 
 _log = logging.getLogger(__name__)
@@ -150,7 +151,7 @@ class GroupCoordinator(BaseCoordinator):  # type: ignore[misc]
         """Sleep until wake(), or until the time has passed."""
         await self._wakeup(seconds)
 
-    async def completed(self, future: Future, timeout_ms: int) -> bool:
+    async def completed(self, future: IoFuture, timeout_ms: int) -> bool:
         """Wait for a future; False if it was not completed in time."""
         try:
             await self._manager.wait_for(future, timeout_ms)
@@ -218,7 +219,7 @@ class GroupCoordinator(BaseCoordinator):  # type: ignore[misc]
         if self._left is not None:
             await self._left  # a second request would be rejected as one of an unknown member
             return
-        left = self._left = Future()
+        left = self._left = IoFuture()
         self.leaving = True
         try:
             if self._joining and self.coordinator_id is not None:

@@ -17,13 +17,13 @@ import time
 from collections.abc import Callable
 
 import kafka.errors as Errors  # noqa: N812 - the library's own name for it
-from kafka.future import Future
 
 from actors.assignment.codec import CodecError
 from actors.assignment.protocol import Allocation, Protocol
 from actors.group.coordinator import GroupCoordinator, GroupSettings
 from actors.messages.events import CoordinatorLost, Joined, JoinPreparing
 from spark_tasks.kafka.errors import join_refusal
+from spark_tasks.kafka.io_future import IoFuture
 from storage.config.state import ClusterConfigState
 
 _log = logging.getLogger(__name__)
@@ -61,7 +61,7 @@ class GroupDriver:
         self._joined = False  # Joined was reported to the herder, and CoordinatorLost has not been since
         self._losses = 0
         self._refusal = ""  # the last one that was logged: each is logged once
-        self._permission: Future | None = None  # completed by AllowJoin with what is owned, or with None
+        self._permission: IoFuture | None = None  # completed by AllowJoin with what is owned, or with None
         self._owned: Allocation | None = None  # set while the herder's permission to join is valid
         self._alive_at: float | None = None  # None: not supervised before the first alive()
 
@@ -158,7 +158,7 @@ class GroupDriver:
             await self._join(self._owned)
 
     async def _ask_herder(self) -> None:
-        permission = self._permission = Future()
+        permission = self._permission = IoFuture()
         losses = self._losses
         self._tell(JoinPreparing(eager=self._coordinator.protocol is Protocol.EAGER))
         if not await self._coordinator.completed(permission, self._settings.rebalance_timeout_ms):

@@ -7,23 +7,16 @@ without them.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable
-from typing import Any
+from collections.abc import Iterable
 
 import kafka.errors as Errors  # noqa: N812 - the library's own name for it
-from kafka.admin import ConfigResourceType
-from kafka.protocol.admin import DescribeConfigsRequest, DescribeGroupsRequest
 
 from actors.assignment.leader import RoundPlan
 from actors.assignment.record_size import DEFAULT_RECORD_BYTES, no_room
+from spark_tasks.kafka.group_queries import GROUPS_TOPIC, RECORD_LIMIT, Send, described_members, group_record_limit
 from storage.log.record import shown
 
 _log = logging.getLogger(__name__)
-
-Send = Callable[[Any], Awaitable[Any]]
-
-GROUPS_TOPIC = "__consumer_offsets"
-_LIMIT = "max.message.bytes"
 
 
 class LeaderNotes:
@@ -76,26 +69,23 @@ class LeaderNotes:
 
 
 async def _record_bytes(send: Send) -> int | None:
-    """The largest record that the topic of all groups accepts; None if the brokers do not say."""
-    resource = (ConfigResourceType.TOPIC.value, GROUPS_TOPIC, [_LIMIT])
+    """How large the group's record may be, in bytes; None if the brokers do not say."""
     try:
-        answer = await send(DescribeConfigsRequest(resources=[resource], include_synonyms=False))
-        return next(int(config.value) for result in answer.results for config in result.configs
-                    if config.name == _LIMIT)
-    except (Errors.KafkaError, StopIteration, ValueError, TypeError) as error:
-        _log.debug("The %s of %s is not known: %r", _LIMIT, GROUPS_TOPIC, error)
+        return await group_record_limit(send)
+    except Errors.KafkaError as error:
+        _log.debug("The %s of %s is not known: %r", RECORD_LIMIT, GROUPS_TOPIC, error)
         return None
 
 
 async def log_members(send: Send, group_id: str, members: Iterable[str], why: str) -> None:
     """Log the client id and the host of some members, with the reason `why`."""
     try:
-        answer = await send(DescribeGroupsRequest(groups=[group_id], include_authorized_operations=False))
+        found = await described_members(send, group_id)
     except Errors.KafkaError as error:
         _log.debug("The members of group %s are not known: %r", group_id, error)
         return
     wanted = set(members)
-    for member in (member for group in answer.groups for member in group.members):
+    for member in found:
         if member.member_id in wanted:
             _log.error("Member %s of group %s (client id %s, host %s) %s", shown(member.member_id), group_id,
                        shown(member.client_id), shown(member.client_host), why)

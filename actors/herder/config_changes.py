@@ -9,7 +9,7 @@ from dataclasses import replace
 from actors.herder import healing, leadership, rebalance, restarts, task_configs, work
 from actors.herder.effects import SetLoggerLevel, Timer
 from actors.herder.events import TimerFired
-from actors.herder.state import connector_of
+from actors.herder.state import Successor, connector_of
 from actors.herder.turn import Turn
 from actors.messages.events import ConfigChanged
 from storage.config.state import (
@@ -78,7 +78,7 @@ def process(turn: Turn) -> None:
         remains = turn.state.config.contains(connector)
         what = "updated, restarting" if remains else "removed, stopping"
         turn.log("INFO", f"{connector}: config {what} the connector", connector)
-        work.stop(turn, connector, again=remains)
+        work.stop(turn, connector, successor=Successor.REPLACEMENT if remains else Successor.NONE)
     healing.on_new_configs(turn, state.connector_updates)
     for connector in targets:
         _apply_target_state(turn, connector)

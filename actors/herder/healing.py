@@ -11,7 +11,7 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from actors.herder.standing import Phase
-from actors.herder.state import Healed, Restart, connector_of
+from actors.herder.state import Healed, Restart, Successor, connector_of
 from actors.herder.turn import Turn
 from actors.messages.events import TaskRecovered, TaskStalled
 from spark_tasks.config.healing import Healing
@@ -40,7 +40,7 @@ def on_failed(turn: Turn, item: ItemId) -> None:
         _remember(turn, item, replace(before, epoch=slot.epoch, cause=cause, permanent=True, next_ms=None))
         turn.log("ERROR", f"{item}: a restart cannot fix this, so it stays FAILED: {cause}", item)
     else:
-        _plan(turn, item, policy, Restart(item, slot.epoch, "failure"), cause)
+        _plan(turn, item, policy, Restart(item, slot.epoch, Successor.AFTER_FAILURE), cause)
 
 
 def on_stalled(turn: Turn, event: TaskStalled) -> None:
@@ -51,10 +51,11 @@ def on_stalled(turn: Turn, event: TaskStalled) -> None:
     turn.log("WARNING", f"{event.task}: {event.what}", event.task)
     turn.set_slot(event.task, replace(slot, stalled=Stall(turn.now - event.for_ms, event.what[:MAX_STALL])))
     policy = policy_of(turn, event.task)
-    planned = any(request == Restart(event.task, event.epoch, "stall") for request in turn.state.own_requests())
+    restart = Restart(event.task, event.epoch, Successor.AFTER_STALL)
+    planned = restart in turn.state.own_requests()
     if policy.stalled and event.hangs and not planned:
         line = f"stalled: {_line(event.what)}"
-        _plan(turn, event.task, policy, Restart(event.task, event.epoch, "stall"), line)
+        _plan(turn, event.task, policy, restart, line)
     if slot.state is not None and turn.exists(event.task):
         turn.status(event.task, slot.state, slot.trace, slot.version)
 
@@ -90,7 +91,7 @@ def begin(turn: Turn, request: Restart) -> bool:
     slot, healed = state.slots.get(item), state.healed.get(item)
     if slot is None or healed is None or slot.epoch != request.epoch or slot.stopping or healed.epoch != request.epoch:
         return False
-    if request.cause == "stall" and healed.next_ms is None:  # the task has made progress meanwhile
+    if request.cause is Successor.AFTER_STALL and healed.next_ms is None:  # the task has made progress meanwhile
         return False
     recent = (*policy_of(turn, item).lately(healed.recent, turn.now), turn.now)
     _remember(turn, item, replace(healed, next_ms=None, recent=recent, count=healed.count + 1))

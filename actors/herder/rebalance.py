@@ -32,7 +32,6 @@ from actors.herder.state import JoinAgain, Released, ResolveAssignment
 from actors.herder.turn import Turn
 from actors.messages.commands import JoinGroup, LeaveGroup, ReadConfigToEnd, RequestRejoin
 from actors.messages.events import CoordinatorLost, Joined, JoinPreparing
-from storage.ids import ItemId
 
 FAILED_ROUND_MS = 500
 UNSYNC_RETRIES = 5  # cooperative: the number of short waits before the worker gives up what it runs
@@ -72,7 +71,6 @@ def on_joined(turn: Turn, event: Joined) -> None:
     new_here = turn.state.membership is None
     if new_here and turn.state.slots:
         turn.state = replace(turn.state, status_writes=StatusWrites.REPEAT_DUE)
-        disown(turn, (*assignment.revoked.connectors, *assignment.revoked.tasks))  # others may run that by now
     elif turn.state.status_writes is StatusWrites.SUSPENDED:
         turn.state = replace(turn.state, status_writes=StatusWrites.CURRENT)
     next_round = NextRound.OWED if assignment.revoked or outdated else NextRound.UNNEEDED
@@ -85,7 +83,8 @@ def on_joined(turn: Turn, event: Joined) -> None:
     if new_here and not assignment.failed:  # a failed round assigns nothing: others may run what this worker claims
         work.report_stopped(turn)
     if assignment.revoked:
-        work.release(turn, (*assignment.revoked.connectors, *assignment.revoked.tasks))
+        # What ran on outside the group may run elsewhere by now.
+        work.release(turn, (*assignment.revoked.connectors, *assignment.revoked.tasks), disowned=new_here)
         if turn.state.releasing:
             return
     resolve(turn)
@@ -204,13 +203,12 @@ def _count_failure(turn: Turn) -> None:
     """After too many failures in a row, give up the work, which others will get."""
     turn.state = replace(turn.state, backoff_attempts=turn.state.backoff_attempts + 1)
     if turn.state.backoff_attempts > UNSYNC_RETRIES:
-        disown(turn, tuple(turn.state.slots))
-        _give_up(turn)
+        _give_up(turn, disowned=True)
 
 
-def _give_up(turn: Turn) -> None:
+def _give_up(turn: Turn, *, disowned: bool = False) -> None:
     turn.state = replace(turn.state, allocation=Allocation())
-    work.release(turn, tuple(turn.state.slots))
+    work.release(turn, tuple(turn.state.slots), disowned=disowned)
 
 
 def _leave(turn: Turn) -> None:
@@ -311,11 +309,4 @@ def on_coordinator_lost(turn: Turn, event: CoordinatorLost) -> None:
     absence = Absence.SUSPENDED if standing.member is Absence.SUSPENDED else Absence.OUTSIDE
     turn.enter(Joining(absence, standing.gate if isinstance(standing, Joining) else Gate.OPEN))
     turn.stage("polling the group coordinator")
-    disown(turn, tuple(turn.state.slots))
-    work.release(turn, tuple(turn.state.slots))
-
-
-def disown(turn: Turn, items: Collection[ItemId]) -> None:
-    """The final statuses of these items are written as by a worker outside the group: others may run them by then."""
-    others = frozenset(items)
-    turn.update_slots(lambda item, slot: replace(slot, disowned=slot.disowned or item in others))
+    work.release(turn, tuple(turn.state.slots), disowned=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from actors.errors import NotAssignedError, NotLeaderError, RequestTargetError
 from actors.herder import healing, work
-from actors.herder.state import HerderState, Restart
+from actors.herder.state import HerderState, Restart, Successor
 from actors.herder.turn import Turn
 from actors.messages.ids import RequestId
 from actors.messages.requests import ConnectorStateInfo
@@ -88,14 +88,15 @@ def _restart(turn: Turn, request: RestartRequest) -> None:
         if item in turn.state.allocation and not stale:
             turn.log("INFO", f"{item}: restarting (includeTasks={request.include_tasks}, "
                              f"onlyFailed={request.only_failed})", item)
-            work.stop(turn, item, again=True, restarting=True)
+            work.stop(turn, item, successor=Successor.RESTART)
 
 
 def heal(turn: Turn, request: Restart) -> None:
     """Restart automatically what has failed or stalled (errors.restart.*)."""
     if healing.begin(turn, request):
-        turn.log("INFO", f"{request.item}: restarting after a {request.cause} (errors.restart.policy)", request.item)
-        work.stop(turn, request.item, again=True, restarting=True, healing=request.cause)
+        turn.log("INFO", f"{request.item}: restarting after a {request.cause.value} (errors.restart.policy)",
+                 request.item)
+        work.stop(turn, request.item, successor=request.cause)
 
 
 def _elsewhere(turn: Turn, item: ItemId) -> RequestTargetError:
@@ -117,7 +118,7 @@ def restart_item(turn: Turn, request_id: RequestId, item: ItemId) -> None:
         turn.reply(request_id, error=ConnectError(left_out[item]))
     elif item in turn.state.allocation:
         turn.stage(f"restarting {'task' if isinstance(item, ConnectorTaskId) else 'connector'} {item}")
-        work.stop(turn, item, (request_id,), again=True)
+        work.stop(turn, item, (request_id,), successor=Successor.REPLACEMENT)
         turn.stage_done()
     else:
         turn.reply(request_id, error=_elsewhere(turn, item))

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from enum import Enum
+from typing import Any, Literal
 
 from actors.assignment.protocol import Allocation, Membership
 from actors.herder.fencing_state import (
@@ -74,29 +75,48 @@ class HerderSettings:
     healing: Callable[[Config], Healing] = field(default=lambda _: Healing(), compare=False)
 
 
+class Successor(Enum):
+    """Which instance of the same item follows one that is being stopped."""
+
+    NONE = "none"
+    REPLACEMENT = "replacement"  # a new configuration, or a request to restart this item alone
+    RESTART = "restart"  # part of a restart plan
+    AFTER_FAILURE = "failure"  # an automatic restart (errors.restart.*)
+    AFTER_STALL = "stall"  # an automatic restart (errors.restart.*)
+
+    @property
+    def is_announced(self) -> bool:
+        """Whether its start is announced as RESTARTING (KIP-745)."""
+        return self not in (Successor.NONE, Successor.REPLACEMENT)
+
+
+@dataclass(frozen=True, slots=True)
+class Stopping:
+    """An instance is being stopped. `disowned`: the membership was lost, so the final status is written as by a worker
+    outside the group.
+    """
+
+    successor: Successor = Successor.NONE
+    disowned: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Slot:
     """One running instance of an item on this worker.
 
     `made`: the task configs that the connector generated last. `waiting`: requests that are answered by the first
-    report of the instance (or of its successor, if `start_again` is set). `restarting`: the successor's start is
-    announced as RESTARTING (KIP-745). `healing`: the cause of an automatic restart, "failure" or "stall". `permanent`:
-    a restart cannot fix its failure. `disowned`: the membership was lost, so its final status is written as by a worker
-    outside the group. `stalled`: set while it makes no progress.
+    report of the instance (or of its successor, if there is to be one). `permanent`: a restart cannot fix its failure.
+    `stopping`: set while it is being stopped. `stalled`: set while it makes no progress.
     """
 
     epoch: Epoch
     state: State | None = None
     trace: str | None = None
     version: str | None = None
-    stopping: bool = False
-    start_again: bool = False
-    restarting: bool = False
-    healing: str = ""
     permanent: bool = False
+    stopping: Stopping | None = None
     stalled: Stall | None = None
     waiting: tuple[RequestId, ...] = ()
-    disowned: bool = False
     made: tuple[Config, ...] | None = None
 
 
@@ -137,7 +157,7 @@ class Restart:
 
     item: ItemId
     epoch: Epoch
-    cause: str  # "failure" or "stall"
+    cause: Literal[Successor.AFTER_FAILURE, Successor.AFTER_STALL]
 
 
 OwnRequest = Reconfigure | Publish | RecordFencing | Restart

@@ -55,7 +55,7 @@ def describe(value: object) -> str:
     return text
 
 
-def _told(payload: object, mask: Mask) -> str:
+def _described(payload: object, mask: Mask) -> str:
     """An event in one line; of a task that stalls, also the lines of the stack of where it hangs."""
     if isinstance(payload, TaskStalled):
         return _cut(mask(f"{type(payload).__name__}, {payload.task}: {payload.what}"), REMARK_WIDTH)
@@ -183,7 +183,7 @@ class RecordedStep:
         if effects is None:
             return None
         event = self.event
-        return StoryEntry(event.now_ms, event.cause, self.because, _told(event.payload, mask),
+        return StoryEntry(event.now_ms, event.cause, self.because, _described(event.payload, mask),
                           tuple(_effect(effect, mask) for effect in effects))
 
     def lines(self, connector: ConnectorName | None = None, mask: Mask = str) -> list[str]:

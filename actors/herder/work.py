@@ -16,6 +16,8 @@ from actors.herder.state import (
     Reconfigure,
     Released,
     Slot,
+    Stopping,
+    Successor,
     WriteNext,
     connector_of,
     is_task,
@@ -60,27 +62,29 @@ def start(turn: Turn, item: ItemId, waiting: tuple[RequestId, ...] = (), *, rest
     turn.emit(StartInstance(item, epoch, command))
 
 
-def stop(turn: Turn, item: ItemId, waiting: tuple[RequestId, ...] = (), *, again: bool = False,
-         restarting: bool = False, healing: str = "") -> None:
-    """Stop an instance; with `again`, its successor starts once it has stopped. `healing`: see Slot."""
+def stop(turn: Turn, item: ItemId, waiting: tuple[RequestId, ...] = (), *, successor: Successor = Successor.NONE,
+         disowned: bool = False) -> None:
+    """Stop an instance; its successor, if there is to be one, starts once it has stopped. `disowned`: see Stopping."""
     slot = turn.state.slots.get(item)
     if slot is None:
-        if again:
-            start(turn, item, waiting, restarting=restarting)
+        if successor is not Successor.NONE:
+            start(turn, item, waiting, restarting=successor.is_announced)
         return
-    turn.set_slot(item, replace(slot, stopping=True, start_again=again, restarting=restarting and again,
-                                healing=healing, waiting=slot.waiting + waiting))
+    disowned = disowned or (slot.stopping is not None and slot.stopping.disowned)
+    turn.set_slot(item, replace(slot, stopping=Stopping(successor, disowned), waiting=slot.waiting + waiting))
     if not slot.stopping:
         turn.emit(StopInstance(item, slot.epoch))
         turn.timer((Timer.STOP, str(slot.epoch)), turn.now + turn.state.settings.graceful_stop_ms)
 
 
-def release(turn: Turn, items: Iterable[ItemId]) -> None:
-    """Stop instances that the group waits for: the next join, or the end of the round, follows when they are gone."""
+def release(turn: Turn, items: Iterable[ItemId], *, disowned: bool = False) -> None:
+    """Stop instances that the group waits for: the next join, or the end of the round, follows when they are gone.
+    `disowned`: see Stopping.
+    """
     held = [item for item in items if item in turn.state.slots]
     turn.state = replace(turn.state, release=with_items(turn.state.release, turn.state.releasing | frozenset(held)))
     for item in held:
-        stop(turn, item)
+        stop(turn, item, disowned=disowned)
 
 
 def start_missing(turn: Turn) -> None:
@@ -172,15 +176,17 @@ def on_stop_timeout(turn: Turn, event: TimerFired) -> None:
 
 def _gone(turn: Turn, item: ItemId) -> None:
     slot = turn.drop_slot(item)
+    stopping = slot.stopping or Stopping()
     turn.emit(CancelTimer((Timer.STOP, str(slot.epoch))))
     if not is_task(item):  # its outstanding requests will not be answered
         ops = {op: then for op, then in turn.state.ops.items()
                if not (isinstance(then, GeneratedTasks) and then.reconfigure.connector == item)}
         turn.state = replace(turn.state, ops=ops)
     if turn.exists(item):
-        turn.status(item, State.UNASSIGNED, disowned=slot.disowned)
-    if slot.start_again and item in turn.state.allocation and turn.state.phase not in (Phase.HALTING, Phase.HALTED):
-        start(turn, item, slot.waiting, restarting=slot.restarting)
+        turn.status(item, State.UNASSIGNED, disowned=stopping.disowned)
+    follows = stopping.successor is not Successor.NONE and item in turn.state.allocation
+    if follows and turn.state.phase not in (Phase.HALTING, Phase.HALTED):
+        start(turn, item, slot.waiting, restarting=stopping.successor.is_announced)
     else:
         for request_id in slot.waiting:
             turn.reply(request_id, error=ConnectError(f"{item} was stopped before it could be restarted"))
@@ -217,13 +223,14 @@ def refuse_waiting(turn: Turn, error: Exception) -> None:
     """Answer all requests that still wait with an error."""
     for queued in (*turn.state.queue, *turn.state.validating.values()):
         turn.reply(queued.request_id, error=error)
-    asked = (AnswerWith, WriteNext, AnswerWithPlan)
+    answered = (AnswerWith, WriteNext, AnswerWithPlan)
     for then in turn.state.ops.values():
-        if isinstance(then, asked):
+        if isinstance(then, answered):
             turn.reply(then.request_id, error=error)
     for slot in turn.state.slots.values():
         for request_id in slot.waiting:
             turn.reply(request_id, error=error)
-    ops = {op: then for op, then in turn.state.ops.items() if not isinstance(then, asked)}
-    turn.update_slots(lambda _, slot: replace(slot, waiting=(), start_again=False, restarting=False))
+    ops = {op: then for op, then in turn.state.ops.items() if not isinstance(then, answered)}
+    turn.update_slots(lambda _, slot: replace(
+        slot, waiting=(), stopping=slot.stopping and replace(slot.stopping, successor=Successor.NONE)))
     turn.state = replace(turn.state, queue=(), validating={}, ops=ops, busy=None)

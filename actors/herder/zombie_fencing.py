@@ -24,7 +24,7 @@ from actors.herder.fencing_state import (
     StartVerified,
 )
 from actors.herder.standing import Phase
-from actors.herder.state import HerderState
+from actors.herder.state import HerderState, Successor
 from actors.herder.turn import Turn
 from actors.messages.commands import PutTaskCountRecord, ReadConfigToEnd, WriteConfig
 from actors.messages.ids import RequestId
@@ -234,7 +234,7 @@ def on_restart_read(turn: Turn, then: RestartRead, error: Exception | None) -> N
     if error is not None:
         turn.reply(then.request_id, error=error)
     else:
-        work.stop(turn, task, (then.request_id,), again=True)
+        work.stop(turn, task, (then.request_id,), successor=Successor.REPLACEMENT)
 
 
 def refuse_waiting(turn: Turn, error: Exception) -> None:

@@ -68,9 +68,9 @@ class ProducerFencing:
         try:
             pool = DaemonPool(_AT_ONCE, "fence-producer")
             initialise = partial(cluster.init_producer_id, deadline_ms=TIMEOUT_MS)
-            asked = [pool.submit(initialise, transactional_id) for transactional_id in transactional_ids]
-            wait(asked)
-            for future in asked:
+            futures = [pool.submit(initialise, transactional_id) for transactional_id in transactional_ids]
+            wait(futures)
+            for future in futures:
                 future.result()
         finally:
             cluster.close()

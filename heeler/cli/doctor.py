@@ -52,10 +52,10 @@ def _show(found: Sequence[Finding], form: Format) -> None:
 
     mask = process_secrets().mask
     if form is Format.TABLE:
-        rows = [(f.about, f.verdict.value, " ".join(mask(f.said).split())) for f in found]  # each is one line
+        rows = [(f.about, f.verdict.value, " ".join(mask(f.message).split())) for f in found]  # each is one line
         print_table(("WHAT", "HOW", "SAID"), rows)
     else:
-        data = [{"about": f.about, "verdict": f.verdict.value, "said": mask(f.said)} for f in found]
+        data = [{"about": f.about, "verdict": f.verdict.value, "message": mask(f.message)} for f in found]
         click.echo(data_text(data, form))
 
 

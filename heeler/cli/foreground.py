@@ -119,10 +119,10 @@ def _run_sink(
         while True:
             lines = _whole_lines(file, byte)
             if lines:
-                said = _parsed(lines, records, line)
-                numbered = [{"offset": line + n, **one} if isinstance(one, dict) else one for n, one in enumerate(said)]
+                read = _parsed(lines, records, line)
+                numbered = [{"offset": line + n, **one} if isinstance(one, dict) else one for n, one in enumerate(read)]
                 sink.write(list(raw_records(numbered, topic)))
-                line, byte = line + len(said), byte + sum(map(len, lines))
+                line, byte = line + len(read), byte + sum(map(len, lines))
                 _keep(kept, [{"partition": partition, "offset": {"line": line, "byte": byte}}])
             watch()
             if not lines:
@@ -149,8 +149,8 @@ def _kept(file: Path) -> list[dict[str, Any]]:
     if not file.exists():
         return []
     try:
-        said = json.loads(file.read_text())["offsets"]
-        return [{"partition": item["partition"], "offset": item["offset"]} for item in said]
+        items = json.loads(file.read_text())["offsets"]
+        return [{"partition": item["partition"], "offset": item["offset"]} for item in items]
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise SetupError(f"{file} does not hold offsets. Remove it to start from the beginning: {error!r}") from error
 

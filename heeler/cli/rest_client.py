@@ -67,16 +67,16 @@ class ConnectClient:
     """Talks to one cluster through any worker that answers: `urls` are tried in turn, and the one that has answered is
     tried first from then on.
 
-    Requests refused because of a rebalance (409, and 500 for reads from a Java worker) are repeated for `patience`
+    Requests refused because of a rebalance (409, and 500 for reads from a Java worker) are repeated for `timeout`
     seconds. `tls` is for https, `headers` go with each request.
     """
 
     def __init__(
-        self, urls: Sequence[str], *, patience: float = 30.0, tls: ssl.SSLContext | None = None,
+        self, urls: Sequence[str], *, timeout: float = 30.0, tls: ssl.SSLContext | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> None:
         self.urls = [url.rstrip("/") for url in urls]
-        self.patience = patience
+        self.timeout = timeout
         self.tls = tls
         self._headers = {"Accept": "application/json", "Connection": "close", **(headers or {})}
 
@@ -92,7 +92,7 @@ class ConnectClient:
         answer is not Kafka Connect's. `query` may have lists as values.
         """
         target = path + (f"?{urlencode(query, doseq=True)}" if query else "")
-        deadline, pause = time.monotonic() + self.patience, 0.1
+        deadline, pause = time.monotonic() + self.timeout, 0.1
         while True:
             status, text = self._ask(method, target, body)
             if 300 <= status < 400:  # a worker never redirects: the request has not been carried out
@@ -115,10 +115,10 @@ class ConnectClient:
         date = self._exchange(self.url, "GET", "/", None)[2]
         after = time.time()
         try:
-            said = parsedate_to_datetime(date or "").timestamp()
+            ahead = parsedate_to_datetime(date or "").timestamp()
         except (ValueError, OverflowError):
             return None
-        return said + 1 - before if said + 1 < before else max(0.0, said - after)
+        return ahead + 1 - before if ahead + 1 < before else max(0.0, ahead - after)
 
     def text(self, url: str, target: str) -> str | None:
         """The response text of a worker at another address; None if it does not answer, or with an error. Credentials
@@ -208,8 +208,8 @@ class ConnectClient:
 class RestClient(ConnectClient):
     """A client of one worker, by host and port; with `tls` over https."""
 
-    def __init__(self, host: str, port: int, patience: float = 30.0, tls: ssl.SSLContext | None = None) -> None:
-        super().__init__([f"{'https' if tls else 'http'}://{host}:{port}"], patience=patience, tls=tls)
+    def __init__(self, host: str, port: int, timeout: float = 30.0, tls: ssl.SSLContext | None = None) -> None:
+        super().__init__([f"{'https' if tls else 'http'}://{host}:{port}"], timeout=timeout, tls=tls)
         self.host = host
         self.port = port
 
@@ -239,8 +239,8 @@ def _message(text: str) -> str:
         answer = json.loads(text)
     except (ValueError, RecursionError):
         answer = None
-    said = answer.get("message") if isinstance(answer, dict) else None
-    return safe_message(said if isinstance(said, str) else text or "(no message)")
+    message = answer.get("message") if isinstance(answer, dict) else None
+    return safe_message(message if isinstance(message, str) else text or "(no message)")
 
 
 def _shown(url: str) -> str:
@@ -250,5 +250,5 @@ def _shown(url: str) -> str:
 
 
 def _reason(error: Exception) -> str:
-    said = str(error)
-    return safe_message(said.rpartition(": ")[2] if isinstance(error, NewConnectionError) else said)
+    text = str(error)
+    return safe_message(text.rpartition(": ")[2] if isinstance(error, NewConnectionError) else text)

@@ -121,8 +121,8 @@ class _Reader:
                     yield where[1], record
 
     def _offsets(self, which: Any) -> dict[TopicPartition, int]:
-        places = [(self._topic, p) for p in self._cluster.partitions(self._topic, timeout_ms=_TIMEOUT_MS)]
-        return self._cluster.offsets(places, which, self._isolation, timeout_ms=_TIMEOUT_MS)
+        partitions = [(self._topic, p) for p in self._cluster.partitions(self._topic, timeout_ms=_TIMEOUT_MS)]
+        return self._cluster.offsets(partitions, which, self._isolation, timeout_ms=_TIMEOUT_MS)
 
     def close(self) -> None:
         self._cluster.close()

@@ -108,10 +108,10 @@ def _from_file(file: Path, config: Mapping[str, str]) -> Iterator[Raw]:
 
     topic = config.get("topics", "").partition(",")[0].strip() or "topic"
     try:
-        said = [json.loads(line) for line in file.read_text().splitlines() if line.strip()]
+        parsed = [json.loads(line) for line in file.read_text().splitlines() if line.strip()]
     except (OSError, ValueError, RecursionError) as error:
         raise SetupError(f"{file} must have a JSON object in each line: {error}") from error
-    yield from raw_records(said, topic)
+    yield from raw_records(parsed, topic)
 
 
 def _from_kafka(config: Mapping[str, str], properties: Mapping[str, str], limit: int) -> Iterator[Raw]:
@@ -127,14 +127,14 @@ def _from_kafka(config: Mapping[str, str], properties: Mapping[str, str], limit:
     logging.getLogger("kafka").addHandler(logging.NullHandler())
     cluster = KafkaCluster(client_settings({k: v for k, v in properties.items() if k != MAX_RECORD_KEY}))
     try:
-        places = [(topic, p) for topic in topics for p in cluster.partitions(topic, timeout_ms=_TIMEOUT_MS)]
-        starts = cluster.offsets(places, "earliest", timeout_ms=_TIMEOUT_MS)
-        for place, end in sorted(cluster.offsets(places, "latest", timeout_ms=_TIMEOUT_MS).items()):
-            start = max(starts[place], end - limit)
+        partitions = [(topic, p) for topic in topics for p in cluster.partitions(topic, timeout_ms=_TIMEOUT_MS)]
+        starts = cluster.offsets(partitions, "earliest", timeout_ms=_TIMEOUT_MS)
+        for partition, end in sorted(cluster.offsets(partitions, "latest", timeout_ms=_TIMEOUT_MS).items()):
+            start = max(starts[partition], end - limit)
             if start < end:
-                for batch in read_range(cluster, *place, start, end, isolation="read_committed",
+                for batch in read_range(cluster, *partition, start, end, isolation="read_committed",
                                         fetch_bytes=_FETCH_BYTES, max_record_bytes=DEFAULT_MAX_RECORD_BYTES):
-                    yield from ((*place, batch.slice(at, 1)) for at in range(len(batch)))
+                    yield from ((*partition, batch.slice(at, 1)) for at in range(len(batch)))
     finally:
         cluster.close()
 

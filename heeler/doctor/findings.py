@@ -19,11 +19,11 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """`said`: what was found, and what to do unless it is ok."""
+    """`message`: what was found, and what to do unless it is ok."""
 
     about: str
     verdict: Verdict
-    said: str
+    message: str
 
 
 Check = Callable[[], Iterable[Finding]]

@@ -61,7 +61,7 @@ def _room(about: str, folder: Path) -> Finding:
         return Finding(about, Verdict.WRONG, f"{there} cannot be written to. Set TMPDIR or HEELER_CACHE to another "
                                              "folder, or change who may write there")
     free = shutil.disk_usage(there).free
-    said = f"{folder}: {free / 1024**3:.1f} GiB free"
+    text = f"{folder}: {free / 1024**3:.1f} GiB free"
     if free < _ROOM:
-        return Finding(about, Verdict.LOOK, f"{said}. Make room, or set TMPDIR or HEELER_CACHE to another folder")
-    return Finding(about, Verdict.OK, said)
+        return Finding(about, Verdict.LOOK, f"{text}. Make room, or set TMPDIR or HEELER_CACHE to another folder")
+    return Finding(about, Verdict.OK, text)

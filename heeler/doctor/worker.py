@@ -57,14 +57,14 @@ def certificates(config: WorkerConfig, now: dt.datetime) -> Iterator[Finding]:
 
     rest = RestSettings.from_properties(config.originals)
     listeners = [*rest.listeners, *(rest.admin_listeners or ())]
-    places: list[tuple[str, Mapping[str, str]]] = []
+    settings: list[tuple[str, Mapping[str, str]]] = []
     if any(one.protocol == "https" for one in listeners):
         server_context(rest.tls)
-        places.append(("REST", rest.tls))
+        settings.append(("REST", rest.tls))
     client_settings(config.client())
     if any(key.startswith("ssl.") for key in config.originals):
-        places.append(("Kafka clients", {k: v for k, v in config.originals.items() if k.startswith("ssl.")}))
-    found = [(where, pem) for where, tls in places for text in pem_certificates(tls)
+        settings.append(("Kafka clients", {k: v for k, v in config.originals.items() if k.startswith("ssl.")}))
+    found = [(where, pem) for where, tls in settings for text in pem_certificates(tls)
              for pem in _CERTIFICATE.findall(text)]
     yield from (validity(where, pem, now) for where, pem in dict.fromkeys(found))
     if not found:

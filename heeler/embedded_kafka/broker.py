@@ -157,10 +157,10 @@ class EmbeddedBroker:
         while not ports.serves_kafka(self.host, self.port):
             if process.exit_code() is not None:
                 self.stop()
-                said = folder.log_tail()
-                if may_retry and "already in use" in said:
+                output = folder.log_tail()
+                if may_retry and "already in use" in output:
                     return False
-                raise SetupError(folder.explain_failure(said))
+                raise SetupError(folder.explain_failure(output))
             if time.monotonic() - started > _START_SECONDS:
                 raise SetupError(f"Kafka did not answer within {_START_SECONDS:.0f} s: {folder.log_tail()}")
             time.sleep(0.02)

@@ -80,14 +80,14 @@ class BrokerFolder:
         except OSError:
             return ""
 
-    def explain_failure(self, said: str) -> str:
+    def explain_failure(self, output: str) -> str:
         """What a user needs to know of a broker that ended at its start."""
         for pattern, meaning in _MEANINGS:
-            if re.search(pattern, said, re.IGNORECASE):
+            if re.search(pattern, output, re.IGNORECASE):
                 return meaning.format(path=self.path)
-        telling = [x.strip() for x in said.splitlines() if re.search(r"exception|error|fatal", x, re.IGNORECASE)]
+        telling = [x.strip() for x in output.splitlines() if re.search(r"exception|error|fatal", x, re.IGNORECASE)]
         kept = f" Its whole output is in {self.log_file}." if self.log_file.exists() else ""
-        return f"Kafka ended at its start: {(telling or said.splitlines() or ['without a word'])[0]}.{kept}"
+        return f"Kafka ended at its start: {(telling or output.splitlines() or ['without a word'])[0]}.{kept}"
 
 
 _MEANINGS = (
@@ -116,8 +116,8 @@ def _require_empty(path: Path) -> None:
 def _cluster_of(path: Path, marker: IO[str]) -> str:
     """The cluster id, checked against what Kafka wrote when it formatted the folder."""
     try:
-        said = json.load(marker)
-        cluster_id, version = str(said["cluster.id"]), str(said["kafka.version"])
+        content = json.load(marker)
+        cluster_id, version = str(content["cluster.id"]), str(content["kafka.version"])
     except (ValueError, KeyError, TypeError) as error:
         raise SetupError(f"{path / _MARKER} is damaged: {error!r}. Choose another data folder.") from error
     if _numbers(version) > _numbers(KAFKA_VERSION):

@@ -149,21 +149,21 @@ def _run_ivy(jars: JarSet, work: Path, progress: Progress) -> None:
         "-retrieve", str(work / "jars" / "[artifact]-[revision](-[classifier]).[ext]"),
     ]
     progress(f"{jars.title} is not on this machine yet: fetching it once (about 45 MB) into {cache_root()}")
-    said: list[str] = []
+    output: list[str] = []
     with subprocess.Popen(  # noqa: S603 - the user's Java and PySpark's own jar
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, stdin=subprocess.DEVNULL
     ) as ivy:
         assert ivy.stdout is not None  # noqa: S101 - a pipe was asked for
         counts = {"found": 0, "downloading": 0}
         for line in ivy.stdout:
-            said.append(line.rstrip())
+            output.append(line.rstrip())
             word, _, rest = line.strip().partition(" ")
             if word in counts:
                 counts[word] += 1
                 name = rest.split(" ")[0].rpartition("/")[2]
                 progress(Step(f"{jars.title}: {name}", counts["downloading"], counts["found"]))
     if ivy.returncode != 0 or not any((work / "jars").glob("*.jar")):
-        raise SetupError(_unreachable(jars, said))
+        raise SetupError(_unreachable(jars, output))
 
 
 def ivy_jar() -> Path:
@@ -202,9 +202,10 @@ IVY_SETTINGS = """<ivysettings>
 """
 
 
-def _unreachable(jars: JarSet, said: list[str]) -> str:
-    telling = [x.strip() for x in said if any(w in x for w in ("not found", "FAILED", "refused", "timed out", "ERROR"))]
-    reason = telling[0] if telling else (said[-1] if said else "it said nothing")
+def _unreachable(jars: JarSet, output: list[str]) -> str:
+    signs = ("not found", "FAILED", "refused", "timed out", "ERROR")
+    telling = [x.strip() for x in output if any(sign in x for sign in signs)]
+    reason = telling[0] if telling else (output[-1] if output else "it said nothing")
     return (
         f"Cannot fetch {jars.title}: the package registry (Maven Central) could not be reached or lacks a file, and "
         f"{cache_root()} has no copy ({reason[:300]}). Connect this machine to the network once, copy that folder from "

@@ -41,13 +41,13 @@ def _checked(java_home: str, path: str) -> str:
 def java_version(program: str) -> int:
     """The feature version (8, 11, 17, …) that a Java program says it is. Raises SetupError where it says none."""
     try:
-        said = subprocess.run(  # noqa: S603 - the program is the user's own Java
+        output = subprocess.run(  # noqa: S603 - the program is the user's own Java
             [program, "-version"], capture_output=True, text=True, timeout=30, check=False
         ).stderr
     except (OSError, subprocess.TimeoutExpired) as error:
         raise SetupError(f"{program} does not run: {error}. {_INSTALL}") from error
-    match = re.search(r'version "(\d+)(?:\.(\d+))?', said)
+    match = re.search(r'version "(\d+)(?:\.(\d+))?', output)
     if match is None:
-        raise SetupError(f"{program} did not report its version (it printed {said.strip()[:200]!r}). {_INSTALL}")
+        raise SetupError(f"{program} did not report its version (it printed {output.strip()[:200]!r}). {_INSTALL}")
     major = int(match[1])
     return int(match[2] or 0) if major == 1 else major  # "1.8.0_392" is Java 8

@@ -78,8 +78,8 @@ class JavaPlugins:
         `validate`.
         """
         given = {key: value for key, value in config.items() if value is not None}
-        told = cls.host.ask("validate", **cls.named(), config=given)["values"]
-        return [ConfigValue(v["name"], v["value"], v["recommended"], v["errors"], v["visible"]) for v in told]
+        values = cls.host.ask("validate", **cls.named(), config=given)["values"]
+        return [ConfigValue(v["name"], v["value"], v["recommended"], v["errors"], v["visible"]) for v in values]
 
 
 class _JavaConnector(JavaPlugins):
@@ -158,10 +158,10 @@ class _JavaConnector(JavaPlugins):
         """The configurations from the connector in the host, without null values."""
         if self._connection is None:
             raise ConnectError(f"{self.java_class} is not running")
-        told = self._connection.ask("taskConfigs", most=max_tasks)["configs"]
-        if not isinstance(told, list):
+        configs = self._connection.ask("taskConfigs", most=max_tasks)["configs"]
+        if not isinstance(configs, list):
             raise ConfigError(f"{self.java_class}.taskConfigs() must return a list")
-        return [{key: str(value) for key, value in (config or {}).items() if value is not None} for config in told]
+        return [{key: str(value) for key, value in (config or {}).items() if value is not None} for config in configs]
 
     def _offsets(self) -> list[tuple[str, str]]:
         return as_texts(self.context.offsets())
@@ -213,20 +213,20 @@ class JavaSourceConnector(_JavaConnector, SourceConnector):
     @classmethod
     def exactly_once_support(cls, config: Options) -> bool | None:
         """Call its `exactlyOnceSupport`."""
-        told = cls.host.ask("exactlyOnce", **cls.named(), config=dict(config))["support"]
-        return {"SUPPORTED": True, "UNSUPPORTED": False}.get(told)
+        support = cls.host.ask("exactlyOnce", **cls.named(), config=dict(config))["support"]
+        return {"SUPPORTED": True, "UNSUPPORTED": False}.get(support)
 
     @classmethod
     def can_define_transaction_boundaries(cls, config: Options) -> bool:
         """Call its `canDefineTransactionBoundaries`."""
-        told = cls.host.ask("boundaries", **cls.named(), config=dict(config))["support"]
-        return bool(told == "SUPPORTED")
+        support = cls.host.ask("boundaries", **cls.named(), config=dict(config))["support"]
+        return bool(support == "SUPPORTED")
 
     @classmethod
     def alter_offsets(cls, config: Options, offsets: Sequence[tuple[SourcePartition, SourceOffset | None]]) -> bool:
         """Call its `alterOffsets`."""
-        told = cls.host.ask("alterOffsets", **cls.named(), config=dict(config), pairs=as_texts(offsets))
-        return bool(told["altered"])
+        answer = cls.host.ask("alterOffsets", **cls.named(), config=dict(config), pairs=as_texts(offsets))
+        return bool(answer["altered"])
 
     @classmethod
     def make_runner(
@@ -245,8 +245,8 @@ class JavaSinkConnector(_JavaConnector, SinkConnector):
     def alter_offsets(cls, config: Options, offsets: Mapping[tuple[str, int], int | None]) -> bool:
         """Call its `alterOffsets`."""
         places = [(topic, partition, offset) for (topic, partition), offset in offsets.items()]
-        told = cls.host.ask("alterOffsets", **cls.named(), config=dict(config), places=places)
-        return bool(told["altered"])
+        answer = cls.host.ask("alterOffsets", **cls.named(), config=dict(config), places=places)
+        return bool(answer["altered"])
 
     @classmethod
     def make_runner(
@@ -273,9 +273,9 @@ def class_of(plugin: JavaPlugin, host: JavaHost) -> type[Any]:
     })
 
 
-def _key(told: Mapping[str, Any]) -> ConfigKey:
+def _key(key: Mapping[str, Any]) -> ConfigKey:
     return ConfigKey(
-        told["name"], Type[told["type"]], default=REQUIRED if told["required"] else told["default"],
-        importance=Importance[told["importance"]], doc=told["doc"] or "", group=told["group"], order=told["order"],
-        width=Width[told["width"]], display_name=told["display"] or "", dependents=tuple(told["dependents"] or ()),
+        key["name"], Type[key["type"]], default=REQUIRED if key["required"] else key["default"],
+        importance=Importance[key["importance"]], doc=key["doc"] or "", group=key["group"], order=key["order"],
+        width=Width[key["width"]], display_name=key["display"] or "", dependents=tuple(key["dependents"] or ()),
     )

@@ -31,17 +31,17 @@ class JavaPluginError(ConnectError):
     """An exception thrown by a Java plugin: its class, message and stack trace."""
 
 
-def thrown(told: Message) -> JavaPluginError:
+def thrown(fields: Message) -> JavaPluginError:
     """The error in a message. It is permanent where the host says so."""
-    error = JavaPluginError(f"{told.get('class')}: {told.get('message')}\n{told.get('trace', '')}".rstrip())
-    error.permanent = told.get("permanent") is True
+    error = JavaPluginError(f"{fields.get('class')}: {fields.get('message')}\n{fields.get('trace', '')}".rstrip())
+    error.permanent = fields.get("permanent") is True
     return error
 
 
-def _answered(told: Message) -> Message:
-    if told.get("op") == "failed":
-        raise thrown(told)
-    return told
+def _answered(answer: Message) -> Message:
+    if answer.get("op") == "failed":
+        raise thrown(answer)
+    return answer
 
 
 class Connection:
@@ -141,15 +141,15 @@ class Connection:
         if kind == BATCH:
             self._on_event(batch(number, body))
             return
-        told = json.loads(bytes(body))
+        message = json.loads(bytes(body))
         if number > 0:
-            asked = self._asked.pop(number, None)
-            if asked is not None:
-                complete(asked, told)
+            waiting = self._asked.pop(number, None)
+            if waiting is not None:
+                complete(waiting, message)
         elif number < 0:
             self._answer(number)
         else:
-            self._on_event(told)
+            self._on_event(message)
 
     def _answer(self, number: int) -> None:
         try:

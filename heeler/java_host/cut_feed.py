@@ -45,13 +45,13 @@ class CutFeed(Feed):
         self._record_bytes = _FIRST_RECORD_BYTES
 
     @override
-    def open(self, places: Any) -> None:
-        super().open(places)
+    def open(self, positions: Any) -> None:
+        super().open(positions)
         self._give_up()
 
     @override
-    def move(self, places: Iterable[tuple[TopicPartition, int]]) -> None:
-        super().move(places)
+    def move(self, positions: Iterable[tuple[TopicPartition, int]]) -> None:
+        super().move(positions)
         self._give_up()
 
     def _give_up(self) -> None:
@@ -99,8 +99,8 @@ class CutFeed(Feed):
 
     def _submit(self) -> bool:
         """Whether there is something new."""
-        places = max(1, len(self.at()))
-        most = max(1, min(FRAME_RECORDS, int(_BATCH_BYTES / max(self._record_bytes, 1.0) / places)))
+        partitions = max(1, len(self.at()))
+        most = max(1, min(FRAME_RECORDS, int(_BATCH_BYTES / max(self._record_bytes, 1.0) / partitions)))
         splits = [SinkSplit(self._job, *place, start, end, held=self._positions.held(place, start))
                   for place, start, end in self._positions.ranges(most) if place not in self._held]
         if not splits:

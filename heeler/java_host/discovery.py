@@ -154,7 +154,7 @@ class Discovery:
         known = dict(self._known)
         if any(plugins is None for plugins in known.values()):
             try:
-                told = self.host.ask("plugins")["plugins"]
+                listed = self.host.ask("plugins")["plugins"]
             except ConnectError as error:
                 self.complaints.append(f"The Java plugins of plugin.path cannot be used: {error}")
                 return []
@@ -162,7 +162,7 @@ class Discovery:
                 if known[place] is not None:
                     continue
                 real, shown = place.path.resolve(), str(place.path.absolute())  # the host may have been given links
-                everything = [replace(one, location=shown) for one in map(_plugin, told)
+                everything = [replace(one, location=shown) for one in map(_plugin, listed)
                               if one.location == shown or Path(one.location).resolve() == real]
                 known[place] = mine = [one for one in everything if one.type in _KINDS]
                 if everything or not manifests:
@@ -197,9 +197,9 @@ def _names_connect(jar: Path) -> bool:
         return False  # `look` has reported it
 
 
-def _plugin(told: Mapping[str, str]) -> JavaPlugin:
-    location = unquote(urlsplit(told["location"]).path).rstrip("/")
-    return JavaPlugin(told["class"], told["kind"], told["version"], location)
+def _plugin(found: Mapping[str, str]) -> JavaPlugin:
+    location = unquote(urlsplit(found["location"]).path).rstrip("/")
+    return JavaPlugin(found["class"], found["kind"], found["version"], location)
 
 
 def _file(digest: str) -> Path:

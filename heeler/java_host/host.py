@@ -52,7 +52,7 @@ Look = Callable[[Path], tuple[str, str]]
 """From a folder of a host to its plugin.path and its plugin.discovery; see Discovery.look."""
 OnEvent = Callable[[Event], None]
 Offsets = Callable[[], list[tuple[str, str]]]
-Told = Callable[[str, str, str], None]
+OnHostEnd = Callable[[str, str, str], None]
 """Called with a connector, it or one of its tasks ("name-0"), and what happened to the host."""
 _LOG_LEVEL: Final = "heeler.log.level."
 _SLF4J: Final = {"ALL": "TRACE", "WARNING": "WARN", "FATAL": "OFF", "CRITICAL": "OFF"}
@@ -74,7 +74,7 @@ class JavaHost:
         for a question; `silence_s`: how long a JVM may answer nothing before it is ended.
         """
         self._levels: dict[str, str] = {}
-        self.told: Told = lambda _connector, _item, _what: None
+        self.on_end: OnHostEnd = lambda _connector, _item, _what: None
         self._answer_s = answer_s
         self._silence_s = silence_s
         self._look = look
@@ -113,13 +113,13 @@ class JavaHost:
                 raise ConnectError("The worker is shutting down")
             host = self._hosts.get(key)
             if host is None:
-                whose = f"Java plugins of {key}" if key else "Java plugins"
-                host = self._hosts[key] = _Host(lambda: HostProcess(self._command, whose), whose, self._grace_s,
+                owner = f"Java plugins of {key}" if key else "Java plugins"
+                host = self._hosts[key] = _Host(lambda: HostProcess(self._command, owner), owner, self._grace_s,
                                                 self._silence_s, self._measure, stays=not key)
 
         def tell(what: str) -> None:
             if connector:
-                self.told(connector, name, what)
+                self.on_end(connector, name, what)
 
         return host.connect(on_event, offsets, name, tell)
 
@@ -141,14 +141,14 @@ class JavaHost:
         try:
             return connection.ask_within(self._answer_s, op, **more)
         except NoAnswerError as error:
-            asked = f"{more['class']}.{_METHODS.get(op, op)}()" if "class" in more else op
-            raise ConnectError(f"{asked} has not returned within {self._answer_s:g} s and is given up ({ANSWER}); "
+            call = f"{more['class']}.{_METHODS.get(op, op)}()" if "class" in more else op
+            raise ConnectError(f"{call} has not returned within {self._answer_s:g} s and is given up ({ANSWER}); "
                                "see what the plugin waits for") from error
         finally:
             connection.close()
 
-    def _measure(self, provider: str, told: list[Mapping[str, Any]]) -> None:
-        self._measured[provider] = figures(told)
+    def _measure(self, provider: str, reported: list[Mapping[str, Any]]) -> None:
+        self._measured[provider] = figures(reported)
 
     def figures(self) -> list[Figures]:
         """What the config providers measure."""
@@ -186,13 +186,13 @@ class JavaHost:
 class _Host:
     """The process that takes connections, and older ones that still have connections."""
 
-    def __init__(self, start: Callable[[], HostProcess], whose: str, grace_s: float, silence_s: float,
+    def __init__(self, start: Callable[[], HostProcess], owner: str, grace_s: float, silence_s: float,
                  measured: Callable[[str, list[Mapping[str, Any]]], None], *, stays: bool) -> None:
         """`stays`: whether the host continues to run without connections."""
         self._silence_s = silence_s
         self._measured = measured
         self._start = start
-        self._whose = whose
+        self._whose = owner
         self._grace_s = grace_s
         self._stays = stays
         self._lock = threading.Lock()

@@ -13,13 +13,13 @@ _LONGEST_NAME: Final = 100
 _COUNTED: Final = "_total"
 
 
-def figures(told: Iterable[Mapping[str, Any]]) -> Figures:
-    """`told`: for each metric its name, help, tags, and a number as "value" or anything else as "text", which becomes a
-    label of a series with the value 1. Characters that Prometheus does not allow in names become underscores; a metric
-    whose name ends in total is a counter.
+def figures(reported: Iterable[Mapping[str, Any]]) -> Figures:
+    """`reported`: for each metric its name, help, tags, and a number as "value" or anything else as "text", which
+    becomes a label of a series with the value 1. Characters that Prometheus does not allow in names become
+    underscores; a metric whose name ends in total is a counter.
     """
     found = Figures()
-    for metric in told:
+    for metric in reported:
         name = _plain(str(metric["name"]))
         if not name:
             continue
@@ -39,7 +39,7 @@ def figures(told: Iterable[Mapping[str, Any]]) -> Figures:
 
 class ChainFigures:
     """Brings what the chains of a task in one host measure into that task's metrics; each executor that works for it
-    has a chain of its own. As of Python's plugins counters are added up, and of a gauge the value told last is shown.
+    has a chain of its own. As for Python's plugins, counters are added up, and a gauge shows the last value.
     """
 
     def __init__(self, metrics: PluginMetrics) -> None:

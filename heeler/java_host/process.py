@@ -38,10 +38,10 @@ log = logging.getLogger(__name__)
 
 
 class HostProcess:
-    """`command`: makes the command from the folder of the socket; `whose`: what it hosts, for the log."""
+    """`command`: makes the command from the folder of the socket; `owner`: what it hosts, for the log."""
 
-    def __init__(self, command: Callable[[Path], list[str]], whose: str) -> None:
-        self._whose = whose
+    def __init__(self, command: Callable[[Path], list[str]], owner: str) -> None:
+        self._whose = owner
         self.folder = Path(tempfile.mkdtemp(prefix="heeler-java-"))  # 0700
         self._secret = secrets.token_hex(32)
         try:
@@ -65,7 +65,7 @@ class HostProcess:
         self._why = ""
         threading.Thread(target=self._log, args=(reading,), name="java-host-log", daemon=True).start()
         self._wait(begun + _START_S)
-        log.info("The host of %s is running (started in %.1f s)", whose, time.monotonic() - begun)
+        log.info("The host of %s is running (started in %.1f s)", owner, time.monotonic() - begun)
 
     @property
     def alive(self) -> bool:

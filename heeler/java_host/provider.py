@@ -44,9 +44,9 @@ class JavaConfigProvider(ConfigProvider):
         another exception, or no answer within java.plugins.answer.timeout.ms.
         """
         wanted = None if keys is None else sorted(keys)
-        told = self._ask("get", f"could not read {path or 'its values'}", path=path, keys=wanted)
-        ttl = told["ttl"]
-        data = {str(key): str(value) for key, value in told["data"].items() if value is not None}
+        answer = self._ask("get", f"could not read {path or 'its values'}", path=path, keys=wanted)
+        ttl = answer["ttl"]
+        data = {str(key): str(value) for key, value in answer["data"].items() if value is not None}
         return ConfigData(data, None if ttl is None else int(ttl))
 
     def _ask(self, op: str, failed: str, **more: Any) -> Mapping[str, Any]:

@@ -58,10 +58,10 @@ class HostPulse:
         answer = connection.begin("ping")
         for _ in range(_PARTS):
             try:
-                told = answer.result(self._limit_s / _PARTS)
+                response = answer.result(self._limit_s / _PARTS)
             except TimeoutError:
                 continue
-            if told.get("op") == "retire":
-                self._retires(str(told.get("why")))
+            if response.get("op") == "retire":
+                self._retires(str(response.get("why")))
             return True
         return False

@@ -16,7 +16,7 @@ from spark_tasks.plugins.kinds import UNDEFINED
 
 if TYPE_CHECKING:
     from heeler.java_host.discovery import Discovery, JavaPlugin
-    from heeler.java_host.host import JavaHost
+    from heeler.java_host.host import JavaHost, OnHostEnd
 
 log = logging.getLogger(__name__)
 
@@ -71,10 +71,10 @@ class JavaRuntime:
 
         self.found[Found(plugin.name, plugin.kind, f"java:{plugin.name}", plugin.location)] = make
 
-    def tell(self, told: Callable[[str, str, str], None]) -> None:
-        """Set the function that is called when a host ends or is replaced: see Told."""
+    def on_host_end(self, report: OnHostEnd) -> None:
+        """Set the function that is called when a host ends or is replaced: see OnHostEnd."""
         if self._host is not None:
-            self._host.told = told
+            self._host.on_end = report
 
     def figures(self) -> Sequence[Figures]:
         """What the config providers among them measure (KIP-877)."""

@@ -107,9 +107,9 @@ class JavaSinkTask(JavaTask):
             if self._held.cancelled:
                 raise
             self.restarting = True
-            return self._patience.later(error)
+            return self._retry_state.later(error)
         except RetriableError as error:  # for example, Kafka cannot be reached
-            return self._patience.later(error)
+            return self._retry_state.later(error)
 
     def _step(self, session: Session) -> Progress:
         while (event := session.next(wait=False)) is not None:
@@ -125,7 +125,7 @@ class JavaSinkTask(JavaTask):
         if self._open is None:
             self._open_partitions(session)
         if self._paused or not self._positions:
-            self._patience.succeeded()
+            self._retry_state.succeeded()
             self._positions.look()
             self._metrics.lags = self._positions.lags()
             return Progress(idle_ms=PAUSED_MS)
@@ -233,7 +233,7 @@ class JavaSinkTask(JavaTask):
             count += self._feed.given[-1][0]
         self._metrics.lags = self._positions.lags()
         if not self._feed.pending:
-            self._patience.succeeded()
+            self._retry_state.succeeded()
         if busy:
             return Progress(count, idle_ms=UPKEEP_MS)  # the host wakes the task
         armed = self._watcher.arm(self, self._feed.at(), self._settings.isolation, self._context.wake)

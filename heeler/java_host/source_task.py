@@ -173,7 +173,7 @@ class JavaSourceTask(JavaTask):
             raise RetriableError("this process slept for so long that another worker may be running its tasks")
         self._unsaid = writer.number
         self._positions += writer.positions
-        self._patience.succeeded()
+        self._retry_state.succeeded()
         begun = time.perf_counter()
         final = self._delivery.commit(from_texts(writer.offsets.items()), writer.signal or "continue")
         return self._counted(begun, final=final)
@@ -196,7 +196,7 @@ class JavaSourceTask(JavaTask):
         seen = self._delivery.failure(error)
         if self._held.cancelled or seen is not error:
             raise seen from error
-        return self._patience.later(error)
+        return self._retry_state.later(error)
 
     @override
     def _give_up(self) -> None:

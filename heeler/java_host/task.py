@@ -12,7 +12,7 @@ from heeler.java_host.session import HeldSession, Session
 from spark_tasks.dead_letters.error_handling import ErrorHandling
 from spark_tasks.errors import ConnectError
 from spark_tasks.task import Progress, TaskContext, TaskRunner
-from spark_tasks.tasks.retries import Patience, RetryLimits
+from spark_tasks.tasks.retries import RetryLimits, RetryState
 
 
 class JavaTask(TaskRunner):
@@ -26,7 +26,7 @@ class JavaTask(TaskRunner):
         self._metrics = context.metrics
         self._metrics.kind = kind
         limits = RetryLimits(errors.retry_timeout_ms, errors.retry_delay_max_ms)
-        self._patience = Patience(context.id, self._metrics, limits)
+        self._retry_state = RetryState(context.id, self._metrics, limits)
         self._held = HeldSession(context.id, self._give_up, self._finish)
         self._paused = False
         self.restarting = False
@@ -42,7 +42,7 @@ class JavaTask(TaskRunner):
         with self._metrics.blaming("task"):
             if self._held.cancelled:
                 raise ConnectError(f"{self._context.id} was cancelled")
-            return self._patience.pause() or self._attempt()
+            return self._retry_state.pause() or self._attempt()
 
     @abstractmethod
     def _attempt(self) -> Progress:

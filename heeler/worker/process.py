@@ -16,7 +16,6 @@ from typing import Any
 
 import pykka
 
-from actors.group.client_metrics import ClientMetrics, figures
 from actors.group.member import GroupMemberActor
 from actors.herder.actor import HerderActor, Ports
 from actors.herder.effects import Delegate, MakeSessionKey, Validate
@@ -81,6 +80,7 @@ from rest.app import create_admin_app, create_app
 from rest.server.listeners import RestServer
 from rest.server.settings import RestSettings
 from spark_tasks.errors import ConfigError, ConnectError
+from spark_tasks.kafka.client_metrics import ClientMetrics, figures
 from spark_tasks.process.pulse import process_pulse
 from storage.config.view import ConfigView
 from storage.ids import ConnectorName, ConnectorTaskId, ItemId, TopicName, WorkerId
@@ -156,7 +156,7 @@ class Worker:
         self.metrics.worker_id = WorkerId(self.rest.worker_id)
         parts = wait_for(in_background(lambda: KafkaParts.connect(self.config)), self.halting)
         self._cleanup.callback(parts.close)
-        self._java.tell(self._java_told)
+        self._java.on_host_end(self._java_host_ended)
         self.view.loggers.follower = self._java.set_level
         data_plane = DataPlane(self.config, self._plugins, self._tell_herder)
         self._cleanup.callback(data_plane.close)
@@ -214,8 +214,8 @@ class Worker:
 
     def _start_stores(self, parts: KafkaParts) -> None:
         # A task that died leaves a transaction open on the offsets topic up to its timeout: readers wait for it.
-        patience = 100.0 if self.config.exactly_once else 30.0
-        self._offsets = OffsetStores(OffsetTopic(parts.log("offset")), parts.connector_offsets_log, timeout=patience)
+        timeout = 100.0 if self.config.exactly_once else 30.0
+        self._offsets = OffsetStores(OffsetTopic(parts.log("offset")), parts.connector_offsets_log, timeout=timeout)
         self._offsets_ready: Future[None] = Future()
         self._stores = {
             "config": ConfigStoreActor.start(parts.log("config"), self._tell_herder, self._configs, self._ticker,
@@ -346,7 +346,7 @@ class Worker:
             except pykka.ActorDeadError:
                 log.debug("The herder has ended; %s is dropped", type(message).__name__)
 
-    def _java_told(self, connector: str, item: str, what: str) -> None:
+    def _java_host_ended(self, connector: str, item: str, what: str) -> None:
         name = ConnectorName(connector)
         task = int(item.removeprefix(f"{connector}-")) if item != connector else None
         self._tell_herder(Remark(name if task is None else ConnectorTaskId(name, task), what, "Java plugins"))

@@ -43,10 +43,10 @@ class Trials:
         try:
             resolved = dict(self._transformer.transform(config))
             process_secrets().learn(None, passwords(resolved))
-            asked = {"worker": self._worker, "config": resolved, "records": records, "limit": limit}
+            request = {"worker": self._worker, "config": resolved, "records": records, "limit": limit}
             done = subprocess.run(
-                [sys.executable, "-m", "heeler.worker.trial"], input=json.dumps(asked), capture_output=True, text=True,
-                timeout=LONGEST_S, check=False)
+                [sys.executable, "-m", "heeler.worker.trial"], input=json.dumps(request), capture_output=True,
+                text=True, timeout=LONGEST_S, check=False)
         except subprocess.TimeoutExpired as error:
             raise ConnectError(f"The trial was not done after {LONGEST_S:.0f} s and was ended") from error
         finally:
@@ -70,8 +70,8 @@ def main() -> None:
     from heeler.worker.trial_plugins import plugins_for_trial  # noqa: PLC0415 - after plugins lost the output
     from spark_tasks.trial import raw_records, try_connector  # noqa: PLC0415
 
-    asked = json.load(sys.stdin)
-    worker, config, records = asked["worker"], asked["config"], asked["records"]
+    request = json.load(sys.stdin)
+    worker, config, records = request["worker"], request["config"], request["records"]
     topic = config.get("topics", "").partition(",")[0].strip() or "topic"
 
     def sample() -> Any:
@@ -82,7 +82,7 @@ def main() -> None:
 
     try:
         plugins = plugins_for_trial(worker, config)
-        stages = try_connector(plugins, worker, config, records=sample, limit=asked["limit"])
+        stages = try_connector(plugins, worker, config, records=sample, limit=request["limit"])
         answer: dict[str, Any] = {"stages": [stage.as_data() for stage in stages]}
     except ConnectError as error:
         answer = {"refused": str(error)}

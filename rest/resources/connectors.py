@@ -38,8 +38,8 @@ def blueprint(context: ResourceContext) -> Blueprint:
 
     @routes.post("")
     def create() -> Response:
-        asked, forwarded = _creation()
-        return created_response(herder.answer_or_forward(asked, forwarded))
+        message, forwarded = _creation()
+        return created_response(herder.answer_or_forward(message, forwarded))
 
     @routes.get("/<name:connector>")
     def describe(connector: ConnectorName) -> Response:

@@ -44,9 +44,9 @@ def blueprint(context: ResourceContext) -> Blueprint:
         if not include_tasks and not only_failed:  # as before KIP-745
             herder.answer_or_forward(RestartConnectorOnly(connector))
             return no_body(204)
-        asked = RestartConnectorAndTasks(RestartRequest(connector, only_failed, include_tasks))
+        message = RestartConnectorAndTasks(RestartRequest(connector, only_failed, include_tasks))
         flags = {"includeTasks": str(include_tasks).lower(), "onlyFailed": str(only_failed).lower()}
-        outcome = herder.answer_or_forward(asked, query=flags)
+        outcome = herder.answer_or_forward(message, query=flags)
         return json_response(outcome.body if isinstance(outcome, Remote) else state_info(outcome), 202)
 
     @routes.post("/<name:connector>/tasks/<task:task>/restart")

@@ -105,5 +105,5 @@ class Healing:
 
 def settings(worker: Mapping[str, Any], connector: Mapping[str, Any]) -> dict[str, Any]:
     """The values that apply to a connector. Raises ConfigError."""
-    said = CONNECTOR.parse({name: connector[name] for name in CONNECTOR.keys if connector.get(name) is not None})
-    return {**WORKER.parse(worker), **{name: value for name, value in said.items() if value is not None}}
+    parsed = CONNECTOR.parse({name: connector[name] for name in CONNECTOR.keys if connector.get(name) is not None})
+    return {**WORKER.parse(worker), **{name: value for name, value in parsed.items() if value is not None}}

@@ -27,7 +27,7 @@ SCALING = ConfigDef(
     _key(1, "tasks.auto.min", Type.INT, 1, between(1, MAX_TASKS), "Fewest tasks", "The least number of tasks."),
     _key(2, "tasks.auto.lag", Type.LONG, 100_000, between(1, 2**62), "Lag of a task",
          "The lag, in records for each of its tasks, above which a sink gets more tasks."),
-    _key(3, "tasks.auto.period.ms", Type.LONG, 60_000, between(1000, _DAY_MS), "Patience with lag",
+    _key(3, "tasks.auto.period.ms", Type.LONG, 60_000, between(1000, _DAY_MS), "Lag period",
          "For how many milliseconds the lag has to be high, or low, before the number of tasks changes."),
     _key(4, "tasks.weight", Type.INT, 1, between(1, 1000), "Weight of a task",
          "How heavy each task is compared with other connectors' tasks: all workers get about the same total weight."),

@@ -30,9 +30,9 @@ def table_size(entries: int, capacity: int = 16) -> int:
     return capacity
 
 
-def capacity_for(asked: int) -> int:
+def capacity_for(wanted: int) -> int:
     """The number of buckets of `new HashMap(asked)`."""
-    return 1 << max(asked - 1, 0).bit_length() if asked > 0 else 1
+    return 1 << max(wanted - 1, 0).bit_length() if wanted > 0 else 1
 
 
 def copy_capacity(entries: int) -> int:

@@ -216,9 +216,10 @@ class Appender:
                 compression=self._compression,
                 max_batch_bytes=2**31 - 1,
             )
-            told = batch.landed and replace(batch.landed, rows=batch.landed.rows[rows])
+            landed_rows = batch.landed and replace(batch.landed, rows=batch.landed.rows[rows])
+            number = (*batch.number, place)
             halves.append(
-                PendingBatch(batch.where, item.data, item.count, sequence, (*batch.number, place), batch.since, told))
+                PendingBatch(batch.where, item.data, item.count, sequence, number, batch.since, landed_rows))
             sequence = next_sequence(sequence, item.count)
         with self._changed:
             self._buffered += sum(len(half.data) for half in halves) - len(batch.data)

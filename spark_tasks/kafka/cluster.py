@@ -205,15 +205,15 @@ class KafkaCluster:
         topics: dict[str, list[int]] = defaultdict(list)
         for topic, partition in items:
             topics[topic].append(partition)
-        asked = ListOffsetsRequest.ListOffsetsTopic
+        topic_type = ListOffsetsRequest.ListOffsetsTopic
         request = ListOffsetsRequest(
             replica_id=-1,
             isolation_level=LEVELS[isolation],
             topics=[
-                asked(
+                topic_type(
                     name=topic,
                     partitions=[
-                        asked.ListOffsetsPartition(partition_index=index, current_leader_epoch=-1, timestamp=spec)
+                        topic_type.ListOffsetsPartition(partition_index=index, current_leader_epoch=-1, timestamp=spec)
                         for index in indexes
                     ],
                 )

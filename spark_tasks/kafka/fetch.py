@@ -182,15 +182,15 @@ class _Fetcher:
         """One fetch; None, after a pause where one is due, if it returned nothing."""
         try:
             await self._cluster.io.bootstrap(self._deadline.left_ms)
-            asked = self._size()
-            answer = await self._answer(asked)
+            requested = self._size()
+            answer = await self._answer(requested)
         except (protocol.KafkaError, OSError) as error:
             await self._after(error)
             return None
         data = answer.records or b""
         following = next_offset(np.frombuffer(data, np.uint8)) if data else None
         if following is None or following <= self._position:
-            self._enlarge(data, asked)
+            self._enlarge(data, requested)
             return None
         self._record_bytes = max(len(data) / (following - self._position), 1.0)
         self._position = following
@@ -198,13 +198,13 @@ class _Fetcher:
         aborted = tuple((item.producer_id, item.first_offset) for item in answer.aborted_transactions or ())
         return _Piece(data, aborted)
 
-    def _enlarge(self, data: bytes, asked: int) -> None:
+    def _enlarge(self, data: bytes, requested: int) -> None:
         """No complete batch was returned: the batch is larger than the fetch (since Kafka 0.10.1 a broker sends the
         first one whole nevertheless, KIP-74), or there is no data yet.
         """
         if data:
             size = first_batch_bytes(data) or 0
-            if len(data) < size and asked >= min(size, _LARGEST_FETCH_BYTES):
+            if len(data) < size and requested >= min(size, _LARGEST_FETCH_BYTES):
                 raise CorruptRecordsError(f"its header says {size} bytes, but the broker returned {len(data)}", 0)
             self._fetch_bytes = min(max(self._fetch_bytes * 2, size), _LARGEST_FETCH_BYTES)
             self._record_bytes = float(self._fetch_bytes)
@@ -235,8 +235,8 @@ class _Fetcher:
 
     async def _answer(self, size: int) -> Any:
         leader = await self._cluster.find_leader(self._topic, self._partition, self._deadline)
-        asked = FetchRequest.FetchTopic
-        part = asked.FetchPartition(
+        topic_type = FetchRequest.FetchTopic
+        part = topic_type.FetchPartition(
             partition=self._partition,
             current_leader_epoch=-1,
             fetch_offset=self._position,
@@ -250,7 +250,7 @@ class _Fetcher:
             isolation_level=LEVELS[self._isolation],
             session_id=0,
             session_epoch=-1,  # no fetch session (KIP-227): every fetch is a full one
-            topics=[asked(topic=self._topic, partitions=[part])],
+            topics=[topic_type(topic=self._topic, partitions=[part])],
             forgotten_topics_data=[],
             rack_id="",
             min_version=4,

@@ -255,14 +255,14 @@ class EndWatcher:
             for tp in found:
                 self._held.drop(tp)
 
-    def _learn(self, tp: TopicPartition, part: Any, asked: int | None) -> bool:
+    def _learn(self, tp: TopicPartition, part: Any, requested: int | None) -> bool:
         # The caller holds the lock of what is held; whoever reads an end may as well get the one of before.
         end = self._ends.setdefault(tp, _End())
         before = (end.high, end.stable)
         if part.high_watermark < end.high:  # the log was cut off, and may be written anew
             self._held.drop(tp)
-        elif asked is not None and part.records:
-            self._held.add(tp, asked, bytes(part.records))
+        elif requested is not None and part.records:
+            self._held.add(tp, requested, bytes(part.records))
         end.high = part.high_watermark
         if part.last_stable_offset >= 0:
             end.stable = part.last_stable_offset

@@ -155,13 +155,13 @@ class JavaSourcePipeline(SourcePipeline):
         """
         for begin, end in runs(handed.key_schema, handed.value_schema):
             batch = self._batch(handed, begin, end)
-            told = refuse(batch)
+            refused = refuse(batch)
             if "header" not in self._mine:
-                yield from self.to_raw(batch, told)
+                yield from self.to_raw(batch, refused)
                 continue
 
-            def refuse_row(row: int, failed: StageFailedError, told: Refuse = told) -> None:
-                told(failed.failure(row))
+            def refuse_row(row: int, failed: StageFailedError, refused: Refuse = refused) -> None:
+                refused(failed.failure(row))
 
             for part in good_records(batch, self._with_headers, refuse_row):
                 yield from self.to_raw(part, refuse(part))

@@ -35,11 +35,11 @@ class JavaStageError(DataError):
     """What a Java plugin has thrown about a record; dead letters have its class, message and stack trace."""
 
     @classmethod
-    def of(cls, told: Mapping[str, Any]) -> JavaStageError:
+    def of(cls, fields: Mapping[str, Any]) -> JavaStageError:
         """From the host's answer."""
-        error = cls(str(told["message"]))
-        error.java_class = str(told["class"])
-        error.add_note(str(told.get("trace", "")))
+        error = cls(str(fields["message"]))
+        error.java_class = str(fields["class"])
+        error.add_note(str(fields.get("trace", "")))
         return error
 
 
@@ -103,10 +103,10 @@ class _Connection:
                 body = received(self._socket, size)
                 if kind == BATCH:
                     return batch(number, body)
-                told = json.loads(bytes(body))
-                if told.get("op") == "failed":
-                    text = f"{told.get('class')}: {told.get('message')}\n{told.get('trace', '')}"
-                    raise (PermanentError if told.get("permanent") is True else ConnectError)(text.rstrip())
+                content = json.loads(bytes(body))
+                if content.get("op") == "failed":
+                    text = f"{content.get('class')}: {content.get('message')}\n{content.get('trace', '')}"
+                    raise (PermanentError if content.get("permanent") is True else ConnectError)(text.rstrip())
         except OSError as error:
             raise HostGoneError(f"The host of Java plugins has ended: {error}") from error
 

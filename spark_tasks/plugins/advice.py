@@ -36,8 +36,8 @@ def advice(kind: Kind, name: str, found: Sequence[Found]) -> str:
 def nearest(kind: Kind, name: str, found: Sequence[Found]) -> list[str]:
     """Short names of plugins of this kind that resemble `name`: three at most, one for each plugin."""
     known = {text.lower(): (f.name, text) for f in found if f.kind is kind for text in _names(f)[1:] if text}
-    asked = name.replace(":", ".").rpartition(".")[2].lower()
-    like = [known[text] for text in difflib.get_close_matches(asked, list(known), 2 * _MOST, 0.75)]
+    wanted = name.replace(":", ".").rpartition(".")[2].lower()
+    like = [known[text] for text in difflib.get_close_matches(wanted, list(known), 2 * _MOST, 0.75)]
     plugins: dict[str, str] = {}
     for plugin, text in like:
         plugins.setdefault(plugin, text)

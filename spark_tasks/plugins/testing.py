@@ -95,8 +95,8 @@ class _Run:
             messages = self._write(writer, position, size)
             writer.commit(messages)
             moved = {p: min(first + size, self._records) for p, first in position.items()}
-            told = self._resume(self._sink.writer())
-            assert told == moved, f"after a commit up to {moved} resume_from returns {told}"
+            resumed = self._resume(self._sink.writer())
+            assert resumed == moved, f"after a commit up to {moved} resume_from returns {resumed}"
             position = moved
 
     def _check(self, what: str) -> None:
@@ -121,10 +121,10 @@ class _Run:
         self._sink.clear()
         writer = self._sink.writer()
         writer.commit(self._write(writer, dict.fromkeys(self._partitions, 0), 10, "routed"))
-        told, moved = self._resume(self._sink.writer()), dict.fromkeys(self._partitions, 10)
-        assert told == moved, (
+        resumed, moved = self._resume(self._sink.writer()), dict.fromkeys(self._partitions, 10)
+        assert resumed == moved, (
             f"records of {TOPIC} that a transform gave the topic routed are committed up to {moved}, and resume_from("
-            f"{TOPIC!r}, …) returns {told}: store heeler.kafka_partition() with them, not their topic"
+            f"{TOPIC!r}, …) returns {resumed}: store heeler.kafka_partition() with them, not their topic"
         )
 
     def repeated(self) -> None:
@@ -177,11 +177,11 @@ class _Run:
             self._child(method, die_at, send)
         os.close(send)
         with os.fdopen(receive, "rb") as pipe:
-            told = pipe.read()
+            output = pipe.read()
         _, status = os.waitpid(child, 0)
         code = os.waitstatus_to_exitcode(status)
-        assert code in (0, _KILLED), f"{method} ended with {code}: {told.decode(errors='replace')}"
-        return int(told) if code == 0 else None
+        assert code in (0, _KILLED), f"{method} ended with {code}: {output.decode(errors='replace')}"
+        return int(output) if code == 0 else None
 
     def _child(self, method: str, die_at: int, send: int) -> None:
         counter = _Steps(die_at)

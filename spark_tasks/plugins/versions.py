@@ -45,8 +45,8 @@ class VersionRange:
 
 def requirement(text: str | None) -> VersionRange | None:
     """What a `plugin.version` asks for; None for any version, of which the newest is used. Raises ConfigError."""
-    asked = (text or "").strip()
-    return parse_range(asked) if asked and asked != "latest" else None
+    wanted = (text or "").strip()
+    return parse_range(wanted) if wanted and wanted != "latest" else None
 
 
 def parse_range(text: str) -> VersionRange:

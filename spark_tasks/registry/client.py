@@ -69,14 +69,14 @@ def shared(settings: tuple[tuple[str, Any], ...]) -> Registry:
 def registry_of(values: Mapping[str, Any], configs: Mapping[str, str]) -> Registry:
     """The registry for parsed settings (settings.REGISTRY_KEYS) and for the raw ones whose names are not fixed."""
     free = (TLS_PREFIX + "ssl.", "request.header.", "bearer.auth.", "basic.auth.")
-    told = {key: str(value) for key, value in configs.items() if key.startswith(free)}
+    passed = {key: str(value) for key, value in configs.items() if key.startswith(free)}
     known = {key: _frozen(values[key]) for key in (
         "schema.registry.url", "schema.registry.url.randomize", "normalize.schemas", "latest.cache.size",
         "latest.cache.ttl.sec", "max.schemas.per.subject", "schema.registry.basic.auth.user.info",
         "basic.auth.credentials.source", "bearer.auth.credentials.source", "proxy.host", "proxy.port",
         "http.connect.timeout.ms", "http.read.timeout.ms", "max.retries", "retries.wait.ms", "retries.max.wait.ms",
     )}
-    return shared(tuple(sorted({**told, **known}.items())))
+    return shared(tuple(sorted({**passed, **known}.items())))
 
 
 def _frozen(value: Any) -> Any:

@@ -58,7 +58,7 @@ def unframed(array: pa.Array, headers: pa.Array | None, *, is_key: bool) -> Fram
     special: dict[int, bytes] = {}
     for row in np.flatnonzero(there & ~good).tolist():
         try:
-            one_id, special[row] = _told(values[row], named.get(row))
+            one_id, special[row] = _identified(values[row], named.get(row))
             codes[row] = ids.setdefault(one_id, len(ids))
         except ValueError as error:
             codes[row], bad[row] = -2, str(error)
@@ -124,17 +124,17 @@ def _named(headers: pa.Array, name: str) -> dict[int, bytes]:
     return found
 
 
-def _told(whole: bytes, header: bytes | None) -> tuple[SchemaId, bytes]:
+def _identified(whole: bytes, header: bytes | None) -> tuple[SchemaId, bytes]:
     """The schema id of a value and its payload; ValueError if it is invalid."""
-    said = whole if header is None else header
-    if said[:1] == b"\x00" and len(said) >= _SIZE:
-        schema_id: SchemaId = int.from_bytes(said[1:_SIZE], "big", signed=True)
-        rest = said[_SIZE:]
-    elif said[:1] == b"\x01" and len(said) >= 17:
-        schema_id, rest = str(uuid.UUID(bytes=said[1:17])), said[17:]
-    elif not said or said[0] > 1:
+    id_bytes = whole if header is None else header
+    if id_bytes[:1] == b"\x00" and len(id_bytes) >= _SIZE:
+        schema_id: SchemaId = int.from_bytes(id_bytes[1:_SIZE], "big", signed=True)
+        rest = id_bytes[_SIZE:]
+    elif id_bytes[:1] == b"\x01" and len(id_bytes) >= 17:
+        schema_id, rest = str(uuid.UUID(bytes=id_bytes[1:17])), id_bytes[17:]
+    elif not id_bytes or id_bytes[0] > 1:
         raise ValueError("Unknown magic byte!")
     else:
-        raise ValueError(f"Error deserializing schema ID: only {len(said)} bytes")
+        raise ValueError(f"Error deserializing schema ID: only {len(id_bytes)} bytes")
     # Protobuf's header has the message index after the id: put it before the payload, where it is without headers
     return schema_id, rest if header is None else rest + whole

@@ -44,7 +44,7 @@ from spark_tasks.task import DeferredSplit, Progress, TaskContext, TaskRunner
 from spark_tasks.tasks.batch_wait import MAX_WAIT_S, BatchWait
 from spark_tasks.tasks.data_sources import data_source_of, pickled, writer_of
 from spark_tasks.tasks.pace import MOST_RECORDS, SplitSize
-from spark_tasks.tasks.retries import Patience, RetryLimits
+from spark_tasks.tasks.retries import RetryLimits, RetryState
 
 _logger = logging.getLogger(__name__)
 
@@ -74,7 +74,7 @@ class SinkTask(TaskRunner):
         limits = RetryLimits(self._errors.retry_timeout_ms, self._errors.retry_delay_max_ms)
         self._metrics = context.metrics
         self._metrics.kind = "sink"
-        self._patience = Patience(context.id, self._metrics, limits)
+        self._retry_state = RetryState(context.id, self._metrics, limits)
         self._paused = False
         self._cancelled = False
         self._batch: tuple[Future[list[Any]], tuple[int, str] | None] | None = None
@@ -130,9 +130,9 @@ class SinkTask(TaskRunner):
         if self._batch is not None:
             return self._collect(self._waiting.max_wait_s(self._batch[0]))
         try:
-            return self._patience.pause() or self._next_batch()
+            return self._retry_state.pause() or self._next_batch()
         except RetriableError as error:  # for example, Kafka cannot be reached
-            return self._patience.later(error)
+            return self._retry_state.later(error)
 
     def _next_batch(self) -> Progress:
         if not self._prepared:
@@ -289,7 +289,7 @@ class SinkTask(TaskRunner):
                 self._metrics.spent("commit", time.perf_counter() - begun)
         except Exception as error:  # noqa: BLE001 - plugin code
             return self._failed(error, [])
-        self._patience.succeeded()
+        self._retry_state.succeeded()
         for result in results:
             if result.out_of_range is not None:
                 self._positions.out_of_range(result.topic, result.partition, *result.out_of_range)
@@ -328,7 +328,7 @@ class SinkTask(TaskRunner):
         with suppress(ConnectError):  # of earlier batches; the error at hand is the one to report
             self._commit_offsets()
         self._positions.doubt()
-        return self._patience.later(error)
+        return self._retry_state.later(error)
 
     def _abort(self, done: Sequence[SinkResult | ReplayResult]) -> None:
         if self._writer is None:

@@ -37,7 +37,7 @@ from spark_tasks.task import Progress, TaskContext, TaskRunner
 from spark_tasks.tasks.batch_wait import MAX_WAIT_S, BatchWait
 from spark_tasks.tasks.data_sources import data_source_of, pickled
 from spark_tasks.tasks.pace import IdleTasks, Idling, SplitSize
-from spark_tasks.tasks.retries import Patience, RetryLimits
+from spark_tasks.tasks.retries import RetryLimits, RetryState
 
 _logger = logging.getLogger(__name__)
 
@@ -76,7 +76,7 @@ class SourceTask(TaskRunner):
         limits = RetryLimits(self._errors.retry_timeout_ms, self._errors.retry_delay_max_ms)
         self._metrics = context.metrics
         self._metrics.kind = "source"
-        self._patience = Patience(context.id, self._metrics, limits)
+        self._retry_state = RetryState(context.id, self._metrics, limits)
         self._prepared = False
         self._idling = Idling()
         self._idle_tasks = idle or IdleTasks()
@@ -154,7 +154,7 @@ class SourceTask(TaskRunner):
             return self._collect(self._waiting.max_wait_s(self._batch.future))
         if self._paused:
             return self._while_paused()
-        pause = self._patience.pause()
+        pause = self._retry_state.pause()
         if pause is not None:
             return pause
         if self._slept:
@@ -258,7 +258,7 @@ class SourceTask(TaskRunner):
         self._delivery.written([result.sequences for result in results])
         start, self._position, self._idling = self._position, end, Idling()
         self._idle_tasks.discard(self._context.id)
-        self._patience.succeeded()
+        self._retry_state.succeeded()
         self._learn(results)
         reader, boundary = self._reading.reader, self._delivery.boundary
         offsets = to_connect(reader, self._context.task, end)
@@ -299,7 +299,7 @@ class SourceTask(TaskRunner):
         seen = self._delivery.failure(error)
         if self._cancelled or seen is not error:
             raise seen from error
-        return self._patience.later(error)
+        return self._retry_state.later(error)
 
     @override
     def pause(self) -> None:

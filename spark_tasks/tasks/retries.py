@@ -78,8 +78,8 @@ class RetryLimits:
         return int(min(wait, left))
 
 
-class Patience:
-    """A task's retries with the time to the next attempt."""
+class RetryState:
+    """How often a task's batch has failed, and when the next attempt is due."""
 
     def __init__(self, task: str, metrics: TaskMetrics | None = None, limits: RetryLimits | None = None) -> None:
         self._task = task

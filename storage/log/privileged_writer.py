@@ -12,10 +12,10 @@ from kafka.errors import KafkaError
 from typing_extensions import override
 
 from spark_tasks.errors import ConnectError
+from spark_tasks.kafka.topic_client import client_for
 from storage.errors import PrivilegedWriteError
 from storage.log.protocol import PrivilegedWriter
 from storage.log.record import KeyValue, Position
-from storage.log.topic_client import client_for
 
 log = logging.getLogger(__name__)
 

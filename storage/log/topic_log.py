@@ -25,13 +25,14 @@ from typing_extensions import override
 
 from spark_tasks.errors import ConnectError
 from spark_tasks.futures import complete, error_of, fail
+from spark_tasks.kafka.record_reader import is_mark, read_as
+from spark_tasks.kafka.topic_client import client_for, partitions_of
 from spark_tasks.process.rate_limited_log import RateLimitedLog
 from storage.daemon_pool import DaemonPool
+from storage.log.freshness import Freshness
 from storage.log.protocol import OnError, OnRecords, TopicLog
 from storage.log.read_progress import Ends, ReadProgress, ends_of
 from storage.log.record import LogRecord, Position
-from storage.log.record_reader import install, is_mark
-from storage.log.topic_client import Freshness, client_for, partitions_of
 
 log = logging.getLogger(__name__)
 
@@ -80,7 +81,7 @@ class KafkaTopicLog(TopicLog):
             "delivery_timeout_ms": _FOREVER_MS,
             "retry_backoff_ms": 20,
             "metrics_enabled": False,
-            "kafka_client": client_for(topic, self._freshness),
+            "kafka_client": client_for(topic, self._freshness.error),
             **(producer or {}),
         }
         self._writable = writable
@@ -133,9 +134,9 @@ class KafkaTopicLog(TopicLog):
     def read_to_end(self, timeout: float = 30.0) -> Future[None]:
         done: Future[None] = Future()
         deadline = time.monotonic() + timeout
-        asked = self._pool.submit(self._find_end, done, deadline)
+        search = self._pool.submit(self._find_end, done, deadline)
         # The future has to complete even after a defect, or if the log was stopped before the lookup began.
-        asked.add_done_callback(lambda _: fail(done, error) if (error := error_of(asked)) is not None else None)
+        search.add_done_callback(lambda _: fail(done, error) if (error := error_of(search)) is not None else None)
         return done
 
     @override
@@ -209,7 +210,7 @@ class KafkaTopicLog(TopicLog):
             request_timeout_ms=_FETCH_WAIT_MS + 30_000,
             metrics_enabled=False,
         )
-        install(consumer)
+        read_as(LogRecord, consumer)
         if self._stopping.is_set():  # stop() ran before there was a consumer
             consumer.close(timeout_ms=1000)
         try:

@@ -260,8 +260,7 @@ class Chaos:
                 self.say(f"aborted a hanging transaction: {one}")
 
     def _restart_failed(self, worker: WorkerProcess) -> None:
-        patient = worker.rest.patience
-        object.__setattr__(worker.rest, "patience", 0.0)
+        timeout, worker.rest.timeout = worker.rest.timeout, 0.0
         try:
             for name, about in worker.rest.call("GET", "/connectors?expand=status").items():
                 parts = [about["status"]["connector"], *about["status"]["tasks"]]
@@ -273,7 +272,7 @@ class Chaos:
         except (RestError, OSError):
             pass  # a moment later
         finally:
-            object.__setattr__(worker.rest, "patience", patient)
+            worker.rest.timeout = timeout
 
     # ------------------------------------------------------------ the end
     def _end(self) -> dict[str, Any]:

@@ -84,13 +84,13 @@ def consumers(monkeypatch: pytest.MonkeyPatch) -> list[Consumer]:
 
 @pytest.fixture
 def sleeper(monkeypatch: pytest.MonkeyPatch) -> Sleeper:
-    return Sleeper(monkeypatch, "storage.log.topic_client")
+    return Sleeper(monkeypatch, "storage.log.freshness")
 
 
 def test_what_is_sent_as_the_process_wakes_is_refused(
     topic: Topic, sleeper: Sleeper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("storage.log.topic_client.SOON_S", 1.5)  # a busy machine may take longer than it has by itself
+    monkeypatch.setattr("storage.log.freshness.SOON_S", 1.5)  # a busy machine may take longer than it has by itself
     log, seen = topic.log(session_s=60.0)
     assert log.send(b"a", b"1").result(WAIT)
     sleeper.wake()

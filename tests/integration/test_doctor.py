@@ -25,7 +25,7 @@ def test_internal_topics(broker, worker_properties, topic_name, tmp_path):
         done = CliRunner(env={"HEELER_URL": ""}).invoke(main, ["doctor", str(file), "-o", "json"])
         assert done.exit_code == code, done.output
         found = [said for said in json.loads(done.stdout) if said["about"] in ("brokers", "internal topics")]
-        return [(said["verdict"], said["said"]) for said in found]
+        return [(said["verdict"], said["message"]) for said in found]
 
     told = doctor(1)
     assert [verdict for verdict, _ in told] == ["ok", "wrong", "wrong", "wrong"]

@@ -91,13 +91,13 @@ class ConnectorOverview:
 def a_status(value: Any) -> ConnectorOverview:
     """Parse a status. Raises StrangeAnswerError."""
     what = "a connector's status"
-    said = an_object(value, what)
-    connector = _part(an_object(said.get("connector"), what), None)
-    tasks = [an_object(task, what) for task in a_list(said.get("tasks"), what)]
+    fields = an_object(value, what)
+    connector = _part(an_object(fields.get("connector"), what), None)
+    tasks = [an_object(task, what) for task in a_list(fields.get("tasks"), what)]
     if not all(isinstance(task.get("id"), int) for task in tasks):
         raise StrangeAnswerError(f"The response for {what} has a task whose id is not a number.")
     parts = tuple(_part(task, task["id"]) for task in tasks)
-    return ConnectorOverview(a_text(said.get("name")), a_text(said.get("type")), connector, parts)
+    return ConnectorOverview(a_text(fields.get("name")), a_text(fields.get("type")), connector, parts)
 
 
 def workers(client: ConnectClient, statuses: Iterable[ConnectorOverview]) -> list[str]:
@@ -113,28 +113,29 @@ def expanded(value: Any) -> Mapping[str, Mapping[str, Any]]:
     return {name: an_object(parts, what) for name, parts in sorted(an_object(value, what).items())}
 
 
-def _part(said: Mapping[str, Any], task: int | None) -> InstanceStatus:
-    return InstanceStatus(task, a_text(said.get("state")), a_text(said.get("worker_id")), a_text(said.get("trace")),
-                          _restarts(said.get("restarts")), _stalled(said.get("stalled")))
+def _part(fields: Mapping[str, Any], task: int | None) -> InstanceStatus:
+    state, worker, trace = (a_text(fields.get(name)) for name in ("state", "worker_id", "trace"))
+    restarts, stalled = _restarts(fields.get("restarts")), _stalled(fields.get("stalled"))
+    return InstanceStatus(task, state, worker, trace, restarts, stalled)
 
 
-def _restarts(said: Any) -> str:
+def _restarts(fields: Any) -> str:
     """The number of automatic restarts, the time of the next one, and the reason."""
-    if not isinstance(said, dict):
+    if not isinstance(fields, dict):
         return ""
-    words = a_text(said.get("count"))
-    if said.get("permanent") is True:
+    words = a_text(fields.get("count"))
+    if fields.get("permanent") is True:
         words += ", no more: a restart cannot fix this"
-    elif said.get("next_attempt") is not None:
-        words += f", next at {a_text(said['next_attempt'])}"
-    return f"{words}; {a_text(said.get('cause'))}"
+    elif fields.get("next_attempt") is not None:
+        words += f", next at {a_text(fields['next_attempt'])}"
+    return f"{words}; {a_text(fields.get('cause'))}"
 
 
-def _stalled(said: Any) -> str:
+def _stalled(fields: Any) -> str:
     """Since when it makes no progress, what it is at, and the stack of where it hangs."""
-    if not isinstance(said, dict):
+    if not isinstance(fields, dict):
         return ""
-    return f"stalled since {a_text(said.get('since'))}: {a_text(said.get('what'))}".strip()
+    return f"stalled since {a_text(fields.get('since'))}: {a_text(fields.get('what'))}".strip()
 
 
 def _strange(what: str, expected: str, value: Any) -> StrangeAnswerError:

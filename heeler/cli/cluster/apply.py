@@ -87,8 +87,8 @@ def create(session: ClusterSession, paths: tuple[Path, ...], state: str | None) 
     wanted = {w.name: replace(w, initial_state=state.upper()) if state else w for w in read_connectors(paths)}
 
     def act(name: str) -> ChangeMade:
-        said = _post(session, wanted[name])
-        return ChangeMade("created", None if session.format is Format.TABLE else _without_secrets(session, said))
+        response = _post(session, wanted[name])
+        return ChangeMade("created", None if session.format is Format.TABLE else _without_secrets(session, response))
 
     return each(session, dict.fromkeys(wanted, "create"), act)
 
@@ -167,12 +167,12 @@ def _post(session: ClusterSession, wanted: Wanted) -> Any:
     return session.call("POST", "/connectors", {"name": wanted.name, "config": dict(wanted.config), **state})
 
 
-def _without_secrets(session: ClusterSession, said: Any) -> dict[str, Any]:
+def _without_secrets(session: ClusterSession, response: Any) -> dict[str, Any]:
     """The response to POST /connectors."""
     from heeler.cli.cluster.answers import a_config, an_object
     from heeler.cli.cluster.secret_keys import SecretKeys
 
-    created = an_object(said, "a connector")
+    created = an_object(response, "a connector")
     config = a_config(created.get("config"), "a connector's config")
     mask = SecretKeys(session).mask(config)
     return {**created, "config": {key: mask(key, value) for key, value in config.items()}}

@@ -124,10 +124,10 @@ def _wanted(item: Any, stem: str, file: str) -> Wanted:
     if others:
         raise ValueError(f"unknown key {others[0]} beside the config")
     config = {_a_key(key): _value(key, value) for key, value in (item["config"] if wrapped else item).items()}
-    said = item.get("name") if wrapped else None
-    if said is not None and not isinstance(said, str):
-        raise ValueError(f"the name must be a text, not {_kind(said)}")
-    name = (said or config.get("name") or stem).strip()
+    given = item.get("name") if wrapped else None
+    if given is not None and not isinstance(given, str):
+        raise ValueError(f"the name must be a text, not {_kind(given)}")
+    name = (given or config.get("name") or stem).strip()
     if not name:
         raise ValueError("the connector has no name")
     if config.get("name", name).strip() != name:

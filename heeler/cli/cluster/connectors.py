@@ -73,15 +73,15 @@ def show(session: ClusterSession, connector: str, show_secrets: bool) -> None:
     from heeler.cli.output import Format
     from heeler.cli.rest_client import RestError, path_of
 
-    said = an_object(session.call("GET", path_of("connectors", connector)), "a connector")
-    config = a_config(said.get("config"), "a connector's config")
+    response = an_object(session.call("GET", path_of("connectors", connector)), "a connector")
+    config = a_config(response.get("config"), "a connector's config")
     if not show_secrets:
         mask = SecretKeys(session).mask(config)
         config = {key: mask(key, value) for key, value in config.items()}
-    session.show({**said, "config": config}, ("KEY", "VALUE"), sorted(config.items()))
+    session.show({**response, "config": config}, ("KEY", "VALUE"), sorted(config.items()))
     if session.format is not Format.TABLE:
         return
-    click.echo(f"\n{safe(a_text(said.get('name')))} is a {safe(a_text(said.get('type')))} connector.")
+    click.echo(f"\n{safe(a_text(response.get('name')))} is a {safe(a_text(response.get('type')))} connector.")
     try:
         status_of = a_status(session.call("GET", path_of("connectors", connector, "status")))
     except RestError as error:
@@ -156,15 +156,15 @@ def tasks(session: ClusterSession, connector: str, show_secrets: bool) -> int:
     rows: list[tuple[Any, ...]] = []
     data = []
     for item in found:
-        said = an_object(item, "a task")
-        number = an_object(said.get("id"), "a task's id").get("task")
-        config = a_config(said.get("config"), "a task's config")
+        response = an_object(item, "a task")
+        number = an_object(response.get("id"), "a task's id").get("task")
+        config = a_config(response.get("config"), "a task's config")
         if not show_secrets:
             mask = secret.mask(config, of_connector)
             config = {key: mask(key, value) for key, value in config.items()}
         part = parts.get(number) if isinstance(number, int) else None
         state, worker = (part.state, part.worker) if part else ("(no status yet)", "")
-        data.append({"id": said["id"], "config": config, "state": state, "worker_id": worker})
+        data.append({"id": response["id"], "config": config, "state": state, "worker_id": worker})
         rows.append((number, state, worker, ", ".join(f"{k}={v}" for k, v in sorted(config.items()))))
     session.show(data, ("TASK", "STATE", "WORKER", "CONFIG"), rows, "It has no tasks.")
     return NO if any(part.state == "FAILED" for part in parts.values()) else 0
@@ -201,8 +201,8 @@ def topics(session: ClusterSession, connector: str, reset: bool) -> int:
         path = path_of("connectors", connector, "topics", "reset")
         return each(session, {connector: "reset topics"},
                     lambda _: ChangeMade("the list of topics was cleared", session.call("PUT", path)))
-    said = an_object(session.call("GET", path_of("connectors", connector, "topics")), "a list of topics")
-    found = a_list(an_object(said.get(connector), "a list of topics").get("topics"), "a list of topics")
+    response = an_object(session.call("GET", path_of("connectors", connector, "topics")), "a list of topics")
+    found = a_list(an_object(response.get(connector), "a list of topics").get("topics"), "a list of topics")
     session.show(sorted(found, key=str), ("TOPIC",), [(topic,) for topic in sorted(found, key=str)],
                  "It has used no topic yet.")
     return 0

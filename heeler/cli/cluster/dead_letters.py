@@ -52,15 +52,15 @@ def replay(session: ClusterSession, connector: str, limit: int | None, values: b
               for key, value in chosen.items() if value not in (None, ())}
     order: dict[str, Any] = {"filter": wanted} | ({"limit": limit} if limit is not None else {})
     if dry_run or not yes:
-        said = _replay(session, connector, {**order, "dry_run": True, "values": values})
+        response = _replay(session, connector, {**order, "dry_run": True, "values": values})
         if dry_run or session.format is Format.TABLE:
-            _show(session, said)
-        if dry_run or said.get("state") != "DONE" or not said.get("would_replay"):
-            return 0 if said.get("state") == "DONE" else NO
-        confirm(f"Replay {said['would_replay']} dead letters?", yes=yes)
-    said = _replay(session, connector, order)
-    _show(session, said)
-    return 0 if said.get("state") == "DONE" else NO
+            _show(session, response)
+        if dry_run or response.get("state") != "DONE" or not response.get("would_replay"):
+            return 0 if response.get("state") == "DONE" else NO
+        confirm(f"Replay {response['would_replay']} dead letters?", yes=yes)
+    response = _replay(session, connector, order)
+    _show(session, response)
+    return 0 if response.get("state") == "DONE" else NO
 
 
 def _replay(session: ClusterSession, connector: str, order: Mapping[str, Any]) -> dict[str, Any]:
@@ -68,30 +68,30 @@ def _replay(session: ClusterSession, connector: str, order: Mapping[str, Any]) -
     from heeler.cli.rest_client import path_of
 
     path = path_of("connectors", connector, "dead-letters", "replay")
-    said = an_object(session.call("POST", path, order), "a replay's progress")
-    while said.get("state") == "RUNNING":
+    response = an_object(session.call("POST", path, order), "a replay's progress")
+    while response.get("state") == "RUNNING":
         time.sleep(_LOOK_S)
-        said = an_object(session.call("GET", path), "a replay's progress")
-    return said
+        response = an_object(session.call("GET", path), "a replay's progress")
+    return response
 
 
-def _show(session: ClusterSession, said: Mapping[str, Any]) -> None:
+def _show(session: ClusterSession, response: Mapping[str, Any]) -> None:
     from heeler.cli.cluster.answers import a_list, a_text, an_object
     from heeler.cli.output import Format
     from heeler.cli.safe_text import safe
 
-    rows = [(words, said[key]) for words, key in _TOTALS if said.get(key)]
+    rows = [(words, response[key]) for words, key in _TOTALS if response.get(key)]
     for key in ("by_topic", "by_stage", "by_exception"):
-        counts = an_object(said.get(key), "a replay's counts")
+        counts = an_object(response.get(key), "a replay's counts")
         rows += [(f"{key.removeprefix('by_')} {kind}", count) for kind, count in sorted(counts.items())]
-    session.show(said, _COLUMNS, rows, "The queue has nothing to replay.")
+    session.show(response, _COLUMNS, rows, "The queue has nothing to replay.")
     if session.format is not Format.TABLE:
         return
-    samples = [an_object(one, "a sample") for one in a_list(said.get("samples"), "samples")]
+    samples = [an_object(one, "a sample") for one in a_list(response.get("samples"), "samples")]
     if samples:
         columns = [*_SAMPLE, *(part for part in ("key", "value") if part in samples[0])]
         click.echo()
         session.show(samples, [name.upper().replace("_", " ") for name in columns],
                      [tuple(one.get(name) for name in columns) for one in samples])
-    if said.get("error"):
-        click.echo(f"heeler: the replay ended early: {safe(a_text(said.get('error')))}", err=True)
+    if response.get("error"):
+        click.echo(f"heeler: the replay ended early: {safe(a_text(response.get('error')))}", err=True)

@@ -41,19 +41,19 @@ def show(session: ClusterSession, connector: str) -> None:
 
 @offsets.command("set")
 @connector_argument()
-@click.argument("places", nargs=-1, metavar="[TOPIC:PARTITION=OFFSET]...")
+@click.argument("positions", nargs=-1, metavar="[TOPIC:PARTITION=OFFSET]...")
 @click.option("--from", "file", type=FILES, metavar="FILE", help="A JSON file as offsets show -o json prints it.")
 @_DRY
 @YES
 @cluster_command
 def set_(
-    session: ClusterSession, connector: str, places: tuple[str, ...], file: Path | None, dry_run: bool, yes: bool
+    session: ClusterSession, connector: str, positions: tuple[str, ...], file: Path | None, dry_run: bool, yes: bool
 ) -> None:
     """Set offsets of a stopped connector: a sink's as TOPIC:PARTITION=OFFSET, any connector's from a file.
 
     Partitions that are not named keep theirs; a null offset resets its partition.
     """
-    then = [*(_read(file) if file else []), *map(_place, places)]
+    then = [*(_read(file) if file else []), *map(_parsed_position, positions)]
     if not then:
         raise click.UsageError("Name the offsets to set: TOPIC:PARTITION=OFFSET, or --from FILE.")
     _alter(session, connector, then, dry_run=dry_run, yes=yes)
@@ -76,8 +76,8 @@ def reset(
     --to asks Kafka: name it with --bootstrap-servers or --worker-config.
     """
     if to is not None:
-        asked = broker_properties(bootstrap_servers, worker_config)
-        _alter(session, connector, _positions(session, connector, asked, where(to)), dry_run=dry_run, yes=yes)
+        clients = broker_properties(bootstrap_servers, worker_config)
+        _alter(session, connector, _positions(session, connector, clients, where(to)), dry_run=dry_run, yes=yes)
         return
     from heeler.cli.rest_client import path_of
 
@@ -137,12 +137,12 @@ def _show_difference(session: ClusterSession, now: Offsets, then: Offsets, *, fi
     return len(found)
 
 
-def _tell(session: ClusterSession, said: Any) -> None:
+def _tell(session: ClusterSession, response: Any) -> None:
     from heeler.cli.cluster.answers import a_text, an_object
     from heeler.cli.output import Format
     from heeler.cli.safe_text import safe
 
-    message = a_text(an_object(said, "the answer").get("message"))
+    message = a_text(an_object(response, "the answer").get("message"))
     if session.format is Format.TABLE:
         click.echo(safe(message))
     else:
@@ -167,9 +167,9 @@ def _positions(
         raise SetupError(f"{connector} is not a sink, or has not read any topic yet: --to is for the topics of a sink")
     cluster = KafkaCluster(client_settings({k: v for k, v in properties.items() if k != MAX_RECORD_KEY}))
     with closing(cluster), shown_when_slow("Waiting for Kafka …"):
-        places = [(topic, p) for topic in topics for p in cluster.partitions(topic, timeout_ms=_TIMEOUT_MS)]
-        found = cluster.offsets(places, which, timeout_ms=_TIMEOUT_MS)
-        late = [place for place, offset in found.items() if offset < 0]  # no record from that time on: the end
+        partitions = [(topic, p) for topic in topics for p in cluster.partitions(topic, timeout_ms=_TIMEOUT_MS)]
+        found = cluster.offsets(partitions, which, timeout_ms=_TIMEOUT_MS)
+        late = [partition for partition, offset in found.items() if offset < 0]  # no record from that time on: the end
         if late:
             found |= cluster.offsets(late, "latest", timeout_ms=_TIMEOUT_MS)
     return [{"partition": {"kafka_topic": topic, "kafka_partition": p}, "offset": {"kafka_offset": offset}}
@@ -180,8 +180,8 @@ def _ask(session: ClusterSession, connector: str) -> Offsets:
     from heeler.cli.cluster.answers import an_object
     from heeler.cli.rest_client import path_of
 
-    said = an_object(session.call("GET", path_of("connectors", connector, "offsets")), "a connector's offsets")
-    return _checked(said.get("offsets"), "a connector's offsets")
+    response = an_object(session.call("GET", path_of("connectors", connector, "offsets")), "a connector's offsets")
+    return _checked(response.get("offsets"), "a connector's offsets")
 
 
 def _checked(value: Any, what: str) -> Offsets:
@@ -193,13 +193,13 @@ def _checked(value: Any, what: str) -> Offsets:
 
 def _read(file: Path) -> Offsets:
     try:
-        said = json.loads(file.read_text())
-        return _checked(said["offsets"] if isinstance(said, dict) else said, f"what {file} holds")
+        content = json.loads(file.read_text())
+        return _checked(content["offsets"] if isinstance(content, dict) else content, f"what {file} holds")
     except (OSError, ValueError, KeyError, RecursionError) as error:
         raise SetupError(f"{file} does not hold offsets as offsets show -o json prints them: {error!r}") from error
 
 
-def _place(text: str) -> dict[str, Any]:
+def _parsed_position(text: str) -> dict[str, Any]:
     """Of TOPIC:PARTITION=OFFSET."""
     place, equals, offset = text.rpartition("=")
     topic, colon, partition = place.rpartition(":")

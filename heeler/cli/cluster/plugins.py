@@ -66,8 +66,8 @@ def list_loggers(session: ClusterSession) -> None:
 
     found = an_object(session.call_admin("GET", "/admin/loggers"), "the loggers")
     rows = []
-    for name, said in sorted(found.items()):
-        level = an_object(said, "a logger")
+    for name, response in sorted(found.items()):
+        level = an_object(response, "a logger")
         rows.append((name, a_text(level.get("level")), _time(level.get("last_modified"))))
     session.show(found, ("LOGGER", "LEVEL", "SINCE"), rows, "None has.")
 
@@ -83,8 +83,8 @@ def set_logger(session: ClusterSession, logger: str, level: str, cluster: bool) 
     from heeler.cli.rest_client import path_of
 
     scope = {"scope": "cluster"} if cluster else {"scope": "worker"}
-    said = session.call_admin("PUT", path_of("admin", "loggers", logger), {"level": level.upper()}, scope)
-    changed = [logger] if said is None else a_list(said, "the changed loggers")
+    response = session.call_admin("PUT", path_of("admin", "loggers", logger), {"level": level.upper()}, scope)
+    changed = [logger] if response is None else a_list(response, "the changed loggers")
     session.show(changed, ("CHANGED",), [(name,) for name in changed], f"No logger is called {safe(logger)}.")
 
 

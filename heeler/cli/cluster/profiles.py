@@ -90,13 +90,13 @@ def parse_profiles(text: str, wanted: str | None, file: str) -> Profile:
     import yaml  # noqa: PLC0415 - seldom needed
 
     try:
-        said = yaml.load(text, yaml.BaseLoader) or {}  # noqa: S506 - makes texts, lists and objects alone
+        content = yaml.load(text, yaml.BaseLoader) or {}  # noqa: S506 - makes texts, lists and objects alone
     except (yaml.YAMLError, RecursionError) as error:
         raise SetupError(f"{file} is not YAML: {' '.join(str(error).split())}") from error
-    profiles = said.get("profiles", {}) if isinstance(said, dict) else None
-    if not isinstance(profiles, dict) or said.keys() - {"profiles", "default"}:
+    profiles = content.get("profiles", {}) if isinstance(content, dict) else None
+    if not isinstance(profiles, dict) or content.keys() - {"profiles", "default"}:
         raise SetupError(f"{file} must have profiles by their names under the key profiles; default may name one")
-    name = wanted or said.get("default")
+    name = wanted or content.get("default")
     if name is None:
         return Profile((DEFAULT_URL,))
     if not isinstance(name, str) or name not in profiles:
@@ -105,21 +105,21 @@ def parse_profiles(text: str, wanted: str | None, file: str) -> Profile:
     return _profile(profiles[name], f"Profile {name} in {file}")
 
 
-def _profile(said: Any, where: str) -> Profile:
-    if not isinstance(said, dict):
+def _profile(fields: Any, where: str) -> Profile:
+    if not isinstance(fields, dict):
         raise SetupError(f"{where} must have keys and values")
-    unknown = sorted(map(str, said.keys() - set(_KEYS)))
+    unknown = sorted(map(str, fields.keys() - set(_KEYS)))
     if unknown:
         raise SetupError(f"{where} has the unknown key {unknown[0]}; known: {', '.join(_KEYS)}")
-    urls = said.get("url", DEFAULT_URL)
-    others = {key: value for key, value in said.items() if key != "url"}
-    if any(not isinstance(value, str) for value in [*others.values(), *(urls if isinstance(urls, list) else [urls])]):
+    urls = fields.get("url", DEFAULT_URL)
+    texts = {key: value for key, value in fields.items() if key != "url"}
+    if any(not isinstance(value, str) for value in [*texts.values(), *(urls if isinstance(urls, list) else [urls])]):
         raise SetupError(f"{where}: each value must be a text; url may be a list of them")
-    files = {key.replace("-", "_"): Path(others[key]).expanduser() for key in ("password-file", "ca", "cert", "key")
-             if key in others}
+    files = {key.replace("-", "_"): Path(texts[key]).expanduser() for key in ("password-file", "ca", "cert", "key")
+             if key in texts}
     base = _with_urls(urls if isinstance(urls, list) else [urls], where)
-    insecure = others.get("insecure", "false").lower() == "true"
-    return Profile(base.urls, others.get("user", base.user), others.get("password", base.password), **files,
+    insecure = texts.get("insecure", "false").lower() == "true"
+    return Profile(base.urls, texts.get("user", base.user), texts.get("password", base.password), **files,
                    insecure=insecure)
 
 

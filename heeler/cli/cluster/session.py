@@ -67,7 +67,7 @@ class ClusterSession:
             click.echo(text)
 
 
-def client_of(urls: Sequence[str], profile: str | None, patience: float) -> ConnectClient:
+def client_of(urls: Sequence[str], profile: str | None, timeout: float) -> ConnectClient:
     """Raises SetupError."""
     from heeler.cli.cluster.profiles import profile_of
     from heeler.cli.rest_client import ConnectClient
@@ -77,7 +77,7 @@ def client_of(urls: Sequence[str], profile: str | None, patience: float) -> Conn
         import urllib3
 
         urllib3.disable_warnings()
-    return ConnectClient(chosen.urls, patience=patience, tls=chosen.tls(), headers=chosen.headers())
+    return ConnectClient(chosen.urls, timeout=timeout, tls=chosen.tls(), headers=chosen.headers())
 
 
 def cluster_command(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -89,13 +89,13 @@ def cluster_command(function: Callable[..., Any]) -> Callable[..., Any]:
     @click.option("--profile", metavar="NAME", help="Take address, user and certificates from a profile. Also: "
                                                     "HEELER_PROFILE.")
     @click.option("-o", "--output", type=click.Choice([f.value for f in Format]), default="table", show_default=True)
-    @click.option("--patience", type=click.FloatRange(0), default=60, show_default=True, metavar="SECONDS",
+    @click.option("--timeout", type=click.FloatRange(0), default=60, show_default=True, metavar="SECONDS",
                   help="How long to wait while the cluster rebalances.")
     @functools.wraps(function)
-    def run(*args: Any, urls: tuple[str, ...], profile: str | None, output: str, patience: float, **kw: Any) -> None:
+    def run(*args: Any, urls: tuple[str, ...], profile: str | None, output: str, timeout: float, **kw: Any) -> None:
         with told_without_trace():
             try:
-                code = function(ClusterSession(client_of(urls, profile, patience), Format(output)), *args, **kw)
+                code = function(ClusterSession(client_of(urls, profile, timeout), Format(output)), *args, **kw)
             except KeyboardInterrupt:
                 sys.exit(_INTERRUPTED)
         sys.exit(code or 0)

@@ -34,7 +34,7 @@ def status(session: ClusterSession, connectors: tuple[str, ...], watch: bool, in
         _watch(session, connectors, interval)
         return 0
     data, statuses = ask(session, connectors)
-    session.show(data, *_told(rows(statuses)), "There are no connectors.")
+    session.show(data, *_table(rows(statuses)), "There are no connectors.")
     if trace and session.format == "table":
         for one in statuses:
             for part in (p for p in one if p.problem):
@@ -69,7 +69,7 @@ def rows(statuses: Iterable[ConnectorOverview]) -> list[tuple[Any, ...]]:
     return found
 
 
-def _told(found: Sequence[tuple[Any, ...]]) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
+def _table(found: Sequence[tuple[Any, ...]]) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
     """Columns and rows, without the column of restarts if there were no automatic ones."""
     if any(row[_RESTARTS] for row in found):
         return _COLUMNS, list(found)
@@ -113,7 +113,7 @@ def _live(session: ClusterSession, names: tuple[str, ...], interval: float) -> N
     with Live(console=console(), auto_refresh=False, vertical_overflow="crop") as live:
         while True:
             try:
-                shown: Any = fitting(*_told(rows(ask(session, names)[1])), _SPARE)
+                shown: Any = fitting(*_table(rows(ask(session, names)[1])), _SPARE)
             except ConnectError as error:  # the worker may come back
                 shown = Group(Text(str(error), "bold red"))
             live.update(shown, refresh=True)

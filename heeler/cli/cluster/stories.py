@@ -39,7 +39,7 @@ def row_of(step: Mapping[str, Any]) -> tuple[str, ...]:
     return at, cause, because, f"{line} …" if more else line, effects
 
 
-def _steps(said: Any, url: str) -> list[dict[str, Any]]:
+def _steps(response: Any, url: str) -> list[dict[str, Any]]:
     worker = url.partition("://")[2].rpartition("@")[2]
-    found = a_list(an_object(said, _WHAT).get("story"), _WHAT)
+    found = a_list(an_object(response, _WHAT).get("story"), _WHAT)
     return [{"worker": worker, **an_object(step, "a step of a story")} for step in found]

@@ -89,16 +89,16 @@ def lines(statuses: Iterable[ConnectorOverview], before: TopFigures | None, now:
 def parse_metrics(text: str, into: TopFigures) -> None:
     """Add the figures in one worker's /metrics. Other lines are skipped."""
     for name, labels, value in _SAMPLE.findall(text):
-        said = {key: re.sub(r"\\(.)", lambda m: "\n" if m[1] == "n" else m[1], word) for key, word in
+        parsed = {key: re.sub(r"\\(.)", lambda m: "\n" if m[1] == "n" else m[1], word) for key, word in
                 _LABEL.findall(labels)}
         try:
-            place, number = (said["connector"], int(said["task"])), float(value)
+            place, number = (parsed["connector"], int(parsed["task"])), float(value)
         except (KeyError, ValueError):
             continue
         if number != number or number in (float("inf"), float("-inf")):  # noqa: PLR0124 - not a number
             continue
         if name == "heeler_task_records_total":
-            if said.get("stage") == "write":
+            if parsed.get("stage") == "write":
                 into.records[place] = into.records.get(place, 0) + number
         else:
             kept = into.lag if name == "heeler_sink_lag_records" else into.errors
@@ -121,15 +121,15 @@ def _numbers(session: ClusterSession, statuses: Sequence[ConnectorOverview]) -> 
     from heeler.cli.cluster.answers import workers
 
     found = TopFigures(time.monotonic())
-    told = False
-    asked: dict[str, str] = {}
+    found_metrics = False
+    pages: dict[str, str] = {}
     for url in workers(session.client, statuses):
         text = session.client.text(url, "/metrics?names=heeler")
-        if text and text not in asked.values():  # one worker may have two addresses
-            asked[url] = text
-            told = True
+        if text and text not in pages.values():  # one worker may have two addresses
+            pages[url] = text
+            found_metrics = True
             parse_metrics(text, found)
-    if not told:
+    if not found_metrics:
         _by_offsets(session, statuses, found)
     return found
 
@@ -143,10 +143,10 @@ def _by_offsets(session: ClusterSession, statuses: Iterable[ConnectorOverview], 
         if one.kind != "sink" or not one.tasks:
             continue
         try:
-            said = session.client.call("GET", path_of("connectors", one.name, "offsets"))
+            response = session.client.call("GET", path_of("connectors", one.name, "offsets"))
         except ConnectError:  # deleted since, or a worker that is older than Kafka 3.5
             continue
-        for item in said.get("offsets", []) if isinstance(said, dict) else []:
+        for item in response.get("offsets", []) if isinstance(response, dict) else []:
             offset = item.get("offset") if isinstance(item, dict) else None
             if isinstance(offset, dict) and isinstance(offset.get("kafka_offset"), int):
                 sums[one.name, one.tasks[0].task or 0] += offset["kafka_offset"]

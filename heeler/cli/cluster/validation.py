@@ -52,8 +52,8 @@ def checked(session: ClusterSession, wanted: Wanted) -> list[Finding]:
         if not unknown:
             raise
         return [("connector.class", plugin, (f"{unknown}{plugins}",))]
-    said = an_object(answer, "a validation")
-    infos = [an_object(info, "a key's validation") for info in a_list(said.get("configs"), "a validation's keys")]
+    response = an_object(answer, "a validation")
+    infos = [an_object(info, "a key's validation") for info in a_list(response.get("configs"), "a validation's keys")]
     secret = {
         str(value.get("name")) for info in infos if isinstance(value := info.get("definition"), dict)
         and value.get("type") == "PASSWORD"

@@ -66,5 +66,5 @@ def refusals(settings: Mapping[str, str]) -> list[str]:
 
 def warning(settings: Mapping[str, str]) -> str | None:
     """One line about all ignored keys; None if there are none."""
-    told = [f"{key} ({why})" for key in sorted(settings) if settings[key].strip() and (why := why_ignored(key))]
-    return f"heeler ignores these settings: {'; '.join(told)}" if told else None
+    ignored = [f"{key} ({why})" for key in sorted(settings) if settings[key].strip() and (why := why_ignored(key))]
+    return f"heeler ignores these settings: {'; '.join(ignored)}" if ignored else None

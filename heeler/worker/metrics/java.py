@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from actors.group.client_metrics import Figure
 from heeler.worker.metrics.observed import Observed
 from heeler.worker.metrics.rows import CLASSES, ConnectorRow, TaskRow
 from heeler.worker.metrics.text import Kind, Page, ended, escaped, labels
+from spark_tasks.kafka.client_metrics import Figure
 from spark_tasks.metrics.task import TaskMetrics
 from storage.ids import State
 
@@ -144,11 +144,11 @@ FIGURES: Sequence[_Figure] = (
 
 def tasks(page: Page, rows: Sequence[TaskRow]) -> None:
     """All of Kafka Connect's metrics of tasks."""
-    _told(page, name_of(_TASK, "status"), "The task's state, as a label.",
+    _label_series(page, name_of(_TASK, "status"), "The task's state, as a label.",
           [f'{row.labels},status="{_WORDS[row.state]}"' for row in rows])
     for attribute in CLASSES:
-        whose, _, what = attribute.replace("_", " ").rpartition(" ")
-        _told(page, name_of(_TASK, attribute), f"The {whose}'s {what}, as a label.",
+        owner, _, what = attribute.replace("_", " ").rpartition(" ")
+        _label_series(page, name_of(_TASK, attribute), f"The {owner}'s {what}, as a label.",
               [f'{row.labels},{attribute}="{escaped(row.classes[attribute])}"' for row in rows
                if attribute in row.classes])
     made = [(row, row.metrics) for row in rows if row.metrics is not None]
@@ -167,7 +167,7 @@ def tasks(page: Page, rows: Sequence[TaskRow]) -> None:
         page.column(figure.name, figure.kind, figure.text, places, [value(task, now) for task, now in tasks_])
 
 
-def _told(page: Page, name: str, text: str, labels_: Sequence[str]) -> None:
+def _label_series(page: Page, name: str, text: str, labels_: Sequence[str]) -> None:
     """What is a text in Java."""
     page.column(name, "gauge", text, ended(labels_), [1] * len(labels_))
 
@@ -184,7 +184,7 @@ def connectors(page: Page, rows: Sequence[ConnectorRow]) -> None:
         ("connector_class", "The connector's class", [row.class_name for row in here]),
         ("connector_version", "Its version", [row.version for row in here]),
     ):
-        _told(page, name_of("connector-metrics", attribute), f"{text}, as a label.",
+        _label_series(page, name_of("connector-metrics", attribute), f"{text}, as a label.",
               [f'{row.labels},{attribute}="{escaped(value)}"' for row, value in zip(here, values, strict=True)])
     places, words = ended(row.labels for row in rows), "Tasks of the connector on this worker: "
     page.column(name_of(_WORKER, "connector-total-task-count"), "untyped", f"{words}total.", places,
@@ -219,10 +219,10 @@ def worker(page: Page, seen: Observed, where: str, now: float, client_id: str) -
     add(group, "rebalance-avg-time-ms", "Average rebalance recently.", 1000 * rounds.lately.average(now))
     add(group, "time-since-last-rebalance-ms", "Time since the last rebalance.",
         _NAN if rounds.ended is None else 1000 * (now - rounds.ended))
-    for attribute, text, told in (("connect_protocol", "The group's protocol", seen.protocol),
+    for attribute, text, about in (("connect_protocol", "The group's protocol", seen.protocol),
                                   ("leader_name", "The group's leader", seen.leader)):
         page.add(name_of(group, attribute), "gauge", f"{text}, as a label.",
-                 [(f"{where},{labels({attribute: told})}", 1)] if told else [])
+                 [(f"{where},{labels({attribute: about})}", 1)] if about else [])
     group = _COORDINATOR
     add(group, "assigned-connectors", "Connectors assigned to this worker.", seen.assigned_connectors)
     add(group, "assigned-tasks", "Tasks assigned to this worker.", seen.assigned_tasks)
@@ -243,10 +243,10 @@ def client(page: Page, found: Iterable[Figure], where: str, client_id: str) -> N
         page.add(name, kind_of(name), figure.text, [(place, figure.value)])
 
 
-def app_info(page: Page, told: Mapping[str, str], started: float, where: str, client_id: str) -> None:
+def app_info(page: Page, about: Mapping[str, str], started: float, where: str, client_id: str) -> None:
     """The worker's version and cluster, as in `GET /`, and its start: `started` in seconds since 1970."""
     place = f"{where},{labels({'client_id': client_id})}"
-    for attribute, value in told.items():
+    for attribute, value in about.items():
         page.add(name_of(_APP, attribute), "gauge", f"The worker's {attribute}, as a label.",
                  [(f"{place},{labels({attribute.replace('-', '_'): value})}", 1)])
     page.add(name_of(_APP, "start-time-ms"), "gauge", "When the worker started, in milliseconds since 1970.",

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from actors.herder.standing import Phase
-from actors.herder.state import HerderState, Slot, connector_of, is_task
+from actors.herder.state import HerderState, Slot, Successor, connector_of, is_task
 from spark_tasks.metrics.windows import Window
 from storage.config.state import ClusterConfigState
 from storage.ids import ConnectorName, ItemId, State, TargetState
@@ -121,8 +121,9 @@ def cause_of(before: Slot | None) -> str:
     """Why an instance is started again: failure or stall (errors.restart.policy), request (of a user),
     config (a new configuration), or rebalance (it was stopped meanwhile, here or elsewhere).
     """
-    if before is None or not before.start_again:
+    successor = before.stopping.successor if before is not None and before.stopping is not None else Successor.NONE
+    if before is None or successor is Successor.NONE:
         return "rebalance"
-    if before.healing and not before.waiting:
-        return before.healing
-    return "request" if before.restarting or before.waiting else "config"
+    if before.waiting or successor is Successor.RESTART:
+        return "request"
+    return "config" if successor is Successor.REPLACEMENT else successor.value

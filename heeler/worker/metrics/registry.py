@@ -11,13 +11,13 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cache, lru_cache
 from typing import Any, Final
 
-from actors.group.client_metrics import Figure
 from actors.herder.state import HerderState
 from actors.instances.scaler import Scaled
 from heeler.worker.metrics import heeler_metrics, java
 from heeler.worker.metrics.observed import Observed
 from heeler.worker.metrics.rows import ConnectorRow, TaskRow, Version, classes_of
 from heeler.worker.metrics.text import Page, labels
+from spark_tasks.kafka.client_metrics import Figure
 from spark_tasks.metrics.engine import EngineFigures
 from spark_tasks.metrics.plugins import Figures, PluginMetrics
 from spark_tasks.metrics.task import TaskMetrics
@@ -119,10 +119,10 @@ class WorkerMetrics:
                 if status.state is State.UNASSIGNED and task not in self._seen.slots:
                     continue
                 if classes is None:
-                    connector, told = config.connector_configs.get(name, {}), self._statuses().connectors.get(name)
+                    connector, known = config.connector_configs.get(name, {}), self._statuses().connectors.get(name)
                     classes = classes_of(self._worker, connector, self._connector_type(connector), self._plugin_version)
-                    if told is not None and told.version:
-                        classes = {**classes, "connector_version": told.version}
+                    if known is not None and known.version:
+                        classes = {**classes, "connector_version": known.version}
                 own = {"task_class": config.task_configs.get(task, {}).get("task.class"),
                        "task_version": status.version}
                 rows.append(TaskRow(task, self.worker_id, status.state, now, self._tasks.get(task),

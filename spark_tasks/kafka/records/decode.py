@@ -189,22 +189,22 @@ def _columns(data: Array, table: Array, low: int, high: int, most: int) -> pa.Re
     rows, room = int(table[:, COUNT].sum()), int(sizes.sum())
     offsets, timestamps = np.empty(rows, np.int64), np.empty(rows, np.int64)
     keys, values = _Bytes(rows, room), _Bytes(rows, room)
-    told = np.zeros(kernels.TOLD, np.int64)
+    report = np.zeros(kernels.REPORT_LENGTH, np.int64)
     error = kernels.decode_records(
         data, table, low, high, most, offsets, timestamps,
-        keys.ends, keys.data, keys.valid, values.ends, values.data, values.valid, told,
+        keys.ends, keys.data, keys.valid, values.ends, values.data, values.valid, report,
     )  # fmt: skip
-    _refuse(error, told, table, most)
-    count = int(told[kernels.ROWS])
+    _refuse(error, report, table, most)
+    count = int(report[kernels.ROWS])
     headers = pa.nulls(count, HEADERS_TYPE)
-    if told[kernels.HEADERS]:
+    if report[kernels.HEADERS]:
         headers = _headers(data, table, low, high, count)
     return pa.RecordBatch.from_arrays(
         [
             pa.Array.from_buffers(pa.int64(), count, [None, pa.py_buffer(offsets)]),
             pa.Array.from_buffers(pa.int64(), count, [None, pa.py_buffer(timestamps)]),
-            keys.array(pa.binary(), count, int(told[kernels.KEY_BYTES]), int(told[kernels.KEY_NULLS])),
-            values.array(pa.binary(), count, int(told[kernels.VALUE_BYTES]), int(told[kernels.VALUE_NULLS])),
+            keys.array(pa.binary(), count, int(report[kernels.KEY_BYTES]), int(report[kernels.KEY_NULLS])),
+            values.array(pa.binary(), count, int(report[kernels.VALUE_BYTES]), int(report[kernels.VALUE_NULLS])),
             headers,
         ],
         schema=RAW_SCHEMA,
@@ -215,15 +215,15 @@ def _headers(data: Array, table: Array, low: int, high: int, count: int) -> pa.A
     room = int((table[:, END] - table[:, START]).sum())
     ends, present = np.empty(count + 1, np.int32), np.full((count + 7) // 8, 0xFF, np.uint8)
     names, values = _Bytes(room // 2, room), _Bytes(room // 2, room)
-    told = np.zeros(kernels.TOLD, np.int64)
+    report = np.zeros(kernels.REPORT_LENGTH, np.int64)
     error = kernels.decode_headers(
         data, table, low, high, ends, present,
-        names.ends, names.data, values.ends, values.data, values.valid, told,
+        names.ends, names.data, values.ends, values.data, values.valid, report,
     )  # fmt: skip
-    _refuse(error, told, table)
-    total = int(told[kernels.ROWS])
-    name_array = names.array(pa.string(), total, int(told[kernels.KEY_BYTES]), 0)
-    value_array = values.array(pa.binary(), total, int(told[kernels.VALUE_BYTES]), int(told[kernels.VALUE_NULLS]))
+    _refuse(error, report, table)
+    total = int(report[kernels.ROWS])
+    name_array = names.array(pa.string(), total, int(report[kernels.KEY_BYTES]), 0)
+    value_array = values.array(pa.binary(), total, int(report[kernels.VALUE_BYTES]), int(report[kernels.VALUE_NULLS]))
     item = HEADERS_TYPE.value_type
     structs = pa.StructArray.from_arrays([_readable(name_array), value_array], fields=list(item))
     return pa.Array.from_buffers(
@@ -241,11 +241,11 @@ def _readable(names: pa.Array) -> pa.Array:
     return names
 
 
-def _refuse(error: int, told: Array, table: Array, most: int = 0) -> None:
+def _refuse(error: int, report: Array, table: Array, most: int = 0) -> None:
     if error == kernels.TOO_LARGE:
-        raise OversizedRecordError(int(told[kernels.LARGE_SIZE]), most, int(told[kernels.LARGE_OFFSET]))
+        raise OversizedRecordError(int(report[kernels.LARGE_SIZE]), most, int(report[kernels.LARGE_OFFSET]))
     if error:
-        raise _corrupt(kernels.REASONS[error], table[told[kernels.BAD_BATCH]])
+        raise _corrupt(kernels.REASONS[error], table[report[kernels.BAD_BATCH]])
 
 
 def _corrupt(reason: str, batch: Array) -> CorruptRecordsError:

@@ -9,10 +9,10 @@ import numpy as np
 from spark_tasks.arrays.jit import copy_bytes, inlined, kernel
 from spark_tasks.kafka.records.scan import APPEND_TIME, BASE_OFFSET, COUNT, END, LAST_DELTA, PREVIOUS, START, TIMESTAMP
 
-# What a kernel returns in addition to its arrays: indexes into its int64 array `told`.
+# What a kernel returns in addition to its arrays: indexes into its int64 array `report`.
 ROWS, KEY_BYTES, VALUE_BYTES, KEY_NULLS, VALUE_NULLS, HEADERS, BAD_BATCH, BAD_BYTE = 0, 1, 2, 3, 4, 5, 6, 7
 LARGE_OFFSET, LARGE_SIZE = 8, 9
-TOLD = 10
+REPORT_LENGTH = 10
 
 OK, BAD_RECORD_LENGTH, BAD_OFFSET_DELTA, BAD_KEY, BAD_VALUE, BAD_HEADERS, BAD_TAIL, TOO_LARGE = 0, 1, 2, 3, 4, 5, 6, 7
 REASONS = {
@@ -63,15 +63,15 @@ def decode_records(  # noqa: C901, PLR0911, PLR0912, PLR0915, PLR0917  # one loo
     value_ends: Any,
     values: Any,
     value_valid: Any,
-    told: Any,
+    report: Any,
 ) -> int:
-    """All records with low <= offset < high, of at most `most` bytes; OK or an error, `told` says where."""
+    """All records with low <= offset < high, of at most `most` bytes; OK or an error, `report` says where."""
     row, key_at, value_at = 0, 0, 0
     key_nulls, value_nulls, with_headers = 0, 0, 0
     key_ends[0] = 0
     value_ends[0] = 0
     for batch in range(batches.shape[0]):
-        told[BAD_BATCH] = batch
+        report[BAD_BATCH] = batch
         at = batches[batch, START]
         stop = batches[batch, END]
         base_offset = batches[batch, BASE_OFFSET]
@@ -80,7 +80,7 @@ def decode_records(  # noqa: C901, PLR0911, PLR0912, PLR0915, PLR0917  # one loo
         append_time = batches[batch, APPEND_TIME] != 0
         previous: Any = batches[batch, PREVIOUS]
         for _ in range(batches[batch, COUNT]):
-            told[BAD_BYTE] = at
+            report[BAD_BYTE] = at
             length, at = _varint(data, at, stop)
             if at < 0 or length < 6 or length > stop - at:
                 return BAD_RECORD_LENGTH
@@ -112,8 +112,8 @@ def decode_records(  # noqa: C901, PLR0911, PLR0912, PLR0915, PLR0917  # one loo
             if offset < low or offset >= high:
                 continue
             if length > most:
-                told[LARGE_OFFSET] = offset
-                told[LARGE_SIZE] = length
+                report[LARGE_OFFSET] = offset
+                report[LARGE_SIZE] = length
                 return TOO_LARGE
             with_headers += headers > 0
             offsets[row] = offset
@@ -134,14 +134,14 @@ def decode_records(  # noqa: C901, PLR0911, PLR0912, PLR0915, PLR0917  # one loo
             key_ends[row] = key_at
             value_ends[row] = value_at
         if at != stop:
-            told[BAD_BYTE] = at
+            report[BAD_BYTE] = at
             return BAD_TAIL
-    told[ROWS] = row
-    told[KEY_BYTES] = key_at
-    told[VALUE_BYTES] = value_at
-    told[KEY_NULLS] = key_nulls
-    told[VALUE_NULLS] = value_nulls
-    told[HEADERS] = with_headers
+    report[ROWS] = row
+    report[KEY_BYTES] = key_at
+    report[VALUE_BYTES] = value_at
+    report[KEY_NULLS] = key_nulls
+    report[VALUE_NULLS] = value_nulls
+    report[HEADERS] = with_headers
     return OK
 
 
@@ -153,11 +153,11 @@ COUNTED = 6
 
 
 @kernel
-def count_records(data: Any, size: int, count: int, previous: int, told: Any) -> int:
+def count_records(data: Any, size: int, count: int, previous: int, report: Any) -> int:
     """How many of the next `count` records of a batch lie whole in the first `size` bytes; OK or an error."""
     at: Any = np.int64(0)
-    told[COMPLETE], told[BEHIND], told[LAST] = 0, 0, previous
-    told[NEXT], told[NEXT_LENGTH], told[NEXT_BYTES] = -1, 0, 0
+    report[COMPLETE], report[BEHIND], report[LAST] = 0, 0, previous
+    report[NEXT], report[NEXT_LENGTH], report[NEXT_BYTES] = -1, 0, 0
     for _ in range(count):
         begin = at
         length, at = _varint(data, at, size)
@@ -165,7 +165,7 @@ def count_records(data: Any, size: int, count: int, previous: int, told: Any) ->
             return OK if size - begin < 10 else BAD_RECORD_LENGTH
         if length < 6:
             return BAD_RECORD_LENGTH
-        told[NEXT_LENGTH], told[NEXT_BYTES] = length, length + at - begin
+        report[NEXT_LENGTH], report[NEXT_BYTES] = length, length + at - begin
         end = min(at + length, np.int64(size))
         _, at = _varint(data, at + 1, end)
         if at < 0:
@@ -173,13 +173,13 @@ def count_records(data: Any, size: int, count: int, previous: int, told: Any) ->
         delta, at = _varint(data, at, end)
         if at < 0:
             return OK if size - begin < 30 else BAD_OFFSET_DELTA
-        if length > size - begin - (told[NEXT_BYTES] - length):
-            told[NEXT] = delta
+        if length > size - begin - (report[NEXT_BYTES] - length):
+            report[NEXT] = delta
             return OK
-        told[COMPLETE] += 1
-        at = begin + told[NEXT_BYTES]
-        told[BEHIND], told[LAST] = at, delta
-        told[NEXT_LENGTH], told[NEXT_BYTES] = 0, 0
+        report[COMPLETE] += 1
+        at = begin + report[NEXT_BYTES]
+        report[BEHIND], report[LAST] = at, delta
+        report[NEXT_LENGTH], report[NEXT_BYTES] = 0, 0
     return OK
 
 
@@ -196,7 +196,7 @@ def decode_headers(  # noqa: PLR0917
     value_ends: Any,
     values: Any,
     value_valid: Any,
-    told: Any,
+    report: Any,
 ) -> int:
     """The headers of the records that decode_records has taken (and checked up to the headers)."""
     row, header, name_at, value_at, nulls = 0, 0, 0, 0, 0
@@ -204,11 +204,11 @@ def decode_headers(  # noqa: PLR0917
     name_ends[0] = 0
     value_ends[0] = 0
     for batch in range(batches.shape[0]):
-        told[BAD_BATCH] = batch
+        report[BAD_BATCH] = batch
         at = batches[batch, START]
         stop = batches[batch, END]
         for _ in range(batches[batch, COUNT]):
-            told[BAD_BYTE] = at
+            report[BAD_BYTE] = at
             length, at = _varint(data, at, stop)
             end = at + length
             _, at = _varint(data, at + 1, end)
@@ -246,8 +246,8 @@ def decode_headers(  # noqa: PLR0917
                     present[row >> 3] &= np.uint8(~(1 << (row & 7)) & 0xFF)
                 row += 1
                 ends[row] = header
-    told[ROWS] = header
-    told[KEY_BYTES] = name_at
-    told[VALUE_BYTES] = value_at
-    told[VALUE_NULLS] = nulls
+    report[ROWS] = header
+    report[KEY_BYTES] = name_at
+    report[VALUE_BYTES] = value_at
+    report[VALUE_NULLS] = nulls
     return OK

@@ -59,7 +59,7 @@ class _Batch:
         self._row = row
         self._most = most
         self._source = Decompressor(codec, block, max(most, WINDOW_BYTES))
-        self._told = np.zeros(kernels.COUNTED, np.int64)
+        self._report = np.zeros(kernels.COUNTED, np.int64)
         self._left = int(row[0, COUNT])
         self._previous = -1
 
@@ -69,23 +69,23 @@ class _Batch:
             got = self._read(buffer[filled:])
             ended, filled = got < len(buffer) - filled, filled + got
             self._count(buffer, filled)
-            told = self._told
-            if complete := int(told[kernels.COMPLETE]):
-                yield frozen(buffer), self._part(complete, int(told[kernels.BEHIND]))
-                self._passed(complete, int(told[kernels.LAST]))
-                rest = filled - int(told[kernels.BEHIND])
+            report = self._report
+            if complete := int(report[kernels.COMPLETE]):
+                yield frozen(buffer), self._part(complete, int(report[kernels.BEHIND]))
+                self._passed(complete, int(report[kernels.LAST]))
+                rest = filled - int(report[kernels.BEHIND])
                 buffer[:rest] = buffer[filled - rest : filled].copy()
                 filled = rest
             elif ended:
                 raise self._corrupt("it holds fewer records than its header says, or its last record is cut off")
-            elif low <= (offset := base + int(told[kernels.NEXT])):
-                if told[kernels.NEXT_LENGTH] > self._most:
-                    raise OversizedRecordError(int(told[kernels.NEXT_LENGTH]), self._most, offset)
-                larger = np.empty(int(told[kernels.NEXT_BYTES]), np.uint8)
+            elif low <= (offset := base + int(report[kernels.NEXT])):
+                if report[kernels.NEXT_LENGTH] > self._most:
+                    raise OversizedRecordError(int(report[kernels.NEXT_LENGTH]), self._most, offset)
+                larger = np.empty(int(report[kernels.NEXT_BYTES]), np.uint8)
                 larger[:filled] = buffer[:filled]
                 buffer = larger
             else:
-                self._skip(buffer, int(told[kernels.NEXT_BYTES]) - filled)
+                self._skip(buffer, int(report[kernels.NEXT_BYTES]) - filled)
                 filled = 0
         if not self._left and (filled or self._read(buffer[:1])):
             raise self._corrupt(kernels.REASONS[kernels.BAD_TAIL])
@@ -100,7 +100,7 @@ class _Batch:
             raise self._corrupt(f"its records do not decompress: {error}") from error
 
     def _count(self, buffer: Array, filled: int) -> None:
-        error = kernels.count_records(frozen(buffer), filled, self._left, self._previous, self._told)
+        error = kernels.count_records(frozen(buffer), filled, self._left, self._previous, self._report)
         if error:
             raise self._corrupt(kernels.REASONS[error])
 
@@ -111,7 +111,7 @@ class _Batch:
 
     def _skip(self, buffer: Array, size: int) -> None:
         """Skip a record that is not wanted."""
-        delta = int(self._told[kernels.NEXT])
+        delta = int(self._report[kernels.NEXT])
         if not self._previous < delta <= self._row[0, LAST_DELTA]:
             raise self._corrupt(kernels.REASONS[kernels.BAD_OFFSET_DELTA])
         while size:

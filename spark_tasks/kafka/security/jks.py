@@ -83,8 +83,8 @@ def _run(command: list[str], environment: dict[str, str]) -> str:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise ConfigError(f"{command[0]}, which a JKS store needs, does not work: {error}") from None
     if done.returncode:
-        said = _ERROR.search(done.stdout)
-        reason = said[1] if said else (done.stdout + done.stderr).strip()[-200:]
+        found = _ERROR.search(done.stdout)
+        reason = found[1] if found else (done.stdout + done.stderr).strip()[-200:]
         raise ConfigError(f"keytool cannot read this JKS store ({reason}): check the store's password, the key's own "
                           "(ssl.key.password), and that the file is whole")
     return done.stdout

@@ -263,8 +263,8 @@ class _rows:  # noqa: N801 - a context manager, used like a function
         if isinstance(error, BadRowError):
             raise BadRowError(int(self._rows[error.row]), _java(DataError(str(error)), self._words)) from error
         if isinstance(error, _OF_ALL):
-            said = _java(error, self._words)
-            raise BadRowsError([(int(row), said) for row in self._rows]) from error
+            reason = _java(error, self._words)
+            raise BadRowsError([(int(row), reason) for row in self._rows]) from error
         if isinstance(error, (DataError, pa.ArrowInvalid, pa.ArrowNotImplementedError)):
             if len(self._rows) == 1:
                 raise BadRowError(int(self._rows[0]), _java(DataError(str(error)), self._words)) from error

@@ -59,12 +59,12 @@ def _spec(mappings: Sequence[str]) -> Spec:
             parts.pop()
         if len(parts) > 2:
             raise invalid("renames", mappings, f"Invalid rename mapping: {mapping}")
-        field, said = (None, parts[0]) if len(parts) == 1 else (parts[0].strip(), parts[1])
+        field, wanted = (None, parts[0]) if len(parts) == 1 else (parts[0].strip(), parts[1])
         try:
-            kind = Type[said.strip().upper()]
+            kind = Type[wanted.strip().upper()]
         except KeyError:
-            java = f"java.lang.IllegalArgumentException: No enum constant {_ENUM}.{said.strip().upper()}"
-            raise invalid(f"Invalid type found in casting spec: {said.strip()}", java) from None
+            java = f"java.lang.IllegalArgumentException: No enum constant {_ENUM}.{wanted.strip().upper()}"
+            raise invalid(f"Invalid type found in casting spec: {wanted.strip()}", java) from None
         if kind.name not in _OUTPUT:
             raise ConfigError(
                 f"Cast transformation does not support casting to {kind.name}; supported types are {_shown(_OUTPUT)}"

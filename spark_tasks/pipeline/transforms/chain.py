@@ -52,10 +52,11 @@ class TransformError(DataError):
 def _place(record: pa.RecordBatch | None) -> str:
     if record is None:
         return "a batch"
-    said = {name: record.column(name)[0].as_py() for name in ("topic", "partition", "offset")
-            if name in record.schema.names}  # fmt: skip
-    where = [f"{said['topic']}-{said['partition']}" if said.get("partition") is not None else said.get("topic")]
-    where += [f"offset {said['offset']}"] if said.get("offset") is not None else []
+    names = [name for name in ("topic", "partition", "offset") if name in record.schema.names]
+    position = {name: record.column(name)[0].as_py() for name in names}
+    topic, partition = position.get("topic"), position.get("partition")
+    where = [topic if partition is None else f"{topic}-{partition}"]
+    where += [f"offset {position['offset']}"] if position.get("offset") is not None else []
     return "record " + ", ".join(part for part in where if part) if any(where) else "a record"
 
 

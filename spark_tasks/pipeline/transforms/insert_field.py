@@ -68,21 +68,21 @@ class InsertField(NestingTransform):
     @override
     def configure(self, configs: Mapping[str, str]) -> None:
         values = self.config_def.parse(configs)
-        asked: Asked = {}
+        inserted: Asked = {}
         for what in _INSERTED:
             name = values[f"{what}.field"]
             if name is not None:
-                asked[what] = (name[:-1] if name[-1:] in ("!", "?") else name, not name.endswith("!"))
-        if not asked:
+                inserted[what] = (name[:-1] if name[-1:] in ("!", "?") else name, not name.endswith("!"))
+        if not inserted:
             raise ConfigError("No field insertion configured")
-        if "static" in asked and values["static.value"] is None:
-            raise invalid("static.value", None, f"No value specified for static field: {asked['static'][0]}")
-        self._setup(asked, values["static.value"], defaults=values["replace.null.with.default"])
+        if "static" in inserted and values["static.value"] is None:
+            raise invalid("static.value", None, f"No value specified for static field: {inserted['static'][0]}")
+        self._setup(inserted, values["static.value"], defaults=values["replace.null.with.default"])
         if values["field.syntax.version"].upper() == "V2":
             self._nested = self._levels()
 
-    def _setup(self, asked: Asked, text: str | None, *, defaults: bool) -> None:
-        self._asked, self._text, self.fills_defaults = asked, text, defaults
+    def _setup(self, inserted: Asked, text: str | None, *, defaults: bool) -> None:
+        self._asked, self._text, self.fills_defaults = inserted, text, defaults
         self.changed_schema = by_identity(self._changed_schema)  # type: ignore[method-assign,assignment]
 
     def _levels(self) -> Nested:
@@ -91,9 +91,9 @@ class InsertField(NestingTransform):
             *path, last = parse_path(name, "V2")
             levels.setdefault(tuple(path), {})[what] = (last, optional)
         found = []
-        for where, asked in levels.items():
+        for where, inserted in levels.items():
             level = type(self)()
-            level._setup(asked, self._text, defaults=self.fills_defaults)  # noqa: SLF001 - one of this class
+            level._setup(inserted, self._text, defaults=self.fills_defaults)  # noqa: SLF001 - one of this class
             found.append((where, level))
         return Nested(found)
 

@@ -117,9 +117,9 @@ class MaskField(NestingTransform):
             return self._replacement
         return self._number("number") if isinstance(value, Decimal) else cast(self._number(), _KINDS[kind])
 
-    def _number(self, said: str = "a number") -> Decimal:
+    def _number(self, expected: str = "a number") -> Decimal:
         if not _DECIMAL.fullmatch(self._replacement or ""):
-            raise DataError(f"Unable to convert {self._replacement} (class java.lang.String) to {said}")
+            raise DataError(f"Unable to convert {self._replacement} (class java.lang.String) to {expected}")
         return Decimal(self._replacement or "")
 
     @override

@@ -29,10 +29,13 @@ _SIMPLE = ("boolean", "bytes", "double", "float", "int", "long", "string")
 def is_anything(text: str) -> bool:
     """Whether a schema is the one for schemaless values."""
     try:
-        said = json.loads(text)
+        schema = json.loads(text)
     except (ValueError, RecursionError):
         return False
-    return isinstance(said, dict) and _FULL_NAME in (said.get("name"), f"{said.get('namespace')}.{said.get('name')}")
+    if not isinstance(schema, dict):
+        return False
+    name = schema.get("name")
+    return _FULL_NAME in (name, f"{schema.get('namespace')}.{name}")
 
 
 def read(payloads: list[bytes], skip: int) -> Column:

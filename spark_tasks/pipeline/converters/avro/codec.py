@@ -196,14 +196,14 @@ class AvroCodec:
         return out.getvalue()
 
 
-def _with_texts(said: Any) -> Any:
+def _with_texts(definition: Any) -> Any:
     """The schema with string in place of bytes."""
-    if isinstance(said, list):
-        return [_with_texts(one) for one in said]
-    if isinstance(said, dict):
+    if isinstance(definition, list):
+        return [_with_texts(one) for one in definition]
+    if isinstance(definition, dict):
         return {key: _with_texts(one) if key in ("type", "fields", "items", "values") else one
-                for key, one in said.items()}
-    return "string" if said == "bytes" else said
+                for key, one in definition.items()}
+    return "string" if definition == "bytes" else definition
 
 
 def _seen_as(array: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -297,9 +297,9 @@ def wire_default(node: Node, value: Any) -> Any:
             first = node.inner[0]
             return None if first.kind == "null" else {"b0": wire_default(first, value)}
         if node.kind == "record":
-            said = {one.name: value.get(one.name, None if one.default is NO_DEFAULT else one.default)
+            fields = {one.name: value.get(one.name, None if one.default is NO_DEFAULT else one.default)
                     for one in node.members}
-            return {f"f{i}": wire_default(one.node, said[one.name]) for i, one in enumerate(node.members)}
+            return {f"f{i}": wire_default(one.node, fields[one.name]) for i, one in enumerate(node.members)}
     except (AttributeError, TypeError, UnicodeEncodeError) as error:
         raise DataError(f"a default of the Avro schema does not fit its type: {str(value)[:100]}") from error
     return value

@@ -179,8 +179,8 @@ class _Writer:
             return pa.Array.from_buffers(kind, len(array), [None, starts], children=[pairs])
         columns = []
         for member in node.inner[0].members:
-            said, column = (key, keys) if member.name == "key" else (value, items)
-            columns.append(inside(array, partial(self.column, column, said, member.node)))
+            inner_schema, column = (key, keys) if member.name == "key" else (value, items)
+            columns.append(inside(array, partial(self.column, column, inner_schema, member.node)))
         records = pa.StructArray.from_arrays(columns, fields=list(kind.value_type))
         return pa.Array.from_buffers(kind, len(array), [None, starts], children=[records])
 

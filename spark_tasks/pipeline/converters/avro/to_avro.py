@@ -61,11 +61,11 @@ class _Mapping:
         return [found, _NULL] if with_default else [_NULL, found]
 
     def _one(self, schema: Schema, space: str | None) -> Any:
-        said = self._bare(schema, space)
-        if isinstance(said, str):  # a type that was defined before
-            return said
-        self._annotate(said, schema)
-        return said["type"] if set(said) == {"type"} else said
+        definition = self._bare(schema, space)
+        if isinstance(definition, str):  # a type that was defined before
+            return definition
+        self._annotate(definition, schema)
+        return definition["type"] if set(definition) == {"type"} else definition
 
     def _bare(self, schema: Schema, space: str | None) -> Any:
         match schema.type:
@@ -82,11 +82,11 @@ class _Mapping:
                 return self._once({"type": "fixed", **named, "size": _size(schema)}, full, schema, space)
         return {"type": n.AVRO_NAMES[schema.type]}
 
-    def _once(self, said: dict[str, Any], full: str, schema: Schema, space: str | None) -> Any:
+    def _once(self, definition: dict[str, Any], full: str, schema: Schema, space: str | None) -> Any:
         """Define a named type where it occurs first; refer to it by name after that."""
         if full not in self._defined:
             self._defined[full] = _core(schema)
-            return said
+            return definition
         if self._defined[full] != _core(schema):
             raise DataError(f"two schemas that differ have the name {full}: Avro allows one definition of a name")
         namespace, _, name = full.rpartition(".")
@@ -102,10 +102,10 @@ class _Mapping:
         for part in (*(namespace or "").split("."), name) if namespace else (name,):
             if not _NAME.fullmatch(part):
                 raise DataError(f"{full} is not a valid name in Avro; scrub.invalid.names=true changes such names")
-        said = {"name": name}
+        definition = {"name": name}
         if namespace != space:
-            said["namespace"] = namespace or ""
-        return said, f"{namespace}.{name}" if namespace else name
+            definition["namespace"] = namespace or ""
+        return definition, f"{namespace}.{name}" if namespace else name
 
     def _struct(self, schema: Schema, space: str | None) -> Any:
         alike = replace(schema, optional=False)
@@ -115,9 +115,10 @@ class _Mapping:
             self._nameless[alike] = full
         parameters = dict(schema.parameters)
         doc = parameters.get(n.CONNECT_RECORD_DOC if self._options.discard else n.RECORD_DOC)
-        said: dict[str, Any] = {"type": "record", **named, **({"doc": doc} if doc is not None else {}), "fields": []}
-        once = self._once(said, full, schema, space)
-        if once is not said:
+        described = {"doc": doc} if doc is not None else {}
+        definition: dict[str, Any] = {"type": "record", **named, **described, "fields": []}
+        once = self._once(definition, full, schema, space)
+        if once is not definition:
             return once
         inner = full.rpartition(".")[0] or None
         for field in schema.fields:
@@ -125,25 +126,25 @@ class _Mapping:
             if not _NAME.fullmatch(name):
                 raise DataError(f"{field.name} is not a valid field name in Avro; scrub.invalid.names=true changes it")
             field_doc = None if self._options.discard else parameters.get(n.FIELD_DOC + field.name)
-            said["fields"].append(self._field(name, field.schema, field_doc, inner))
-        if len({one["name"] for one in said["fields"]}) != len(said["fields"]):
+            definition["fields"].append(self._field(name, field.schema, field_doc, inner))
+        if len({one["name"] for one in definition["fields"]}) != len(definition["fields"]):
             raise DataError(f"two fields of {full} have the same name after scrub.invalid.names")
-        return said
+        return definition
 
     def _field(self, name: str, schema: Schema, doc: str | None, space: str | None) -> dict[str, Any]:
         kind = self.schema(schema, space=space)
         doc = schema.doc if self._options.discard else doc
-        said: dict[str, Any] = {"name": name, "type": kind, **({"doc": doc} if doc is not None else {})}
+        definition: dict[str, Any] = {"name": name, "type": kind, **({"doc": doc} if doc is not None else {})}
         if schema.default is not None:
             default = self._default(schema, json.loads(schema.default))
             if not _is_odd(default):
-                said["default"] = default
+                definition["default"] = default
         elif schema.optional:
-            said["default"] = None
+            definition["default"] = None
         again = kind[-1] if isinstance(kind, list) else kind
         if self._options.metadata and isinstance(again, str) and again not in _PRIMITIVES and schema.parameters:
-            said[n.CONNECT_PARAMETERS] = self._parameters(schema)
-        return said
+            definition[n.CONNECT_PARAMETERS] = self._parameters(schema)
+        return definition
 
     def _map(self, schema: Schema, space: str | None) -> dict[str, Any]:
         key, value = _part(schema.key), _part(schema.value)
@@ -165,45 +166,45 @@ class _Mapping:
         symbols = [key.removeprefix(f"{word}.") for key in parameters if key.startswith(f"{word}.")]
         short = (schema.name or n.DEFAULT_NAME).rpartition(".")[2]
         doc = parameters.get(n.CONNECT_ENUM_DOC if self._options.discard else n.ENUM_DOC + short)
-        said: dict[str, Any] = {"type": "enum", **named, **({"doc": doc} if doc is not None else {}),
+        definition: dict[str, Any] = {"type": "enum", **named, **({"doc": doc} if doc is not None else {}),
                                 "symbols": symbols}
         default = None if self._options.discard else parameters.get(n.ENUM_DEFAULT + short)
         if default is not None:
-            said["default"] = default
-        return self._once(said, full, schema, space)
+            definition["default"] = default
+        return self._once(definition, full, schema, space)
 
-    def _annotate(self, said: dict[str, Any], schema: Schema) -> None:
+    def _annotate(self, definition: dict[str, Any], schema: Schema) -> None:
         """Add the properties of Avro's logical types and the connect.* properties."""
         parameters = dict(schema.parameters)
         decimal = schema.name == DECIMAL and schema.type is Type.BYTES
         precision = int(parameters.get(PRECISION, n.DEFAULT_PRECISION))
         if decimal:
-            said["scale"], said["precision"] = schema.scale, precision
+            definition["scale"], definition["precision"] = schema.scale, precision
         if self._options.metadata:
-            self._add_metadata(said, schema)
+            self._add_metadata(definition, schema)
         if decimal:
-            said["logicalType"] = "decimal"
+            definition["logicalType"] = "decimal"
         elif schema.name in _LOGICAL:
-            said["logicalType"] = _LOGICAL[schema.name]
-        said.update({key: value for key, value in schema.parameters if key.startswith("avro")})
+            definition["logicalType"] = _LOGICAL[schema.name]
+        definition.update({key: value for key, value in schema.parameters if key.startswith("avro")})
 
-    def _add_metadata(self, said: dict[str, Any], schema: Schema) -> None:
+    def _add_metadata(self, definition: dict[str, Any], schema: Schema) -> None:
         if schema.doc is not None:
-            said[n.CONNECT_DOC] = schema.doc
+            definition[n.CONNECT_DOC] = schema.doc
         if schema.version is not None:
-            said[n.CONNECT_VERSION] = schema.version
+            definition[n.CONNECT_VERSION] = schema.version
         parameters = self._parameters(schema)
         if parameters:
-            said[n.CONNECT_PARAMETERS] = parameters
+            definition[n.CONNECT_PARAMETERS] = parameters
         flagged = not self._options.discard and n.FIELD_DEFAULT in dict(schema.parameters)
         if schema.default is not None and not flagged:
             default = self._default(schema, json.loads(schema.default))
             if not _is_odd(default):
-                said[n.CONNECT_DEFAULT] = default
+                definition[n.CONNECT_DEFAULT] = default
         if schema.name is not None:
-            said[n.CONNECT_NAME] = schema.name
+            definition[n.CONNECT_NAME] = schema.name
         if schema.type in (Type.INT8, Type.INT16):
-            said[n.CONNECT_TYPE] = schema.type.value
+            definition[n.CONNECT_TYPE] = schema.type.value
 
     def _parameters(self, schema: Schema) -> dict[str, str]:
         return {key: value for key, value in schema.parameters if self._options.discard or key != n.FIELD_DEFAULT}
@@ -222,10 +223,10 @@ class _Mapping:
             case Type.MAP:
                 return self._default_map(_part(schema.key), _part(schema.value), value)
             case Type.STRUCT:
-                said = {field.name: self._default(field.schema, value.get(field.name)) for field in schema.fields}
+                definition = {field.name: self._default(field.schema, value.get(field.name)) for field in schema.fields}
                 if n.is_union(schema):
-                    return next(iter(said.values()), None)
-                return {self._options.name(name): one for name, one in said.items()}
+                    return next(iter(definition.values()), None)
+                return {self._options.name(name): one for name, one in definition.items()}
         return value
 
     def _default_map(self, key: Schema, part: Schema, value: Any) -> Any:

@@ -65,11 +65,11 @@ class _Mapping:
         found = self._bare(node)
         parameters = dict(found.parameters)
         found = self._described(found, node, doc, version, parameters)
-        said = node.props.get(n.CONNECT_PARAMETERS)
-        if self._options.metadata and said is not None:
-            if not isinstance(said, Mapping) or not all(isinstance(value, str) for value in said.values()):
-                raise DataError(f"Expected a JSON object of strings for schema parameters but found: {said}")
-            parameters.update(said)
+        more = node.props.get(n.CONNECT_PARAMETERS)
+        if self._options.metadata and more is not None:
+            if not isinstance(more, Mapping) or not all(isinstance(value, str) for value in more.values()):
+                raise DataError(f"Expected a JSON object of strings for schema parameters but found: {more}")
+            parameters.update(more)
         parameters.update({key: _java_text(one) for key, one in node.props.items() if key.startswith("avro")})
         connect_default = node.props.get(n.CONNECT_DEFAULT)
         if default is NO_DEFAULT:
@@ -122,10 +122,10 @@ class _Mapping:
 
     def _with_parameters(self, schema: Schema, member: AvroField) -> Schema:
         """The schema with a field's parameters, which may differ from those of a named type defined elsewhere."""
-        said = member.props.get(n.CONNECT_PARAMETERS)
-        if not self._options.metadata or not isinstance(said, Mapping):
+        more = member.props.get(n.CONNECT_PARAMETERS)
+        if not self._options.metadata or not isinstance(more, Mapping):
             return schema
-        merged = {**dict(schema.parameters), **{key: _java_text(value) for key, value in said.items()}}
+        merged = {**dict(schema.parameters), **{key: _java_text(value) for key, value in more.items()}}
         return replace(schema, parameters=tuple(merged.items()))
 
     def _enum(self, node: Node) -> Schema:
@@ -158,14 +158,14 @@ class _Mapping:
     def _described(
         self, schema: Schema, node: Node, doc: str | None, version: int | None, parameters: dict[str, str]
     ) -> Schema:
-        said = node.props.get(n.CONNECT_DOC)
-        said = said if isinstance(said, str) else None
+        connect_doc = node.props.get(n.CONNECT_DOC)
+        connect_doc = connect_doc if isinstance(connect_doc, str) else None
         if self._options.discard:
-            found = doc if doc is not None else node.doc if node.doc is not None else said
+            found = doc if doc is not None else node.doc if node.doc is not None else connect_doc
             if self._options.metadata and node.doc is not None:
                 parameters[n.CONNECT_RECORD_DOC] = node.doc
         else:
-            found = said if self._options.metadata else None
+            found = connect_doc if self._options.metadata else None
         number = node.props.get(n.CONNECT_VERSION)
         if number is not None and (not isinstance(number, int | float) or isinstance(number, bool)):
             raise DataError(f"Invalid Connect version found: {number}")
@@ -175,10 +175,10 @@ class _Mapping:
         return replace(schema, doc=found, version=chosen)
 
     def _name(self, schema: Schema, node: Node) -> str | None:
-        said = node.props.get(n.CONNECT_NAME)
-        if said is not None and not isinstance(said, str):
-            raise DataError(f"Invalid schema name: {said}")
-        name = said
+        connect_name = node.props.get(n.CONNECT_NAME)
+        if connect_name is not None and not isinstance(connect_name, str):
+            raise DataError(f"Invalid schema name: {connect_name}")
+        name = connect_name
         if name is None and not (node.kind == "fixed" and schema.name == DECIMAL):
             name = node.name
         if name is None or name.startswith(n.DEFAULT_FULL_NAME):
@@ -230,11 +230,11 @@ class _Mapping:
                     for a, b in pairs]
         return [self._default_value(part, node, one) for one in items]
 
-    def _default_record(self, schema: Schema, node: Node, said: dict[str, Any]) -> dict[str, Any]:
+    def _default_record(self, schema: Schema, node: Node, default: dict[str, Any]) -> dict[str, Any]:
         fields = {field.name: field.schema for field in schema.fields}
         out = {}
         for member in node.members:
-            value = said.get(member.name, None if member.default is NO_DEFAULT else member.default)
+            value = default.get(member.name, None if member.default is NO_DEFAULT else member.default)
             out[member.name] = None if value is None else self._default_value(fields[member.name], member.node, value)
         return out
 
@@ -261,12 +261,12 @@ def _int(node: Node) -> Schema:
     if node.logical is not None:
         type_, name = _LOGICAL.get(("int", node.logical.lower()), (Type.INT32, None))
         return Schema(type_, name=name, version=1 if name else None)
-    said = node.props.get(n.CONNECT_TYPE)
-    if said is None:
+    kind = node.props.get(n.CONNECT_TYPE)
+    if kind is None:
         return Schema(Type.INT32)
-    if said not in _SMALL:
-        raise DataError(f"Connect type annotation for Avro int field is {said}")
-    return Schema(_SMALL[said])
+    if kind not in _SMALL:
+        raise DataError(f"Connect type annotation for Avro int field is {kind}")
+    return Schema(_SMALL[kind])
 
 
 def _required(value: Any, kind: Any) -> Any:

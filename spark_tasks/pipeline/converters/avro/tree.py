@@ -49,8 +49,8 @@ class Node:
     @property
     def logical(self) -> str | None:
         """The logicalType attribute, known or not."""
-        said = self.props.get("logicalType")
-        return said if isinstance(said, str) else None
+        definition = self.props.get("logicalType")
+        return definition if isinstance(definition, str) else None
 
     @property
     def optional_of(self) -> Node | None:
@@ -101,84 +101,84 @@ class _Parser:
         self._names = names  # None: being defined
         self._depth = 0
 
-    def node(self, said: Any, namespace: str) -> Node:
+    def node(self, definition: Any, namespace: str) -> Node:
         self._depth += 1
         if self._depth > MAX_DEPTH:
             raise DataError(f"an Avro schema nests more than {MAX_DEPTH} levels deep")
         try:
-            return self._node(said, namespace)
+            return self._node(definition, namespace)
         finally:
             self._depth -= 1
 
-    def _node(self, said: Any, namespace: str) -> Node:
-        if isinstance(said, str):
-            return self._by_name(said, namespace)
-        if isinstance(said, list):
-            return Node("union", inner=tuple(self.node(one, namespace) for one in said))
-        if not isinstance(said, Mapping) or "type" not in said:
-            raise DataError(f"an Avro schema has {str(said)[:100]!r} in place of a type")
-        kind = said["type"]
+    def _node(self, definition: Any, namespace: str) -> Node:
+        if isinstance(definition, str):
+            return self._by_name(definition, namespace)
+        if isinstance(definition, list):
+            return Node("union", inner=tuple(self.node(one, namespace) for one in definition))
+        if not isinstance(definition, Mapping) or "type" not in definition:
+            raise DataError(f"an Avro schema has {str(definition)[:100]!r} in place of a type")
+        kind = definition["type"]
         if not isinstance(kind, str):
             return self.node(kind, namespace)  # {"type": {…}}, as some tools nest it
-        props = {key: value for key, value in said.items() if key not in _STRUCTURE}
+        props = {key: value for key, value in definition.items() if key not in _STRUCTURE}
         if kind in PRIMITIVES:
             return Node(kind, props=props)
         if kind in ("array", "map"):
             part = "items" if kind == "array" else "values"
-            if part not in said:
+            if part not in definition:
                 raise DataError(f"an Avro schema has an {kind} without {part}")
-            return Node(kind, props=props, inner=(self.node(said[part], namespace),))
+            return Node(kind, props=props, inner=(self.node(definition[part], namespace),))
         if kind in NAMED or kind == "error":
-            return self._named(said, "record" if kind == "error" else kind, namespace, props)
+            return self._named(definition, "record" if kind == "error" else kind, namespace, props)
         return self._by_name(kind, namespace)
 
-    def _by_name(self, said: str, namespace: str) -> Node:
-        if said in PRIMITIVES:
-            return Node(said)
-        full = said if "." in said or not namespace else f"{namespace}.{said}"
-        full = full if full in self._names else said
+    def _by_name(self, definition: str, namespace: str) -> Node:
+        if definition in PRIMITIVES:
+            return Node(definition)
+        full = definition if "." in definition or not namespace else f"{namespace}.{definition}"
+        full = full if full in self._names else definition
         if full not in self._names:
-            raise DataError(f"an Avro schema uses an undefined type {said}; if another schema defines it, "
+            raise DataError(f"an Avro schema uses an undefined type {definition}; if another schema defines it, "
             "register that one as a reference")
         found = self._names[full]
         if found is None:
             raise DataError(f"the Avro record {full} contains itself: no column of Arrow can hold that")
         return found
 
-    def _named(self, said: Mapping[str, Any], kind: str, namespace: str, props: dict[str, Any]) -> Node:
-        name = said.get("name")
+    def _named(self, definition: Mapping[str, Any], kind: str, namespace: str, props: dict[str, Any]) -> Node:
+        name = definition.get("name")
         if not isinstance(name, str) or not name:
             raise DataError(f"an Avro schema has a {kind} without a name")
         if "." in name:
             namespace, _, _ = name.rpartition(".")
             full = name
         else:
-            namespace = str(said.get("namespace") or "") if "namespace" in said else namespace
+            namespace = str(definition.get("namespace") or "") if "namespace" in definition else namespace
             full = f"{namespace}.{name}" if namespace else name
         self._names[full] = None
-        doc = said.get("doc")
+        doc = definition.get("doc")
         common = Node(kind, full, props, doc if isinstance(doc, str) else None)
         if kind == "record":
-            node = replace(common, members=self._members(said.get("fields"), full, namespace))
+            node = replace(common, members=self._members(definition.get("fields"), full, namespace))
         elif kind == "enum":
-            symbols = said.get("symbols")
+            symbols = definition.get("symbols")
             if not isinstance(symbols, list) or not all(isinstance(one, str) for one in symbols):
                 raise DataError(f"the Avro enum {full} has no list of symbols")
-            default = said.get("default")
+            default = definition.get("default")
             node = replace(common, symbols=tuple(symbols), default_symbol=default if default in symbols else None)
         else:
-            size = said.get("size")
+            size = definition.get("size")
             if not isinstance(size, int) or isinstance(size, bool) or size < 0:
                 raise DataError(f"the Avro fixed {full} has no size")
             node = replace(common, size=size)
         self._names[full] = node
         return node
 
-    def _members(self, said: Any, record: str, namespace: str) -> tuple[AvroField, ...]:
-        if not isinstance(said, list):
+    def _members(self, definition: Any, record: str, namespace: str) -> tuple[AvroField, ...]:
+        if not isinstance(definition, list):
             raise DataError(f"the Avro record {record} has no list of fields")
         members = []
-        for one in said:
+        for one in definition:
             if not isinstance(one, Mapping) or not isinstance(one.get("name"), str) or "type" not in one:
                 raise DataError(f"the Avro record {record} has a field without name or type")
             doc = one.get("doc")

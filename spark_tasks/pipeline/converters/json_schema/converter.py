@@ -68,8 +68,8 @@ class JsonSchemaConverter(RegisteredConverter):
     @override
     def record_name(self, text: SchemaText) -> str | None:
         """The title."""
-        said = parse(text.text)
-        title = said.get("title") if isinstance(said, Mapping) else None
+        definition = parse(text.text)
+        title = definition.get("title") if isinstance(definition, Mapping) else None
         return title if isinstance(title, str) else None
 
     @override

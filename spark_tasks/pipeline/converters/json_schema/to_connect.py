@@ -53,18 +53,18 @@ class _Mapping:
         self._within: list[int] = []  # schemas that are being looked at, by reference
         self._unions = self._count = 0
 
-    def schema(self, said: Any, document: Any, *, version: int | None = None, optional: bool = False) -> Schema:
+    def schema(self, definition: Any, document: Any, *, version: int | None = None, optional: bool = False) -> Schema:
         """`document`: what its local references point into."""
         self._count += 1
         if self._count > _MOST or len(self._within) > MAX_DEPTH:
             raise DataError(f"a JSON schema has more than {_MOST} schemas, or nests more than {MAX_DEPTH} levels deep")
-        if not isinstance(said, Mapping) or not said:
+        if not isinstance(definition, Mapping) or not definition:
             raise DataError("a JSON schema allows a value of any type, for which there is no column")
-        if isinstance(said.get("$ref"), str):
-            return self._referred(said["$ref"], document, version, optional)
-        if isinstance(said.get("allOf"), list) and not any(key in said for key in _CHOICES):
-            return self.schema(self._merged(said, document), document, version=version, optional=optional)
-        choices = _choices(said)
+        if isinstance(definition.get("$ref"), str):
+            return self._referred(definition["$ref"], document, version, optional)
+        if isinstance(definition.get("allOf"), list) and not any(key in definition for key in _CHOICES):
+            return self.schema(self._merged(definition, document), document, version=version, optional=optional)
+        choices = _choices(definition)
         if choices is not None:
             kinds = [one for one in choices if not _is_null(one)]
             if len(choices) == 1 and self._options.flatten:
@@ -73,16 +73,16 @@ class _Mapping:
                 return self.schema(kinds[0], document, version=version, optional=True)
             found = self._union(kinds, len(kinds) < len(choices), document)
         else:
-            found = self._typed(said, document)
-        return self._described(found, said, version, optional)
+            found = self._typed(definition, document)
+        return self._described(found, definition, version, optional)
 
-    def _described(self, schema: Schema, said: Mapping[str, Any], version: int | None, optional: bool) -> Schema:
-        title, doc, number = said.get("title"), said.get("description"), said.get(n.CONNECT_VERSION)
+    def _described(self, schema: Schema, definition: Mapping[str, Any], version: int | None, optional: bool) -> Schema:
+        title, doc, number = definition.get("title"), definition.get("description"), definition.get(n.CONNECT_VERSION)
         parameters = dict(schema.parameters)
-        given = said.get(n.CONNECT_PARAMETERS)
+        given = definition.get(n.CONNECT_PARAMETERS)
         if isinstance(given, Mapping):
             parameters.update({str(key): str(value) for key, value in given.items()})
-        default = said.get("default")
+        default = definition.get("default")
         return replace(
             schema,
             name=title if schema.name is None and isinstance(title, str) else schema.name,
@@ -118,10 +118,10 @@ class _Mapping:
             found = found[key]
         return found, document
 
-    def _merged(self, said: Mapping[str, Any], document: Any) -> dict[str, Any]:
+    def _merged(self, definition: Mapping[str, Any], document: Any) -> dict[str, Any]:
         """One object of all that allOf names; where none of them is an object, the first that says a type."""
-        parts = [self._followed(one, document) for one in said["allOf"]]
-        rest = {key: value for key, value in said.items() if key != "allOf"}
+        parts = [self._followed(one, document) for one in definition["allOf"]]
+        rest = {key: value for key, value in definition.items() if key != "allOf"}
         properties = {name: one for part in (*parts, rest) for name, one in (part.get("properties") or {}).items()}
         required = [name for part in (*parts, rest) for name in part.get("required") or ()]
         if properties:
@@ -130,33 +130,33 @@ class _Mapping:
         chosen = chosen or next((part for part in parts if "type" in part or "$ref" in part), {})
         return {**rest, **chosen}
 
-    def _followed(self, said: Any, document: Any) -> Mapping[str, Any]:
+    def _followed(self, definition: Any, document: Any) -> Mapping[str, Any]:
         """What a part of allOf is, references followed."""
         for _ in range(MAX_DEPTH):
-            if not isinstance(said, Mapping):
+            if not isinstance(definition, Mapping):
                 return {}
-            if isinstance(said.get("allOf"), list):
-                return self._merged_once(said, document)
-            if not isinstance(said.get("$ref"), str):
-                return said
-            said, document = self._target(said["$ref"], document)
+            if isinstance(definition.get("allOf"), list):
+                return self._merged_once(definition, document)
+            if not isinstance(definition.get("$ref"), str):
+                return definition
+            definition, document = self._target(definition["$ref"], document)
         raise DataError("a JSON schema's references lead nowhere")
 
-    def _merged_once(self, said: Mapping[str, Any], document: Any) -> Mapping[str, Any]:
-        if id(said) in self._within:
+    def _merged_once(self, definition: Mapping[str, Any], document: Any) -> Mapping[str, Any]:
+        if id(definition) in self._within:
             raise DataError("a JSON schema contains itself: no column of Arrow can hold that")
-        self._within.append(id(said))
+        self._within.append(id(definition))
         try:
-            return self._merged(said, document)
+            return self._merged(definition, document)
         finally:
             self._within.pop()
 
-    def _typed(self, said: Mapping[str, Any], document: Any) -> Schema:
-        kind, connect = said.get("type"), said.get(n.CONNECT_TYPE)
-        if "const" in said and kind is None:
-            return self._enum([said["const"]])
-        if isinstance(said.get("enum"), list) and kind in (None, "string"):
-            return self._enum(said["enum"])
+    def _typed(self, definition: Mapping[str, Any], document: Any) -> Schema:
+        kind, connect = definition.get("type"), definition.get(n.CONNECT_TYPE)
+        if "const" in definition and kind is None:
+            return self._enum([definition["const"]])
+        if isinstance(definition.get("enum"), list) and kind in (None, "string"):
+            return self._enum(definition["enum"])
         if kind == "boolean":
             return Schema(Type.BOOLEAN)
         if kind in ("integer", "number"):
@@ -165,34 +165,34 @@ class _Mapping:
             return Schema(_CONNECT[connect] if connect else Type.INT64 if kind == "integer" else Type.FLOAT64)
         if kind == "string":
             return Schema(Type.BYTES if connect == "bytes" else Type.STRING)
-        if kind == "array" or (kind is None and "items" in said):
-            return self._array(said, document)
-        if kind == "object" or (kind is None and "properties" in said):
-            return self._object(said, document)
-        raise DataError(f"a JSON schema says no type that there is a column for: {str(said)[:100]}")
+        if kind == "array" or (kind is None and "items" in definition):
+            return self._array(definition, document)
+        if kind == "object" or (kind is None and "properties" in definition):
+            return self._object(definition, document)
+        raise DataError(f"a JSON schema says no type that there is a column for: {str(definition)[:100]}")
 
     def _enum(self, values: list[Any]) -> Schema:
         word = self._options.enum
         symbols = [n.NULL if value is None else value if isinstance(value, str) else json_text(value)
                    for value in values]
-        said = {f"{word}.{one}": str(i) if self._options.sums else one for i, one in enumerate(symbols)}
-        return Schema(Type.STRING, parameters=((word, ""), *said.items()))
+        definition = {f"{word}.{one}": str(i) if self._options.sums else one for i, one in enumerate(symbols)}
+        return Schema(Type.STRING, parameters=((word, ""), *definition.items()))
 
-    def _array(self, said: Mapping[str, Any], document: Any) -> Schema:
-        items = said.get("items")
+    def _array(self, definition: Mapping[str, Any], document: Any) -> Schema:
+        items = definition.get("items")
         if not isinstance(items, Mapping):
             raise DataError("Array schema did not specify the items type")
-        if said.get(n.CONNECT_TYPE) == "map" and isinstance(items.get("properties"), Mapping):
+        if definition.get(n.CONNECT_TYPE) == "map" and isinstance(items.get("properties"), Mapping):
             parts = items["properties"]
             key, value = self.schema(parts.get("key"), document), self.schema(parts.get("value"), document)
             return Schema(Type.MAP, key=key, value=value)
         return Schema(Type.ARRAY, value=self.schema(items, document))
 
-    def _object(self, said: Mapping[str, Any], document: Any) -> Schema:
-        if said.get(n.CONNECT_TYPE) == "map":
-            return Schema(Type.MAP, key=STRING, value=self.schema(said.get("additionalProperties"), document))
-        properties = said.get("properties") or {}
-        required = said.get("required") or ()
+    def _object(self, definition: Mapping[str, Any], document: Any) -> Schema:
+        if definition.get(n.CONNECT_TYPE) == "map":
+            return Schema(Type.MAP, key=STRING, value=self.schema(definition.get("additionalProperties"), document))
+        properties = definition.get("properties") or {}
+        required = definition.get("required") or ()
         places = {name: one.get(n.CONNECT_INDEX, i) if isinstance(one, Mapping) else i
                   for i, (name, one) in enumerate(properties.items())}
         fields = [
@@ -212,15 +212,15 @@ class _Mapping:
         return Schema(Type.STRUCT, optional=optional, name=name, parameters=parameters, fields=fields)
 
 
-def _choices(said: Mapping[str, Any]) -> list[Any] | None:
+def _choices(definition: Mapping[str, Any]) -> list[Any] | None:
     """The schemas one of which a value has; None where there is no choice."""
     for key in _CHOICES:
-        if isinstance(said.get(key), list):
-            return list(said[key])
-    if isinstance(said.get("type"), list):
-        return [{**said, "type": kind} for kind in said["type"]]
+        if isinstance(definition.get(key), list):
+            return list(definition[key])
+    if isinstance(definition.get("type"), list):
+        return [{**definition, "type": kind} for kind in definition["type"]]
     return None
 
 
-def _is_null(said: Any) -> bool:
-    return isinstance(said, Mapping) and said.get("type") == "null"
+def _is_null(definition: Any) -> bool:
+    return isinstance(definition, Mapping) and definition.get("type") == "null"

@@ -32,22 +32,22 @@ def _described(
         choices = [_described(replace(field.schema, optional=False), options, i, plain=True)
                    for i, field in enumerate(schema.fields)]
         return {"oneOf": [dict(_NULL), *choices] if schema.optional else choices, **at}
-    said: dict[str, Any] = {}
+    definition: dict[str, Any] = {}
     if schema.name is not None:
-        said["title"] = schema.name
+        definition["title"] = schema.name
     if schema.doc is not None:
-        said["description"] = schema.doc
+        definition["description"] = schema.doc
     if schema.default is not None:
-        said["default"] = json.loads(schema.default)
-    said |= _typed(schema, options)
+        definition["default"] = json.loads(schema.default)
+    definition |= _typed(schema, options)
     if schema.version is not None:
-        said[n.CONNECT_VERSION] = schema.version
+        definition[n.CONNECT_VERSION] = schema.version
     parameters = {key: value for key, value in schema.parameters if not key.startswith(n.NAMESPACE)}
     if parameters:
-        said[n.CONNECT_PARAMETERS] = parameters
+        definition[n.CONNECT_PARAMETERS] = parameters
     if schema.optional and not plain:
-        return {"oneOf": [dict(_NULL), said], **at}
-    return {**said, **at}
+        return {"oneOf": [dict(_NULL), definition], **at}
+    return {**definition, **at}
 
 
 def _typed(schema: Schema, options: JsonSchemaOptions) -> dict[str, Any]:

@@ -240,19 +240,19 @@ def _from_python(message: Message) -> Callable[[Any, Any], Any]:
 
     def fill(out: Any, value: dict[str, Any]) -> Any:
         for name, member, step in steps:
-            said = value[name]
-            if said is None:
+            content = value[name]
+            if content is None:
                 continue
             if member.repeated and step:
-                for one in said:
+                for one in content:
                     step(getattr(out, name).add(), one)
             elif member.repeated:
-                getattr(out, name).extend(said)
+                getattr(out, name).extend(content)
             elif step:
                 getattr(out, name).SetInParent()
-                step(getattr(out, name), said)
+                step(getattr(out, name), content)
             else:
-                setattr(out, name, said)
+                setattr(out, name, content)
         return out
 
     return fill

@@ -92,8 +92,8 @@ class _Reader:
     def _map(self, wire: pa.Array, message: Message, schema: Schema) -> pa.Array:
         flat = wire.flatten()
         columns = [
-            inside(wire, partial(self.member, flat.field(f"f{one.number}"), one, part(said)))
-            for one, said in zip(message.members, (schema.key, schema.value), strict=True)
+            inside(wire, partial(self.member, flat.field(f"f{one.number}"), one, part(described)))
+            for one, described in zip(message.members, (schema.key, schema.value), strict=True)
         ]
         return map_array(wire, np.asarray(list_offsets(wire)), columns[0], columns[1], schema)
 
@@ -167,8 +167,8 @@ class _Writer:
         columns = {}
         for one in message.members:
             if one.name in found:
-                column, said = found[one.name]
-                columns[one.number] = named(one.name, partial(self._member, column, said, one))
+                column, described = found[one.name]
+                columns[one.number] = named(one.name, partial(self._member, column, described, one))
             else:
                 columns[one.number] = _absent(one, len(array))
         kind = wire_type(message)
@@ -185,8 +185,8 @@ class _Writer:
             inner: dict[str, tuple[pa.Array, Schema]] = {}
             self._collect(child, field.schema, inner)
             taken = np.zeros(len(child), np.bool_)
-            for name, (column, said) in inner.items():  # the first that is there
-                found[name] = (_unless(column, taken), said)
+            for name, (column, described) in inner.items():  # the first that is there
+                found[name] = (_unless(column, taken), described)
                 taken |= column.is_valid().to_numpy(zero_copy_only=False)
             wrong = ~taken & child.is_valid().to_numpy(zero_copy_only=False)
             if wrong.any():

@@ -79,18 +79,18 @@ def files_of(text: str, references: Mapping[str, str]) -> Files:
 
     By protoc, in a process of its own: what somebody has registered cannot take the worker with it.
     """
-    said = {**_TEXTS, **references, MAIN: text}
-    for name, one in said.items():
+    texts = {**_TEXTS, **references, MAIN: text}
+    for name, one in texts.items():
         if not _NAME.fullmatch(name) or ".." in name:
             raise DataError(f"a Protobuf schema has a reference with the name {name[:100]!r}, which is no file name")
         if _nests(one) > _DEEPEST:
             raise DataError(f"a Protobuf schema nests more than {_DEEPEST} levels deep")
-    described = {name: found for name, one in said.items() if (found := _described(name, one)) is not None}
+    described = {name: found for name, one in texts.items() if (found := _described(name, one)) is not None}
     with tempfile.TemporaryDirectory(prefix="heeler-protobuf-") as folder:
         root, out, others = Path(folder, "in"), Path(folder, "out"), Path(folder, "described")
         root.mkdir()
         others.write_bytes(descriptor_pb2.FileDescriptorSet(file=described.values()).SerializeToString())
-        for name, one in said.items():
+        for name, one in texts.items():
             if name not in described:
                 (root / name).parent.mkdir(parents=True, exist_ok=True)
                 (root / name).write_text(one, encoding="utf-8", errors="replace")

@@ -36,6 +36,6 @@ def params_of(options: Any) -> dict[str, str]:
 
 def set_params(options: Any, params: Mapping[str, str]) -> None:
     """Put parameters into a field's options."""
-    said = _OPTIONS()
-    said.meta.params.update(params)
-    options.MergeFromString(said.SerializeToString(deterministic=True))
+    addition = _OPTIONS()
+    addition.meta.params.update(params)
+    options.MergeFromString(addition.SerializeToString(deterministic=True))

@@ -79,8 +79,8 @@ def _typed(member: ProtobufField, options: ProtobufOptions) -> Schema:
     kind = _KINDS[member.kind]
     if kind is Type.INT32 and small in _SMALL:
         return Schema(_SMALL[small])
-    said = member.kind if kind in (Type.INT32, Type.INT64) and member.kind not in ("int32", "int64") else None
-    return Schema(kind, parameters=((n.KIND, said),) if said else ())
+    wire_kind = member.kind if kind in (Type.INT32, Type.INT64) and member.kind not in ("int32", "int64") else None
+    return Schema(kind, parameters=((n.KIND, wire_kind),) if wire_kind else ())
 
 
 def _message(member: ProtobufField, message: Message, options: ProtobufOptions) -> Schema:

@@ -93,8 +93,8 @@ class _Maker:
                 message.oneof_decl.add(name="_" + made.name)
 
     def _union(self, schema: Schema) -> str:
-        said = dict(schema.parameters).get(n.SUM_UNION) or (schema.name or "").removeprefix(n.UNION).lstrip(".")
-        return self._last(said)
+        union = dict(schema.parameters).get(n.SUM_UNION) or (schema.name or "").removeprefix(n.UNION).lstrip(".")
+        return self._last(union)
 
     def _field(
         self, message: descriptor_pb2.DescriptorProto, scope: str, name: str, number: int, schema: Schema, *,
@@ -126,9 +126,9 @@ class _Maker:
         if schema.logical is not None:
             full, path = n.LOGICAL[schema.logical]
             if schema.logical == DECIMAL:
-                said = dict(schema.parameters)
-                params |= {word: said[key] for word, key in (("precision", n.PRECISION), ("scale", "scale"))
-                           if key in said}
+                parameters = dict(schema.parameters)
+                params |= {word: parameters[key] for word, key in (("precision", n.PRECISION), ("scale", "scale"))
+                           if key in parameters}
             self._known(out, full, path)
         elif n.is_enum(schema):
             self._enum(message, scope, out, schema)
@@ -195,12 +195,12 @@ class _Maker:
 
 
 def _tag(schema: Schema) -> int | None:
-    said = dict(schema.parameters).get(n.TAG)
-    if said is None:
+    tag = dict(schema.parameters).get(n.TAG)
+    if tag is None:
         return None
-    if not said.isdigit() or not 0 < int(said) < 2**29:
-        raise DataError(f"the parameter {n.TAG} is {said!r}, which is no number of a field")
-    return int(said)
+    if not tag.isdigit() or not 0 < int(tag) < 2**29:
+        raise DataError(f"the parameter {n.TAG} is {tag!r}, which is no number of a field")
+    return int(tag)
 
 
 def _part(schema: Schema | None) -> Schema:

@@ -132,8 +132,8 @@ class Schemas:
                             "counted again")
         return message
 
-    def _message(self, said: Any, depth: int) -> Message:
-        name = said.full_name
+    def _message(self, described: Any, depth: int) -> Message:
+        name = described.full_name
         if name in self._messages:
             found = self._messages[name]
             if found is None:
@@ -144,40 +144,40 @@ class Schemas:
         self._messages[name] = None
         try:
             proto = descriptor_pb2.DescriptorProto()
-            said.CopyToProto(proto)
+            described.CopyToProto(proto)
             words = {one.number: one for one in proto.field}
-            proto2 = _is_proto2(said.file)
-            oneofs = [one for one in said.oneofs if not words[one.fields[0].number].proto3_optional]
+            proto2 = _is_proto2(described.file)
+            oneofs = [one for one in described.oneofs if not words[one.fields[0].number].proto3_optional]
             places = {one.full_name: i for i, one in enumerate(oneofs)}
-            members = tuple(self._member(one, words[one.number], places, proto2, depth) for one in said.fields)
+            members = tuple(self._member(one, words[one.number], places, proto2, depth) for one in described.fields)
         except BaseException:
             del self._messages[name]
             raise
-        found = Message(said.name, name, members, tuple(one.name for one in oneofs))
+        found = Message(described.name, name, members, tuple(one.name for one in oneofs))
         self._messages[name] = found
         return found
 
-    def _member(self, said: Any, word: Any, oneofs: Mapping[str, int], proto2: bool, depth: int) -> ProtobufField:
-        kind = _KINDS[said.type]
+    def _member(self, field: Any, word: Any, oneofs: Mapping[str, int], proto2: bool, depth: int) -> ProtobufField:
+        kind = _KINDS[field.type]
         if kind == "group":
-            raise DataError(f"Unknown Connect schema type: the group {said.full_name}")
-        oneof = said.containing_oneof
-        message = self._message(said.message_type, depth + 1) if kind == "message" else None
-        plain = kind != "message" and not said.is_repeated
+            raise DataError(f"Unknown Connect schema type: the group {field.full_name}")
+        oneof = field.containing_oneof
+        message = self._message(field.message_type, depth + 1) if kind == "message" else None
+        plain = kind != "message" and not field.is_repeated
         return ProtobufField(
-            said.name, said.number, kind, said.is_repeated, not said.is_repeated and bool(said.has_presence),
-            said.is_repeated and bool(said.is_packed), bool(said.is_required),
-            word.proto3_optional or (proto2 and not said.is_repeated and not said.is_required and oneof is None),
+            field.name, field.number, kind, field.is_repeated, not field.is_repeated and bool(field.has_presence),
+            field.is_repeated and bool(field.is_packed), bool(field.is_required),
+            word.proto3_optional or (proto2 and not field.is_repeated and not field.is_required and oneof is None),
             proto2,
             None if oneof is None else oneofs.get(oneof.full_name), message,
-            _enum(said.enum_type) if kind == "enum" else None, said.default_value if plain else None,
-            params_of(said.GetOptions()) if said.has_options else {},
+            _enum(field.enum_type) if kind == "enum" else None, field.default_value if plain else None,
+            params_of(field.GetOptions()) if field.has_options else {},
         )  # fmt: skip
 
 
-def _nested(said: Any) -> list[Any]:
+def _nested(described: Any) -> list[Any]:
     """The messages that are counted in an index: not those which are entries of map fields, as in Java."""
-    return [one for one in said.nested_types if not one.GetOptions().map_entry]
+    return [one for one in described.nested_types if not one.GetOptions().map_entry]
 
 
 def _is_proto2(file: Any) -> bool:
@@ -186,9 +186,9 @@ def _is_proto2(file: Any) -> bool:
     return proto.syntax in ("", "proto2")
 
 
-def _enum(said: Any) -> Enum:
-    values = tuple((one.name, one.number) for one in said.values)
-    return Enum(said.name, said.full_name, values, bool(said.is_closed))
+def _enum(described: Any) -> Enum:
+    values = tuple((one.name, one.number) for one in described.values)
+    return Enum(described.name, described.full_name, values, bool(described.is_closed))
 
 
 def _size(message: Message, known: dict[int, int]) -> int:

@@ -25,8 +25,6 @@ def _work(state: HerderState) -> list[str]:
     for item, slot in state.slots.items():
         if item not in allocated and not slot.stopping:
             wrong.append(f"{item} runs but is not allocated")
-        if slot.start_again and not slot.stopping:
-            wrong.append(f"{item} is to start again but is not being stopped")
         if state.phase in _ENDING and not slot.stopping:
             wrong.append(f"{item} is not being stopped while the worker shuts down")
     if state.phase is Phase.HALTED and state.slots:

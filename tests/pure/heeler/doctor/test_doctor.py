@@ -25,7 +25,7 @@ def doctor(*words, code=0, **environ):
     done = CliRunner(env={"HEELER_URL": "", "HEELER_PROFILES": "/nowhere", **environ}).invoke(
         main, ["doctor", *map(str, words), "-o", "json"], catch_exceptions=False)
     assert done.exit_code == code, done.output
-    return [(said["about"], said["verdict"], said["said"]) for said in json.loads(done.stdout)]
+    return [(said["about"], said["verdict"], said["message"]) for said in json.loads(done.stdout)]
 
 
 def of(found, about):
@@ -95,7 +95,7 @@ def test_certificates_are_looked_at_before_they_end(tmp_path, file):
                                   (end + dt.timedelta(days=2), Verdict.WRONG, "Replace it"),
                                   (now - dt.timedelta(days=9), Verdict.WRONG, "clock")):
         finding = worker.validity("REST", pem, moment)
-        assert (finding.verdict, said in finding.said) == (verdict, True)
+        assert (finding.verdict, said in finding.message) == (verdict, True)
     path = file(listeners="https://127.0.0.1:0", ssl_keystore_location=str(made.pem))
     assert [verdict for verdict, _ in of(doctor(path, code=1), "certificates")] == ["look", "look"]  # a day's, for both
     path = file(listeners="https://127.0.0.1:0", ssl_keystore_location="/nowhere")
@@ -134,4 +134,5 @@ def test_an_examination_that_fails_is_a_finding():
         yield Finding("x", Verdict.OK, "first")
         raise ZeroDivisionError("oh")
 
-    assert [(f.verdict, "oh" in f.said) for f in examined("x", check)] == [(Verdict.OK, False), (Verdict.WRONG, True)]
+    found = [(f.verdict, "oh" in f.message) for f in examined("x", check)]
+    assert found == [(Verdict.OK, False), (Verdict.WRONG, True)]

@@ -103,7 +103,7 @@ def test_those_who_are_told_leave_and_others_go_to_the_next(made):
 
 def test_what_becomes_of_a_host_is_told_of_those_who_are_there(made):
     java, told = hosts(), []
-    java.told = lambda *what: told.append(what)
+    java.on_end = lambda *what: told.append(what)
     java.connect(name="a-0", connector="a")
     left = java.connect(name="b", connector="b")
     left.close()

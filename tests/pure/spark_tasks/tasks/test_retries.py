@@ -6,7 +6,7 @@ import pytest
 
 from spark_tasks.errors import RetriableError, ToleranceExceededError
 from spark_tasks.pipeline.failures import StageOutageError
-from spark_tasks.tasks.retries import Patience, RetryLimits
+from spark_tasks.tasks.retries import RetryLimits, RetryState
 
 
 def test_pauses_double_up_to_the_longest():
@@ -20,20 +20,20 @@ def test_the_last_pause_ends_with_the_time():
 
 
 def test_a_stage_that_is_away_for_too_long_fails_the_task():
-    patience = Patience("t-0", limits=RetryLimits(1, 60_000))
-    first = patience.later(StageOutageError("registry away"))
+    state = RetryState("t-0", limits=RetryLimits(1, 60_000))
+    first = state.later(StageOutageError("registry away"))
     assert 0 <= first.idle_ms <= 1
 
     def until_it_fails():
         while True:
-            patience.later(StageOutageError("registry away"))
+            state.later(StageOutageError("registry away"))
 
     with pytest.raises(ToleranceExceededError, match="Tolerance exceeded in error handler: registry away"):
         until_it_fails()
 
 
 def test_other_outages_have_no_end():
-    patience = Patience("t-0", limits=RetryLimits(1, 60_000))
-    assert [patience.later(RetriableError("down")).idle_ms for _ in range(3)] == [100, 200, 400]
-    unlimited = Patience("t-0")
+    state = RetryState("t-0", limits=RetryLimits(1, 60_000))
+    assert [state.later(RetriableError("down")).idle_ms for _ in range(3)] == [100, 200, 400]
+    unlimited = RetryState("t-0")
     assert [unlimited.later(StageOutageError("registry away")).idle_ms for _ in range(2)] == [100, 200]

@@ -90,7 +90,7 @@ def admin() -> Admin:
 def log(admin: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[KafkaTopicLog]:
     """A log that reads."""
     monkeypatch.setattr("storage.log.topic_log.KafkaConsumer", IdleConsumer)
-    monkeypatch.setattr("storage.log.topic_log.install", lambda _: None)
+    monkeypatch.setattr("storage.log.topic_log.read_as", lambda *_: None)
     log = KafkaTopicLog("t", {}, nullcontext(admin), client_id="test", writable=False)
     log.start(lambda _: None, lambda _: None).result(10)
     yield log
@@ -101,7 +101,7 @@ def log(admin: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[KafkaTopicLog]:
 def test_a_topic_that_not_all_brokers_know_yet(admin: Any, monkeypatch: pytest.MonkeyPatch, ignorant: int) -> None:
     """One broker has told its partitions, another one is asked where they begin and end."""
     monkeypatch.setattr("storage.log.topic_log.KafkaConsumer", IdleConsumer)
-    monkeypatch.setattr("storage.log.topic_log.install", lambda _: None)
+    monkeypatch.setattr("storage.log.topic_log.read_as", lambda *_: None)
     admin.ignorant = ignorant
     log = KafkaTopicLog("t", {}, nullcontext(admin), client_id="test", writable=False)
     log.start(lambda _: None, lambda _: None).result(10)

@@ -71,11 +71,11 @@ final class Connection implements Closeable {
                     answer.completeExceptionally(new EOFException("the worker has closed the connection"));
                 return null;
             }
-            CompletableFuture<Map<String, Object>> asked = message.id() < 0 ? open.remove(message.id()) : null;
-            if (asked == null) return message;
+            CompletableFuture<Map<String, Object>> waiting = message.id() < 0 ? open.remove(message.id()) : null;
+            if (waiting == null) return message;
             if (message.op().equals("failed"))
-                asked.completeExceptionally(new IOException(String.valueOf(message.content().get("message"))));
-            else asked.complete(message.content());
+                waiting.completeExceptionally(new IOException(String.valueOf(message.content().get("message"))));
+            else waiting.complete(message.content());
         }
     }
 

@@ -50,33 +50,33 @@ final class PluginRequests extends RequestSession {
     }
 
     @Override
-    Map<String, ?> answer(Connection.Message asked) throws Exception {
-        if (asked.op().equals("plugins")) return Map.of("op", "answer", "plugins", all());
-        if (asked.op().equals("level")) {
-            PluginOutput.level(asked.text("logger"), asked.text("level"));
+    Map<String, ?> answer(Connection.Message request) throws Exception {
+        if (request.op().equals("plugins")) return Map.of("op", "answer", "plugins", all());
+        if (request.op().equals("level")) {
+            PluginOutput.level(request.text("logger"), request.text("level"));
             return Map.of("op", "answer");
         }
-        if (asked.op().equals("closeProviders")) {
+        if (request.op().equals("closeProviders")) {
             host.providers.close();
             return Map.of("op", "answer");
         }
-        PluginDesc<?> named = host.plugin(asked);
+        PluginDesc<?> named = host.plugin(request);
         loader = named.loader();
-        if (asked.op().equals("configure") || asked.op().equals("get")) return host.providers.answer(asked, named);
+        if (request.op().equals("configure") || request.op().equals("get")) return host.providers.answer(request, named);
         try (LoaderSwap swap = host.plugins.withClassLoader(named.loader())) {
             Object plugin = Utils.newInstance(named.pluginClass());
-            return switch (asked.op()) {
+            return switch (request.op()) {
                 case "config" -> Map.of("op", "answer", "keys", keys(definition(plugin)));
-                case "validate" -> Map.of("op", "answer", "values", values(plugin, asked.strings("config")));
+                case "validate" -> Map.of("op", "answer", "values", values(plugin, request.strings("config")));
                 case "exactlyOnce" -> answer("support", String.valueOf(
-                    ((SourceConnector) plugin).exactlyOnceSupport(asked.strings("config"))));
+                    ((SourceConnector) plugin).exactlyOnceSupport(request.strings("config"))));
                 case "boundaries" -> answer("support", String.valueOf(
-                    ((SourceConnector) plugin).canDefineTransactionBoundaries(asked.strings("config"))));
+                    ((SourceConnector) plugin).canDefineTransactionBoundaries(request.strings("config"))));
                 case "alterOffsets" -> answer("altered", plugin instanceof SinkConnector sink
-                    ? sink.alterOffsets(asked.strings("config"), SinkPositions.offsets(asked.content().get("places")))
+                    ? sink.alterOffsets(request.strings("config"), SinkPositions.offsets(request.content().get("places")))
                     : ((SourceConnector) plugin).alterOffsets(
-                        asked.strings("config"), CommittedOffsets.maps(asked.content().get("pairs"))));
-                default -> throw new IllegalArgumentException("unknown question " + asked.op());
+                        request.strings("config"), CommittedOffsets.maps(request.content().get("pairs"))));
+                default -> throw new IllegalArgumentException("unknown question " + request.op());
             };
         }
     }

@@ -33,12 +33,12 @@ final class Providers {
     }
 
     /** The message has the provider's name, class and settings; "get" also a path, and keys or null for all. */
-    Map<String, ?> answer(Connection.Message asked, PluginDesc<?> named) throws Exception {
-        Made found = configured(asked, named);
+    Map<String, ?> answer(Connection.Message request, PluginDesc<?> named) throws Exception {
+        Made found = configured(request, named);
         Map<String, Object> fields = new LinkedHashMap<>(Map.of("op", "answer"));
-        if (asked.op().equals("configure")) return fields;
-        String path = asked.text("path");
-        List<?> keys = (List<?>) asked.content().get("keys");
+        if (request.op().equals("configure")) return fields;
+        String path = request.text("path");
+        List<?> keys = (List<?>) request.content().get("keys");
         try (LoaderSwap swap = host.plugins.withClassLoader(found.loader())) {
             ConfigData data = keys == null ? found.provider().get(path) : found.provider().get(path, texts(keys));
             if (data == null || data.data() == null)
@@ -56,9 +56,9 @@ final class Providers {
     }
 
     /** The configured provider; waits if another thread is configuring it. */
-    private Made configured(Connection.Message asked, PluginDesc<?> named) throws Exception {
-        String id = asked.text("provider");
-        FutureTask<Made> mine = new FutureTask<>(() -> make(asked, named));
+    private Made configured(Connection.Message request, PluginDesc<?> named) throws Exception {
+        String id = request.text("provider");
+        FutureTask<Made> mine = new FutureTask<>(() -> make(request, named));
         FutureTask<Made> task = made.computeIfAbsent(id, absent -> mine);
         if (task == mine) task.run();
         try {
@@ -70,13 +70,13 @@ final class Providers {
         }
     }
 
-    private Made make(Connection.Message asked, PluginDesc<?> named) throws Exception {
+    private Made make(Connection.Message request, PluginDesc<?> named) throws Exception {
         try (LoaderSwap swap = host.plugins.withClassLoader(named.loader())) {
             ConfigProvider provider = (ConfigProvider) Utils.newInstance(named.pluginClass());
-            provider.configure(asked.strings("settings"));
+            provider.configure(request.strings("settings"));
             MetricsSender measures = null;
             if (provider instanceof Monitorable monitorable) {
-                String name = asked.text("provider");
+                String name = request.text("provider");
                 measures = new MetricsSender(host, "config provider " + name, MetricsSender.tags("provider", name),
                     fields -> tell(name, fields));
                 monitorable.withPluginMetrics(measures.plugin);

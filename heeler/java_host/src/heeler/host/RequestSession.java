@@ -8,7 +8,7 @@ import java.util.concurrent.LinkedBlockingQueue;
 /** A session that answers questions. One thread runs the plugin; another reads, so that it notices when the worker hangs up. */
 abstract class RequestSession extends Session {
     private static final Connection.Message END = new Connection.Message(0, Map.of("op", "end"));
-    private final BlockingQueue<Connection.Message> asked = new LinkedBlockingQueue<>();
+    private final BlockingQueue<Connection.Message> requests = new LinkedBlockingQueue<>();
     volatile int current; // the id of the question that is being answered
 
     RequestSession(Connection connection) {
@@ -17,7 +17,7 @@ abstract class RequestSession extends Session {
 
     abstract String name(Connection.Message first);
 
-    abstract Map<String, ?> answer(Connection.Message asked) throws Exception;
+    abstract Map<String, ?> answer(Connection.Message request) throws Exception;
 
     /** Called at the end, by the thread that runs the plugin. */
     void end() { }
@@ -27,15 +27,15 @@ abstract class RequestSession extends Session {
         thread = new Thread(this::work, name(first));
         thread.start();
         try {
-            for (Connection.Message m = first; m != null; m = connection.read()) asked.add(m);
+            for (Connection.Message m = first; m != null; m = connection.read()) requests.add(m);
         } finally {
-            asked.add(END); // the worker no longer waits for answers
+            requests.add(END); // the worker no longer waits for answers
         }
     }
 
     private void work() {
         try {
-            for (Connection.Message m = asked.take(); m != END; m = asked.take()) {
+            for (Connection.Message m = requests.take(); m != END; m = requests.take()) {
                 Map<String, ?> answer;
                 current = m.id();
                 try {

@@ -12,16 +12,16 @@ import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.common.TopicPartition;
 
 /**
- * The positions of a sink task in its partitions: the next offset to give it, and the end of what it has taken. Methods are
- * synchronized because threads of the plugin call some of them.
+ * The positions of a sink task in its partitions: the next offset to give it, and the end of what it has processed.
+ * Methods are synchronized because threads of the plugin call some of them.
  */
 final class SinkPositions {
     private final Map<TopicPartition, Long> next = new HashMap<>();
     private final Map<TopicPartition, Long> taken = new HashMap<>();
-    private final Map<TopicPartition, Long> committed = new HashMap<>(); // what the worker was told to commit
+    private final Map<TopicPartition, Long> committed = new HashMap<>(); // what the worker commits
     private final Set<TopicPartition> held = new HashSet<>();
     private final Map<TopicPartition, Long> rewinds = new HashMap<>();
-    private final Set<TopicPartition> moved = new HashSet<>(); // partitions that the worker has to be told about
+    private final Set<TopicPartition> moved = new HashSet<>(); // partitions whose change the worker does not know yet
 
     /** [topic, partition, offset] as a map; an offset may be null. */
     static Map<TopicPartition, Long> offsets(Object triples) {
@@ -35,42 +35,43 @@ final class SinkPositions {
         return found;
     }
 
-    private static List<Object> triple(TopicPartition place, long offset) {
-        return List.of(place.topic(), place.partition(), offset);
+    private static List<Object> triple(TopicPartition partition, long offset) {
+        return List.of(partition.topic(), partition.partition(), offset);
     }
 
     synchronized Set<TopicPartition> all() {
         return new HashSet<>(next.keySet());
     }
 
-    synchronized void open(Map<TopicPartition, Long> places) {
-        next.putAll(places);
-        taken.putAll(places);
-        committed.putAll(places);
+    synchronized void open(Map<TopicPartition, Long> offsets) {
+        next.putAll(offsets);
+        taken.putAll(offsets);
+        committed.putAll(offsets);
     }
 
-    synchronized void close(Collection<TopicPartition> places) {
-        for (Map<TopicPartition, Long> map : List.of(next, taken, committed, rewinds)) map.keySet().removeAll(places);
-        held.removeAll(places);
-        moved.removeAll(places);
+    synchronized void close(Collection<TopicPartition> partitions) {
+        for (Map<TopicPartition, Long> map : List.of(next, taken, committed, rewinds))
+            map.keySet().removeAll(partitions);
+        held.removeAll(partitions);
+        moved.removeAll(partitions);
     }
 
     /** The next offset to give the task; null if it does not have the partition or has paused it. */
-    synchronized Long next(TopicPartition place) {
-        return held.contains(place) ? null : next.get(place);
+    synchronized Long next(TopicPartition partition) {
+        return held.contains(partition) ? null : next.get(partition);
     }
 
-    synchronized void given(TopicPartition place, long upTo) {
-        next.computeIfPresent(place, (same, before) -> upTo);
+    synchronized void given(TopicPartition partition, long upTo) {
+        next.computeIfPresent(partition, (same, before) -> upTo);
     }
 
     synchronized void took(Map<TopicPartition, Long> upTo) {
-        upTo.forEach((place, offset) -> taken.computeIfPresent(place, (same, before) -> offset));
+        upTo.forEach((partition, offset) -> taken.computeIfPresent(partition, (same, before) -> offset));
     }
 
     /** The worker sends other offsets than the task needs. */
-    synchronized void mistaken(TopicPartition place) {
-        moved.add(place);
+    synchronized void mistaken(TopicPartition partition) {
+        moved.add(partition);
     }
 
     synchronized void rewind(Map<TopicPartition, Long> offsets) {
@@ -78,58 +79,61 @@ final class SinkPositions {
     }
 
     /** Pauses or resumes partitions; false if one of them is not assigned. */
-    synchronized boolean hold(Collection<TopicPartition> places, boolean on) {
-        if (!next.keySet().containsAll(places)) return false;
-        if (on) held.addAll(places);
-        else held.removeAll(places);
-        moved.addAll(places);
+    synchronized boolean hold(Collection<TopicPartition> partitions, boolean on) {
+        if (!next.keySet().containsAll(partitions)) return false;
+        if (on) held.addAll(partitions);
+        else held.removeAll(partitions);
+        moved.addAll(partitions);
         return true;
     }
 
     /** Carries out rewinds. What to tell the worker: the next offset of each partition that has moved, -1 if paused. */
     synchronized List<Object> settle() {
-        rewinds.forEach((place, offset) -> {
-            if (offset == null || !next.containsKey(place))
-                System.err.println("[WARN] Cannot rewind " + place + " to " + offset + ": "
+        rewinds.forEach((partition, offset) -> {
+            if (offset == null || !next.containsKey(partition))
+                System.err.println("[WARN] Cannot rewind " + partition + " to " + offset + ": "
                     + (offset == null ? "that is not an offset" : "the task does not have the partition"));
-            else back(place, offset);
+            else back(partition, offset);
         });
         rewinds.clear();
         List<Object> fields = new ArrayList<>();
-        for (TopicPartition place : moved)
-            if (next.containsKey(place)) fields.add(triple(place, held.contains(place) ? -1 : next.get(place)));
+        for (TopicPartition partition : moved)
+            if (next.containsKey(partition))
+                fields.add(triple(partition, held.contains(partition) ? -1 : next.get(partition)));
         moved.clear();
         return fields;
     }
 
-    private void back(TopicPartition place, long offset) {
-        next.put(place, offset);
-        taken.put(place, offset);
-        committed.put(place, offset);
-        moved.add(place);
+    private void back(TopicPartition partition, long offset) {
+        next.put(partition, offset);
+        taken.put(partition, offset);
+        committed.put(partition, offset);
+        moved.add(partition);
     }
 
     /** Goes back to the committed offsets. */
-    synchronized void forget(Collection<TopicPartition> places) {
-        for (TopicPartition place : places) if (committed.containsKey(place)) back(place, committed.get(place));
+    synchronized void forget(Collection<TopicPartition> partitions) {
+        for (TopicPartition partition : partitions)
+            if (committed.containsKey(partition)) back(partition, committed.get(partition));
     }
 
-    synchronized Map<TopicPartition, OffsetAndMetadata> taken(Collection<TopicPartition> places) {
+    synchronized Map<TopicPartition, OffsetAndMetadata> taken(Collection<TopicPartition> partitions) {
         Map<TopicPartition, OffsetAndMetadata> found = new HashMap<>();
-        for (TopicPartition place : places)
-            if (taken.containsKey(place)) found.put(place, new OffsetAndMetadata(taken.get(place)));
+        for (TopicPartition partition : partitions)
+            if (taken.containsKey(partition)) found.put(partition, new OffsetAndMetadata(taken.get(partition)));
         return found;
     }
 
     /** Those of the offsets that the task wants committed which are new, and not beyond what it has taken. */
-    synchronized List<Object> committable(Collection<TopicPartition> places, Map<TopicPartition, OffsetAndMetadata> wanted) {
+    synchronized List<Object> committable(
+            Collection<TopicPartition> partitions, Map<TopicPartition, OffsetAndMetadata> wanted) {
         List<Object> fields = new ArrayList<>();
-        wanted.forEach((place, at) -> {
-            if (!places.contains(place) || !taken.containsKey(place)) return;
-            if (at.offset() > taken.get(place))
-                System.err.println("[WARN] Offset " + at.offset() + " of " + place + " is not committed: the task has only taken"
-                    + " the records before " + taken.get(place));
-            else if (committed.put(place, at.offset()) != at.offset()) fields.add(triple(place, at.offset()));
+        wanted.forEach((partition, at) -> {
+            if (!partitions.contains(partition) || !taken.containsKey(partition)) return;
+            if (at.offset() > taken.get(partition))
+                System.err.println("[WARN] Offset " + at.offset() + " of " + partition + " is not committed: the task has"
+                    + " only taken the records before " + taken.get(partition));
+            else if (committed.put(partition, at.offset()) != at.offset()) fields.add(triple(partition, at.offset()));
         });
         return fields;
     }

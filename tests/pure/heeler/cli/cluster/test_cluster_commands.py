@@ -30,7 +30,7 @@ def fake():
 
 def run(fake, *words, code=0, url=None):
     done = CliRunner(env={"HEELER_PROFILES": "/nowhere"}).invoke(
-        main, [*words, "--url", url or fake.url, "--patience", "0"], catch_exceptions=False)
+        main, [*words, "--url", url or fake.url, "--timeout", "0"], catch_exceptions=False)
     assert done.exit_code == code, (done.exit_code, done.output)
     return done
 

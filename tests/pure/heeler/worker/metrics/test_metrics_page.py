@@ -19,15 +19,15 @@ from kafka.net.metrics import KafkaConnectionMetrics, KafkaManagerMetrics
 from prometheus_client.parser import text_string_to_metric_families
 
 from actors.assignment.protocol import Allocation, Assignment, Membership, Protocol
-from actors.group.client_metrics import ClientMetrics, figures
 from actors.herder.standing import Joining, Loading, Resolved, Syncing, member_of
-from actors.herder.state import Slot
+from actors.herder.state import Slot, Stopping, Successor
 from actors.instances.scaler import Scaled
 from actors.messages.ids import Epoch
 from heeler.worker.metrics import java
 from heeler.worker.metrics.observed import Observed, cause_of
 from heeler.worker.metrics.registry import JAVA, OWN
 from heeler.worker.metrics.rows import STATES
+from spark_tasks.kafka.client_metrics import ClientMetrics, figures
 from spark_tasks.metrics.engine import EngineFigures
 from storage.config.state import ClusterConfigState
 from storage.ids import ConnectorName, ConnectorTaskId, ItemId, State, TargetState
@@ -217,8 +217,8 @@ def test_restarts_have_a_cause():
     store = ClusterConfigState(connector_configs={name: {}}, target_states={name: TargetState.STARTED})
     running = Slot(Epoch(1), State.RUNNING)
     histories = [
-        (running, "rebalance"), (replace(running, start_again=True, restarting=True), "request"),
-        (replace(running, start_again=True), "config"),
+        (running, "rebalance"), (replace(running, stopping=Stopping(Successor.RESTART)), "request"),
+        (replace(running, stopping=Stopping(Successor.REPLACEMENT)), "config"),
     ]
     assert [cause_of(slot) for slot, _ in histories] == [cause for _, cause in histories]
     one = frozenset({item})

@@ -1,6 +1,6 @@
 """Decodes fetch responses into records faster than kafka-python, which creates a dozen objects per record.
 
-It hooks into the consumer's fetcher (private in the library, and used only in this file), because a start has to wait
+For the internal topics: it hooks into the consumer's fetcher (private in the library), because a start has to wait
 until a config topic of perhaps 20,000 records has been read. Fetching itself is the library's. The decoder in
 spark_tasks/kafka/records is for data: it builds Arrow columns, and importing it takes longer than reading these topics.
 """
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, Final
 
 from kafka import KafkaConsumer
@@ -16,8 +17,6 @@ from kafka.consumer.fetcher import Fetcher
 from kafka.errors import CorruptRecordError
 from kafka.protocol.consumer import IsolationLevel
 from kafka.record.util import decode_varint
-
-from storage.log.record import LogRecord
 
 _logger = logging.getLogger(__name__)
 
@@ -27,24 +26,33 @@ MOST_BYTES: Final = 100_000_000
 END = b"\x00end of what was fetched"  # the value of a mark; compared by identity
 
 
-def install(consumer: KafkaConsumer) -> None:
-    """Make `consumer.poll()` return LogRecords.
+RecordFields = tuple[int, int, int, bytes | None, bytes | None]
+"""A record: partition, offset, timestamp (ms since the epoch), key, value."""
+
+
+def read_as(record: type[RecordFields], consumer: KafkaConsumer) -> None:
+    """Make `consumer.poll()` return objects of `record`, a named tuple with the fields of RecordFields.
 
     If the position after a fetch is not the offset after the last record (control records, aborted transactions,
     compacted gaps), the list ends with a mark, which `is_mark` recognises.
     """
-    consumer._fetcher.PartitionRecords = FetchedRecords  # noqa: SLF001  (no public hook)
+    consumer._fetcher.PartitionRecords = partial(FetchedRecords, record)  # noqa: SLF001  (no public hook)
 
 
-def is_mark(record: LogRecord) -> bool:
+def is_mark(record: RecordFields) -> bool:
     """Whether this is not a record but a mark: everything up to and including its offset has been read."""
-    return record.value is END
+    return record[-1] is END
 
 
 class FetchedRecords(Fetcher.PartitionRecords):  # type: ignore[misc]
-    """The records of one partition in one fetch response."""
+    """The records of one partition in one fetch response, as objects of `record`; see `read_as`."""
 
-    def _unpack_records(self, tp: Any, records: Any, *_: Any) -> Iterator[LogRecord]:
+    def __init__(self, record: type[RecordFields], *arguments: Any, **keywords: Any) -> None:
+        self._record = record
+        super().__init__(*arguments, **keywords)
+
+    def _unpack_records(self, tp: Any, records: Any, *_: Any) -> Iterator[RecordFields]:
+        make = partial(tuple.__new__, self._record)
         offset = self.fetch_offset - 1
         batch = records.next_batch()
         while batch is not None:
@@ -53,18 +61,18 @@ class FetchedRecords(Fetcher.PartitionRecords):  # type: ignore[misc]
             if batch.magic < 2:
                 for old in batch:
                     self.next_fetch_offset = (offset := old.offset) + 1
-                    yield LogRecord(tp.partition, offset, old.timestamp, old.key, old.value)
+                    yield make((tp.partition, offset, old.timestamp, old.key, old.value))
             else:
                 self.leader_epoch = batch.leader_epoch
                 content = None if self._invisible(batch) else _content(batch, tp)
                 if content is not None:
-                    for record in _decode(batch, *content, tp.partition):
-                        self.next_fetch_offset = (offset := record.offset) + 1
+                    for record in _decode(batch, *content, tp.partition, self._record):
+                        self.next_fetch_offset = (offset := record[1]) + 1
                         yield record
                 self.next_fetch_offset = batch.next_offset
             batch = records.next_batch()
         if self.next_fetch_offset - 1 > offset:
-            yield LogRecord(tp.partition, self.next_fetch_offset - 1, -1, None, END)
+            yield make((tp.partition, self.next_fetch_offset - 1, -1, None, END))
         self.drain()
 
     def _invisible(self, batch: Any) -> bool:
@@ -97,7 +105,9 @@ def _content(batch: Any, tp: Any) -> tuple[bytes, int] | None:
         return None
 
 
-def _decode(batch: Any, data: bytes, at: int, partition: int) -> Iterator[LogRecord]:
+def _decode(
+    batch: Any, data: bytes, at: int, partition: int, record: type[RecordFields]
+) -> Iterator[RecordFields]:
     base_offset, base_time = batch.base_offset, batch.first_timestamp
     log_append_time = batch.max_timestamp if batch.timestamp_type else None
     make = tuple.__new__
@@ -118,7 +128,7 @@ def _decode(batch: Any, data: bytes, at: int, partition: int) -> Iterator[LogRec
                 raise CorruptRecordError(f"A record at offset {base_offset + offset_delta} is longer than its size")
             at = end  # headers are skipped
             timestamp = base_time + time_delta if log_append_time is None else log_append_time
-            yield make(LogRecord, (partition, base_offset + offset_delta, timestamp, key, value))
+            yield make(record, (partition, base_offset + offset_delta, timestamp, key, value))
         if at != len(data):
             raise CorruptRecordError(f"The record batch at offset {base_offset} has {len(data) - at} bytes too many")
     except (ValueError, IndexError) as error:

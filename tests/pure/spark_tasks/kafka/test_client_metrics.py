@@ -10,7 +10,7 @@ from kafka.coordinator.base import GroupCoordinatorMetrics
 from kafka.metrics.measurable import AnonMeasurable
 from kafka.net.metrics import KafkaConnectionMetrics, KafkaManagerMetrics
 
-from actors.group.client_metrics import ClientMetrics, figures
+from spark_tasks.kafka.client_metrics import ClientMetrics, figures
 
 
 @pytest.fixture

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,9 +19,11 @@ from kafka.record import MemoryRecords
 from kafka.record.default_records import DefaultRecordBatchBuilder
 from kafka.record.util import calc_crc32c
 
+from spark_tasks.kafka.record_reader import FetchedRecords, is_mark
 from spark_tasks.kafka.records.compression import compress
-from storage.log.record_reader import FetchedRecords, is_mark
+from storage.log.record import LogRecord
 
+OURS = partial(FetchedRecords, LogRecord)
 TP = TopicPartition("t", 3)
 BYTES = st.none() | st.binary(max_size=12)
 RECORDS = st.lists(
@@ -63,7 +67,9 @@ def log_of(batches: Any) -> tuple[bytes, list[SimpleNamespace]]:
     return data, aborted
 
 
-def read(kind: type, data: bytes, aborted: list[SimpleNamespace], level: IsolationLevel, start: int) -> tuple[Any, int]:
+def read(
+    kind: Callable[..., Any], data: bytes, aborted: list[SimpleNamespace], level: IsolationLevel, start: int
+) -> tuple[Any, int]:
     records = kind(start, TP, MemoryRecords(data), isolation_level=level, aborted_transactions=aborted)
     found = records.take(10**6)
     records._maybe_raise_next_inline_exception()  # noqa: SLF001 - kafka-python's
@@ -75,7 +81,7 @@ def test_the_same_records_as_kafka_python(batches: Any, level: IsolationLevel, s
     data, aborted = log_of(batches)
     start = 100 + min(skip, len(batches[0][0]) - 1 if batches and batches[0][4] is None else 0)
     theirs, next_offset = read(Fetcher.PartitionRecords, data, aborted, level, start)
-    ours, our_next = read(FetchedRecords, data, aborted, level, start)
+    ours, our_next = read(OURS, data, aborted, level, start)
     plain = [r for r in ours if not is_mark(r)]
     assert [(r.partition, r.offset, r.timestamp, r.key, r.value) for r in theirs] == plain
     assert our_next == next_offset
@@ -98,12 +104,12 @@ def compressed(offset: int, codec: int, content: bytes, packed: bytes | None = N
 def test_what_does_not_decompress_within_bounds_is_left_out(
     codec: int, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("storage.log.record_reader.MOST_BYTES", 5_000_000)
+    monkeypatch.setattr("spark_tasks.kafka.record_reader.MOST_BYTES", 5_000_000)
     large = compressed(101, codec, bytes(5_000_000))
     assert len(large) < 5_000_000 // 20
     data = compressed(100, codec, b"first") + large + compressed(102, codec, b"", packed=b"no such thing at all") + \
         compressed(103, codec, b"last") + large.replace(struct.pack(">q", 101), struct.pack(">q", 104), 1)
-    found, next_offset = read(FetchedRecords, data, [], IsolationLevel.READ_UNCOMMITTED, 100)
+    found, next_offset = read(OURS, data, [], IsolationLevel.READ_UNCOMMITTED, 100)
     assert [(r.offset, r.value) for r in found if not is_mark(r)] == [(100, b"first"), (103, b"last")]
     assert (found[-1].offset, is_mark(found[-1]), next_offset) == (104, True, 105)
     told = [record.getMessage() for record in caplog.records]
@@ -120,7 +126,7 @@ def test_a_flipped_bit_is_an_error_and_no_wrong_record(batches: Any, draw: st.Da
     broken = bytearray(data)
     broken[at] ^= 1 << draw.draw(st.integers(0, 7))
     with pytest.raises(CorruptRecordError):
-        read(FetchedRecords, bytes(broken), aborted, IsolationLevel.READ_UNCOMMITTED, 100)
+        read(OURS, bytes(broken), aborted, IsolationLevel.READ_UNCOMMITTED, 100)
 
 
 @given(BATCHES.filter(bool), st.data())
@@ -132,7 +138,7 @@ def test_lengths_that_lie_are_an_error(batches: Any, draw: st.DataObject) -> Non
     data[at] = draw.draw(st.integers(0, 255))
     struct.pack_into(">I", data, 17, calc_crc32c(bytes(data[21:])))
     try:
-        found, _ = read(FetchedRecords, bytes(data), [], IsolationLevel.READ_UNCOMMITTED, 0)
+        found, _ = read(OURS, bytes(data), [], IsolationLevel.READ_UNCOMMITTED, 0)
     except CorruptRecordError:
         return
     assert len(found) <= len(records) + 1
@@ -146,7 +152,7 @@ def test_lengths_and_counts_that_do_not_fit(at: int, value: int) -> None:
     data[at] = value
     struct.pack_into(">I", data, 17, calc_crc32c(bytes(data[21:])))
     if fine:
-        assert len(read(FetchedRecords, bytes(data), [], IsolationLevel.READ_UNCOMMITTED, 0)[0]) == 2
+        assert len(read(OURS, bytes(data), [], IsolationLevel.READ_UNCOMMITTED, 0)[0]) == 2
         return
     with pytest.raises(CorruptRecordError):
-        read(FetchedRecords, bytes(data), [], IsolationLevel.READ_UNCOMMITTED, 0)
+        read(OURS, bytes(data), [], IsolationLevel.READ_UNCOMMITTED, 0)

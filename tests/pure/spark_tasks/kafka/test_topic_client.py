@@ -6,7 +6,7 @@ from typing import Any
 
 from kafka.errors import UnknownTopicOrPartitionError
 
-from storage.log.topic_client import partitions_of
+from spark_tasks.kafka.topic_client import partitions_of
 
 
 class Consumer:

@@ -1,0 +1,45 @@
+"""Whether records that are being sent may still be sent after this process was suspended."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from typing import Final
+
+from spark_tasks.process.pulse import process_pulse
+from storage.log.protocol import SuspendedError
+
+SOON_S: Final = 0.1  # time in which records that were decided on before a suspension reach the client
+
+
+class Freshness:
+    """Whether records may still be sent: not if this process, or its machine, was suspended for longer than `session_s`
+    since they were decided on. Others have its work by then, and may have written newer records.
+    """
+
+    def __init__(self, session_s: float) -> None:
+        self._session_s = session_s
+        self._lock = threading.Lock()
+        self._since: dict[int, float] = {}
+        self._numbers = itertools.count()
+        process_pulse()  # starts it, so that a later suspension is noticed
+
+    def hold(self, since: float) -> int:
+        """A record that was decided on at `since` (time.monotonic) is being sent, until `release`."""
+        with self._lock:
+            number = next(self._numbers)
+            self._since[number] = since
+        return number
+
+    def release(self, number: int) -> None:
+        """The send of a record has ended."""
+        with self._lock:
+            del self._since[number]
+
+    def error(self) -> SuspendedError | None:
+        """The error if records that are being sent must not be sent any more."""
+        with self._lock:
+            since = min(self._since.values(), default=time.monotonic())
+        slept = process_pulse().silence_since(min(since, time.monotonic() - SOON_S))
+        return SuspendedError(f"this process did nothing for {slept:.1f} s") if slept > self._session_s else None
