@@ -226,12 +226,15 @@ class _Connections(ConnectionManager):
         """A connection is idle. One that comes from its thread while the server stops is closed: cheroot looks whether
         the server runs, and the selector may be closed a moment later.
         """
-        try:
-            super().put(conn)
-        except ValueError:
-            if not self._stop_requested:
-                raise
-            conn.close()
+        if not self._stop_requested:
+            try:
+                super().put(conn)
+            except ValueError:
+                if not self._stop_requested:
+                    raise
+            else:
+                return
+        conn.close()
 
     def _from_server_socket(self, server_socket: socket.socket) -> _Connection | None:
         if len(self.server.open) < self.server.max_connections:
