@@ -3,12 +3,15 @@
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from heeler.embedded_kafka.java import find_java
 from heeler.java_host.host_classpath import host_classpath
 from tests.rigs.java_jars import compile_classes
 
 DRIVER = Path(__file__).parents[1] / "golden/json/JsonDifferences.java"
 CASES = 1500
+pytestmark = pytest.mark.integration
 
 
 def test_json_is_read_and_written_as_by_kafkas_converter(tmp_path):
