@@ -290,8 +290,76 @@ def test_offsets_are_set_from_what_show_prints(fake, tmp_path):
     assert fake.asked[-1][1]["offsets"][0] == {"partition": {"file": "x"}, "offset": {"position": 0}}
     for text in ("[1]", "{", '{"offsets": [{"partition": 1}]}', "{}"):
         file.write_text(text)
-        assert run(fake, "offsets", "set", "c", "--from", str(file), "-y", code=2 if text in "{}{" else 7)
+        assert str(file) in run(fake, "offsets", "set", "c", "--from", str(file), "-y", code=2).stderr
     run(fake, "offsets", "set", "c", "t:0", code=2)
+
+
+def place(topic, partition, offset):
+    return {"partition": {"kafka_topic": topic, "kafka_partition": partition}, "offset": {"kafka_offset": offset}}
+
+
+def test_partitions_are_in_the_order_of_their_numbers(fake):
+    fake.answers["GET /connectors/c/offsets"] = (200, {"offsets": [place("t", 10, 1), place("t", 9, 2)]})
+    assert [line.split()[0] for line in run(fake, "offsets", "show", "c").stdout.splitlines()[1:]] == ["t:9", "t:10"]
+    done = run(fake, "offsets", "set", "c", "t:10=5", "t:9=5", "--dry-run").stdout
+    assert [line.split()[0] for line in done.splitlines()[1:]] == ["t:9", "t:10"]
+    source = [{"partition": {"stream": n}, "offset": {"at": 1}} for n in (10, 2)]
+    fake.answers["GET /connectors/c/offsets"] = (200, {"offsets": source})
+    done = run(fake, "offsets", "reset", "c", "--dry-run", "-o", "json").stdout
+    assert [one["partition"]["stream"] for one in json.loads(done)["changes"]] == [2, 10]
+
+
+def test_offsets_are_changed_with_one_document_for_programs(fake):
+    fake.answers["GET /connectors/c/offsets"] = (200, {"offsets": [place("t", 0, 1)]})
+    fake.answers["PATCH /connectors/c/offsets"] = (200, {"message": "altered"})
+    fake.answers["DELETE /connectors/c/offsets"] = (200, {"message": "reset"})
+    t0 = place("t", 0, 1)["partition"]
+
+    def told(*words):
+        return json.loads(run(fake, "offsets", *words, "-y", "-o", "json").stdout)
+
+    change = {"partition": t0, "now": {"kafka_offset": 1}, "then": {"kafka_offset": 2}}
+    assert told("set", "c", "t:0=2") == {"changes": [change], "message": "altered"}
+    assert told("set", "c", "t:0=1") == {"changes": []}
+    assert told("set", "c", "t:0=2", "--dry-run") == {"changes": [change]}
+    assert told("reset", "c") == {"changes": [{**change, "then": None}], "message": "reset"}
+    fake.answers["GET /connectors/c/offsets"] = (200, {"offsets": []})
+    assert told("reset", "c") == {"changes": [], "message": "reset"}
+    assert "offsets that it may keep itself?" in run(fake, "offsets", "reset", "c", code=2).stderr
+    fake.answers["GET /connectors/c/offsets"] = (200, {"offsets": [place("t", 0, 1)]})
+    assert "Forget 1 offset?" in run(fake, "offsets", "reset", "c", code=2).stderr
+
+
+class TwoPartitions:
+    """In place of Kafka: each topic has two partitions with offsets 3 to 9."""
+
+    def __init__(self, settings):
+        pass
+
+    def partitions(self, *_, **__):
+        return [0, 1]
+
+    def offsets(self, places, which, **_):
+        return dict.fromkeys(places, 3 if which == "earliest" else 9)
+
+    def close(self):
+        pass
+
+
+@pytest.mark.parametrize(("to", "offset"), [("beginning", 3), ("earliest", 3), ("end", 9), ("latest", 9)])
+def test_a_sink_is_moved_and_its_dead_letters_are_not(fake, monkeypatch, to, offset):
+    monkeypatch.setattr("spark_tasks.kafka.cluster.KafkaCluster", TwoPartitions)
+    config = {"connector.class": "X", "topics.regex": ".*", "errors.deadletterqueue.topic.name": "dead"}
+    fake.answers["GET /connectors/c/config"] = (200, config)
+    fake.answers["GET /connectors/c/offsets"] = (200, {"offsets": [place("dead", 0, 5), place("t", 0, 5)]})
+    done = json.loads(run(fake, "offsets", "reset", "c", "--to", to, "--dry-run", "-o", "json").stdout)
+    assert [(one["partition"]["kafka_topic"], one["then"]["kafka_offset"]) for one in done["changes"]] == [
+        ("t", offset), ("t", offset)]
+
+
+def test_an_offset_is_not_what_a_sink_is_reset_to(fake):
+    assert "heeler offsets set CONNECTOR TOPIC:PARTITION=OFFSET" in run(
+        fake, "offsets", "reset", "c", "--to", "7", code=2).stderr
 
 
 def test_only_what_is_needed_is_imported():
@@ -437,6 +505,18 @@ def test_a_replay_says_what_it_would_do_and_waits_for_its_end(fake):
     assert "replayed" in run(fake, "connectors", "replay", "c", "--yes", "--limit", "2").output
     assert [body for request, body in fake.asked if request.startswith("POST")] == [
         {"filter": {"stages": ["TASK_PUT"]}, "dry_run": True, "values": True}, {"filter": {}, "limit": 2}]
+
+
+def test_a_replay_accounts_for_each_letter_and_says_what_was_refused_again(fake):
+    path = "POST /connectors/c/dead-letters/replay"
+    fake.answers[path] = (202, {**REPLAY, "scanned": 9, "replayed": 3, "left": 2, "not_replayable": 1})
+    rows = dict(line.rsplit(maxsplit=1) for line in run(fake, "connectors", "replay", "c", "-y").stdout.splitlines())
+    assert rows["replayed before"] == "3"
+    assert "of these refused again" not in rows
+    fake.answers[path] = (202, {**REPLAY, "replayed": 2, "refused_again": 1})
+    done = run(fake, "connectors", "replay", "c", "-y", code=1).stdout
+    assert "of these refused again" in done
+    assert "replayed before" not in done
 
 
 def test_a_replay_that_ends_early_says_why(fake):
