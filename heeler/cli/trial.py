@@ -7,6 +7,7 @@ import json
 import logging
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -16,7 +17,7 @@ from heeler.cli.cluster.session import FILES, NO
 from heeler.cli.output import Format, data_text
 from heeler.cli.safe_text import safe, safe_json, safe_message
 from heeler.cli.terminal import interrupting_signals, shown_when_slow, told_without_trace
-from heeler.cli.topics import broker_options, broker_properties
+from heeler.cli.topics import asking_kafka, broker_options, broker_properties
 from heeler.errors import SetupError
 
 if TYPE_CHECKING:
@@ -126,7 +127,7 @@ def _from_kafka(config: Mapping[str, str], properties: Mapping[str, str], limit:
         raise SetupError("To try a sink on records from Kafka, name its topics in topics; or give --records FILE")
     logging.getLogger("kafka").addHandler(logging.NullHandler())
     cluster = KafkaCluster(client_settings({k: v for k, v in properties.items() if k != MAX_RECORD_KEY}))
-    try:
+    with closing(cluster), asking_kafka():
         places = [(topic, p) for topic in topics for p in cluster.partitions(topic, timeout_ms=_TIMEOUT_MS)]
         starts = cluster.offsets(places, "earliest", timeout_ms=_TIMEOUT_MS)
         for place, end in sorted(cluster.offsets(places, "latest", timeout_ms=_TIMEOUT_MS).items()):
@@ -135,8 +136,6 @@ def _from_kafka(config: Mapping[str, str], properties: Mapping[str, str], limit:
                 for batch in read_range(cluster, *place, start, end, isolation="read_committed",
                                         fetch_bytes=_FETCH_BYTES, max_record_bytes=DEFAULT_MAX_RECORD_BYTES):
                     yield from ((*place, batch.slice(at, 1)) for at in range(len(batch)))
-    finally:
-        cluster.close()
 
 
 def _print(seen: StageRecords) -> None:

@@ -15,7 +15,7 @@ import click
 
 from heeler.cli.cluster.session import FILES, YES, ClusterSession, cluster_command, confirm, connector_argument
 from heeler.cli.terminal import shown_when_slow
-from heeler.cli.topics import broker_options, broker_properties
+from heeler.cli.topics import asking_kafka, broker_options, broker_properties
 from heeler.errors import SetupError
 from spark_tasks.errors import ConnectError
 
@@ -172,7 +172,7 @@ def _positions(
     if not topics or not ("topics" in config or "topics.regex" in config):
         raise SetupError(f"{connector} is not a sink, or has not read any topic yet: --to is for the topics of a sink")
     cluster = KafkaCluster(client_settings({k: v for k, v in properties.items() if k != MAX_RECORD_KEY}))
-    with closing(cluster), shown_when_slow("Waiting for Kafka …"):
+    with closing(cluster), asking_kafka(), shown_when_slow("Waiting for Kafka …"):
         places = [(topic, p) for topic in topics for p in cluster.partitions(topic, timeout_ms=_TIMEOUT_MS)]
         found = cluster.offsets(places, which, timeout_ms=_TIMEOUT_MS)
         late = [place for place, offset in found.items() if offset < 0]  # no record from that time on: the end

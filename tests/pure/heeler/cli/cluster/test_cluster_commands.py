@@ -53,7 +53,10 @@ def test_what_only_admin_listeners_answer_is_said_to_be_there(fake, words, reque
     ((409, {"error_code": 409, "message": "stale configuration"}), 6, "stale configuration"),
     ((500, {"error_code": 500, "message": "a rebalance"}), 7, "HTTP 500: a rebalance"),
     ((500, b""), 7, "(no message)"),
-    ((502, b"<html>" + b"x" * 10_000), 7, "10,006 characters"),
+    ((502, b"<html>" + b"x" * 10_000), 7, "10,000 characters"),
+    ((502, b"<html>\n<h1 class='a'>Bad\n  Gateway</h1></html>"), 7, "HTTP 502: Bad Gateway\n"),
+    ((404, b"<html>\n<h1>no page</h1></html>"), 7, "without JSON. Is that a Kafka Connect worker? It says: no page"),
+    ((404, b""), 7, "HTTP 404 without JSON"),
     ((503, {"error_code": 503, "message": ["odd"]}), 7, '["odd"]'),
     ((500, {"error_code": 500, "message": f"no {ESCAPE}"}), 7, r"no \x1b]0;owned\x07\x1b[2J"),
     ((200, b"<html>a proxy</html>"), 7, "does not answer with JSON"),
@@ -100,6 +103,31 @@ def test_names_cannot_speak_to_the_terminal(fake):
         text = run(fake, "connectors", "list", "-o", form).stdout
         assert not {"\x1b", "\x07", "\u202e"} & set(text)
         assert read(text)[name]["status"] == status
+
+
+def test_statuses_are_shown_without_those_that_are_refused(fake):
+    fake.answers["GET /connectors/c/status"] = (200, STATUS)
+    done = run(fake, "connectors", "status", "nope", "c", code=4)
+    assert done.stderr == "heeler: nope: HTTP 404: HTTP 404 Not Found\n"
+    assert "FAILED" in done.stdout
+    assert list(json.loads(run(fake, "connectors", "status", "nope", "c", "-o", "json", code=4).stdout)) == ["c"]
+
+
+def test_topics_of_a_connector_that_does_not_exist(fake):
+    fake.answers["GET /connectors/c/topics"] = (200, {"c": {"topics": []}})  # as Kafka Connect answers
+    run(fake, "connectors", "topics", "c", code=4)
+    fake.answers["GET /connectors/c"] = (200, INFO)
+    assert run(fake, "connectors", "topics", "c").stdout == "It has used no topic yet.\n"
+
+
+def test_the_lines_of_a_message_stay_lines(fake, tmp_path):
+    file = tmp_path / "c.json"
+    file.write_text('{"name": "c", "connector.class": "X", "a": "1"}')
+    fake.answers["GET /connectors"] = (200, {})
+    value = {"value": {"name": "a", "value": "1", "errors": ["one\ntwo"]}, "definition": {"type": "STRING"}}
+    fake.answers["PUT /connector-plugins/X/config/validate"] = (200, {"configs": [value], "error_count": 1})
+    assert "heeler: c: a: one\ntwo\n" in run(fake, "connectors", "apply", str(file), "--dry-run", code=1).stderr
+    assert "one two" in run(fake, "validate", str(file), code=1).stdout
 
 
 def test_a_failed_task_is_an_exit_code(fake):
