@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -20,6 +21,7 @@ from heeler.cli.rest_client import RestError
 from heeler.cli.terminal import ProgressLines, interrupting_signals, told_without_trace
 from heeler.embedded_kafka.jars import Step
 from spark_tasks.kafka.errors import KafkaUnavailableError
+from tests.rigs.support import wait_until
 
 
 def run(*arguments, **kw):
@@ -116,6 +118,9 @@ def test_a_question_is_answered(answer, code, said):
         output = b""
         while b"Delete c?" not in output:
             output += os.read(control, 1000)
+        # In the moment before it reads, Python would look at the signal only after the read.
+        status = Path(f"/proc/{asking.pid}/stat")
+        wait_until(lambda: status.read_text().rpartition(")")[2].split()[0] == "S", 30, "it waits for the answer")
         os.write(control, answer)
         assert asking.wait(30) == code
         output = os.read(control, 1000)

@@ -268,6 +268,12 @@ def test_no_change_before_all_files_are_read(fake, tmp_path):
     assert fake.asked == []
 
 
+def test_a_file_that_is_no_json(fake, tmp_path):
+    file = tmp_path / "c.json"
+    file.write_text('{"name": "c",')
+    assert f"heeler: {file}: it is not valid JSON: " in run(fake, "validate", str(file), code=2).stderr
+
+
 def test_profiles_say_where_and_who(fake, tmp_path):
     file = tmp_path / "profiles.yaml"
     (tmp_path / "pw").write_text("sesame\n")
