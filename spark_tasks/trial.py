@@ -13,12 +13,13 @@ import json
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import pyarrow as pa
 from pyspark import cloudpickle
 
+from spark_tasks.config.masking import hide_passwords, process_secrets
 from spark_tasks.data.columns import HEADERS_TYPE, RAW_SCHEMA, is_json
 from spark_tasks.errors import ConfigError, ConnectError, DataError
 from spark_tasks.metrics.plugins import PluginMetrics
@@ -85,14 +86,15 @@ def try_connector(
     """At most `limit` records through all stages. `records`: raw ones, by topic and partition, for a sink.
 
     Raises ConfigError, PluginNotFoundError and other ConnectErrors where it cannot be tried; what fails in a stage is
-    the last one's `error`, in a source's own code with its trace.
+    the last one's `error`, in a source's own code with its trace, and without the connector's passwords.
     """
     name = config.get("connector.class", "")
     connector = plugins.connector_of(config).cls
+    hide_passwords(config.get("name", ""), config, connector)
     if issubclass(connector, SourceConnector):
-        return list(_stopping(_source(connector, name, worker, config, limit)))
+        return list(_masked(_stopping(_source(connector, name, worker, config, limit))))
     if issubclass(connector, SinkConnector):
-        return list(_stopping(_sink(connector, name, worker, config, records(), limit)))
+        return list(_masked(_stopping(_sink(connector, name, worker, config, records(), limit))))
     raise ConfigError(f"Invalid value {name} for configuration connector.class: it is neither a source nor a sink")
 
 
@@ -211,6 +213,13 @@ def _stopping(seen: Iterator[Any]) -> Iterator[StageRecords]:
         yield one
         if one.error is not None:
             return
+
+
+def _masked(seen: Iterator[StageRecords]) -> Iterator[StageRecords]:
+    """Errors without secrets; records are data, in which nothing is looked for."""
+    mask = process_secrets().mask
+    for one in seen:
+        yield one if one.error is None else replace(one, error=mask(one.error))
 
 
 def _staged(stage: str, plugin: str, records: Iterable[dict[str, Any]]) -> Iterator[StageRecords]:

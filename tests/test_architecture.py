@@ -89,8 +89,8 @@ ROOMS = {
         "spark_tasks.tasks", "spark_tasks.trial",
     ),
     "spark_tasks.trial": (
-        "spark_tasks.data", "spark_tasks.metrics", "spark_tasks.pipeline", "spark_tasks.plugins", "spark_tasks.sinks",
-        "spark_tasks.sources", "spark_tasks.tasks",
+        "spark_tasks.config", "spark_tasks.data", "spark_tasks.metrics", "spark_tasks.pipeline",
+        "spark_tasks.plugins", "spark_tasks.sinks", "spark_tasks.sources", "spark_tasks.tasks",
     ),
     # the internal topics
     "storage": (),

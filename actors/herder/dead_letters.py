@@ -34,7 +34,7 @@ def _refusal(turn: Turn, request: ReplayDeadLetters) -> Exception | None:
         return BadRequestError(
             f"{name} is a source: the queue of a source holds records as its converters wrote them before the "
             "transforms, not what the source has read, so they cannot be replayed. Read the queue with heeler topics "
-            "read, and have the source read the records again (PATCH /connectors/{connector}/offsets)"
+            f"read, and have the source read the records again (PATCH /connectors/{name}/offsets)"
         )
     if not (given.get(QUEUE) or "").strip():
         return BadRequestError(f"{name} has no dead letter queue: {QUEUE} is not set")
@@ -42,7 +42,7 @@ def _refusal(turn: Turn, request: ReplayDeadLetters) -> Exception | None:
     if state is not TargetState.STARTED:
         now = "stopped" if state is TargetState.STOPPED else "paused"
         return BadRequestError(f"{name} is {now}: its first task replays dead letters, so it must be running. Resume "
-                               "it first (PUT /connectors/{connector}/resume)")
+                               f"it first (PUT /connectors/{name}/resume)")
     if not config.task_count(name):
         return BadRequestError(f"{name} has no tasks yet: its first task replays dead letters")
     return None

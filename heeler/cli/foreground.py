@@ -8,27 +8,35 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+import traceback
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 import click
 
 from heeler.cli.cluster.session import FILES
 from heeler.cli.safe_text import safe_json
-from heeler.cli.terminal import interrupting_signals, told_without_trace
+from heeler.cli.terminal import interrupting_signals, plugins_print_apart, told_without_trace
 from heeler.cli.trial import connector_of
 from heeler.errors import SetupError
+from spark_tasks.errors import ConnectError
 
 if TYPE_CHECKING:
     from spark_tasks.plugins.api import SinkConnector, SourceConnector
 
 _IDLE_S: Final = 0.2
 _BATCH: Final = 1000  # records for a sink at a time
+_CODE: Final = "HEELER_RUN_CODE"
+"""After a reload: the folder of the connector's code, which may be such that it cannot be imported."""
 
 
 class ChangedError(Exception):
-    """A file has changed: everything restarts from the saved offsets."""
+    """A file has changed: everything restarts from the saved offsets. `code`: the folder of the connector's code."""
+
+    def __init__(self, path: Path, code: Path | None) -> None:
+        super().__init__(f"{path} has changed")
+        self.code = code
 
 
 @click.command()
@@ -45,31 +53,59 @@ def run(
     file: Path, records: Path | None, offsets: Path | None, once: bool, reload: bool, worker_config: Path | None
 ) -> None:
     """Run the connector of FILE here, without Kafka, until Ctrl-C. A source prints the records that it would send, one
-    line of JSON each; a sink writes the records of a file.
+    line of JSON each; a sink writes the records of a file. What the connector itself prints goes to standard error.
     """
     kept = offsets or file.with_name(f"{file.name}.offsets.json")
-    with told_without_trace(), interrupting_signals():
+    own = [file, *([worker_config] if worker_config else [])] if reload else []
+    with told_without_trace(), interrupting_signals(), plugins_print_apart() as out:
         logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+        again = _watch(own, Path(os.environ[_CODE])) if reload and not once and _CODE in os.environ else None
         try:
-            _run(file, records, kept, worker_config, once=once, reload=reload)
+            try:
+                _run(file, records, kept, worker_config, out, once=once, own=own)
+            except ChangedError:
+                raise
+            except Exception as error:  # noqa: BLE001 - plugin code
+                _tell(error)
+                if again is None:
+                    sys.exit(getattr(error, "exit_code", 2) if isinstance(error, ConnectError) else 1)
+                click.echo("heeler: waiting for the next change", err=True)
+                while True:
+                    again()
+                    time.sleep(_IDLE_S)
         except KeyboardInterrupt:
             sys.exit(0)
         except ChangedError as changed:
-            click.echo(f"heeler: {changed} has changed: restarting", err=True)
-            sys.stdout.flush()
-            os.execv(sys.executable, [sys.executable, "-m", "heeler", *sys.argv[1:]])  # noqa: S606 - this program again
+            click.echo(f"heeler: {changed}: restarting", err=True)
+            out.flush()
+            os.execve(sys.executable, [sys.executable, "-m", "heeler", *sys.argv[1:]],  # noqa: S606 - this program again
+                      {**os.environ, **({_CODE: str(changed.code)} if changed.code else {})})
+
+
+def _tell(error: Exception) -> None:
+    """A ConnectError is one message; what else the plugin raises has its trace, for its author. Both are masked by the
+    stream.
+    """
+    if isinstance(error, ConnectError):
+        click.echo(f"heeler: {error}", err=True)
+    else:
+        click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
 
 
 def _run(
-    file: Path, records: Path | None, kept: Path, worker_config: Path | None, *, once: bool, reload: bool
+    file: Path, records: Path | None, kept: Path, worker_config: Path | None, out: TextIO, *, once: bool,
+    own: Sequence[Path],
 ) -> None:
+    """`own`: the files that are watched besides the code; if there are none, nothing is."""
+    from spark_tasks.config.masking import hide_passwords
     from spark_tasks.plugins.api import SinkConnector, SourceConnector
 
     plugins, worker, config = connector_of(file, worker_config)
     connector = plugins.connector_of(config).cls
-    watch = _watch([file, *([worker_config] if worker_config else [])], connector) if reload else _nothing
+    hide_passwords(config.get("name", ""), config, connector)
+    watch = _watch(own, _code_of(connector)) if own else _nothing
     if issubclass(connector, SourceConnector):
-        _run_source(connector, worker, config, kept, once=once, watch=watch)
+        _run_source(connector, worker, config, kept, out, once=once, watch=watch)
     elif issubclass(connector, SinkConnector):
         if records is None:
             raise SetupError("A sink needs records: give --records FILE")
@@ -77,8 +113,8 @@ def _run(
 
 
 def _run_source(
-    connector: type[SourceConnector], worker: Mapping[str, str], config: Mapping[str, str], kept: Path, *, once: bool,
-    watch: Callable[[], None],
+    connector: type[SourceConnector], worker: Mapping[str, str], config: Mapping[str, str], kept: Path, out: TextIO, *,
+    once: bool, watch: Callable[[], None],
 ) -> None:
     from spark_tasks.foreground import ForegroundSource
 
@@ -86,12 +122,13 @@ def _run_source(
     source = ForegroundSource(connector, worker, config, before)
 
     def save(offsets: Iterable[tuple[Any, Any]]) -> None:
-        sys.stdout.flush()
+        out.flush()
         _keep(kept, [{"partition": partition, "offset": offset} for partition, offset in offsets])
 
     try:
         while True:
-            found = source.run_once(lambda record: click.echo(safe_json(json.dumps(record, ensure_ascii=False))), save)
+            found = source.run_once(
+                lambda record: click.echo(safe_json(json.dumps(record, ensure_ascii=False)), file=out), save)
             watch()
             if not found:
                 if once:
@@ -165,14 +202,19 @@ def _keep(file: Path, offsets: list[dict[str, Any]]) -> None:
         raise SetupError(f"The offsets cannot be saved in {file}: {error.strerror}. Name another --offsets") from error
 
 
-def _watch(files: Iterable[Path], connector: type[Any]) -> Callable[[], None]:
-    """Raises ChangedError once one of the files, or code next to the connector's, has changed."""
+def _code_of(connector: type[Any]) -> Path | None:
+    """The folder of the connector's code."""
     module = sys.modules.get(connector.__module__)
-    code = Path(getattr(module, "__file__", None) or "").parent if module else None
+    file = getattr(module, "__file__", None)
+    return Path(file).parent if file else None
+
+
+def _watch(files: Iterable[Path], code: Path | None) -> Callable[[], None]:
+    """Raises ChangedError once one of the files, or code in the folder, has changed."""
     own = list(files)
 
     def look() -> dict[Path, int]:
-        watched = [*own, *(code.rglob("*.py") if code is not None and code != Path() else ())]
+        watched = [*own, *(code.rglob("*.py") if code is not None else ())]
         found = {}
         for path in watched:
             try:
@@ -186,7 +228,7 @@ def _watch(files: Iterable[Path], connector: type[Any]) -> Callable[[], None]:
     def check() -> None:
         for path, changed in look().items():
             if before.get(path) != changed:
-                raise ChangedError(str(path))
+                raise ChangedError(path, code)
 
     return check
 

@@ -7,8 +7,10 @@ import os
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import click
+from typing_extensions import override
 
 from heeler.cli.cluster.connectors import connectors
 from heeler.cli.cluster.offsets import offsets
@@ -26,9 +28,26 @@ from heeler.cli.trial import try_
 from heeler.errors import SetupError
 
 _DEFAULT_PORT = 9092
+_INTERRUPTED = 130
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+class Commands(click.Group):
+    """Commands whose exit code after Ctrl-C is the shell's."""
+
+    @override
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            sys.exit(_INTERRUPTED)
+        except click.Abort as error:  # a question was answered with Ctrl-C, or with no
+            if not isinstance(error.__context__, KeyboardInterrupt):
+                raise
+            click.echo(err=True)  # the next prompt of the shell is not on the question's line
+            sys.exit(_INTERRUPTED)
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(package_name="heeler", prog_name="heeler")
 def main() -> None:
     """Kafka Connect for Python and Spark."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import ssl
 import time
 from collections.abc import Mapping, Sequence
@@ -21,6 +22,7 @@ LONGEST_ANSWER: Final = 64 * 1024 * 1024  # bytes; ten thousand connectors with 
 CONNECT_S: Final = 5.0
 ANSWER_S: Final = 95.0  # Kafka Connect gives a request 90
 _FINAL: Final = "already exists"  # of conflicts, the one that does not pass
+_TAG: Final = re.compile("<[^<>]*>")
 _REBALANCING: Final = "Request cannot be completed because a rebalance is expected"  # a Java worker's reads: HTTP 500
 
 
@@ -100,7 +102,11 @@ class ConnectClient:
                                          "of Kafka Connect?")
             if status < 400:
                 return _parsed(text, self.url)
-            message = _message(text)
+            answer = _object(text)
+            if status == 404 and answer is None:  # a worker describes its errors, also of unknown paths
+                raise StrangeAnswerError(f"{_shown(self.url)} answers HTTP 404 without JSON. Is that a Kafka Connect "
+                                         f"worker? It says: {_page(text)[:200]}")
+            message = _message(text, answer)
             if not passes(status, message) or time.monotonic() > deadline:
                 raise RestError(status, message)
             time.sleep(pause)
@@ -233,14 +239,26 @@ def _parsed(text: str, url: str) -> Any:
                                  f"says: {safe_message(text[:200])}") from error
 
 
-def _message(text: str) -> str:
-    """The message in the body of an error."""
+def _object(text: str) -> dict[str, Any] | None:
+    """A JSON object; None if the text is none."""
     try:
-        answer = json.loads(text)
+        found = json.loads(text)
     except (ValueError, RecursionError):
-        answer = None
-    message = answer.get("message") if isinstance(answer, dict) else None
-    return safe_message(message if isinstance(message, str) else text or "(no message)")
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _message(text: str, answer: Mapping[str, Any] | None) -> str:
+    """The message in the body of an error."""
+    message = (answer or {}).get("message")
+    return safe_message(message) if isinstance(message, str) else _page(text)
+
+
+def _page(text: str) -> str:
+    """What a body says that is not Kafka Connect's; of HTML the text, in one line."""
+    if text.lstrip().startswith("<"):
+        text = " ".join(_TAG.sub(" ", text).split())
+    return safe_message(text or "(no message)")
 
 
 def _shown(url: str) -> str:

@@ -254,7 +254,8 @@ def new_connector(name: str, kind: str, folder: Path) -> None:
     """Write a package NAME with a source or a sink, its test and its entry point. The test passes as it is."""
     with told_without_trace():
         made = write_package(folder, name, kind)
-    click.echo(f"{made}: in it run pip install -e ., pytest, and heeler try connector.yaml. README.md says more.")
+    click.echo(f"{made}: in it run pip install -e '.[dev]', pytest, and heeler try connector.yaml. "
+               "README.md says more.")
 
 
 def write_package(folder: Path, name: str, kind: str) -> Path:

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType, TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, TextIO, cast
 
 import click
 
@@ -63,6 +63,21 @@ def shown_when_slow(text: str) -> Iterator[None]:
         with lock:
             for end in stop:
                 end()
+
+
+@contextmanager
+def plugins_print_apart() -> Iterator[TextIO]:
+    """What plugins print goes to standard error, without secrets. Yields the standard output, which is the command's
+    own: programs read it.
+    """
+    from heeler.worker.masked_output import MaskedStream  # noqa: PLC0415 - takes long
+
+    out, err = sys.stdout, sys.stderr
+    sys.stdout = sys.stderr = cast("TextIO", MaskedStream(err))
+    try:
+        yield out
+    finally:
+        sys.stdout, sys.stderr = out, err
 
 
 @contextmanager

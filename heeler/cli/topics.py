@@ -7,12 +7,14 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from heeler.cli.terminal import interrupting_signals, shown_when_slow, told_without_trace
+from heeler.errors import SetupError
 
 if TYPE_CHECKING:
     from spark_tasks.kafka.cluster import Isolation, KafkaCluster, TopicPartition
@@ -52,7 +54,7 @@ def read(
 
     JSON values are shown as they are, other text as a string; bytes that are not text are written as \xff.
     """
-    with told_without_trace(), interrupting_signals():
+    with told_without_trace(), interrupting_signals(), asking_kafka():
         from heeler.cli.records_text import record_line
 
         reader = _Reader(topic, broker_properties(bootstrap_servers, worker_config))
@@ -62,7 +64,8 @@ def read(
                 if count == limit:
                     return
         except KeyboardInterrupt:
-            return
+            if not follow:
+                raise
         finally:
             reader.close()
 
@@ -79,6 +82,24 @@ def broker_properties(bootstrap_servers: str | None, worker_config: Path | None)
 
     worker = load_worker_config(worker_config, (), os.environ)
     return {**client_properties(worker.originals, {}, "consumer"), MAX_RECORD_KEY: str(worker[MAX_RECORD_KEY])}
+
+
+class KafkaAwayError(SetupError):
+    """Kafka does not answer."""
+
+    exit_code = 3
+
+
+@contextmanager
+def asking_kafka() -> Iterator[None]:
+    """Raises KafkaAwayError if Kafka does not answer in the body, and says which options name it."""
+    from spark_tasks.kafka.errors import KafkaUnavailableError
+
+    try:
+        yield
+    except KafkaUnavailableError as error:
+        raise KafkaAwayError(f"Kafka does not answer. Is it running there? Name its brokers with --bootstrap-servers, "
+                             f"or a worker's file with --worker-config ({error})") from error
 
 
 class _Reader:

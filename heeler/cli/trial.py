@@ -7,6 +7,7 @@ import json
 import logging
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -15,8 +16,8 @@ import click
 from heeler.cli.cluster.session import FILES, NO
 from heeler.cli.output import Format, data_text
 from heeler.cli.safe_text import safe, safe_json, safe_message
-from heeler.cli.terminal import interrupting_signals, shown_when_slow, told_without_trace
-from heeler.cli.topics import broker_options, broker_properties
+from heeler.cli.terminal import interrupting_signals, plugins_print_apart, shown_when_slow, told_without_trace
+from heeler.cli.topics import asking_kafka, broker_options, broker_properties
 from heeler.errors import SetupError
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def try_(
     """
     with told_without_trace(), interrupting_signals():
         logging.disable(logging.WARNING)
-        with shown_when_slow("Trying …"):
+        with shown_when_slow("Trying …"), plugins_print_apart():
             seen = _tried(file, records, limit, bootstrap_servers, worker_config)
         if output == Format.TABLE:
             for stage in seen:
@@ -126,7 +127,7 @@ def _from_kafka(config: Mapping[str, str], properties: Mapping[str, str], limit:
         raise SetupError("To try a sink on records from Kafka, name its topics in topics; or give --records FILE")
     logging.getLogger("kafka").addHandler(logging.NullHandler())
     cluster = KafkaCluster(client_settings({k: v for k, v in properties.items() if k != MAX_RECORD_KEY}))
-    try:
+    with closing(cluster), asking_kafka():
         partitions = [(topic, p) for topic in topics for p in cluster.partitions(topic, timeout_ms=_TIMEOUT_MS)]
         starts = cluster.offsets(partitions, "earliest", timeout_ms=_TIMEOUT_MS)
         for partition, end in sorted(cluster.offsets(partitions, "latest", timeout_ms=_TIMEOUT_MS).items()):
@@ -135,8 +136,6 @@ def _from_kafka(config: Mapping[str, str], properties: Mapping[str, str], limit:
                 for batch in read_range(cluster, *partition, start, end, isolation="read_committed",
                                         fetch_bytes=_FETCH_BYTES, max_record_bytes=DEFAULT_MAX_RECORD_BYTES):
                     yield from ((*partition, batch.slice(at, 1)) for at in range(len(batch)))
-    finally:
-        cluster.close()
 
 
 def _print(seen: StageRecords) -> None:

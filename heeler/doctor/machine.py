@@ -13,6 +13,7 @@ from typing import Final
 
 from heeler.doctor.findings import Finding, Verdict
 from heeler.embedded_kafka.java import find_java, java_version
+from heeler.errors import SetupError
 from spark_tasks.spark.archive import spark_archive
 from spark_tasks.spark.class_archive import cache_root
 
@@ -32,6 +33,10 @@ def spark() -> Iterator[Finding]:
     from importlib.metadata import version  # noqa: PLC0415 - only here
 
     yield Finding("Spark", Verdict.OK, f"PySpark {version('pyspark')} on Python {platform.python_version()}")
+    try:
+        find_java()
+    except SetupError:  # which the check of Java reports: nothing can be recorded without one
+        return
     archive = spark_archive()
     if archive is None or not archive.use_flags():
         yield Finding("Spark", Verdict.LOOK, "Starts take seconds longer than they need: nothing is recorded for this "

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
-from heeler.doctor.findings import Finding, Verdict
+from heeler.doctor.findings import Finding, Verdict, counted
 from heeler.worker.config import WorkerConfig
 from heeler.worker.startup import checked_plugins, java_runtime
 from spark_tasks.errors import ConfigError
@@ -119,8 +119,8 @@ def _topics(config: WorkerConfig, admin: KafkaAdminClient, brokers: int) -> Iter
             factor = topic.replication_factor
             if factor > brokers:
                 yield Finding(about, Verdict.WRONG, f"{topic.name} does not exist, and the worker cannot create it: "
-                              f"{topic.prefix}replication.factor is {factor}, and there are {brokers} brokers. Set it "
-                              "lower, or start more")
+                              f"{topic.prefix}replication.factor is {factor}, and Kafka has "
+                              f"{counted(brokers, 'broker')}. Set it lower, or start more")
             else:
                 yield Finding(about, Verdict.OK, f"{topic.name} does not exist yet: the worker will create it")
             continue
@@ -136,4 +136,5 @@ def _topics(config: WorkerConfig, admin: KafkaAdminClient, brokers: int) -> Iter
             yield Finding(about, Verdict.LOOK, f"{topic.name} has one replica: if its broker is lost, so are "
                           f"{topic.purpose}. Have Kafka's kafka-reassign-partitions add replicas")
         elif not leaderless and not behind:
-            yield Finding(about, Verdict.OK, f"{topic.name}: {len(partitions)} partitions, {copies} replicas")
+            yield Finding(about, Verdict.OK, f"{topic.name}: {counted(len(partitions), 'partition')}, "
+                                             f"{counted(copies, 'replica')}")

@@ -85,7 +85,7 @@ def main() -> None:
         stages = try_connector(plugins, worker, config, records=sample, limit=request["limit"])
         answer: dict[str, Any] = {"stages": [stage.as_data() for stage in stages]}
     except ConnectError as error:
-        answer = {"refused": str(error)}
+        answer = {"refused": process_secrets().mask(str(error))}
     with out:
         json.dump(answer, out)
     os._exit(0)  # threads of a plugin may hang

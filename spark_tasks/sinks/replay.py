@@ -73,7 +73,11 @@ class Replay:
                     SAMPLES - len(self._samples) if self._order.dry_run else 0, self._resume[partition],
                 )
         self._state = "DONE"
-        _logger.info("the replay of dead letters of %s is done: %s", self._connector, self.status())
+        totals, dry = self._totals, self._order.dry_run
+        _logger.info("the replay of dead letters of %s is done%s: %d letters of %s read, %d %s, %d refused again, "
+                     "%d left by the filter, %d not replayable", self._connector, " (dry run)" if dry else "",
+                     totals["scanned"], self._queue, totals["chosen"], "would be replayed" if dry else "replayed",
+                     totals["refused"], totals["left"], totals["foreign"])
         return None
 
     def _plan(self, cluster: KafkaCluster, noted: Noted) -> None:

@@ -11,6 +11,7 @@ from tests.rigs.java_jars import compile_classes
 
 DRIVER = Path(__file__).parents[1] / "golden/json/JsonDifferences.java"
 CASES = 1500
+pytestmark = pytest.mark.integration
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 

@@ -20,7 +20,7 @@ from heeler.cli.cluster.session import (
     connector_argument,
     each,
 )
-from heeler.cli.safe_text import safe
+from heeler.cli.safe_text import safe, safe_message
 from spark_tasks.errors import ConnectError
 
 if TYPE_CHECKING:
@@ -189,5 +189,5 @@ def _valid(session: ClusterSession, wanted: Wanted) -> bool:
         return False
     for key, _, messages in found:
         for message in messages:
-            click.echo(f"heeler: {safe(wanted.name)}: {safe(key)}: {safe(message)}", err=True)
+            click.echo(f"heeler: {safe(wanted.name)}: {safe(key)}: {safe_message(message)}", err=True)
     return not any(messages for _, _, messages in found)

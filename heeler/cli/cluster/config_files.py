@@ -107,8 +107,11 @@ def _items(text: str, ending: str) -> list[Any]:
 
         return [javaproperties.loads(text)]
     if ending == ".json":
-        documents = [json.loads(text, object_pairs_hook=_once_each, parse_int=str, parse_float=str,
-                                parse_constant=_no_constant)]
+        try:
+            documents = [json.loads(text, object_pairs_hook=_once_each, parse_int=str, parse_float=str,
+                                    parse_constant=_no_constant)]
+        except json.JSONDecodeError as error:
+            raise ValueError(f"it is not valid JSON: {error}") from error
     elif ending in (".yaml", ".yml"):
         documents = [d for d in yaml.load_all(text, _Loader) if d is not None]
     else:

@@ -203,6 +203,8 @@ def topics(session: ClusterSession, connector: str, reset: bool) -> int:
                     lambda _: ChangeMade("the list of topics was cleared", session.call("PUT", path)))
     response = an_object(session.call("GET", path_of("connectors", connector, "topics")), "a list of topics")
     found = a_list(an_object(response.get(connector), "a list of topics").get("topics"), "a list of topics")
+    if not found:  # so is the list of a connector that does not exist
+        session.call("GET", path_of("connectors", connector))
     session.show(sorted(found, key=str), ("TOPIC",), [(topic,) for topic in sorted(found, key=str)],
                  "It has used no topic yet.")
     return 0

@@ -15,9 +15,11 @@ _LOOK_S: Final = 0.5
 _COLUMNS: Final = ("WHAT", "LETTERS")
 _TOTALS: Final = (
     ("looked at", "scanned"), ("would be replayed", "would_replay"), ("replayed", "replayed"),
-    ("refused again", "refused_again"), ("excluded by the filter", "left"), ("already in the sink", "held_by_the_sink"),
-    ("of other connectors, or without context headers", "not_replayable"),
+    ("of these refused again", "refused_again"), ("excluded by the filter", "left"),
+    ("already in the sink", "held_by_the_sink"), ("of other connectors, or without context headers", "not_replayable"),
 )
+_APART: Final = ("would_replay", "replayed", "left", "held_by_the_sink", "not_replayable")
+"""Each letter that was looked at is one of these, or was replayed before."""
 _SAMPLE: Final = ("queue_partition", "queue_offset", "topic", "partition", "offset", "stage", "exception", "message")
 
 
@@ -43,7 +45,8 @@ def replay(session: ClusterSession, connector: str, limit: int | None, values: b
     """Give a sink the records of its dead letter queue again, except those that were replayed before.
 
     Shows them first, then asks. The records go only to this sink. Requires a running heeler sink with
-    errors.tolerance=all and errors.deadletterqueue.context.headers.enable=true.
+    errors.tolerance=all and errors.deadletterqueue.context.headers.enable=true. Exits with 1 if records were refused
+    again.
     """
     from heeler.cli.output import Format
 
@@ -60,7 +63,7 @@ def replay(session: ClusterSession, connector: str, limit: int | None, values: b
         confirm(f"Replay {response['would_replay']} dead letters?", yes=yes)
     response = _replay(session, connector, order)
     _show(session, response)
-    return 0 if response.get("state") == "DONE" else NO
+    return 0 if response.get("state") == "DONE" and not response.get("refused_again") else NO
 
 
 def _replay(session: ClusterSession, connector: str, order: Mapping[str, Any]) -> dict[str, Any]:
@@ -80,10 +83,14 @@ def _show(session: ClusterSession, response: Mapping[str, Any]) -> None:
     from heeler.cli.output import Format
     from heeler.cli.safe_text import safe
 
-    rows = [(words, response[key]) for words, key in _TOTALS if response.get(key)]
+    counts = {key: count for _, key in _TOTALS if isinstance(count := response.get(key), int)}
+    before = counts.get("scanned", 0) - sum(counts.get(key, 0) for key in _APART)
+    rows: list[tuple[str, Any]] = [(words, counts[key]) for words, key in _TOTALS if counts.get(key)]
+    if before > 0:
+        rows.append(("replayed before", before))
     for key in ("by_topic", "by_stage", "by_exception"):
-        counts = an_object(response.get(key), "a replay's counts")
-        rows += [(f"{key.removeprefix('by_')} {kind}", count) for kind, count in sorted(counts.items())]
+        kinds = an_object(response.get(key), "a replay's counts")
+        rows += [(f"{key.removeprefix('by_')} {kind}", count) for kind, count in sorted(kinds.items())]
     session.show(response, _COLUMNS, rows, "The queue has nothing to replay.")
     if session.format is not Format.TABLE:
         return

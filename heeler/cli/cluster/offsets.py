@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import re
 from collections.abc import Iterable, Mapping
 from contextlib import closing
 from pathlib import Path
@@ -14,12 +15,17 @@ import click
 
 from heeler.cli.cluster.session import FILES, YES, ClusterSession, cluster_command, confirm, connector_argument
 from heeler.cli.terminal import shown_when_slow
-from heeler.cli.topics import broker_options, broker_properties
+from heeler.cli.topics import asking_kafka, broker_options, broker_properties
 from heeler.errors import SetupError
+from spark_tasks.errors import ConnectError
 
 Offsets = list[dict[str, Any]]
 """Objects with a partition and an offset, as in the API; the offset is null if there is none."""
 _COLUMNS: Final = ("PARTITION", "NOW", "THEN")
+_ENDS: Final[Mapping[str, Literal["earliest", "latest"]]] = {
+    "beginning": "earliest", "earliest": "earliest", "end": "latest", "latest": "latest"}
+_QUEUE: Final = "errors.deadletterqueue.topic.name"
+_NUMBER: Final = re.compile(r"(\d+)")
 _TIMEOUT_MS: Final = 15_000
 _DRY: Final = click.option("--dry-run", is_flag=True, help="Only show the difference.")
 
@@ -36,7 +42,8 @@ def show(session: ClusterSession, connector: str) -> None:
     """Show a connector's offsets: a source's in the system that it reads, a sink's in its topics."""
     found = _ask(session, connector)
     session.show({"offsets": found}, ("PARTITION", "OFFSET"),
-                 sorted((_shown(item["partition"]), _shown(item["offset"])) for item in found), "It has no offsets.")
+                 [(_shown(item["partition"]), _shown(item["offset"])) for item in sorted(found, key=_order)],
+                 "It has no offsets.")
 
 
 @offsets.command("set")
@@ -62,7 +69,8 @@ def set_(
 @offsets.command()
 @connector_argument()
 @click.option("--to", metavar="beginning|end|TIME", help="For a sink: move to the earliest records, to the end of its "
-              "topics, or to the first records from a time on: 2026-11-22T18:00:00Z (UTC unless it names a zone).")
+              "topics, or to the first records from a time on: 2026-11-22T18:00:00Z (UTC unless it names a zone). Its "
+              "dead letter queue is left as it is.")
 @broker_options
 @_DRY
 @YES
@@ -79,14 +87,8 @@ def reset(
         clients = broker_properties(bootstrap_servers, worker_config)
         _alter(session, connector, _positions(session, connector, clients, where(to)), dry_run=dry_run, yes=yes)
         return
-    from heeler.cli.rest_client import path_of
-
-    now = _ask(session, connector)
-    ahead = _show_difference(session, now, [{**item, "offset": None} for item in now], final=dry_run)
-    if dry_run:
-        return
-    confirm(f"Forget {ahead} offsets?", yes=yes)
-    _tell(session, session.call("DELETE", path_of("connectors", connector, "offsets")))
+    _carry_out(session, connector, "DELETE", [{**item, "offset": None} for item in _ask(session, connector)],
+               dry_run=dry_run, yes=yes)
 
 
 def changes(now: Iterable[Mapping[str, Any]], then: Iterable[Mapping[str, Any]]) -> list[tuple[Any, Any, Any]]:
@@ -95,64 +97,67 @@ def changes(now: Iterable[Mapping[str, Any]], then: Iterable[Mapping[str, Any]])
     """
     before = {_key(item["partition"]): item["offset"] for item in now}
     after = {_key(item["partition"]): item for item in then}
-    return [(item["partition"], before.get(key), item["offset"]) for key, item in sorted(after.items())
-            if _key(before.get(key)) != _key(item["offset"])]
+    return [(item["partition"], before.get(key), item["offset"]) for key, item in
+            sorted(after.items(), key=lambda pair: _order(pair[1])) if _key(before.get(key)) != _key(item["offset"])]
 
 
 def where(to: str) -> Literal["earliest", "latest"] | int:
-    """What --to means: an end of the topics, or a time in ISO 8601 as ms since 1970. Raises UsageError."""
-    if to == "beginning":
-        return "earliest"
-    if to == "end":
-        return "latest"
+    """What --to means: an end of the topics, in our words or Kafka's, or a time in ISO 8601 as ms since 1970. Raises
+    UsageError.
+    """
+    if to in _ENDS:
+        return _ENDS[to]
     try:
         found = dt.datetime.fromisoformat(to.strip())
     except ValueError as error:
-        raise click.UsageError(f"--to {to} is not beginning, end or a time such as 2026-11-22T18:00:00Z") from error
+        raise click.UsageError(f"--to {to} is not beginning, end or a time such as 2026-11-22T18:00:00Z. To go "
+                               "to an offset: heeler offsets set CONNECTOR TOPIC:PARTITION=OFFSET") from error
     found = found if found.tzinfo else found.replace(tzinfo=dt.UTC)
     return int(found.timestamp() * 1000)
 
 
 def _alter(session: ClusterSession, connector: str, then: Offsets, *, dry_run: bool, yes: bool) -> None:
-    from heeler.cli.rest_client import path_of
-
-    ahead = _show_difference(session, _ask(session, connector), then, final=dry_run)
-    if dry_run or not ahead:
-        return
-    confirm(f"Change {ahead} offsets?", yes=yes)
-    wanted = {_key(item["partition"]): item for item in then}
-    _tell(session, session.call("PATCH", path_of("connectors", connector, "offsets"),
-                                {"offsets": list(wanted.values())}))
+    _carry_out(session, connector, "PATCH", list({_key(item["partition"]): item for item in then}.values()),
+               dry_run=dry_run, yes=yes)
 
 
-def _show_difference(session: ClusterSession, now: Offsets, then: Offsets, *, final: bool) -> int:
-    """Show the offsets that differ; returns their number."""
-    from heeler.cli.output import Format
-
-    found = changes(now, then)
-    data = [{"partition": partition, "now": before, "then": after} for partition, before, after in found]
-    if final or not found or session.format is Format.TABLE:
-        rows = [(_shown(partition), _shown(before), _shown(after)) for partition, before, after in found]
-        session.show({"changes": data}, _COLUMNS, rows, "Nothing would change.")
-    return len(found)
-
-
-def _tell(session: ClusterSession, response: Any) -> None:
+def _carry_out(
+    session: ClusterSession, connector: str, method: Literal["PATCH", "DELETE"], then: Offsets, *, dry_run: bool,
+    yes: bool,
+) -> None:
+    """Show the difference, ask, and change the offsets. Programs get one document: the changes and, if the worker was
+    asked to make them, its message.
+    """
     from heeler.cli.cluster.answers import a_text, an_object
     from heeler.cli.output import Format
+    from heeler.cli.rest_client import path_of
     from heeler.cli.safe_text import safe
 
-    message = a_text(an_object(response, "the answer").get("message"))
+    found = changes(_ask(session, connector), then)
+    done: dict[str, Any] = {
+        "changes": [{"partition": partition, "now": before, "then": after} for partition, before, after in found]}
     if session.format is Format.TABLE:
-        click.echo(safe(message))
-    else:
-        session.show({"message": message}, (), ())
+        rows = [(_shown(partition), _shown(before), _shown(after)) for partition, before, after in found]
+        session.show(done, _COLUMNS, rows, "Nothing would change.")
+    # A connector that keeps offsets itself, too, may forget some that the worker does not know.
+    if not dry_run and (found or method == "DELETE"):
+        many = f"{len(found)} offset{'' if len(found) == 1 else 's'}"
+        forget = f"Forget {many}?" if found else f"Have {safe(connector)} forget offsets that it may keep itself?"
+        confirm(forget if method == "DELETE" else f"Change {many}?", yes=yes)
+        said = session.call(method, path_of("connectors", connector, "offsets"),
+                            {"offsets": then} if method == "PATCH" else None)
+        done["message"] = a_text(an_object(said, "the answer").get("message"))
+        session.tell(safe(done["message"]))
+    if session.format is not Format.TABLE:
+        session.show(done, (), ())
 
 
 def _positions(
     session: ClusterSession, connector: str, properties: Mapping[str, str], which: Literal["earliest", "latest"] | int
 ) -> Offsets:
-    """The offsets of all partitions of a sink's topics, from Kafka."""
+    """The offsets of all partitions of a sink's topics, from Kafka. The offset of its dead letter queue, which is among
+    the sink's, is not its own: it says which letters have been replayed.
+    """
     from heeler.cli.cluster.answers import a_config
     from heeler.cli.rest_client import path_of
     from spark_tasks.kafka.client_config import client_settings
@@ -160,13 +165,14 @@ def _positions(
     from spark_tasks.kafka.record_limit import MAX_RECORD_KEY
 
     config = a_config(session.call("GET", path_of("connectors", connector, "config")), "a connector's config")
+    queue = config.get(_QUEUE, "").strip()
     listed = {topic.strip() for topic in config.get("topics", "").split(",")}
     used = {item["partition"].get("kafka_topic") for item in _ask(session, connector)}
-    topics = sorted(name for name in listed | used if isinstance(name, str) and name)
+    topics = sorted(name for name in listed | used if isinstance(name, str) and name not in ("", queue))
     if not topics or not ("topics" in config or "topics.regex" in config):
         raise SetupError(f"{connector} is not a sink, or has not read any topic yet: --to is for the topics of a sink")
     cluster = KafkaCluster(client_settings({k: v for k, v in properties.items() if k != MAX_RECORD_KEY}))
-    with closing(cluster), shown_when_slow("Waiting for Kafka …"):
+    with closing(cluster), asking_kafka(), shown_when_slow("Waiting for Kafka …"):
         partitions = [(topic, p) for topic in topics for p in cluster.partitions(topic, timeout_ms=_TIMEOUT_MS)]
         found = cluster.offsets(partitions, which, timeout_ms=_TIMEOUT_MS)
         late = [partition for partition, offset in found.items() if offset < 0]  # no record from that time on: the end
@@ -195,8 +201,9 @@ def _read(file: Path) -> Offsets:
     try:
         content = json.loads(file.read_text())
         return _checked(content["offsets"] if isinstance(content, dict) else content, f"what {file} holds")
-    except (OSError, ValueError, KeyError, RecursionError) as error:
-        raise SetupError(f"{file} does not hold offsets as offsets show -o json prints them: {error!r}") from error
+    except (OSError, ValueError, KeyError, RecursionError, ConnectError) as error:
+        why = f"it has no {error}" if isinstance(error, KeyError) else str(error)
+        raise SetupError(f"{file} does not hold offsets as heeler offsets show -o json prints them: {why}") from error
 
 
 def _parsed_position(text: str) -> dict[str, Any]:
@@ -224,3 +231,7 @@ def _key(value: Any) -> str:
     return json.dumps(value, sort_keys=True)
 
 
+def _order(item: Mapping[str, Any]) -> tuple[tuple[str, int, str], ...]:
+    """Sorts as people do: t:2 comes before t:10."""
+    return tuple(("", int(part), "") if part.isdecimal() else (part, 0, "") for part in
+                 _NUMBER.split(_shown(item["partition"])))

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 NO: Final = 1
 """The exit code that reports a problem found by the command (docs/cli.md)."""
-_INTERRUPTED: Final = 130
 _NOT_FOUND: Final = 404
 _NO_SUCH_PATH: Final = "HTTP 404 Not Found"
 """Jersey's words, and so Kafka Connect's and heeler's, for a path that an address does not have."""
@@ -94,10 +93,7 @@ def cluster_command(function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def run(*args: Any, urls: tuple[str, ...], profile: str | None, output: str, timeout: float, **kw: Any) -> None:
         with told_without_trace():
-            try:
-                code = function(ClusterSession(client_of(urls, profile, timeout), Format(output)), *args, **kw)
-            except KeyboardInterrupt:
-                sys.exit(_INTERRUPTED)
+            code = function(ClusterSession(client_of(urls, profile, timeout), Format(output)), *args, **kw)
         sys.exit(code or 0)
 
     return run

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -33,24 +33,43 @@ def status(session: ClusterSession, connectors: tuple[str, ...], watch: bool, in
     if watch:
         _watch(session, connectors, interval)
         return 0
-    data, statuses = ask(session, connectors)
-    session.show(data, *_table(rows(statuses)), "There are no connectors.")
+    code = 0
+
+    def refused(name: str, error: ConnectError) -> None:
+        nonlocal code
+        code = code or getattr(error, "exit_code", 2)
+        click.echo(f"heeler: {safe(name)}: {error}", err=True)
+
+    data, statuses = ask(session, connectors, refused if len(connectors) > 1 else None)
+    if data or not code:
+        session.show(data, *_table(rows(statuses)), "There are no connectors.")
     if trace and session.format == "table":
         for one in statuses:
             for part in (p for p in one if p.problem):
                 name = "connector" if part.task is None else f"task {part.task}"
                 click.echo(f"\n{safe(one.name)}, {name}:\n{safe_lines(part.trace or part.stalled)}")
-    return NO if any(one.failed or one.stalled for one in statuses) else 0
+    return code or (NO if any(one.failed or one.stalled for one in statuses) else 0)
 
 
-def ask(session: ClusterSession, names: Iterable[str]) -> tuple[dict[str, Any], list[ConnectorOverview]]:
-    """The statuses of these connectors, or of all if none is named: the response, and its parsed form."""
+def ask(
+    session: ClusterSession, names: Iterable[str], refused: Callable[[str, ConnectError], None] | None = None
+) -> tuple[dict[str, Any], list[ConnectorOverview]]:
+    """The statuses of these connectors, or of all if none is named: the response, and its parsed form. `refused` is
+    called for each named one whose status the worker does not give; without it, the first such error is raised.
+    """
     from heeler.cli.cluster.answers import a_status, expanded
-    from heeler.cli.rest_client import path_of
+    from heeler.cli.rest_client import RestError, path_of
 
     wanted = list(names)
+    data: dict[str, Any] = {}
     if wanted:
-        data = {name: session.call("GET", path_of("connectors", name, "status")) for name in wanted}
+        for name in wanted:
+            try:
+                data[name] = session.call("GET", path_of("connectors", name, "status"))
+            except RestError as error:
+                if refused is None:
+                    raise
+                refused(name, error)
     else:
         listed = expanded(session.call("GET", "/connectors", query={"expand": "status"}))
         data = {name: parts.get("status") for name, parts in listed.items()}

@@ -33,7 +33,8 @@ def validate(session: ClusterSession, paths: tuple[Path, ...], every: bool) -> i
         errors += sum(len(messages) for _, _, messages in found)
         data.append({"name": wanted.name, "file": wanted.file,
                      "errors": {key: list(messages) for key, _, messages in found if messages}})
-        rows += [(wanted.name, key, value, "; ".join(messages)) for key, value, messages in found if messages or every]
+        rows += [(wanted.name, key, value, "; ".join(" ".join(message.split()) for message in messages))
+                 for key, value, messages in found if messages or every]
     session.show(data, ("CONNECTOR", "KEY", "VALUE", "ERROR"), rows, "Everything is valid.")
     return NO if errors else 0
 

@@ -53,6 +53,7 @@ def test_a_connector_that_does_not_run() -> None:
     world.ask("w0", SetTargetState(C, TargetState.PAUSED))
     world.settle()
     assert "c is paused" in str(refusal(world))
+    assert "PUT /connectors/c/resume" in str(refusal(world))
     world.ask("w0", StopConnectorRequest(C))
     world.settle()
     error = refusal(world)
@@ -68,3 +69,4 @@ def test_sources_and_unknown_connectors() -> None:
     error = refusal(world)
     assert isinstance(error, BadRequestError)
     assert "c is a source" in str(error)
+    assert "PATCH /connectors/c/offsets" in str(error)

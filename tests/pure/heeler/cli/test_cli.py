@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import io
 import os
+import pty
 import signal
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -18,6 +20,8 @@ from heeler.cli.main import main
 from heeler.cli.rest_client import RestError
 from heeler.cli.terminal import ProgressLines, interrupting_signals, told_without_trace
 from heeler.embedded_kafka.jars import Step
+from spark_tasks.kafka.errors import KafkaUnavailableError
+from tests.rigs.support import wait_until
 
 
 def run(*arguments, **kw):
@@ -87,6 +91,54 @@ def test_progress_is_one_bar_or_one_line(terminal):
     assert ("46/46" in said) == terminal
     assert said.count("\n") == (2 if terminal else 1)
     assert said.count("\x1b[?25l") == said.count("\x1b[?25h") == terminal, "the cursor is there again"
+
+
+def interrupted(*_, **__):
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(("where", "words"), [
+    ("heeler.doctor.machine.java", ("doctor",)),
+    ("heeler.cli.rest_client.ConnectClient.call", ("connectors", "list")),
+    ("spark_tasks.kafka.cluster.KafkaCluster.partitions", ("topics", "read", "t")),
+])
+def test_after_ctrl_c_the_exit_code_is_the_shells(monkeypatch, where, words):
+    monkeypatch.setattr(where, interrupted)
+    done = run(*words)
+    assert (done.exit_code, done.output) == (130, "")
+
+
+@pytest.mark.parametrize(("answer", "code", "said"), [(b"\x03", 130, b""), (b"n\n", 1, b"Aborted!")])
+def test_a_question_is_answered(answer, code, said):
+    control, terminal = pty.openpty()
+    command = [sys.executable, "-m", "heeler", "connectors", "delete", "c", "--url", "http://127.0.0.1:1"]
+    name = os.ttyname(terminal)  # the first one that a session opens is where its Ctrl-C comes from
+    shell = ["sh", "-c", f'exec "$@" <{name} >{name} 2>&1', "sh", *command]
+    with subprocess.Popen(shell, start_new_session=True) as asking:
+        output = b""
+        while b"Delete c?" not in output:
+            output += os.read(control, 1000)
+        # In the moment before it reads, Python would look at the signal only after the read.
+        status = Path(f"/proc/{asking.pid}/stat")
+        wait_until(lambda: status.read_text().rpartition(")")[2].split()[0] == "S", 30, "it waits for the answer")
+        os.write(control, answer)
+        assert asking.wait(30) == code
+        output = os.read(control, 1000)
+    os.close(terminal)
+    os.close(control)
+    assert said in output
+    assert b"Traceback" not in output
+
+
+def test_kafka_that_does_not_answer(monkeypatch):
+    def away(*_, **__):
+        raise KafkaUnavailableError("finding the partitions of t: no node")
+
+    monkeypatch.setattr("spark_tasks.kafka.cluster.KafkaCluster.partitions", away)
+    done = run("topics", "read", "t")
+    assert done.exit_code == 3
+    assert done.stderr.startswith("heeler: Kafka does not answer.")
+    assert "--bootstrap-servers" in done.stderr
 
 
 def test_the_names_for_plugin_authors():

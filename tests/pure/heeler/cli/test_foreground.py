@@ -80,8 +80,9 @@ def test_what_a_source_prints_a_sink_takes_once(tmp_path, worker):
 def test_it_begins_anew_when_its_code_changes(tmp_path, worker):
     package = write_package(tmp_path, "tallies", "source")
     command = [sys.executable, "-m", "heeler", "run", str(package / "connector.yaml"), "--worker-config", str(worker)]
-    lines = []
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+    lines, told = [], tmp_path / "told"
+    with told.open("w") as errors, subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors,
+                                                    text=True) as process:
         try:
             reading = threading.Thread(target=lambda: lines.extend(iter(process.stdout.readline, "")))
             reading.start()
@@ -90,8 +91,16 @@ def test_it_begins_anew_when_its_code_changes(tmp_path, worker):
             code.write_text(code.read_text().replace('"row {number}"', '"line {number}"').replace(
                 "int(options", "2 + int(options"))
             wait_until(lambda: len(lines) == 12, 120, "two more rows, of the new code")
+            good = code.read_text()
+            code.write_text(f"{good}\ndef half_of_it(")
+            wait_until(lambda: "waiting for the next change" in told.read_text(), 120, "a mistake does not end it")
+            assert process.poll() is None
+            code.write_text(good.replace("2 + int(options", "3 + int(options"))
+            wait_until(lambda: len(lines) == 13, 120, "a row of the mended code")
         finally:
             process.terminate()
             process.wait(30)
             reading.join(30)
-    assert [json.loads(json.loads(line)["value"])["text"] for line in lines[9:]] == ["row 9", "line 10", "line 11"]
+    assert [json.loads(json.loads(line)["value"])["text"] for line in lines[9:]] == [
+        "row 9", "line 10", "line 11", "line 12"]
+    assert "was never closed" in told.read_text()

@@ -153,6 +153,65 @@ def test_folders_of_plugins_that_the_file_names(tmp_path, command):
     assert '"payload' in done.stdout.replace("\\", "")
 
 
+TALKATIVE = """
+from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
+from heeler import ConfigDef, ConfigKey, SourceConnector, Type
+
+
+class Reader(SimpleDataSourceStreamReader):
+    def __init__(self, options):
+        self.options = options
+
+    def initialOffset(self):
+        return {"n": 0}
+
+    def read(self, start):
+        if start["n"]:
+            return iter([]), start
+        print("logging in with", self.options["pin"], self.options["api.key"])
+        if self.options["fails"]:
+            raise ZeroDivisionError(f"no login with {self.options['pin']} or {self.options['api.key']}")
+        return iter([(7,)]), {"n": 1}
+
+
+class Talk(DataSource):
+    def schema(self):
+        return "n bigint"
+
+    def simpleStreamReader(self, schema):
+        return Reader(self.options)
+
+
+class TalkativeSourceConnector(SourceConnector):
+    yields = "rows"
+    config_def = ConfigDef(ConfigKey("pin", Type.PASSWORD), ConfigKey("topic", Type.STRING))
+
+    @classmethod
+    def data_source(cls, options):
+        return Talk(options)
+"""
+
+
+@pytest.mark.parametrize("command", ["try", "run"])
+@pytest.mark.parametrize("fails", ["", "yes"])
+def test_what_a_plugin_says_is_apart_and_without_secrets(tmp_path, command, fails):
+    (tmp_path / "talkative.py").write_text(TALKATIVE)
+    file = tmp_path / "c.yaml"
+    file.write_text(f"name: c\nconnector.class: TalkativeSource\ntopic: t\nplugin.path: {tmp_path}\npin: '97531864'\n"
+                    f"api.key: hunter2hunter2\nfails: '{fails}'\n")
+    words = ["-o", "json"] if command == "try" else ["--once"]
+    done = CliRunner().invoke(main, [command, str(file), *words], catch_exceptions=False)
+    assert done.exit_code == (1 if fails else 0)
+    assert "logging in with [hidden] [hidden]\n" in done.stderr
+    assert "97531864" not in done.output
+    assert "hunter2" not in done.output
+    if fails:
+        where = done.stdout if command == "try" else done.stderr
+        assert "no login with [hidden] or [hidden]" in where
+    if command == "try" or not fails:
+        json.loads(done.stdout)  # one document, or one record
+
+
 def test_what_cannot_be_tried(tmp_path):
     file = tmp_path / "c.yaml"
     file.write_text("name: c\nconnector.class: NoSuchConnector\n")

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from heeler.cli.main import main
 from heeler.doctor import worker
-from heeler.doctor.findings import Finding, Verdict, examined
+from heeler.doctor.findings import Finding, Verdict, counted, examined
 from tests.rigs.fake_connect import fake_connect
 from tests.rigs.serving import make_certificates
 
@@ -46,9 +46,11 @@ def file(tmp_path, monkeypatch):
 
 
 def test_a_machine_without_java(tmp_path):
-    [(verdict, said)] = of(doctor(code=1, JAVA_HOME=str(tmp_path)), "Java")
+    found = doctor(code=1, JAVA_HOME=str(tmp_path))
+    [(verdict, said)] = of(found, "Java")
     assert verdict == "wrong"
     assert "apt-get install openjdk" in said
+    assert [verdict for verdict, _ in of(found, "Spark")] == ["ok"], "nothing is to be done about Spark"
 
 
 def test_a_machine_with_java(fake_java):
@@ -127,6 +129,10 @@ def test_each_finding_is_a_line():
     done = CliRunner().invoke(main, ["doctor", "--url", "http://127.0.0.1:1"])
     [line] = [line for line in done.stdout.splitlines() if line.startswith("workers")]
     assert "HEELER_URL)? http://127.0.0.1:1: [Errno" in line
+
+
+def test_numbers_have_their_nouns():
+    assert (counted(1, "replica"), counted(2, "replica")) == ("1 replica", "2 replicas")
 
 
 def test_an_examination_that_fails_is_a_finding():

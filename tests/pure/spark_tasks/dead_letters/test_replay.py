@@ -12,9 +12,13 @@ from hypothesis import strategies as st
 
 from spark_tasks.data.columns import RAW_SCHEMA
 from spark_tasks.dead_letters.done import Done, ScatteredError
+from spark_tasks.dead_letters.error_handling import ErrorHandling
 from spark_tasks.dead_letters.letters import MARKER, PREFIX, DeadLetters, runs
 from spark_tasks.dead_letters.order import ReplayOrder
+from spark_tasks.dead_letters.refusals import Refused
 from spark_tasks.errors import ConfigError
+from spark_tasks.sinks.replay import Replay
+from spark_tasks.sinks.replay_split import ReplayResult
 
 NOTHING = np.empty(0, np.int64)
 
@@ -179,3 +183,35 @@ def test_a_note_that_a_broker_would_refuse_is_refused_before() -> None:
         Done().after(1, 100_000, left).note()
     some = Done().after(1, 100_000, left[::500])
     assert len(some.note()) < 4096
+
+
+# ---------------------------------------------------------------- what the log says
+class OneQueue:
+    """In place of Kafka: the queue has three letters."""
+
+    def partitions(self, *_: Any, **__: Any) -> list[int]:
+        return [0]
+
+    def offsets(self, places: list[tuple[str, int]], which: str, *_: Any, **__: Any) -> dict[Any, int]:
+        return dict.fromkeys(places, 0 if which == "earliest" else 3)
+
+
+@pytest.mark.parametrize(("body", "words"), [
+    ({"dry_run": True, "values": True},
+     "c is done (dry run): 3 letters of q read, 2 would be replayed, 0 refused again, 1 left by the filter, 0 not"),
+    ({}, "c is done: 3 letters of q read, 2 replayed, 1 refused again, 1 left by the filter, 0 not replayable"),
+])
+def test_the_log_has_the_counts_of_a_replay_and_nothing_of_records(
+    caplog: pytest.LogCaptureFixture, body: dict[str, Any], words: str
+) -> None:
+    caplog.set_level("INFO")
+    replay = Replay(ErrorHandling("c", tolerant=True, queue="q"), body, None, None)
+    cluster: Any = OneQueue()
+    split = replay.next_split(b"", cluster, lambda _: None)
+    assert split is not None
+    refused = Refused(0 if body else 1)
+    replay.took(split, ReplayResult(3, Done(), 3, 2, 1, samples=({"value": "SECRET"},), refused=refused))
+    assert replay.next_split(b"", cluster, lambda _: None) is None
+    [line] = caplog.messages
+    assert words in line
+    assert "SECRET" not in line

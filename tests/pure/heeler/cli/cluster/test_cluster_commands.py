@@ -53,7 +53,10 @@ def test_what_only_admin_listeners_answer_is_said_to_be_there(fake, words, reque
     ((409, {"error_code": 409, "message": "stale configuration"}), 6, "stale configuration"),
     ((500, {"error_code": 500, "message": "a rebalance"}), 7, "HTTP 500: a rebalance"),
     ((500, b""), 7, "(no message)"),
-    ((502, b"<html>" + b"x" * 10_000), 7, "10,006 characters"),
+    ((502, b"<html>" + b"x" * 10_000), 7, "10,000 characters"),
+    ((502, b"<html>\n<h1 class='a'>Bad\n  Gateway</h1></html>"), 7, "HTTP 502: Bad Gateway\n"),
+    ((404, b"<html>\n<h1>no page</h1></html>"), 7, "without JSON. Is that a Kafka Connect worker? It says: no page"),
+    ((404, b""), 7, "HTTP 404 without JSON"),
     ((503, {"error_code": 503, "message": ["odd"]}), 7, '["odd"]'),
     ((500, {"error_code": 500, "message": f"no {ESCAPE}"}), 7, r"no \x1b]0;owned\x07\x1b[2J"),
     ((200, b"<html>a proxy</html>"), 7, "does not answer with JSON"),
@@ -100,6 +103,31 @@ def test_names_cannot_speak_to_the_terminal(fake):
         text = run(fake, "connectors", "list", "-o", form).stdout
         assert not {"\x1b", "\x07", "\u202e"} & set(text)
         assert read(text)[name]["status"] == status
+
+
+def test_statuses_are_shown_without_those_that_are_refused(fake):
+    fake.answers["GET /connectors/c/status"] = (200, STATUS)
+    done = run(fake, "connectors", "status", "nope", "c", code=4)
+    assert done.stderr == "heeler: nope: HTTP 404: HTTP 404 Not Found\n"
+    assert "FAILED" in done.stdout
+    assert list(json.loads(run(fake, "connectors", "status", "nope", "c", "-o", "json", code=4).stdout)) == ["c"]
+
+
+def test_topics_of_a_connector_that_does_not_exist(fake):
+    fake.answers["GET /connectors/c/topics"] = (200, {"c": {"topics": []}})  # as Kafka Connect answers
+    run(fake, "connectors", "topics", "c", code=4)
+    fake.answers["GET /connectors/c"] = (200, INFO)
+    assert run(fake, "connectors", "topics", "c").stdout == "It has used no topic yet.\n"
+
+
+def test_the_lines_of_a_message_stay_lines(fake, tmp_path):
+    file = tmp_path / "c.json"
+    file.write_text('{"name": "c", "connector.class": "X", "a": "1"}')
+    fake.answers["GET /connectors"] = (200, {})
+    value = {"value": {"name": "a", "value": "1", "errors": ["one\ntwo"]}, "definition": {"type": "STRING"}}
+    fake.answers["PUT /connector-plugins/X/config/validate"] = (200, {"configs": [value], "error_count": 1})
+    assert "heeler: c: a: one\ntwo\n" in run(fake, "connectors", "apply", str(file), "--dry-run", code=1).stderr
+    assert "one two" in run(fake, "validate", str(file), code=1).stdout
 
 
 def test_a_failed_task_is_an_exit_code(fake):
@@ -240,6 +268,12 @@ def test_no_change_before_all_files_are_read(fake, tmp_path):
     assert fake.asked == []
 
 
+def test_a_file_that_is_no_json(fake, tmp_path):
+    file = tmp_path / "c.json"
+    file.write_text('{"name": "c",')
+    assert f"heeler: {file}: it is not valid JSON: " in run(fake, "validate", str(file), code=2).stderr
+
+
 def test_profiles_say_where_and_who(fake, tmp_path):
     file = tmp_path / "profiles.yaml"
     (tmp_path / "pw").write_text("sesame\n")
@@ -290,8 +324,76 @@ def test_offsets_are_set_from_what_show_prints(fake, tmp_path):
     assert fake.asked[-1][1]["offsets"][0] == {"partition": {"file": "x"}, "offset": {"position": 0}}
     for text in ("[1]", "{", '{"offsets": [{"partition": 1}]}', "{}"):
         file.write_text(text)
-        assert run(fake, "offsets", "set", "c", "--from", str(file), "-y", code=2 if text in "{}{" else 7)
+        assert str(file) in run(fake, "offsets", "set", "c", "--from", str(file), "-y", code=2).stderr
     run(fake, "offsets", "set", "c", "t:0", code=2)
+
+
+def place(topic, partition, offset):
+    return {"partition": {"kafka_topic": topic, "kafka_partition": partition}, "offset": {"kafka_offset": offset}}
+
+
+def test_partitions_are_in_the_order_of_their_numbers(fake):
+    fake.answers["GET /connectors/c/offsets"] = (200, {"offsets": [place("t", 10, 1), place("t", 9, 2)]})
+    assert [line.split()[0] for line in run(fake, "offsets", "show", "c").stdout.splitlines()[1:]] == ["t:9", "t:10"]
+    done = run(fake, "offsets", "set", "c", "t:10=5", "t:9=5", "--dry-run").stdout
+    assert [line.split()[0] for line in done.splitlines()[1:]] == ["t:9", "t:10"]
+    source = [{"partition": {"stream": n}, "offset": {"at": 1}} for n in (10, 2)]
+    fake.answers["GET /connectors/c/offsets"] = (200, {"offsets": source})
+    done = run(fake, "offsets", "reset", "c", "--dry-run", "-o", "json").stdout
+    assert [one["partition"]["stream"] for one in json.loads(done)["changes"]] == [2, 10]
+
+
+def test_offsets_are_changed_with_one_document_for_programs(fake):
+    fake.answers["GET /connectors/c/offsets"] = (200, {"offsets": [place("t", 0, 1)]})
+    fake.answers["PATCH /connectors/c/offsets"] = (200, {"message": "altered"})
+    fake.answers["DELETE /connectors/c/offsets"] = (200, {"message": "reset"})
+    t0 = place("t", 0, 1)["partition"]
+
+    def told(*words):
+        return json.loads(run(fake, "offsets", *words, "-y", "-o", "json").stdout)
+
+    change = {"partition": t0, "now": {"kafka_offset": 1}, "then": {"kafka_offset": 2}}
+    assert told("set", "c", "t:0=2") == {"changes": [change], "message": "altered"}
+    assert told("set", "c", "t:0=1") == {"changes": []}
+    assert told("set", "c", "t:0=2", "--dry-run") == {"changes": [change]}
+    assert told("reset", "c") == {"changes": [{**change, "then": None}], "message": "reset"}
+    fake.answers["GET /connectors/c/offsets"] = (200, {"offsets": []})
+    assert told("reset", "c") == {"changes": [], "message": "reset"}
+    assert "offsets that it may keep itself?" in run(fake, "offsets", "reset", "c", code=2).stderr
+    fake.answers["GET /connectors/c/offsets"] = (200, {"offsets": [place("t", 0, 1)]})
+    assert "Forget 1 offset?" in run(fake, "offsets", "reset", "c", code=2).stderr
+
+
+class TwoPartitions:
+    """In place of Kafka: each topic has two partitions with offsets 3 to 9."""
+
+    def __init__(self, settings):
+        pass
+
+    def partitions(self, *_, **__):
+        return [0, 1]
+
+    def offsets(self, places, which, **_):
+        return dict.fromkeys(places, 3 if which == "earliest" else 9)
+
+    def close(self):
+        pass
+
+
+@pytest.mark.parametrize(("to", "offset"), [("beginning", 3), ("earliest", 3), ("end", 9), ("latest", 9)])
+def test_a_sink_is_moved_and_its_dead_letters_are_not(fake, monkeypatch, to, offset):
+    monkeypatch.setattr("spark_tasks.kafka.cluster.KafkaCluster", TwoPartitions)
+    config = {"connector.class": "X", "topics.regex": ".*", "errors.deadletterqueue.topic.name": "dead"}
+    fake.answers["GET /connectors/c/config"] = (200, config)
+    fake.answers["GET /connectors/c/offsets"] = (200, {"offsets": [place("dead", 0, 5), place("t", 0, 5)]})
+    done = json.loads(run(fake, "offsets", "reset", "c", "--to", to, "--dry-run", "-o", "json").stdout)
+    assert [(one["partition"]["kafka_topic"], one["then"]["kafka_offset"]) for one in done["changes"]] == [
+        ("t", offset), ("t", offset)]
+
+
+def test_an_offset_is_not_what_a_sink_is_reset_to(fake):
+    assert "heeler offsets set CONNECTOR TOPIC:PARTITION=OFFSET" in run(
+        fake, "offsets", "reset", "c", "--to", "7", code=2).stderr
 
 
 def test_only_what_is_needed_is_imported():
@@ -437,6 +539,18 @@ def test_a_replay_says_what_it_would_do_and_waits_for_its_end(fake):
     assert "replayed" in run(fake, "connectors", "replay", "c", "--yes", "--limit", "2").output
     assert [body for request, body in fake.asked if request.startswith("POST")] == [
         {"filter": {"stages": ["TASK_PUT"]}, "dry_run": True, "values": True}, {"filter": {}, "limit": 2}]
+
+
+def test_a_replay_accounts_for_each_letter_and_says_what_was_refused_again(fake):
+    path = "POST /connectors/c/dead-letters/replay"
+    fake.answers[path] = (202, {**REPLAY, "scanned": 9, "replayed": 3, "left": 2, "not_replayable": 1})
+    rows = dict(line.rsplit(maxsplit=1) for line in run(fake, "connectors", "replay", "c", "-y").stdout.splitlines())
+    assert rows["replayed before"] == "3"
+    assert "of these refused again" not in rows
+    fake.answers[path] = (202, {**REPLAY, "replayed": 2, "refused_again": 1})
+    done = run(fake, "connectors", "replay", "c", "-y", code=1).stdout
+    assert "of these refused again" in done
+    assert "replayed before" not in done
 
 
 def test_a_replay_that_ends_early_says_why(fake):
