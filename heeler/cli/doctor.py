@@ -13,7 +13,7 @@ import click
 
 from heeler.cli.cluster.session import NO, client_of
 from heeler.cli.output import Format, data_text, print_table
-from heeler.cli.terminal import shown_when_slow, told_without_trace
+from heeler.cli.terminal import shown_when_slow, errors_without_trace
 
 if TYPE_CHECKING:
     from heeler.doctor.findings import Check, Finding
@@ -36,7 +36,7 @@ def doctor(
 
     Reports problems and what to do about them. Changes nothing. Exits with 1 if there is a problem.
     """
-    with told_without_trace():
+    with errors_without_trace():
         logging.disable(logging.CRITICAL)  # the findings report it
         try:
             with shown_when_slow("Examining …"):

@@ -17,7 +17,7 @@ import click
 
 from heeler.cli.cluster.session import FILES
 from heeler.cli.safe_text import safe_json
-from heeler.cli.terminal import interrupting_signals, plugins_print_apart, told_without_trace
+from heeler.cli.terminal import interrupting_signals, plugins_print_apart, errors_without_trace
 from heeler.cli.trial import connector_of
 from heeler.errors import SetupError
 from spark_tasks.errors import ConnectError
@@ -57,7 +57,7 @@ def run(
     """
     kept = offsets or file.with_name(f"{file.name}.offsets.json")
     own = [file, *([worker_config] if worker_config else [])] if reload else []
-    with told_without_trace(), interrupting_signals(), plugins_print_apart() as out:
+    with errors_without_trace(), interrupting_signals(), plugins_print_apart() as out:
         logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
         again = _watch(own, Path(os.environ[_CODE])) if reload and not once and _CODE in os.environ else None
         try:

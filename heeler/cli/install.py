@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from heeler.cli.terminal import ProgressLines, told_without_trace
+from heeler.cli.terminal import ProgressLines, errors_without_trace
 
 
 @click.command()
@@ -26,7 +26,7 @@ def install(what: str, folder: Path, more: tuple[str, ...]) -> None:
     from heeler.java_host.install import Coordinates
     from heeler.java_host.install import install as put
 
-    with told_without_trace():
+    with errors_without_trace():
         wanted, others = Coordinates.parse(what), [Coordinates.parse(one) for one in more]
         progress = ProgressLines(Console(stderr=True))
         with progress:

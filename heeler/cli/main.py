@@ -22,7 +22,7 @@ from heeler.cli.doctor import doctor
 from heeler.cli.foreground import run
 from heeler.cli.install import install
 from heeler.cli.scaffold import new
-from heeler.cli.terminal import ProgressLines, interrupting_signals, told_without_trace
+from heeler.cli.terminal import ProgressLines, interrupting_signals, errors_without_trace
 from heeler.cli.topics import topics
 from heeler.cli.trial import try_
 from heeler.errors import SetupError
@@ -66,7 +66,7 @@ def worker(file: Path, overrides: tuple[str, ...]) -> None:
     from heeler.worker.logs import set_up_logging
     from heeler.worker.masked_output import mask_output
 
-    with told_without_trace():
+    with errors_without_trace():
         set_up_logging()
         config = load_worker_config(file, overrides, os.environ)
         set_up_logging(config["heeler.log.level"], config.prefixed("heeler.log.level."),
@@ -95,7 +95,7 @@ def broker(port: int, data_dir: Path | None) -> None:
 
     stopped = threading.Event()
     progress = ProgressLines(Console(stderr=True))
-    with told_without_trace(), interrupting_signals():
+    with errors_without_trace(), interrupting_signals():
         embedded = EmbeddedBroker(port, data_dir, progress=progress)
         try:
             with progress:
@@ -120,7 +120,7 @@ def demo(bootstrap_servers: str | None, keep: bool) -> None:
 
     The files stay in the folder heeler-demo, except after a failure or Ctrl-C.
     """
-    with told_without_trace(), interrupting_signals():
+    with errors_without_trace(), interrupting_signals():
         from heeler.cli.demo import run_demo
 
         code = run_demo(bootstrap_servers, keep=keep)

@@ -10,7 +10,7 @@ from typing import Final
 
 import click
 
-from heeler.cli.terminal import told_without_trace
+from heeler.cli.terminal import errors_without_trace
 from heeler.errors import SetupError
 
 _NAME = re.compile(r"[a-z][a-z0-9]*(?:[-_][a-z0-9]+)*")
@@ -252,7 +252,7 @@ def new() -> None:
               help="Where the folder NAME goes.  [default: here]")
 def new_connector(name: str, kind: str, folder: Path) -> None:
     """Write a package NAME with a source or a sink, its test and its entry point. The test passes as it is."""
-    with told_without_trace():
+    with errors_without_trace():
         made = write_package(folder, name, kind)
     click.echo(f"{made}: in it run pip install -e '.[dev]', pytest, and heeler try connector.yaml. "
                "README.md says more.")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def told_without_trace() -> Iterator[None]:
+def errors_without_trace() -> Iterator[None]:
     """What the user can fix (SetupError, ConfigError), or what a worker or Kafka refused, is one message and the exit
     code of the error, which is 2 where it has none (docs/cli.md).
     """

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from heeler.cli.terminal import interrupting_signals, shown_when_slow, told_without_trace
+from heeler.cli.terminal import interrupting_signals, shown_when_slow, errors_without_trace
 from heeler.errors import SetupError
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def read(
 
     JSON values are shown as they are, other text as a string; bytes that are not text are written as \xff.
     """
-    with told_without_trace(), interrupting_signals(), asking_kafka():
+    with errors_without_trace(), interrupting_signals(), asking_kafka():
         from heeler.cli.records_text import record_line
 
         reader = _Reader(topic, broker_properties(bootstrap_servers, worker_config))

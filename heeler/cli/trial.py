@@ -16,7 +16,7 @@ import click
 from heeler.cli.cluster.session import FILES, NO
 from heeler.cli.output import Format, data_text
 from heeler.cli.safe_text import safe, safe_json, safe_message
-from heeler.cli.terminal import interrupting_signals, plugins_print_apart, shown_when_slow, told_without_trace
+from heeler.cli.terminal import interrupting_signals, plugins_print_apart, shown_when_slow, errors_without_trace
 from heeler.cli.topics import asking_kafka, broker_options, broker_properties
 from heeler.errors import SetupError
 
@@ -52,7 +52,7 @@ def try_(
     A source needs no Kafka: what it reads, what each transform makes of it, what would be sent. A sink's records come
     from a file or from its topics; they are shown as they would be written. Exits with 1 where a stage fails.
     """
-    with told_without_trace(), interrupting_signals():
+    with errors_without_trace(), interrupting_signals():
         logging.disable(logging.WARNING)
         with shown_when_slow("Trying …"), plugins_print_apart():
             seen = _tried(file, records, limit, bootstrap_servers, worker_config)

@@ -144,9 +144,9 @@ def _carry_out(
         many = f"{len(found)} offset{'' if len(found) == 1 else 's'}"
         forget = f"Forget {many}?" if found else f"Have {safe(connector)} forget offsets that it may keep itself?"
         confirm(forget if method == "DELETE" else f"Change {many}?", yes=yes)
-        said = session.call(method, path_of("connectors", connector, "offsets"),
+        response = session.call(method, path_of("connectors", connector, "offsets"),
                             {"offsets": then} if method == "PATCH" else None)
-        done["message"] = a_text(an_object(said, "the answer").get("message"))
+        done["message"] = a_text(an_object(response, "the answer").get("message"))
         session.tell(safe(done["message"]))
     if session.format is not Format.TABLE:
         session.show(done, (), ())

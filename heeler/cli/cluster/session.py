@@ -16,7 +16,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from heeler.cli.output import Format, data_text, print_table
-from heeler.cli.terminal import shown_when_slow, told_without_trace
+from heeler.cli.terminal import shown_when_slow, errors_without_trace
 from spark_tasks.errors import ConnectError
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def cluster_command(function: Callable[..., Any]) -> Callable[..., Any]:
                   help="How long to wait while the cluster rebalances.")
     @functools.wraps(function)
     def run(*args: Any, urls: tuple[str, ...], profile: str | None, output: str, timeout: float, **kw: Any) -> None:
-        with told_without_trace():
+        with errors_without_trace():
             code = function(ClusterSession(client_of(urls, profile, timeout), Format(output)), *args, **kw)
         sys.exit(code or 0)
 

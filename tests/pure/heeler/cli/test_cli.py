@@ -18,7 +18,7 @@ from rich.console import Console
 import heeler
 from heeler.cli.main import main
 from heeler.cli.rest_client import RestError
-from heeler.cli.terminal import ProgressLines, interrupting_signals, told_without_trace
+from heeler.cli.terminal import ProgressLines, interrupting_signals, errors_without_trace
 from heeler.embedded_kafka.jars import Step
 from spark_tasks.kafka.errors import KafkaUnavailableError
 from tests.rigs.support import wait_until
@@ -45,7 +45,7 @@ def test_a_bad_worker_file_is_told_without_a_trace(tmp_path):
 
 
 def test_what_a_worker_refuses_is_told_without_a_trace(capsys):
-    with pytest.raises(SystemExit) as end, told_without_trace():
+    with pytest.raises(SystemExit) as end, errors_without_trace():
         raise RestError(400, "no such class")
     assert (end.value.code, capsys.readouterr().err) == (5, "heeler: HTTP 400: no such class\n")
 
