@@ -13,7 +13,7 @@ import click
 
 from heeler.cli.cluster.session import NO, client_of
 from heeler.cli.output import Format, data_text, print_table
-from heeler.cli.terminal import shown_when_slow, errors_without_trace
+from heeler.cli.terminal import errors_without_trace, shown_when_slow
 
 if TYPE_CHECKING:
     from heeler.doctor.findings import Check, Finding

@@ -17,7 +17,7 @@ import click
 
 from heeler.cli.cluster.session import FILES
 from heeler.cli.safe_text import safe_json
-from heeler.cli.terminal import interrupting_signals, plugins_print_apart, errors_without_trace
+from heeler.cli.terminal import errors_without_trace, interrupting_signals, plugins_print_apart
 from heeler.cli.trial import connector_of
 from heeler.errors import SetupError
 from spark_tasks.errors import ConnectError

@@ -22,7 +22,7 @@ from heeler.cli.doctor import doctor
 from heeler.cli.foreground import run
 from heeler.cli.install import install
 from heeler.cli.scaffold import new
-from heeler.cli.terminal import ProgressLines, interrupting_signals, errors_without_trace
+from heeler.cli.terminal import ProgressLines, errors_without_trace, interrupting_signals
 from heeler.cli.topics import topics
 from heeler.cli.trial import try_
 from heeler.errors import SetupError

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from heeler.cli.terminal import interrupting_signals, shown_when_slow, errors_without_trace
+from heeler.cli.terminal import errors_without_trace, interrupting_signals, shown_when_slow
 from heeler.errors import SetupError
 
 if TYPE_CHECKING:

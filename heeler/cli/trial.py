@@ -16,7 +16,7 @@ import click
 from heeler.cli.cluster.session import FILES, NO
 from heeler.cli.output import Format, data_text
 from heeler.cli.safe_text import safe, safe_json, safe_message
-from heeler.cli.terminal import interrupting_signals, plugins_print_apart, shown_when_slow, errors_without_trace
+from heeler.cli.terminal import errors_without_trace, interrupting_signals, plugins_print_apart, shown_when_slow
 from heeler.cli.topics import asking_kafka, broker_options, broker_properties
 from heeler.errors import SetupError
 

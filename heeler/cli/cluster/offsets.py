@@ -145,7 +145,7 @@ def _carry_out(
         forget = f"Forget {many}?" if found else f"Have {safe(connector)} forget offsets that it may keep itself?"
         confirm(forget if method == "DELETE" else f"Change {many}?", yes=yes)
         response = session.call(method, path_of("connectors", connector, "offsets"),
-                            {"offsets": then} if method == "PATCH" else None)
+                                {"offsets": then} if method == "PATCH" else None)
         done["message"] = a_text(an_object(response, "the answer").get("message"))
         session.tell(safe(done["message"]))
     if session.format is not Format.TABLE:

@@ -16,7 +16,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from heeler.cli.output import Format, data_text, print_table
-from heeler.cli.terminal import shown_when_slow, errors_without_trace
+from heeler.cli.terminal import errors_without_trace, shown_when_slow
 from spark_tasks.errors import ConnectError
 
 if TYPE_CHECKING:

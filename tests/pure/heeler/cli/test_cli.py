@@ -18,7 +18,7 @@ from rich.console import Console
 import heeler
 from heeler.cli.main import main
 from heeler.cli.rest_client import RestError
-from heeler.cli.terminal import ProgressLines, interrupting_signals, errors_without_trace
+from heeler.cli.terminal import ProgressLines, errors_without_trace, interrupting_signals
 from heeler.embedded_kafka.jars import Step
 from spark_tasks.kafka.errors import KafkaUnavailableError
 from tests.rigs.support import wait_until
