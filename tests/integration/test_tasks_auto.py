@@ -67,16 +67,22 @@ def test_up_and_down_and_up_again_on_two_workers(kafka, topic_name, tmp_path):
         cluster.create(topic_name, {**SLOW_SINK, "topics": topic_name, "path": str(out), "release": str(release),
                                     "tasks.auto.lag": "1000"}, 4)
 
-        def tasks() -> list[str]:
+        def tasks(load: int = 20) -> list[str]:
             """The workers of its tasks, all of which run, under load."""
-            more()
+            more(load)
             parts = cluster.parts(cluster.living()[0])
             assert all(state == "RUNNING" for state, _ in parts.values()), parts
             return [worker for name, (_, worker) in parts.items() if name != topic_name]
 
         for _ in range(TURNS):
             more(12_000)
-            wait_until(lambda: len(tasks()) == 4 and len(set(tasks())) == 2, 90, "four tasks on both workers")
+
+            def on_both() -> bool:
+                """So much is sent meanwhile that two tasks do not catch up."""
+                workers = tasks(load=400)
+                return len(workers) == 4 and len(set(workers)) == 2
+
+            wait_until(on_both, 90, "four tasks on both workers")
             release.touch()
             wait_until(lambda: len(tasks()) == 1, 90, "one task")
             release.unlink()

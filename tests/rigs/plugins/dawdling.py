@@ -1,4 +1,4 @@
-"""The parquet sink, half a second slower with each batch until the file `release` is there."""
+"""The parquet sink, a second slower with each batch until the file `release` is there."""
 
 import time
 from pathlib import Path
@@ -20,7 +20,7 @@ class Writer(ParquetWriter):
 
     def write(self, iterator):
         if not Path(self._release).exists():
-            time.sleep(0.5)
+            time.sleep(1.0)
         return super().write(iterator)
 
 
