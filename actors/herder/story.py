@@ -8,11 +8,19 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from enum import Enum
 from itertools import islice
 
-from actors.herder.effects import CancelTimer, Effect, Log, Reply, SetTimer
+from actors.herder.effects import CancelTimer, Delegate, Effect, Log, Reply, SetTimer
 from actors.herder.events import Event, RequestReceived, TimerFired
 from actors.messages.commands import AllowJoin, JoinGroup, RequestRejoin
 from actors.messages.events import Joined, JoinPreparing, Remark, TaskStalled
-from actors.messages.requests import StoryEntry
+from actors.messages.requests import (
+    GetConnector,
+    GetOffsets,
+    GetTaskConfigs,
+    HealthCheck,
+    ReplayDeadLetters,
+    StoryEntry,
+    ValidateConfig,
+)
 from storage.config.state import ClusterConfigState
 from storage.ids import ConnectorName, ConnectorTaskId
 from storage.status.state import Stall
@@ -158,6 +166,17 @@ class Origins:
 
 
 # ---------------------------------------------------------------- the story
+def _only_reads(payload: object, effects: tuple[Effect, ...]) -> bool:
+    """Whether a step answers a request that changes nothing. A client that polls would push out what happened."""
+    match payload:
+        case RequestReceived(request=ReplayDeadLetters(order=order)) if order is not None:
+            return False
+        case RequestReceived(request=GetConnector() | GetTaskConfigs() | GetOffsets() | HealthCheck()
+                             | ValidateConfig() | ReplayDeadLetters()):
+            return all(isinstance(effect, Reply | Delegate) for effect in effects)
+    return False
+
+
 @dataclass(frozen=True, slots=True)
 class RecordedStep:
     """One step: the event, its cause, its effects, and the connectors that the event and each effect concern."""
@@ -224,7 +243,9 @@ class Story:
         self._mask = mask
 
     def add(self, event: Event, effects: tuple[Effect, ...]) -> str | None:
-        """Record a step. Returns the id of the event that caused it, if there is one."""
+        """Record a step, unless it only reads. Returns the id of the event that caused it, if there is one."""
+        if _only_reads(event.payload, effects):
+            return None
         origin = self._origins.of(event.payload)
         about = subjects(event.payload) | (origin.about if origin is not None else frozenset())
         abouts = tuple(map(self._origins.about, effects))

@@ -7,13 +7,21 @@ from typing import Any
 
 import pytest
 
-from actors.herder.effects import Effect, Log, Reply, SetTimer, StopInstance, Timer, Validate
+from actors.herder.effects import Delegate, Effect, Log, Reply, SetTimer, StopInstance, Timer, Validate
 from actors.herder.events import Event, HaltRequested, RequestReceived, TimerFired, Validated
 from actors.herder.story import SHOWN, RecordedStep, Story, describe, subjects
 from actors.messages.commands import PutConnectorConfig, PutSessionKey, WriteConfig
 from actors.messages.events import ConfigOpDone, ConnectorStateReported, Remark, TaskStateReported
 from actors.messages.ids import Epoch, OpId, RequestId
-from actors.messages.requests import PutConnector, StoryEntry
+from actors.messages.requests import (
+    GetConnector,
+    GetOffsets,
+    HealthCheck,
+    PutConnector,
+    ReplayDeadLetters,
+    Request,
+    StoryEntry,
+)
 from storage.config.state import SessionKey
 from storage.ids import ConnectorName, ConnectorTaskId, State
 from storage.status.state import StatusState
@@ -55,6 +63,21 @@ def test_from_a_request_to_its_answer() -> None:
     assert told[2].effects[0] == "Reply(request_id=1, value=None, error=None)"
     assert "s3cr3t" not in str(told)
     assert story.of(D) == ()
+
+
+@pytest.mark.parametrize(("request_", "effect", "told"), [
+    (GetConnector(C), Reply(RequestId(1)), False),
+    (GetOffsets(C), Delegate(RequestId(1), GetOffsets(C)), False),
+    (HealthCheck(), Reply(RequestId(1)), False),
+    (ReplayDeadLetters(C, None), Delegate(RequestId(1), ReplayDeadLetters(C, None)), False),
+    (ReplayDeadLetters(C, {}), Delegate(RequestId(1), ReplayDeadLetters(C, {})), True),
+    (GetConnector(C), StopInstance(C, Epoch(1)), True),
+])
+def test_a_client_that_polls_pushes_nothing_out(request_: Request, effect: Effect, told: bool) -> None:
+    """A request that only reads is no step of the story; one that starts something is."""
+    story = NumberedStory()
+    story.step(RequestReceived(RequestId(1), request_), effect)
+    assert bool(story.text()) is told
 
 
 def test_of_a_step_that_concerns_all_only_the_own_part_is_told() -> None:
