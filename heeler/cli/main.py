@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import threading
 from pathlib import Path
@@ -28,7 +29,7 @@ from heeler.cli.trial import try_
 from heeler.errors import SetupError
 
 _DEFAULT_PORT = 9092
-_INTERRUPTED = 130
+_INTERRUPTED = 128 + signal.SIGINT  # as shells report it
 
 
 class Commands(click.Group):

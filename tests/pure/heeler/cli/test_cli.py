@@ -16,6 +16,7 @@ from click.testing import CliRunner
 from rich.console import Console
 
 import heeler
+from heeler.__main__ import run as command
 from heeler.cli.main import main
 from heeler.cli.rest_client import RestError
 from heeler.cli.terminal import ProgressLines, errors_without_trace, interrupting_signals
@@ -31,6 +32,22 @@ def run(*arguments, **kw):
 def test_version_and_help():
     assert run("--version").output == "heeler, version 0.1.0\n"
     assert [c for c in ("broker", "demo", "topics", "worker") if c not in run("-h").output] == []
+
+
+class InterruptingImports:
+    """Ctrl-C comes while a module is imported."""
+
+    def find_spec(self, name, path=None, target=None):
+        raise KeyboardInterrupt(name)
+
+
+def test_ctrl_c_before_the_command_line_is_imported(monkeypatch):
+    for name in [name for name in sys.modules if name.startswith("heeler.cli")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(sys, "meta_path", [InterruptingImports()])
+    with pytest.raises(SystemExit) as end:
+        command()
+    assert end.value.code == 130
 
 
 def test_a_bad_worker_file_is_told_without_a_trace(tmp_path):
