@@ -1,5 +1,5 @@
-"""The plugins of a trial (`heeler try`, `heeler run`, POST /connectors/try): Python's. Java's are known by name alone,
-so that whoever tries one is told that trials do not run it.
+"""The plugins of a trial (`heeler try`, `heeler run`, POST /connectors/try): Python's, for a configuration that a worker
+would accept. Java's are known by name alone, so that whoever tries one is told that trials do not run it.
 """
 
 from __future__ import annotations
@@ -10,14 +10,17 @@ from heeler.java_host.runtime import PREFER, JavaRuntime
 from spark_tasks.errors import ConfigError
 from spark_tasks.plugins import Kind, Plugins
 from spark_tasks.plugins.cut import is_java
+from spark_tasks.validation.connector import validate_connector
 
+_UNNAMED = "trial"  # a connector need not have a name to be tried
 _CONVERTERS = {"key.converter": Kind.CONVERTER, "value.converter": Kind.CONVERTER,
                "header.converter": Kind.HEADER_CONVERTER}
 
 
 def plugins_for_trial(worker: Mapping[str, str], config: Mapping[str, str]) -> Plugins:
     """The plugins in the folders that `plugin.path` names, of the worker's properties or of the connector's
-    configuration. Raises ConfigError for one that is in a jar, PluginNotFoundError.
+    configuration. Raises ConfigError for one that is in a jar, and with all messages for a configuration that a worker
+    would refuse; PluginNotFoundError; and what a plugin's validation raises.
     """
     paths = [text.strip() for said in (worker, config) for text in said.get("plugin.path", "").split(",")]
     folders = list(dict.fromkeys(filter(None, paths)))
@@ -32,7 +35,14 @@ def plugins_for_trial(worker: Mapping[str, str], config: Mapping[str, str]) -> P
                                   "the connector on a worker to run Java's")
     finally:
         java.close()
+    _validate(plugins, worker, config)
     return plugins
+
+
+def _validate(plugins: Plugins, worker: Mapping[str, str], config: Mapping[str, str]) -> None:
+    infos = validate_connector({"name": _UNNAMED, **config}, plugins=plugins, worker=worker)
+    if infos.error_count:
+        raise ConfigError("\n  ".join(("The configuration is invalid:", *infos.errors())))
 
 
 def _named(worker: Mapping[str, str], config: Mapping[str, str]) -> Iterator[tuple[str, Kind, str]]:

@@ -85,6 +85,24 @@ def test_a_stage_that_fails_ends_the_trial(source):
     assert "transforms.hoist" in run(source, code=1).stdout
 
 
+def test_what_a_worker_would_refuse_is_refused(source, tmp_path):
+    """All at once, and before anything runs; what the plugin's own `validate` says too. A name is not needed."""
+    source.write_text(source.read_text().replace("name: in\n", "").replace("topic: t\n", "tasks.max: none\n"))
+    said = run(source, code=2).stderr
+    assert said.startswith("heeler: The configuration is invalid:\n  ")
+    for words in ("Invalid value none for configuration tasks.max", 'Missing required configuration "topic"'):
+        assert words in said
+    (tmp_path / "strict.py").write_text(
+        "from spark_tasks.connectors.file_stream.source import FileStreamSourceConnector\n"
+        "class Strict(FileStreamSourceConnector):\n"
+        "    aliases = ()\n"
+        "    @classmethod\n"
+        "    def validate(cls, config):\n"
+        "        return {'file': ['the file has moved']}\n")
+    source.write_text(f"connector.class: Strict\nplugin.path: {tmp_path}\ntopic: t\nfile: {tmp_path / 'in.txt'}\n")
+    assert run(source, code=2).stderr == "heeler: The configuration is invalid:\n  the file has moved\n"
+
+
 def test_a_sink_gets_records_from_a_file_and_writes_nothing(tmp_path):
     out, records, file = tmp_path / "out.txt", tmp_path / "records", tmp_path / "out.properties"
     file.write_text(f"name=out\nconnector.class={LINES.format('Sink')}\ntopics=t\nfile={out}\n"

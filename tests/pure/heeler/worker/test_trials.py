@@ -31,8 +31,10 @@ def Loud(options, start):
 
 
 def test_a_source_a_sink_and_what_cannot_be_tried(tmp_path):
-    (tmp_path / "loud.py").write_text(LOUD)
-    trials = Trials({**WORKER, "plugin.path": str(tmp_path)}, {})
+    plugins = tmp_path / "plugins"
+    plugins.mkdir()
+    (plugins / "loud.py").write_text(LOUD)
+    trials = Trials({**WORKER, "plugin.path": str(plugins)}, {})
     loud = {"connector.class": "Loud", "topic": "t"}
     read, converted = trials.run(loud, None, 5)["stages"]
     assert [record["n"] for record in read["records"]] == [1, 2]
@@ -40,6 +42,8 @@ def test_a_source_a_sink_and_what_cannot_be_tried(tmp_path):
     sink = {"connector.class": LINES.format("Sink"), "topics": "t", "file": str(tmp_path / "out")}
     assert trials.run(sink, [{"value": "a"}], 5)["stages"][-1]["records"][0]["value"] == "a"
     assert not (tmp_path / "out").exists()
+    with pytest.raises(BadRequestError, match="nothing is written there"):  # as a worker would say
+        trials.run({**sink, "file": str(plugins / "out")}, [{"value": "a"}], 5)
     with pytest.raises(BadRequestError, match="give some as records"):
         trials.run(sink, None, 5)
     [failed] = trials.run({**loud, "mode": "die"}, None, 5)["stages"]
