@@ -8,12 +8,14 @@ threads hang, or whose heap is full, says so: its tasks and connectors leave it 
 from __future__ import annotations
 
 import logging
+import os
+import re
 import shlex
 import socket
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -40,7 +42,8 @@ DEFAULT_ANSWER_MS: Final = 85_000  # before a validation is over, which then can
 DEFAULT_SILENCE_MS: Final = 30_000
 TELL_S: Final = 5.0
 LINGER_S: Final = 5.0  # a JVM that nobody uses any more, so that what a plugin does at its end is done
-_TUNING: Final = ("-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-Xshare:auto")
+_CHOOSES_COLLECTOR: Final = re.compile(r"-XX:[+]Use\w*GC")
+_FEW_PROCESSORS: Final = 2
 _LOGGING: Final = {
     "defaultLogLevel": "info", "levelInBrackets": "true", "showThreadName": "false",
     "log.org.apache.kafka": "warn", "log.org.apache.kafka.connect.file": "info",
@@ -179,8 +182,17 @@ class JavaHost:
             own = shlex.split(self._options)
         except ValueError as error:
             raise SetupError(f"Invalid value {self._options} for configuration {OPTIONS}: {error}") from error
-        return [find_java(), *_TUNING, *logs, *own, "-cp", host_classpath(), "heeler.host.Host", str(folder),
+        return [find_java(), *collector(own, os.cpu_count()), "-Xshare:auto", *logs, *own, "-cp", host_classpath(), "heeler.host.Host", str(folder),
                 *self._look(folder), str(self._most_hung)]
+
+
+def collector(options: Sequence[str], processors: int | None) -> Sequence[str]:
+    """The JVM's garbage collector, unless the options choose one: a JVM with two does not start (ADR 0042)."""
+    if any(map(_CHOOSES_COLLECTOR.match, options)):
+        return ()
+    if (processors or 1) <= _FEW_PROCESSORS:
+        return ("-XX:+UseSerialGC",)
+    return ("-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20")
 
 
 class _Host:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from spark_tasks.errors import ConfigError
 from spark_tasks.metrics.plugins import Figures
 from spark_tasks.plugins import Kind, PassedOver, discovery
 from spark_tasks.plugins.config_providers import BUILT_IN
@@ -35,18 +36,18 @@ class JavaRuntime:
         self.passed_over: dict[tuple[Kind, str], list[PassedOver]] = {}
         self.complaints: Sequence[str] = ()
         self._host: JavaHost | None = None
-        if not any(_has_jars(Path(folder)) for folder in plugin_path):
-            return
-        from heeler.java_host.discovery import Discovery  # noqa: PLC0415 - only for who has Java plugins
-        from heeler.java_host.host import JavaHost  # noqa: PLC0415
-
-        seen = Discovery(plugin_path, lambda look: JavaHost.of(worker, look))
-        self._host = seen.host
-        self._take(seen, prefer)
-
-    def _take(self, seen: Discovery, prefer: Collection[str]) -> None:
         own = {(found.kind, found.name): found.location for found in discovery.installed()}
         own |= dict.fromkeys(((Kind.CONFIG_PROVIDER, name) for name in BUILT_IN), "classpath")
+        if any(_has_jars(Path(folder)) for folder in plugin_path):
+            from heeler.java_host.discovery import Discovery  # noqa: PLC0415 - only for who has Java plugins
+            from heeler.java_host.host import JavaHost  # noqa: PLC0415
+
+            seen = Discovery(plugin_path, lambda look: JavaHost.of(worker, look))
+            self._host = seen.host
+            self._take(seen, own, prefer)
+        self._refuse_missing(own, prefer)
+
+    def _take(self, seen: Discovery, own: Mapping[tuple[Kind, str], str], prefer: Collection[str]) -> None:
         for plugin in seen.plugins():
             which = plugin.kind, plugin.name
             if which not in own:
@@ -62,6 +63,17 @@ class JavaRuntime:
                 continue
             self._add(plugin, seen.host)
         self.complaints = seen.complaints
+
+    def _refuse_missing(self, own: Mapping[tuple[Kind, str], str], prefer: Collection[str]) -> None:
+        """heeler's own plugin does not stand in for a preferred one that is not there: they may differ."""
+
+        def refuse() -> type[Any]:
+            raise ConfigError(". ".join((f"{PREFER} names it, and no jar in plugin.path has it", *self.complaints)))
+
+        taken = {(found.kind, found.name) for found in self.found}
+        for kind, name in own:
+            if kind in _EITHER and name in prefer and (kind, name) not in taken:
+                self.found[Found(name, kind, f"java:{name}", "plugin.path")] = refuse
 
     def _add(self, plugin: JavaPlugin, host: JavaHost) -> None:
         def make() -> type[Any]:

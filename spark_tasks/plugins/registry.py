@@ -234,9 +234,13 @@ class Plugins:
         return result
 
     def _loaded_from(self, found: Found) -> Plugin | Exception:
-        if found in self._others:
+        if found not in self._others:
+            return _import(found)
+        try:
             return Plugin(found.name, found.kind, self._others[found](), found.location)
-        return _import(found)
+        except ConfigError as error:
+            _log.warning("Plugin %s (%s) cannot be used: %s", found.name, found.target, error)
+            return error
 
     def _try(self, found: Found) -> Plugin | None:
         try:

@@ -14,7 +14,7 @@ from heeler.java_host.offset_texts import as_texts, from_texts
 from heeler.java_host.runtime import JavaRuntime
 from rest.wire.answers import plugin_info
 from spark_tasks.errors import ConnectError, DataError
-from spark_tasks.plugins import Kind, PassedOver, Plugins
+from spark_tasks.plugins import Kind, PassedOver, PluginNotFoundError, Plugins
 
 FILE_SOURCE = "org.apache.kafka.connect.file.FileStreamSourceConnector"
 FILE_PROVIDER = "org.apache.kafka.common.config.provider.FileConfigProvider"
@@ -216,6 +216,23 @@ def test_heelers_own_is_taken_unless_javas_is_preferred(folder, monkeypatch, pre
         "passed_over": [{"runtime": "java", "version": "1", "location": str(folder / "my plugin")}]}
     (alone,) = (info for info in plugins.of_kind(Kind.CONVERTER) if info.class_name.endswith(".StringConverter"))
     assert set(plugin_info(alone)) == {"class", "type", "version"}
+
+
+@pytest.mark.parametrize("error", [None, "no Java"])
+def test_a_preferred_plugin_that_is_not_there_is_not_replaced(folder, monkeypatch, error):
+    """Neither if no jar has it nor if the host cannot look."""
+    host = Host([told(folder)])
+    host.error = error and ConnectError(error)
+    monkeypatch.setattr("heeler.java_host.host.JavaHost.of", lambda *_: host)
+    runtime = JavaRuntime({}, [str(folder)], [FILE_SOURCE, FILE_PROVIDER, JSON])
+    plugins = Plugins((), others=runtime.found, complaints=runtime.complaints)
+    for kind, name in ((Kind.CONNECTOR, FILE_SOURCE), (Kind.CONNECTOR, "FileStreamSource"),
+                       (Kind.CONFIG_PROVIDER, FILE_PROVIDER)):
+        with pytest.raises(PluginNotFoundError, match=r"java\.plugins\.prefer names it, and no jar") as refused:
+            plugins.find(kind, name)
+        assert (error or "") in str(refused.value)
+    assert plugins.find(Kind.CONVERTER, JSON).cls.__module__.startswith("spark_tasks.")
+    assert FILE_SOURCE not in [info.class_name for info in plugins.of_kind(Kind.CONNECTOR)]
 
 
 def test_without_jars_nothing_is_made(folder, tmp_path, monkeypatch):

@@ -7,7 +7,7 @@ import socket
 import pytest
 
 from heeler.java_host import host
-from heeler.java_host.host import JavaHost
+from heeler.java_host.host import JavaHost, collector
 from spark_tasks.errors import ConnectError
 from spark_tasks.host_frames import HostGoneError, message
 from tests.rigs.support import wait_until
@@ -148,3 +148,10 @@ def test_who_does_not_leave_in_time_is_ended_with_it(made):
     java.close()
     with pytest.raises(ConnectError, match="shutting down"):
         java.connect()
+
+
+@pytest.mark.parametrize(("options", "processors", "chosen"), [
+    (["-Xmx2G"], 2, "-XX:+UseSerialGC"), ([], None, "-XX:+UseSerialGC"), (["-XX:-UseParallelGC"], 8, "-XX:+UseG1GC"),
+    (["-XX:+UseParallelGC"], 2, ""), (["-Xmx1G", "-XX:+UseZGC", "-XX:+ZGenerational"], 8, "")])
+def test_the_collector_of_the_options_is_the_only_one(options, processors, chosen):
+    assert " ".join(collector(options, processors)).partition(" ")[0] == chosen
