@@ -182,8 +182,8 @@ class JavaHost:
             own = shlex.split(self._options)
         except ValueError as error:
             raise SetupError(f"Invalid value {self._options} for configuration {OPTIONS}: {error}") from error
-        return [find_java(), *collector(own, os.cpu_count()), "-Xshare:auto", *logs, *own, "-cp", host_classpath(), "heeler.host.Host", str(folder),
-                *self._look(folder), str(self._most_hung)]
+        return [find_java(), *collector(own, os.cpu_count()), "-Xshare:auto", *logs, *own, "-cp", host_classpath(),
+                "heeler.host.Host", str(folder), *self._look(folder), str(self._most_hung)]
 
 
 def collector(options: Sequence[str], processors: int | None) -> Sequence[str]:

@@ -65,7 +65,7 @@ class JavaRuntime:
         self.complaints = seen.complaints
 
     def _refuse_missing(self, own: Mapping[tuple[Kind, str], str], prefer: Collection[str]) -> None:
-        """heeler's own plugin does not stand in for a preferred one that is not there: they may differ."""
+        """Heeler's own plugin does not stand in for a preferred one that is not there: they may differ."""
 
         def refuse() -> type[Any]:
             raise ConfigError(". ".join((f"{PREFER} names it, and no jar in plugin.path has it", *self.complaints)))

@@ -1,5 +1,5 @@
-"""The plugins of a trial (`heeler try`, `heeler run`, POST /connectors/try): Python's, for a configuration that a worker
-would accept. Java's are known by name alone, so that whoever tries one is told that trials do not run it.
+"""The plugins of a trial (`heeler try`, `heeler run`, POST /connectors/try): Python's, for a configuration that a
+worker would accept. Java's are known by name alone, so that whoever tries one is told that trials do not run it.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ def test_version_and_help():
 class InterruptingImports:
     """Ctrl-C comes while a module is imported."""
 
-    def find_spec(self, name, path=None, target=None):
+    def find_spec(self, name, *_):
         raise KeyboardInterrupt(name)
 
 
