@@ -66,8 +66,8 @@ def test_one_warning_for_what_was_set(caplog):
         WorkerConfig.of(BASE | {"offset.flush.timeout.ms": "9", "sasl.login.class": "com.example.Login",
                                 "producer.linger.ms": "5"})
     [told] = caplog.messages
-    for key, advice in (("offset.flush.timeout.ms", "leave it out"), ("sasl.login.class", "leave it out"),
-                        ("producer.linger.ms", "leave it out")):
+    for key, advice in (("offset.flush.timeout.ms", "leave it out"), ("sasl.login.class", "remove it"),
+                        ("producer.linger.ms", "remove it")):
         assert advice in told.partition(f"{key} (")[2].partition(")")[0], told
 
 

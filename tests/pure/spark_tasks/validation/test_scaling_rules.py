@@ -22,8 +22,9 @@ def errors(config):
 
 
 @pytest.mark.parametrize(("config", "key", "words"), [
-    ({**SOURCE, "tasks.auto": "true"}, "tasks.auto", "of a sink only"),
-    ({**SINK, "tasks.auto": "true", "tasks.auto.min": "3", "tasks.max": "2"}, "tasks.auto.min", "more than tasks.max"),
+    ({**SOURCE, "tasks.auto": "true"}, "tasks.auto", "only the number of a sink's tasks"),
+    ({**SINK, "tasks.auto": "true", "tasks.auto.min": "3", "tasks.max": "2"}, "tasks.auto.min",
+     "must not exceed tasks.max"),
     ({**SINK, "tasks.auto": "true", "tasks.auto.lag": "0"}, "tasks.auto.lag", "at least 1"),
     ({**SOURCE, "tasks.weight": "1001"}, "tasks.weight", "no more than 1000"),
     ({**SINK, "tasks.auto": "perhaps"}, "tasks.auto", "perhaps"),
