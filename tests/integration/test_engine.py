@@ -25,10 +25,10 @@ from spark_tasks.errors import ConnectError, DataError
 from spark_tasks.spark.context import ExecutorEndedError, SparkLostError, python_path
 from spark_tasks.spark.engine import SparkEngine
 from spark_tasks.spark.engines import AnyEngine, engine_of
-from spark_tasks.spark.environment import SELDOM, needed
+from spark_tasks.spark.environment import OPTIONAL, needed
 from spark_tasks.spark.gateway import SparkStartError
 from spark_tasks.spark.life import EngineState
-from spark_tasks.spark.plugin_sessions import LentSpark
+from spark_tasks.spark.plugin_sessions import SharedSpark
 from spark_tasks.spark.residents import wire
 from spark_tasks.spark.residents.engine import ResidentEngine
 from spark_tasks.spark.residents.listener import ExecutorListener, Line
@@ -69,7 +69,7 @@ def engine(request: pytest.FixtureRequest) -> Iterator[AnyEngine]:
     waiting = engine.submit("early", [Answer(1)])
     assert not waiting.done()
     assert engine.state is EngineState.NEW
-    lent = LentSpark(engine.await_spark)
+    lent = SharedSpark(engine.await_spark)
     engine.start()
     assert not waiting.done(), "start delays nothing"
     assert SparkSession.builder.getOrCreate().range(3).count() == 3, "a plugin that asks early waits for the same Spark"
@@ -341,7 +341,7 @@ def test_a_dead_jvm_is_started_again_and_told(
     answers_again(engine)
     on_spark(engine)
     assert SparkSession.builder.getOrCreate().range(3).count() == 3
-    assert [text.partition(";")[0] for text in errors(caplog)] == ["Spark's JVM died, or its context was stopped"]
+    assert [text.partition(";")[0] for text in errors(caplog)] == ["Spark's JVM ended, or its context was stopped"]
 
 
 def test_a_plugin_that_stops_spark_has_it_started_again(
@@ -407,7 +407,7 @@ def test_what_few_connectors_need_is_imported_before_processes_fork(monkeypatch:
         lines.append(came.get(timeout=START_S))
         wire.send(lines[-1].work, pickle.dumps(IsImported("xml.dom.pulldom")))
         found.append(pickle.loads(wire.receive(lines[-1].work))[0].value)
-        monkeypatch.setitem(SELDOM, "pytest", ("no.such.module", "xml.dom.pulldom"))
+        monkeypatch.setitem(OPTIONAL, "pytest", ("no.such.module", "xml.dom.pulldom"))
     assert found == [False, True]
     processes = [psutil.Process(line.pid) for line in lines]
     for line in lines:
