@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from heeler.java_host.source_splits import SourceSplits
-from spark_tasks.data.cut import Handed
+from spark_tasks.data.cut import CutRecords
 from spark_tasks.errors import DataError
 from spark_tasks.host_frames import AppendedPositions, Batch
 from spark_tasks.kafka.append import Appender
@@ -62,10 +62,10 @@ class FrameWriter:
     def write(self, batch: Batch) -> None:
         """Append a frame."""
         appender = self._open()
-        named = batch.handed is not None
+        named = batch.cut is not None
         positions = AppendedPositions(batch.number, len(batch.raw), named=named) if batch.wanted else None
-        if self._taking is not None and batch.handed is not None:
-            self._write_taken(appender, self._taking, batch.handed, positions)
+        if self._taking is not None and batch.cut is not None:
+            self._write_taken(appender, self._taking, batch.cut, positions)
         else:
             self._write_converted(appender, batch, positions)
         if positions is not None:
@@ -74,9 +74,9 @@ class FrameWriter:
         self.number, self.amid_poll, self.signal = batch.number, batch.more, batch.signal
 
     def _write_taken(
-        self, appender: Appender, taking: SourceSplits, handed: Handed, positions: AppendedPositions | None
+        self, appender: Appender, taking: SourceSplits, records: CutRecords, positions: AppendedPositions | None
     ) -> None:
-        taken = taking.taken(handed)
+        taken = taking.taken(records)
         for topic, partitions, raw in taken.records:
             self._use(topic)
             rows = raw.column("offset").to_numpy()

@@ -56,7 +56,7 @@ class ChainFigures:
         fresh = {series: (max(0.0, first - before.values.get(series, (0.0, 0.0))[0]), 0.0)
                  if series.kind == "counter" else (first, second) for series, (first, second) in now.values.items()}
         self._metrics.forget(series for series in before.values if series.kind == "gauge" and series not in now.values)
-        self._metrics.take_in(Figures(fresh, now.helps))
+        self._metrics.merge(Figures(fresh, now.helps))
 
 
 def _plain(name: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from concurrent.futures import CancelledError, Future
 from typing import Any
 
-from spark_tasks.data.cut import Handed
+from spark_tasks.data.cut import CutRecords
 from spark_tasks.dead_letters.error_handling import ErrorHandling
 from spark_tasks.errors import ConnectError
 from spark_tasks.plugins.cut import Cut
@@ -24,12 +24,12 @@ class SourceSplits:
         self._prepared = False
         self._cancelled = False
 
-    def taken(self, handed: Handed) -> JavaSourceResult:
+    def taken(self, records: CutRecords) -> JavaSourceResult:
         """What has become of the records. Waits. Raises the errors of the split, and ConnectError after `cancel`."""
         if not self._prepared:
             self._errors.prepare()
             self._prepared = True
-        batch = self.batch = self._context.engine.submit(self._context.id, [JavaSourceSplit(self._job, handed)])
+        batch = self.batch = self._context.engine.submit(self._context.id, [JavaSourceSplit(self._job, records)])
         if self._cancelled:
             self.cancel()
         try:

@@ -306,7 +306,7 @@ def test_offsets_behind_a_transaction_that_somebody_left_open_are_waited_for(rig
 
 
 def test_acks_and_transactional_id_cannot_be_overridden(rig: OnceRig) -> None:
-    with pytest.raises(ConnectError, match="exactly-once delivery needs all"):
+    with pytest.raises(ConnectError, match="exactly-once delivery requires all"):
         rig.start(producer_override_acks="1")
     rig.limit(10)
     loop = rig.start(producer_override_transactional_id="mine")

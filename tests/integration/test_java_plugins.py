@@ -57,7 +57,7 @@ def test_java_plugins_are_listed_described_and_validated(rig):
     mark, then = {"transforms.m.type": "MarkOne"}, {"transforms.p.type": "heeler.tests.Measured$Pass"}
     assert errors(**counting("t", name="n", transforms="p,m", **mark, **then)) == {}
     behind = errors(**counting("t", name="n", transforms="m,p", **mark, **then))
-    assert ["stands behind the Python plugin pieces_one.MarkOne" in m for m in behind["transforms.p.type"]] == [True]
+    assert ["comes after the Python plugin pieces_one.MarkOne" in m for m in behind["transforms.p.type"]] == [True]
 
 
 def test_lines_of_a_file_with_java_transforms_and_converters(rig, topic_name):

@@ -66,8 +66,8 @@ def test_an_answer_comes_as_it_is() -> None:
     (OK + b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\nzz\r\n", "IncompleteRead"),
     (OK + b"A: b\r\n" * 1000 + b"\r\n", "more than 100 headers"),
     (OK + b"A: " + b"b" * 100_000 + b"\r\n\r\n", "more than 65536 bytes"),
-    (OK + b"Content-Length: 5000\r\n\r\n" + b"x" * 5000, "the answer has more than"),
-    (OK + b"\r\n" + b"x" * 5000, "the answer has more than"),
+    (OK + b"Content-Length: 5000\r\n\r\n" + b"x" * 5000, "the response has more than"),
+    (OK + b"\r\n" + b"x" * 5000, "the response has more than"),
 ])
 def test_what_is_no_answer(monkeypatch: pytest.MonkeyPatch, answer: bytes, reason: str) -> None:
     monkeypatch.setattr(worker_requests, "LONGEST_ANSWER", 4096)

@@ -257,7 +257,7 @@ def test_failing_task_configs_leave_the_connector_running(rig):
 
 
 @pytest.mark.parametrize(("answer", "told"), [
-    ([{"port": 80}], "must return text, which port is not"), (["port"], "must return mappings, not a str"),
+    ([{"port": 80}], "must return strings only; check port"), (["port"], "must return mappings, not a str"),
     (None, "must return a list of mappings, not a NoneType"),
 ])  # fmt: skip
 def test_task_configs_that_are_none(rig, answer, told):

@@ -73,9 +73,9 @@ def test_what_was_packed_comes_out(records):
 def test_records_at_the_cut_of_a_chain_have_their_schemas():
     found = batch(1, packed([("t", -1, 5, b"1", None, []), ("t", 2, 5, None, b"2", [])], wanted=True, rows=[0, 3],
                             schemas=[("k", None), (None, "v")]))
-    assert found.handed.schemas == ("k", "v")
-    assert (found.handed.key_schema.tolist(), found.handed.value_schema.tolist()) == ([0, -1], [-1, 1])
-    assert (found.told["rows"], found.handed.partition.tolist()) == ([0, 3], [-1, 2])
+    assert found.cut.schemas == ("k", "v")
+    assert (found.cut.key_schema.tolist(), found.cut.value_schema.tolist()) == ([0, -1], [-1, 1])
+    assert (found.meta["rows"], found.cut.partition.tolist()) == ([0, 3], [-1, 2])
 
 
 @given(st.data())
