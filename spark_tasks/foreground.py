@@ -72,7 +72,7 @@ class ForegroundSource:
         return count
 
     def close(self) -> None:
-        """Stop the readers."""
+        """Stops the readers."""
         for stream in self._streams:
             stream.stop()
 

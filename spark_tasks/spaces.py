@@ -42,7 +42,7 @@ class Space:
         self.place = place
         self.name = _PREFIX + quote(place, safe="/").replace(".", "%2E")
         self.builtins = {**vars(builtins), "__import__": self.import_}
-        self._owned: dict[str, str] = {}  # top-level name -> name in sys.modules, of what is in the place
+        self._owned: dict[str, str] = {}  # top-level name -> name in sys.modules, for the modules in the place
 
     def import_(self, name: str, globals: Mapping[str, Any] | None = None,  # noqa: A002 - the names of __import__
                 locals: Mapping[str, Any] | None = None,  # noqa: A002
@@ -153,7 +153,7 @@ def _once_in_a_process(top: str) -> bool:
     return top in COMMON or top in sys.stdlib_module_names
 
 
-def _asking() -> Space | None:
+def _importing_space() -> Space | None:
     """Returns the space of the code that is importing, whichever import function it uses; None outside of spaces."""
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - as the logging module does
     while frame is not None:
@@ -186,7 +186,7 @@ class _Finder(DistributionFinder):
         return None
 
     def find_distributions(self, context: Any = _ALL) -> Iterable[Distribution]:
-        space = _asking() if context.path is sys.path else None
+        space = _importing_space() if context.path is sys.path else None
         if space is None:
             return ()
         return MetadataPathFinder.find_distributions(DistributionFinder.Context(name=context.name, path=[space.place]))
@@ -203,7 +203,7 @@ class _LastFinder:
         owner = package_owners.get(top)
         if owner is not None:
             return owner.spec(name, [str(Path(owner.place, top, *inner[:-1])) if inner else owner.place])
-        space = None if inner else _asking()
+        space = None if inner else _importing_space()
         real = name if space is None else space.real_name(name)
         found = None if real == name else importlib.util.find_spec(real)
         return None if found is None else ModuleSpec(real, _Loaded(), origin=found.origin)
@@ -223,7 +223,7 @@ class _Loaded(Loader):
 
 def _import_module(name: str, package: str | None = None) -> ModuleType:
     """`importlib.import_module` that searches the place of the calling code's space first."""
-    space = _asking()
+    space = _importing_space()
     if space is None:
         return _python_import_module(name, package)
     if name.startswith("."):

@@ -85,7 +85,7 @@ COMMON = ConfigDef(
          doc="What to do when a config provider reports that a value has changed: restart the connector, or nothing.",
          **_common(14, Width.MEDIUM)),
     _key("errors.retry.timeout", Type.LONG, "Retry Timeout for Errors", default=0, **_errors(1),
-         doc="For how many milliseconds to retry retriable errors of converters and transforms before the task fails; "
+         doc="How long to retry retriable errors of converters and transforms before the task fails, in milliseconds; "
              "0 and -1: without limit."),
     _key("errors.retry.delay.max.ms", Type.LONG, "Maximum Delay Between Retries for Errors", default=60000,
          doc="The maximum pause between two retries, in milliseconds; it varies at random.", **_errors(2)),

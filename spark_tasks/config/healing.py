@@ -41,8 +41,8 @@ _KEYS: Sequence[tuple[str, Type, Any, Validator, str, str]] = (
     ("errors.restart.backoff.max.ms", Type.LONG, 300_000, between(0, _DAY_MS), "Longest Pause Before a Restart",
      "The maximum pause before a restart, in milliseconds."),
     (PROGRESS_TIMEOUT, Type.LONG, 300_000, between(0, 7 * _DAY_MS), "Progress Timeout",
-     ("After how many milliseconds in one batch a task is reported as stalled, with the place where it hangs; 0: "
-      "never.")),
+     ("The time in one batch, in milliseconds, after which a task is reported as stalled, with the place where it "
+      "hangs; 0: never.")),
 )
 
 
@@ -66,7 +66,7 @@ CONNECTOR = ConfigDef(*(
     for order, (name, kind, _, validator, display, doc) in enumerate(_KEYS)))
 
 
-def given(config: Mapping[str, Any]) -> bool:
+def is_configured(config: Mapping[str, Any]) -> bool:
     """Returns whether a connector's configuration has any of these keys."""
     return any(name in config for name in CONNECTOR.keys)
 

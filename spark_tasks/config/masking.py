@@ -212,12 +212,12 @@ def _finders_of(value: str, alone: int) -> tuple[Finder, ...]:
         if len(part) < ALONE and not _WORD.search(part):
             continue
         for form in forms(part):
-            found[form] = (form, _anywhere(form) if len(part) >= ANYWHERE else _standing_alone(form))
-        found |= {code: (code, _anywhere(code)) for code in codes(part)}
+            found[form] = (form, _find_anywhere(form) if len(part) >= ANYWHERE else _find_word(form))
+        found |= {code: (code, _find_anywhere(code)) for code in codes(part)}
     return tuple(found.values())
 
 
-def _anywhere(form: str) -> Callable[[str], Iterable[tuple[int, int]]]:
+def _find_anywhere(form: str) -> Callable[[str], Iterable[tuple[int, int]]]:
     def find(text: str) -> Iterator[tuple[int, int]]:
         at = text.find(form)
         while at >= 0:
@@ -227,7 +227,7 @@ def _anywhere(form: str) -> Callable[[str], Iterable[tuple[int, int]]]:
     return find
 
 
-def _standing_alone(form: str) -> Callable[[str], Iterable[tuple[int, int]]]:
+def _find_word(form: str) -> Callable[[str], Iterable[tuple[int, int]]]:
     before = r"(?:(?<![^\W_])|(?<=\\[nrt]))" if _WORD.match(form) else ""
     after = r"(?![^\W_])" if _WORD.match(form[-1]) else ""
     pattern = re.compile(f"{before}{re.escape(form)}{after}")

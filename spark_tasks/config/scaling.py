@@ -28,13 +28,13 @@ SCALING = ConfigDef(
     _key(2, "tasks.auto.lag", Type.LONG, 100_000, between(1, 2**62), "Lag of a task",
          "The lag, in records per task, above which a sink gets more tasks."),
     _key(3, "tasks.auto.period.ms", Type.LONG, 60_000, between(1000, _DAY_MS), "Lag period",
-         "For how many milliseconds the lag must be high, or low, before the number of tasks changes."),
+         "How long the lag must be high, or low, in milliseconds, before the number of tasks changes."),
     _key(4, "tasks.weight", Type.INT, 1, between(1, 1000), "Weight of a task",
          "The weight of each task in the assignment: all workers get about the same total weight."),
 )
 
 
-def given(config: Mapping[str, Any]) -> bool:
+def is_configured(config: Mapping[str, Any]) -> bool:
     """Returns whether a connector's configuration has any of these keys."""
     return any(name in config for name in SCALING.keys)
 
@@ -53,7 +53,7 @@ class Bounds:
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> Bounds | None:
         """Parses a connector's configuration. Returns None unless tasks.auto is true. Raises ConfigError."""
-        if not given(config):
+        if not is_configured(config):
             return None
         values = SCALING.plus(COMMON.keys["tasks.max"]).parse(config)
         if not values["tasks.auto"]:

@@ -46,12 +46,12 @@ class ReplayOrder:
     @classmethod
     def of(cls, body: Mapping[str, Any]) -> ReplayOrder:
         """Parses a request's body. Raises ConfigError."""
-        _known(body, _KEYS, "the request")
+        _check_keys(body, _KEYS, "the request")
         chosen = body.get("filter")
         chosen = {} if chosen is None else chosen
         if not isinstance(chosen, Mapping):
             raise ConfigError("filter must be an object")
-        _known(chosen, _FILTER, "filter")
+        _check_keys(chosen, _FILTER, "filter")
         stages = _texts(chosen, "stages")
         for stage in stages:
             if stage not in _STAGES:
@@ -91,7 +91,7 @@ class ReplayOrder:
         return not self.first_offset and all(one in ((), "", None) for one in chosen)
 
 
-def _known(body: Mapping[str, Any], keys: tuple[str, ...], what: str) -> None:
+def _check_keys(body: Mapping[str, Any], keys: tuple[str, ...], what: str) -> None:
     for key in body:
         if key not in keys:
             raise ConfigError(f"{what} has an unknown member {str(key)[:100]}; allowed are {', '.join(keys)}")

@@ -128,7 +128,7 @@ class _Fetcher:
         if isinstance(item, BaseException):
             raise translated(item, f"fetching {self._topic}-{self._partition} at {self._position}") from item
         if self._pending:
-            self._cluster.io.start(self._piece_taken)
+            self._cluster.io.start(self._continue)
         return item
 
     def stop(self) -> None:
@@ -156,7 +156,7 @@ class _Fetcher:
 
     # The methods below run on the IO thread.
 
-    def _piece_taken(self) -> None:
+    def _continue(self) -> None:
         self._ahead -= 1
         self._start()
 

@@ -38,11 +38,11 @@ class _Metadata(ClusterMetadata):  # type: ignore[misc]
         self.need_all_topic_metadata = every_topic
         self._wanted: dict[object, frozenset[str]] = {}
         self._wanted_lock = threading.Lock()
-        self._asked: set[str] = set()
+        self._requested: set[str] = set()
         self._failed = False
         self.answered: frozenset[str] = frozenset()  # topics in the last response, with metadata or an error
 
-    def want(self, member: object, topics: Collection[str]) -> Future:
+    def set_topics_of(self, member: object, topics: Collection[str]) -> Future:
         """Replaces the topics of one member. The future completes when there is metadata for them."""
         for topic in topics:
             ensure_valid_topic_name(topic)
@@ -60,14 +60,14 @@ class _Metadata(ClusterMetadata):  # type: ignore[misc]
 
     @override
     def metadata_request(self) -> Any:
-        self._asked = set(self._topics)
+        self._requested = set(self._topics)
         return super().metadata_request()
 
     @override
     def update_metadata(self, metadata: Any) -> None:
         if metadata.brokers:
             self._failed = False
-            self.answered = frozenset(self._asked)
+            self.answered = frozenset(self._requested)
         super().update_metadata(metadata)
 
     @override
@@ -108,7 +108,7 @@ class Topics:
     def set_topics(self, topics: Collection[str]) -> Future:
         """Sets the member's topics, as kafka-python's ClusterMetadata.set_topics."""
         self.wanted: frozenset[str] = frozenset(topics)
-        return self._metadata.want(self, topics)
+        return self._metadata.set_topics_of(self, topics)
 
     def add_listener(self, listener: Any) -> None:
         """Adds a listener, on the IO thread, which also calls it."""
@@ -135,7 +135,7 @@ class GroupClient:
         OSError.
         """
         manager, deadline = self.manager, time.monotonic() + timeout_ms / 1000
-        if not manager.bootstrapped or self._cut_off(manager):
+        if not manager.bootstrapped or self._is_disconnected(manager):
             self._bootstrapped_at = time.monotonic()
             await manager.wait_for(manager.bootstrap_async(timeout_ms), timeout_ms)
         while not topics.answered:
@@ -158,7 +158,7 @@ class GroupClient:
             self.metadata.attach(self._manager)
         return self._manager
 
-    def _cut_off(self, manager: Manager) -> bool:
+    def _is_disconnected(self, manager: Manager) -> bool:
         """Returns whether no known broker is connected, so that the bootstrap servers should be asked (KIP-899)."""
         connected = any(connection.connected for connection in manager._conns.values())  # noqa: SLF001
         return not connected and time.monotonic() - self._bootstrapped_at > _REBOOTSTRAP_S
@@ -180,7 +180,7 @@ class MemberClient(KafkaNetClient):  # type: ignore[misc]
         self._own = Manager(net, **own)
         super().__init__(net=net, manager=_MemberManager(shared.manager, self._own, self.topics))
 
-    def rest(self) -> None:
+    def disconnect(self) -> None:
         """Closes the member's own connection until the next join. On the IO thread."""
         for connection in list(self._own._conns.values()):  # noqa: SLF001
             connection.close()

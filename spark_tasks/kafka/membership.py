@@ -289,7 +289,7 @@ class GroupConsumer:
         """Closes the connection for joins when no more members are expected to join soon."""
         if self._client is not None and not self._resting and time.monotonic() - self._joined_at > SETTLED_S:
             self._resting = True
-            self._net.call_soon_threadsafe(self._client.rest)
+            self._net.call_soon_threadsafe(self._client.disconnect)
 
     def take_change(self) -> bool:
         """Returns whether partitions have been assigned or revoked since the last call."""

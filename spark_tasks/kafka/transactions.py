@@ -101,7 +101,7 @@ class TransactionOwner:
             self._added.clear()
         return self._renew(self.identity.producer_id, self.identity.epoch)
 
-    def lent(self, identity: ProducerIdentity, added: Iterable[TopicPartition]) -> None:
+    def adopt(self, identity: ProducerIdentity, added: Iterable[TopicPartition]) -> None:
         """Uses an identity that another owner has initialized (see `TransactionMember`)."""
         self._identity = identity
         self._added.update(added)
@@ -177,7 +177,7 @@ class TransactionMember:
         likely: Iterable[TopicPartition] = (), timeout_ms: float = DEFAULT_TIMEOUT_MS,
     ) -> None:  # fmt: skip
         self._owner = TransactionOwner(cluster, identity.transactional_id or "", timeout_ms=timeout_ms)
-        self._owner.lent(identity, added)
+        self._owner.adopt(identity, added)
         self._likely = frozenset(likely)
 
     def admit(self, partitions: Sequence[TopicPartition]) -> None:

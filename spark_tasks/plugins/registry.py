@@ -189,8 +189,9 @@ class Plugins:
 
     def problems(self) -> list[str]:
         """Returns a message for each requested plugin that cannot be imported."""
-        return [f"Plugin {found.name} ({found.target}) from {found.location} cannot be imported: {why(result)}"
-                for found, result in self._loaded.copy().items() if isinstance(result, Exception)]
+        failed = [(found, result) for found, result in self._loaded.copy().items() if isinstance(result, Exception)]
+        return [f"Plugin {found.name} ({found.target}) from {found.location} cannot be imported: "
+                f"{describe_error(error)}" for found, error in failed]
 
     def _matching(self, kind: Kind, name: str) -> list[Found]:
         """Returns the plugin with exactly this name if there is one, otherwise those with this simple name. A plugin
@@ -230,7 +231,7 @@ class Plugins:
         result = self._loaded[found]
         if isinstance(result, Exception):
             what = f"Plugin {found.name} ({found.target})"
-            raise PluginNotFoundError(f"{what} cannot be imported: {why(result)}") from result
+            raise PluginNotFoundError(f"{what} cannot be imported: {describe_error(result)}") from result
         return result
 
     def _loaded_from(self, found: Found) -> Plugin | Exception:
@@ -281,7 +282,7 @@ def _check(cls: type[Any]) -> None:
         raise ConfigError(mistake)
 
 
-def why(error: Exception) -> str:
+def describe_error(error: Exception) -> str:
     """Formats the error of a plugin's module, with the last line of the plugin's own code in its traceback."""
     frames = [f for f in traceback.extract_tb(error.__traceback__) if not _OURS.search(f.filename)]
     if isinstance(error, SyntaxError):

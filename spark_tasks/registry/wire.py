@@ -50,9 +50,9 @@ def unframed(array: pa.Array, headers: pa.Array | None, *, is_key: bool) -> Fram
     there = array.is_valid().to_numpy(zero_copy_only=False)
     prefixed = there.copy()
     prefixed[list(named)] = False
-    heads, sizes = _heads(array)
-    good = prefixed & (sizes >= _SIZE) & (heads[:, 0] == 0)
-    found = heads[:, 1:].copy().view(">i4")[:, 0].astype(np.int64)
+    prefixes, sizes = _prefixes(array)
+    good = prefixed & (sizes >= _SIZE) & (prefixes[:, 0] == 0)
+    found = prefixes[:, 1:].copy().view(">i4")[:, 0].astype(np.int64)
     for one in np.unique(found[good]).tolist():
         codes[good & (found == one)] = ids.setdefault(int(one), len(ids))
     values = array.to_pylist()
@@ -98,16 +98,16 @@ def with_header(headers: pa.Array, rows: np.ndarray[Any, Any], guid: str, index:
     return pa.ListArray.from_arrays(offsets, pairs, type=headers.type)
 
 
-def _heads(array: pa.Array) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+def _prefixes(array: pa.Array) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     """Returns the first five bytes of each value (zeros if it is shorter), and the sizes of the values."""
     sizes = pc.fill_null(pc.binary_length(array), 0).to_numpy(zero_copy_only=False)
-    heads = np.zeros((len(array), _SIZE), np.uint8)
+    prefixes = np.zeros((len(array), _SIZE), np.uint8)
     whole = sizes >= _SIZE
     if whole.any():
         offsets = np.frombuffer(array.buffers()[1], np.int32)[array.offset : array.offset + len(array)]
         data = np.frombuffer(array.buffers()[2], np.uint8)
-        heads[whole] = data[offsets[whole][:, None] + np.arange(_SIZE)]
-    return heads, sizes
+        prefixes[whole] = data[offsets[whole][:, None] + np.arange(_SIZE)]
+    return prefixes, sizes
 
 
 def _named(headers: pa.Array, name: str) -> dict[int, bytes]:

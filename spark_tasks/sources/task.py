@@ -209,7 +209,7 @@ class SourceTask(TaskRunner):
             return self._failed(error)
         pause = max(self._idling.idle_ms, SIMPLE_IDLE_MS if self._reading.simple else 0)
         self._idle_tasks.add(self._context.id)
-        self._idling = self._idling.next(self._idle_tasks.crowded_ms)
+        self._idling = self._idling.next(self._idle_tasks.shared_pause_ms)
         due_ms = self._delivery.due_ms
         return Progress(idle_ms=pause if due_ms is None else max(1, min(pause, int(due_ms))))
 

@@ -129,7 +129,7 @@ def _watched(process: subprocess.Popen[bytes]) -> Iterator[None]:
     finally:
         watcher.kill()  # before its input closes, and before the group's number can be reused
         watcher.wait()
-        assert watcher.stdin is not None  # noqa: S101 - a pipe was asked for
+        assert watcher.stdin is not None  # noqa: S101 - Popen opens a pipe
         watcher.stdin.close()
 
 
@@ -156,7 +156,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     """Ends a JVM that is starting. When it has started, it ends because its input is closed. A signal before that may
     leave a temporary folder behind, because Spark creates the folder before it registers its deletion.
     """
-    assert process.stdin is not None  # noqa: S101 - a pipe was asked for
+    assert process.stdin is not None  # noqa: S101 - Popen opens a pipe
     process.stdin.close()
     with suppress(subprocess.TimeoutExpired):
         process.wait(END_S)

@@ -77,7 +77,7 @@ class SparkOutput:
 
 def pump(output: IO[bytes] | None, name: str) -> None:
     """Starts a thread with this name that runs `pass_on`."""
-    assert output is not None  # noqa: S101 - a pipe was asked for
+    assert output is not None  # noqa: S101 - Popen opens a pipe
     threading.Thread(target=pass_on, args=(output,), name=name, daemon=True).start()
 
 

@@ -64,13 +64,13 @@ class Idling:
     idle_ms: int = SHORTEST_IDLE_MS
     since_ms: int = 0
 
-    def next(self, crowded_ms: int = 0) -> Idling:
-        """Returns the state after another pause without new records. `crowded_ms`: raises the limit of the pause to at
+    def next(self, shared_pause_ms: int = 0) -> Idling:
+        """Returns the state after another pause without new records. `shared_pause_ms`: the limit of the pause is at
         least this (see IdleTasks).
         """
         since = self.since_ms + self.idle_ms
         longest = LONG_IDLE_MS if since > LONG_IDLE_AFTER_MS else LONGEST_IDLE_MS
-        return Idling(min(self.idle_ms + max(1, self.idle_ms // 8), max(longest, crowded_ms)), since)
+        return Idling(min(self.idle_ms + max(1, self.idle_ms // 8), max(longest, shared_pause_ms)), since)
 
 
 class IdleTasks:
@@ -90,6 +90,6 @@ class IdleTasks:
         self._tasks.discard(task)
 
     @property
-    def crowded_ms(self) -> int:
+    def shared_pause_ms(self) -> int:
         """The pause with which all tasks together poll POLLS_PER_S times a second."""
         return len(self._tasks) * 1000 // POLLS_PER_S

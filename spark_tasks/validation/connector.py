@@ -100,9 +100,9 @@ def _unfit_version(name: str, subject: Subject) -> ConfigInfos:
 def _framework(subject: Subject) -> tuple[ConfigDef, dict[str, ConfigValue]]:
     chain = links(subject.props)
     definition = base_def(subject, SINK if subject.is_sink else SOURCE)
-    if healing.given(subject.props):  # only if they are used: otherwise the keys are exactly Kafka Connect's
+    if healing.is_configured(subject.props):  # only if they are used: otherwise the keys are exactly Kafka Connect's
         definition = definition.plus(healing.CONNECTOR)
-    if scaling.given(subject.props):
+    if scaling.is_configured(subject.props):
         definition = definition.plus(scaling.SCALING)
     definition = definition.plus(*(chain_def(link, subject.props, subject.plugins) for link in chain))
     values = definition.validate_all(subject.props)

@@ -37,7 +37,7 @@ class Given:
             return infos
         name = self._raw.get("connector.class") if "connector.class" in self._by_key else infos.name
         named = any(key in self._by_key for key in _NAMES)
-        configs = tuple(self._everywhere(info) if named else self._in_messages(info) for info in infos.configs)
+        configs = tuple(self._masked_info(info) if named else self._in_messages(info) for info in infos.configs)
         groups = tuple(map(self._secrets.mask, infos.groups)) if named else infos.groups
         return replace(infos, name=name or "", groups=groups, configs=configs)
 
@@ -57,7 +57,7 @@ class Given:
             text = text.replace(f"Invalid value {self._props[key]} for ", f"Invalid value {MASK} for ")
         return self._secrets.mask(text)
 
-    def _everywhere(self, info: ConfigInfo) -> ConfigInfo:
+    def _masked_info(self, info: ConfigInfo) -> ConfigInfo:
         info = self._in_messages(info)
         definition, value = self._masked(info.definition), self._masked(info.value)
         if value is not None and info.value is not None and info.value["name"] in self._by_key:

@@ -86,14 +86,14 @@ class FilesReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark has 
         found: list[Path] = []
         for folder, folders, names in os.walk(root):
             folders[:] = sorted(f for f in folders if self._settings.recursive and not f.startswith((".", "_")))
-            found += (Path(folder, name) for name in names if self._wanted(Path(folder, name), name))
-        return sorted(path for path in found if self._mine(path.relative_to(root)))
+            found += (Path(folder, name) for name in names if self._is_selected(Path(folder, name), name))
+        return sorted(path for path in found if self._owns(path.relative_to(root)))
 
-    def _wanted(self, path: Path, name: str) -> bool:
+    def _is_selected(self, path: Path, name: str) -> bool:
         hidden = name.startswith((".", "_")) or name.endswith((".tmp", ".crc"))
         return not hidden and fnmatch(name, self._settings.pattern) and self._settings.format_of(path) is not None
 
-    def _mine(self, path: Path) -> bool:
+    def _owns(self, path: Path) -> bool:
         return self._count == 1 or zlib.crc32(str(path).encode()) % self._count == self._index
 
     def _has_more(self, path: Path, position: int) -> bool:
@@ -149,7 +149,7 @@ class FilesReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark has 
             root = Path(self._settings.path)
             files = [root] if root.is_file() else sorted(
                 path for path in root.glob("**/*" if self._settings.recursive else "*")
-                if path.is_file() and self._wanted(path, path.name)
+                if path.is_file() and self._is_selected(path, path.name)
                 and self._settings.format_of(path) is FileFormat.CSV and path.stat().st_size
             )  # fmt: skip
             if not files:
@@ -179,6 +179,6 @@ class FilesReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark has 
             path = partition.get("filename")
             if isinstance(path, str) and offset and isinstance(offset.get("position"), int):
                 inside = root in Path(path).parents
-                if (inside and self._mine(Path(path).relative_to(root))) or (Path(path) == root and self._index == 0):
+                if (inside and self._owns(Path(path).relative_to(root))) or (Path(path) == root and self._index == 0):
                     files[path] = offset["position"]
         return {"files": files}

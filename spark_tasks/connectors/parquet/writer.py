@@ -135,8 +135,8 @@ class _OpenFile:
 
     def __init__(self, settings: ParquetSettings, first: pa.RecordBatch, schema: pa.Schema) -> None:
         self._settings = settings
-        self._where = _where(first)
-        self._place = kafka_partition() or self._where  # as resume_from gets the original partition, too
+        self._partition_of = _partition_of(first)
+        self._place = kafka_partition() or self._partition_of  # as resume_from gets the original partition, too
         self._first = self._last = _offset(first, 0)
         self._schema = schema
         self._path = str(Path(settings.folder) / f".{uuid.uuid4().hex}.parquet.tmp")
@@ -152,7 +152,7 @@ class _OpenFile:
             or (limits.bytes and self._size >= limits.bytes)
             or (limits.millis and (time.monotonic() - self._begun) * 1000 >= limits.millis)
         )
-        return not full and _where(batch) == self._where and schema.equals(self._schema)
+        return not full and _partition_of(batch) == self._partition_of and schema.equals(self._schema)
 
     def add(self, batch: pa.RecordBatch, table: pa.Table) -> None:
         self._writer.write_table(table)
@@ -183,7 +183,7 @@ def _pieces(batch: pa.RecordBatch, limit: int) -> Iterator[pa.RecordBatch]:
         yield batch.slice(start, size)
 
 
-def _where(batch: pa.RecordBatch) -> tuple[str, int]:
+def _partition_of(batch: pa.RecordBatch) -> tuple[str, int]:
     return str(batch.column("topic")[0].as_py()), int(batch.column("partition")[0].as_py())
 
 

@@ -14,7 +14,7 @@ from spark_tasks.data import ddl
 from spark_tasks.errors import ConfigError
 from spark_tasks.plugins.data_sources import available
 from spark_tasks.plugins.discovery import Found
-from spark_tasks.plugins.registry import resolve, why
+from spark_tasks.plugins.registry import describe_error, resolve
 
 _log = logging.getLogger(__name__)
 _WHERE = (
@@ -53,7 +53,7 @@ def find(name: str) -> type[DataSource]:
     try:
         source = resolve(one)
     except Exception as error:  # the module is plugin code
-        raise _wrong(name, f"{one.target} cannot be imported: {why(error)}") from error
+        raise _wrong(name, f"{one.target} cannot be imported: {describe_error(error)}") from error
     if not issubclass(source, DataSource):
         raise _wrong(name, "it is not a PySpark DataSource")
     return source

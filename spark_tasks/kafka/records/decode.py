@@ -98,7 +98,7 @@ def decode_pieces(
     damage = _wrong_crc(data, table) if check_crc else None
     if damage is not None:
         table = table[table[:, BATCH_AT] < damage.position]
-    wanted = _wanted(data, table, low, high, sorted(aborted, key=lambda item: item[1]))
+    wanted = _selected(data, table, low, high, sorted(aborted, key=lambda item: item[1]))
     if (wanted[:, ATTRIBUTES] & COMPRESSION_MASK).any():
         found = windows(memoryview(data), wanted, low, high, max_record_bytes, window_bytes)
     else:
@@ -124,7 +124,7 @@ def _wrong_crc(data: Buffer, table: Array) -> CorruptRecordsError | None:
     return None
 
 
-def _wanted(data: Buffer, table: Array, low: int, high: int, aborted: list[tuple[int, int]]) -> Array:
+def _selected(data: Buffer, table: Array, low: int, high: int, aborted: list[tuple[int, int]]) -> Array:
     """Returns the rows of `table` whose batches have records to return."""
     attributes = table[:, ATTRIBUTES]
     keep = (attributes & CONTROL) == 0

@@ -33,7 +33,7 @@ class BadRowError(DataError):
 
 
 class BadRowsError(BadRowError):
-    """Has all rows that cannot be converted and the reasons, so that nobody has to search for the bad rows."""
+    """Has all rows that cannot be converted and the reasons, so that the caller does not search for them."""
 
     def __init__(self, bad: Sequence[tuple[int, Exception]]) -> None:
         super().__init__(*bad[0])

@@ -45,7 +45,7 @@ class TypedReader:
         records without a value, which are null even if the schema requires one. Raises BadRowError with the position in
         `tokens`.
         """
-        there = self._there(tokens)
+        there = self._are_present(tokens)
         if there.all():
             return self._values(schema, tokens)
         default = schema.default is not None and self._replace_nulls
@@ -65,7 +65,7 @@ class TypedReader:
         nulls = ~there & ~missing
         return pa.concat_arrays([found, spare]).take(pa.array(index, mask=nulls))
 
-    def _there(self, tokens: Ints) -> Bools:
+    def _are_present(self, tokens: Ints) -> Bools:
         out = np.empty(len(tokens), np.bool_)
         kernels.present(self._tape.kinds, tokens, out)
         return out

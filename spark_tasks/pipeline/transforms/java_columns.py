@@ -94,7 +94,7 @@ def _typed(found: Sequence[Any], schema: Schema, kind: pa.DataType) -> pa.Array:
         keys = typed([one for value in found if value is not None for one in value], schema.key)
         entries = typed([one for value in found if value is not None for one in value.values()], schema.value)
         return pa.MapArray.from_arrays(_offsets(found), keys, entries, type=kind)
-    return pa.array([_plain(value, kind) for value in found], _wire(kind)).cast(kind)
+    return pa.array([_plain(value, kind) for value in found], _plain_type(kind)).cast(kind)
 
 
 def _offsets(found: Sequence[Any]) -> pa.Array:
@@ -102,7 +102,7 @@ def _offsets(found: Sequence[Any]) -> pa.Array:
     return pa.array([None if value is None else at for value, at in zip([*found, ()], ends, strict=True)], pa.int32())
 
 
-def _wire(kind: pa.DataType) -> pa.DataType:
+def _plain_type(kind: pa.DataType) -> pa.DataType:
     """Returns the Arrow type of the results of `_plain`."""
     if pa.types.is_timestamp(kind):
         return pa.int64()

@@ -25,7 +25,7 @@ def parse_column(array: pa.Array, pattern: str) -> pa.Array:
     """Returns milliseconds since the epoch. Raises NotInColumnsError for patterns with weeks, eras, names of time zones
     or two-digit years, and pa.ArrowInvalid for a text in an unusual form, which Java may or may not accept.
     """
-    found = _known(pattern)
+    found = _supported_pieces(pattern)
     text = texts(array.drop_null() if array.null_count else array)
     if not len(text.offsets) - 1:
         return pa.nulls(len(array), pa.int64())
@@ -38,7 +38,7 @@ def parse_column(array: pa.Array, pattern: str) -> pa.Array:
     return pa.array(millis, mask=~there)
 
 
-def _known(pattern: str) -> tuple[Piece, ...]:
+def _supported_pieces(pattern: str) -> tuple[Piece, ...]:
     found = pieces(pattern)
     letters = [_ALIASES.get(letter, letter) for letter, count in found if count]
     if not letters or len(set(letters)) < len(letters) or {"H", "h"} <= set(letters):

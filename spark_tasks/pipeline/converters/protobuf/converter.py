@@ -86,7 +86,8 @@ class ProtobufConverter(RegisteredConverter):
         self._options = ProtobufOptions.of(values)
         size = max(1, values["schemas.cache.config"])
         self._own = lru_cache(size)(self._own_message)
-        self._given_index = lru_cache(size)(lambda text, record: indexes.written(self._given(text, record)[1]))
+        self._registered_index = lru_cache(size)(
+            lambda text, record: indexes.written(self._registered(text, record)[1]))
 
     def _own_message(self, schema: Schema) -> tuple[Schemas, str, str]:
         from spark_tasks.pipeline.converters.protobuf.to_protobuf import protobuf_file  # noqa: PLC0415 - an extra
@@ -141,10 +142,10 @@ class ProtobufConverter(RegisteredConverter):
         """Returns the index of the records' message; in another schema, that of the message with the same name."""
         if not given:
             return described.index
-        found: bytes = self._given_index(text, described.record)
+        found: bytes = self._registered_index(text, described.record)
         return found
 
-    def _given(self, text: SchemaText, record: str | None) -> tuple[Schemas, tuple[int, ...]]:
+    def _registered(self, text: SchemaText, record: str | None) -> tuple[Schemas, tuple[int, ...]]:
         schemas = self._schemas(text, self._registry.referenced(text))
         place = schemas.index(record or "")
         if place is None:
@@ -162,7 +163,7 @@ class ProtobufConverter(RegisteredConverter):
         schemas, _, name = self._own(schema)
         message = schemas.message(schemas.index(name) or (0,))
         if given:
-            theirs, place = self._given(text, name)
+            theirs, place = self._registered(text, name)
             if self._strict:
                 _check_fits(message, theirs.message(place))
             message = theirs.message(place)

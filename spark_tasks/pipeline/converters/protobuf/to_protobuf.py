@@ -129,7 +129,7 @@ class _Maker:
                 parameters = dict(schema.parameters)
                 params |= {word: parameters[key] for word, key in (("precision", n.PRECISION), ("scale", "scale"))
                            if key in parameters}
-            self._known(out, full, path)
+            self._reference(out, full, path)
         elif n.is_enum(schema):
             self._enum(message, scope, out, schema)
         elif schema.type is Type.MAP:
@@ -151,11 +151,11 @@ class _Maker:
             if n.is_wrapped(schema, self._options, in_oneof=in_oneof):
                 unsigned = {"uint32": "UInt32", "fixed32": "UInt32", "uint64": "UInt64", "fixed64": "UInt64"}
                 wrapper = unsigned.get(kind, _WRAPPERS[schema.type])
-                self._known(out, f"google.protobuf.{wrapper}Value", n.WRAPPERS_FILE)
+                self._reference(out, f"google.protobuf.{wrapper}Value", n.WRAPPERS_FILE)
             else:
                 out.type = getattr(_PROTO, f"TYPE_{kind.upper()}")
 
-    def _known(self, out: Proto, full: str, path: str) -> None:
+    def _reference(self, out: Proto, full: str, path: str) -> None:
         out.type, out.type_name = _PROTO.TYPE_MESSAGE, f".{full}"
         self._file.dependency.append(path)
 
