@@ -1,5 +1,5 @@
 """Numba kernels for columns of tape tokens: find members by name, measure and copy strings, parse numbers."""
-# ruff: noqa: PLR0917 - compiled code: plain comparisons are the fast ones, and it takes no keywords
+# ruff: noqa: PLR0917 - compiled code: plain comparisons are faster, and keyword arguments are not possible
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def integers(data: Any, kinds: Any, starts: Any, ends: Any, tokens: Any, out: An
             if negative:
                 at += 1
             if end - at >= 19:
-                fits = False  # or possibly not: callers that need to know use the slow path
+                fits = False  # 19 digits may fit, but callers then use the slow path, too
             while at < end:
                 value = value * np.uint64(10) + np.uint64(data[at] - 48)
                 at += 1

@@ -1,5 +1,5 @@
 """Writes columns of strings as JSON string literals, with Jackson's escapes."""
-# ruff: noqa: PLR1714 - compiled code: plain comparisons are the fast ones, and it takes no keywords
+# ruff: noqa: PLR1714 - compiled code: plain comparisons are faster, and keyword arguments are not possible
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ of a KEY token and the tokens of the value for each member. `nexts` has, for the
 the token after the whole value. A row that is not plain JSON (RFC 8259), or has an escaped member name, is unusual and
 has no tokens; json_text reads it as Jackson does.
 """
-# ruff: noqa: PLR1714, PLR0917 - compiled code: plain comparisons are the fast ones, and it takes no keywords
+# ruff: noqa: PLR1714, PLR0917 - compiled code: plain comparisons are faster, and keyword arguments are not possible
 
 from __future__ import annotations
 
