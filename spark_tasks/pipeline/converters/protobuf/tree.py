@@ -36,8 +36,8 @@ class Enum:
 @dataclass(frozen=True, slots=True)
 class ProtobufField:
     """A field of a message. `kind`: Protobuf's name of its type. `presence`: whether it can be absent. `optional`: it
-    has the label optional, or is a proto2 field without label. `proto2`: its file has the syntax proto2. `oneof`: the
-    index of its oneof in the message. `meta`: the parameters of confluent.field_meta.
+    has the label optional. `proto2`: its file has the syntax proto2. `oneof`: the index of its oneof in the message.
+    `meta`: the parameters of confluent.field_meta.
     """
 
     name: str
