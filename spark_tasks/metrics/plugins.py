@@ -108,10 +108,10 @@ class PluginMetrics:
 
     def _series(self, name: str, kind: Kind, text: str, labels: Mapping[str, object]) -> Series:
         if not _NAME.fullmatch(name):
-            raise ConnectError(f"{name!r} is no valid name of a metric: use lower case letters, digits and underscores")
+            raise ConnectError(f"{name!r} is not a valid metric name: use lower case letters, digits and underscores")
         for label in labels:
             if not _LABEL.fullmatch(label) or label in OURS:
-                raise ConnectError(f"{label!r} is no valid label of the metric {name}: use letters, digits and "
+                raise ConnectError(f"{label!r} is not a valid label of the metric {name}: use letters, digits and "
                                    f"underscores, and none of {', '.join(sorted(OURS))}")
         with self._lock:
             if text:

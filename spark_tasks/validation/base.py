@@ -85,7 +85,7 @@ def check_base(subject: Subject, values: Mapping[str, ConfigValue]) -> None:
 
 
 def note_nulls(props: Mapping[str, Any], values: dict[str, ConfigValue]) -> None:
-    """Adds an error for each null. (In a PATCH request null removes a key, but it is no valid value.)"""
+    """Adds an error for each null. (In a PATCH request null removes a key, but it is not a valid value.)"""
     for name, value in props.items():
         if value is None:
             entry = values.setdefault(name, ConfigValue(name))

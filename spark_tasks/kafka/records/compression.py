@@ -179,7 +179,7 @@ def snappy_blocks(view: memoryview) -> Iterator[tuple[memoryview, int]]:
         (size,) = _LENGTH.unpack_from(view, at)
         at += _LENGTH.size
         if not 0 <= size <= len(view) - at:
-            raise DecompressError(f"a snappy block of {size} bytes, of which only {len(view) - at} are there")
+            raise DecompressError(f"a snappy block of {size} bytes, of which only {len(view) - at} are present")
         block = view[at : at + size]
         yield block, _snappy_size(block)
         at += size
