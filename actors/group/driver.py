@@ -71,7 +71,7 @@ class GroupDriver:
         self._coordinator.start(self._drive)
 
     def join(self) -> None:
-        """Be a member from now on."""
+        """Join the group and stay a member until leave()."""
         self._coordinator.post(self._begin_membership)
 
     def allow(self, owned: Allocation) -> None:
@@ -79,7 +79,7 @@ class GroupDriver:
         self._coordinator.post(self._answer, owned)
 
     def rejoin(self, reason: str, caught_up: int | None = None) -> None:
-        """Start another round, or one more after the round in progress. `caught_up`: see RequestRejoin."""
+        """Start another rebalance, or one more after the rebalance in progress. `caught_up`: see RequestRejoin."""
         _log.info("Rejoining the group %s: %s", self._settings.group_id, reason)
         self._coordinator.post(self._coordinator.rejoin, caught_up)
 
@@ -139,7 +139,7 @@ class GroupDriver:
                 await self._coordinator.sleep(_RETRY_S)
 
     async def _step(self) -> None:
-        """Do the most urgent thing; the driver then looks again."""
+        """Do the most urgent thing; `_drive` then calls this again."""
         coordinator = self._coordinator
         if not self._wanted or coordinator.leaving:
             if not coordinator.leaving:
@@ -163,7 +163,7 @@ class GroupDriver:
         self._tell(JoinPreparing(eager=self._coordinator.protocol is Protocol.EAGER))
         if not await self._coordinator.completed(permission, self._settings.rebalance_timeout_ms):
             await self._give_up(f"the herder was not ready to join within {self._settings.rebalance_timeout_ms} ms")
-            # Only one question at a time, so that a late answer cannot be taken for the answer to the next question.
+            # Only one JoinPreparing at a time, so that a late AllowJoin cannot be taken for the reply to the next one.
             await permission
         if losses == self._losses and self._wanted:
             self._owned = permission.value
@@ -173,7 +173,7 @@ class GroupDriver:
         if not self._wanted:
             return
         if self._owned is None:
-            # The previous membership was lost meanwhile, and with it what we claimed to own.
+            # The previous membership was lost meanwhile, and with it the work that we claimed.
             self._coordinator.request_rejoin()
             return
         self._owned = None
@@ -182,7 +182,7 @@ class GroupDriver:
         self._tell(Joined(membership))
 
     def _remaining_s(self) -> float | None:
-        """How long the herder may still be silent; 0 if it was silent for too long, None if it is not supervised."""
+        """Seconds for which the herder may stay silent; 0 if that was too long, None if it is not supervised."""
         if self._alive_at is None:
             return None
         return max(0.0, self._alive_at + self._settings.rebalance_timeout_ms / 1000 - time.monotonic())

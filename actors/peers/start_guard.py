@@ -60,7 +60,7 @@ class _Reply:
 
 @dataclass(frozen=True, slots=True)
 class Peers:
-    """What a guard needs of the worker: its herder, the client of the leader, and the configs with the session key."""
+    """The parts of the worker that a guard uses: the herder, the leader's client, the configs with the session key."""
 
     tell: Callable[[Any], None]
     leader: LeaderClient

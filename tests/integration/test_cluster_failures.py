@@ -147,7 +147,7 @@ def test_a_worker_that_was_suspended_past_its_session_does_not_speak_as_a_member
     cluster.wait_settled(without=[victim], within=30)
     cluster.wait_flowing(200)  # the others are well ahead
     victim.signal("CONT")
-    wait_until(lambda: "this process did nothing for" in victim.log.read_text(), 20, "the worker to notice")
+    wait_until(lambda: "this process was suspended for" in victim.log.read_text(), 20, "the worker to notice")
     cluster.wait_settled()
     late = [said for said in generations(cluster.statuses()) if said[1]["state"] != "UNASSIGNED"]
     assert late == []

@@ -80,7 +80,7 @@ def test_an_eager_member_drags_the_group_to_eager_and_back(worker):
     assert one.membership.protocol is old.membership.protocol is Protocol.EAGER
     one.forget()
     old.leave()
-    assert one.next(JoinPreparing).eager is True, "after an eager round everything stops before the next one"
+    assert one.next(JoinPreparing).eager is True, "after an eager rebalance everything stops before the next one"
     assert one.joined().protocol is Protocol.SESSIONED
     wait_until(lambda: settled(one))
 
@@ -208,10 +208,10 @@ def test_who_leaves_while_its_join_waits_does_not_hold_up_the_others(pair):
     two.holds = True
     one.member.tell(RequestRejoin("test"))
     two.next(JoinPreparing)
-    one.member.stop(timeout=15)  # the other one still keeps the round open
+    one.member.stop(timeout=15)  # the other one still keeps the rebalance open
     two.release()
     two.joined()
-    assert settled(two), "the first round is already without the one that left"
+    assert settled(two), "the first rebalance is already without the one that left"
 
 
 def test_a_process_that_was_stopped_past_its_session_loses_its_membership_first(worker):

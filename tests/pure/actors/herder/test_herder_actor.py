@@ -103,14 +103,14 @@ class GroupOfOne:
                 self.tell(JoinPreparing(eager=False))
             case AllowJoin(owned):
                 self.asking = False
-                self._round(owned)
+                self._rebalance(owned)
                 if self.again:
                     self.again = False
                     self(RequestRejoin("again"))
             case LeaveGroup():
                 self.left.set()
 
-    def _round(self, owned: Allocation) -> None:
+    def _rebalance(self, owned: Allocation) -> None:
         config, before = self.configs.config, self.generation
         self.generation += 1
         metadata = encode_metadata(MemberMetadata("http://me/", config.offset, owned), Protocol.SESSIONED)
@@ -358,9 +358,9 @@ def test_a_defect_at_the_end_of_an_op_is_its_askers_and_the_next_request_is_serv
 
 
 def test_a_defect_that_concerns_all_stops_the_worker(rig: Rig, c: ConnectorName) -> None:
-    """The leader looks at all statuses when a round is over: what raises there would leave it in the round for ever."""
+    """The leader reads all statuses when a rebalance is over; an exception there would keep it in the rebalance."""
     rig.statuses = lambda: StatusState({c: None}, {c: None}, {})  # type: ignore[dict-item]
-    rig.group(RequestRejoin("a round"))
+    rig.group(RequestRejoin("a rebalance"))
     wait_until(lambda: rig.failures, WITHIN_S, "the defect to be told")
     assert "cannot continue after a defect (TypeError" in rig.failures[0]
     assert rig.halted.wait(WITHIN_S), "it stopped in order"

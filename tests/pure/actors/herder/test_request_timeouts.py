@@ -13,7 +13,7 @@ PUT = PutConnector(C, {"v": "0", "tasks.max": "1"}, replace=False)
 
 
 def rebalancing() -> World:
-    """A worker whose group is settled, and one that keeps the next round open."""
+    """A worker whose group is settled, and one that keeps the next rebalance open."""
     world = World(1)
     world.settle()
     world.add("w1")

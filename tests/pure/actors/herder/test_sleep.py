@@ -112,7 +112,7 @@ def test_what_was_deleted_and_changed_meanwhile_is_heeded() -> None:
     world.check_at_rest()
 
 
-def test_what_a_round_gave_to_a_sleeper_is_its_own_when_it_wakes() -> None:
+def test_what_a_rebalance_gave_to_a_sleeper_is_its_own_when_it_wakes() -> None:
     """It fell asleep before it heard of it, so that it cannot claim it: the leader knows."""
     world = cluster(2, 1)
     sleeper = next(name for name in world.nodes if name != world.leader)
@@ -187,7 +187,7 @@ def test_a_loss_without_a_sleep_is_said_at_once() -> None:
 
 
 def test_a_worker_that_is_back_says_what_it_stopped_before_it_is_a_member() -> None:
-    """A round may take as long as `rebalance.timeout.ms`; what others have taken meanwhile stays theirs."""
+    """A rebalance may take as long as `rebalance.timeout.ms`; what others have taken meanwhile stays theirs."""
     world = cluster(2)
     sleeper, other = sorted(world.nodes, key=lambda name: name == world.leader)
     had = set(world.nodes[sleeper].running)

@@ -183,18 +183,18 @@ def test_tasks_that_reach_a_stopped_connector_are_taken_away() -> None:
     assert world.config.task_count(C) == 0
 
 
-def test_a_follower_of_a_failed_round_waits_for_the_leader() -> None:
+def test_a_follower_of_a_failed_rebalance_waits_for_the_leader() -> None:
     world = running(2)
     node = next(n for n in world.nodes.values() if n.name != world.leader)
     state, effects = step(node.state, Joined(membership(9, leader=False, failed=True)), now=1000)
     assert state.phase is Phase.JOINING
     assert not [e for e in effects if isinstance(e, RequestRejoin)]
-    state, effects = step(state, events.TimerFired(("failed round", "")), now=1500)
+    state, effects = step(state, events.TimerFired(("failed rebalance", "")), now=1500)
     assert [type(e) for e in effects] == [RequestRejoin]
 
 
-def test_a_worker_that_is_back_in_a_failed_round_does_not_speak_of_what_it_claims() -> None:
-    """Such a round hands out nothing: others may run that by now."""
+def test_a_worker_that_is_back_in_a_failed_rebalance_does_not_speak_of_what_it_claims() -> None:
+    """Such a rebalance hands out nothing: others may run that by now."""
     state = running().nodes["w0"].state
     back = replace(state, standing=Joining(), slots={})
     _, effects = step(back, Joined(membership(9, leader=False, failed=True)))
@@ -225,7 +225,7 @@ def test_an_answer_is_given_once_when_the_worker_ends_in_the_middle_of_a_write()
     assert effects == []
 
 
-def test_the_end_of_a_former_rounds_read_is_not_taken_for_this_rounds() -> None:
+def test_the_end_of_a_former_rebalances_read_is_not_taken_for_this_rebalances() -> None:
     state = running().nodes["w0"].state
     before = set(state.ops)
     state, _ = step(state, Joined(membership(9, leader=False, failed=True, offset=99)))

@@ -155,7 +155,7 @@ class World:
         raise AssertionError(f"no rest\n{self.story()}")
 
     def _expire_the_dead(self) -> bool:
-        """Nobody can go on: sessions of dead and hanging workers expire, and rounds end without them."""
+        """Nobody can go on: sessions of dead and hanging workers expire, and rebalances end without them."""
         living = {n.member.id for n in self.nodes.values() if n.alive and not n.hung}
         gone = [id_ for id_ in self.broker.members if id_ not in living and id_ not in self.broker.intruders]
         for id_ in gone:
@@ -203,8 +203,8 @@ class World:
         node.deliver(events.Suspended(60_000))
 
     def restart_broker(self, *, forgets: bool, seen_by: Collection[str] = ()) -> None:
-        """Rounds that go on are broken off. It forgets the group, or has read who is a member; `seen_by`: workers that
-        were without a coordinator for so long that they gave their work up.
+        """Rebalances that go on are broken off. It forgets the group, or has read who is a member; `seen_by`: workers
+        that were without a coordinator for so long that they gave their work up.
         """
         self.broker.restart(forgets=forgets)
         for node in self.living():

@@ -32,7 +32,7 @@ class Rig:
         """A second after the other."""
         for _ in range(int(seconds)):
             self.now += 1
-            self.scaler.look()
+            self.scaler.check()
             wait_until(lambda: not watched.measuring, 10, "a measurement")
 
 
@@ -74,5 +74,5 @@ def test_a_kafka_that_is_away_changes_nothing(rig, caplog):
 
 def test_what_is_fixed_is_not_measured(rig):
     assert rig.scaler.watch("c", 7, {"tasks.max": "4"}) is None
-    rig.scaler.look()
+    rig.scaler.check()
     assert rig.measured.empty()

@@ -88,13 +88,13 @@ class Rig:
 
     def first(self) -> TaskStalled:
         """What is told after 11 seconds of the same."""
-        self.watchdog.look()
+        self.watchdog.check()
         self.now += 11
-        self.watchdog.look()
+        self.watchdog.check()
         return wait_until(lambda: next((told for told in self.told if isinstance(told, TaskStalled)), None))
 
     def went_on(self) -> bool:
-        self.watchdog.look()
+        self.watchdog.check()
         return TaskRecovered(TASK, Epoch(5)) in self.told
 
     def close(self) -> None:
@@ -130,12 +130,12 @@ def test_a_task_that_goes_on_is_left_alone() -> None:
     for now in range(0, 100, 9):
         runner.batch = Future()
         runner.batch.set_running_or_notify_cancel()
-        assert pace.look(now) is None
+        assert pace.overdue(now) is None
     assert runner.batch is not None
     runner.batch.set_result([])
-    assert pace.look(1000) is None, "done, and to be collected"
+    assert pace.overdue(1000) is None, "done, and to be collected"
     runner.batch = None
-    assert pace.look(2000) is None, "nothing to do"
+    assert pace.overdue(2000) is None, "nothing to do"
 
 
 def test_a_batch_that_does_not_end_is_told_with_where_its_splits_are(rig: Rig) -> None:
@@ -160,11 +160,11 @@ def test_a_batch_that_waits_for_others_is_told_apart(rig: Rig) -> None:
 def test_the_time_of_a_batch_begins_when_it_runs() -> None:
     pace, batch, runner = Pace(TASK, Epoch(1), 10), Future[list[Any]](), Runner()
     runner.batch, pace.runner = batch, runner
-    assert pace.look(100) is None
-    assert pace.look(109) is None
+    assert pace.overdue(100) is None
+    assert pace.overdue(109) is None
     batch.set_running_or_notify_cancel()
-    assert pace.look(111) is None
-    lapse = pace.look(122)
+    assert pace.overdue(111) is None
+    lapse = pace.overdue(122)
     assert lapse is not None
     assert lapse.seconds == 11
 
@@ -173,9 +173,9 @@ def test_it_is_told_again_when_it_has_taken_twice_as_long() -> None:
     pace, runner = Pace(TASK, Epoch(1), 10), Runner()
     runner.batch, pace.runner = Future(), runner
     due = []
-    pace.look(0)
+    pace.overdue(0)
     for now in range(1, 100):
-        lapse = pace.look(now)
+        lapse = pace.overdue(now)
         if lapse is not None and pace.is_due(lapse):
             due.append(now)
     assert due == [11, 22, 44, 88]
@@ -184,8 +184,8 @@ def test_it_is_told_again_when_it_has_taken_twice_as_long() -> None:
 def test_no_limit_no_watch() -> None:
     pace, runner = Pace(TASK, Epoch(1), 0), Runner()
     runner.batch, pace.runner = Future(), runner
-    pace.look(0)
-    assert pace.look(1e9) is None
+    pace.overdue(0)
+    assert pace.overdue(1e9) is None
 
 
 @pytest.mark.parametrize("how", ["stop", "cancel"])
@@ -199,7 +199,7 @@ def test_a_task_that_ends_is_watched_no_longer(rig: Rig, how: str) -> None:
         rig.ref.tell(Stop())
         wait_until(lambda: len(rig.reports) == 2)
     assert rig.watchdog.degraded() == []
-    rig.watchdog.look()
+    rig.watchdog.check()
     assert rig.watchdog.stalled() == frozenset()
 
 
