@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from rest.wire.answers import instant
+from rest.wire.responses import instant
 from storage.ids import ConnectorName, ConnectorTaskId, State, TopicName, WorkerId
 from storage.log.record import KeyValue, LogRecord
 from storage.status import records as to
