@@ -10,11 +10,11 @@ import pytest
 
 from actors.messages.commands import HerderAlive, JoinGroup
 from heeler.worker.startup import (
+    HerderWatch,
     StoppedError,
-    Turns,
-    allow_many_files,
     checked_plugins,
     in_background,
+    raise_open_files_limit,
     stop_on_signals,
     wait_for,
 )
@@ -101,7 +101,7 @@ def test_a_signal_that_another_thread_was_given_is_heard():
     try:
         given.start()
         late.start()
-        Turns(heard.append, 60).wait_for_stop(stop)
+        HerderWatch(heard.append, 60).wait_for_stop(stop)
     finally:
         late.cancel()
         given.join()
@@ -113,7 +113,7 @@ def test_a_worker_takes_the_open_files_that_it_may_have():
     soft, hard = before = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft // 2, hard))
-        allow_many_files()
+        raise_open_files_limit()
         assert resource.getrlimit(resource.RLIMIT_NOFILE) == (min(65_536, hard), hard)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
@@ -122,15 +122,15 @@ def test_a_worker_takes_the_open_files_that_it_may_have():
 def test_a_herder_that_is_silent_is_noticed_by_the_main_thread():
     """Or the ticker, from which its pulses come: nothing else would end what runs on."""
     stop, told = threading.Event(), []
-    turns = Turns(lambda reason: (told.append(reason), stop.set()), 0.2)
-    turns.wait_for_stop(stop)
+    watch = HerderWatch(lambda reason: (told.append(reason), stop.set()), 0.2)
+    watch.wait_for_stop(stop)
     assert told == ["The herder has not responded for 0 s"]
 
 
 def test_only_pulses_count_and_all_messages_go_through():
     stop, told, heard = threading.Event(), [], []
-    turns = Turns(told.append, 0.5)
-    tell = turns.through(heard.append)
+    watch = HerderWatch(told.append, 0.5)
+    tell = watch.counting(heard.append)
 
     def beat():
         for _ in range(40):
@@ -140,12 +140,12 @@ def test_only_pulses_count_and_all_messages_go_through():
 
     beating = threading.Thread(target=beat)
     beating.start()
-    turns.wait_for_stop(stop)
+    watch.wait_for_stop(stop)
     beating.join()
     assert told == []
     assert heard == [HerderAlive()] * 40
     stop.clear()
-    silent = Turns(lambda _: stop.set(), 0.2)
-    silent.through(heard.append)(JoinGroup())
+    silent = HerderWatch(lambda _: stop.set(), 0.2)
+    silent.counting(heard.append)(JoinGroup())
     silent.wait_for_stop(stop)
     assert heard[-1] == JoinGroup()

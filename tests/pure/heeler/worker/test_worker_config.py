@@ -226,7 +226,7 @@ def test_masters_of_spark(master):
 
 def test_a_spark_that_anybody_may_use_is_warned_of(caplog):
     with_({"spark.master": "spark://h:7077", "spark.authenticate": "false"})
-    assert "spark.authenticate=false: whoever reaches a port of Spark" in caplog.text
+    assert "spark.authenticate=false: anybody who can reach a port of Spark" in caplog.text
 
 
 def test_exactly_once_states():

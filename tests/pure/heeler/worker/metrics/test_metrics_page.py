@@ -95,7 +95,7 @@ def test_every_metric_of_a_java_worker_is_there(cluster):
     assert unlabelled == set()
 
 
-# What connect-surface.md, section 6, lists, in Kafka Connect's own words.
+# Kafka Connect's metrics, by their own names.
 GROUPS = {
     "connect-worker-metrics": """connector-count task-count connector-startup-attempts-total
         connector-startup-success-total connector-startup-success-percentage connector-startup-failure-total
@@ -243,7 +243,7 @@ def test_rebalances_are_counted_with_their_length():
     seen, member = Observed(), member_of(_membership())
     for now, standing in enumerate((Loading(), Joining(), Syncing(member), Resolved(member), Resolved(member))):
         seen.follow(replace(STATE, standing=standing), float(now))
-    assert (seen.rounds.count, seen.rounds.seconds, seen.rounds.begun) == (1, 2.0, None)
+    assert (seen.rebalances.count, seen.rebalances.seconds, seen.rebalances.begun) == (1, 2.0, None)
 
 
 def promtool(page: str) -> list[str]:
