@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from heeler.java_host.connection import Connection, JavaPluginError, NoAnswerError
+from heeler.java_host.connection import Connection, JavaPluginError, NoResponseError
 from spark_tasks.errors import ConnectError, is_permanent
 from spark_tasks.host_frames import HEAD, HostGoneError, message
 
@@ -93,7 +93,7 @@ def test_the_end_and_what_cannot_be_read_are_told_to_everybody(host, asking, las
 
 
 def test_no_answer_in_time(host):
-    with pytest.raises(NoAnswerError, match=r"no answer to validate within 0\.01 s"):
+    with pytest.raises(NoResponseError, match=r"no response to validate within 0\.01 s"):
         host.connection.ask_within(0.01, "validate")
     assert host.read()[1] == {"op": "validate"}
 

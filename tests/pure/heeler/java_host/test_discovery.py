@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from heeler.java_host import discovery
-from heeler.java_host.discovery import Discovery, look, plugin_locations
+from heeler.java_host.discovery import Discovery, contents, plugin_locations
 from heeler.java_host.manifests import PROVIDERS
 from heeler.java_host.offset_texts import as_texts, from_texts
 from heeler.java_host.runtime import JavaRuntime
-from rest.wire.answers import plugin_info
+from rest.wire.responses import plugin_info
 from spark_tasks.errors import ConnectError, DataError
 from spark_tasks.plugins import Kind, PassedOver, PluginNotFoundError, Plugins
 
@@ -100,7 +100,7 @@ def test_the_host_is_asked_once_for_each_content(folder):
 def mode(folder, plugins=()):
     """How the host has to look, before and after it was asked."""
     seen = Discovery([str(folder)], lambda _look: Host(list(plugins)))
-    before = seen.look(folder.with_name("host"))
+    before = seen.host_path(folder.with_name("host"))
     seen.plugins()
     return before, seen
 
@@ -115,7 +115,7 @@ def test_folders_without_manifests_are_looked_into_once(folder, tmp_path):
              {**told(folder, "old.Sink", "sink"), "location": f"file:{folder}/old/"}]
     before, seen = mode(folder, there)
     assert before == (str(folder), "hybrid_warn")
-    links, how = seen.look(tmp_path / "host")
+    links, how = seen.host_path(tmp_path / "host")
     assert (links, how) == (str(tmp_path / "host" / "plugins"), "service_load")
     found = {path.name: path for path in (tmp_path / "host" / "plugins").iterdir()}
     assert {name: path.resolve() for name, path in found.items() if path.is_symlink()} == {
@@ -143,7 +143,7 @@ def test_config_providers_have_manifests_always(folder, tmp_path):
     assert before == (str(folder), "hybrid_warn")
     assert [p.name for p in seen.plugins()] == ["some.Vault", "old.Source"]
     (tmp_path / "host").mkdir()
-    links, _ = seen.look(tmp_path / "host")
+    links, _ = seen.host_path(tmp_path / "host")
     with zipfile.ZipFile(next(Path(links).glob("*-vault/manifests.jar"))) as manifests:
         assert [name.rpartition(".")[2] for name in manifests.namelist()] == ["SourceConnector"], "its own has Vault"
 
@@ -158,7 +158,7 @@ def test_what_is_new_is_found_beside_a_known_folder_without_manifests(folder, tm
     host = Host([])
     seen = Discovery([str(folder)], lambda _look: host)
     (tmp_path / "host").mkdir()
-    links = Path(seen.look(tmp_path / "host")[0])
+    links = Path(seen.host_path(tmp_path / "host")[0])
     (link,) = links.glob("*-new")
     host.plugins = [{**told(folder, "new.Source"), "location": f"file:{link}/"}]
     found = {plugin.name: plugin.location for plugin in seen.plugins()}
@@ -181,7 +181,7 @@ def test_a_broken_jar_is_told_and_hides_nothing(folder):
     assert len(seen.plugins()) == 1
     assert [c.partition(" cannot")[0] for c in seen.complaints][:1] == [f"plugin.path: {folder / 'broken.jar'}"]
     (place,) = (p for p in plugin_locations([str(folder)]) if p.path.name == "broken.jar")
-    assert look(place, lambda _: None) == look(place, lambda _: None)
+    assert contents(place, lambda _: None) == contents(place, lambda _: None)
 
 
 def test_a_host_that_cannot_be_started_is_told_and_asked_again(folder):
@@ -228,7 +228,7 @@ def test_a_preferred_plugin_that_is_not_there_is_not_replaced(folder, monkeypatc
     plugins = Plugins((), others=runtime.found, complaints=runtime.complaints)
     for kind, name in ((Kind.CONNECTOR, FILE_SOURCE), (Kind.CONNECTOR, "FileStreamSource"),
                        (Kind.CONFIG_PROVIDER, FILE_PROVIDER)):
-        with pytest.raises(PluginNotFoundError, match=r"java\.plugins\.prefer names it, and no jar") as refused:
+        with pytest.raises(PluginNotFoundError, match=r"java\.plugins\.prefer names it, but no jar") as refused:
             plugins.find(kind, name)
         assert (error or "") in str(refused.value)
     assert plugins.find(Kind.CONVERTER, JSON).cls.__module__.startswith("spark_tasks.")

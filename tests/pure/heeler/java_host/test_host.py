@@ -110,10 +110,10 @@ def test_what_becomes_of_a_host_is_told_of_those_who_are_there(made):
     (first,) = made
     first.ends[0].sendall(message(0, RETIRE))
     wait_until(lambda: told == [
-        ("a", "a-0", "the host of Java plugins is replaced (It is old); it goes on in a new one")])
+        ("a", "a-0", "the host of Java plugins is replaced (It is old); it continues in a new one")])
     first.ends[0].close()
     wait_until(lambda: told[1:] == [
-        ("a", "a-0", "the host of Java plugins has ended (it was played); it goes on in a new one")])
+        ("a", "a-0", "the host of Java plugins has ended (it was played); it continues in a new one")])
 
 
 @pytest.mark.parametrize(("op", "times"), [("validate", 4), ("alterOffsets", 1)])
