@@ -76,7 +76,7 @@ def test_the_broker_tells_what_is_in_its_way(tmp_path, monkeypatch):
     (tmp_path / "mine").write_text("")
     result = run("broker", "--port", "0", "--data-dir", str(tmp_path))
     assert result.exit_code == 2
-    assert "holds other files" in result.stderr
+    assert "contains other files" in result.stderr
     assert sorted(x.name for x in tmp_path.iterdir()) == ["mine"]
 
 
@@ -154,7 +154,7 @@ def test_kafka_that_does_not_answer(monkeypatch):
     monkeypatch.setattr("spark_tasks.kafka.cluster.KafkaCluster.partitions", away)
     done = run("topics", "read", "t")
     assert done.exit_code == 3
-    assert done.stderr.startswith("heeler: Kafka does not answer.")
+    assert done.stderr.startswith("heeler: Kafka does not respond.")
     assert "--bootstrap-servers" in done.stderr
 
 

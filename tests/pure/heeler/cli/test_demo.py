@@ -38,14 +38,14 @@ def test_the_exit_code_says_whether_all_agrees(tmp_path, records, parquet, code)
 
 def test_a_folder_that_cannot_be_made(tmp_path):
     (tmp_path / "taken").write_text("")
-    with pytest.raises(SetupError, match=r"^The demo's folder /.*/taken cannot be made: File exists\."):
+    with pytest.raises(SetupError, match=r"^The demo's folder /.*/taken cannot be created: File exists\."):
         run_demo(None, keep=False, folder=tmp_path / "taken")
     assert (tmp_path / "taken").is_file()
 
 
 def test_a_folder_of_somebody_else_is_left_alone(tmp_path):
     (tmp_path / "thesis.tex").write_text("")
-    with pytest.raises(SetupError, match=r"holds thesis\.tex, which does not belong to the demo"):
+    with pytest.raises(SetupError, match=r"contains thesis\.tex, which does not belong to the demo"):
         run_demo(None, keep=False, folder=tmp_path)
     assert (tmp_path / "thesis.tex").exists()
 

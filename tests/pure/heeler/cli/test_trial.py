@@ -68,7 +68,7 @@ def test_a_source_stage_by_stage(source, tmp_path):
     assert (converted["records"][1]["topic"], converted["records"][1]["value"]) == ("new-t", "Struct{line=line 1}")
     assert sorted(tmp_path.iterdir()) == before
     shown = run(source, "--limit", "1").stdout
-    assert "its predicate took 1 of 1: yes" in shown
+    assert "its predicate accepted 1 of 1: yes" in shown
 
 
 def test_a_predicate_leaves_records_as_they_are(source):

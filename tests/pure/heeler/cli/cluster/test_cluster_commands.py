@@ -55,18 +55,18 @@ def test_what_only_admin_listeners_answer_is_said_to_be_there(fake, words, reque
     ((500, b""), 7, "(no message)"),
     ((502, b"<html>" + b"x" * 10_000), 7, "10,000 characters"),
     ((502, b"<html>\n<h1 class='a'>Bad\n  Gateway</h1></html>"), 7, "HTTP 502: Bad Gateway\n"),
-    ((404, b"<html>\n<h1>no page</h1></html>"), 7, "without JSON. Is that a Kafka Connect worker? It says: no page"),
+    ((404, b"<html>\n<h1>no page</h1></html>"), 7, "Is that a Kafka Connect worker? Its response: no page"),
     ((404, b""), 7, "HTTP 404 without JSON"),
     ((503, {"error_code": 503, "message": ["odd"]}), 7, '["odd"]'),
     ((500, {"error_code": 500, "message": f"no {ESCAPE}"}), 7, r"no \x1b]0;owned\x07\x1b[2J"),
-    ((200, b"<html>a proxy</html>"), 7, "does not answer with JSON"),
-    ((200, b"[" * 100_000), 7, "does not answer with JSON"),
-    ((200, b"\xff\xfe\x00"), 7, "does not answer with JSON"),
+    ((200, b"<html>a proxy</html>"), 7, "is not JSON"),
+    ((200, b"[" * 100_000), 7, "is not JSON"),
+    ((200, b"\xff\xfe\x00"), 7, "is not JSON"),
     ((200, []), 7, "is not an object but of type list"),
     ((200, None), 7, "is not an object but of type NoneType"),
-    ((200, {**INFO, "config": {"a": {"b": "c"}}}), 7, "is not an object of texts but of type dict"),
-    ((302, b""), 7, "answers HTTP 302, a redirection"),
-    ((0, b""), 3, "No worker answers"),
+    ((200, {**INFO, "config": {"a": {"b": "c"}}}), 7, "is not an object of strings but of type dict"),
+    ((302, b""), 7, "responds with a redirection (HTTP 302)"),
+    ((0, b""), 3, "No worker responds"),
 ])
 def test_errors_have_their_exit_codes(fake, answer, code, text):
     fake.answers["GET /connectors/c"] = answer
@@ -86,9 +86,9 @@ def test_statuses_of_any_shape(fake, status):
 
 
 def test_an_answer_without_end(fake, monkeypatch):
-    monkeypatch.setattr(rest_client, "LONGEST_ANSWER", 2**20)
+    monkeypatch.setattr(rest_client, "MAX_RESPONSE_BYTES", 2**20)
     fake.answers["GET /connectors"] = (200, b" " * 2**21)
-    assert "more than 1 MiB" in run(fake, "connectors", "list", code=7).stderr
+    assert "exceeds 1 MiB" in run(fake, "connectors", "list", code=7).stderr
 
 
 def test_names_cannot_speak_to_the_terminal(fake):
@@ -117,7 +117,7 @@ def test_topics_of_a_connector_that_does_not_exist(fake):
     fake.answers["GET /connectors/c/topics"] = (200, {"c": {"topics": []}})  # as Kafka Connect answers
     run(fake, "connectors", "topics", "c", code=4)
     fake.answers["GET /connectors/c"] = (200, INFO)
-    assert run(fake, "connectors", "topics", "c").stdout == "It has used no topic yet.\n"
+    assert run(fake, "connectors", "topics", "c").stdout == "It has not used any topic yet.\n"
 
 
 def test_the_lines_of_a_message_stay_lines(fake, tmp_path):
@@ -264,7 +264,7 @@ def test_no_change_before_all_files_are_read(fake, tmp_path):
     (tmp_path / "c.yml").write_text("name: a\nconnector.class: X\n")
     done = apply(fake, tmp_path, "--yes", code=2)
     assert "b.yaml: while parsing" in done.stderr
-    assert "connector a is in" in done.stderr
+    assert "connector a is also defined in" in done.stderr
     assert fake.asked == []
 
 
@@ -359,7 +359,7 @@ def test_offsets_are_changed_with_one_document_for_programs(fake):
     assert told("reset", "c") == {"changes": [{**change, "then": None}], "message": "reset"}
     fake.answers["GET /connectors/c/offsets"] = (200, {"offsets": []})
     assert told("reset", "c") == {"changes": [], "message": "reset"}
-    assert "offsets that it may keep itself?" in run(fake, "offsets", "reset", "c", code=2).stderr
+    assert "Reset offsets that c may keep itself?" in run(fake, "offsets", "reset", "c", code=2).stderr
     fake.answers["GET /connectors/c/offsets"] = (200, {"offsets": [place("t", 0, 1)]})
     assert "Forget 1 offset?" in run(fake, "offsets", "reset", "c", code=2).stderr
 
