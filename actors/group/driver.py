@@ -38,10 +38,12 @@ _AT_ONCE = (
     Errors.IllegalGenerationError,
     Errors.UnknownMemberIdError,
 )
-_COORDINATOR_MOVED = (  # usual while a group is new, or brokers start
+_USUAL = (  # while a group is new, or brokers start; a warning about all connections reports those that fail
     Errors.NotCoordinatorError,
     Errors.CoordinatorLoadInProgressError,
     Errors.CoordinatorNotAvailableError,
+    Errors.KafkaConnectionError,
+    Errors.NodeNotReadyError,
 )
 _RETRY_S = 1.0  # after an error that another attempt is unlikely to resolve
 
@@ -124,7 +126,7 @@ class GroupDriver:
             except _AT_ONCE as error:
                 _log.debug("Joining the group %s again: %s", self._settings.group_id, type(error).__name__)
             except Errors.RetriableError as error:
-                level = logging.DEBUG if isinstance(error, _COORDINATOR_MOVED) else logging.INFO
+                level = logging.DEBUG if isinstance(error, _USUAL) else logging.INFO
                 _log.log(level, "Joining the group %s failed; retrying: %s", self._settings.group_id, error)
                 await self._coordinator.sleep(self._settings.retry_backoff_ms / 1000)
             except (Errors.KafkaError, CodecError) as error:

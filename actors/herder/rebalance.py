@@ -76,9 +76,10 @@ def on_joined(turn: Turn, event: Joined) -> None:
     next_rebalance = NextRebalance.OWED if assignment.revoked or outdated else NextRebalance.UNNEEDED
     member = member_of(membership, turn.state.claim)
     turn.state = replace(turn.state, standing=Revoking(member, next_rebalance), allocation=allocation)
+    delay = f"; the work of a lost worker is reassigned in {assignment.delay_ms} ms" if assignment.delay_ms > 0 else ""
     turn.log("INFO", f"Joined group at generation {membership.generation} with protocol {membership.protocol.value} "
                      f"as {'leader' if membership.is_leader else 'follower'}: assigned {_sizes(assignment.assigned)}, "
-                     f"revoked {_sizes(assignment.revoked)}, now running {_sizes(allocation)}")
+                     f"revoked {_sizes(assignment.revoked)}, now running {_sizes(allocation)}{delay}")
     leadership.claim_privileges(turn)
     if new_here and not assignment.failed:  # a failed rebalance assigns nothing: others may run what this worker claims
         work.report_stopped(turn)
@@ -297,7 +298,7 @@ def on_scheduled_rebalance(turn: Turn, _: TimerFired) -> None:
     """The delay after a lost worker is over (KIP-415), unless a later rebalance has ended it."""
     membership = turn.state.membership
     if membership is not None and membership.assignment.delay_ms > 0:
-        rejoin(turn, "scheduled rebalance")
+        rejoin(turn, "the delay for the work of a lost worker is over")
 
 
 def on_coordinator_lost(turn: Turn, event: CoordinatorLost) -> None:

@@ -74,11 +74,12 @@ class BrokerFolder:
         self._lock.close()
 
     def log_tail(self) -> str:
-        """The last lines of the broker's output."""
+        """The last lines of the broker's output, without repetitions."""
         try:
-            return "\n".join(self.log_file.read_text(errors="replace").splitlines()[-_TAIL_LINES:])
+            lines = self.log_file.read_text(errors="replace").splitlines()
         except OSError:
             return ""
+        return "\n".join([*dict.fromkeys(lines)][-_TAIL_LINES:])
 
     def explain_failure(self, output: str) -> str:
         """An explanation, for the user, of why the broker ended during its start, from its output."""

@@ -52,8 +52,14 @@ class ConnectionLines(logging.Filter):
             return True
         if self._limited.suppressed("connections") is not None:
             log.warning("Connections to Kafka fail (%s). Clients reconnect by themselves; heeler.log.level.kafka=DEBUG "
-                        "logs each attempt", record.getMessage().rpartition(": ")[2])
+                        "logs each attempt", _reason(record.getMessage()))
         return False
+
+
+def _reason(line: str) -> str:
+    """The last part of a line, such as `111 ECONNREFUSED`; an unmatched parenthesis belongs to what came before."""
+    last = line.rpartition(": ")[2]
+    return last.removesuffix(")") if last.count(")") > last.count("(") else last
 
 
 def install() -> None:

@@ -361,7 +361,7 @@ def test_offsets_are_changed_with_one_document_for_programs(fake):
     assert told("reset", "c") == {"changes": [], "message": "reset"}
     assert "Reset offsets that c may keep itself?" in run(fake, "offsets", "reset", "c", code=2).stderr
     fake.answers["GET /connectors/c/offsets"] = (200, {"offsets": [place("t", 0, 1)]})
-    assert "Forget 1 offset?" in run(fake, "offsets", "reset", "c", code=2).stderr
+    assert "Reset 1 offset?" in run(fake, "offsets", "reset", "c", code=2).stderr
 
 
 class TwoPartitions:
