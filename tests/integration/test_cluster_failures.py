@@ -141,7 +141,7 @@ def positions(messages):
 
 
 @pytest.mark.parametrize("who", ["follower", "leader"])
-def test_a_worker_that_was_suspended_past_its_session_does_not_speak_as_a_member(cluster, who):
+def test_a_worker_suspended_past_its_session_writes_nothing_as_a_member(cluster, who):
     victim = cluster.leader() if who == "leader" else cluster.follower()
     victim.signal("STOP")
     cluster.wait_settled(without=[victim], within=30)

@@ -240,7 +240,7 @@ def test_internal_requests_are_signed(cluster, sink):
     cluster.wait_settled()
 
 
-def test_the_session_key_is_renewed_and_requests_go_on_being_accepted(cluster, tmp_path, topic_name):
+def test_the_session_key_is_renewed_and_requests_are_still_accepted(cluster, tmp_path, topic_name):
     names = [f"{topic_name}-{n}" for n in range(3)]  # one on each worker: two of them send task configs to the leader
     for tasks in (1, 2):
         known = len(session_keys(cluster))

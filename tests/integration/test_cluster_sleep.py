@@ -106,14 +106,14 @@ def wait_started_again(cluster, before):
 
 
 @pytest.mark.parametrize("children", [False, True], ids=["alone", "with-children"])
-def test_a_lone_worker_goes_on_with_its_work(cluster, asleep, children):
+def test_a_single_worker_continues_its_work(cluster, asleep, children):
     before = starts(cluster)
     asleep(cluster.workers[0], children=children)
     asleep.wake()
     assert wait_started_again(cluster, before) == {"started"}
 
 
-def test_two_workers_that_both_slept_go_on_with_their_work(cluster, asleep):
+def test_two_workers_that_were_both_suspended_continue_their_work(cluster, asleep):
     """The follower wakes first, leads, and has never heard what the other one runs: what that has not let go of, while
     it sleeps on, may begin twice.
     """
@@ -127,7 +127,7 @@ def test_two_workers_that_both_slept_go_on_with_their_work(cluster, asleep):
     wait_started_again(cluster, before)
 
 
-def test_a_broker_that_restarts_costs_no_delay(cluster, fragile):
+def test_a_broker_restart_causes_no_delay(cluster, fragile):
     """It is away for so long that the workers, both of them members again, give their work up."""
     have_both(cluster)
     wait_until(lambda: [(group.state, len(group.members)) for group in groups(cluster)] == [("Stable", 2)], SOON_S,

@@ -33,7 +33,7 @@ class Session(FetchSession):
         return request
 
 
-def test_a_session_goes_on_whatever_the_broker_forgets(
+def test_a_session_continues_whatever_the_broker_forgets(
     kafka: Kafka, topic_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each task is woken by its own partition alone, on and on, also where the broker knows the session no more."""

@@ -70,7 +70,7 @@ def rig(java_worker, tmp_path):
 
 
 @pytest.mark.parametrize("mode", ["hang", "hang-start", "hang-connector"])
-def test_a_hung_task_is_given_up_and_holds_nobody_up(rig, topic_name, mode):
+def test_a_hung_task_is_abandoned_and_blocks_no_others(rig, topic_name, mode):
     rig.create(topic_name, counting(topic_name, mode))
     if mode == "hang":
         rig.wait_records(topic_name, 5)
@@ -80,7 +80,7 @@ def test_a_hung_task_is_given_up_and_holds_nobody_up(rig, topic_name, mode):
     rig.wait_records(other, 10)
 
 
-def test_the_end_of_the_host_is_noticed_and_all_goes_on(rig, topic_name):
+def test_the_end_of_the_host_is_noticed_and_everything_continues(rig, topic_name):
     """Killed, and ended by a plugin: which is FAILED, while the others go on after their offsets, each record once."""
     file = rig.folder / "lines"
     file.write_text("one\n")
@@ -108,7 +108,7 @@ def test_the_end_of_the_host_is_noticed_and_all_goes_on(rig, topic_name):
     rig.wait_states(topic_name, ["RUNNING", "RUNNING"])
 
 
-def test_a_host_with_too_many_hung_threads_is_replaced_in_order(rig, topic_name):
+def test_a_host_with_too_many_hung_threads_is_replaced_cleanly(rig, topic_name):
     """Its tasks stop as they do at any end, and go on in the next one: no record is missing or doubled."""
     file, sunk, hung = rig.folder / "lines", f"{topic_name}-sink", f"{topic_name}-hung"
     file.write_text("one\n")
@@ -153,7 +153,7 @@ def lines_of(rig, name):
     return file
 
 
-def test_a_jvm_that_answers_nothing_is_ended(rig, topic_name):
+def test_a_jvm_that_does_not_respond_is_ended(rig, topic_name):
     """Stopped here, as endless garbage collection would have it: its tasks continue in a new one."""
     file = lines_of(rig, topic_name)
     first = jvm(rig)
@@ -167,7 +167,7 @@ def test_a_jvm_that_answers_nothing_is_ended(rig, topic_name):
     rig.wait_states(topic_name, ["RUNNING", "RUNNING"])
 
 
-def test_a_heap_that_is_full_without_anybody_noticing_ends_the_jvm(rig, topic_name):
+def test_a_full_heap_that_nobody_notices_ends_the_jvm(rig, topic_name):
     """A thread of a plugin's own ends for want of memory, and its task waits for it: all go on in a new JVM."""
     other = f"{topic_name}-other"
     file, once = lines_of(rig, other), rig.folder / "once"
@@ -277,7 +277,7 @@ def test_config_providers_in_jars(rig, topic_name, journal):
         assert SECRET not in text
 
 
-def test_a_config_provider_that_throws_or_hangs_costs_who_asked_it(rig, topic_name, stuck):
+def test_a_config_provider_that_throws_or_hangs_affects_only_its_callers(rig, topic_name, stuck):
     stuck.write_text("")
     counts = {"records": "${vault:all:records}"}
     for path, why in (

@@ -76,7 +76,7 @@ def test_one_worker_gets_everything_with_the_leaders_data():
     assert answer.error is AssignmentError.NONE
 
 
-def test_connectors_and_tasks_are_balanced_apart():
+def test_connectors_and_tasks_are_balanced_separately():
     answers = Leader().rebalance(config(a=1, b=1, c=1, d=1), w1=None, w2=None)
     assert [(len(a.assigned.connectors), len(a.assigned.tasks)) for a in answers.values()] == [(2, 2), (2, 2)]
 
@@ -149,7 +149,7 @@ def test_lost_work_goes_to_the_worker_that_came_back(crashed):
 BACK = {"w3": "w2"}  # a new member at the address of the one that is gone
 
 
-def test_a_worker_that_is_back_at_its_address_does_not_wait_for_its_work(crashed):
+def test_a_worker_that_returns_to_its_address_does_not_wait_for_its_work(crashed):
     answers = crashed.rebalance(config(a=2, b=0), now_ms=1500, urls=BACK, w1=own("a", "a-0"), w3=own())
     assert given(answers) == {"w3": own("b", "a-1")}
     assert delays(answers) == {0}
@@ -235,7 +235,7 @@ def test_work_that_did_not_arrive_does_not_wait_for_what_others_lost(crashed):
     assert delays(answers) == {500}, "for b and a-1, which w2 lost"
 
 
-def test_what_an_unfinished_rebalance_remembers_is_worth_nothing():
+def test_the_memory_of_an_unfinished_rebalance_is_ignored():
     leader = Leader()
     leader.rebalance(config(a=2), w1=None, w2=None, completes=False)
     answers = leader.rebalance(config(a=2), w1=None)

@@ -53,7 +53,7 @@ def test_nobody_owns_anything_after_a_failed_rebalance():
 
 
 @pytest.mark.parametrize("protocol", Protocol)
-def test_a_member_that_cannot_be_read_gets_nothing_and_the_others_go_on(protocol, caplog):
+def test_a_member_with_invalid_metadata_gets_nothing_and_the_others_continue(protocol, caplog):
     made, answers = run(protocol, {"w1": MemberMetadata("http://1/", 5), "w2": b"\0\2nonsense"})
     assert answers["w1"].assigned.items == {"a", *TASKS}
     assert not answers["w2"].assigned
@@ -70,7 +70,7 @@ def test_an_eager_rebalance_leaves_the_cooperative_state():
 
 
 @pytest.mark.parametrize("protocol", Protocol)
-def test_who_is_doubted_is_not_waited_for(protocol, caplog):
+def test_a_member_with_a_false_claim_is_not_waited_for(protocol, caplog):
     owned = None if protocol is Protocol.EAGER else Allocation(("a",))
     members = {"w1": MemberMetadata("http://1/", 5), "w2": MemberMetadata("http://2/", 2**60, owned)}
     failed, answers = run(protocol, members)

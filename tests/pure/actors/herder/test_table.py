@@ -155,7 +155,7 @@ def test_every_pair(kind: Kind) -> None:
         assert violations(after) == [], phase
 
 
-def test_an_event_that_nobody_knows() -> None:
+def test_an_unknown_event() -> None:
     state = HerderState(HerderSettings(WorkerId("me"), "g"))
     with pytest.raises(UnexpectedEventError, match="str in phase loading"):
         core.step(state, Event("what is this?", 1, StatusState(), "test"))  # type: ignore[arg-type]
@@ -206,6 +206,6 @@ def kind_of(state: HerderState, payload: Payload) -> Kind | None:
     return None if then is None else type(then)
 
 
-def test_the_document_is_fresh() -> None:
+def test_the_document_is_up_to_date() -> None:
     text = chart.DOCUMENT.read_text()
     assert chart.document(text) == text, "make herder-doc writes it anew"

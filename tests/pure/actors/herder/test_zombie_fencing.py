@@ -182,7 +182,7 @@ def test_refusals() -> None:
     assert world.replies[number].error.url == f"http://{world.leader}/"  # type: ignore[union-attr]
 
 
-def test_new_task_configs_during_a_round_are_a_conflict() -> None:
+def test_new_task_configs_during_a_fencing_are_a_conflict() -> None:
     world = world_of(3)
     world.random = None
     put(world, 2, "2")
@@ -265,7 +265,7 @@ def test_a_task_count_record_that_cannot_be_written_is_written_when_the_right_is
 
 
 @pytest.mark.parametrize("phase", ["init", "verify"])
-def test_a_task_that_sleeps_before_or_after_its_producer_exists_writes_nothing(phase: str) -> None:
+def test_a_task_suspended_before_or_after_its_producer_exists_writes_nothing(phase: str) -> None:
     """When it wakes up, others work with newer task configs; nobody has told it."""
     world = world_of(2, notice=0.0)
     put(world, 2, "2")
@@ -291,7 +291,7 @@ def test_a_task_without_a_task_count_record_is_refused() -> None:
 
 
 @pytest.mark.parametrize(("tasks", "error"), [(1, NotFoundError), (2, RebalanceNeededError)])
-def test_a_restart_that_reads_of_new_task_configs(tasks: int, error: type[Exception]) -> None:
+def test_a_restart_that_finds_new_task_configs(tasks: int, error: type[Exception]) -> None:
     """The task is gone, or a round is coming that will start it."""
     world = world_of(2)
     world.random = None
@@ -337,7 +337,7 @@ def test_a_restart_that_cannot_read_the_config_topic() -> None:
     assert "could not read to the end of the config topic" in str(error)
 
 
-def test_a_fence_that_cannot_read_the_config_topic_may_be_asked_again() -> None:
+def test_a_fencing_that_cannot_read_the_config_topic_may_be_repeated() -> None:
     world = world_of(1)
     world.nodes[world.leader].configs.held = True
     world.log.append(())

@@ -110,7 +110,7 @@ def rig() -> Iterator[Rig]:
     rig.close()
 
 
-def test_a_call_that_does_not_return_is_told_with_its_stack(rig: Rig) -> None:
+def test_a_call_that_does_not_return_is_reported_with_its_stack(rig: Rig) -> None:
     rig.hang()
     first = rig.first()
     assert (first.task, first.epoch, first.for_ms, first.hangs) == (TASK, 5, 11_000, True)
@@ -123,7 +123,7 @@ def test_a_call_that_does_not_return_is_told_with_its_stack(rig: Rig) -> None:
     assert rig.watchdog.degraded() == []
 
 
-def test_a_task_that_goes_on_is_left_alone() -> None:
+def test_a_task_that_makes_progress_is_left_alone() -> None:
     """Each batch is another one, and each call."""
     pace, runner = Pace(TASK, Epoch(1), 10), Runner()
     pace.runner = runner
@@ -138,7 +138,7 @@ def test_a_task_that_goes_on_is_left_alone() -> None:
     assert pace.overdue(2000) is None, "nothing to do"
 
 
-def test_a_batch_that_does_not_end_is_told_with_where_its_splits_are(rig: Rig) -> None:
+def test_a_batch_that_does_not_end_is_reported_with_the_stacks_of_its_splits(rig: Rig) -> None:
     rig.where = "Its process 7 is here:\nFile read.py"
     batch: Future[list[Any]] = Future()
     batch.set_running_or_notify_cancel()
@@ -150,7 +150,7 @@ def test_a_batch_that_does_not_end_is_told_with_where_its_splits_are(rig: Rig) -
     wait_until(rig.went_on)
 
 
-def test_a_batch_that_waits_for_others_is_told_apart(rig: Rig) -> None:
+def test_a_batch_that_waits_for_others_is_reported_as_such(rig: Rig) -> None:
     rig.runner.batch = Future()
     told = rig.first()
     assert not told.hangs
@@ -169,7 +169,7 @@ def test_the_time_of_a_batch_begins_when_it_runs() -> None:
     assert lapse.seconds == 11
 
 
-def test_it_is_told_again_when_it_has_taken_twice_as_long() -> None:
+def test_a_stall_is_reported_again_after_twice_the_time() -> None:
     pace, runner = Pace(TASK, Epoch(1), 10), Runner()
     runner.batch, pace.runner = Future(), runner
     due = []
@@ -181,7 +181,7 @@ def test_it_is_told_again_when_it_has_taken_twice_as_long() -> None:
     assert due == [11, 22, 44, 88]
 
 
-def test_no_limit_no_watch() -> None:
+def test_without_a_limit_tasks_are_not_watched() -> None:
     pace, runner = Pace(TASK, Epoch(1), 0), Runner()
     runner.batch, pace.runner = Future(), runner
     pace.overdue(0)
@@ -203,7 +203,7 @@ def test_a_task_that_ends_is_watched_no_longer(rig: Rig, how: str) -> None:
     assert rig.watchdog.stalled() == frozenset()
 
 
-def test_secrets_are_not_told(rig: Rig) -> None:
+def test_secrets_are_not_reported(rig: Rig) -> None:
     process_secrets().learn("watchdog test", ["hunter2-secret"])
     rig.where = "File x.py, connect('hunter2-secret')"
     batch: Future[list[Any]] = Future()
@@ -214,7 +214,7 @@ def test_secrets_are_not_told(rig: Rig) -> None:
     assert "connect(" in told.what
 
 
-def test_where_that_fails_is_told_without_it(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_stall_is_reported_without_a_stack_if_that_fails(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
     batch: Future[list[Any]] = Future()
     batch.set_running_or_notify_cancel()
 

@@ -259,7 +259,7 @@ def test_a_cluster_logger_level_from_rest(rig: Rig, topic: MemoryTopic) -> None:
         reply.get(timeout=10)
 
 
-def test_whoever_waits_is_told_when_the_store_stops(rig: Rig, topic: MemoryTopic) -> None:
+def test_all_waiting_callers_are_notified_when_the_store_stops(rig: Rig, topic: MemoryTopic) -> None:
     log = MemoryTopicLog(topic)
     ref, view = rig.config_store(log)
     view.ready.result(10)

@@ -58,7 +58,7 @@ def rig():
         ref.stop(timeout=5)
 
 
-def test_the_living_are_left_alone(rig):
+def test_living_actors_are_left_alone(rig):
     rig.supervisor.check()
     assert (rig.said, rig.failures) == ([], [])
 

@@ -59,12 +59,12 @@ def test_a_machine_with_java(fake_java):
     assert (verdict, said.endswith("version 21")) == ("ok", True)
 
 
-def test_settings_that_no_worker_takes(file):
+def test_settings_that_no_worker_accepts(file):
     [(verdict, said)] = of(doctor(file(session_timeout_ms="soon"), code=1), "settings")
     assert (verdict, "soon" in said) == ("error", True)
 
 
-def test_no_check_keeps_others_from_being_made(file, tmp_path):
+def test_a_failed_check_does_not_prevent_others(file, tmp_path):
     """Brokers that are away, a plugin that cannot be imported, a jar that is none, a folder that is not there, a key
     that is misspelt.
     """
@@ -88,7 +88,7 @@ def test_no_check_keeps_others_from_being_made(file, tmp_path):
     assert "hunter2" not in str(found)
 
 
-def test_certificates_are_looked_at_before_they_end(tmp_path, file):
+def test_certificates_are_checked_before_they_expire(tmp_path, file):
     made = make_certificates(tmp_path)
     pem = made.certificate.read_text()
     now = dt.datetime.now(dt.UTC)
@@ -116,7 +116,7 @@ def test_clocks_of_workers(ahead):
     assert [verdict for verdict, _ in of(found, "workers")] == ["ok", "error"]
 
 
-def test_a_worker_that_is_ill():
+def test_an_unhealthy_worker():
     answers = {"GET /": (200, {"version": "4.3.1"}), "GET /health": (503, {"message": "still starting"})}
     with fake_connect(answers) as fake:
         [(verdict, said)] = of(doctor("--url", fake.url, code=1), "workers")
@@ -131,11 +131,11 @@ def test_each_finding_is_a_line():
     assert "HEELER_URL)? http://127.0.0.1:1: [Errno" in line
 
 
-def test_numbers_have_their_nouns():
+def test_singular_and_plural():
     assert (counted(1, "replica"), counted(2, "replica")) == ("1 replica", "2 replicas")
 
 
-def test_an_examination_that_fails_is_a_finding():
+def test_a_check_that_fails_is_a_finding():
     def check():
         yield Finding("x", Verdict.OK, "first")
         raise ZeroDivisionError("oh")

@@ -16,7 +16,7 @@ def opened(path):
     return folder
 
 
-def test_a_new_folder_is_made_and_taken_again_with_its_cluster(tmp_path):
+def test_a_new_folder_is_created_and_reused_with_its_cluster(tmp_path):
     assert opened(tmp_path / "a" / "b").cluster_id == "cluster-1"
     again = BrokerFolder.open(tmp_path / "a" / "b", "cluster-2")
     assert again.cluster_id == "cluster-1"
@@ -27,7 +27,7 @@ def test_a_new_folder_is_made_and_taken_again_with_its_cluster(tmp_path):
     opened(again.path)
 
 
-def test_folders_of_others_are_left_alone(tmp_path):
+def test_other_folders_are_left_alone(tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(SetupError, match=r"contains other files \(notes\.txt"):
         opened(tmp_path)

@@ -76,7 +76,7 @@ def test_folders_with_jars_and_jars_are_places(folder):
     assert [c.rpartition(" ")[2] for c in Plugins(f"{alone}x").complaints] == ["folder"]
 
 
-def test_plugins_that_cannot_be_loaded_are_told_and_looked_for_again(folder):
+def test_plugins_that_cannot_be_loaded_are_reported_and_looked_up_again(folder):
     host = Host([told(folder)])
     for asked in (1, 2):
         seen = Discovery([str(folder)], lambda _mode: host)
@@ -85,7 +85,7 @@ def test_plugins_that_cannot_be_loaded_are_told_and_looked_for_again(folder):
         assert host.asked == asked
 
 
-def test_the_host_is_asked_once_for_each_content(folder):
+def test_the_host_discovers_each_content_once(folder):
     alone = {**told(folder), "location": f"file:{folder}/alone.jar", "kind": "rest_extension"}  # not shown
     host = Host([told(folder), alone, {**told(folder), "location": "classpath"}])
     for _ in range(2):
@@ -105,7 +105,7 @@ def mode(folder, plugins=()):
     return before, seen
 
 
-def test_folders_without_manifests_are_looked_into_once(folder, tmp_path):
+def test_folders_without_manifests_are_inspected_once(folder, tmp_path):
     (tmp_path / "host").mkdir()
     assert mode(folder)[0] == (str(folder), "service_load")
     driver = jar(folder / "driver" / "driver.jar", manifest=False)
@@ -175,7 +175,7 @@ def test_jars_that_have_no_plugins_start_no_host(tmp_path):
     assert host.asked == 0
 
 
-def test_a_broken_jar_is_told_and_hides_nothing(folder):
+def test_a_broken_jar_is_reported_and_hides_nothing(folder):
     (folder / "broken.jar").write_bytes(b"PK no jar")
     seen = Discovery([str(folder)], lambda _mode: Host([told(folder)]))
     assert len(seen.plugins()) == 1
@@ -184,7 +184,7 @@ def test_a_broken_jar_is_told_and_hides_nothing(folder):
     assert contents(place, lambda _: None) == contents(place, lambda _: None)
 
 
-def test_a_host_that_cannot_be_started_is_told_and_asked_again(folder):
+def test_a_host_that_cannot_be_started_is_reported_and_tried_again(folder):
     host = Host([told(folder)], ConnectError("no Java"))
     seen = Discovery([str(folder)], lambda _mode: host)
     assert seen.plugins() == []
@@ -200,7 +200,7 @@ def test_a_host_that_cannot_be_started_is_told_and_asked_again(folder):
      {(Kind.CONNECTOR, FILE_SOURCE): "heeler", (Kind.CONVERTER, JSON): "java",
       (Kind.CONFIG_PROVIDER, FILE_PROVIDER): "heeler"}),
 ])
-def test_heelers_own_is_taken_unless_javas_is_preferred(folder, monkeypatch, prefer, taken, passed_over):
+def test_heelers_own_plugin_is_used_unless_javas_is_preferred(folder, monkeypatch, prefer, taken, passed_over):
     """Of connectors and config providers; the log and REST say which."""
     host = Host([told(folder), told(folder, FILE_SOURCE), told(folder, JSON, "converter"),
                  told(folder, FILE_PROVIDER, "configprovider")])
@@ -235,7 +235,7 @@ def test_a_preferred_plugin_that_is_not_there_is_not_replaced(folder, monkeypatc
     assert FILE_SOURCE not in [info.class_name for info in plugins.of_kind(Kind.CONNECTOR)]
 
 
-def test_without_jars_nothing_is_made(folder, tmp_path, monkeypatch):
+def test_without_jars_there_is_no_host(folder, tmp_path, monkeypatch):
     monkeypatch.setattr(discovery, "Discovery", None)
     runtime = JavaRuntime({}, [str(folder / "python"), str(tmp_path / "missing")], [])
     assert (runtime.found, list(runtime.complaints)) == ({}, [])

@@ -62,13 +62,13 @@ def test_the_end_of_the_terminal_stops_a_worker_unless_nohup_started_it(handler,
             signal.signal(name, former)
 
 
-def test_waiting_answers_what_the_function_does():
+def test_waiting_returns_the_functions_result():
     assert wait_for(in_background(lambda: 5), threading.Event()) == 5
     with pytest.raises(ZeroDivisionError):
         wait_for(in_background(lambda: 1 // 0), threading.Event())
 
 
-def test_an_error_of_the_function_may_be_a_time_out():
+def test_an_error_of_the_function_may_be_a_timeout():
     def late():
         raise TimeoutError("its own")
 
@@ -76,7 +76,7 @@ def test_an_error_of_the_function_may_be_a_time_out():
         wait_for(in_background(late), threading.Event())
 
 
-def test_waiting_ends_when_it_is_asked_to():
+def test_waiting_ends_on_request():
     stop, never = threading.Event(), Future()
     threading.Timer(0.02, stop.set).start()
     with pytest.raises(StoppedError):
@@ -88,7 +88,7 @@ def test_waiting_has_an_end():
         wait_for(Future(), threading.Event(), 0.1)
 
 
-def test_a_signal_that_another_thread_was_given_is_heard():
+def test_a_signal_delivered_to_another_thread_is_noticed():
     stop, heard = threading.Event(), []
 
     def handle(*_):
@@ -109,7 +109,7 @@ def test_a_signal_that_another_thread_was_given_is_heard():
     assert heard == ["signal"]
 
 
-def test_a_worker_takes_the_open_files_that_it_may_have():
+def test_a_worker_raises_its_limit_of_open_files():
     soft, hard = before = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft // 2, hard))

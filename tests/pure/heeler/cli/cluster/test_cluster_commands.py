@@ -39,7 +39,7 @@ def run(fake, *words, code=0, url=None):
     (("loggers", "list"), "GET /admin/loggers"), (("loggers", "set", "root", "INFO"), "PUT /admin/loggers/root"),
     (("connectors", "story", "c"), "GET /connectors/c/story"),
 ])
-def test_what_only_admin_listeners_answer_is_said_to_be_there(fake, words, request_line):
+def test_errors_say_that_an_endpoint_is_on_admin_listeners(fake, words, request_line):
     assert "with admin.listeners serves it only there" in run(fake, *words, code=4).stderr
     fake.answers[request_line] = 404, {"error_code": 404, "message": "Connector c not found"}
     assert run(fake, *words, code=4).stderr == "heeler: HTTP 404: Connector c not found\n"
@@ -85,13 +85,13 @@ def test_statuses_of_any_shape(fake, status):
     assert "The response for a connector's status" in run(fake, "connectors", "status", "c", code=7).stderr
 
 
-def test_an_answer_without_end(fake, monkeypatch):
+def test_an_endless_response(fake, monkeypatch):
     monkeypatch.setattr(rest_client, "MAX_RESPONSE_BYTES", 2**20)
     fake.answers["GET /connectors"] = (200, b" " * 2**21)
     assert "exceeds 1 MiB" in run(fake, "connectors", "list", code=7).stderr
 
 
-def test_names_cannot_speak_to_the_terminal(fake):
+def test_names_cannot_control_the_terminal(fake):
     name = f"\u202e{ESCAPE}\n"
     status = {**STATUS, "name": name, "connector": {"state": ESCAPE, "worker_id": ESCAPE}}
     fake.answers["GET /connectors"] = [(200, {name: {"status": status, "info": INFO}}), (200, [name])] * 2
@@ -145,7 +145,7 @@ def test_a_failed_task_is_an_exit_code(fake):
      "0, no more: a restart cannot fix this; failed: no such file"),
     ({}, "; "), ([], ""), ("often", ""), (None, ""), ({"count": [1], "cause": {}}, "(list); (dict)"),
 ])
-def test_restarts_by_themselves_are_shown(fake, restarts, words):
+def test_automatic_restarts_are_shown(fake, restarts, words):
     status = {**STATUS, "tasks": [{**STATUS["tasks"][0], "restarts": restarts}]}
     fake.answers |= {"GET /connectors/c/status": (200, status), "GET /connectors/c": (200, INFO)}
     done = run(fake, "connectors", "status", "c", code=1).stdout
@@ -193,7 +193,7 @@ def apply(fake, folder, *words, code=0, there=None):
     return run(fake, "connectors", "apply", str(folder), *words, code=code)
 
 
-def test_apply_goes_on_after_trouble_and_says_so(fake, tmp_path):
+def test_apply_continues_after_an_error_and_reports_it(fake, tmp_path):
     for name in "abc":
         (tmp_path / f"{name}.json").write_text(json.dumps({"name": name, "config": {"connector.class": "X"}}))
     fake.answers["POST /connectors"] = [(201, INFO), (400, {"message": "bad"}), (201, INFO)]
@@ -240,7 +240,7 @@ def test_create_prints_what_was_created_without_secrets(fake, tmp_path):
     assert run(fake, "connectors", "create", str(file)).stdout == "c: created\n"
 
 
-def test_secrets_are_masked_by_name_and_by_what_the_plugin_says(fake, tmp_path):
+def test_secrets_are_masked_by_name_and_by_the_plugins_declaration(fake, tmp_path):
     config = {"connector.class": "X", "pin": "918273645", "db.password": "swordfish", "from": "${file:/p:pw}",
               "url": "jdbc:x://u:swordfish9@h", "copy": "is swordfish here"}
     fake.answers["GET /connector-plugins/X/config"] = (200, [{"name": "pin", "type": "PASSWORD"}])
@@ -268,13 +268,13 @@ def test_no_change_before_all_files_are_read(fake, tmp_path):
     assert fake.asked == []
 
 
-def test_a_file_that_is_no_json(fake, tmp_path):
+def test_a_file_that_is_not_json(fake, tmp_path):
     file = tmp_path / "c.json"
     file.write_text('{"name": "c",')
     assert f"heeler: {file}: it is not valid JSON: " in run(fake, "validate", str(file), code=2).stderr
 
 
-def test_profiles_say_where_and_who(fake, tmp_path):
+def test_profiles_contain_address_and_user(fake, tmp_path):
     file = tmp_path / "profiles.yaml"
     (tmp_path / "pw").write_text("sesame\n")
     file.write_text(f"default: here\nprofiles:\n  here:\n    url: [127.0.0.1:1, '{fake.url}']\n    user: ann\n"
@@ -381,7 +381,7 @@ class TwoPartitions:
 
 
 @pytest.mark.parametrize(("to", "offset"), [("beginning", 3), ("earliest", 3), ("end", 9), ("latest", 9)])
-def test_a_sink_is_moved_and_its_dead_letters_are_not(fake, monkeypatch, to, offset):
+def test_reset_moves_a_sink_but_not_its_dead_letters(fake, monkeypatch, to, offset):
     monkeypatch.setattr("spark_tasks.kafka.cluster.KafkaCluster", TwoPartitions)
     config = {"connector.class": "X", "topics.regex": ".*", "errors.deadletterqueue.topic.name": "dead"}
     fake.answers["GET /connectors/c/config"] = (200, config)
@@ -391,7 +391,7 @@ def test_a_sink_is_moved_and_its_dead_letters_are_not(fake, monkeypatch, to, off
         ("t", offset), ("t", offset)]
 
 
-def test_an_offset_is_not_what_a_sink_is_reset_to(fake):
+def test_a_sink_cannot_be_reset_to_an_offset(fake):
     assert "heeler offsets set CONNECTOR TOPIC:PARTITION=OFFSET" in run(
         fake, "offsets", "reset", "c", "--to", "7", code=2).stderr
 
@@ -429,7 +429,7 @@ def test_a_story(fake):
     run(fake, "connectors", "story", "d", code=4)
 
 
-def test_a_story_that_several_workers_tell(fake):
+def test_a_story_from_several_workers(fake):
     """Those that were named, and the one that runs the task, in the order of time; each step once."""
     def step(at, what):
         return {"at": f"2026-11-22T18:00:{at}Z", "cause": f"Step#{at}", "because": None, "what": what, "effects": []}
@@ -525,7 +525,7 @@ REPLAY = {"connector": "c", "queue": "q", "dry_run": False, "state": "DONE", "er
           "samples": []}
 
 
-def test_a_replay_says_what_it_would_do_and_waits_for_its_end(fake):
+def test_a_replay_shows_its_plan_and_waits_for_its_end(fake):
     path = "/connectors/c/dead-letters/replay"
     sample = {"queue_partition": 0, "queue_offset": 7, "topic": "t", "partition": 0, "offset": 1, "stage": "TASK_PUT",
               "exception": "E", "message": ESCAPE, "key": None, "value": "v"}
@@ -541,7 +541,7 @@ def test_a_replay_says_what_it_would_do_and_waits_for_its_end(fake):
         {"filter": {"stages": ["TASK_PUT"]}, "dry_run": True, "values": True}, {"filter": {}, "limit": 2}]
 
 
-def test_a_replay_accounts_for_each_letter_and_says_what_was_refused_again(fake):
+def test_a_replay_counts_each_letter_and_those_refused_again(fake):
     path = "POST /connectors/c/dead-letters/replay"
     fake.answers[path] = (202, {**REPLAY, "scanned": 9, "replayed": 3, "left": 2, "not_replayable": 1})
     rows = dict(line.rsplit(maxsplit=1) for line in run(fake, "connectors", "replay", "c", "-y").stdout.splitlines())
