@@ -1,5 +1,5 @@
-"""The group of a simulated cluster: a broker's coordinator, each worker's member as group_driver.py drives it, and the
-real assignors over real bytes. Nothing happens by itself: the scheduler takes one step after the other.
+"""The group of a simulated cluster: a broker's coordinator, each worker's member as driver.py drives it, and the real
+assignors with real bytes. Nothing happens by itself: the scheduler takes one step after another.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from storage.config.state import ClusterConfigState
 
 
 class Broker:
-    """The coordinator: who is a member, and how far the rebalance is."""
+    """The coordinator: the members, and the progress of the rebalance."""
 
     def __init__(self, protocol: Protocol, max_delay_ms: int, now: Callable[[], int]) -> None:
         self.protocol = protocol
@@ -48,7 +48,7 @@ class Broker:
         return id_
 
     def intrude(self, name: str, metadata: bytes) -> None:
-        """A client that is not a worker joins, and again in each rebalance; never first, so never as leader."""
+        """A client that is not a worker joins, in each rebalance again; never first, so it never leads."""
         self.intruders[name] = metadata
         if self.syncing:
             self.restart_rebalance()
@@ -64,7 +64,8 @@ class Broker:
             self._complete()
 
     def restart(self, *, forgets: bool) -> None:
-        """The broker ends and comes back: members of a completed rebalance are known, unless it forgets the group."""
+        """The broker ends and starts again: it remembers members of a completed rebalance, unless it forgets the group.
+        """
         if forgets:
             self.members, self.generation, self.leader = {}, 0, None
         if forgets or not self.syncing or self.assignments is None:
@@ -75,7 +76,7 @@ class Broker:
         return [] if self.syncing else [id_ for id_, data in self.members.items() if data is None]
 
     def restart_rebalance(self) -> None:
-        """All members have to join anew."""
+        """All members have to join again."""
         self.syncing, self.assignments = False, None
         self.members = {id_: self.intruders.get(id_) for id_ in self.members}
 
@@ -91,7 +92,7 @@ class Broker:
 
 @dataclass
 class Member:
-    """One worker's member. `tell` is the way to its herder, `snapshot` what it has read of the config topic."""
+    """One worker's member. `tell` sends events to its herder, `snapshot` is what it has read of the config topic."""
 
     worker: str
     broker: Broker
@@ -136,13 +137,13 @@ class Member:
 
     # ------------------------------------------------------------ what the scheduler may do
     def can_step(self) -> bool:
-        """Whether this member can do something by itself."""
+        """Whether this member can do something now."""
         if self.joining:
             return self._answered() is not None
         return self.wanted and not self.asked and (self.needs or self._heartbeat() is not None)
 
     def step(self) -> None:
-        """The most urgent thing, as the driver does it."""
+        """The most urgent step, like the driver."""
         if self.joining:
             self._take_answer()
         elif not self.needs:
@@ -156,7 +157,7 @@ class Member:
             self._join(self.owned)
 
     def lose(self, reason: str, *, forget: bool) -> None:
-        """What ends a membership: the coordinator is not to be found, the session expired, …"""
+        """What ends a membership: the coordinator cannot be found, the session expires, and so on."""
         if forget:
             self.id = None
         self.owned = None
@@ -183,7 +184,7 @@ class Member:
         self.joining, self.generation = True, -1
 
     def _answered(self) -> str | None:
-        """What the JoinGroup or SyncGroup request has been answered with, if it has."""
+        """The response to the JoinGroup or SyncGroup request, if there is one."""
         broker = self.broker
         if self.id not in broker.members:
             return "unknown"
