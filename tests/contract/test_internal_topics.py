@@ -1,4 +1,4 @@
-"""Internal topics on a real broker: made as configured, refused where they would lose data."""
+"""Internal topics on a real broker: created as configured, refused if they could lose data."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def takes_records(kafka, topic):
 
 
 def starts(cluster):
-    """What the parts of the connector `alone` told when they started."""
+    """What the parts of the connector `alone` wrote when they started."""
     return {file.name: file.read_text().splitlines() for file in (cluster.folder / "starts").iterdir()}
 
 
@@ -155,7 +155,7 @@ def test_a_worker_suspended_past_its_session_writes_nothing_as_a_member(cluster,
 
 
 def test_the_config_topic_refuses_writes_for_a_while(cluster):
-    """Nobody can change anything, and is told so; what runs goes on. Later the same request works."""
+    """Changes fail with an error, and what runs continues. Later the same request works."""
     topic = cluster.settings["config.storage.topic"]
     config = {"connector.class": "FileStreamSink", "topics": "late", "file": str(cluster.folder / "late.txt")}
     cluster.kafka.create("late")

@@ -1,5 +1,6 @@
-"""Workers that sleep past their session while nobody takes their work, and a broker that restarts. Lost work waits for
-its worker for five minutes, as by default: they go on with it as soon as they are back, each part once.
+"""Workers that are suspended past their session while nobody takes over their work, and a broker that restarts.
+
+Lost work is held for five minutes, the default: the workers continue as soon as they are back, each part once.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ def fragile():
 
 @pytest.fixture(scope="module")
 def cluster(fragile, tmp_path_factory):
-    """Two workers, of which one runs, and a connector that tells of every start."""
+    """Two workers, of which one runs, and a connector that records every start."""
     kafka = Kafka(fragile.bootstrap_servers)
     cluster = Cluster(kafka, tmp_path_factory.mktemp("sleep"), "sleepers", 2, session_timeout_ms="4000",
                       scheduled_rebalance_max_delay_ms=TIMEOUT_MS)
@@ -81,7 +82,7 @@ def asleep(cluster):
 
 
 def starts(cluster):
-    """What each part told when it started."""
+    """What each part wrote when it started."""
     return {file.name: file.read_text().splitlines() for file in (cluster.folder / "starts").iterdir()}
 
 
@@ -114,8 +115,8 @@ def test_a_single_worker_continues_its_work(cluster, asleep, children):
 
 
 def test_two_workers_that_were_both_suspended_continue_their_work(cluster, asleep):
-    """The follower wakes first, leads, and has never heard what the other one runs: what that has not let go of, while
-    it sleeps on, may begin twice.
+    """The follower wakes first and leads, without knowing what the other one runs: work that the other one still holds
+    while it is suspended may start twice.
     """
     have_both(cluster)
     leader, before = cluster.leader(), starts(cluster)

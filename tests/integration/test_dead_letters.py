@@ -157,7 +157,7 @@ def change(rig: Rig, name: str, config: dict[str, str], tasks: int) -> None:
 
 
 def test_a_queue_is_replayed_into_the_repaired_sink(rig: Rig, topic_name: str) -> None:
-    """A number that is none, and one that is not JSON: Cast is mended first, the value of the other never."""
+    """An invalid number, and a value that is not JSON: Cast is repaired first, the other value never."""
     out, dead, name = rig.folder / "out.txt", f"{topic_name}-dead", f"{topic_name}-sink"
     values = ['{"n": 1}', '{"n": "two"}', "{", '{"n": 3}', '{"n": "four"}']
     rig.kafka.send(topic_name, values, list("abcde"), headers={"own": b"kept"})

@@ -1,4 +1,4 @@
-"""Where partitions end, asked in a fetch session with a real broker."""
+"""The ends of partitions, requested in a fetch session with a real broker."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Session(FetchSession):
 def test_a_session_continues_whatever_the_broker_forgets(
     kafka: Kafka, topic_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each task is woken by its own partition alone, on and on, also where the broker knows the session no more."""
+    """Each task is woken only by its own partition, repeatedly, even if the broker no longer knows the session."""
     monkeypatch.setattr("spark_tasks.kafka.watcher.FetchSession", Session)
     kafka.create(topic_name, 3)
     watcher = EndWatcher(KafkaCluster({"bootstrap_servers": kafka.servers}))

@@ -121,7 +121,7 @@ def all_busy(engine: AnyEngine, folder: Path, count: int | None = None) -> list[
 
 
 def errors(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """What the engine has told an operator."""
+    """What the engine has reported to an operator."""
     return [r.getMessage() for r in caplog.records if r.levelname == "ERROR"
             and r.name == "spark_tasks.spark.life"]
 
@@ -188,7 +188,7 @@ def test_cancel_what_runs_and_what_waits(engine: AnyEngine, tmp_path: Path) -> N
 def test_a_shared_job_in_which_something_hangs_ends_with_it(
     engine: SparkEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The others repeat their batches; nobody looks for where they hang."""
+    """The others repeat their batches, and no stacks are requested for them."""
     monkeypatch.setattr("spark_tasks.spark.engine.LATE_S", 0.0)
     busy = all_busy(engine, tmp_path)
     sign = tmp_path / "sign"

@@ -231,7 +231,7 @@ def test_a_process_that_was_stopped_past_its_session_loses_its_membership_first(
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_member_whose_thread_died_dies_too(worker):
-    """Its supervisor notices that; without it nobody would, and the work would run on outside the group."""
+    """Its supervisor notices that; otherwise the work would continue outside the group unnoticed."""
     one = worker("w1").join()
     one.joined(30)
     thread = one.coordinator.break_loop()
@@ -328,7 +328,7 @@ def test_group_type_and_protocol_are_kafka_connects(pair):
 
 
 def test_a_leader_that_assigns_garbage_ends_no_follower(worker, caplog):
-    """It says why, tries again, and works as soon as somebody else leads."""
+    """It reports why, retries, and works as soon as another member leads."""
     one = worker("w1", kind=BabblingCoordinator).join()
     one.joined(30)
     one.coordinator.babbles = True

@@ -39,7 +39,7 @@ SECRET = "s3cr3t-of-the-vault"  # noqa: S105 - a test's
 
 @pytest.fixture(scope="module")
 def stuck(tmp_path_factory):
-    """What it names is where StuckSource hangs."""
+    """Its content names the method in which StuckSource hangs."""
     return tmp_path_factory.mktemp("stuck") / "where"
 
 
@@ -81,7 +81,9 @@ def test_a_hung_task_is_abandoned_and_blocks_no_others(rig, topic_name, mode):
 
 
 def test_the_end_of_the_host_is_noticed_and_everything_continues(rig, topic_name):
-    """Killed, and ended by a plugin: which is FAILED, while the others go on after their offsets, each record once."""
+    """Killed, and ended by a plugin, which becomes FAILED, while the others continue after their offsets, each record
+    once.
+    """
     file = rig.folder / "lines"
     file.write_text("one\n")
     rig.create(topic_name, {"connector.class": FILE_SOURCE, "file": str(file), "topic": topic_name},
@@ -109,7 +111,7 @@ def test_the_end_of_the_host_is_noticed_and_everything_continues(rig, topic_name
 
 
 def test_a_host_with_too_many_hung_threads_is_replaced_cleanly(rig, topic_name):
-    """Its tasks stop as they do at any end, and go on in the next one: no record is missing or doubled."""
+    """Its tasks stop as usual, and continue in the next one: no record is missing or duplicate."""
     file, sunk, hung = rig.folder / "lines", f"{topic_name}-sink", f"{topic_name}-hung"
     file.write_text("one\n")
     rig.create(topic_name, {"connector.class": FILE_SOURCE, "file": str(file), "topic": topic_name,
@@ -145,7 +147,7 @@ def story(rig, name):
 
 
 def lines_of(rig, name):
-    """A source of a file that goes on, and its file."""
+    """A source of a growing file, and its file."""
     file = rig.folder / "lines"
     file.write_text("one\n")
     rig.create(name, {"connector.class": FILE_SOURCE, "file": str(file), "topic": name}, ["RUNNING", "RUNNING"])
@@ -154,7 +156,7 @@ def lines_of(rig, name):
 
 
 def test_a_jvm_that_does_not_respond_is_ended(rig, topic_name):
-    """Stopped here, as endless garbage collection would have it: its tasks continue in a new one."""
+    """It is suspended here, with the same effect as endless garbage collection: its tasks continue in a new one."""
     file = lines_of(rig, topic_name)
     first = jvm(rig)
     first.suspend()
@@ -168,7 +170,7 @@ def test_a_jvm_that_does_not_respond_is_ended(rig, topic_name):
 
 
 def test_a_full_heap_that_nobody_notices_ends_the_jvm(rig, topic_name):
-    """A thread of a plugin's own ends for want of memory, and its task waits for it: all go on in a new JVM."""
+    """A plugin's own thread ends for lack of memory, and its task waits for it: all continue in a new JVM."""
     other = f"{topic_name}-other"
     file, once = lines_of(rig, other), rig.folder / "once"
     once.touch()

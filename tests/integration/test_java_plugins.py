@@ -166,7 +166,7 @@ def test_a_tasks_exception_fails_only_this_task(rig, topic_name, mode, message):
 
 @pytest.mark.parametrize(("mode", "permanent"), [("refused", True), ("refused-by-sql", True), ("unavailable", False)])
 def test_refused_credentials_are_not_retried(rig, topic_name, mode, permanent):
-    """As errors of Kafka's clients and of JDBC drivers (SQLSTATE) tell it, whatever wraps them."""
+    """As reported by errors of Kafka's clients and of JDBC drivers (SQLSTATE), whatever wraps them."""
     rig.create(topic_name, {**counting(topic_name, mode), "errors.restart.policy": "failed",
                             "errors.restart.backoff.initial.ms": "60000"}, ["RUNNING", "FAILED"])
     [task] = rig.call("GET", f"/connectors/{topic_name}/status")["tasks"]

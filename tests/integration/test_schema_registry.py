@@ -222,7 +222,7 @@ def test_bad_records_are_distinguished(registry):
 
 
 class Door(http.server.BaseHTTPRequestHandler):
-    """In front of the registry: lets in who has the right header, says it is busy while `busy`."""
+    """A proxy in front of the registry: accepts requests with the right header, and reports to be busy while `busy`."""
 
     def _pass(self):
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0)) or None
@@ -285,7 +285,7 @@ def test_authentication(door, wanted, config):
 
 
 def test_an_unreachable_registry_fails_no_record(door):
-    """Ids that are known go on, other questions wait without being sent, and several URLs stand in for each other."""
+    """Known ids continue to work, other requests wait without being sent, and several URLs replace each other."""
     converter = through(door, **{"retries.wait.ms": "60000", "retries.max.wait.ms": "60000"})
     data = column([1], Schema(Type.INT32))
     written = converter.from_connect("away", *data)
@@ -442,7 +442,7 @@ def test_protobuf_and_confluents_own(registry):
 
 
 def test_one_protobuf_schema_has_many_messages(registry):
-    """A batch may mix them; an index that no message has, or a schema that contains itself, is its records' trouble."""
+    """A batch may mix them; records with an index of no message, or with a recursive schema, are bad records."""
     text = """syntax = "proto3"; package mix;
     message A { int32 x = 1; message Inner { string s = 1; } }
     message B { B again = 1; }"""

@@ -75,7 +75,8 @@ def test_a_stalled_task_is_reported_with_its_stack_and_restarted(rig, topic_name
 
 
 def test_a_sink_whose_write_hangs_is_abandoned_with_a_plain_message(rig, topic_name):
-    """It is told at /health, other connectors go on, and what the worker itself cancels has no stack in the log."""
+    """It is reported at /health, other connectors continue, and what the worker itself cancels has no stack in the log.
+    """
     release, other = rig.folder / "release", f"{topic_name}-other"
     rig.kafka.create(topic_name)
     rig.kafka.send(topic_name, ["a"])

@@ -62,7 +62,7 @@ def test_several_errors_are_reported_together(rig, topic_name):
 
 
 def test_failing_task(rig, topic_name):
-    """The trace is in its status, others go on, and after a restart it goes on where it was."""
+    """The trace is in its status, others continue, and after a restart it continues where it stopped."""
     healthy, out = rig.folder / "in.txt", topic_name + "-other"
     healthy.write_text("before\n")
     rig.create(f"{topic_name}-other", {"connector.class": "FileStreamSource", "file": str(healthy), "topic": out})
@@ -194,7 +194,7 @@ def test_a_hanging_plugin_blocks_no_others(rig, topic_name, at, works):
 
 @pytest.mark.parametrize("at", ["start", "tasks", "task-start", "plan", "read"])
 def test_hanging_plugin_can_be_deleted(rig, topic_name, at, works):
-    """It is given up after task.shutdown.graceful.timeout.ms (2 s here), and a new one of its name works."""
+    """It is abandoned after task.shutdown.graceful.timeout.ms (2 s here), and a new one with its name works."""
     release = rig.folder / "release"
     rig.create(topic_name, hanging(release, at, topic=topic_name))
     works()

@@ -1,4 +1,4 @@
-"""A worker whose plugins wait, hang and die: each costs itself and nobody else."""
+"""A worker whose plugins wait, hang and die: each affects only itself."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def ticking(rig, name):
 
 
 def advance(rig, names):
-    """Each of them goes on from where it is."""
+    """Each of them continues from where it is."""
     for name, end in [(name, rig.kafka.end(name)) for name in names]:
         rig.wait_records(name, end + SOME)
 

@@ -16,8 +16,10 @@ def batches(draw):
 
 
 class Stage:
-    """Fails where a bad row is in the stretch. `tells`: for each bad row whether it says which it is; `guesses`: which
-    row, or rows, it says that it may be, of all rows. `written`: rows of the calls that went well.
+    """Fails if the stretch contains a bad row.
+
+    `tells`: for each bad row, whether the error names it; `guesses`: which row, or rows, the error suspects. `written`:
+    rows of the calls that succeeded.
     """
 
     def __init__(self, bad, tells, guesses=lambda _: None):

@@ -1,5 +1,6 @@
-"""Whatever lies on an internal topic, it is that record's trouble alone. HEELER_FUZZ=1000000 (make fuzz) tries so many
-records, not some thousands.
+"""An invalid record on an internal topic affects nothing else.
+
+HEELER_FUZZ=1000000 (make fuzz) tries that many records instead of a few thousand.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Actors without threads of their own: order, ends, and who waits for whom."""
+"""Actors without their own threads: order, end, and who waits for whom."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_messages_for_an_actor_that_stops_are_refused() -> None:
 
 @pytest.mark.parametrize("busy", [False, True])
 def test_actors_that_hang_block_no_others(*, busy: bool) -> None:
-    """Nor where others have the processor all the time."""
+    """Even if others use the processor all the time."""
     threads, go = ActorThreads(time.monotonic if busy else lambda: 0.0), threading.Event()
     for _ in range(3 * LEAST):
         Waiter.start(threads).tell(lambda: go.wait(WITHIN_S))

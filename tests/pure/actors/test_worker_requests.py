@@ -1,4 +1,4 @@
-"""What another worker, or whoever answers in its place, may send: all of it ends, within bounds."""
+"""What another worker, or anything at its address, may send: each request ends, within bounds."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def ask(url: str, method: str = "GET", body: bytes | None = None, **more: Any) -
 
 @contextmanager
 def answering(answer: bytes, *, then_silent: bool = False) -> Iterator[str]:
-    """The URL of something that says this to the first who connects, and closes or says nothing more."""
+    """The URL of a server that sends this to the first client, and then closes the connection or stays silent."""
     ended = threading.Event()
 
     def serve(server: socket.socket) -> None:
@@ -101,7 +101,7 @@ def context(trusted: Path | None, *, names: bool) -> ssl.SSLContext:
 
 
 def test_the_context_decides_what_is_trusted(made: Certificates) -> None:
-    """Names are compared only where it says so (ssl.endpoint.identification.algorithm)."""
+    """Names are compared only if the context requires it (ssl.endpoint.identification.algorithm)."""
     settings = replace(RestSettings(), listeners=(Listener("https", "127.0.0.1", 0),),
                        tls={"ssl.keystore.location": str(made.pem)})
     with serving(FakeWorker(), settings) as server:

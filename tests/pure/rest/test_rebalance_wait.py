@@ -1,4 +1,4 @@
-"""rest.rebalance.wait.ms: what a rebalance refuses is asked again, by the worker that the user has asked."""
+"""rest.rebalance.wait.ms: requests refused during a rebalance are repeated by the worker that the client has called."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_already_exists_is_final_from_another_worker_too() -> None:
 
 
 def test_a_forwarded_request_does_not_wait_twice() -> None:
-    """Who forwards says how much is left; whoever gets it asks nobody again."""
+    """The forwarding worker says how much time is left; the receiving worker does not repeat the request."""
     last = Troubled(troubles_first=[NO_LEADER])
     with serving(last, WAITING) as server:
         url = f"http://127.0.0.1:{server.ports[0]}"

@@ -1,4 +1,4 @@
-"""/connectors/{name}/dead-letters/replay: what it takes, and where it goes."""
+"""/connectors/{name}/dead-letters/replay: the accepted requests, and where they go."""
 
 from __future__ import annotations
 

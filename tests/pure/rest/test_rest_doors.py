@@ -1,4 +1,4 @@
-"""What strangers may send to the server: where a request ends is never in doubt, and nobody keeps others out."""
+"""What any client may send to the server: the end of a request is never ambiguous, and no client blocks others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When changed configurations are acted on, and what is put off."""
+"""When changed configurations take effect, and which are delayed."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def changed(state: HerderState, now: int) -> tuple[HerderState, list[Effect]]:
 
 @pytest.mark.parametrize(("count", "now"), [(3, 1000), (MANY - 1, 1001), (MANY, 1000 + LEAST_PAUSE_MS), (MANY, 900)])
 def test_a_new_connector_brings_a_rebalance_at_once(count: int, now: int) -> None:
-    """Also where the clock was set back."""
+    """Even if the clock was set back."""
     state, effects = changed(settled(count), now)
     assert state.phase is Phase.JOINING
     assert any(isinstance(effect, RequestRejoin) for effect in effects)

@@ -236,7 +236,7 @@ def test_a_stalled_task_is_only_reported_unless_the_policy_says_more() -> None:
 
 
 def test_a_task_that_stalled_and_then_failed_has_failed() -> None:
-    """Also where the watchdog is heard last."""
+    """Even if the watchdog's report arrives last."""
     for seed in range(10):
         world = started(Healing(), seed=seed)
         stall(world).fail(T)

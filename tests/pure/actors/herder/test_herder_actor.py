@@ -122,8 +122,9 @@ class GroupOfOne:
 
 
 class Rig:
-    """A herder, and what it is told and wants. Tests spoil `statuses`, `kind` and `silence_s`, which the herder
-    asks for.
+    """A herder, its events and its effects.
+
+    Tests change `statuses`, `kind` and `silence_s`, which the herder requests.
     """
 
     def __init__(self) -> None:
@@ -226,7 +227,7 @@ def c(rig: Rig) -> ConnectorName:
 
 
 class Spoilt:
-    """Raises once, where `condition` is true; otherwise it is as before."""
+    """Raises once, if `condition` is true; otherwise it is unchanged."""
 
     raised = False
 
@@ -385,7 +386,7 @@ def test_an_unknown_message_changes_nothing(rig: Rig, c: ConnectorName) -> None:
 
 
 def test_the_story_of_a_connector(rig: Rig, c: ConnectorName) -> None:
-    """From what somebody asked for to what came of it, each step with the one that led to it."""
+    """From a request to its results, each step with the one that led to it."""
     d = rig.create("d")
     rig.tell(Remark(ConnectorTaskId(d, 0), "a split hangs\nin f", "executors"))
     told = rig.ask(GetStory(d)).get(timeout=WITHIN_S)

@@ -1,4 +1,4 @@
-"""A member that claims or says what is not so, and connectors that nobody can be told of: all others go on."""
+"""A member with false claims, and connectors that do not fit into the protocol: all others continue."""
 
 from __future__ import annotations
 

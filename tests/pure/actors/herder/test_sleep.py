@@ -1,6 +1,5 @@
-"""Workers that sleep past their session and come back: alone, all of them, in any order, around a broker's restart.
-
-Lost work may wait for five minutes here. Nobody who is back waits for so long for what was theirs.
+"""Workers that are suspended past their session and return: alone, all of them, in any order, around a broker's
+restart. Lost work may be held for five minutes here. No worker that is back waits that long for its own work.
 """
 
 from __future__ import annotations
@@ -86,7 +85,7 @@ def test_a_group_whose_members_were_all_suspended_continues_at_once(order: tuple
 
 
 def test_work_that_others_have_taken_over_stays_there() -> None:
-    """The claim of the worker that slept moves nothing but its share."""
+    """The claim of the suspended worker moves nothing but its share."""
     world = cluster(2)
     sleeper = next(name for name in world.nodes if name != world.leader)
     fall_asleep(world, sleeper)
@@ -141,7 +140,9 @@ def test_a_broker_restart_causes_no_delay(workers: int, forgets: bool) -> None:
 
 
 def test_a_worker_suspended_outside_the_group_stops_its_work() -> None:
-    """While it waits to read the config topic its work goes on, but not after a sleep: others may have it by now."""
+    """While it waits to read the config topic, its work continues, but not after a suspension: others may have it by
+    now.
+    """
     world = cluster(2)
     node = world.nodes[next(name for name in world.nodes if name != world.leader)]
     node.configs.held = True

@@ -239,7 +239,7 @@ def test_the_end_of_an_earlier_rebalances_read_is_not_mistaken_for_this_ones() -
 
 
 def test_a_defect_in_an_operation_of_the_herder_itself_is_retried_later() -> None:
-    """A connector noticed that its task configs are out of date: that is not forgotten, and hinders nobody."""
+    """A connector noticed that its task configs are outdated: that is not forgotten, and blocks nothing."""
     sound = running().nodes["w0"].state
     spoilt = replace(sound, config=replace(sound.config, target_states=None))  # type: ignore[arg-type]
     state, _ = step(spoilt, TaskReconfigurationRequested(C, sound.slots[C].epoch), now=1000)

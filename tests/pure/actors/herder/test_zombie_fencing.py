@@ -31,7 +31,7 @@ workers = st.integers(0, 2)
 
 
 class Histories(RuleBasedStateMachine):
-    """What users do and what goes wrong; the seed decides who takes the next step."""
+    """Actions of users, and failures; the seed determines who takes the next step."""
 
     @initialize(seed=st.integers(0, 10**6), notice=st.sampled_from((0.0, 0.5, 1.0)))
     def begin(self, seed: int, notice: float) -> None:
@@ -251,7 +251,7 @@ def test_producers_that_cannot_be_fenced_fail_the_start_and_nothing_is_recorded(
 
 
 def test_a_task_count_record_that_cannot_be_written_is_written_when_the_right_is_claimed_again() -> None:
-    """The round fails, as in Kafka Connect; tasks ask for another one."""
+    """The fencing fails, as in Kafka Connect; tasks request another one."""
     world, node = up_to_the_check()
     world.log.owner = "a zombie"
     while node.state.fencings or not world.replies or node.state.busy is not None:
@@ -266,7 +266,7 @@ def test_a_task_count_record_that_cannot_be_written_is_written_when_the_right_is
 
 @pytest.mark.parametrize("phase", ["init", "verify"])
 def test_a_task_suspended_before_or_after_its_producer_exists_writes_nothing(phase: str) -> None:
-    """When it wakes up, others work with newer task configs; nobody has told it."""
+    """When it wakes up, others work with newer task configs, and it does not know that."""
     world = world_of(2, notice=0.0)
     put(world, 2, "2")
     while not (late := [t for t in world.sources if t.phase == phase and t.generation == 1]):

@@ -1,4 +1,4 @@
-"""The scaler: what it measures, when, and what it asks the herder for."""
+"""The scaler: what it measures, when, and what it requests from the herder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The watchdog: what hangs is told with where, what goes on is not, and what waits for others is told apart."""
+"""The watchdog: what hangs is reported with its stack, what makes progress is not, and what waits for others is
+reported as such.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,7 @@ class Runner:
 
 
 class Rig:
-    """A task actor under a watchdog that looks when it is told."""
+    """A task actor under a watchdog that checks when a test tells it to."""
 
     def __init__(self, limit_s: float = LIMIT_S) -> None:
         self.told: list[TaskStalled | TaskRecovered] = []
@@ -87,7 +89,7 @@ class Rig:
         wait_until(self.runner.hangs.is_set)
 
     def first(self) -> TaskStalled:
-        """What is told after 11 seconds of the same."""
+        """The report after 11 seconds without progress."""
         self.watchdog.check()
         self.now += 11
         self.watchdog.check()

@@ -1,4 +1,4 @@
-"""What a starting exactly-once task asks of the herder, and what it makes of the answers."""
+"""The requests of a starting exactly-once task to the herder, and how it handles the responses."""
 
 from __future__ import annotations
 

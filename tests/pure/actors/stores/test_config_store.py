@@ -110,7 +110,9 @@ def test_each_write(rig: Rig, topic: MemoryTopic) -> None:
 
 
 def test_all_of_a_write_is_as_old_as_its_request(rig: Rig, topic: MemoryTopic) -> None:
-    """A leader that sleeps between task configs and their commit record, and is replaced, does not write that."""
+    """A leader that is suspended between task configs and their commit record, and then replaced, does not write the
+    latter.
+    """
     log, since = MemoryTopicLog(topic), []
     send = log.send
 

@@ -21,7 +21,7 @@ C = ConnectorName("c")
 
 
 class Silent(pykka.ThreadingActor):
-    """A store that keeps what it is told to itself."""
+    """A store that does not respond."""
 
     def on_receive(self, message: Any) -> None:
         pass

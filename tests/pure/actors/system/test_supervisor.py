@@ -1,4 +1,4 @@
-"""The supervisor with real actors that die as Pykka's do: of an exception in a message that nobody waits for."""
+"""The supervisor with real actors that die like Pykka's: from an exception in a message that nobody waits for."""
 
 from __future__ import annotations
 

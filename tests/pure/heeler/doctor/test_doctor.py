@@ -65,9 +65,7 @@ def test_settings_that_no_worker_accepts(file):
 
 
 def test_a_failed_check_does_not_prevent_others(file, tmp_path):
-    """Brokers that are away, a plugin that cannot be imported, a jar that is none, a folder that is not there, a key
-    that is misspelt.
-    """
+    """Unreachable brokers, a plugin that cannot be imported, an invalid jar, a missing folder, a misspelt key."""
     folder = tmp_path / "plugins"
     folder.mkdir()
     (folder / "broken.jar").write_bytes(b"PK, or not")

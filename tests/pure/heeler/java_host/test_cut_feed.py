@@ -86,7 +86,7 @@ def answered(rig, *batches, to=10, **more):
 
 
 def told(frame):
-    """What a frame says of itself, and the number of its records."""
+    """What a frame says about itself, and the number of its records."""
     rows, size, sections, _ = struct.unpack_from("<iiii", frame, HEAD.size)
     at = HEAD.size + 16 + 8 * sections
     return json.loads(frame[at : at + size]), rows, sections

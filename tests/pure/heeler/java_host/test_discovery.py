@@ -1,4 +1,4 @@
-"""Where Java plugins are looked for, when the host is asked, and which of two plugins of one name is taken."""
+"""Where Java plugins are discovered, when the host is used for that, and which of two plugins of one name is used."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def test_config_providers_have_manifests_always(folder, tmp_path):
 
 
 def test_what_is_new_is_found_beside_a_known_folder_without_manifests(folder, tmp_path):
-    """The host is then given links, and tells of them."""
+    """The host then gets links, and reports these."""
     old = jar(folder / "old" / "old.jar", "org/apache/kafka/connect/source/SourceConnector", manifest=False)
     there = [told(folder), {**told(folder, "old.Source"), "location": f"file:{old.parent}/"},
              {**told(folder, "alone.Source"), "location": f"file:{folder}/alone.jar"}]
@@ -220,7 +220,7 @@ def test_heelers_own_plugin_is_used_unless_javas_is_preferred(folder, monkeypatc
 
 @pytest.mark.parametrize("error", [None, "no Java"])
 def test_a_preferred_plugin_that_is_not_there_is_not_replaced(folder, monkeypatch, error):
-    """Neither if no jar has it nor if the host cannot look."""
+    """Neither if no jar has it nor if the host cannot look it up."""
     host = Host([told(folder)])
     host.error = error and ConnectError(error)
     monkeypatch.setattr("heeler.java_host.host.JavaHost.of", lambda *_: host)

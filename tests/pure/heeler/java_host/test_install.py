@@ -1,4 +1,4 @@
-"""What `heeler plugins install` puts where."""
+"""What `heeler plugins install` installs, and where."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Starting: what is checked before, and waiting that can be stopped."""
+"""Starting: the checks before it, and waiting that can be interrupted."""
 
 import os
 import resource

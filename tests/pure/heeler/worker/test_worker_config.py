@@ -191,7 +191,7 @@ def test_a_missing_config_provider_is_named(name):
 
 
 def test_what_a_provider_gave_for_the_worker_file(tmp_path):
-    """Not in what is said of a wrong value; hidden for good where it is a password, or nobody knows what it is."""
+    """It is not in errors about a bad value; it is always hidden if it is a password, or if the key is unknown."""
     file = tmp_path / "s.properties"
     file.write_text("wrong=s3cr3t-number\npassword=s3cr3t-password\nserver=broker-of-the-test:9092\n")
     provider = {"config.providers": "f", "config.providers.f.class": "FileConfigProvider"}

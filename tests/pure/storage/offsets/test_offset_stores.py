@@ -1,4 +1,4 @@
-"""Reading a connector's offsets, and nobody wanting them any more."""
+"""Reading a connector's offsets, and readers that no longer need them."""
 
 from __future__ import annotations
 

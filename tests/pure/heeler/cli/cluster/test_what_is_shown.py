@@ -47,7 +47,7 @@ def test_which_of_two_plugins_of_a_class_is_used(fake):
 
 
 def test_an_unknown_class_is_a_configuration_error(fake, tmp_path):
-    """Workers answer 500, which is none of theirs; other files are looked at, too."""
+    """Workers respond with 500, but the error is not theirs; other files are checked too."""
     (tmp_path / "a.properties").write_text("name=a\nconnector.class=Nonesuch\n")
     (tmp_path / "b.properties").write_text("name=b\nconnector.class=X\n")
     words = "Failed to find any class that implements Connector and which name matches Nonesuch, available"

@@ -1,4 +1,4 @@
-"""/metrics of a worker: Kafka Connect's names, heeler's own, nothing of what is gone, whatever things are called."""
+"""/metrics of a worker: Kafka Connect's names, heeler's own, nothing of deleted items, whatever names are used."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def _membership():
 
 
 def test_classes_and_versions_of_a_task(cluster):
-    """As Java 4.3.1 tells it; the header converter is the default one, where nobody names one."""
+    """As Java 4.3.1 reports them; the header converter is the default one if none is configured."""
     page = cluster.metrics.page({JAVA})
     of = 'connector="src",task="0",worker="me:8083"'
     for attribute, value in (
