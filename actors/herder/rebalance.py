@@ -34,7 +34,7 @@ from actors.messages.commands import JoinGroup, LeaveGroup, ReadConfigToEnd, Req
 from actors.messages.events import CoordinatorLost, Joined, JoinPreparing
 
 FAILED_REBALANCE_MS = 500
-UNSYNC_RETRIES = 5  # cooperative: the number of short waits before the worker gives up its work
+UNSYNC_RETRIES = 5  # cooperative: the number of short waits before the worker releases its work
 
 
 def on_loaded(turn: Turn, event: Loaded) -> None:
@@ -66,7 +66,7 @@ def on_joined(turn: Turn, event: Joined) -> None:
     allocation = assignment.assigned
     if membership.protocol is not Protocol.EAGER:
         allocation = turn.state.allocation.minus(assignment.revoked).plus(assignment.assigned)
-    # Work that was given up (a lost coordinator) after it was announced to the leader needs another rebalance.
+    # Work that was released (a lost coordinator) after it was announced to the leader needs another rebalance.
     outdated = membership.protocol is not Protocol.EAGER and turn.state.announced != turn.state.allocation
     new_here = turn.state.membership is None
     if new_here and turn.state.slots:

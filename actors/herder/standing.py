@@ -73,7 +73,7 @@ class NextRebalance(Enum):
     """Whether the rebalance that has just ended leads to another one."""
 
     UNNEEDED = "unneeded"
-    OWED = "owed"  # work was given up: the next rebalance assigns it
+    OWED = "owed"  # work was released: the next rebalance assigns it
 
 
 @dataclass(frozen=True, slots=True)

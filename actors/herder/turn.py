@@ -95,7 +95,7 @@ class Turn:
         return op
 
     def take_op(self, op: OpId) -> Continuation | None:
-        """Remove and return the continuation of an op that ended; None if the op was given up meanwhile."""
+        """Remove and return the continuation of an op that ended; None if the op was abandoned meanwhile."""
         then = self.state.ops.get(op)
         if then is not None:
             ops = dict(self.state.ops)

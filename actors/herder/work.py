@@ -134,7 +134,7 @@ def propagate_target_state(turn: Turn, items: Iterable[ItemId], target: TargetSt
 
 
 def on_report(turn: Turn, report: ConnectorStateReported | TaskStateReported) -> None:
-    """An instance reports its state; reports of an instance that was given up are ignored."""
+    """An instance reports its state; reports of an abandoned instance are ignored."""
     item: ItemId = report.task if isinstance(report, TaskStateReported) else report.connector
     slot = turn.state.slots.get(item)
     if slot is None or slot.epoch != report.epoch:

@@ -106,7 +106,7 @@ class HerderGuard(StartGuard):
             else:
                 return
             if self._cancelled.wait(wait_ms / 1000):
-                raise StartCancelledError(f"The start of task {self._task} was given up")
+                raise StartCancelledError(f"The start of task {self._task} was cancelled")
 
     def _fence(self) -> None:
         connector = self._task.connector
@@ -134,4 +134,4 @@ class HerderGuard(StartGuard):
                     raise
             else:
                 return
-        raise StartCancelledError(f"The start of task {self._task} was given up")
+        raise StartCancelledError(f"The start of task {self._task} was cancelled")

@@ -59,7 +59,7 @@ class Session:
                 event = self._events.get(timeout=_POLL_S) if wait else self._events.get_nowait()
             except queue.Empty:
                 if self._closed:
-                    raise HostGoneError("The connection to the host of Java plugins was given up") from None
+                    raise HostGoneError("The connection to the host of Java plugins was closed") from None
                 if not wait:
                     return None
                 continue

@@ -125,7 +125,7 @@ def _wanted(item: Any, stem: str, file: str) -> Wanted:
     wrapped = isinstance(item.get("config"), dict)
     others = sorted(map(str, item.keys() - _ALSO)) if wrapped else []
     if others:
-        raise ValueError(f"unknown key {others[0]} beside the config")
+        raise ValueError(f"unknown key {others[0]} next to the config")
     config = {_a_key(key): _value(key, value) for key, value in (item["config"] if wrapped else item).items()}
     given = item.get("name") if wrapped else None
     if given is not None and not isinstance(given, str):
