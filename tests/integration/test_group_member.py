@@ -268,7 +268,7 @@ def remove_from_group(herder):
 def test_a_removed_member_notices_it_and_joins_again(pair):
     one, two = pair
     remove_from_group(two)
-    assert "went on without" in two.next(CoordinatorLost).reason
+    assert "rebalanced without" in two.next(CoordinatorLost).reason
     wait_until(lambda: settled(one, two), what="a member again")
 
 
