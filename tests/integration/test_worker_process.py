@@ -166,7 +166,7 @@ def test_refusals(kafka, tmp_path, topic_name):
                       f"Failed to connect to and describe Kafka cluster at {nobody}"),
         "bad value": ({"session.timeout.ms": "soon"}, 2, "Invalid value soon for configuration session.timeout.ms"),
         "no group": ({"group.id": None}, 2, 'Missing required configuration "group.id"'),
-        "open": ({"rest.extension.classes": "com.example.BasicAuth"}, 2, "put a proxy before them that does this work"),
+        "open": ({"rest.extension.classes": "com.example.BasicAuth"}, 2, "let the proxy do this work"),
         "client": ({"producer.security.protocol": "SSL", "producer.ssl.engine.factory.class": "com.example.Pins"}, 2,
                    "Invalid value com.example.Pins for configuration producer.ssl.engine.factory.class: heeler cannot"),
         "listener": ({"listeners": f"https://127.0.0.1:{free_port()}", "listeners.https.ssl.provider": "BCFIPS",
