@@ -1,5 +1,5 @@
-"""Finds the Java plugins in the folders of plugin.path. The host looks once for each content of the jars, so that a
-worker with known jars starts no JVM for this.
+"""Finds the Java plugins in the folders of plugin.path. The host searches jars only once for each content, so that a
+worker with known jars does not start a JVM for this.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from heeler.embedded_kafka.jars import KAFKA_VERSION
-from heeler.java_host.host import JavaHost, Look
+from heeler.java_host.host import HostPath, JavaHost
 from heeler.java_host.manifests import MANIFESTS, PROVIDERS, link_with_manifest
 from spark_tasks.errors import ConnectError
 from spark_tasks.plugins import Kind
@@ -33,7 +33,7 @@ _KINDS: Final = {
     "header_converter": Kind.HEADER_CONVERTER, "transformation": Kind.TRANSFORMATION, "predicate": Kind.PREDICATE,
     "configprovider": Kind.CONFIG_PROVIDER,
 }
-_API: Final = b"org/apache/kafka/connect/"  # in every class that implements a plugin, but for config providers
+_API: Final = b"org/apache/kafka/connect/"  # in every class that implements a plugin, except for config providers
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,18 +75,19 @@ def plugin_locations(plugin_path: Iterable[str]) -> list[PluginLocation]:
 
 
 def _is_jar(entry: Path) -> bool:
-    """Whether an entry of plugin.path is no folder but a plugin."""
+    """Whether an entry of plugin.path is a plugin's jar and not a folder."""
     return entry.suffix == ".jar" and entry.is_file()
 
 
 def _children(folder: Path) -> Iterator[Path]:
-    with suppress(OSError):  # the registry has reported that it is not a folder
+    with suppress(OSError):  # if it is not a folder, the registry has reported that
         yield from sorted(folder.iterdir())
 
 
-def look(place: PluginLocation, complain: Callable[[str], None]) -> tuple[str, bool, bool]:
-    """A key for the content of its jars, whether any has a manifest, and whether any has one of config providers. Reads
-    only the directory of each jar. `complain` is called with the message about a broken jar.
+def contents(place: PluginLocation, complain: Callable[[str], None]) -> tuple[str, bool, bool]:
+    """A hash of the content of a location's jars, whether any of them has a manifest of plugins, and whether any has
+    one of config providers. Reads only the directory of each jar. `complain` is called with a message about each broken
+    jar.
     """
     digest = hashlib.sha256(f"2 {KAFKA_VERSION} {_java()} {place.path.absolute()}".encode())
     manifests = provides = False
@@ -106,26 +107,26 @@ def look(place: PluginLocation, complain: Callable[[str], None]) -> tuple[str, b
 
 
 def _java() -> str:
-    """Identifies the Java installation, because a newer Java may find more. Only looks at the file system."""
+    """The path of the Java program: another Java may find other plugins. Does not start it."""
     home = os.environ.get("JAVA_HOME")
     return os.path.realpath(Path(home) / "bin" / "java" if home else shutil.which("java") or "")
 
 
 class Discovery:
-    """The Java plugins of some folders. `host` is started only if a location was never seen before."""
+    """The Java plugins of some folders. `host` is started only if a location has not been searched before."""
 
-    def __init__(self, plugin_path: Sequence[str], make_host: Callable[[Look], JavaHost]) -> None:
+    def __init__(self, plugin_path: Sequence[str], make_host: Callable[[HostPath], JavaHost]) -> None:
         self.complaints: list[str] = []
         self._plugin_path = ",".join(plugin_path)
-        looks = {place: look(place, self.complaints.append) for place in plugin_locations(plugin_path)}
-        known = {place: _known(place, *seen) for place, seen in looks.items()}
+        found = {place: contents(place, self.complaints.append) for place in plugin_locations(plugin_path)}
+        known = {place: _known(place, *seen) for place, seen in found.items()}
         self._known = {place: plugins for place, (plugins, _) in known.items()}
-        self._places = {place: (digest, known[place][1]) for place, (digest, *_) in looks.items()}
-        self.host = make_host(self.look)
+        self._places = {place: (digest, known[place][1]) for place, (digest, *_) in found.items()}
+        self.host = make_host(self.host_path)
 
-    def look(self, folder: Path) -> tuple[str, str]:
-        """A plugin.path for the host, and the plugin.discovery to use there. `folder` is the host's, for replacements
-        of jars without manifests. Raises OSError.
+    def host_path(self, folder: Path) -> tuple[str, str]:
+        """The plugin.path and the plugin.discovery for a host. `folder`: the host's own folder, in which jars without
+        manifests are linked together with one. Raises OSError.
         """
         without = [place for place, (_, manifests) in self._places.items()
                    if not manifests and self._known[place] != []]
@@ -133,8 +134,8 @@ class Discovery:
             return self._plugin_path, "service_load"
         unknown = [str(place.path) for place in without if self._known[place] is None]
         if unknown:
-            log.warning("plugin.path: %s has no manifests, so the host of Java plugins looks into every class, once "
-                        "for each content; Kafka's bin/connect-plugin-path.sh sync-manifests adds them",
+            log.warning("plugin.path: %s has no manifests, so the host of Java plugins searches every class, once for "
+                        "each content; Kafka's bin/connect-plugin-path.sh sync-manifests adds manifests",
                         ", ".join(unknown))
             return self._plugin_path, "hybrid_warn"
         links = folder / "plugins"
@@ -150,7 +151,7 @@ class Discovery:
         return str(links), "service_load"
 
     def plugins(self) -> list[JavaPlugin]:
-        """All Java plugins. If the host cannot look for them, that is reported like a broken jar."""
+        """All Java plugins. If the host cannot search for them, that is reported like a broken jar."""
         known = dict(self._known)
         if any(plugins is None for plugins in known.values()):
             try:
@@ -175,8 +176,8 @@ class Discovery:
 
 
 def _known(place: PluginLocation, digest: str, manifests: bool, provides: bool) -> tuple[list[JavaPlugin] | None, bool]:
-    """Its plugins, if known without the host, and whether all of them have manifests: jars that never mention Connect,
-    such as a driver's, have none but config providers.
+    """A location's plugins, None if only the host can find them; and whether all of them have manifests. Jars that
+    never mention Connect, such as a driver's, can contain only config providers.
     """
     known = _remembered(digest)
     if known and provides and not manifests:
@@ -194,7 +195,7 @@ def _names_connect(jar: Path) -> bool:
         with zipfile.ZipFile(jar) as archive:
             return any(_API in archive.read(name) for name in archive.namelist() if name.endswith(".class"))
     except (OSError, RuntimeError, NotImplementedError, zlib.error, zipfile.BadZipFile):
-        return False  # `look` has reported it
+        return False  # `contents` has reported it
 
 
 def _plugin(found: Mapping[str, str]) -> JavaPlugin:
@@ -222,4 +223,4 @@ def _remember(digest: str, plugins: Sequence[JavaPlugin]) -> None:
             json.dump([asdict(plugin) for plugin in plugins], out)
         Path(name).rename(file)
     except OSError as error:
-        log.info("The plugins found could not be cached, so the next start looks for them again: %s", error)
+        log.info("The plugins that were found could not be cached, so the next start searches again: %s", error)

@@ -1,4 +1,4 @@
-"""Appends the frames that a Java source connector's task sends, and notes where their records land."""
+"""Appends the frames that a Java source connector's task sends, and records the positions of their records."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from spark_tasks.sources.delivery import Lane
 
 
 class FrameWriter:
-    """Appends the frames of one step; the appender is created with the first one. `used` is called once for each topic.
-    `taking`: heeler's part of the chain.
+    """Appends the frames of one step; the appender is created for the first frame. `used` is called once for each
+    topic. `taking`: heeler's part of the chain; None if it has none.
     """
 
     def __init__(self, cluster: KafkaCluster, options: Mapping[str, Any], lane: Callable[[], Lane],
@@ -113,7 +113,7 @@ class FrameWriter:
         self.size += figures.written_bytes
 
     def flush(self) -> None:
-        """Wait until all is acknowledged."""
+        """Wait until all records are acknowledged."""
         self._open().flush()
 
     def close(self) -> None:
@@ -125,5 +125,5 @@ class FrameWriter:
 def _landed(
     positions: AppendedPositions, rows: np.ndarray[Any, Any], partition: int, some: np.ndarray[Any, Any], offset: int,
 ) -> None:  # fmt: skip
-    """`some`: of the rows."""
+    """Record the positions of `some` of the rows, from `offset` on."""
     positions.landed(rows[some], partition, offset)

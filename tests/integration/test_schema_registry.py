@@ -206,7 +206,7 @@ def test_the_newest_version_of_the_subject_is_written(registry):
     assert avro(registry, **given).from_connect("newest", *column([{"a": 1}], _with("a", Type.INT32))) == written
 
 
-def test_bad_records_are_told_apart(registry):
+def test_bad_records_are_distinguished(registry):
     values, metadata = column([ROW, ROW, ROW], RECORD)
     converter = avro(registry)
     good = converter.from_connect("hurt", values, metadata).to_pylist()
@@ -222,7 +222,7 @@ def test_bad_records_are_told_apart(registry):
 
 
 class Door(http.server.BaseHTTPRequestHandler):
-    """In front of the registry: lets in who has the right header, says it is busy while `busy`."""
+    """A proxy in front of the registry: accepts requests with the right header, and reports to be busy while `busy`."""
 
     def _pass(self):
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0)) or None
@@ -276,7 +276,7 @@ def through(door, **config):
     ("Basic dTpw", {"basic.auth.credentials.source": "USER_INFO", "basic.auth.user.info": "u:p"}),
     ("Bearer t", {"bearer.auth.credentials.source": "STATIC_TOKEN", "bearer.auth.token": "t"}),
 ])
-def test_who_may_ask(door, wanted, config):
+def test_authentication(door, wanted, config):
     door.wanted = wanted
     data = column([1], Schema(Type.INT32))
     assert len(through(door, **config).from_connect("guarded", *data)) == 1
@@ -284,8 +284,8 @@ def test_who_may_ask(door, wanted, config):
         through(door).from_connect("guarded", *data)
 
 
-def test_a_registry_that_is_away_is_nobodys_fault(door):
-    """Ids that are known go on, other questions wait without being sent, and several URLs stand in for each other."""
+def test_an_unreachable_registry_fails_no_record(door):
+    """Known ids continue to work, other requests wait without being sent, and several URLs replace each other."""
     converter = through(door, **{"retries.wait.ms": "60000", "retries.max.wait.ms": "60000"})
     data = column([1], Schema(Type.INT32))
     written = converter.from_connect("away", *data)
@@ -442,7 +442,7 @@ def test_protobuf_and_confluents_own(registry):
 
 
 def test_one_protobuf_schema_has_many_messages(registry):
-    """A batch may mix them; an index that no message has, or a schema that contains itself, is its records' trouble."""
+    """A batch may mix them; records with an index of no message, or with a recursive schema, are bad records."""
     text = """syntax = "proto3"; package mix;
     message A { int32 x = 1; message Inner { string s = 1; } }
     message B { B again = 1; }"""
