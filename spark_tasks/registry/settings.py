@@ -4,9 +4,11 @@ Python client does not support are rejected, not ignored.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
+from spark_tasks.config.client_keys import client_config_def
 from spark_tasks.config.definition import REQUIRED, ConfigDef, ConfigKey, Importance, Type, between
 from spark_tasks.errors import ConfigError
 
@@ -76,38 +78,15 @@ max.retries INT LOW =3 How often to retry a request before the registry counts a
 retries.wait.ms INT LOW =1000 The maximum backoff before the first retry.
 retries.max.wait.ms INT LOW =20000 The maximum backoff before any retry.
 """
-# TLS keys as those of Kafka's clients, but with the prefix TLS_PREFIX
-_TLS = """
-ssl.cipher.suites LIST LOW -
-ssl.enabled.protocols LIST MEDIUM =TLSv1.2,TLSv1.3
-ssl.endpoint.identification.algorithm STRING LOW =https
-ssl.engine.factory.class CLASS LOW -
-ssl.key.password PASSWORD HIGH -
-ssl.keymanager.algorithm STRING LOW =SunX509
-ssl.keystore.certificate.chain PASSWORD HIGH -
-ssl.keystore.key PASSWORD HIGH -
-ssl.keystore.location STRING HIGH -
-ssl.keystore.password PASSWORD HIGH -
-ssl.keystore.type STRING MEDIUM =JKS
-ssl.protocol STRING MEDIUM =TLSv1.3
-ssl.provider STRING MEDIUM -
-ssl.secure.random.implementation STRING LOW -
-ssl.trustmanager.algorithm STRING LOW =PKIX
-ssl.truststore.certificates PASSWORD HIGH -
-ssl.truststore.location STRING HIGH -
-ssl.truststore.password PASSWORD HIGH -
-ssl.truststore.type STRING MEDIUM =JKS
-"""
 TLS_PREFIX = "schema.registry."
 
 
-def _keys() -> list[ConfigKey]:
-    rows = [line.split(maxsplit=4) for line in _TABLE.strip().splitlines()]
-    rows += [
-        [TLS_PREFIX + name, kind, importance, default, f"As {name} of Kafka's clients, for the registry."]
-        for name, kind, importance, default in (line.split() for line in _TLS.strip().splitlines())
-    ]
-    return [_key(*row) for row in rows]
+def _keys() -> Iterator[ConfigKey]:
+    for line in _TABLE.strip().splitlines():
+        yield _key(*line.split(maxsplit=4))
+    for name, key in client_config_def("producer").keys.items():
+        if name.startswith("ssl."):
+            yield replace(key, name=TLS_PREFIX + name, doc=f"As {name} of Kafka's clients, for the registry.")
 
 
 def _key(name: str, kind: str, importance: str, default: str, doc: str) -> ConfigKey:
