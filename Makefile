@@ -2,12 +2,16 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+INSTALLED := $(VENV)/.heeler-installed
 READY  := $(VENV)/.heeler-ready
 SHELL  := /bin/bash
+# Modules are compiled when they are first imported: most of what is installed never is.
+PIP     = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e
 .DEFAULT_GOAL := help
 # If a container image sets this, every process that tests start would compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help demo test test-pure test-pure-control test-pure-data lint types herder-doc histories fuzz api-fuzz transforms-differential connectors chaos executors bench wheel clean
+NIGHTLY := histories fuzz api-fuzz transforms-differential connectors chaos executors
+.PHONY: help demo test test-pure test-pure-control test-pure-data lint types herder-doc nightly $(NIGHTLY) bench wheel clean
 
 help:
 	@echo "make demo       move real data through heeler: CSV files, Kafka, Parquet, with a check of every count"
@@ -22,17 +26,21 @@ help:
 	@echo "make connectors  run Debezium, MirrorMaker, Iceberg and others (needs Debian's postgresql; a few minutes)"
 	@echo "make chaos      kill everything at random, check every record (ARGS='--minutes 30 --seed 7')"
 	@echo "make executors  move 6,000,000 records on a Spark cluster whose executors are killed (ARGS='--kills 30'; a few minutes)"
+	@echo "make nightly    run the seven commands above, one after the other, even if one fails (hours)"
 	@echo "make bench      run microbenchmarks of the data plane and the control plane"
 	@echo "make wheel      build dist/heeler-….whl, which pip installs anywhere"
 	@echo "make clean      remove the environment and the files of tools"
 
-$(READY): pyproject.toml constraints.txt
+$(INSTALLED): pyproject.toml constraints.txt
 	@echo "== Setting up the environment in $(VENV) (once; a minute or two)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "heeler needs Python 3.11 or newer: make PYTHON=/path/to/python3.11 (remove $(VENV) first)"; exit 2; }
 	@rm -rf *.egg-info  # its entry points would hide the new ones
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]' -c constraints.txt
+	@$(PIP) '.[dev]'
+	@touch $@
+
+$(READY): $(INSTALLED)
 	@echo "== Compiling the data plane, recording Spark's classes (once; half a minute)"
 	@$(BIN)/heeler warm 2>$(VENV)/warm.log || { cat $(VENV)/warm.log; exit 1; }
 	@touch $@
@@ -41,12 +49,12 @@ demo: $(READY)
 	@echo "== The demo: flights from a CSV file through Kafka into Parquet"
 	@$(BIN)/heeler demo $(ARGS)
 
-lint: $(READY)
+lint: $(INSTALLED)
 	@echo "== Lint (ruff)"
 	@$(BIN)/ruff check .
 	@$(MAKE) --no-print-directory types
 
-types: $(READY)
+types: $(INSTALLED)
 	@echo "== Types (mypy, strict)"
 	@$(BIN)/mypy
 
@@ -57,9 +65,10 @@ PURE_DATA  := tests/pure/spark_tasks tests/pure/storage tests/pure/rest tests/ex
 	$(filter %avro.py %protobuf.py %json_schema.py %converters_json.py %transforms.py,$(PURE))
 PURE_TESTS  = $(BIN)/python -m pytest -q -m 'not integration and not interop'
 
-test-pure: lint
-	@echo "== Tests without Kafka and Spark"
-	@$(MAKE) --no-print-directory -j 2 --output-sync=target test-pure-control test-pure-data
+# Beside each other: lint needs one of two cores, and so does the compiling.
+test-pure: $(INSTALLED)
+	@echo "== Lint, types, and the tests without Kafka and Spark"
+	@$(MAKE) --no-print-directory -j 2 --output-sync=target lint test-pure-data test-pure-control
 
 test-pure-control: $(READY)
 	@$(PURE_TESTS) $(filter-out $(PURE_DATA),$(PURE))
@@ -67,13 +76,15 @@ test-pure-control: $(READY)
 test-pure-data: $(READY)
 	@$(PURE_TESTS) $(PURE_DATA)
 
-# With ten processes on two cores, a test may exceed its timeouts. It is reported and gets a second try without others;
-# if it fails twice, that is a defect.
-OTHERS := $(BIN)/python -m pytest --durations=15 --ignore=tests/benchmarks tests -m 'integration or interop'
+# Only the files that have such tests: to import all others as well would take each process half a minute.
+OTHERS = $(BIN)/python -m pytest --durations=15 -m 'integration or interop' \
+	tests/contract $(sort $(shell grep -rlE 'mark\.(integration|interop)\b' tests --include='test_*.py'))
 
+# Three processes for two cores: each of them waits for a good part of its time. With the dozen processes that they start, a
+# test may exceed its timeouts. It is reported and gets a second try without others; if it fails twice, that is a defect.
 test: test-pure
 	@echo "== All other tests: real Kafka, real Spark, Java Connect"
-	@$(OTHERS) -n 2 --dist loadfile || { test $$? -eq 1 && echo "== Repeating failed tests without others" && \
+	@$(OTHERS) -n 3 --dist loadfile || { test $$? -eq 1 && echo "== Repeating failed tests without others" && \
 		$(OTHERS) --last-failed --last-failed-no-failures none; }
 
 herder-doc: $(READY)
@@ -98,7 +109,7 @@ transforms-differential: $(READY)
 
 connectors: $(READY)
 	@echo "== Third-party connectors from Maven Central on a real worker"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[connectors]' -c constraints.txt
+	@$(PIP) '.[connectors]'
 	@$(BIN)/python -m pytest -q -m connectors tests/connectors
 
 chaos: $(READY)
@@ -109,12 +120,16 @@ executors: $(READY)
 	@echo "== A Spark cluster whose executors are killed one after the other, at least once and exactly once"
 	@$(BIN)/python -m tests.chaos.executors $(ARGS)
 
+# What has new examples each time, or only repeats for long what `make test` does once.
+nightly:
+	@$(MAKE) --no-print-directory --keep-going $(NIGHTLY)
+
 BENCHES := records converters transforms rest assignment metrics
 
 bench: $(READY)
 	@for name in $(BENCHES); do echo "== Microbenchmarks: $$name"; $(BIN)/python -m tests.benchmarks.bench_$$name || exit; done
 
-wheel: $(READY)
+wheel: $(INSTALLED)
 	@rm -rf build
 	@$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist .
 	@rm -rf build

@@ -48,7 +48,7 @@ def wheel(tmp_path_factory):
     for name in (*PACKAGES, "tests"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     environment = Path(sys.prefix)  # this one, which is as it should be
-    said = run("make", "--no-print-directory", "-o", environment / ".heeler-ready", "wheel", f"VENV={environment}",
+    said = run("make", "--no-print-directory", "-o", environment / ".heeler-installed", "wheel", f"VENV={environment}",
                cwd=folder)
     [built] = (folder / "dist").iterdir()
     assert said == f"dist/{built.name}\n"
