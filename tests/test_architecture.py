@@ -417,6 +417,20 @@ def test_functions_are_short():
     assert statistics.quantiles(lengths.values(), n=20)[-1] <= 40
 
 
+def test_pure_tests_mirror_the_tree():
+    """A pure test stands in the folder of what it tests; one that is called like a module or a folder, beside that."""
+    pure = ROOT / "tests" / "pure"
+    tests = [file.relative_to(pure) for file in sorted(pure.rglob("test_*.py"))]
+    assert [str(test) for test in tests if not (ROOT / test.parent).is_dir()] == []
+    modules = {file.stem for file in FILES}
+    astray = []
+    for test in tests:
+        subject, folder = test.stem.removeprefix("test_"), ROOT / test.parent
+        if subject in modules - {folder.name, *(path.stem for path in folder.iterdir())}:
+            astray.append(str(test))
+    assert astray == []
+
+
 def test_no_test_is_left_out():
     """`make test` finds the tests of these folders by their marks alone."""
     files = [f for folder in ("integration", "interop") for f in (ROOT / "tests" / folder).glob("test_*.py")]

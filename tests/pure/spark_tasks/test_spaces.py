@@ -25,7 +25,7 @@ from pyspark import cloudpickle
 from spark_tasks import spaces
 from spark_tasks.plugins import Kind, PluginNotFoundError, Plugins
 
-ROOT = Path(__file__).parents[4]
+ROOT = Path(__file__).parents[3]
 FIRST, SECOND = "first", "second"
 CONNECTOR = """
     from heeler import ConfigDef, SourceConnector
