@@ -23,6 +23,7 @@ from tests.rigs.java_connectors import (
     numbers,
     offsets,
     wait_notes,
+    wait_offset,
     worker_with_jars,
 )
 from tests.rigs.support import wait_until
@@ -88,12 +89,12 @@ def test_the_end_of_the_host_is_noticed_and_everything_continues(rig, topic_name
     file.write_text("one\n")
     rig.create(topic_name, {"connector.class": FILE_SOURCE, "file": str(file), "topic": topic_name},
                ["RUNNING", "RUNNING"])
-    wait_until(lambda: offsets(rig, topic_name) == [{"position": 4}], what="the first offset")
+    wait_offset(rig, topic_name, {"position": 4})
     first = jvm(rig)
     first.kill()
     with file.open("a") as out:
         out.write("two\n")
-    wait_until(lambda: offsets(rig, topic_name) == [{"position": 8}], SLOW_S, "the second offset")
+    wait_offset(rig, topic_name, {"position": 8})
     assert first.pid != jvm(rig).pid
     assert "the host of Java plugins has ended (exit code 137)" in story(rig, topic_name)
     assert "RESTARTING" in story(rig, topic_name)
@@ -105,7 +106,7 @@ def test_the_end_of_the_host_is_noticed_and_everything_continues(rig, topic_name
     assert "heeler.tests.ModeSource$Counting.poll" in trace
     with file.open("a") as out:
         out.write("three\n")
-    wait_until(lambda: offsets(rig, topic_name) == [{"position": 14}], SLOW_S, "the third offset")
+    wait_offset(rig, topic_name, {"position": 14})
     assert [m.value().decode() for m in rig.kafka.messages(topic_name) if m.value()] == ["one", "two", "three"]
     rig.wait_states(topic_name, ["RUNNING", "RUNNING"])
 
@@ -120,7 +121,7 @@ def test_a_host_with_too_many_hung_threads_is_replaced_cleanly(rig, topic_name):
     rig.kafka.send(sunk, ["a"])
     rig.create(sunk, noting(rig, sunk), ["RUNNING", "RUNNING"])
     wait_notes(rig, "put 0 0 a")
-    wait_until(lambda: offsets(rig, topic_name) == [{"position": 4}], what="the first offset")
+    wait_offset(rig, topic_name, {"position": 4})
     first = jvm(rig)
     (rig.folder / "once").touch()
     rig.create(hung, counting(hung, "hang", once=str(rig.folder / "once"), **{"tasks.max": "10"}), ["RUNNING"] * 11)
@@ -130,7 +131,7 @@ def test_a_host_with_too_many_hung_threads_is_replaced_cleanly(rig, topic_name):
     with file.open("a") as out:
         out.write("two\n")
     rig.kafka.send(sunk, ["b"])
-    wait_until(lambda: offsets(rig, topic_name) == [{"position": 8}], SLOW_S, "the second offset")
+    wait_offset(rig, topic_name, {"position": 8})
     wait_notes(rig, "put 0 1 b")
     assert notes(rig) == ["start true", "open [0] true", "put 0 0 a", "close [0]", "stop",
                           "start true", "open [0] true", "put 0 1 b"]
@@ -151,7 +152,7 @@ def lines_of(rig, name):
     file = rig.folder / "lines"
     file.write_text("one\n")
     rig.create(name, {"connector.class": FILE_SOURCE, "file": str(file), "topic": name}, ["RUNNING", "RUNNING"])
-    wait_until(lambda: offsets(rig, name) == [{"position": 4}], SLOW_S, "the first offset")
+    wait_offset(rig, name, {"position": 4})
     return file
 
 
@@ -162,7 +163,7 @@ def test_a_jvm_that_does_not_respond_is_ended(rig, topic_name):
     first.suspend()
     with file.open("a") as out:
         out.write("two\n")
-    wait_until(lambda: offsets(rig, topic_name) == [{"position": 8}], SLOW_S, "the second offset")
+    wait_offset(rig, topic_name, {"position": 8})
     wait_gone([first])
     assert f"has ended (it has not responded for {SILENCE_S} s" in story(rig, topic_name)
     assert "RESTARTING" in story(rig, topic_name)
@@ -179,7 +180,7 @@ def test_a_full_heap_that_nobody_notices_ends_the_jvm(rig, topic_name):
     wait_until(lambda: numbers(rig, topic_name) == list(range(10)), SLOW_S, "all records, each once")
     with file.open("a") as out:
         out.write("two\n")
-    wait_until(lambda: offsets(rig, other) == [{"position": 8}], SLOW_S, "the second offset")
+    wait_offset(rig, other, {"position": 8})
     for name in (topic_name, other):
         assert "the host of Java plugins has ended (its heap was full)" in story(rig, name)
         rig.wait_states(name, ["RUNNING", "RUNNING"])
@@ -249,7 +250,7 @@ def test_config_providers_in_jars(rig, topic_name, journal):
     secrets.write_text(f"file={file}\n")
     rig.create(topic_name, {"connector.class": FILE_SOURCE, "file": f"${{kafkas:{secrets}:file}}", "topic": topic_name},
                ["RUNNING", "RUNNING"])
-    wait_until(lambda: offsets(rig, topic_name) == [{"position": 4}], what="the first offset")
+    wait_offset(rig, topic_name, {"position": 4})
     log = rig.process.log.read_text()
     assert f"{FILE_PROVIDER}: the Java plugin in " in log
     assert "Starting file source connector reading from [hidden]" in log

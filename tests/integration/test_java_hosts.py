@@ -7,7 +7,7 @@ import re
 import pytest
 
 from tests.integration.test_worker_metrics import get, metrics
-from tests.rigs.java_connectors import FILE_SOURCE, SLOW_S, counting, jvms, offsets
+from tests.rigs.java_connectors import FILE_SOURCE, SLOW_S, counting, jvms, wait_offset
 from tests.rigs.java_jars import plugin_folder
 from tests.rigs.support import wait_until
 from tests.rigs.workers import PATIENT, PLUGINS, Rig, running_worker, wait_gone
@@ -37,7 +37,7 @@ def test_a_plugin_that_leaks_or_ends_its_jvm_harms_no_other_connector(rig, topic
     file.write_text("one\n")
     rig.create(topic_name, {"connector.class": FILE_SOURCE, "file": str(file), "topic": topic_name},
                ["RUNNING", "RUNNING"])
-    wait_until(lambda: offsets(rig, topic_name) == [{"position": 4}], SLOW_S, "the first offset")
+    wait_offset(rig, topic_name, {"position": 4})
     before = set(jvms(rig))
     leaks, exits = f"{topic_name}-leak", f"{topic_name}-exit"
     rig.create(leaks, counting(leaks, "leak"))
@@ -56,7 +56,7 @@ def test_a_plugin_that_leaks_or_ends_its_jvm_harms_no_other_connector(rig, topic
     wait_gone(leaking)  # which is what gives the memory back
     with file.open("a") as out:
         out.write("two\n")
-    wait_until(lambda: offsets(rig, topic_name) == [{"position": 8}], SLOW_S, "the second offset")
+    wait_offset(rig, topic_name, {"position": 8})
     wait_until(lambda: set(jvms(rig)) == before, what="the end of all other JVMs")
     assert not {topic_name, f"{topic_name}-0"} & moved()
 

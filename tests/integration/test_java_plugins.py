@@ -8,7 +8,7 @@ import re
 import pytest
 
 from heeler.cli.rest_client import RestError
-from tests.rigs.java_connectors import FILE_SOURCE, MODE, SLOW_S, counting, jvm, numbers, offsets
+from tests.rigs.java_connectors import FILE_SOURCE, MODE, SLOW_S, counting, jvm, numbers, offsets, wait_offset
 from tests.rigs.support import wait_until
 from tests.rigs.workers import JSON, shared
 
@@ -80,11 +80,11 @@ def test_lines_of_a_file_with_java_transforms_and_converters(rig, topic_name):
         out.write("three\n")
     rig.call("PUT", f"/connectors/{topic_name}/resume")
     rig.wait_states(topic_name, ["RUNNING", "RUNNING"])
-    wait_until(lambda: offsets(rig, topic_name) == [{"position": 14}], what="the offset of the third line")
+    wait_offset(rig, topic_name, {"position": 14})
     rig.call("POST", f"/connectors/{topic_name}/restart?includeTasks=true")
     with file.open("a") as out:
         out.write("four\n")
-    wait_until(lambda: offsets(rig, topic_name) == [{"position": 19}], what="the offset of the fourth line")
+    wait_offset(rig, topic_name, {"position": 19})
     rig.wait_states(topic_name, ["RUNNING", "RUNNING"])
     found = [m.value().decode() for m in rig.kafka.messages(topic_name) if m.value()]
     assert found == [f'{{"line":"{line}","from":"file"}}' for line in ("one", "two", "three", "four")]
@@ -122,7 +122,7 @@ def test_log_lines_of_plugins_have_their_names(rig, topic_name):
 def test_records_keep_keys_headers_timestamps_and_offsets_their_numbers(rig, topic_name):
     rig.kafka.create(topic_name, partitions=3)
     rig.create(topic_name, counting(topic_name, "retry", records="30", tell="yes"), ["RUNNING", "RUNNING"])
-    wait_until(lambda: offsets(rig, topic_name) == [{"next": 9007199254740993 + 30}], what="the last offset")
+    wait_offset(rig, topic_name, {"next": 9007199254740993 + 30})
     found = rig.kafka.messages(topic_name)
     rows = sorted((int.from_bytes(m.value(), "big"), m.key().decode(), m.timestamp()[1]) for m in found)
     assert rows == [(n, f"k{n}", 1000 + n) for n in range(30)]
@@ -136,7 +136,7 @@ def test_records_keep_keys_headers_timestamps_and_offsets_their_numbers(rig, top
 
 def test_it_continues_from_altered_offsets(rig, topic_name):
     rig.create(topic_name, counting(topic_name), ["RUNNING", "RUNNING"])
-    wait_until(lambda: offsets(rig, topic_name) == [{"next": 9007199254740993 + 10}], what="the last offset")
+    wait_offset(rig, topic_name, {"next": 9007199254740993 + 10})
     rig.call("PUT", f"/connectors/{topic_name}/stop")
     rig.wait_states(topic_name, ["STOPPED"])
     wanted = [{"partition": {"of": "count"}, "offset": {"next": 9007199254740993 + 8}}]
@@ -193,7 +193,7 @@ def test_a_connector_says_where_its_transactions_end(rig, topic_name):
     rig.create(topic_name, counting(topic_name, "transactions", **own), ["RUNNING", "RUNNING"])
     rig.wait_records(topic_name, 7)
     assert numbers(rig, topic_name) == [0, 1, 2, 3, 4, 8, 9]
-    wait_until(lambda: offsets(rig, topic_name) == [{"next": 9007199254740993 + 10}], what="the last offset")
+    wait_offset(rig, topic_name, {"next": 9007199254740993 + 10})
     refused = rig.refused("POST", "/connectors", {"name": f"{topic_name}-no", "config": counting(topic_name, **own)})
     assert refused.status == 400
     assert "does not support connector-defined transaction boundaries" in str(refused)
@@ -253,7 +253,7 @@ def test_python_plugins_behind_a_java_source(rig, topic_name):
         "errors.deadletterqueue.topic.name": letters, "errors.deadletterqueue.topic.replication.factor": "1",
         "errors.deadletterqueue.context.headers.enable": "true", "exactly.once.support": "requested",
     }), ["RUNNING", "RUNNING"])
-    wait_until(lambda: offsets(rig, topic_name) == [{"next": 9007199254740993 + 10}], SLOW_S, "the last offset")
+    wait_offset(rig, topic_name, {"next": 9007199254740993 + 10})
     found = rig.kafka.messages(topic_name)
     assert [(m.key(), m.value(), m.timestamp()[1]) for m in found] == [
         (b"k%d" % n, None if n == 5 else b"#%d" % (2 * n), 1000 + n) for n in (0, 1, 3, 5, 8, 9)]

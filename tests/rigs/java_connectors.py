@@ -62,6 +62,17 @@ def offsets(rig: Rig, name: str) -> list[dict[str, int]]:
     return [o["offset"] for o in rig.call("GET", f"/connectors/{name}/offsets")["offsets"]]
 
 
+def wait_offset(rig: Rig, name: str, wanted: dict[str, int]) -> None:
+    """Until a source has come so far."""
+
+    def there() -> bool:
+        found = offsets(rig, name)
+        assert found == [wanted], f"{name} is at {found}; {rig.rest.failure(name)}"
+        return True
+
+    wait_until(there, SLOW_S, f"{name} to be at {wanted}")
+
+
 def committed(rig: Rig, name: str) -> dict[tuple[str, int], int]:
     """The offsets of a sink."""
     return rig.kafka.committed(f"connect-{name}")
