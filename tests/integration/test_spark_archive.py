@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import pyspark
 import pytest
 
 from heeler.embedded_kafka.java import find_java
-from spark_tasks.spark.archive import record
+from spark_tasks.spark.archive import record, with_archive
 from spark_tasks.spark.engine import SparkEngine
 from spark_tasks.spark.gateway import spark_home
 from tests.rigs.splits import Answer
@@ -32,8 +34,7 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield file
 
 
-def loaded_from(tmp_path: Path) -> str:
-    """Starts an engine as a worker does and answers where its JVM found Spark's central class."""
+def test_a_worker_uses_what_was_recorded(archive: Path, tmp_path: Path) -> None:
     log = tmp_path / "classes.log"
     engine = SparkEngine({"spark.driver.extraJavaOptions": f"-Xlog:class+load:file={log}"})
     try:
@@ -41,12 +42,13 @@ def loaded_from(tmp_path: Path) -> str:
         assert engine.submit("a-0", [Answer(1)]).result(60) == [1]
     finally:
         engine.close()
-    (line,) = (line for line in log.read_text().splitlines() if "org.apache.spark.SparkContext source:" in line)
+    assert "shared objects file" in source_of("org.apache.spark.SparkContext", log)
+
+
+def source_of(loaded: str, log: Path) -> str:
+    """Where a JVM found a class of Spark's, by its log of classes."""
+    (line,) = (line for line in log.read_text().splitlines() if f" {loaded} source: " in line)
     return line.partition("source: ")[2]
-
-
-def test_a_worker_uses_what_was_recorded(archive: Path, tmp_path: Path) -> None:
-    assert "shared objects file" in loaded_from(tmp_path)
 
 
 def cut(file: Path) -> None:
@@ -69,12 +71,21 @@ def of_another_program(file: Path) -> None:
     assert file.exists()
 
 
-@pytest.mark.parametrize("damage", [cut, scratch, of_another_program])
+@pytest.mark.parametrize("damage", [None, cut, scratch, of_another_program])
 def test_a_useless_archive_does_no_harm(
-    archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: Callable[[Path], None]
+    archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: Callable[[Path], None] | None
 ) -> None:
+    """A JVM that is started as the worker's says Spark's version and ends."""
     monkeypatch.setenv("HEELER_CACHE", str(tmp_path))
     (tmp_path / "spark").mkdir()
-    damaged = shutil.copyfile(archive, tmp_path / "spark" / archive.name)
-    damage(damaged)
-    assert "spark-core" in loaded_from(tmp_path)
+    copy, log = shutil.copyfile(archive, tmp_path / "spark" / archive.name), tmp_path / "classes.log"
+    if damage is not None:
+        damage(copy)
+    options = with_archive({"spark.driver.extraJavaOptions": f"-Xlog:class+load:file={log}"})
+    said = subprocess.run(
+        [f"{spark_home()}/bin/spark-submit", "--driver-java-options", options["spark.driver.extraJavaOptions"],
+         "--version"],
+        env={**os.environ, "SPARK_HOME": str(spark_home())}, capture_output=True, text=True, timeout=60, check=True)
+    assert f"version {pyspark.__version__}" in said.stderr
+    found = source_of("org.apache.spark.deploy.SparkSubmit", log)
+    assert ("spark-core" if damage else "shared objects file") in found
