@@ -13,7 +13,7 @@ from tests.rigs.support import wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 
-FIRST, SECOND, PARTITIONS, TURNS = 20_000, 5_000, 4, 3
+FIRST, SECOND, PARTITIONS, TURNS = 20_000, 5_000, 4, 2
 SLOW_SINK = {
     "connector.class": "DawdlingSink", "kafka.columns": "true", "consumer.override.max.poll.records": "500",
     "value.converter": "org.apache.kafka.connect.json.JsonConverter", "value.converter.schemas.enable": "false",
