@@ -144,11 +144,14 @@ def positions(messages):
 def test_a_worker_suspended_past_its_session_writes_nothing_as_a_member(cluster, who):
     victim = cluster.leader() if who == "leader" else cluster.follower()
     victim.signal("STOP")
-    cluster.wait_settled(without=[victim], within=30)
-    cluster.wait_flowing(200)  # the others are well ahead
-    victim.signal("CONT")
+    try:
+        cluster.wait_settled(without=[victim], within=30)
+        cluster.wait_flowing(200)  # the others are well ahead
+    finally:
+        victim.signal("CONT")
     wait_until(lambda: "this process was suspended for" in victim.log.read_text(), 20, "the worker to notice")
     cluster.wait_settled()
+    cluster.wait_flowing()
     late = [said for said in generations(cluster.statuses()) if said[1]["state"] != "UNASSIGNED"]
     assert late == []
     assert positions(cluster.kafka.messages(cluster.settings["offset.storage.topic"])) == []
