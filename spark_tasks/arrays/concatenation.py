@@ -76,7 +76,7 @@ def concatenated(pieces: Sequence[str | bytes | pa.Array], length: int, kind: pa
             before[-1] += piece.encode() if isinstance(piece, str) else piece
     sizes = [int(column.offsets[-1] - column.offsets[0]) for column in columns]
     total = sum(sizes) + sum(map(len, before)) * length
-    if total > _MOST:
+    if total > _MAX_BYTES:
         raise OverflowError(f"{length} texts of one batch have {total} bytes, more than a column holds")
     slack = np.empty(SLACK, np.uint8)
     data = np.concatenate([*(c.data[c.offsets[0] : c.offsets[-1]] for c in columns), slack])

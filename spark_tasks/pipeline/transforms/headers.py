@@ -95,7 +95,7 @@ def _repeated(starts: Ints, old: pa.Array) -> list[bytes] | None:
 
 
 def _check_size(rows: int, size: int) -> None:
-    if size > _MOST:
+    if size > _MAX_BYTES:
         raise OverflowError(f"the headers of {rows} records have {size} bytes, more than a column holds")
 
 
