@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -10,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_tasks.arrays.buffers import Texts, string_array, texts
-from spark_tasks.arrays.jit import copy_bytes, kernel
+from spark_tasks.arrays.jit import SLACK, copy_bytes, copy_short, kernel
 
 _MAX_BYTES: Final = 2**31 - 1  # of a column with 32-bit offsets
 
@@ -66,39 +67,53 @@ def concatenated(pieces: Sequence[str | bytes | pa.Array], length: int, kind: pa
     is. `length`: the number of rows; `kind`: the result's type, by default string. (pyarrow's join takes more than
     twice as long.) Raises OverflowError if the result exceeds 2 GiB.
     """
-    columns = [texts(piece) if isinstance(piece, pa.Array) else _constant(piece) for piece in pieces]
-    steps = np.array([isinstance(piece, pa.Array) for piece in pieces], np.int64)
+    before, columns = [b""], list[Texts]()  # the text before each column, and behind the last one
+    for piece in pieces:
+        if isinstance(piece, pa.Array):
+            columns.append(texts(piece))
+            before.append(b"")
+        else:
+            before[-1] += piece.encode() if isinstance(piece, str) else piece
     sizes = [int(column.offsets[-1] - column.offsets[0]) for column in columns]
-    total = sum(size if step else size * length for size, step in zip(sizes, steps, strict=True))
+    total = sum(sizes) + sum(map(len, before)) * length
     if total > _MAX_BYTES:
-        raise OverflowError(f"{length} values of one batch have {total} bytes, more than an Arrow column can have")
-    data = np.concatenate([c.data[c.offsets[0] : c.offsets[-1]] for c in columns])
-    bounds, there = np.empty((len(pieces), max(length, 1) + 1), np.int32), np.ones((len(pieces), length), np.bool_)
-    at = 0
-    for row, (column, size) in enumerate(zip(columns, sizes, strict=True)):
-        bounds[row, : len(column.offsets)] = column.offsets - column.offsets[0] + at
+        raise OverflowError(f"{length} texts of one batch have {total} bytes, more than a column holds")
+    slack = np.empty(SLACK, np.uint8)
+    data = np.concatenate([*(c.data[c.offsets[0] : c.offsets[-1]] for c in columns), slack])
+    constants = np.concatenate([np.frombuffer(b"".join(before), np.uint8), slack])
+    bounds, there = np.empty((len(columns), length + 1), np.int32), np.ones((len(columns), length), np.bool_)
+    for row, (column, at) in enumerate(zip(columns, accumulate(sizes, initial=0), strict=False)):
+        np.add(column.offsets, at - column.offsets[0], out=bounds[row])
         if column.valid is not None:
             there[row] = column.valid
-        at += size
-    out, ends = np.empty(total, np.uint8), np.zeros(length + 1, np.int32)
-    used = _concatenate(data, bounds, steps, there, out, ends)
+    some_null = np.array([column.valid is not None for column in columns], np.bool_)
+    out, ends = np.empty(total + SLACK, np.uint8), np.zeros(length + 1, np.int32)
+    starts = np.array([0, *accumulate(map(len, before))], np.int64)
+    used = _concatenate(data, bounds, some_null, there, constants, starts, out, ends)
     return string_array(out[:used], ends, type_=kind)
 
 
-def _constant(text: str | bytes) -> Texts:
-    data = np.frombuffer(text.encode() if isinstance(text, str) else text, np.uint8)
-    return Texts(data, np.array([0, len(data)], np.int32), None)
-
-
 @kernel
-def _concatenate(data: Any, bounds: Any, steps: Any, there: Any, out: Any, ends: Any) -> int:
+def _concatenate(
+    data: Any, bounds: Any, some_null: Any, there: Any, constants: Any, starts: Any, out: Any, ends: Any
+) -> int:  # fmt: skip
     at = 0
     for row in range(len(ends) - 1):
-        for piece in range(len(steps)):
-            if there[piece, row]:  # a null may have bytes, which do not count
-                place = row * steps[piece]
-                begin, count = bounds[piece, place], bounds[piece, place + 1] - bounds[piece, place]
-                copy_bytes(out, at, data, np.int64(begin), np.int64(count))
+        for column in range(len(starts) - 1):
+            begin = starts[column]
+            count = starts[column + 1] - begin
+            if count <= SLACK:
+                copy_short(out, at, constants, begin)
+            else:
+                copy_bytes(out, at, constants, begin, count)
+            at += count
+            if column < len(bounds) and not (some_null[column] and not there[column, row]):  # under a null is nothing
+                begin = np.int64(bounds[column, row])
+                count = np.int64(bounds[column, row + 1]) - begin
+                if count <= SLACK:
+                    copy_short(out, at, data, begin)
+                else:
+                    copy_bytes(out, at, data, begin, count)
                 at += count
         ends[row + 1] = at
     return at

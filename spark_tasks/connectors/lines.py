@@ -6,14 +6,15 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from spark_tasks.arrays.buffers import Bytes, frozen, string_array
+from spark_tasks.arrays.buffers import Bytes, all_valid, frozen, string_array, texts
+from spark_tasks.arrays.jit import copy_bytes
 from spark_tasks.arrays.jit import kernel as jit
 from spark_tasks.data.columns import Metadata
 from spark_tasks.pipeline.converters.java_text import to_texts
 
 _LF, _CR = 10, 13
+_NULL = frozen(np.frombuffer(b"null", np.uint8))
 
 
 def split_lines(data: Bytes, *, final: bool) -> tuple[pa.Array, int]:
@@ -79,13 +80,26 @@ def _split_any(data: Any, final: bool, offsets: Any, out: Any) -> tuple[int, int
 
 
 def to_lines(array: pa.Array, metadata: Metadata | None) -> pa.Buffer:
-    """Returns the bytes of lines, each with a value as Java prints it. Binary values are unchanged."""
-    texts = array if pa.types.is_binary(array.type) else to_texts(array, metadata)
-    if pa.types.is_binary(texts.type):
-        joined = pc.binary_join_element_wise(texts, b"\n", b"", null_handling="replace", null_replacement=b"null")
-    else:
-        joined = pc.binary_join_element_wise(texts, "\n", "", null_handling="replace", null_replacement="null")
-    _, offsets, data = joined.buffers()
-    ends = np.frombuffer(offsets, np.int32)
-    first, last = int(ends[joined.offset]), int(ends[joined.offset + len(joined)])
-    return data.slice(first, last - first) if data is not None else pa.py_buffer(b"")
+    """The bytes of lines with each value as Java prints it. Binary values are written unchanged."""
+    found = texts(array if pa.types.is_binary(array.type) else to_texts(array, metadata))
+    there = all_valid(len(array)) if found.valid is None else found.valid
+    nulls = len(array) - int(np.count_nonzero(there))
+    out = np.empty(int(found.offsets[-1] - found.offsets[0]) + len(array) + nulls * len(_NULL), np.uint8)
+    used = _join_lines(frozen(found.data), frozen(found.offsets), there, _NULL, out)
+    return pa.py_buffer(out[:used])
+
+
+@jit
+def _join_lines(data: Any, offsets: Any, there: Any, null: Any, out: Any) -> Any:
+    at: Any = 0
+    for row in range(len(there)):
+        if there[row]:
+            begin, count = np.int64(offsets[row]), np.int64(offsets[row + 1] - offsets[row])
+            copy_bytes(out, at, data, begin, count)
+            at += count
+        else:
+            copy_bytes(out, at, null, 0, len(null))
+            at += len(null)
+        out[at] = 10
+        at += 1
+    return at

@@ -84,8 +84,7 @@ class _Search:
             if guess is not None and guess < self._suspect:
                 return guess
             return self.at + max(1, min(self._width, (self._suspect - self.at) // 2))
-        end = min(self._size, self.at + self._width)
-        return end if guess is None else min(guess, end)
+        return min(self._size, self.at + self._width if guess is None else guess)
 
     def known_error(self) -> FailedPartError | None:
         """Returns the error of the row `at` if it is already known to be bad."""

@@ -11,11 +11,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_tasks.arrays.buffers import frozen, texts
 from spark_tasks.arrays.concatenation import concatenated
+from spark_tasks.arrays.jit import kernel
 
 SchemaId = int | str  # an id, or a GUID as a string
 
 _SIZE = 5
+_LEAST_ID, _NO_ID = -(2**31), -(2**63)
 _HEADERS = {True: "__key_schema_id", False: "__value_schema_id"}
 
 
@@ -48,13 +51,13 @@ def unframed(array: pa.Array, headers: pa.Array | None, *, is_key: bool) -> Fram
     codes = np.full(size, -1, np.int64)
     bad: dict[int, str] = {}
     there = array.is_valid().to_numpy(zero_copy_only=False)
-    prefixed = there.copy()
-    prefixed[list(named)] = False
-    prefixes, sizes = _prefixes(array)
-    good = prefixed & (sizes >= _SIZE) & (prefixes[:, 0] == 0)
-    found = prefixes[:, 1:].copy().view(">i4")[:, 0].astype(np.int64)
-    for one in np.unique(found[good]).tolist():
-        codes[good & (found == one)] = ids.setdefault(int(one), len(ids))
+    found = np.empty(size, np.int64)
+    values_of = texts(array)
+    _read_ids(frozen(values_of.data), frozen(values_of.offsets), there, found)
+    found[list(named)] = _NO_ID
+    good = found >= _LEAST_ID
+    for one in _distinct(found[good]):
+        codes[found == one] = ids.setdefault(one, len(ids))
     values = array.to_pylist()
     special: dict[int, bytes] = {}
     for row in np.flatnonzero(there & ~good).tolist():
@@ -98,16 +101,24 @@ def with_header(headers: pa.Array, rows: np.ndarray[Any, Any], guid: str, index:
     return pa.ListArray.from_arrays(offsets, pairs, type=headers.type)
 
 
-def _prefixes(array: pa.Array) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Returns the first five bytes of each value (zeros if it is shorter), and the sizes of the values."""
-    sizes = pc.fill_null(pc.binary_length(array), 0).to_numpy(zero_copy_only=False)
-    prefixes = np.zeros((len(array), _SIZE), np.uint8)
-    whole = sizes >= _SIZE
-    if whole.any():
-        offsets = np.frombuffer(array.buffers()[1], np.int32)[array.offset : array.offset + len(array)]
-        data = np.frombuffer(array.buffers()[2], np.uint8)
-        prefixes[whole] = data[offsets[whole][:, None] + np.arange(_SIZE)]
-    return prefixes, sizes
+@kernel
+def _read_ids(data: Any, offsets: Any, there: Any, out: Any) -> None:
+    """The schema id of each value, _NO_ID where there is none before it."""
+    for row in range(len(out)):
+        at = offsets[row]
+        out[row] = _NO_ID
+        if there[row] and offsets[row + 1] - at >= _SIZE and data[at] == 0:
+            found = np.int32(0)
+            for byte in range(1, _SIZE):
+                found = np.int32(found << 8) | np.int32(data[at + byte])
+            out[row] = found
+
+
+def _distinct(ids: np.ndarray[Any, Any]) -> list[int]:
+    """In order. (Nearly always there is only one, which is found much faster than numpy sorts.)"""
+    if not len(ids):
+        return []
+    return [int(ids[0])] if (ids == ids[0]).all() else np.unique(ids).tolist()
 
 
 def _named(headers: pa.Array, name: str) -> dict[int, bytes]:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from spark_tasks.arrays.concatenation import concatenated, join
 
-TEXTS = st.text(max_size=5)
+TEXTS = st.text(max_size=5) | st.sampled_from(["exactly sixteen!", "seventeen letters", "many " * 9])
 
 
 @st.composite

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from itertools import accumulate, pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -52,14 +53,50 @@ def with_headers(batch: pa.RecordBatch, new: Sequence[tuple[str, pa.Array]]) -> 
     if _some(batch):
         headers = batch.column("headers").cast(HEADERS_TYPE)
         starts, old = np.asarray(list_offsets(headers)), headers.flatten()
-    names = [pa.array([name], pa.string()) for name, _ in new]
     pairs = [
-        _interleaved(starts, old.field("key"), names, 0),
+        _names(starts, old.field("key"), [name for name, _ in new]),
         _interleaved(starts, old.field("value"), [written for _, written in new], 1),
     ]
     ends = (starts + len(new) * np.arange(rows + 1)).astype(np.int32)
     found = pa.StructArray.from_arrays(pairs, fields=list(HEADERS_TYPE.value_type))
     return put(batch, "headers", pa.ListArray.from_arrays(ends, found, type=HEADERS_TYPE))
+
+
+def _names(starts: Ints, old: pa.Array, new: Sequence[str]) -> pa.Array:
+    """For each row its old names, then the new ones. Nearly always all rows have the same: then they are repeated."""
+    rows, before = len(starts) - 1, _repeated(starts, old)
+    if before is None:
+        return _interleaved(starts, old, [pa.array([name], pa.string()) for name in new], 0)
+    each = [*before, *(name.encode() for name in new)]
+    whole = b"".join(each)
+    _check_size(rows, len(whole) * rows)
+    offsets, begins = np.zeros(rows * len(each) + 1, np.int32), np.arange(rows, dtype=np.int32) * len(whole)
+    for place, end in enumerate(accumulate(map(len, each))):  # a column at a time: numpy is slow with short rows
+        np.add(begins, end, out=offsets[place + 1 :: len(each)])
+    return string_array(np.frombuffer(whole * rows, np.uint8), offsets)
+
+
+def _repeated(starts: Ints, old: pa.Array) -> list[bytes] | None:
+    """The texts that each row has, the same in all of them; None if rows differ."""
+    rows = len(starts) - 1
+    if not len(old) or not rows:
+        return []
+    count, found = int(starts[1]), texts(old)
+    if old.null_count or count * rows != len(old) or not (starts == np.arange(rows + 1) * count).all():
+        return None
+    ends = found.offsets - found.offsets[0]
+    size = int(ends[count])
+    if size * rows != ends[-1] or not (np.diff(ends).reshape(rows, count) == np.diff(ends[: count + 1])).all():
+        return None
+    data = found.data[found.offsets[0] : found.offsets[-1]].reshape(rows, size)
+    if not (data == data[0]).all():
+        return None
+    return [data[0, begin:end].tobytes() for begin, end in pairwise(ends[: count + 1])]
+
+
+def _check_size(rows: int, size: int) -> None:
+    if size > _MAX_BYTES:
+        raise OverflowError(f"the headers of {rows} records have {size} bytes, more than a column holds")
 
 
 def _interleaved(starts: Ints, old: pa.Array, new: Sequence[pa.Array], step: int) -> pa.Array:
@@ -69,8 +106,7 @@ def _interleaved(starts: Ints, old: pa.Array, new: Sequence[pa.Array], step: int
     rows, before, columns = len(starts) - 1, texts(old), [texts(array) for array in new]
     sizes = [int(one.offsets[-1] - one.offsets[0]) for one in columns]
     total = int(before.offsets[-1] - before.offsets[0]) + sum(sizes) * (1 if step else rows)
-    if total > _MAX_BYTES:
-        raise OverflowError(f"the headers of {rows} records have {total} bytes, too many for one column")
+    _check_size(rows, total)
     bounds = np.array([one.offsets - one.offsets[0] + at for one, at in zip(
         columns, np.cumsum([0, *sizes[:-1]]), strict=True)], np.int64)  # fmt: skip
     data = np.concatenate([one.data[one.offsets[0] : one.offsets[-1]] for one in columns])

@@ -1,207 +1,167 @@
-"""Parses columns of texts by a pattern of Java's SimpleDateFormat, one part of the pattern for all rows at a time."""
+"""Parses columns of texts in a pattern of Java's SimpleDateFormat: a kernel walks through each text step by step."""
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
-from spark_tasks.arrays.buffers import texts
+from spark_tasks.arrays.buffers import all_valid, frozen, number_array, texts
+from spark_tasks.arrays.jit import kernel
 from spark_tasks.pipeline.transforms.rows import NotInColumnsError
 from spark_tasks.pipeline.transforms.simple_date_format import DAYS, HALVES, MONTHS, Piece, is_number, pieces
 
-_DAY: Final = 86_400_000
-_NUMBERS: Final = set("yMLdHkKhmsS")
-_ALIASES: Final = {"L": "M", "k": "H", "K": "h"}
-_UNITS: Final = {"m": 60_000, "s": 1000, "S": 1}
-_MAX_DIGITS: Final = 9  # digits; a longer number may exceed an int
+_SAME: Final = {"L": "M", "k": "H", "K": "h"}
+_LONGEST: Final = 9  # digits; a longer number may exceed an int
+_WORDS: Final = (*MONTHS, *DAYS, *HALVES)
+_NAMES: Final = np.zeros((len(_WORDS), 10), np.uint8)
+for _row, _word in enumerate(_WORDS):
+    _NAMES[_row, : len(_word)] = np.frombuffer(_word.lower().encode(), np.uint8)
 
-Bytes = np.ndarray[Any, Any]
-Numbers = np.ndarray[Any, Any]
+_LITERAL, _NUMBER, _EXACTLY, _NAME, _ZONE = range(5)  # what is done at a step
+_YEAR, _MONTH, _DATE, _HOUR, _HALF_HOUR, _HALF, _MINUTE, _SECOND, _MILLI, _OFFSET, _UNUSED = range(11)
+_FIELDS: Final = {"y": _YEAR, "M": _MONTH, "d": _DATE, "H": _HOUR, "h": _HALF_HOUR, "m": _MINUTE, "s": _SECOND,
+                  "S": _MILLI, "a": _HALF, "E": _UNUSED, "Z": _OFFSET, "X": _OFFSET}  # fmt: skip
+_FIRST_YEAR, _LAST_YEAR = 1583, 9999  # of the Gregorian calendar, and of four digits
+_EPOCH = 719_468  # days from March of the year 0 to 1970
 
 
 def parse_column(array: pa.Array, pattern: str) -> pa.Array:
     """Returns milliseconds since the epoch. Raises NotInColumnsError for patterns with weeks, eras, names of time zones
     or two-digit years, and pa.ArrowInvalid for a text in an unusual form, which Java may or may not accept.
     """
-    found = _supported_pieces(pattern)
-    text = texts(array.drop_null() if array.null_count else array)
-    if not len(text.offsets) - 1:
-        return pa.nulls(len(array), pa.int64())
-    found_millis = _Rows(text.data, text.offsets.astype(np.int64)).millis(found)
-    if not array.null_count:
-        return pa.array(found_millis)
-    there = array.is_valid().to_numpy(zero_copy_only=False)
+    steps = _steps(pattern)
+    text = texts(array)
     millis = np.zeros(len(array), np.int64)
-    millis[there] = found_millis
-    return pa.array(millis, mask=~there)
+    there = all_valid(len(array)) if text.valid is None else text.valid
+    fields = np.empty(_UNUSED + 1, np.int64)
+    if _parse(frozen(text.data), frozen(text.offsets), there, steps, _NAMES, fields, millis) >= 0:
+        raise pa.ArrowInvalid("a text is not of the pattern, or in an unusual form")
+    return number_array(millis, pa.int64(), text.valid)
 
 
-def _supported_pieces(pattern: str) -> tuple[Piece, ...]:
+@lru_cache(maxsize=200)
+def _steps(pattern: str) -> np.ndarray[Any, Any]:
+    """For each step what is done, and for a literal its byte; for a number its field, its digits, and what counts as 0;
+    for a name its field, the first one of _WORDS, how many there are, and the letters of a short one.
+    """
     found = pieces(pattern)
-    letters = [_ALIASES.get(letter, letter) for letter, count in found if count]
+    _check_known(found)
+    steps: list[tuple[int, ...]] = []
+    for (piece, count), following in zip(found, [*found[1:], ("", 0)], strict=True):
+        if not count:
+            steps += [(_LITERAL, byte, 0, 0, 0) for byte in piece.encode()]
+            continue
+        letter = _SAME.get(piece, piece)
+        field = _FIELDS[letter]
+        if letter in "ZX":
+            steps.append((_ZONE, field, 0, 0, 0))
+        elif letter == "a":
+            steps.append((_NAME, field, len(MONTHS) + len(DAYS), len(HALVES), 2))
+        elif letter == "E":
+            steps.append((_NAME, field, len(MONTHS), len(DAYS), 3))
+        elif letter == "M" and count > 2:
+            steps.append((_NAME, field, 0, len(MONTHS), 3))
+        else:
+            exactly = following[1] > 0 and is_number(following)
+            if exactly and count > _LONGEST:
+                raise NotInColumnsError
+            zero = {"k": 24, "h": 12}.get(piece, -1)
+            steps.append((_EXACTLY if exactly else _NUMBER, field, count if exactly else _LONGEST, zero, 0))
+    return np.array(steps, np.int64)
+
+
+def _check_known(found: tuple[Piece, ...]) -> None:
+    letters = [_SAME.get(letter, letter) for letter, count in found if count]
     if not letters or len(set(letters)) < len(letters) or {"H", "h"} <= set(letters):
         raise NotInColumnsError
     for letter, count in found:
-        if "\0" in letter or (count and (letter not in _NUMBERS | set("EaZX") or (letter == "y" and count < 3))):
+        if count and (_SAME.get(letter, letter) not in _FIELDS or (letter == "y" and count < 3)):
             raise NotInColumnsError
-    return found
 
 
-class _Rows:
-    """The texts and the position up to which each has been read. While this position is the same for all (`_column`),
-    `_matrix` has the characters by position, for all rows together. After that, each text has its own position in
-    `_data`. Each text ends with a 0, which matches nothing.
-    """
-
-    def __init__(self, data: Bytes, offsets: Numbers) -> None:
-        self._rows = len(offsets) - 1
-        data, widths = data[offsets[0] : offsets[-1]], np.diff(offsets)
-        self._begins = offsets[:-1] - offsets[0] + np.arange(self._rows)
-        self._data = np.zeros(len(data) + self._rows, np.uint8)
-        if (widths == widths[0]).all():
-            texts_of = self._data.reshape(self._rows, -1)
-            texts_of[:, :-1] = data.reshape(self._rows, -1)
-            self._matrix = np.ascontiguousarray(texts_of.T)
-            self._column: int | None = 0
-        else:
-            inside = np.ones(len(self._data), np.bool_)
-            inside[self._begins + widths] = False
-            self._data[inside] = data
-            self._column = None
-        self._at = self._begins
-
-    def _move(self, further: Any) -> None:
-        """Advances by a number of characters. `further`: for all rows, or one number for each row."""
-        if self._column is not None:
-            least, most = (further, further) if isinstance(further, int) else (int(further.min()), int(further.max()))
-            if least == most:
-                self._column += least
-                return
-            self._at, self._column = self._begins + self._column, None
-        self._at = self._at + further
-
-    def millis(self, found: tuple[Piece, ...]) -> Numbers:
-        fields: dict[str, Any] = {}
-        for index, (piece, count) in enumerate(found):
-            if not count:
-                self._literal(piece.encode())
-                continue
-            numeric = is_number((piece, count))
-            exactly = numeric and index + 1 < len(found) and found[index + 1][1] > 0 and is_number(found[index + 1])
-            fields[_ALIASES.get(piece, piece)] = self._field(piece, count, exactly=exactly)
-        return _moments(fields, self._rows)
-
-    def _letters(self, ahead: int = 0) -> Bytes:
-        """Returns the character of each row, `ahead` characters after the current one; 0 beyond its end."""
-        found: Bytes
-        if self._column is None:
-            found = self._data[np.minimum(self._at + ahead, len(self._data) - 1)] if ahead else self._data[self._at]
-        else:
-            found = self._matrix[min(self._column + ahead, len(self._matrix) - 1)]
-        return found
-
-    def _literal(self, text: bytes) -> None:
-        for byte in text:
-            if (self._letters() != byte).any():
-                raise pa.ArrowInvalid("a text does not match the pattern")
-            self._move(1)
-
-    def _field(self, letter: str, count: int, *, exactly: bool) -> Any:
-        if letter in "ZX":
-            return self._zone()
-        if letter == "a":
-            return self._word(HALVES, 2)
-        if letter == "E":
-            return self._word(DAYS, 3)
-        if letter in "ML" and count > 2:
-            return self._word(MONTHS, 3) + 1
-        number = self._number(count if exactly else _MAX_DIGITS, exactly=exactly)
-        return np.where(number == {"k": 24, "h": 12}[letter], 0, number) if letter in "kh" else number
-
-    def _number(self, most: int, *, exactly: bool) -> Numbers:
-        if most > _MAX_DIGITS:
-            raise NotInColumnsError
-        number = np.zeros(self._rows, np.int32)
-        going = np.ones(self._rows, np.bool_)
-        for place in range(most + (not exactly)):
-            digit = self._letters() - np.uint8(48)
-            more = going & (digit < 10)
-            if not more.all() and (exactly or not place):
-                raise pa.ArrowInvalid("a text does not match the pattern")
-            if not more.any():
-                break
-            if place == most:
-                raise pa.ArrowInvalid("a number is very long")
-            number = number * 10 + digit if more.all() else np.where(more, number * 10 + digit, number)
-            self._move(more.astype(np.int8))
-            going = more
-        return number
-
-    def _word(self, words: tuple[str, ...], short: int) -> Numbers:
-        """Reads a word, in full or abbreviated, in upper or lower case. Returns its index in `words`."""
-        found = np.full(self._rows, -1, np.int64)
-        longer = np.zeros(self._rows, np.int64)
-        heads = [self._letters(ahead) | 32 for ahead in range(short)]
-        for index, word in enumerate(words):
-            lower = word.lower().encode()
-            mine = np.logical_and.reduce([heads[place] == lower[place] for place in range(short)])
-            found[mine] = index
-            rest = mine.copy()
-            for place in range(short, len(lower)):
-                if not rest.any():
-                    break
-                rest &= (self._letters(place) | 32) == lower[place]
-            longer[mine] = short
-            longer[rest] = len(lower)
-        if (found < 0).any():
-            raise pa.ArrowInvalid("a name of a month, day or half of the day is unknown")
-        self._move(longer)
-        return found
-
-    def _zone(self) -> Numbers:
-        """Reads a time zone: Z, +hh, +hhmm or +hh:mm. Returns its offset east of UTC in milliseconds."""
-        first = self._letters()
-        away, east = first != ord("Z"), first == ord("+")
-        if not (~away | east | (first == ord("-"))).all() or np.isin(self._letters(1)[~away], [43, 45]).any():
-            raise pa.ArrowInvalid("a time zone is invalid")
-        self._move(1)
-        hours = self._pair(away)
-        colon = away & (self._letters() == ord(":"))
-        self._move(colon.astype(np.int8))
-        with_minutes = away & (self._letters() - np.uint8(48) < 10)
-        if (colon & ~with_minutes).any():
-            raise pa.ArrowInvalid("a time zone is incomplete")
-        minutes = self._pair(with_minutes)
-        found: Numbers = np.where(east, 1, -1) * (hours * 60 + minutes) * 60_000
-        return found
-
-    def _pair(self, there: np.ndarray[Any, Any]) -> Numbers:
-        """Reads two digits in the rows that must have them. Returns 0 for all other rows."""
-        number = np.zeros(self._rows, np.int64)
-        for _ in range(2):
-            digit = self._letters() - np.uint8(48)
-            if (there & (digit > 9)).any():
-                raise pa.ArrowInvalid("a time zone is invalid")
-            number = np.where(there, number * 10 + digit, number)
-            self._move(there.astype(np.int8))
-        return number
+@kernel
+def _parse(data: Any, offsets: Any, there: Any, steps: Any, names: Any, fields: Any, millis: Any) -> int:
+    """Set the milliseconds of each text. Returns the first row whose text is not of the pattern, or -1."""
+    for row in range(len(millis)):
+        if not there[row]:
+            continue
+        fields[:] = 0
+        fields[_YEAR], fields[_MONTH], fields[_DATE] = 1970, 1, 1
+        at: Any = np.int64(offsets[row])
+        end = np.int64(offsets[row + 1])
+        for step in range(len(steps)):
+            kind, field, first = steps[step, 0], steps[step, 1], steps[step, 2]
+            if kind == _LITERAL:
+                at = at + 1 if at < end and data[at] == field else -1
+            elif kind == _NAME:
+                index, at = _name(data, at, end, names, first, steps[step, 3], steps[step, 4])
+                fields[field] = index + (field == _MONTH)  # January is 1
+            elif kind == _ZONE:
+                fields[field], at = _zone(data, at, end)
+            else:
+                number, at = _digits(data, at, end, first, kind == _EXACTLY)
+                fields[field] = 0 if number == steps[step, 3] else number
+            if at < 0:
+                return row
+        if not (_FIRST_YEAR <= fields[_YEAR] <= _LAST_YEAR and 1 <= fields[_MONTH] <= 12):
+            return row
+        hours = fields[_HOUR] + fields[_HALF_HOUR] + 12 * fields[_HALF]
+        minutes = (_days(fields[_YEAR], fields[_MONTH]) + fields[_DATE] - 1) * 1440 + hours * 60 + fields[_MINUTE]
+        millis[row] = (minutes * 60 + fields[_SECOND]) * 1000 + fields[_MILLI] - fields[_OFFSET]
+    return -1
 
 
-def _moments(read: dict[str, Any], rows: int) -> Numbers:
-    fields = {letter: numbers.astype(np.int64) for letter, numbers in read.items()}
-    year, month = fields.get("y", 1970), fields.get("M", 1)
-    if np.any(np.less(year, 1583)) or np.any(np.greater(year, 9999)) or np.any(np.less(month, 1)) or np.any(
-        np.greater(month, 12)
-    ):
-        raise pa.ArrowInvalid("a date does not exist in the Gregorian calendar, or is before it")
-    months = np.broadcast_to((np.asarray(year) - 1970) * 12 + np.asarray(month) - 1, rows)
-    days = months.astype("datetime64[M]").astype("datetime64[D]").astype(np.int64) + fields.get("d", 1) - 1
-    hours = fields["H"] if "H" in fields else fields.get("h", 0) + 12 * fields.get("a", 0)
-    found: Numbers = days * _DAY + hours * 3_600_000
-    for letter, size in _UNITS.items():
-        found = found + fields.get(letter, 0) * size
-    for letter in "ZX":
-        found = found - fields.get(letter, 0)
-    return found
+@kernel
+def _digits(data: Any, at: Any, end: Any, most: Any, exactly: Any) -> tuple[Any, Any]:
+    """A number and where it ends; -1 if there is none, or one with more digits than `most` (or, exactly, fewer)."""
+    number: Any = 0
+    begin = at
+    while at < end and at - begin < most and 48 <= data[at] <= 57:
+        number = number * 10 + np.int64(data[at]) - 48
+        at += 1
+    if exactly:
+        return number, at if at - begin == most else -1
+    longer = at < end and 48 <= data[at] <= 57
+    return number, at if at > begin and not longer else -1
+
+
+@kernel
+def _name(data: Any, at: Any, end: Any, names: Any, first: Any, count: Any, short: Any) -> tuple[Any, Any]:
+    """Which of the names it is, in upper or lower case, and where it ends; -1 if it is none of them."""
+    for index in range(count):
+        size = 0
+        while at + size < end and names[first + index, size] and data[at + size] | 32 == names[first + index, size]:
+            size += 1
+        if size >= short:
+            return index, at + size if names[first + index, size] == 0 else at + short
+    return 0, -1
+
+
+@kernel
+def _zone(data: Any, at: Any, end: Any) -> tuple[Any, Any]:
+    """The offset east of UTC in milliseconds, from Z, +hh, +hhmm or +hh:mm, and where it ends; -1 if there is none."""
+    if at >= end:
+        return 0, -1
+    sign = data[at]
+    if sign == 90:  # Z, which Java lets an offset follow
+        return 0, -1 if at + 1 < end and data[at + 1] in (43, 45) else at + 1
+    if sign not in (43, 45):
+        return 0, -1
+    hours, at = _digits(data, at + 1, min(end, at + 3), 2, True)
+    minutes = 0
+    if 0 <= at < end and (data[at] == 58 or 48 <= data[at] <= 57):
+        at += data[at] == 58
+        minutes, at = _digits(data, at, min(end, at + 2), 2, True)
+    offset = (hours * 60 + minutes) * 60_000
+    return offset if sign == 43 else -offset, at
+
+
+@kernel
+def _days(year: Any, month: Any) -> Any:
+    """From 1970 to the first day of a month of the Gregorian calendar, which has 365.2425 days a year."""
+    year -= month < 3  # February, and with it the leap day, ends a year
+    of_year = (153 * (month + (9 if month < 3 else -3)) + 2) // 5
+    return year * 365 + year // 4 - year // 100 + year // 400 + of_year - _EPOCH

@@ -29,6 +29,7 @@ def batches():
     ("dup key: (6)", 2),
     ("""bad name "it's" here""", 0),
     ("nothing that anybody has: 'z', (99999999999999999999)", None),
+    ("half of a character: '\ud83d', 'x'", 2),
     ("refused", None),
     ("", None),
 ])  # fmt: skip
@@ -52,3 +53,17 @@ def test_what_is_quoted_twice_is_looked_for_everywhere():
     assert pointer.rows(ValueError("'b'"), 2, 4) == [3, 5], "in the same column"
     assert pointer.rows(ValueError("'c'"), 4, 6) == [4]
     assert pointer.rows(ValueError("'b'"), 4, 6) == [5], "another one came in between"
+
+
+def test_what_looks_like_no_other_row_is_looked_for_everywhere():
+    one = pa.RecordBatch.from_pydict({"key": ["a", "b", "c", "d"], "value": ["1", "x2", "-3", "4"]})
+    other = pa.RecordBatch.from_pydict({"key": ["e", "f", "g", "h"], "value": ["y5", None, "", "7z"]})
+    pointer = Pointer([one, other, one])
+    assert pointer.rows(ValueError("'x2'"), 0, 4) == [1]
+    assert pointer.rows(ValueError("'x2'"), 1, 3) == [1, 9], "the same again"
+    assert pointer.rows(ValueError("'y5'"), 2, 12) == [4, 7, 9], "letters and digits"
+    assert pointer.rows(ValueError("'b'"), 0, 12) == [1]
+    assert pointer.rows(ValueError("'c'"), 0, 12) == [2], "the first row looks like that too"
+    numbers = Pointer([pa.RecordBatch.from_pydict({"value": [1, 70000, 3, 70001]})])
+    assert numbers.rows(ValueError("(70000)"), 0, 4) == [1]
+    assert numbers.rows(ValueError("(70001)"), 2, 4) == [3], "numbers have no look"
