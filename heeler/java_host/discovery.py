@@ -1,5 +1,5 @@
-"""Finds the Java plugins in the folders of plugin.path. The host looks once for each content of the jars, so that a
-worker with known jars starts no JVM for this.
+"""Finds the Java plugins in the folders of plugin.path, as plugin.discovery says. The host looks once for each content
+of the jars, so that a worker with known jars starts no JVM for this.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from urllib.parse import unquote, urlsplit
 
 from heeler.embedded_kafka.jars import KAFKA_VERSION
 from heeler.java_host.host import JavaHost, Look
-from heeler.java_host.manifests import MANIFESTS, PROVIDERS, link_with_manifest
-from spark_tasks.errors import ConnectError
+from heeler.java_host.manifests import MANIFESTS, NAMES_PLUGINS, link_with_manifest, names_in
+from spark_tasks.errors import ConfigError, ConnectError
 from spark_tasks.plugins import Kind
 from spark_tasks.spark.class_archive import cache_root
 
@@ -33,6 +33,10 @@ _KINDS: Final = {
     "header_converter": Kind.HEADER_CONVERTER, "transformation": Kind.TRANSFORMATION, "predicate": Kind.PREDICATE,
     "configprovider": Kind.CONFIG_PROVIDER,
 }
+_BROKEN: Final = (RuntimeError, NotImplementedError, zlib.error, zipfile.BadZipFile)  # what zipfile raises, and OSError
+MODE: Final = "plugin.discovery"
+DEFAULT_MODE: Final = "hybrid_warn"
+SERVICE_LOAD: Final = "service_load"
 _API: Final = b"org/apache/kafka/connect/"  # in every class that implements a plugin, but for config providers
 
 
@@ -84,25 +88,37 @@ def _children(folder: Path) -> Iterator[Path]:
         yield from sorted(folder.iterdir())
 
 
-def look(place: PluginLocation, complain: Callable[[str], None]) -> tuple[str, bool, bool]:
-    """A key for the content of its jars, whether any has a manifest, and whether any has one of config providers. Reads
-    only the directory of each jar. `complain` is called with the message about a broken jar.
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What the directories of a location's jars say. `digest`: a key for their content; `named`: the classes in their
+    manifests; `bare`: the jars without a manifest of plugins for Connect.
     """
-    digest = hashlib.sha256(f"2 {KAFKA_VERSION} {_java()} {place.path.absolute()}".encode())
-    manifests = provides = False
+
+    digest: str
+    named: frozenset[str]
+    bare: tuple[Path, ...]
+
+
+def look(place: PluginLocation, complain: Callable[[str], None], mode: str = DEFAULT_MODE) -> Seen:
+    """Look at a location for a plugin.discovery. `complain` is called with the message about a broken jar."""
+    digest = hashlib.sha256(f"3 {mode} {KAFKA_VERSION} {_java()} {place.path.absolute()}".encode())
+    named: set[str] = set()
+    bare = []
     for jar in place.jars:
         try:
             with zipfile.ZipFile(jar) as archive:
                 entries = archive.infolist()
-        except (OSError, zipfile.BadZipFile) as error:
+                manifests = [entry.filename for entry in entries if entry.filename in NAMES_PLUGINS]
+                named.update(*(names_in(archive.read(name)) for name in manifests))
+        except (OSError, *_BROKEN) as error:
             complain(f"plugin.path: {jar} cannot be read: {error}")
             digest.update(f"{jar} {error}".encode())
             continue
         for entry in entries:
             digest.update(f"{jar.name} {entry.filename} {entry.CRC} {entry.file_size}\n".encode(errors="replace"))
-            manifests = manifests or entry.filename.startswith(MANIFESTS)
-            provides = provides or entry.filename == PROVIDERS
-    return digest.hexdigest()[:32], manifests, provides
+        if not any(entry.filename.startswith(MANIFESTS) for entry in entries):
+            bare.append(jar)
+    return Seen(digest.hexdigest()[:32], frozenset(named), tuple(bare))
 
 
 def _java() -> str:
@@ -114,86 +130,99 @@ def _java() -> str:
 class Discovery:
     """The Java plugins of some folders. `host` is started only if a location was never seen before."""
 
-    def __init__(self, plugin_path: Sequence[str], make_host: Callable[[Look], JavaHost]) -> None:
+    def __init__(self, plugin_path: Sequence[str], make_host: Callable[[Look], JavaHost],
+                 mode: str = DEFAULT_MODE) -> None:
+        """`mode`: plugin.discovery. With service_load, a class counts as a plugin only if a manifest names it. The
+        others also find those in jars without a manifest; only_scan and hybrid_fail look into every class.
+        """
         self.complaints: list[str] = []
+        self._mode = mode
         self._plugin_path = ",".join(plugin_path)
-        looks = {place: look(place, self.complaints.append) for place in plugin_locations(plugin_path)}
-        known = {place: _known(place, *seen) for place, seen in looks.items()}
-        self._known = {place: plugins for place, (plugins, _) in known.items()}
-        self._places = {place: (digest, known[place][1]) for place, (digest, *_) in looks.items()}
+        self._seen = {place: look(place, self.complaints.append, mode) for place in plugin_locations(plugin_path)}
+        self._known = {place: self._recall(seen) for place, seen in self._seen.items()}
         self.host = make_host(self.look)
+
+    def _recall(self, seen: Seen) -> list[JavaPlugin] | None:
+        """Its plugins, if they are known without the host."""
+        known = _remembered(seen.digest)
+        if known is None and not seen.named and not self._has_to_be_scanned(seen):
+            known = []  # such as a driver's jar, which never mentions Connect
+            _remember(seen.digest, known)
+        return known
 
     def look(self, folder: Path) -> tuple[str, str]:
         """A plugin.path for the host, and the plugin.discovery to use there. `folder` is the host's, for replacements
         of jars without manifests. Raises OSError.
         """
-        without = [place for place, (_, manifests) in self._places.items()
-                   if not manifests and self._known[place] != []]
+        bare = [str(place.path) for place, plugins in self._known.items()
+                if plugins is None and self._has_to_be_scanned(self._seen[place])]
+        if bare:
+            log.warning("plugin.path: the host of Java plugins looks into every class of %s, once for each content. "
+                        "If every plugin has a manifest, which Kafka's bin/connect-plugin-path.sh sync-manifests adds, "
+                        "plugin.discovery=service_load avoids that", ", ".join(bare))
+            return self._plugin_path, DEFAULT_MODE
+        without = {place: missing for place in self._known if (missing := self._without_manifest(place))}
         if not without:
-            return self._plugin_path, "service_load"
-        unknown = [str(place.path) for place in without if self._known[place] is None]
-        if unknown:
-            log.warning("plugin.path: %s has no manifests, so the host of Java plugins looks into every class, once "
-                        "for each content; Kafka's bin/connect-plugin-path.sh sync-manifests adds them",
-                        ", ".join(unknown))
-            return self._plugin_path, "hybrid_warn"
+            return self._plugin_path, SERVICE_LOAD
         links = folder / "plugins"
         links.mkdir()
-        for number, place in enumerate(self._places):
+        for number, place in enumerate(self._known):
             if place not in without:
                 (links / f"{number}-{place.path.name}").symlink_to(place.path.absolute())
                 continue
             names: dict[str, list[str]] = {}
-            for plugin in self._known[place] or ():
+            for plugin in without[place]:
                 names.setdefault(plugin.type, []).append(plugin.name)
             link_with_manifest(links / f"{number}-{place.path.stem}", place.jars, names)
-        return str(links), "service_load"
+        return str(links), SERVICE_LOAD
+
+    def _has_to_be_scanned(self, seen: Seen) -> bool:
+        thorough = self._mode in {"only_scan", "hybrid_fail"} and bool(seen.named)
+        return self._mode != SERVICE_LOAD and (thorough or any(map(_names_connect, seen.bare)))
+
+    def _without_manifest(self, place: PluginLocation) -> list[JavaPlugin]:
+        """Its plugins that no manifest names; config providers are found by their manifests alone."""
+        return [plugin for plugin in self._known[place] or () if plugin.name not in self._seen[place].named]
 
     def plugins(self) -> list[JavaPlugin]:
-        """All Java plugins. If the host cannot look for them, that is reported like a broken jar."""
-        known = dict(self._known)
-        if any(plugins is None for plugins in known.values()):
+        """All Java plugins. If the host cannot look for them, that is reported like a broken jar. Raises ConfigError
+        where plugin.discovery is hybrid_fail and a plugin has no manifest.
+        """
+        if any(plugins is None for plugins in self._known.values()):
             try:
                 listed = self.host.ask("plugins")["plugins"]
             except ConnectError as error:
                 self.complaints.append(f"The Java plugins of plugin.path cannot be used: {error}")
                 return []
-            for place, (digest, manifests) in self._places.items():
-                if known[place] is not None:
-                    continue
-                real, shown = place.path.resolve(), str(place.path.absolute())  # the host may have been given links
-                everything = [replace(one, location=shown) for one in map(_plugin, listed)
-                              if one.location == shown or Path(one.location).resolve() == real]
-                known[place] = mine = [one for one in everything if one.type in _KINDS]
-                if everything or not manifests:
-                    _remember(digest, mine)
-                else:
-                    self.complaints.append(f"plugin.path: {place.path} names plugins, but none can be loaded; "
-                                           "see the host's lines in the log (heeler.java)")
-            self._known = known
-        return [plugin for plugins in known.values() for plugin in plugins or ()]
+            self._known = {place: self._listed(place, listed) if plugins is None else plugins
+                           for place, plugins in self._known.items()}
+        missing = [plugin for place in self._known for plugin in self._without_manifest(place)]
+        if missing and self._mode == "hybrid_fail":
+            names = ", ".join(f"{plugin.name} in {plugin.location}" for plugin in missing)
+            raise ConfigError(f"{MODE} is hybrid_fail, and these plugins have no manifest: {names}. Kafka's "
+                              "bin/connect-plugin-path.sh sync-manifests adds it")
+        return [plugin for plugins in self._known.values() for plugin in plugins or ()]
 
-
-def _known(place: PluginLocation, digest: str, manifests: bool, provides: bool) -> tuple[list[JavaPlugin] | None, bool]:
-    """Its plugins, if known without the host, and whether all of them have manifests: jars that never mention Connect,
-    such as a driver's, have none but config providers.
-    """
-    known = _remembered(digest)
-    if known and provides and not manifests:
-        return known, all(plugin.kind is Kind.CONFIG_PROVIDER for plugin in known)
-    if known is None and not manifests and not any(map(_names_connect, place.jars)):
-        if provides:
-            return None, True
-        known = []
-        _remember(digest, known)
-    return known, manifests
+    def _listed(self, place: PluginLocation, listed: Iterable[Mapping[str, str]]) -> list[JavaPlugin]:
+        """A location's part of what the host has found."""
+        seen, real, shown = self._seen[place], place.path.resolve(), str(place.path.absolute())
+        everything = [plugin for plugin in map(_plugin, listed) if plugin.type in _KINDS]
+        mine = [replace(one, location=shown) for one in everything
+                if one.location == shown or Path(one.location).resolve() == real]  # it may have been given links
+        shared = {one.name for one in everything if one.location == "classpath"}  # Kafka's, which a folder may have too
+        if broken := seen.named - shared - {plugin.name for plugin in mine}:
+            self.complaints.append(f"plugin.path: {place.path} names plugins that cannot be loaded: "
+                                   f"{', '.join(sorted(broken))}; see the host's lines in the log (heeler.java)")
+        else:
+            _remember(seen.digest, mine)
+        return mine
 
 
 def _names_connect(jar: Path) -> bool:
     try:
         with zipfile.ZipFile(jar) as archive:
             return any(_API in archive.read(name) for name in archive.namelist() if name.endswith(".class"))
-    except (OSError, RuntimeError, NotImplementedError, zlib.error, zipfile.BadZipFile):
+    except (OSError, *_BROKEN):
         return False  # `look` has reported it
 
 
