@@ -11,7 +11,6 @@ import os
 import shutil
 import tempfile
 import zipfile
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -20,8 +19,9 @@ from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from heeler.embedded_kafka.jars import KAFKA_VERSION
+from heeler.java_host.class_files import BROKEN, plugin_classes
 from heeler.java_host.host import JavaHost, Look
-from heeler.java_host.manifests import MANIFESTS, NAMES_PLUGINS, link_with_manifest, names_in
+from heeler.java_host.manifests import NAMES_PLUGINS, link_with_manifest, names_in
 from spark_tasks.errors import ConfigError, ConnectError
 from spark_tasks.plugins import Kind
 from spark_tasks.spark.class_archive import cache_root
@@ -33,11 +33,9 @@ _KINDS: Final = {
     "header_converter": Kind.HEADER_CONVERTER, "transformation": Kind.TRANSFORMATION, "predicate": Kind.PREDICATE,
     "configprovider": Kind.CONFIG_PROVIDER,
 }
-_BROKEN: Final = (RuntimeError, NotImplementedError, zlib.error, zipfile.BadZipFile)  # what zipfile raises, and OSError
 MODE: Final = "plugin.discovery"
 DEFAULT_MODE: Final = "hybrid_warn"
 SERVICE_LOAD: Final = "service_load"
-_API: Final = b"org/apache/kafka/connect/"  # in every class that implements a plugin, but for config providers
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,34 +89,30 @@ def _children(folder: Path) -> Iterator[Path]:
 @dataclass(frozen=True, slots=True)
 class Seen:
     """What the directories of a location's jars say. `digest`: a key for their content; `named`: the classes in their
-    manifests; `bare`: the jars without a manifest of plugins for Connect.
+    manifests.
     """
 
     digest: str
     named: frozenset[str]
-    bare: tuple[Path, ...]
 
 
 def look(place: PluginLocation, complain: Callable[[str], None], mode: str = DEFAULT_MODE) -> Seen:
     """Look at a location for a plugin.discovery. `complain` is called with the message about a broken jar."""
     digest = hashlib.sha256(f"3 {mode} {KAFKA_VERSION} {_java()} {place.path.absolute()}".encode())
     named: set[str] = set()
-    bare = []
     for jar in place.jars:
         try:
             with zipfile.ZipFile(jar) as archive:
                 entries = archive.infolist()
                 manifests = [entry.filename for entry in entries if entry.filename in NAMES_PLUGINS]
                 named.update(*(names_in(archive.read(name)) for name in manifests))
-        except (OSError, *_BROKEN) as error:
+        except (OSError, *BROKEN) as error:
             complain(f"plugin.path: {jar} cannot be read: {error}")
             digest.update(f"{jar} {error}".encode())
             continue
         for entry in entries:
             digest.update(f"{jar.name} {entry.filename} {entry.CRC} {entry.file_size}\n".encode(errors="replace"))
-        if not any(entry.filename.startswith(MANIFESTS) for entry in entries):
-            bare.append(jar)
-    return Seen(digest.hexdigest()[:32], frozenset(named), tuple(bare))
+    return Seen(digest.hexdigest()[:32], frozenset(named))
 
 
 def _java() -> str:
@@ -132,21 +126,25 @@ class Discovery:
 
     def __init__(self, plugin_path: Sequence[str], make_host: Callable[[Look], JavaHost],
                  mode: str = DEFAULT_MODE) -> None:
-        """`mode`: plugin.discovery. With service_load, a class counts as a plugin only if a manifest names it. The
-        others also find those in jars without a manifest; only_scan and hybrid_fail look into every class.
-        """
+        """`mode`: plugin.discovery. With service_load, a class is a plugin only if a manifest names it."""
         self.complaints: list[str] = []
         self._mode = mode
         self._plugin_path = ",".join(plugin_path)
         self._seen = {place: look(place, self.complaints.append, mode) for place in plugin_locations(plugin_path)}
-        self._known = {place: self._recall(seen) for place, seen in self._seen.items()}
+        self._scans: set[PluginLocation] = set()  # where the host looks into every class
+        self._known = {place: self._recall(place) for place in self._seen}
         self.host = make_host(self.look)
 
-    def _recall(self, seen: Seen) -> list[JavaPlugin] | None:
+    def _recall(self, place: PluginLocation) -> list[JavaPlugin] | None:
         """Its plugins, if they are known without the host."""
+        seen = self._seen[place]
         known = _remembered(seen.digest)
-        if known is None and not seen.named and not self._has_to_be_scanned(seen):
-            known = []  # such as a driver's jar, which never mentions Connect
+        if known is not None:
+            return known
+        if self._has_to_be_scanned(place):
+            self._scans.add(place)
+        elif not seen.named:  # such as a driver's jar
+            known = []
             _remember(seen.digest, known)
         return known
 
@@ -154,12 +152,11 @@ class Discovery:
         """A plugin.path for the host, and the plugin.discovery to use there. `folder` is the host's, for replacements
         of jars without manifests. Raises OSError.
         """
-        bare = [str(place.path) for place, plugins in self._known.items()
-                if plugins is None and self._has_to_be_scanned(self._seen[place])]
-        if bare:
+        scans = [str(place.path) for place in self._scans if self._known[place] is None]
+        if scans:
             log.warning("plugin.path: the host of Java plugins looks into every class of %s, once for each content. "
                         "If every plugin has a manifest, which Kafka's bin/connect-plugin-path.sh sync-manifests adds, "
-                        "plugin.discovery=service_load avoids that", ", ".join(bare))
+                        "plugin.discovery=service_load avoids that", ", ".join(sorted(scans)))
             return self._plugin_path, DEFAULT_MODE
         without = {place: missing for place in self._known if (missing := self._without_manifest(place))}
         if not without:
@@ -176,9 +173,9 @@ class Discovery:
             link_with_manifest(links / f"{number}-{place.path.stem}", place.jars, names)
         return str(links), SERVICE_LOAD
 
-    def _has_to_be_scanned(self, seen: Seen) -> bool:
-        thorough = self._mode in {"only_scan", "hybrid_fail"} and bool(seen.named)
-        return self._mode != SERVICE_LOAD and (thorough or any(map(_names_connect, seen.bare)))
+    def _has_to_be_scanned(self, place: PluginLocation) -> bool:
+        """Whether it has plugins that no manifest names."""
+        return self._mode != SERVICE_LOAD and not plugin_classes(place.jars) <= self._seen[place].named
 
     def _without_manifest(self, place: PluginLocation) -> list[JavaPlugin]:
         """Its plugins that no manifest names; config providers are found by their manifests alone."""
@@ -216,14 +213,6 @@ class Discovery:
         else:
             _remember(seen.digest, mine)
         return mine
-
-
-def _names_connect(jar: Path) -> bool:
-    try:
-        with zipfile.ZipFile(jar) as archive:
-            return any(_API in archive.read(name) for name in archive.namelist() if name.endswith(".class"))
-    except (OSError, *_BROKEN):
-        return False  # `look` has reported it
 
 
 def _plugin(found: Mapping[str, str]) -> JavaPlugin:

@@ -240,7 +240,7 @@ def test_a_class_for_a_newer_java_is_named_to_who_asks_for_it(rig, topic_name):
     refused = rig.refused("POST", "/connectors", {"name": topic_name, "config": {
         "connector.class": "heeler.tests.Newer", "topic": topic_name}})
     assert refused.status == 400
-    assert "/newer names plugins, but none can be loaded" in str(refused)
+    assert "/newer names plugins that cannot be loaded: heeler.tests.Newer" in str(refused)
     assert "heeler/tests/Newer has been compiled by a more recent version" in rig.process.log.read_text()
 
 

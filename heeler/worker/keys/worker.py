@@ -109,7 +109,7 @@ RUNTIME_KEYS = ConfigDef(
     _key("plugin.path", Type.LIST, None, _LOW, "Folders with more plugins.",
          Rule("unset or folders separated by commas", lambda v: v is None or all(v))),
     _key("plugin.discovery", Type.STRING, "hybrid_warn", _LOW,
-         "How plugins in jars are found: hybrid_warn and only_scan also find those without a manifest, hybrid_fail "
+         "How plugins in jars are found: hybrid_warn and only_scan also find those that no manifest names, hybrid_fail "
          "refuses to start with one, service_load leaves them out.",
          OneOfIgnoringCase("only_scan", "service_load", "hybrid_warn", "hybrid_fail")),
     _key("config.providers", Type.LIST, [], _LOW,

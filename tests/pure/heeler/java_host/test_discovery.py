@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import struct
 import zipfile
 from pathlib import Path
 
 import pytest
 
 from heeler.java_host import discovery
+from heeler.java_host.class_files import plugin_classes
 from heeler.java_host.discovery import Discovery, look, plugin_locations
 from heeler.java_host.manifests import PROVIDERS
 from heeler.java_host.offset_texts import as_texts, from_texts
@@ -21,14 +23,29 @@ FILE_PROVIDER = "org.apache.kafka.common.config.provider.FileConfigProvider"
 JSON = "org.apache.kafka.connect.json.JsonConverter"
 
 
-NAMES_CONNECT = "org/apache/kafka/connect/source/SourceConnector"
+SOURCE = "org/apache/kafka/connect/source/SourceConnector"
+ABSTRACT = 0x0400
 LIKE_JAVA = "hybrid_warn"
+
+
+def class_file(name, *parents, flags=1):
+    """The header of a class; the first of its parents is its superclass, the others are interfaces."""
+    names = [name, *parents]
+    constants = b"".join(b"\1" + struct.pack(">H", len(one)) + one.encode() + b"\7" + struct.pack(">H", 2 * n + 1)
+                         for n, one in enumerate(names)) + b"\5" + bytes(8)
+    indexes = [2 * n + 2 for n in range(len(names))]
+    this, above, interfaces = indexes[0], indexes[1] if parents else 0, indexes[2:]
+    return (b"\xca\xfe\xba\xbe" + struct.pack(">3H", 0, 61, 2 * len(names) + 3) + constants
+            + struct.pack(f">4H{len(interfaces)}H", flags, this, above, len(interfaces), *interfaces))
+
+
+NAMELESS = class_file("old/Source", SOURCE)
 
 
 def jar(path, content="x", manifest="some.Plugin # one\n"):
     path.parent.mkdir(parents=True, exist_ok=True)
     with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("some/Plugin.class", content)
+        archive.writestr("some/Plugin.class" if isinstance(content, str) else "old/Source.class", content)
         if manifest:
             archive.writestr("META-INF/services/org.apache.kafka.connect.source.SourceConnector", manifest)
     return path
@@ -132,7 +149,7 @@ def test_folders_without_manifests_are_looked_into_once(folder, tmp_path):
     assert mode(folder)[0] == (str(folder), "service_load")
     driver = jar(folder / "driver" / "driver.jar", manifest=None)
     assert mode(folder)[0] == (str(folder), "service_load")
-    old = jar(folder / "old" / "old.jar", NAMES_CONNECT, manifest=None)
+    old = jar(folder / "old" / "old.jar", NAMELESS, manifest=None)
     there = alone_too(folder, told(folder, "old.Source", place="old/"), told(folder, "old.Sink", "sink", "old/"))
     before, seen = mode(folder, there)
     assert before == (str(folder), "hybrid_warn")
@@ -149,7 +166,7 @@ def test_folders_without_manifests_are_looked_into_once(folder, tmp_path):
 
 def test_jars_without_manifests_beside_one_that_has_one(folder, tmp_path):
     """As connectors come that were made before Kafka 3.6, with a newer converter."""
-    old = jar(folder / "my plugin" / "old.jar", NAMES_CONNECT, manifest=None)
+    old = jar(folder / "my plugin" / "old.jar", NAMELESS, manifest=None)
     before, seen = mode(folder, alone_too(folder, told(folder, "old.Source")))
     assert before == (str(folder), LIKE_JAVA)
     assert [plugin.name for plugin in seen.plugins()] == ["alone.Source", "some.Plugin", "old.Source"]
@@ -164,12 +181,13 @@ def test_jars_without_manifests_beside_one_that_has_one(folder, tmp_path):
 
 @pytest.mark.parametrize(("discovery", "before", "found"), [
     ("service_load", "service_load", ["alone.Source", "some.Plugin"]),
-    ("hybrid_warn", "service_load", ["alone.Source", "some.Plugin"]),
+    ("hybrid_warn", "hybrid_warn", ["alone.Source", "some.Plugin", "some.Nameless"]),
     ("only_scan", "hybrid_warn", ["alone.Source", "some.Plugin", "some.Nameless"]),
     ("hybrid_fail", "hybrid_warn", None),
 ])
 def test_the_modes_of_kafka_connect(folder, tmp_path, discovery, before, found):
     """Of a plugin that its jar's manifest does not name."""
+    jar(folder / "my plugin" / "lib" / "one.jar", class_file("some/Nameless", "java/lang/Object", "x/Y", SOURCE))
     nameless = [told(folder, "some.Nameless")] if before == "hybrid_warn" else []
     for how in (before, "service_load"):  # once its content is known, and the manifest that is missing is made
         seen = Discovery([str(folder)], lambda _look: Host(alone_too(folder, *nameless)), discovery)
@@ -182,13 +200,41 @@ def test_the_modes_of_kafka_connect(folder, tmp_path, discovery, before, found):
                 seen.plugins()
 
 
+def test_classes_that_are_plugins(tmp_path):
+    """Where their ancestors are in another jar, too; no base classes, and none of what only looks like a class."""
+    api = "org/apache/kafka/connect/"
+    first, second = tmp_path / "first.jar", tmp_path / "second.jar"
+
+    def put(archive, name, *parents, flags=1):
+        archive.writestr(f"{name}.class", class_file(name, *parents, flags=flags))
+
+    with zipfile.ZipFile(first, "w") as archive:
+        put(archive, "acme/Base", SOURCE, flags=ABSTRACT)
+        put(archive, "acme/Loop", "acme/Loop2")
+        put(archive, "acme/Loop2", "acme/Loop")
+        put(archive, "acme/Root")
+        put(archive, "acme/Task", f"{api}source/SourceTask")
+        put(archive, "acme/Cast", "java/lang/Object", f"{api}transforms/Transformation")
+        put(archive, "META-INF/versions/21/acme/Real", SOURCE)
+        archive.writestr("acme/Cut.class", class_file("acme/Cut", SOURCE)[:-1])
+        archive.writestr("acme/None.class", b"\xca\xfe")
+    with zipfile.ZipFile(second, "w") as archive:
+        put(archive, "b/Real$Value", "acme/Base")
+        put(archive, "b/Api", "java/lang/Object", f"{api}storage/Converter", flags=0x0601)
+    jar(tmp_path / "driver.jar", class_file("driver/Real", "acme/Base"))
+    (tmp_path / "broken.jar").write_bytes(b"PK no jar")
+    jars = [first, second, tmp_path / "driver.jar", tmp_path / "broken.jar", tmp_path / "none.jar"]
+    assert plugin_classes(jars) == {"acme.Cast", "b.Real$Value"}
+    assert plugin_classes([second]) == set()
+
+
 def test_service_load_knows_only_manifests_and_asks_nobody_for_more(folder):
-    jar(folder / "old" / "old.jar", NAMES_CONNECT, manifest=None)
+    jar(folder / "old" / "old.jar", NAMELESS, manifest=None)
     host = Host(alone_too(folder))
     seen = Discovery([str(folder)], lambda _look: host, "service_load")
     assert seen.look(folder) == (str(folder), "service_load")
     assert len(seen.plugins()) == 2
-    jar(folder / "other" / "old.jar", NAMES_CONNECT, manifest=None)
+    jar(folder / "other" / "old.jar", NAMELESS, manifest=None)
     assert len(Discovery([str(folder)], lambda _look: host, "service_load").plugins()) == 2
     assert host.asked == 1
 
@@ -204,7 +250,7 @@ def test_config_providers_have_manifests_always(folder, tmp_path):
     assert [(p.name, p.kind) for p in seen.plugins()][2:] == [("some.Vault", Kind.CONFIG_PROVIDER)]
     assert mode(folder)[0] == (str(folder), "service_load"), "also once it is known"
     with zipfile.ZipFile(vault, "a") as archive:
-        archive.writestr("old/Source.class", NAMES_CONNECT)
+        archive.writestr("old/Source.class", NAMELESS)
     both = alone_too(folder, provider, {**provider, "class": "old.Source", "kind": "source"})
     before, seen = mode(folder, both)
     assert before == (str(folder), "hybrid_warn")
@@ -217,7 +263,7 @@ def test_config_providers_have_manifests_always(folder, tmp_path):
 
 def test_what_is_new_is_found_beside_a_known_folder_without_manifests(folder, tmp_path):
     """The host is then given links, and tells of them."""
-    old = jar(folder / "old" / "old.jar", NAMES_CONNECT, manifest=None)
+    old = jar(folder / "old" / "old.jar", NAMELESS, manifest=None)
     there = alone_too(folder, told(folder, "old.Source", place="old/"))
     assert len(mode(folder, there)[1].plugins()) == 3
     new = jar(folder / "new" / "new.jar", manifest="new.Source")
