@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.heeler-ready
 SHELL  := /bin/bash
 .DEFAULT_GOAL := help
-# Where a container image sets it, every process that tests start would compile all modules anew.
+# If a container image sets this, every process that tests start would compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 .PHONY: help demo test test-pure test-pure-control test-pure-data lint types herder-doc histories fuzz api-fuzz transforms-differential connectors chaos executors bench wheel clean
 
@@ -14,17 +14,17 @@ help:
 	@echo "make test       lint, types and all tests (fetches Kafka once)"
 	@echo "make test-pure  lint, types and the tests that need neither Kafka nor Spark"
 	@echo "make lint       ruff and mypy"
-	@echo "make herder-doc  the table and the diagram in docs/herder.md anew"
-	@echo "make histories  10,000 random histories of simulated clusters, 1,000 examples a property (half an hour and more)"
-	@echo "make fuzz       1,000,000 hostile records for internal topics (some ten minutes; HEELER_FUZZ_FIRST=10000: others)"
-	@echo "make api-fuzz   schemathesis against every operation of REST and its links (some ten minutes)"
-	@echo "make transforms-differential  100,000 random chains of transforms beside Java's (needs javac; some twenty minutes)"
-	@echo "make connectors  Debezium, MirrorMaker, Iceberg and others, really run (needs Debian's postgresql; some minutes)"
+	@echo "make herder-doc  regenerate the table and the diagram in docs/herder.md"
+	@echo "make histories  run 10,000 random histories of simulated clusters, 1,000 examples of each property (half an hour or more)"
+	@echo "make fuzz       process 1,000,000 hostile records for internal topics (about ten minutes; other records with HEELER_FUZZ_FIRST=10000)"
+	@echo "make api-fuzz   run schemathesis against every operation of the REST API and its links (about ten minutes)"
+	@echo "make transforms-differential  compare 100,000 random chains of transforms with Java's (needs javac; about twenty minutes)"
+	@echo "make connectors  run Debezium, MirrorMaker, Iceberg and others (needs Debian's postgresql; a few minutes)"
 	@echo "make chaos      kill everything at random, check every record (ARGS='--minutes 30 --seed 7')"
-	@echo "make executors  6,000,000 records on a Spark cluster whose executors are killed (ARGS='--kills 30'; some minutes)"
-	@echo "make bench      microbenchmarks of the data plane and the control plane"
+	@echo "make executors  move 6,000,000 records on a Spark cluster whose executors are killed (ARGS='--kills 30'; a few minutes)"
+	@echo "make bench      run microbenchmarks of the data plane and the control plane"
 	@echo "make wheel      build dist/heeler-….whl, which pip installs anywhere"
-	@echo "make clean      remove the environment and what tools left"
+	@echo "make clean      remove the environment and the files of tools"
 
 $(READY): pyproject.toml constraints.txt
 	@echo "== Setting up the environment in $(VENV) (once; a minute or two)"
@@ -50,7 +50,7 @@ types: $(READY)
 	@echo "== Types (mypy, strict)"
 	@$(BIN)/mypy
 
-# Two halves that take the same time; each imports only what it tests, and hands no report to another process.
+# Two halves that take the same time, run as two processes; each imports only what it tests.
 PURE       := $(filter-out tests/pure/__%,$(patsubst %/,%,$(wildcard tests/pure/*/))) \
 	$(wildcard tests/property/test_*.py) tests/contract tests/examples $(wildcard tests/test_*.py)
 PURE_DATA  := tests/pure/spark_tasks tests/pure/storage tests/pure/rest tests/examples \
@@ -67,13 +67,13 @@ test-pure-control: $(READY)
 test-pure-data: $(READY)
 	@$(PURE_TESTS) $(PURE_DATA)
 
-# Ten processes on two cores: one of these may have to wait for longer than it does. It is shown, and has a second try
-# alone; what fails twice is a fault.
+# With ten processes on two cores, a test may exceed its timeouts. It is reported and gets a second try without others;
+# if it fails twice, that is a defect.
 OTHERS := $(BIN)/python -m pytest --durations=15 --ignore=tests/benchmarks tests -m 'integration or interop'
 
 test: test-pure
 	@echo "== All other tests: real Kafka, real Spark, Java Connect"
-	@$(OTHERS) -n 2 --dist loadfile || { test $$? -eq 1 && echo "== Once more, alone: what failed" && \
+	@$(OTHERS) -n 2 --dist loadfile || { test $$? -eq 1 && echo "== Repeating failed tests without others" && \
 		$(OTHERS) --last-failed --last-failed-no-failures none; }
 
 herder-doc: $(READY)
@@ -89,15 +89,15 @@ fuzz: $(READY)
 	@HEELER_FUZZ=1000000 $(BIN)/python -m pytest -q -n 2 --dist worksteal tests/property/test_internal_topics_fuzz.py
 
 api-fuzz: $(READY)
-	@echo "== REST: 300 examples of each operation and its links, others each day"
+	@echo "== REST: 300 examples of each operation and its links, different ones every day"
 	@HEELER_API_EXAMPLES=300 $(BIN)/python -m pytest -q tests/integration/test_api_described.py
 
 transforms-differential: $(READY)
-	@echo "== Transforms: random chains and records, Java's outcomes beside heeler's"
+	@echo "== Transforms: random chains and records, Java's results compared with heeler's"
 	@$(BIN)/python -m tests.golden.transforms.record --cases 100000 $(ARGS)
 
 connectors: $(READY)
-	@echo "== Connectors of others, from Maven Central, on a real worker"
+	@echo "== Third-party connectors from Maven Central on a real worker"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[connectors]' -c constraints.txt
 	@$(BIN)/python -m pytest -q -m connectors tests/connectors
 

@@ -17,24 +17,26 @@ from typing_extensions import override
 Turn = Callable[[], None]
 
 LEAST = 8
-LOOK_S = 0.02
-BUSY = 0.5  # of a core: a process that uses more is not helped by another thread
-HUNG_S = 0.5
+CHECK_S = 0.02
+BUSY = 0.5  # of a core: more threads do not help a process that uses more than this
+HUNG_S = 0.5  # if no thread has taken a turn for this long, they all hang
 
 
 class ActorThreads:
-    """The threads of pooled actors, which live as long as there is something to do: LEAST of them, and more while those
-    wait for something other than the processor, such as a database. So a thousand actors that start do not keep the
-    processor from everybody else, and plugins that hang hold up no other.
+    """The threads that pooled actors share; a thread ends when there is nothing to do.
+
+    There are at most LEAST threads, and more while those wait for something other than the CPU, such as a database. So
+    a thousand actors that start at once leave CPU time for others, and a plugin that hangs does not block other
+    plugins.
     """
 
-    def __init__(self, spent: Callable[[], float] = time.process_time) -> None:
-        """`spent`: seconds of the processor that this process has used."""
-        self._spent = spent
+    def __init__(self, cpu_s: Callable[[], float] = time.process_time) -> None:
+        """`cpu_s` returns the CPU time of this process in seconds."""
+        self._cpu_s = cpu_s
         self._lock = threading.Lock()
         self._waiting: deque[Turn] = deque()
         self._threads = self._taken = 0
-        self._looking = False
+        self._checking = False
 
     def run(self, turn: Turn) -> None:
         """Call `turn` on one of the threads, in the order of arrival. Never blocks; any thread."""
@@ -42,9 +44,9 @@ class ActorThreads:
             self._waiting.append(turn)
             if self._threads < LEAST:
                 self._add(1)
-            elif not self._looking:
-                self._looking = True
-                threading.Thread(target=self._look, name="actor-threads", daemon=True).start()
+            elif not self._checking:
+                self._checking = True
+                threading.Thread(target=self._add_when_needed, name="actor-threads", daemon=True).start()
 
     def _add(self, count: int) -> None:
         for _ in range(count):
@@ -63,17 +65,17 @@ class ActorThreads:
             self._threads -= 1
             return None
 
-    def _look(self) -> None:
-        # Lives as long as somebody waits for a thread.
+    def _add_when_needed(self) -> None:
+        # Runs as long as an actor waits for a thread.
         taken, since = self._taken, time.monotonic()
         while True:
-            begun, spent = time.monotonic(), self._spent()
-            time.sleep(LOOK_S)
+            begun, cpu_s = time.monotonic(), self._cpu_s()
+            time.sleep(CHECK_S)
             now = time.monotonic()
-            busy = (self._spent() - spent) / (now - begun)
+            busy = (self._cpu_s() - cpu_s) / (now - begun)
             with self._lock:
                 if not self._waiting:
-                    self._looking = False
+                    self._checking = False
                     return
                 if self._taken != taken:
                     taken, since = self._taken, now
@@ -87,7 +89,7 @@ class _EmptyError(Exception):
 
 
 class _Inbox:
-    """An actor's messages; `run` is called whenever there are some that nobody takes."""
+    """An actor's messages. `run` is called when a message arrives while no thread handles the actor's messages."""
 
     def __init__(self) -> None:
         self._messages: deque[Any] = deque()
@@ -96,12 +98,12 @@ class _Inbox:
         self._run: Callable[[], None] = lambda: None
 
     def open(self, run: Callable[[], None]) -> None:
-        """Have messages taken from now on."""
+        """Start handling messages; `run` is called once at once."""
         self._run = run
         run()
 
     def put(self, message: Any) -> None:
-        """Any thread."""
+        """Add a message. Any thread."""
         with self._lock:
             self._messages.append(message)
             if self._being_taken:
@@ -110,7 +112,7 @@ class _Inbox:
         self._run()
 
     def get(self) -> Any:
-        """Raises _EmptyError, after which `run` is called for the next message."""
+        """Take the oldest message. Raises _EmptyError if there is none; `run` is called for the next one."""
         with self._lock:
             if self._messages:
                 return self._messages.popleft()
@@ -118,11 +120,11 @@ class _Inbox:
         raise _EmptyError
 
     def empty(self) -> bool:
-        """Whether nothing waits."""
+        """Whether there are no messages."""
         return not self._messages
 
     def qsize(self) -> int:
-        """How many messages wait."""
+        """The number of messages."""
         return len(self._messages)
 
 

@@ -17,14 +17,14 @@ LONGEST_ANSWER = 64 * 1024 * 1024  # bytes; ten thousand connectors with their s
 
 
 class WorkerUnreachableError(ConnectionError):
-    """Another worker is unreachable, closes the connection, does not answer in time, or answers with too much."""
+    """Another worker is unreachable, closes the connection, does not respond in time, or its response is too large."""
 
 
 def exchange(
     method: str, url: str, body: bytes | None, headers: Mapping[str, str], *, tls: Callable[[], ssl.SSLContext],
     connect_s: float, answer_s: float, connected: Callable[[socket.socket], None] = lambda _: None,
 ) -> tuple[int, bytes]:
-    """Send a request; returns the status and the body of the answer. Redirects are not followed; there are no retries.
+    """Send a request; returns the status and the body of the response, without following redirects or retrying.
 
     `url` includes path and query. `tls` creates the context for https, and is called only if one is needed. `connect_s`
     limits the time for connecting, `answer_s` each wait for bytes afterwards. `connected` is called with the socket;

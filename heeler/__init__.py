@@ -1,4 +1,4 @@
-"""What the author of a connector imports: `from heeler import SourceConnector, ConfigDef, ConfigKey, Type`.
+"""The names that authors of plugins import: `from heeler import SourceConnector, ConfigDef, ConfigKey, Type`.
 
 Names are imported on first use: the command line must not wait for PySpark.
 """

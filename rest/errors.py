@@ -24,7 +24,9 @@ log = logging.getLogger(__name__)
 
 
 class HttpError(ConnectError):
-    """An error with an HTTP status; `code` is the error_code, if another worker answered a different one."""
+    """An error with an HTTP status. `code`: the body's error_code if it differs, as it may in another worker's
+    response.
+    """
 
     def __init__(self, status: int, message: str, code: int | None = None) -> None:
         super().__init__(message)
@@ -60,7 +62,7 @@ def status_of(error: Exception) -> int:
 
 
 def as_java(error: Exception) -> str:
-    """The text that Kafka Connect gives an error from another thread: clients strip the class name before it."""
+    """The text of an error from another thread, as in Kafka Connect: clients strip the class name at its beginning."""
     name = next((name for kind, name in _JAVA_NAMES if isinstance(error, kind)), type(error).__name__)
     return f"{name}: {error}"
 

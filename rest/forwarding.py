@@ -36,22 +36,23 @@ class Forwarder:
     def _context(self) -> ssl.SSLContext:
         return self._tls()
 
-    def send(self, method: str, url: str, body: Any, more: Mapping[str, str]) -> Remote:
-        """The response of a worker; `more`: headers. Raises HttpError: the other worker's error unchanged, 500 for
-        anything else.
+    def send(self, method: str, url: str, body: Any, extra_headers: Mapping[str, str]) -> Remote:
+        """Send a request to a worker and return its response. `body` is sent as JSON; None: no body.
+
+        Raises HttpError: the other worker's error unchanged, or 500 for anything else.
         """
-        headers = {"Accept": "application/json", "User-Agent": "kafka-connect", **more}
+        headers = {"Accept": "application/json", "User-Agent": "kafka-connect", **extra_headers}
         data = None if body is None else dumps(body)
         if data is not None:
             headers["Content-Type"] = "application/json"
-        status, answer = self._exchange(method, url, data, headers)
+        status, content = self._exchange(method, url, data, headers)
         if status == 204:
             return Remote(status, None)
         if status >= 400:
-            raise _error_of(status, answer)
+            raise _error_of(status, content)
         if not 200 <= status < 300:
             raise HttpError(500, f"Unexpected status code when handling forwarded request: {status}")
-        return Remote(status, _parsed(answer) if answer else None)
+        return Remote(status, _parsed(content) if content else None)
 
     def _exchange(self, method: str, url: str, data: bytes | None, headers: Mapping[str, str]) -> tuple[int, bytes]:
         try:
@@ -59,19 +60,19 @@ class Forwarder:
                             answer_s=self._timeout_s)
         except WorkerUnreachableError as error:
             raise HttpError(500, f"IO Error trying to forward REST request: {error}") from error
-        except (ValueError, OSError) as error:  # no address, or certificates that cannot be read
+        except (ValueError, OSError) as error:  # an invalid address, or unreadable certificates
             raise HttpError(500, f"Error trying to forward REST request: {error}") from error
 
 
-def _parsed(answer: bytes) -> Any:
+def _parsed(content: bytes) -> Any:
     try:
-        return json.loads(answer)
+        return json.loads(content)
     except (ValueError, RecursionError) as error:
-        raise HttpError(500, f"IO Error trying to forward REST request: the answer is not JSON: {error}") from None
+        raise HttpError(500, f"IO Error trying to forward REST request: the response is not JSON: {error}") from None
 
 
-def _error_of(status: int, answer: bytes) -> HttpError:
-    parsed = _parsed(answer)
+def _error_of(status: int, content: bytes) -> HttpError:
+    parsed = _parsed(content)
     if not isinstance(parsed, dict) or not isinstance(parsed.get("error_code"), int):
         return HttpError(500, f"IO Error trying to forward REST request: status {status} without an error in the body")
     return HttpError(status, str(parsed.get("message")), parsed["error_code"])

@@ -1,8 +1,8 @@
-"""Passes requests to the herder and waits for the answer; if another worker has to answer, the request is forwarded or
-refused (409).
+"""Passes requests to the herder and waits for its answer. A request that another worker has to serve is forwarded, or
+refused with 409.
 
-A request refused because of a rebalance is repeated for `rest.rebalance.wait.ms`, by the worker that received it from
-the user. A forwarded request contains how much of that time is left: other workers wait no longer, and do not repeat
+The worker that received a request from the user repeats it for `rest.rebalance.wait.ms` if it is refused because of a
+rebalance. A forwarded request contains how much of that time is left: other workers wait no longer, and do not repeat
 it.
 """
 
@@ -23,7 +23,7 @@ from rest.forwarding import Forwarder, Remote
 from rest.server.paths import RAW_PATH
 from rest.server.request_limits import WAIT_HEADER, RequestLimits
 from rest.server.settings import RestSettings
-from rest.wire.answers import instant
+from rest.wire.responses import instant
 from rest.wire.view import WorkerView
 from storage.ids import Config
 
@@ -46,7 +46,7 @@ class ValidationAnswer(Protocol):
     """The result of ValidateConfig (spark_tasks.validation, which REST does not import)."""
 
     def to_json(self) -> dict[str, Any]:
-        """The body of the answer."""
+        """The body of the response."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,17 +69,17 @@ class HerderClient:
             raise HttpError(500, _timed_out(self.view.stage)) from None
 
     def answer_or_forward(self, message: Request, body: Any = None, query: Mapping[str, str] | None = None) -> Any:
-        """The answer of this worker, or of the worker that the herder names, as Remote.
+        """The herder's answer, or the response of the worker that the herder names, as Remote.
 
-        `body` and `query` are those of a forwarded request. A request is forwarded at most twice: the user's with
-        forward=true, that one with forward=false, and the last one would be refused with 409.
+        `body` and `query` are those of the forwarded request. A request is forwarded at most twice: first with
+        forward=true, then with forward=false; a worker refuses to forward the latter again (409).
         """
         limits = RequestLimits(self.settings)
         while True:
             try:
                 return self._answer_or_forward(message, body, query or {}, limits)
             except (HttpError, ConflictError) as error:
-                if not _passes(error) or not limits.pause():
+                if not _is_transient(error) or not limits.pause():
                     raise
 
     def _answer_or_forward(self, message: Request, body: Any, query: Mapping[str, str], limits: RequestLimits) -> Any:
@@ -116,7 +116,7 @@ class HerderClient:
             infos: ValidationAnswer = self.answer(ValidateConfig(config))
         except (HttpError, TimedOutError):
             raise
-        except Exception as error:  # whatever plugin code raised
+        except Exception as error:  # plugin code may raise anything
             raise HttpError(500, as_java(error)) from error
         return infos.to_json()
 
@@ -138,8 +138,8 @@ class HerderClient:
             f"Worker was unable to handle this request and may be unable to handle other requests.{details}")
 
 
-def _passes(error: Exception) -> bool:
-    """Whether the request, of which nothing has been done, may succeed a moment later."""
+def _is_transient(error: Exception) -> bool:
+    """Whether the request may succeed a moment later; nothing has been done for it yet."""
     conflict = isinstance(error, ConflictError) or (isinstance(error, HttpError) and error.status == 409)
     return conflict and not str(error).endswith(FINAL)
 

@@ -70,16 +70,16 @@ def loads(body: bytes) -> Any:
     if may_nest_deeper(text) and nests_deeper(value):
         raise too_deep
     if "\\u" in text:
-        _refuse_halves(value)
+        _refuse_unpaired_surrogates(value)
     return value
 
 
-def _refuse_halves(value: Any) -> None:
+def _refuse_unpaired_surrogates(value: Any) -> None:
     try:
         json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
-        half = error.object[error.start]
-        raise UnusableJsonError(f"Text with an unpaired surrogate ({ascii(half)[1:-1]}) cannot be encoded") from None
+        found = error.object[error.start]
+        raise UnusableJsonError(f"Text with an unpaired surrogate ({ascii(found)[1:-1]}) cannot be encoded") from None
 
 
 def plain(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What can go wrong, as types. A plugin raises these; everything else it raises is a defect and fails its task."""
+"""The exceptions of heeler and its plugins. Any other exception of a plugin is a defect and fails its task."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ _REFUSED_LOGIN: Final = "28"  # invalid authorization specification, in ISO/IEC 
 
 
 class ConnectError(Exception):
-    """Base of all errors that heeler raises on purpose. The message says what, where and what to do.
+    """Base class of the errors that heeler raises. The message says what is wrong, where, and what to do.
 
-    `java_class`: what Kafka Connect throws in its place, for tools that look at dead letters. `java_message`: its
-    words, where they are others. `permanent`: trying again cannot help before somebody has changed something.
+    `java_class` is the exception that Kafka Connect throws in the same case; dead letters carry its name.
+    `java_message` is Kafka Connect's message if it differs. `permanent` means that a retry fails until somebody changes
+    something.
     """
 
     java_class: str = "org.apache.kafka.connect.errors.ConnectException"
@@ -20,49 +21,49 @@ class ConnectError(Exception):
 
 
 class RetriableError(ConnectError):
-    """Trying the same again may work: a broken connection, a busy server."""
+    """A failure that a retry may resolve, such as a broken connection or a busy server."""
 
     java_class = "org.apache.kafka.connect.errors.RetriableException"
 
 
 class PermanentError(ConnectError):
-    """An error that a retry cannot fix before something is changed, such as refused credentials: the task is not
-    restarted automatically, whatever errors.restart.policy is.
+    """A failure that persists until somebody changes something, such as rejected credentials. The task is not
+    restarted automatically, regardless of errors.restart.policy.
     """
 
     permanent = True
 
 
 class StartCancelledError(ConnectError):
-    """A task is stopped before it has begun: no failure."""
+    """The task was stopped while it was starting. This is not a failure."""
 
 
 class DataError(ConnectError):
-    """A record cannot be read, converted or written: its task fails, unless errors.tolerance is all."""
+    """A record cannot be read, converted or written. The task fails unless errors.tolerance is `all`."""
 
     java_class = "org.apache.kafka.connect.errors.DataException"
 
 
 class ToleranceExceededError(DataError):
-    """A bad record that errors.tolerance does not allow; says which one, the cause says why."""
+    """A bad record that errors.tolerance does not allow. The message identifies the record; the cause says why."""
 
     java_class = ConnectError.java_class
 
 
 class ConfigError(ConnectError):
-    """A configuration value is wrong; names the key, the value and what is allowed."""
+    """A configuration value is invalid. The message names the key, the value and what is allowed."""
 
     java_class = "org.apache.kafka.common.config.ConfigException"
     permanent = True
 
 
 class BusyError(ConnectError):
-    """What is requested is already in progress."""
+    """The requested operation is already in progress."""
 
 
 def is_permanent(error: BaseException) -> bool:
-    """Whether trying again cannot help: the error says so, or one that led to it. So does a module that is not there,
-    and an error of a database driver that has a `sqlstate` of class 28: the credentials are refused.
+    """Returns whether a retry cannot resolve the error: it or one of its causes is `permanent`, an ImportError, or an
+    error of a database driver with a `sqlstate` of class 28 (rejected credentials). A RetriableError among them wins.
     """
     seen: set[int] = set()
     found: BaseException | None = error

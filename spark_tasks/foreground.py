@@ -1,7 +1,7 @@
-"""A connector's tasks in this process, one batch after the other, without Kafka and Spark: for developing it.
+"""Runs a connector's tasks in this process, one batch after the other, without Kafka and Spark (`heeler run`).
 
-What a source would send comes out as records; a sink is given records and writes them. Offsets are the caller's to
-keep, in Connect's form.
+A source's records are passed to a callback; a sink writes the records that it is given. The caller stores the offsets,
+as pairs of Kafka Connect's source partition and source offset.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from spark_tasks.data.rows import write_batches
 from spark_tasks.pipeline.stages import SinkPipeline, SourcePipeline
 from spark_tasks.plugins.api import SinkConnector, SourceConnector
 from spark_tasks.sinks.writes import as_rows
-from spark_tasks.sources.split import answer_of, as_batches
+from spark_tasks.sources.split import as_batches, read_simple
 from spark_tasks.sources.stream_offsets import SourceOffsets, StreamOffset, from_connect, to_connect
 from spark_tasks.tasks.data_sources import data_source_of, pickled, writer_of
 from spark_tasks.tasks.pace import SplitSize
@@ -26,33 +26,33 @@ from spark_tasks.trial import shown, streams_of
 
 Emit = Callable[[dict[str, Any]], None]
 Save = Callable[[list[tuple[Any, Any]]], None]
-"""Called with the offsets after a batch, once all of it has been written."""
+"""Called with all offsets known so far, after all records of a batch have been emitted."""
 
 
 class ForegroundSource:
-    """All tasks of a source connector. `offsets`: where to go on."""
+    """All tasks of a source connector. `offsets` are those of an earlier run, from which the tasks continue."""
 
     def __init__(
         self, connector: type[SourceConnector], worker: Mapping[str, str], config: Mapping[str, str],
         offsets: SourceOffsets,
     ) -> None:
         self._pipeline = SourcePipeline(worker, config, rows=connector.yields == "rows")
-        _ = self._pipeline.stages  # what is wrong with them shows here
+        _ = self._pipeline.stages  # raises if the configuration of a transform or converter is invalid
         self._streams = streams_of(connector, config)
         self._known = {_key(partition): (partition, offset) for partition, offset in offsets}
         self._positions: list[StreamOffset] = [
             from_connect(stream.reader, task, list(self._known.values())) for task, stream in enumerate(self._streams)]
 
     def run_once(self, emit: Emit, save: Save) -> int:
-        """A batch of each task; the number of records. Raises what the plugin and the pipeline raise: nothing of that
-        batch counts then, and it is read again.
+        """Reads a batch of each task, and returns the number of records. Raises the errors of the plugin and the
+        pipeline; the next call then reads the same batch again.
         """
         count = 0
         for task, stream in enumerate(self._streams):
             start = self._positions[task]
             rows: Iterable[Any]
             if stream.simple:
-                rows, end = answer_of(stream.reader, start)
+                rows, end = read_simple(stream.reader, start)
             else:
                 plan = stream.plan(start, SplitSize())
                 if plan is None or plan.end is None:
@@ -72,7 +72,7 @@ class ForegroundSource:
         return count
 
     def close(self) -> None:
-        """Stop the readers."""
+        """Stops the readers."""
         for stream in self._streams:
             stream.stop()
 
@@ -83,12 +83,12 @@ class ForegroundSink:
     def __init__(self, connector: type[SinkConnector], worker: Mapping[str, str], config: Mapping[str, str]) -> None:
         self._connector = connector
         self._pipeline = SinkPipeline(worker, config)
-        _ = self._pipeline.stages
+        _ = self._pipeline.stages  # as above
         self._writer = writer_of(data_source_of(connector, dict(config)))
 
     def write(self, raws: Sequence[tuple[str, int, pa.RecordBatch]]) -> None:
-        """Write raw records, by topic and partition, and have the writer commit them. What it raises is raised after
-        the writer has been told to give the batch up.
+        """Writes and commits `raws`: tuples of topic, partition and a batch of RAW_SCHEMA. On an error, calls the
+        writer's `abort` and raises the error again.
         """
         batches: Iterator[pa.RecordBatch] = itertools.chain.from_iterable(
             self._pipeline.to_connect_batches(topic, partition, raw) for topic, partition, raw in raws)

@@ -1,4 +1,4 @@
-"""Small tools for concurrent.futures.Future: the stores wait for nothing themselves."""
+"""Combines and completes concurrent.futures.Future without blocking a thread."""
 
 from __future__ import annotations
 
@@ -13,38 +13,40 @@ R = TypeVar("R")
 
 
 def complete(future: Future[Any], value: Any) -> None:
-    """Set a result, unless the future has been cancelled."""
+    """Sets a result unless the future is already done or cancelled."""
     with contextlib.suppress(InvalidStateError):
         future.set_result(value)
 
 
 def fail(future: Future[Any], error: BaseException) -> None:
-    """Set an error, unless the future has been cancelled."""
+    """Sets an error unless the future is already done or cancelled."""
     with contextlib.suppress(InvalidStateError):
         future.set_exception(error)
 
 
 def error_of(future: Future[Any]) -> Exception | None:
-    """What a future that is done failed with; CancelledError counts."""
+    """Returns the error of a completed future (CancelledError if it was cancelled), or None."""
     if future.cancelled():
         return CancelledError()
     error = future.exception()
     if error is None or isinstance(error, Exception):
         return error
-    raise error  # the process is being ended
+    raise error  # KeyboardInterrupt or SystemExit: the process is ending
 
 
 def gather(futures: Sequence[Future[T]]) -> Future[list[T]]:
-    """All results in order, or the first error, once all are done."""
+    """Returns a future that completes when all `futures` have: with their results in order, or with the error of the
+    first of them that failed.
+    """
     together: Future[list[T]] = Future()
     lock = threading.Lock()
-    left = len(futures)
+    pending = len(futures)
 
     def one_is_done(_: Future[T]) -> None:
-        nonlocal left
+        nonlocal pending
         with lock:
-            left -= 1
-            if left:
+            pending -= 1
+            if pending:
                 return
         finish()
 
@@ -63,7 +65,7 @@ def gather(futures: Sequence[Future[T]]) -> Future[list[T]]:
 
 
 def then(first: Future[T], next_step: Callable[[T], Future[R]]) -> Future[R]:
-    """The future of `next_step`, which is called with the first one's result; errors of either come out."""
+    """Returns a future for `next_step(result of first)`. It fails if `first`, `next_step` or its future fails."""
     outcome: Future[R] = Future()
 
     def second_is_done(second: Future[R]) -> None:
@@ -80,7 +82,7 @@ def then(first: Future[T], next_step: Callable[[T], Future[R]]) -> Future[R]:
             return
         try:
             second = next_step(done.result())
-        except Exception as defect:  # noqa: BLE001  (in a callback it would be swallowed, and the outcome never come)
+        except Exception as defect:  # noqa: BLE001  (Future logs errors of callbacks; `outcome` would never complete)
             fail(outcome, defect)
             return
         second.add_done_callback(second_is_done)
@@ -90,7 +92,7 @@ def then(first: Future[T], next_step: Callable[[T], Future[R]]) -> Future[R]:
 
 
 def done(value: T) -> Future[T]:
-    """A future that has its result already."""
+    """Returns a future that is complete, with `value` as its result."""
     future: Future[T] = Future()
     future.set_result(value)
     return future

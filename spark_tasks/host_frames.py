@@ -1,7 +1,7 @@
 """Frames between the host of Java plugins and a worker or its executors: JSON messages, and records as flat columns
 that pyarrow wraps without copying.
 
-Connection.java and Columns.java of heeler/java_host/src are the other end and document the layout.
+Connection.java and Columns.java in heeler/java_host/src implement the other end and document the layout.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_tasks.data.columns import HEADERS_TYPE, RAW_SCHEMA
-from spark_tasks.data.cut import CUT, Handed, is_converted, schema_text
+from spark_tasks.data.cut import CUT, CutRecords, is_converted, schema_text
 from spark_tasks.errors import ConnectError, RetriableError
 from spark_tasks.plugins.api import TransactionSignal
 
@@ -29,33 +29,36 @@ HEAD: Final = struct.Struct("<iiq")  # kind, id, bytes of the body
 _BODY: Final = struct.Struct("<iiii")  # rows, bytes of the meta JSON, sections, 0
 _TOPIC, _PARTITION, _TIMESTAMP, _KEY, _VALUE, _HEADERS, _HEADER_KEY, _HEADER_VALUE = 0, 1, 2, 3, 6, 9, 10, 13
 _SECTIONS: Final = 16
-_KEY_SCHEMA, _VALUE_SCHEMA, _CUT_SECTIONS = 16, 17, 18  # with the schemas of records at the cut of a chain
+_KEY_SCHEMA, _VALUE_SCHEMA, _CUT_SECTIONS = 16, 17, 18  # of records between the Java and Python parts of a chain
 
 
 class HostGoneError(RetriableError):
-    """The host of Java plugins has ended, or closed the connection. `wanted`: this side has."""
+    """The host of Java plugins has ended, or the connection to it was closed. `wanted`: by this side, on purpose."""
 
     wanted = False
 
 
 def received(connection: socket.socket, size: int) -> memoryview:
-    """The next `size` bytes, aligned as Arrow wants them. Raises HostGoneError, OSError."""
+    """Reads exactly `size` bytes into memory that is aligned as Arrow requires. Raises HostGoneError, OSError."""
     view, at = np.empty(size, np.uint8).data, 0
     while at < size:
-        got = connection.recv_into(view[at:])
-        if not got:
+        count = connection.recv_into(view[at:])
+        if not count:
             raise HostGoneError("The host of Java plugins has ended")
-        at += got
+        at += count
     return view
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """A frame of a source task. `topics`: the names that `topic` (int32, one a record) counts; `partition` (int32): -1
-    where the partitioner decides; `raw`: RAW_SCHEMA; `offsets`: JSON texts of source partition and offset; `more`: the
-    rest of what one poll returned comes in the next frame; `wanted`: the task needs the offsets of its records;
-    `signal`: the plugin's request for the transaction after it. `handed`: the records again where heeler has a part of
-    the chain; `told`: what else the host says.
+    """A frame of records from a source task.
+
+    `topic`: for each record an index into `topics` (int32). `partition`: for each record its Kafka partition (int32),
+    -1 if the partitioner chooses. `raw`: the records (RAW_SCHEMA). `offsets`: pairs of source partition and source
+    offset, as JSON. `more`: the next frame continues the result of the same `poll`. `wanted`: the task needs to know at
+    which Kafka offsets its records were appended. `signal`: the plugin's request to commit or abort the transaction
+    after this batch. `cut`: the records for the Python part of the chain, if there is one. `meta`: the frame's whole
+    meta JSON.
     """
 
     number: int
@@ -67,19 +70,19 @@ class Batch:
     more: bool
     wanted: bool
     signal: TransactionSignal | None
-    handed: Handed | None = None
-    told: Mapping[str, Any] = field(default_factory=dict)
+    cut: CutRecords | None = None
+    meta: Mapping[str, Any] = field(default_factory=dict)
 
 
 def message(number: int, content: Mapping[str, Any]) -> bytes:
-    """The frame of a message."""
+    """Returns a frame with `content` as JSON."""
     body = json.dumps(content).encode()
     return HEAD.pack(MESSAGE, number, len(body)) + body
 
 
 class AppendedPositions:
-    """The partitions and offsets of a frame's records, where Kafka has returned them. `named`: heeler runs a
-    part of the chain, and reports the topics too; a record without one was left out.
+    """Collects where the records of a frame were appended. `named`: heeler runs the last part of the chain, so the host
+    needs the topics, too; a record without a topic was filtered out.
     """
 
     def __init__(self, number: int, rows: int, *, named: bool = False) -> None:
@@ -89,26 +92,26 @@ class AppendedPositions:
         self._offset = np.full(rows, -1, np.int64)
 
     def landed(self, rows: np.ndarray[Any, Any], partition: int, offset: int) -> None:
-        """These rows of the frame were appended one after the other; `offset`: the first one's, -1 if unknown."""
+        """Adds rows of the frame that were appended consecutively. `offset`: that of the first row, -1 if unknown."""
         self._partition[rows] = partition
         if offset >= 0:
             self._offset[rows] = offset + np.arange(len(rows))
 
     def named(self, rows: np.ndarray[Any, Any], topic: str) -> None:
-        """These rows go to this topic."""
+        """Adds the topic of some rows of the frame. Does nothing without `named`."""
         if self._topics is not None:
             self._topics.setdefault(topic, []).extend(rows.tolist())
 
     def to_json(self) -> Mapping[str, Any]:
-        """The form for the host: little-endian int32 and int64, one per record, in Base64."""
+        """Returns the message for the host: partitions as little-endian int32, offsets as int64, in Base64."""
         return {"frame": self._number, "topics": self._topics,
                 "partitions": b64encode(self._partition.tobytes()).decode(),
                 "offsets": b64encode(self._offset.tobytes()).decode()}
 
 
 def records(topic: str, partition: int, start: int, end: int, raw: pa.RecordBatch, *, reset: bool) -> bytes:
-    """The frame of records for a sink task: `raw` (RAW_SCHEMA) has all records of the partition from `start` to `end`
-    (exclusive). `reset`: `start` is not the end of the partition's last frame.
+    """Returns a frame of records for a sink task. `raw` (RAW_SCHEMA): all records of the partition from offset `start`
+    to `end` (exclusive). `reset`: the previous frame of this partition did not end at `start`.
     """
     meta = {"topic": topic, "partition": partition, "from": start, "to": end, "reset": reset}
     return _packed(meta, len(raw), _sections(raw) if len(raw) else [b""] * _SECTIONS)
@@ -117,8 +120,8 @@ def records(topic: str, partition: int, start: int, end: int, raw: pa.RecordBatc
 def cut_records(
     topic: str, partition: int, start: int, end: int, batch: pa.RecordBatch | None, *, reset: bool
 ) -> bytes:
-    """The same where heeler has had the first part of the chain. `batch` (CUT_SCHEMA): what is left of the
-    records; its sections are those of the records as they are in Kafka, then those of what has become of them.
+    """As `records`, if heeler has run the first part of the chain. `batch` (CUT_SCHEMA): the records that were not
+    filtered out, or None. The frame has the sections of the records as they are in Kafka, then those of the results.
     """
     meta: dict[str, Any] = {"topic": topic, "partition": partition, "from": start, "to": end, "reset": reset}
     if batch is None:
@@ -137,8 +140,8 @@ def cut_records(
 
 def chain_records(topic: str, partitions: pa.Array | None, raw: pa.RecordBatch, schemas: Mapping[str, str | None],
                   converted: frozenset[str]) -> bytes:
-    """The frame of a Python source's records (RAW_SCHEMA) for Java's part of its chain. `schemas`: of keys and values
-    that it converts, which are JSON.
+    """Returns a frame of a Python source's records (RAW_SCHEMA) for the Java part of its chain. `converted`: which of
+    "key" and "value" are JSON that Java converts; `schemas`: their schemas as JSON.
     """
     meta = {"topic": topic, "partition": -1, "from": 0, "to": 0, "reset": False, "cut": {"topics": [topic], **{
         part: {"json": part in converted, "schema": schemas.get(part)} for part in ("key", "value")}}}
@@ -160,7 +163,7 @@ def _packed(meta_data: Mapping[str, Any], rows: int, sections: list[bytes]) -> b
 
 
 def _sections(raw: pa.RecordBatch) -> list[bytes]:
-    """The sections of a batch of records, with offsets in the place where a source's frame has topics."""
+    """Returns the sections of a batch. The first has offsets; in frames from a source it has topics."""
     offset, timestamp, key, value, headers = raw.columns
     ends, pairs = b"", [b""] * 6
     found = headers.flatten()
@@ -173,7 +176,7 @@ def _sections(raw: pa.RecordBatch) -> list[bytes]:
 
 
 def _column(column: pa.Array) -> list[bytes]:
-    """A column of byte strings: offsets from 0, bytes, and a validity bitmap (empty if none is null)."""
+    """Returns the buffers of a string or binary column: offsets from 0, bytes, validity bitmap (b"" without nulls)."""
     _, ends, data = column.buffers()
     numbers = np.frombuffer(ends, np.int32)[column.offset : column.offset + len(column) + 1]
     valid = b""
@@ -184,7 +187,7 @@ def _column(column: pa.Array) -> list[bytes]:
 
 
 def batch(number: int, body: memoryview) -> Batch:
-    """The records of a frame's body, which must not be changed afterwards. Raises ConnectError if it is invalid."""
+    """Parses a frame's body. The batch shares its memory, so do not change it later. Raises ConnectError if invalid."""
     try:
         return _batch(number, body)
     except (struct.error, ValueError, KeyError, IndexError, pa.ArrowException) as error:
@@ -207,14 +210,14 @@ def _batch(number: int, body: memoryview) -> Batch:
         at += _padded(size)
     topics, raw = tuple(meta["topics"]), _raw(rows, sizes, parts)
     topic, partition = np.frombuffer(parts[_TOPIC], np.int32), np.frombuffer(parts[_PARTITION], np.int32)
-    handed = None
+    cut = None
     if sections == _CUT_SECTIONS:
         keys, values = (np.frombuffer(parts[place], np.int32) for place in (_KEY_SCHEMA, _VALUE_SCHEMA))
-        handed = Handed(topics, topic, partition, raw, keys, values, tuple(meta["schemas"]))
+        cut = CutRecords(topics, topic, partition, raw, keys, values, tuple(meta["schemas"]))
     return Batch(
         number, topics, topic, partition, raw,
         tuple((partition, offset) for partition, offset in meta["offsets"]), bool(meta["more"]),
-        bool(meta.get("wanted")), meta.get("signal"), handed, meta,
+        bool(meta.get("wanted")), meta.get("signal"), cut, meta,
     )
 
 
@@ -238,7 +241,7 @@ def _raw(rows: int, sizes: tuple[int, ...], parts: list[pa.Buffer]) -> pa.Record
         headers = pa.nulls(rows, HEADERS_TYPE)
     times = pa.Array.from_buffers(pa.int64(), rows, [None, parts[_TIMESTAMP]])
     columns = [times, times, strings(_KEY, pa.binary(), rows), strings(_VALUE, pa.binary(), rows), headers]
-    return pa.RecordBatch.from_arrays(columns, schema=RAW_SCHEMA)  # the offset column of a source's batch is not read
+    return pa.RecordBatch.from_arrays(columns, schema=RAW_SCHEMA)  # nothing reads a source's offset column
 
 
 def _padded(size: int) -> int:

@@ -1,7 +1,7 @@
-"""What may be large and not absurd: it ends in a clear error where it comes in, and nowhere later.
+"""Limits of input. Every reader checks them, so that excessive input fails early, with a clear error.
 
-JSON: Kafka Connect's limit is 1,000 levels (Jackson's). Here every reader has the same, lower one, so that no code
-behind it, which takes several calls a level, can run out of Python's stack.
+Jackson, and so Kafka Connect, accepts JSON of 1,000 levels. heeler's limit is lower because code that processes the
+values needs several nested calls for each level, and Python's stack is limited.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import Any
 
 MAX_DEPTH = 100
 JAVA_DEPTH = 1000
-MAX_TASKS = 10_000  # of one connector; whoever asks for more has memory and time of all workers in mind
+MAX_TASKS = 10_000  # of one connector; more would take memory and time from all workers
 
 
 def nests_deeper(value: Any, limit: int = MAX_DEPTH) -> bool:
-    """Whether objects and lists within each other are more than `limit`; without recursion."""
+    """Returns whether objects and lists are nested more than `limit` levels deep. Does not recurse."""
     level = [value]
     for _ in range(limit + 1):
         inner = [one for one in level if isinstance(one, (Mapping, list, tuple))]
@@ -26,5 +26,5 @@ def nests_deeper(value: Any, limit: int = MAX_DEPTH) -> bool:
 
 
 def may_nest_deeper(text: str, limit: int = MAX_DEPTH) -> bool:
-    """Whether it is worth while to look: quick, and never wrongly False for a JSON text."""
+    """Returns False only if the JSON text is nested at most `limit` levels deep. Much faster than parsing it."""
     return text.count("[") + text.count("{") > limit

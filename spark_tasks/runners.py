@@ -1,4 +1,4 @@
-"""The entry point of this package: everything that a worker needs to run tasks."""
+"""Creates the runners of tasks: the entry point of this package for a worker."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from spark_tasks.sources.settings import SourceSettings
 from spark_tasks.sources.task import SourceTask
 from spark_tasks.sources.transactional import delivery_of
 from spark_tasks.spark.engines import AnyEngine, engine_of
-from spark_tasks.spark.plugin_sessions import LentSpark
+from spark_tasks.spark.plugin_sessions import SharedSpark
 from spark_tasks.task import TaskContext, TaskRunner
 from spark_tasks.tasks.leases import Lease
 from spark_tasks.tasks.pace import IdleTasks
@@ -30,20 +30,20 @@ MakeDelivery = Callable[[TaskContext, SourceSettings], Delivery | None]
 
 
 class Runners:
-    """One for a worker: the engine, what sink tasks share, and making runners.
+    """Creates the runners of a worker's tasks, and owns what they share. A worker has one.
 
-    `make_delivery`: what a source task's guarantee is; by default exactly once where the context has a guard.
+    `make_delivery` returns the Delivery of a source task; by default exactly-once if the context has a guard.
     """
 
     def __init__(
         self, worker: Mapping[str, str], plugins: Plugins, *, engine: AnyEngine | None = None,
         make_delivery: MakeDelivery | None = None,
     ) -> None:
-        """Starts nothing; plugins get the engine's Spark from now on. `worker`: the worker's properties. `engine`: one
-        that has been made already.
+        """`worker`: the worker's properties. `engine`: an existing engine to use. Starts nothing, but plugins that ask
+        PySpark for a session get the engine's from now on.
         """
         self.engine = engine or engine_of(worker)
-        self._lent = LentSpark(self.engine.await_spark)
+        self._shared_spark = SharedSpark(self.engine.await_spark)
         self._plugins = plugins
         self._watchers = EndWatchers()
         self._io = GroupIo()
@@ -51,10 +51,10 @@ class Runners:
         self._make_delivery = make_delivery or delivery_of
 
     def make(self, context: TaskContext) -> TaskRunner:
-        """The runner of a task, not started. Raises ConfigError, PluginNotFoundError."""
+        """Returns the runner of a task, not started. Raises ConfigError, PluginNotFoundError."""
         name = context.connector.get("connector.class", "")
         connector = self._plugins.connector_of(context.connector).cls
-        make = getattr(connector, "make_runner", None)  # of another runtime
+        make = getattr(connector, "make_runner", None)  # only the classes of Java connectors have it
         runner: TaskRunner
         if issubclass(connector, SinkConnector):
             sink = SinkSettings.of(context)
@@ -114,8 +114,8 @@ class Runners:
         return cut
 
     def close(self) -> None:
-        """Stop Spark and close the connections; the tasks must have ended."""
-        self._lent.close()
+        """Stops Spark and closes the connections. All tasks must have ended."""
+        self._shared_spark.close()
         self.engine.close()
         self._watchers.close()
         self._io.close()

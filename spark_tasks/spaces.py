@@ -1,10 +1,10 @@
-"""Module spaces: the modules of each plugin folder (or wheel) live apart, in a package of their own (ADR 0014).
+"""Module spaces: the modules of each plugin folder (or wheel) are in a package of their own (ADR 0014).
 
-`/opt/connectors/utils.py` is the module `spark_tasks.spaces./opt/connectors.utils`. Its place is in its name, so that a
-pickle of what it defines can be read in any process that has this package and the folder: nothing has to be set up
-there. Inside the folder the module is called what its author calls it: an import there, by a statement or by
-`importlib.import_module`, looks into the folder first. What is not there is imported as everywhere; and so is what
-a process can have once only (`Space.unused`).
+`/opt/connectors/utils.py` is the module `spark_tasks.spaces./opt/connectors.utils`. Its name contains its folder, so
+any process that has this package and the folder can unpickle the module's classes and functions without any setup. Code
+in the folder imports the module by its plain name, `utils`: an import statement or `importlib.import_module` there
+searches the folder first. Modules that are not in the folder, and those that a process can load only once
+(`Space.unused`), are imported as usual.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 _log = logging.getLogger(__name__)
-__path__: list[str] = []  # makes it a package: what is in it is found by _Finder
+__path__: list[str] = []  # makes this module a package, whose submodules _Finder finds
 
 _PREFIX = f"{__name__}."
 _IN_TEXT = re.compile(re.escape(_PREFIX) + r"[^.\s'\"]*\.")
-_MACHINERY = ("importlib", "pkgutil", __name__)  # who imports on behalf of the one who asked
+_MACHINERY = ("importlib", "pkgutil", __name__)  # modules that import on behalf of their caller
 
-# What passes between heeler and a plugin has to be of the same classes on both sides.
+# heeler and plugins exchange objects of these packages, so both need the same classes.
 COMMON = frozenset({"heeler", "spark_tasks", "pyspark", "py4j", "kafka"})
 
 
 class Space:
-    """The modules of one place: an absolute path of a folder or a wheel. `of` makes it."""
+    """The modules of one folder or wheel. `place` is its absolute path. Use `of`, which returns one space per place."""
 
     def __init__(self, place: str) -> None:
         self.place = place
         self.name = _PREFIX + quote(place, safe="/").replace(".", "%2E")
         self.builtins = {**vars(builtins), "__import__": self.import_}
-        self._owned: dict[str, str] = {}  # what the place has, by the names' first parts, and what it is called
+        self._owned: dict[str, str] = {}  # top-level name -> name in sys.modules, for the modules in the place
 
-    def import_(self, name: str, globals: Mapping[str, Any] | None = None,  # noqa: A002 - as __import__ has them
+    def import_(self, name: str, globals: Mapping[str, Any] | None = None,  # noqa: A002 - the names of __import__
                 locals: Mapping[str, Any] | None = None,  # noqa: A002
                 fromlist: Sequence[str] | None = (), level: int = 0) -> ModuleType:
         """`__import__` for the modules of this space."""
@@ -59,22 +59,24 @@ class Space:
         return module if fromlist else sys.modules[self.real_name(name.partition(".")[0])]
 
     def real_name(self, name: str) -> str:
-        """What a module is called in `sys.modules` that is called `name` in the place."""
+        """Returns the name in `sys.modules` of the module that code in the place imports as `name`."""
         top, dot, rest = name.partition(".")
         if top not in self._owned:
             real = self._find(top)
             if real is None:
-                return name  # not remembered: it may come
+                return name  # not cached: the file may appear later
             self._owned[top] = real
         return self._owned[top] + dot + rest
 
     def name_of_plugin(self, module: str) -> str:
-        """The real name of a module in which a plugin was found; its file may have the name of a module of Python."""
+        """Returns the real name of a module in which a plugin was found, even if a standard module has its name."""
         own = Path(self.place, f"{module.partition('.')[0]}.py").is_file()
         return f"{self.name}.{module}" if own else self.real_name(module)
 
     def _find(self, top: str) -> str | None:
-        """Its own name, another place's or an installed package's (`top`); None where nothing is here."""
+        """Returns the real name of top-level module `top`: in this space, or `top` itself if another place or an
+        installed package provides it. Returns None if it is not in the place.
+        """
         spec = None if _once_in_a_process(top) else PathFinder.find_spec(top, [self.place])
         if spec is None:
             return None
@@ -84,9 +86,9 @@ class Space:
         if not self._compiled(top, spec) and (spec.origin is not None or elsewhere is None):
             return f"{self.name}.{top}"
         if elsewhere is None or elsewhere.origin is None:
-            owner = found_last.setdefault(top, self)
+            owner = package_owners.setdefault(top, self)
             if owner.place != self.place:
-                _log.warning("%s of %s is used, not that of %s: what is compiled is loaded once in a process",
+                _log.warning("%s of %s is used, not that of %s: a process can load a compiled package only once",
                              top, owner.place, self.place)
         return top
 
@@ -96,7 +98,7 @@ class Space:
             file.name.endswith(tuple(EXTENSION_SUFFIXES)) for file in files)
 
     def unused(self) -> list[str]:
-        """What lies in the place but is imported from elsewhere, since a process can have it once only."""
+        """Returns modules that are in the place but imported from elsewhere, as a process can load them only once."""
         place = Path(self.place)
         if not place.is_dir():
             return []
@@ -110,17 +112,17 @@ class Space:
         return _once_in_a_process(top) or (PathFinder.find_spec(top) is not None and self._compiled(top, spec))
 
     def new_module(self, spec: ModuleSpec) -> ModuleType:
-        """An empty module whose imports are this space's."""
+        """Returns an empty module whose import statements use this space."""
         module = ModuleType(spec.name)
         vars(module)["__builtins__"] = self.builtins
         return module
 
     def spec(self, name: str, path: Sequence[str] | None) -> ModuleSpec | None:
-        """How a module of this space is loaded; `name` is its real one."""
+        """Returns the spec of a module of this space, by its real name. Raises ModuleNotFoundError."""
         if name == self.name:
             if not Path(self.place).exists():
                 raise ModuleNotFoundError(
-                    f"the plugin folder {self.place} is not there on this machine; on a Spark cluster the folders of "
+                    f"the plugin folder {self.place} is missing on this machine; on a Spark cluster the folders of "
                     "plugin.path have to be at the same place on every machine", name=name)
             root = ModuleSpec(name, None, is_package=True)
             root.submodule_search_locations = [self.place]
@@ -131,18 +133,19 @@ class Space:
         return spec
 
 
-# Packages that keep their own names, since they are compiled or spread over several folders: who imported one first.
-found_last: dict[str, Space] = {}
+# Packages that keep their plain names in sys.modules because they are compiled or namespace packages, and for each the
+# space that imported it first.
+package_owners: dict[str, Space] = {}
 
 
 @cache
 def of(place: str) -> Space:
-    """The space of a place, which is an absolute path."""
+    """Returns the space of a place, an absolute path."""
     return Space(place)
 
 
 def shown(text: str) -> str:
-    """A text for people: modules have the names that their authors gave them."""
+    """Returns a message or traceback with the plain names of modules instead of their real names."""
     return _IN_TEXT.sub("", text)
 
 
@@ -150,8 +153,8 @@ def _once_in_a_process(top: str) -> bool:
     return top in COMMON or top in sys.stdlib_module_names
 
 
-def _asking() -> Space | None:
-    """The space of the code that imports now, by whatever function."""
+def _importing_space() -> Space | None:
+    """Returns the space of the code that is importing, whichever import function it uses; None outside of spaces."""
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - as the logging module does
     while frame is not None:
         importer = frame.f_builtins.get("__import__")
@@ -159,7 +162,7 @@ def _asking() -> Space | None:
         if isinstance(owner, Space):
             return owner
         name = str(frame.f_globals.get("__name__", ""))
-        if name.startswith(_PREFIX):  # a function that was pickled by its code has other builtins
+        if name.startswith(_PREFIX):  # a function that was pickled by value does not have the space's builtins
             return of(_place(name))
         if not name.startswith(_MACHINERY):
             return None
@@ -175,7 +178,7 @@ _ALL = DistributionFinder.Context()
 
 
 class _Finder(DistributionFinder):
-    """Finds the modules of spaces, and for code of a space the distributions in its place."""
+    """Finds the modules of spaces and, for code in a space, the distributions in its place."""
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:  # noqa: ARG002
         if name.startswith(_PREFIX):
@@ -183,29 +186,31 @@ class _Finder(DistributionFinder):
         return None
 
     def find_distributions(self, context: Any = _ALL) -> Iterable[Distribution]:
-        space = _asking() if context.path is sys.path else None
+        space = _importing_space() if context.path is sys.path else None
         if space is None:
             return ()
         return MetadataPathFinder.find_distributions(DistributionFinder.Context(name=context.name, path=[space.place]))
 
 
 class _LastFinder:
-    """After all others: what keeps its own name, and what compiled code and `find_spec` of a space ask for."""
+    """The last finder on `sys.meta_path`. It finds packages that keep their plain names, and imports by compiled code
+    and by calls of `find_spec` in a space, which do not use the space's `__import__`.
+    """
 
     @staticmethod
     def find_spec(name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:  # noqa: ARG004
         top, *inner = name.split(".")
-        owner = found_last.get(top)
+        owner = package_owners.get(top)
         if owner is not None:
             return owner.spec(name, [str(Path(owner.place, top, *inner[:-1])) if inner else owner.place])
-        space = None if inner else _asking()
+        space = None if inner else _importing_space()
         real = name if space is None else space.real_name(name)
         found = None if real == name else importlib.util.find_spec(real)
         return None if found is None else ModuleSpec(real, _Loaded(), origin=found.origin)
 
 
 class _Loaded(Loader):
-    """Loads nothing: the module is imported by its real name."""
+    """A loader that imports the module by its real name."""
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         module = _python_import_module(spec.name)
@@ -217,8 +222,8 @@ class _Loaded(Loader):
 
 
 def _import_module(name: str, package: str | None = None) -> ModuleType:
-    """`importlib.import_module`, which for code of a space looks into its place first."""
-    space = _asking()
+    """`importlib.import_module` that searches the place of the calling code's space first."""
+    space = _importing_space()
     if space is None:
         return _python_import_module(name, package)
     if name.startswith("."):

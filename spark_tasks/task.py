@@ -1,4 +1,4 @@
-"""The seam between a task actor and the data plane: what the actor drives, and what the drive needs from outside."""
+"""The interface between task actors and the data plane."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ SourceOffset = Mapping[str, Any]
 
 
 class Split(Protocol[R_co]):
-    """One unit of work of a batch: picklable, imports only spark_tasks, runs in a Python worker of an executor."""
+    """A unit of work that an executor process runs. Picklable; imports only spark_tasks."""
 
     def run(self) -> R_co:
-        """Do all of it and return a small, picklable result."""
+        """Does the work and returns a small, picklable result."""
 
 
 class DeferredSplit:
-    """A split that is created when it is pickled. Engines may pickle it only when a process is ready to run it, so that
-    it can include what has arrived while it waited. `make` may be called on any thread and does not block.
+    """A split that is created when it is pickled. Engines pickle it when a process is ready to run it, so it includes
+    records that arrived while it was queued. `make` must not block; it is called on any thread.
     """
 
     def __init__(self, make: Callable[[], Split[Any]], expected_seconds: float = 0.0) -> None:
@@ -34,7 +34,7 @@ class DeferredSplit:
         return _made, (self._make(),)
 
     def run(self) -> Any:
-        """Create the split and run it."""
+        """Creates the split and runs it."""
         return self._make().run()
 
 
@@ -43,63 +43,65 @@ def _made(split: Split[Any]) -> Split[Any]:
 
 
 class Engine(Protocol):
-    """The worker's one SparkContext behind a queue of splits; jobs of many small tasks may share one Spark job."""
+    """Runs the splits of all tasks of a worker in executor processes."""
 
     def submit(self, task: str, splits: Sequence[Split[Any]]) -> Future[list[Any]]:
-        """Run the splits at once, in parallel where there is room. The future fails with the first split's error.
-        Waits (in the future) until Spark is up. `task` ("name-0") labels the Spark job.
+        """Queues the splits of a batch, which run in parallel if possible. `task` ("name-0") labels them. The future
+        has the results in order; it fails with the first split's error. Does not block, even while Spark is starting.
         """
 
     def cancel(self, batch: Future[list[Any]]) -> None:
-        """Give up what `submit` returned, queued or running: it fails with CancelledError. Safe when it is done."""
+        """Cancels a queued or running batch; its future fails with CancelledError. Does nothing after its end."""
 
 
 class OffsetStore(Protocol):
-    """The offsets of one source connector, behind the offsets topic (and the connector's own topic, if it has one)."""
+    """The offsets of one source connector, in the worker's offsets topic or in the connector's own."""
 
     def read(self) -> Sequence[tuple[SourcePartition, SourceOffset]]:
-        """All committed offsets, after reading to the end of the topic."""
+        """Reads to the end of the topic, and returns all committed offsets. Blocks."""
 
     def stop_reading(self) -> None:
-        """From any thread: a `read` that waits for Kafka, now or later, ends at once with StartCancelledError."""
+        """Makes a `read` in progress, and every later one, raise StartCancelledError at once. Any thread."""
 
     def write(self, offsets: Sequence[tuple[SourcePartition, SourceOffset | None]]) -> None:
-        """Write and wait until acknowledged; None is a tombstone."""
+        """Writes offsets and blocks until they are acknowledged. None as an offset is a tombstone."""
 
     def records(
         self, offsets: Sequence[tuple[SourcePartition, SourceOffset | None]]
     ) -> Sequence[tuple[bytes, bytes | None]]:
-        """The same as the key and value bytes of topic records, for a transaction that somebody else writes."""
+        """Returns offsets as key and value bytes of topic records, for the caller to write in a transaction."""
 
     def after_commit(self, offsets: Sequence[tuple[SourcePartition, SourceOffset | None]]) -> None:
-        """That transaction is committed. Does not wait."""
+        """To be called when the transaction with these offsets is committed. Does not block."""
 
     def close_soon(self) -> None:
-        """The task is over: free what is held for it alone. Does not wait. Safe twice."""
+        """Releases the resources of this task in the background. Does not block; may be called twice."""
 
     @property
     def topic(self) -> str:
-        """The topic that `records` belong to."""
+        """The topic to which to write `records`."""
 
 
 class StartGuard(Protocol):
-    """What a source task has to ask around the birth of its transactional producer (KIP-618)."""
+    """Protects an exactly-once source task against other generations of its connector's tasks (KIP-618)."""
 
     def fence(self) -> None:
-        """Before it: have the leader fence the producers of all former tasks. Waits; raises ConnectError."""
+        """Asks the leader to fence the producers of all earlier tasks. Call it before the task's producer is
+        initialized. Blocks; raises ConnectError.
+        """
 
     def verify(self) -> None:
-        """After it: read the config topic to its end. Raises ConnectError where there is a newer set of tasks, or the
-        task is no longer this worker's.
+        """Reads the config topic to its end. Call it when the producer is initialized. Blocks; raises ConnectError if
+        there is a newer generation of task configurations, or the task no longer belongs to this worker.
         """
 
     def cancel(self) -> None:
-        """From any thread: have `fence` and `verify` end soon, with an error."""
+        """Makes `fence` and `verify` end soon, with an error. Any thread."""
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What one `run_once` did. `idle_ms`: how long the actor may sleep before it asks again (0: more is waiting)."""
+    """The result of one `run_once`. `idle_ms`: how long to wait before the next call; 0 if more records are waiting."""
 
     records: int = 0
     bytes: int = 0
@@ -108,8 +110,8 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:
-    """What tasks need of the worker's settings, parsed when it started. `clients`: the properties from which the Kafka
-    clients of its connectors start, see client_properties; `converters`: those of its converters, and `plugin.path`.
+    """The worker's settings for tasks, parsed when it starts. `clients`: the worker's properties for the Kafka clients
+    of connectors (see client_properties); `converters`: those for the default converters, and `plugin.path`.
     """
 
     group_id: str
@@ -123,9 +125,9 @@ class WorkerSettings:
 
 @dataclass(frozen=True, slots=True)
 class TaskContext:
-    """Everything a runner needs. `connector` and `config`: the connector's and the task's configuration with
-    config-provider placeholders resolved. `wake` may be called from any thread and makes the task actor call
-    `run_once` soon. `topic_used` reports a topic for topic tracking.
+    """The parameters of a runner. `connector` and `config`: the configurations of the connector and of the task, with
+    placeholders of config providers resolved. `wake` makes the task actor call `run_once` soon, from any thread.
+    `topic_used` adds a topic to the connector's active topics (KIP-558).
     """
 
     connector_name: str
@@ -138,7 +140,7 @@ class TaskContext:
     wake: Callable[[], None]
     topic_used: Callable[[str], None]
     guard: StartGuard | None = None  # sources with exactly-once delivery only
-    metrics: TaskMetrics = field(default_factory=TaskMetrics)  # the runner reports to it
+    metrics: TaskMetrics = field(default_factory=TaskMetrics)  # updated by the runner
 
     @property
     def id(self) -> str:
@@ -147,35 +149,35 @@ class TaskContext:
 
 
 class TaskRunner(Protocol):
-    """Drives one Connect task. All methods but `cancel` and `stop_starting` are called by one thread, one at a time.
+    """Runs one Connect task. `cancel` and `stop_starting` may be called on any thread, the other methods on one thread.
 
-    Any may raise, and then the task is FAILED and `close` is called. A runner may have an attribute `batch`, which any
-    thread reads: the future from Engine.submit of the batch that is on its way, None where there is none. One that can
-    replay its dead letter queue has `replay(order)`, see SinkTask. One whose process has ended, and that starts in the
-    next one, has `restarting`, which its status then says.
+    If a method raises, the task becomes FAILED and `close` is called. Runners may have more attributes:
+    - `batch`, read on any thread: the future from Engine.submit of the batch in flight, or None
+    - `replay(order)`: replays the dead letter queue, see SinkTask
+    - `restarting`: the task's process has ended and the task starts again in a new one; the task's status shows this
     """
 
     @property
     def version(self) -> str:
-        """The connector's, for the task's status."""
+        """The connector's version, for the task's status."""
 
     def start(self) -> None:
-        """Load offsets or join the consumer group. Needs no Spark yet."""
+        """Loads the offsets or joins the consumer group. Does not need Spark."""
 
     def run_once(self) -> Progress:
-        """Plan one bounded batch (one to two seconds of work at most), run it, commit it. Blocks meanwhile."""
+        """Plans a batch of at most one or two seconds of work, runs it and commits it. Blocks meanwhile."""
 
     def pause(self) -> None:
-        """No batches until `resume`; a sink keeps its place in the group."""
+        """Runs no batches until `resume`. A sink stays in its consumer group."""
 
     def resume(self) -> None:
-        """Undo `pause`."""
+        """Runs batches again."""
 
     def close(self) -> None:
-        """Commit what is done, leave the group, free everything. Safe after a failure, and twice."""
+        """Commits completed work, leaves the group, frees all resources. Can be called twice, and after a failure."""
 
     def stop_starting(self) -> None:
-        """From any thread: a `start` that is going on is not wanted any more; it may end with StartCancelledError."""
+        """Interrupts a `start` in progress, which may then raise StartCancelledError. Any thread."""
 
     def cancel(self) -> None:
-        """From any thread: abandon the batch in flight, without committing it, so that `run_once` returns soon."""
+        """Abandons the batch in flight without committing it, so that `run_once` returns soon. Any thread."""

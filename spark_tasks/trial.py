@@ -1,7 +1,7 @@
-"""Runs a connector's configuration on a few records, in this process, and shows them after each stage.
+"""Runs a connector's configuration on a few records in this process, and shows the records after each stage.
 
-A source is read from its beginning; a sink is given records. Nothing is produced, no offset is committed, no writer is
-called: nothing is left behind.
+A source is read from its beginning; a sink is given records. A trial has no side effects: it produces no records,
+commits no offsets and calls no writer.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ from spark_tasks.plugins import Plugins
 from spark_tasks.plugins.api import SinkConnector, SourceConnector, SourceOffset, SourcePartition
 from spark_tasks.sinks.writes import as_rows
 from spark_tasks.sources.readers import StreamReader
-from spark_tasks.sources.split import answer_of, as_batches
+from spark_tasks.sources.split import as_batches, read_simple
 from spark_tasks.sources.stream_offsets import StreamOffset, from_connect
 from spark_tasks.tasks.data_sources import data_source_of
 from spark_tasks.tasks.pace import SplitSize
 
-MAX_WAIT_S: Final = 5.0  # with a source that has nothing yet
+MAX_WAIT_S: Final = 5.0  # for a source that has no records yet
 _PAUSE_S: Final = 0.1
 _TRANSFORMS: Final = ("transforms", "predicates")
-_PARTS: Final = ("value", "key", "topic", "headers", "partition", "offset", "timestamp")  # of a record that is given
+_PARTS: Final = ("value", "key", "topic", "headers", "partition", "offset", "timestamp")  # members of an input record
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
 @dataclass(frozen=True, slots=True)
 class StageRecords:
-    """Records behind one stage. `accepted`: what the predicate of a transform said of each record that came, after
-    `negate`; None where it has none. `error`: why it went no further.
+    """The records that one stage returns. `accepted`: for each input record of a transform, whether its predicate
+    (after `negate`) selects the record; None without a predicate. `error`: why the trial ended at this stage.
     """
 
     stage: str
@@ -55,27 +55,27 @@ class StageRecords:
     error: str | None = None
 
     def as_data(self) -> dict[str, Any]:
-        """For JSON."""
+        """Returns the fields as a dictionary for JSON, without those that are None."""
         more = {"accepted": self.accepted, "error": self.error}
         return {"stage": self.stage, "plugin": self.plugin, "records": self.records,
                 **{key: value for key, value in more.items() if value is not None}}
 
 
 class _Context:
-    """A connector's context while its task configurations are computed."""
+    """The context of a connector that is asked for its task configurations."""
 
     def __init__(self) -> None:
-        self.metrics = PluginMetrics()  # which nobody shows
+        self.metrics = PluginMetrics()  # never exported
 
     def request_task_reconfiguration(self) -> None:
-        """Does nothing: a trial has no herder."""
+        """Does nothing, as a trial has no herder."""
 
     def raise_error(self, error: Exception) -> None:
-        """Its trial fails."""
+        """Fails the trial."""
         raise error
 
     def offsets(self) -> Sequence[tuple[SourcePartition, SourceOffset]]:
-        """It begins at the beginning."""
+        """Returns no offsets, so that the connector starts at its beginning."""
         return ()
 
 
@@ -83,10 +83,11 @@ def try_connector(
     plugins: Plugins, worker: Mapping[str, str], config: Mapping[str, str], *,
     records: Callable[[], Iterable[tuple[str, int, pa.RecordBatch]]], limit: int,
 ) -> list[StageRecords]:
-    """At most `limit` records through all stages. `records`: raw ones, by topic and partition, for a sink.
+    """Passes at most `limit` records through all stages, and returns the records after each stage.
 
-    Raises ConfigError, PluginNotFoundError and other ConnectErrors where it cannot be tried; what fails in a stage is
-    the last one's `error`, in a source's own code with its trace, and without the connector's passwords.
+    `records` returns a sink's input: tuples of topic, partition and a batch of RAW_SCHEMA. If a stage fails, it is the
+    last one in the result and has an `error`, without the connector's passwords; for an error in a source's own code
+    that is a traceback. Raises ConfigError, PluginNotFoundError or another ConnectError if no stage can run.
     """
     name = config.get("connector.class", "")
     connector = plugins.connector_of(config).cls
@@ -99,9 +100,11 @@ def try_connector(
 
 
 def raw_records(objects: Iterable[Mapping[str, Any]], topic: str) -> Iterator[tuple[str, int, pa.RecordBatch]]:
-    """Raw records of what a file says: objects with value and perhaps key, topic, partition, offset, timestamp (ms, or
-    as `heeler topics read` prints it) and headers (an object, or pairs). A text is taken as it is, null as null, all
-    else as the JSON that it is. Raises DataError.
+    """Parses the input records of a sink. Yields topic, partition and a batch (RAW_SCHEMA) of one record.
+
+    Each object has `value` and optionally `key`, `topic`, `partition`, `offset`, `timestamp` (ms, or ISO 8601 as
+    `heeler topics read` prints it) and `headers` (an object or a list of pairs). Strings become UTF-8 bytes, null stays
+    null, other values become JSON. `topic` is the default topic. Raises DataError if an object is invalid.
     """
     for number, one in enumerate(objects):
         if not isinstance(one, Mapping):
@@ -113,7 +116,7 @@ def raw_records(objects: Iterable[Mapping[str, Any]], topic: str) -> Iterator[tu
             row = {"offset": int(one.get("offset", number)), "timestamp": _milliseconds(one.get("timestamp")),
                    "key": _bytes(one.get("key")), "value": _bytes(one.get("value")), "headers": _headers(one)}
             columns = [pa.array([row[f.name]], HEADERS_TYPE if f.name == "headers" else f.type) for f in RAW_SCHEMA]
-            partition = pa.scalar(int(one.get("partition", 0)), pa.int32()).as_py()  # which refuses what is too large
+            partition = pa.scalar(int(one.get("partition", 0)), pa.int32()).as_py()  # raises if it is too large
             yield str(one.get("topic", topic)), partition, pa.RecordBatch.from_arrays(columns, schema=RAW_SCHEMA)
         except (TypeError, ValueError, OverflowError) as error:
             raise DataError(f"record {number + 1} has a part of the wrong form: {error}") from error
@@ -133,7 +136,7 @@ def _headers(one: Mapping[str, Any]) -> list[tuple[str, bytes | None]] | None:
     found: list[tuple[str, bytes | None]] = []
     for pair in headers.items() if isinstance(headers, Mapping) else headers:
         match pair:
-            case (key, value) | {"key": key, "value": value}:  # the second as `heeler run` prints it
+            case (key, value) | {"key": key, "value": value}:  # `heeler run` prints objects
                 found.append((str(key), _bytes(value)))
             case _:
                 raise ValueError('headers must be {"name": value} or [["name", value]]')
@@ -148,8 +151,8 @@ def _source(
     try:
         batches = _cut(_read(connector, config, limit), limit)
     except ConnectError:
-        raise  # it says what is wrong with the configuration
-    except Exception as error:  # noqa: BLE001 - plugin code; its author wants to see where
+        raise  # its message says what is wrong with the configuration
+    except Exception as error:  # noqa: BLE001 - plugin code; its author needs the traceback
         yield StageRecords("read", name, [], error="".join(traceback.format_exception(error)).strip())
         return
     yield StageRecords("read", name, shown(batches))
@@ -186,8 +189,8 @@ def _sink(
 
 
 def _transformed(chain: Chain, batches: list[pa.RecordBatch]) -> Any:
-    """Yield what each transform returns, and return the last one's records. A DataError ends it, after the entry that
-    reports it.
+    """Yields the StageRecords of each transform, and returns the batches of the last one. After a DataError, which the
+    last StageRecords reports, returns no batches.
     """
     for stage in chain.stages:
         accepted: list[bool] | None = None
@@ -208,7 +211,7 @@ def _transformed(chain: Chain, batches: list[pa.RecordBatch]) -> Any:
 
 
 def _stopping(seen: Iterator[Any]) -> Iterator[StageRecords]:
-    """Up to the first stage that fails."""
+    """Yields the stages up to the first that fails, inclusive."""
     for one in seen:
         yield one
         if one.error is not None:
@@ -216,14 +219,14 @@ def _stopping(seen: Iterator[Any]) -> Iterator[StageRecords]:
 
 
 def _masked(seen: Iterator[StageRecords]) -> Iterator[StageRecords]:
-    """Errors without secrets; records are data, in which nothing is looked for."""
+    """Masks secrets in errors, but not in records, which are data."""
     mask = process_secrets().mask
     for one in seen:
         yield one if one.error is None else replace(one, error=mask(one.error))
 
 
 def _staged(stage: str, plugin: str, records: Iterable[dict[str, Any]]) -> Iterator[StageRecords]:
-    """A stage that may fail half-way."""
+    """Yields the records of a stage, up to a DataError if there is one."""
     found: list[dict[str, Any]] = []
     try:
         found.extend(records)
@@ -234,7 +237,9 @@ def _staged(stage: str, plugin: str, records: Iterable[dict[str, Any]]) -> Itera
 
 
 def _read(connector: type[SourceConnector], config: Mapping[str, str], limit: int) -> Iterator[pa.RecordBatch]:
-    """From the beginning of each task, until there is something or the time is over."""
+    """Reads all tasks from their beginning until there are `limit` records, or no more for now. If there are none yet,
+    waits for up to MAX_WAIT_S.
+    """
     streams = streams_of(connector, config)
     try:
         positions = [from_connect(stream.reader, task, ()) for task, stream in enumerate(streams)]
@@ -257,7 +262,7 @@ def _read(connector: type[SourceConnector], config: Mapping[str, str], limit: in
 
 
 def streams_of(connector: type[SourceConnector], config: Mapping[str, str]) -> list[StreamReader]:
-    """A reader for each of the tasks that the connector wants."""
+    """Returns a reader for each task configuration that the connector generates."""
     instance = connector(config, _Context())
     instance.start()
     try:
@@ -268,9 +273,9 @@ def streams_of(connector: type[SourceConnector], config: Mapping[str, str]) -> l
 
 
 def _some(stream: StreamReader, start: StreamOffset, limit: int) -> tuple[Iterator[pa.RecordBatch], StreamOffset]:
-    """What follows, lazily, and the offset behind it."""
+    """Returns the next batches (read lazily) after offset `start`, and the offset at their end."""
     if stream.simple:
-        rows, end = answer_of(stream.reader, start)
+        rows, end = read_simple(stream.reader, start)
         return as_batches(itertools.islice(rows, limit), stream.schema), end
     plan = stream.plan(start, SplitSize())
     if plan is None or plan.end is None:
@@ -296,7 +301,7 @@ def _without_transforms(config: Mapping[str, str]) -> dict[str, str]:
 
 
 def shown(batches: Iterable[pa.RecordBatch]) -> list[dict[str, Any]]:
-    """Records as JSON has them; columns without a value in any record are left out."""
+    """Returns records as values for JSON. Null columns other than key and value are omitted from each record."""
     found: list[dict[str, Any]] = []
     for batch in batches:
         parsed = {field.name for field in batch.schema if is_json(field.metadata)}

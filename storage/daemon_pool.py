@@ -53,7 +53,7 @@ class DaemonPool:
                 continue
             try:
                 future.set_result(function())
-            except BaseException as error:  # noqa: BLE001 - any error is the future's
+            except BaseException as error:  # noqa: BLE001 - any error is passed on by the future
                 future.set_exception(error)
 
     def _next(self) -> tuple[Future[Any], Callable[[], Any]] | None:

@@ -1,4 +1,4 @@
-"""Fixtures of all tests. Nothing here starts before a test asks for it."""
+"""Fixtures of all tests. Nothing here is started before a test needs it."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from tests.rigs import quick_examples
 if TYPE_CHECKING:
     from heeler.embedded_kafka.broker import EmbeddedBroker
 
-# A shell that runs this in the background has it ignore Ctrl-C, and all that it starts inherits that.
+# A shell that runs this in the background makes it ignore Ctrl-C, and all child processes inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 settings.register_profile("thorough", max_examples=1000, deadline=None)  # make histories
-# The same examples each time: what is new is looked for by the thorough profile.
+# The same examples each time: the thorough profile generates new ones.
 settings.register_profile("quick", max_examples=10, deadline=None, derandomize=True)
 settings.load_profile("quick")
 quick_examples.install()
 
-# Looking for garbage takes a tenth of the tests' time: not at all while modules are imported, and seldom later.
+# Garbage collection takes a tenth of the tests' time: off while modules are imported, and seldom later.
 gc.disable()
 gc.set_threshold(20_000, 20, 20)
 
@@ -38,8 +38,8 @@ _TEMPORARY = "HEELER_TESTS_TEMPORARY"
 
 
 def pytest_configure() -> None:
-    """One folder for the temporary files of all processes that tests start: those that are killed leave some."""
-    if _TEMPORARY in os.environ:  # another process of this run has made it
+    """One folder for the temporary files of all processes that tests start, because killed ones leave files."""
+    if _TEMPORARY in os.environ:  # another process of this run has created it
         return
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())  # pytest's own folders stay where they are
     folder = tempfile.mkdtemp(prefix="ht-")  # short: the names of Unix sockets must be
@@ -51,13 +51,13 @@ def pytest_configure() -> None:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Take it away, in the process that made it."""
+    """Remove that folder, in the process that created it."""
     if not hasattr(config, "workerinput"):
         shutil.rmtree(os.environ[_TEMPORARY], ignore_errors=True)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What takes long first (see tests/rigs/schedule.py)."""
+    """Long tests first (see tests/rigs/schedule.py)."""
     from tests.rigs.schedule import place
 
     items.sort(key=lambda item: place(item.nodeid))
@@ -65,21 +65,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """`--dist loadfile` keeps files together that share a worker."""
+    """`--dist loadfile` keeps files that share a worker together."""
     from tests.rigs.schedule import UnitScheduling
 
     return UnitScheduling(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 def pytest_collection_finish() -> None:
-    """What is there by now stays to the end: the garbage collector need not look through it again and again."""
+    """Exclude everything that exists now from garbage collection, because it lives until the end."""
     gc.freeze()
     gc.enable()
 
 
 @pytest.fixture(scope="session")
 def broker() -> Iterator[EmbeddedBroker]:
-    """A real Kafka for the whole run, on a free port, with a folder of its own that is removed afterwards.
+    """A real Kafka for the whole run, on a free port, with a separate folder that is removed afterwards.
 
     Never stop it: a test that needs a broker to fail starts its own EmbeddedBroker.
     """
@@ -90,7 +90,7 @@ def broker() -> Iterator[EmbeddedBroker]:
         "group.min.session.timeout.ms": "500",
         # Some tests write records of 1970, which Kafka would delete half a minute after its start.
         "log.retention.ms": "-1",
-        # All is allowed, but for what a test denies.
+        # Everything is allowed, except what a test denies.
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "allow.everyone.if.no.acl.found": "true",
     }
@@ -100,7 +100,7 @@ def broker() -> Iterator[EmbeddedBroker]:
 
 @pytest.fixture(autouse=True)
 def nothing_hidden() -> Iterator[None]:
-    """No test's texts are masked for what another one has told this process."""
+    """No test's texts are masked because of secrets from another test in this process."""
     yield
     masking = sys.modules.get("spark_tasks.config.masking")
     if masking is not None:

@@ -142,7 +142,7 @@ def test_guide_connectors(worker, broker, tmp_path):
 
 
 @pytest.mark.parametrize(("page", "least"), [("evidence.md", 50), ("security.md", 40)])
-def test_what_shows_each_promise_is_there(page, least):
+def test_the_tests_of_each_promise_exist(page, least):
     named = re.findall(r"`([\w/]+\.py)(?:::(\w+))?`", (ROOT / "docs" / page).read_text())
     assert len(named) > least
     for path, name in named:

@@ -38,7 +38,7 @@ def test_alert_rules_fire_when_they_should():
     assert sorted(alerts) == sorted(fired), "each of them fires in the test, once, and not for what is well"
 
 
-def test_alert_rules_and_dashboard_ask_for_what_there_is():
+def test_alert_rules_and_dashboard_query_existing_metrics():
     dashboard = json.loads((OPS / "grafana" / "heeler-dashboard.json").read_text())
     asked = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
     asked += [variable["definition"] for variable in dashboard["templating"]["list"] if "definition" in variable]

@@ -18,7 +18,7 @@ def uses_the_shared_worker(file: Path) -> bool:
     return bool(FIXTURES & wants - {f.name for f in functions})
 
 
-def test_each_file_is_there_and_named_once():
+def test_each_file_exists_and_is_listed_once():
     named = [file for unit in UNITS for file in unit]
     assert [file for file in named if not (HERE / file).is_file()] == []
     assert len(named) == len(set(named))

@@ -68,7 +68,7 @@ def encode_assignment(assignment: Assignment, protocol: Protocol) -> bytes:
 def decode_assignment(data: bytes) -> Assignment:
     """The inverse of encode_assignment, for every version. CodecError for anything else.
 
-    Any unknown error number also means a failed round, so it is read as CONFIG_MISMATCH.
+    Any unknown error number also means a failed rebalance, so it is read as CONFIG_MISMATCH.
     """
     reader = _Reader(data)
     reader.version()
@@ -99,7 +99,7 @@ def _int32(number: int) -> bytes:
     return number.to_bytes(4, "big", signed=True)
 
 
-@lru_cache(4)  # a member says the same in each protocol that it offers
+@lru_cache(4)  # a member encodes the same allocation for each protocol that it offers
 def _allocation(allocation: Allocation) -> bytes:
     """Grouped by connector, those whose own instance is included first, as Kafka Connect's workers write it."""
     numbers: dict[ConnectorName, list[int]] = {name: [CONNECTOR_TASK] for name in allocation.connectors}

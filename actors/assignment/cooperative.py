@@ -1,9 +1,10 @@
 """The incremental cooperative assignor (KIP-415): only what has to move is stopped.
 
-A round assigns what no member runs and revokes what is deleted, runs twice, or exceeds a worker's fair share; what was
-revoked is assigned in the following round. The work of a worker that disappeared is held for its return until
-`scheduled.rebalance.max.delay.ms` has passed; a worker that returns at the same REST address gets it back at once.
-What is remembered between rounds is in AssignorState, which only the leader has; a new leader starts with an empty one.
+A rebalance assigns items that no member runs, and revokes items that are deleted, run twice, or exceed a worker's fair
+share; the following rebalance assigns what was revoked. The work of a worker that disappeared is held for its return
+until `scheduled.rebalance.max.delay.ms` has passed; a worker that returns at the same REST address gets it back at
+once. Only the leader remembers anything between rebalances, in its AssignorState; a new leader starts with an empty
+one.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from actors.assignment.weights import Weights
 from storage.config.state import ClusterConfigState
 from storage.ids import ConnectorTaskId, ItemId
 
-_BACKOFF_BASE = 40  # successive rounds that revoke work wait 1 ms x 40^n (KAFKA-12495)
+_BACKOFF_BASE = 40  # successive rebalances that revoke work wait 1 ms x 40^n (KAFKA-12495)
 _BACKOFF_STEPS = 8  # 40^8 ms are 200 years; no need for larger numbers
 
 _Loads = dict[str, set[ItemId]]
@@ -35,13 +36,13 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class AssignorState:
-    """What the leader remembers of earlier rounds.
+    """What the leader remembers of earlier rebalances.
 
-    `previous` is everything that the last round left assigned, with the members that got it; lost work that is being
-    held still belongs to its former holder. It is valid only if that round (`generation`) was completed. `due_ms` is
-    the time at which a delay ends, None if there is no delay; `candidates` are the members that had no work during
-    the delay. `revoked_to_balance`: the last round revoked work to balance the load; `successive`: how often balancing
-    has been postponed.
+    `previous` is everything that the last rebalance left assigned, with the members that got it; lost work that is
+    being held still belongs to its former holder. It is valid only if that rebalance (`generation`) was completed.
+    `due_ms` is the time at which a delay ends, None if there is no delay; `candidates` are the members that had no work
+    during the delay. `revoked_to_balance`: the last rebalance revoked work to balance the load; `successive`: how often
+    balancing has been postponed.
     """
 
     generation: int = -1
@@ -67,21 +68,21 @@ def assign(
     left_out: Collection[ItemId] = (),
     most_moved: int | None = None,
 ) -> tuple[AssignorState, dict[str, Assignment]]:
-    """One round. Pure; times are milliseconds of any one clock.
+    """One rebalance. Pure; times are milliseconds of any one clock.
 
-    `members` is keyed by member id and holds `leader`; `generation` is this round's, `last_completed` the last one
+    `members` is keyed by member id and holds `leader`; `generation` is this rebalance's, `last_completed` the last one
     that the leader itself saw complete (-1: none). If the leader's `config` is behind a member's, every member gets
     CONFIG_MISMATCH and the state is kept.
 
     `idle` members keep what they run and get nothing new; the config offsets that they report are ignored. Items in
     `left_out` are assigned to no member. `most_moved` limits how many items are revoked to balance the load.
     """
-    # The members may not have received the assignments of an unfinished round, so its state cannot be used.
+    # The members may not have received the assignments of an unfinished rebalance, so its state cannot be used.
     state = state if state.generation == last_completed else AssignorState()
     newest = max(member.config_offset for id_, member in members.items() if id_ not in idle)
     if config.offset < newest:
         return replace(state, generation=generation), config_mismatch(members, leader=leader, offset=newest)
-    work = _Round(state, members, config, frozenset(idle), frozenset(left_out), most_moved)
+    work = _Rebalance(state, members, config, frozenset(idle), frozenset(left_out), most_moved)
     state = work.run(now_ms, max_delay_ms)
     delay_ms = 0 if state.due_ms is None else state.due_ms - now_ms
     url = members[leader].url
@@ -99,8 +100,8 @@ def assign(
     return replace(state, generation=generation), assignments
 
 
-class _Round:
-    """The working sets of one round. `loads` is what each member will run, `revoked` what it must stop.
+class _Rebalance:
+    """The working sets of one rebalance. `loads` is what each member will run, `revoked` what it must stop.
 
     `idle` members have no load; what they keep is in `kept`.
     """
@@ -118,8 +119,8 @@ class _Round:
         self.configured: frozenset[ItemId] = frozenset(names).union(*(config.tasks(name) for name in names)) - left_out
         holders = Counter(item for items in self.owned.values() for item in items)
         active = holders.keys()
-        # What is no longer configured is revoked, even if a former leader assigned it. What runs twice is revoked
-        # from all members if the rightful holder is unknown, and assigned again in the next round.
+        # Items that are no longer configured are revoked, even if a former leader assigned them. Items that run twice
+        # are revoked from all members if the rightful holder is unknown, and assigned again in the next rebalance.
         twice = {item for item, count in holders.items() if count > 1}
         rightful = {item: holder for item in twice if (holder := self._rightful(item)) is not None}
         gone = active - self.configured
@@ -135,19 +136,23 @@ class _Round:
                 self.loads[id_] = set(items - unwanted)
         missing = (state.previous.keys() & self.configured) - active
         self.back = {item: back for item in missing if (back := self._newcomer(state.previous[item])) is not None}
-        # Another round may have begun before all members received the last assignments: what a member of both rounds
-        # does not claim never reached it, so it is not lost work to be held.
+        # Another rebalance may have begun before all members received the last assignments. If a member of both does
+        # not claim an item, the assignment never reached it: the item is not lost work to be held.
         there = state.members & self.urls.keys()
         self.lost = frozenset(item for item in missing - self.back.keys() if state.previous[item].member not in there)
         self.created: frozenset[ItemId] = self.configured - active - self.back.keys() - self.lost
 
     def _rightful(self, item: ItemId) -> str | None:
-        """Who may keep an item that is claimed twice: its holder since the last round. The others have missed that."""
+        """The member that may keep an item that is claimed twice: the one that the last rebalance assigned it to, which
+        the others have missed.
+        """
         holder = self.state.previous.get(item)
         return holder.member if holder is not None and item in self.owned.get(holder.member, ()) else None
 
     def _newcomer(self, holder: Holder) -> str | None:
-        """The member that joined since the last round from the address of a holder that is gone: its worker is back."""
+        """The member that has joined, since the last rebalance, from the address of a holder that left: the same worker
+        is back. None if there is none.
+        """
         if holder.member in self.urls:
             return None
         return min((id_ for id_ in self.loads if self.urls[id_] == holder.url and id_ not in self.state.members),
@@ -186,7 +191,7 @@ class _Round:
         rest = set(self.back)
         for kind in _kinds(self.back):
             if self._weighted(kind):
-                for item in kind:  # balancing revokes what is too much by now
+                for item in kind:  # balancing revokes later what exceeds the fair share by now
                     self.loads[self.back[item]].add(item)
                 rest.difference_update(kind)
                 continue
@@ -235,7 +240,7 @@ class _Round:
         return frozenset(rest)
 
     def _balance(self, now_ms: int, max_delay_ms: int, *, successive: bool) -> AssignorState:
-        """Revoke surplus work, or postpone that if the previous round already revoked some."""
+        """Revoke surplus work, or postpone that if the previous rebalance already revoked some."""
         surplus = self._bounded(self._surplus())
         if not any(surplus.values()):
             return AssignorState()
@@ -250,7 +255,7 @@ class _Round:
         return AssignorState(revoked_to_balance=True, successive=postponed)
 
     def _bounded(self, surplus: _Loads) -> _Loads:
-        """The part of the surplus that may be moved in one round."""
+        """The part of the surplus that may be moved in one rebalance."""
         if self.most_moved is None:
             return surplus
         some = [(id_, item) for id_, items in surplus.items() for kind in _kinds(items) for item in kind]
@@ -260,7 +265,7 @@ class _Round:
         return bounded
 
     def _surplus(self) -> _Loads:
-        """What each member has beyond its fair share of the totals that will be assigned at the end."""
+        """The items of each member beyond its fair share of everything that will be assigned in the end."""
         surplus: _Loads = {id_: set() for id_ in self.loads}
         for kind in _kinds(self.configured):
             if self._weighted(kind):

@@ -1,4 +1,4 @@
-"""The eager assignor: round robin over all members; each round assigns everything again."""
+"""The eager assignor: round robin over all members; each rebalance assigns everything again."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def assign(
 
 
 def config_mismatch(members: Mapping[str, MemberMetadata], *, leader: str, offset: int) -> dict[str, Assignment]:
-    """The assignments of a round in which the leader has not yet read the config topic as far as another member."""
+    """The assignments of a rebalance in which the leader has not yet read the config topic as far as another member."""
     url = members[leader].url
     answer = Assignment(leader, url, offset, error=AssignmentError.CONFIG_MISMATCH)
     return dict.fromkeys(members, answer)

@@ -1,4 +1,4 @@
-"""The leader's part in a round: it reads the members' metadata, runs an assignor, and writes the assignments."""
+"""The leader's part in a rebalance: it reads the members' metadata, runs an assignor, and writes the assignments."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ Reasons = tuple[tuple[ItemId, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class RoundPlan:
-    """The outcome of a leader's round: the bytes for each member, and the REST address of the worker of each item.
+class RebalancePlan:
+    """The outcome of a leader's rebalance: the bytes for each member, and the REST address of the worker of each item.
 
-    `left_out`: what was assigned to no member, and why. `room`: by how many bytes the group's record may still grow, up
-    to `record_bytes`. `ahead`: members that claim to have read more of the config topic than the leader. `unread`:
-    members whose metadata cannot be read.
+    `left_out`: the items that were assigned to no member, and why. `room`: by how many bytes the group's record may
+    still grow, up to `record_bytes`. `ahead`: members that claim to have read more of the config topic than the leader.
+    `unread`: members whose metadata cannot be read.
     """
 
     state: AssignorState
@@ -54,9 +54,9 @@ def plan(
     max_delay_ms: int,
     doubted: frozenset[str] = frozenset(),
     record_bytes: int = DEFAULT_RECORD_BYTES,
-) -> RoundPlan:
-    """A complete round, from bytes to bytes. Pure but for the log; `metadata` is keyed by member id and includes the
-    leader's own.
+) -> RebalancePlan:
+    """A complete rebalance, from bytes to bytes. Pure except for log lines; `metadata` is keyed by member id and
+    includes the leader's own.
 
     A member whose metadata cannot be read gets nothing and loses nothing; the others share the work. The same holds for
     `doubted` members: they claimed to be ahead of the leader, but the config topic had nothing that the leader lacked.
@@ -92,14 +92,14 @@ def plan(
         moved = sum(len(one.revoked.items) for one in assignments.values()) if most_moved is None else most_moved
         if room >= 0 or not (given or moved):
             break
-        if moved:  # move less at once: the following rounds move the rest
+        if moved:  # move less at a time: the following rebalances move the rest
             most_moved = moved // 2
         else:
             left_out |= dict.fromkeys(heaviest(given, -room), no_room(record_bytes - room, record_bytes))
     if most_moved is not None:
         _log.warning("Work is moved to other workers in several steps: moving all of it at once would not fit into the "
                      "single record of at most %d bytes in which Kafka keeps a group", record_bytes)
-    return RoundPlan(
+    return RebalancePlan(
         decided, generation, encoded, _owners(members, assignments), tuple(left_out.items()), room, record_bytes, ahead,
         frozenset(metadata.keys() - members.keys()),
     )
@@ -116,7 +116,7 @@ def _decode(metadata: Mapping[str, bytes]) -> dict[str, MemberMetadata]:
 
 
 def _owners(members: Mapping[str, MemberMetadata], assignments: Mapping[str, Assignment]) -> Owners:
-    """Everything that runs once all members have carried out their assignments; empty after a failed round."""
+    """Everything that runs once all members have carried out their assignments; empty after a failed rebalance."""
     owners: list[tuple[ItemId, str]] = []
     for id_, assignment in assignments.items():
         owned = members[id_].owned

@@ -122,13 +122,13 @@ class Assignment:
 
     @property
     def failed(self) -> bool:
-        """Whether the round has to be repeated because the leader had not read all configs."""
+        """Whether the rebalance has to be repeated because the leader had not read all configs."""
         return self.error is not AssignmentError.NONE
 
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """The outcome of one round for one member.
+    """The outcome of one rebalance for one member.
 
     `owners` (leader only) pairs each connector name and task id that runs with the REST address of its worker; it is
     used to forward restart requests. `left_out` (leader only): what can be assigned to no member, and why. `room`: by

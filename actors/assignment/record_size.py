@@ -1,7 +1,7 @@
 """Size limits: of a string in the group protocol, and of the single record in which Kafka keeps a group.
 
 Brokers keep the metadata and the assignments of all members of a group in one record of the topic __consumer_offsets.
-If it would exceed that topic's max.message.bytes, they reject the whole round with an error that gives no reason.
+If it would exceed that topic's max.message.bytes, they reject the whole rebalance with an error that gives no reason.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from kafka.structs import MemberState
 
 from actors.assignment.codec import decode_assignment, encode_metadata
 from actors.assignment.cooperative import AssignorState
-from actors.assignment.leader import RoundPlan, plan
+from actors.assignment.leader import RebalancePlan, plan
 from actors.assignment.protocol import Allocation, MemberMetadata, Membership, Protocol
 from actors.group.leader_queries import LeaderNotes, log_members
 from spark_tasks.kafka.client_metrics import ClientMetrics
@@ -34,7 +34,7 @@ from storage.config.state import ClusterConfigState
 
 _log = logging.getLogger(__name__)
 
-_SETTLING_S = 3.0  # a round is often followed by another one: heartbeats are frequent for this long
+_SETTLING_S = 3.0  # a rebalance is often followed by another one: heartbeats are frequent for this long
 _SETTLING_INTERVAL_S = 0.1
 _CLIENT_DEFAULTS = {
     "reconnect_backoff_max_ms": 1000,  # Kafka's default; with the library's, reconnecting may take up to 30 s
@@ -52,8 +52,9 @@ def _report(error: BaseException) -> None:
 class GroupSettings:
     """A worker's group settings. `client` holds kafka-python's client settings, including `bootstrap_servers`.
 
-    A member learns of a rebalance only from the answer to a heartbeat, and each round waits for its slowest member.
-    Heartbeats are therefore sent every `notice_ms` if `heartbeat_interval_ms`, the longest allowed interval, is longer.
+    A member learns of a rebalance only from the response to a heartbeat, and each rebalance waits for its slowest
+    member. Heartbeats are therefore sent every `notice_ms` if `heartbeat_interval_ms`, the longest allowed interval, is
+    longer.
     """
 
     group_id: str
@@ -101,14 +102,14 @@ class GroupCoordinator(BaseCoordinator):  # type: ignore[misc]
             group_id=settings.group_id,
             session_timeout_ms=settings.session_timeout_ms,
             heartbeat_interval_ms=settings.heartbeat_interval_ms,
-            max_poll_interval_ms=settings.rebalance_timeout_ms,  # also how long a round waits for this member
+            max_poll_interval_ms=settings.rebalance_timeout_ms,  # also how long a rebalance waits for this member
             retry_backoff_ms=settings.retry_backoff_ms,
             **counted,
         )
         self.heartbeat = _Heartbeat(settings, self.config)
         if settings.metrics is not None:
             self._sensors.heartbeat = self.heartbeat  # not the library's own
-        self.protocol = settings.protocol  # of the last completed round
+        self.protocol = settings.protocol  # of the last completed rebalance
         self._settings = settings
         self._snapshot = snapshot
         self._lost = lost
@@ -120,7 +121,7 @@ class GroupCoordinator(BaseCoordinator):  # type: ignore[misc]
         self._owned: Allocation | None = None
         self._last_completed = -1
         self._assignor = AssignorState()
-        self._plan: RoundPlan | None = None
+        self._plan: RebalancePlan | None = None
         self._notes = LeaderNotes(settings.group_id)
         self._thread: threading.Thread | None = None  # the IO thread, once it runs
 
@@ -135,7 +136,7 @@ class GroupCoordinator(BaseCoordinator):  # type: ignore[misc]
         await drive()
 
     def post(self, function: Callable[..., Any], *args: object) -> None:
-        """Run a function or coroutine function soon on the IO thread; its error goes to the log. Any thread."""
+        """Run a function or coroutine function soon on the IO thread; its error is logged. Any thread."""
         self._manager.call_soon(function, *args).add_errback(_report)
 
     def check(self) -> None:
@@ -168,7 +169,7 @@ class GroupCoordinator(BaseCoordinator):  # type: ignore[misc]
         )
 
     def rejoin(self, caught_up: int | None = None) -> None:
-        """Request another round, or one more after the round in progress. `caught_up`: see RequestRejoin."""
+        """Request another rebalance, or one more after the rebalance in progress. `caught_up`: see RequestRejoin."""
         if caught_up is not None:
             self._notes.caught_up(caught_up)
         self._rejoin_after_join = True
@@ -276,7 +277,7 @@ class GroupCoordinator(BaseCoordinator):  # type: ignore[misc]
         return self._plan.assignments
 
     def request_rejoin(self) -> None:
-        """A heartbeat or a SyncGroup was answered with the news that the group rebalances."""
+        """The response to a heartbeat or a SyncGroup says that the group is rebalancing."""
         super().request_rejoin()
         self.wake()
 
@@ -285,7 +286,7 @@ class GroupCoordinator(BaseCoordinator):  # type: ignore[misc]
         member = not self._generation.is_lost()
         super().reset_generation(member_id)
         if member and not self.leaving:
-            self._lost("the group went on without this worker")
+            self._lost("the group rebalanced without this worker")
         self.wake()
 
     def coordinator_dead(self, error: object) -> None:
@@ -296,7 +297,7 @@ class GroupCoordinator(BaseCoordinator):  # type: ignore[misc]
         self.wake()
 
     async def _send_heartbeat_request(self) -> None:
-        """Unlike the library's: bounded by the session timeout, and answers to a former generation are ignored."""
+        """Differs from the library's: it has the session timeout, and ignores responses to a former generation."""
         if self.coordinator_unknown():
             raise Errors.CoordinatorNotAvailableError(self.coordinator_id)
         generation, node, sent = self._generation, self.coordinator_id, time.monotonic()
@@ -315,6 +316,6 @@ class GroupCoordinator(BaseCoordinator):  # type: ignore[misc]
         if generation is not self._generation:
             return
         if (time.monotonic() - sent) * 1000 > limit_ms:
-            # The process was stopped; the answer is old, and our work may have been assigned to others since.
-            self._lost("the session expired while this process was stopped")
+            # The process was suspended; the response is old, and our work may have been assigned to others since.
+            self._lost("the session expired while this process was suspended")
         self._handle_heartbeat_response(response, sent)

@@ -38,10 +38,12 @@ _AT_ONCE = (
     Errors.IllegalGenerationError,
     Errors.UnknownMemberIdError,
 )
-_COORDINATOR_MOVED = (  # usual while a group is new, or brokers start
+_USUAL = (  # while a group is new, or brokers start; a warning about all connections reports those that fail
     Errors.NotCoordinatorError,
     Errors.CoordinatorLoadInProgressError,
     Errors.CoordinatorNotAvailableError,
+    Errors.KafkaConnectionError,
+    Errors.NodeNotReadyError,
 )
 _RETRY_S = 1.0  # after an error that another attempt is unlikely to resolve
 
@@ -71,7 +73,7 @@ class GroupDriver:
         self._coordinator.start(self._drive)
 
     def join(self) -> None:
-        """Be a member from now on."""
+        """Join the group and stay a member until leave()."""
         self._coordinator.post(self._begin_membership)
 
     def allow(self, owned: Allocation) -> None:
@@ -79,7 +81,7 @@ class GroupDriver:
         self._coordinator.post(self._answer, owned)
 
     def rejoin(self, reason: str, caught_up: int | None = None) -> None:
-        """Start another round, or one more after the round in progress. `caught_up`: see RequestRejoin."""
+        """Start another rebalance, or one more after the rebalance in progress. `caught_up`: see RequestRejoin."""
         _log.info("Rejoining the group %s: %s", self._settings.group_id, reason)
         self._coordinator.post(self._coordinator.rejoin, caught_up)
 
@@ -124,7 +126,7 @@ class GroupDriver:
             except _AT_ONCE as error:
                 _log.debug("Joining the group %s again: %s", self._settings.group_id, type(error).__name__)
             except Errors.RetriableError as error:
-                level = logging.DEBUG if isinstance(error, _COORDINATOR_MOVED) else logging.INFO
+                level = logging.DEBUG if isinstance(error, _USUAL) else logging.INFO
                 _log.log(level, "Joining the group %s failed; retrying: %s", self._settings.group_id, error)
                 await self._coordinator.sleep(self._settings.retry_backoff_ms / 1000)
             except (Errors.KafkaError, CodecError) as error:
@@ -139,7 +141,7 @@ class GroupDriver:
                 await self._coordinator.sleep(_RETRY_S)
 
     async def _step(self) -> None:
-        """Do the most urgent thing; the driver then looks again."""
+        """Do the most urgent thing; `_drive` then calls this again."""
         coordinator = self._coordinator
         if not self._wanted or coordinator.leaving:
             if not coordinator.leaving:
@@ -163,7 +165,7 @@ class GroupDriver:
         self._tell(JoinPreparing(eager=self._coordinator.protocol is Protocol.EAGER))
         if not await self._coordinator.completed(permission, self._settings.rebalance_timeout_ms):
             await self._give_up(f"the herder was not ready to join within {self._settings.rebalance_timeout_ms} ms")
-            # Only one question at a time, so that a late answer cannot be taken for the answer to the next question.
+            # Only one JoinPreparing at a time, so that a late AllowJoin cannot be taken for the reply to the next one.
             await permission
         if losses == self._losses and self._wanted:
             self._owned = permission.value
@@ -173,7 +175,7 @@ class GroupDriver:
         if not self._wanted:
             return
         if self._owned is None:
-            # The previous membership was lost meanwhile, and with it what we claimed to own.
+            # The previous membership was lost meanwhile, and with it the work that we claimed.
             self._coordinator.request_rejoin()
             return
         self._owned = None
@@ -182,7 +184,7 @@ class GroupDriver:
         self._tell(Joined(membership))
 
     def _remaining_s(self) -> float | None:
-        """How long the herder may still be silent; 0 if it was silent for too long, None if it is not supervised."""
+        """Seconds for which the herder may stay silent; 0 if that was too long, None if it is not supervised."""
         if self._alive_at is None:
             return None
         return max(0.0, self._alive_at + self._settings.rebalance_timeout_ms / 1000 - time.monotonic())

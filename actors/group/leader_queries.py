@@ -1,7 +1,8 @@
-"""What a group's leader asks Kafka outside the group protocol: how large the group may be, and who its members are.
+"""What a group's leader asks Kafka outside the group protocol: how large the group's record may be, and who its members
+are.
 
-The answers improve assignments and log lines; if there is no answer, or no permission to ask, the round continues
-without them.
+The responses improve assignments and log lines. If Kafka does not respond, or does not permit the requests, the
+rebalance continues without them.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Iterable
 
 import kafka.errors as Errors  # noqa: N812 - the library's own name for it
 
-from actors.assignment.leader import RoundPlan
+from actors.assignment.leader import RebalancePlan
 from actors.assignment.record_size import DEFAULT_RECORD_BYTES, no_room
 from spark_tasks.kafka.group_queries import GROUPS_TOPIC, RECORD_LIMIT, Send, described_members, group_record_limit
 from storage.log.record import shown
@@ -20,7 +21,7 @@ _log = logging.getLogger(__name__)
 
 
 class LeaderNotes:
-    """What a leader remembers between rounds in addition to the assignor's state.
+    """What a leader remembers between rebalances in addition to the assignor's state.
 
     `record_bytes`: how large the group's record may be. `doubted`: members that claim to have read more of the config
     topic than it contained when the leader later read it to its end.
@@ -31,7 +32,7 @@ class LeaderNotes:
         self.doubted: frozenset[str] = frozenset()
         self._ahead: tuple[int, frozenset[str]] = (-1, frozenset())  # a generation, and who was ahead in it
         self._group_id = group_id
-        self._configured_bytes: int | None = None  # the brokers' last answer about the record's size
+        self._configured_bytes: int | None = None  # the limit as the brokers last reported it
         self._asks = True
         self._logged: frozenset[str] = frozenset()  # members that have been reported in the log
 
@@ -43,21 +44,21 @@ class LeaderNotes:
                 self._configured_bytes = self.record_bytes = limit
             self._asks = False
 
-    def refused(self, plan: RoundPlan) -> None:
-        """The brokers rejected a round without a reason: the next one will be smaller."""
+    def refused(self, plan: RebalancePlan) -> None:
+        """The brokers rejected a rebalance without a reason: the next one will be smaller."""
         used = self.record_bytes - plan.room
         self.record_bytes = min(self.record_bytes, used) * 9 // 10
-        _log.error("The brokers rejected a round of the group %s. In case it was too large: %s", self._group_id,
+        _log.error("The brokers rejected a rebalance of the group %s. In case it was too large: %s", self._group_id,
                    no_room(used, self.record_bytes))
 
     def caught_up(self, generation: int) -> None:
-        """The config topic was read to its end after that round."""
+        """The leader has read the config topic to its end after the failed rebalance of this generation."""
         failed, members = self._ahead
         if failed == generation:
             self.doubted |= members
 
-    def followed(self, plan: RoundPlan) -> list[tuple[frozenset[str], str]]:
-        """A round is over. Returns members that get no work and have not been logged yet, with the reason."""
+    def followed(self, plan: RebalancePlan) -> list[tuple[frozenset[str], str]]:
+        """A rebalance is over. Returns members that get no work and have not been logged yet, with the reason."""
         doubted = self.doubted & plan.ahead
         found = [
             (plan.unread - self._logged, "sends metadata that is not a Kafka Connect worker's, and gets no work"),

@@ -125,7 +125,7 @@ class Delegated:
     error: Exception | None
 
 
-SAME_SILENCE_S = 0.5  # two beats of the pulse: by then it has seen the end of the silence that the herder has seen
+SAME_SUSPENSION_S = 0.5  # two beats of the pulse, which notices the end of a suspension later than the herder does
 
 
 class HerderActor(pykka.ThreadingActor):
@@ -144,7 +144,7 @@ class HerderActor(pykka.ThreadingActor):
         self._received_at = time.monotonic()
 
     def on_receive(self, message: Any) -> Any:
-        """An Ask, an event's payload, or a Remark."""
+        """Handle an Ask, an event's payload, or a Remark."""
         self._notice_suspension()
         match message:
             case Ask():
@@ -163,16 +163,16 @@ class HerderActor(pykka.ThreadingActor):
         return None
 
     def _notice_suspension(self) -> None:
-        # Before each message: the loss of the membership is handled before older messages in the inbox.
+        # Called before each message, so that the membership counts as lost before older messages are handled.
         silent_ms = int(self._ports.silence_since(self._received_at) * 1000)
         self._received_at = time.monotonic()
         if silent_ms > self._state.settings.session_timeout_ms:
-            self._received_at += SAME_SILENCE_S
+            self._received_at += SAME_SUSPENSION_S  # do not report it twice
             self._handle(Suspended(silent_ms))
 
     @override
     def on_stop(self) -> None:
-        """Fail all requests that still wait for an answer."""
+        """Fail all requests that still wait for a reply."""
         self._fail_replies()
 
     @override
@@ -187,7 +187,7 @@ class HerderActor(pykka.ThreadingActor):
             answer(reply, error=ConnectError("Worker is shutting down"))
 
     def _unread(self) -> list[Any]:
-        """The futures of requests that are still in the inbox; Pykka answers the other messages there."""
+        """Take requests out of the inbox and return their futures; Pykka completes the futures of other messages."""
         envelopes = []
         while not self.actor_inbox.empty():
             envelopes.append(self.actor_inbox.get())

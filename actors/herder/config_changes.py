@@ -24,12 +24,12 @@ from storage.config.state import (
 )
 from storage.ids import ConnectorName
 
-ITEMS_PER_MS = 50  # connectors and tasks in a round
+ITEMS_PER_MS = 50  # connectors and tasks in a rebalance
 LEAST_PAUSE_MS = 50
 
 
 def on_config_changed(turn: Turn, event: ConfigChanged) -> None:
-    """Collect the changes. A new or removed connector and any new set of tasks need a round of the group."""
+    """Collect the changes. A new or removed connector and any new set of tasks need a rebalance."""
     turn.state = replace(turn.state, store=event.snapshot)
     for change in event.changes:
         _collect(turn, change)
@@ -60,16 +60,16 @@ def _collect(turn: Turn, change: ConfigChange) -> None:
 
 
 def process(turn: Turn) -> None:
-    """Apply the collected changes. A round that is needed is requested last: what is stopped for it has to be listed as
-    being released before the member asks whether it may join.
+    """Apply the collected changes. If they need a rebalance, request it last: everything that stops for it has to be
+    listed as being released before the member asks whether it may join.
     """
     state = turn.state
-    wants_round = state.needs_rebalance is not None or bool(state.task_updates)
+    wants_rebalance = state.needs_rebalance is not None or bool(state.task_updates)
     pause = _pause_ms(turn)
     collected = state.connector_updates or state.target_changes or state.restarts
-    if not (collected or (wants_round and (pause == 0 or state.config is not state.store))):
+    if not (collected or (wants_rebalance and (pause == 0 or state.config is not state.store))):
         return
-    # Determined before the snapshot is applied: a connector that a round is about to assign is not "updated".
+    # Determined before the snapshot is applied: a connector that a rebalance is about to assign is not "updated".
     updates = [c for c in sorted(state.connector_updates) if c in state.slots]
     targets = sorted(state.target_changes)
     turn.state = replace(state, config=state.store, connector_updates=frozenset(), target_changes=frozenset())
@@ -82,23 +82,25 @@ def process(turn: Turn) -> None:
     healing.on_new_configs(turn, state.connector_updates)
     for connector in targets:
         _apply_target_state(turn, connector)
-    if wants_round and pause == 0:
+    if wants_rebalance and pause == 0:
         turn.state = replace(turn.state, needs_rebalance=None, task_updates=frozenset())
         work.release(turn, sorted(t for t in state.task_updates if t in turn.state.slots))
         rebalance.rejoin(turn, "connectors or task configs changed")
         return
-    if wants_round:
-        turn.timer((Timer.ROUND, ""), turn.now + pause)
+    if wants_rebalance:
+        turn.timer((Timer.POSTPONED_REBALANCE, ""), turn.now + pause)
     restarts.process(turn)
 
 
-def on_round_due(_turn: Turn, _: TimerFired) -> None:
-    """The group may have another round, if one is still wanted: `process`, which follows each event, sees to it."""
+def on_rebalance_due(_turn: Turn, _: TimerFired) -> None:
+    """The pause is over. `process`, which follows each event, requests the rebalance if it is still needed."""
 
 
 def _pause_ms(turn: Turn) -> int:
-    """How long the next round is put off. Each member of a round lists all that it runs: with thousands of connectors
-    that takes a while, and as long again requests are served before the next round, which is then for all of them.
+    """How long to postpone the next rebalance, in ms; 0 if it need not wait.
+
+    In a rebalance, each member lists everything that it runs. With thousands of connectors that takes a while, so
+    requests are served for the same time before the next rebalance, which then covers all of them.
     """
     config, since = turn.state.config, turn.now - turn.state.settled_ms
     pause = (len(config.connector_configs) + len(config.task_configs)) // ITEMS_PER_MS

@@ -71,7 +71,7 @@ def advance(turn: Turn) -> None:
 
 
 def _on_defect(turn: Turn, queued: Queued, error: Exception) -> None:
-    """Serving a request raised: the requester gets the error; the herder's own requests are retried or given up."""
+    """Serving a request raised: the requester gets the error; the herder's own requests are retried or dropped."""
     match queued.request:
         case Reconfigure() as reconfigure:
             task_configs.retry(turn, reconfigure, error)
@@ -87,7 +87,7 @@ def _on_op_end(turn: Turn, op: OpId, error: Exception | None) -> None:
     then = turn.take_op(op)
     if isinstance(error, PrivilegedWriteError) and not isinstance(then, PrivilegesClaimed):
         leadership.on_fenced(turn)
-    if then is None:  # it was given up meanwhile
+    if then is None:  # it was abandoned meanwhile
         return
     handler = OPS[type(then)][turn.state.phase]
     if handler is impossible:

@@ -33,9 +33,9 @@ class Timer(StrEnum):
 
     STOP = "stop"  # task.shutdown.graceful.timeout.ms for an instance to stop has passed
     JOIN = "join"  # the wait outside the group is over
-    FAILED_ROUND = "failed round"  # the leader has had time to begin another round
-    ROUND = "round"  # a round that was put off is due
-    REBALANCE = "rebalance"  # the delay after a lost worker is over (KIP-415)
+    FAILED_REBALANCE = "failed rebalance"  # the leader has had time to begin another rebalance
+    POSTPONED_REBALANCE = "postponed rebalance"  # a rebalance that was put off is due
+    SCHEDULED_REBALANCE = "scheduled rebalance"  # the delay after a lost worker is over (KIP-415)
     CLAIM = "claim"  # try again to claim the right to write the config topic
     PURGE = "purge"  # remove obsolete statuses once more
     SESSION_KEY = "session key"  # a session key has expired, or could not be written

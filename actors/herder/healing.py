@@ -1,5 +1,5 @@
-"""Self-healing (errors.restart.*): what failed or stalled is restarted after a delay that doubles, a limited number of
-times in a period; a failure that a restart cannot fix is left to an operator.
+"""Self-healing (errors.restart.*): connectors and tasks that failed or stalled are restarted after a delay that
+doubles, a limited number of times in a period. A failure that a restart cannot fix is left to an operator.
 
 This module decides; the restart goes through the queue like a request (restarts.heal), so it happens only while the
 group is stable.
@@ -29,7 +29,7 @@ def policy_of(turn: Turn, item: ItemId) -> Healing:
 
 
 def on_failed(turn: Turn, item: ItemId) -> None:
-    """An instance has failed. Called before its status is written, as the status says what follows."""
+    """An instance has failed. Called before its status is written, because the status includes the planned restart."""
     policy, slot = policy_of(turn, item), turn.state.slots[item]
     if not policy.failed or turn.state.phase in (Phase.HALTING, Phase.HALTED):
         _forget(turn, item)
@@ -80,7 +80,7 @@ def _plan(turn: Turn, item: ItemId, policy: Healing, request: Restart, cause: st
     next_ms = policy.next_ms(recent, turn.now)
     _remember(turn, item, Healed(request.epoch, cause, False, next_ms, recent, before.count))
     turn.enqueue(None, request, next_ms - turn.now)
-    # What will happen comes first, because the story cuts off long lines.
+    # The restart comes first and the cause last, because the story truncates long lines.
     turn.log("WARNING", f"{item}: restarting in {(next_ms - turn.now) / 1000:g} s, after {len(recent)} of at most "
                         f"{policy.limit} restarts in {policy.period_ms / 1000:g} s (errors.restart.*): {cause}", item)
 
@@ -95,13 +95,14 @@ def begin(turn: Turn, request: Restart) -> bool:
         return False
     recent = (*policy_of(turn, item).lately(healed.recent, turn.now), turn.now)
     _remember(turn, item, replace(healed, next_ms=None, recent=recent, count=healed.count + 1))
-    if turn.exists(item):  # to stop it may take until it is given up: no next attempt that has passed is told meanwhile
+    if turn.exists(item):
+        # The instance may take long to stop; meanwhile its status must not show a next attempt that is in the past.
         turn.status(item, State.RESTARTING, None, slot.version)
     return True
 
 
 def on_started(turn: Turn, item: ItemId) -> None:
-    """A new instance starts, for whatever reason: cancel what was planned for the former one."""
+    """A new instance starts, for whatever reason: cancel the restart that was planned for the former one."""
     known = turn.state.healed.get(item)
     if known is not None:
         _remember(turn, item, replace(known, next_ms=None, permanent=False))

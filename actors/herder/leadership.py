@@ -21,7 +21,7 @@ PURGE_AGAIN_MS = 2000
 
 
 def on_settled(turn: Turn) -> None:
-    """The leader has read the configs that the round was based on: only now does it know which connectors are gone."""
+    """The leader has read the configs that the rebalance was based on, so it knows which connectors were deleted."""
     empty_stopped(turn)
     purge_statuses(turn)
     _fail_left_out(turn)
@@ -29,7 +29,7 @@ def on_settled(turn: Turn) -> None:
 
 
 def _fail_left_out(turn: Turn) -> None:
-    """What can be assigned to no member becomes FAILED, with the reason in its status."""
+    """Connectors and tasks that cannot be assigned to any member become FAILED, with the reason in their status."""
     membership = turn.state.membership
     for item, why in membership.left_out if membership is not None else ():
         if turn.state.config.contains(connector_of(item)):
@@ -38,14 +38,14 @@ def _fail_left_out(turn: Turn) -> None:
 
 
 def on_purge_due(turn: Turn, _: TimerFired) -> None:
-    """Purge once more, for statuses that had not been written or read yet at the time of the round."""
+    """Purge once more, for statuses that had not been written or read yet at the time of the rebalance."""
     if turn.state.is_leader:
         purge_statuses(turn)
 
 
 def purge_statuses(turn: Turn) -> None:
-    """Leader: write tombstones for the statuses of connectors that are gone and of tasks beyond the current set; and
-    for their topics, which a task that was just stopping may have recorded after the connector was deleted.
+    """Leader: write tombstones for the statuses of deleted connectors and of tasks that no longer exist. Also delete
+    the topics of deleted connectors: a task that was just stopping may have recorded them after the deletion.
     """
     config, statuses = turn.state.store, turn.statuses
     for connector in sorted({*statuses.connectors, *statuses.tasks, *statuses.topics}):
@@ -66,7 +66,7 @@ def _destroy(turn: Turn, item: ItemId) -> None:
 
 
 def empty_stopped(turn: Turn) -> None:
-    """A STOPPED connector has no tasks (KIP-875): remove those that a late or a lost write has left."""
+    """A STOPPED connector has no tasks (KIP-875): remove task configs that remain because a write was late or lost."""
     if not turn.state.is_leader:
         return
     config = turn.state.config

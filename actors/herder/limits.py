@@ -37,7 +37,7 @@ def room_refusal(state: HerderState, connector: ConnectorName, items: int) -> Ex
         return None
     workers = max(len({url for _, url in membership.owners}), 1)
     needed = needed_bytes(connector, items, workers)
-    # A round that revokes a connector contains its name once more. If that did not fit, nothing could be deleted.
+    # A rebalance that revokes a connector contains its name once more. If that did not fit, nothing could be deleted.
     sizes = (needed_bytes(name, 1 + state.config.task_count(name), workers) for name in state.config.connectors())
     reserved = max(needed, *sizes, 0)
     room = max(membership.room - reserved, 0)

@@ -1,6 +1,6 @@
-"""The worker in its group: rounds of the group, and catching up with the config topic.
+"""Rebalances of the worker's group, and catching up with the config topic.
 
-The order of a cooperative round: JoinPreparing -> [what is being released is gone] -> AllowJoin -> Joined ->
+The order of a cooperative rebalance: JoinPreparing -> [released work has stopped] -> AllowJoin -> Joined ->
 [revoked work stops, statuses flushed] -> [config topic read to the assignment's offset] -> work starts -> RESOLVED.
 """
 
@@ -18,7 +18,7 @@ from actors.herder.standing import (
     Gate,
     Joining,
     Member,
-    NextRound,
+    NextRebalance,
     NothingReleased,
     Out,
     Resolved,
@@ -33,8 +33,8 @@ from actors.herder.turn import Turn
 from actors.messages.commands import JoinGroup, LeaveGroup, ReadConfigToEnd, RequestRejoin
 from actors.messages.events import CoordinatorLost, Joined, JoinPreparing
 
-FAILED_ROUND_MS = 500
-UNSYNC_RETRIES = 5  # cooperative: the number of short waits before the worker gives up what it runs
+FAILED_REBALANCE_MS = 500
+UNSYNC_RETRIES = 5  # cooperative: the number of short waits before the worker releases its work
 
 
 def on_loaded(turn: Turn, event: Loaded) -> None:
@@ -57,33 +57,34 @@ def on_join_preparing(turn: Turn, event: JoinPreparing) -> None:
 
 
 def on_joined(turn: Turn, event: Joined) -> None:
-    """A round is over. The herder acts as leader at once, as requests that arrived meanwhile need a leader."""
+    """A rebalance is over. A leader acts as one at once, because requests that arrived meanwhile need it."""
     if turn.state.member is Absence.SUSPENDED:
-        turn.emit(RequestRejoin("this round may have begun before the suspension"))
+        turn.emit(RequestRejoin("this rebalance may have begun before the suspension"))
         return
     membership = event.membership
     assignment = membership.assignment
     allocation = assignment.assigned
     if membership.protocol is not Protocol.EAGER:
         allocation = turn.state.allocation.minus(assignment.revoked).plus(assignment.assigned)
-    # Work that was given up (a lost coordinator) after it was announced to the leader needs another round.
+    # Work that was released (a lost coordinator) after it was announced to the leader needs another rebalance.
     outdated = membership.protocol is not Protocol.EAGER and turn.state.announced != turn.state.allocation
     new_here = turn.state.membership is None
     if new_here and turn.state.slots:
         turn.state = replace(turn.state, status_writes=StatusWrites.REPEAT_DUE)
     elif turn.state.status_writes is StatusWrites.SUSPENDED:
         turn.state = replace(turn.state, status_writes=StatusWrites.CURRENT)
-    next_round = NextRound.OWED if assignment.revoked or outdated else NextRound.UNNEEDED
+    next_rebalance = NextRebalance.OWED if assignment.revoked or outdated else NextRebalance.UNNEEDED
     member = member_of(membership, turn.state.claim)
-    turn.state = replace(turn.state, standing=Revoking(member, next_round), allocation=allocation)
+    turn.state = replace(turn.state, standing=Revoking(member, next_rebalance), allocation=allocation)
+    delay = f"; the work of a lost worker is reassigned in {assignment.delay_ms} ms" if assignment.delay_ms > 0 else ""
     turn.log("INFO", f"Joined group at generation {membership.generation} with protocol {membership.protocol.value} "
                      f"as {'leader' if membership.is_leader else 'follower'}: assigned {_sizes(assignment.assigned)}, "
-                     f"revoked {_sizes(assignment.revoked)}, now running {_sizes(allocation)}")
+                     f"revoked {_sizes(assignment.revoked)}, now running {_sizes(allocation)}{delay}")
     leadership.claim_privileges(turn)
-    if new_here and not assignment.failed:  # a failed round assigns nothing: others may run what this worker claims
+    if new_here and not assignment.failed:  # a failed rebalance assigns nothing: others may run what this worker claims
         work.report_stopped(turn)
     if assignment.revoked:
-        # What ran on outside the group may run elsewhere by now.
+        # Work that continued while this worker was outside the group may run elsewhere by now.
         work.release(turn, (*assignment.revoked.connectors, *assignment.revoked.tasks), disowned=new_here)
         if turn.state.releasing:
             return
@@ -101,7 +102,7 @@ def counted(things: Collection[object], name: str) -> str:
 
 
 def on_released(turn: Turn, _: Released, _error: Exception | None) -> None:
-    """What was released has stopped and its statuses are written."""
+    """The released work has stopped and its statuses are written."""
     turn.state = replace(turn.state, release=with_items(NothingReleased(), turn.state.releasing))
     turn.stage_done()
 
@@ -119,7 +120,7 @@ def allow_join_when_released(turn: Turn, then: Released, error: Exception | None
 
 
 def resolve_when_released(turn: Turn, then: Released, error: Exception | None) -> None:
-    """What the round revoked has stopped."""
+    """The work that the rebalance revoked has stopped."""
     on_released(turn, then, error)
     resolve(turn)
 
@@ -142,7 +143,7 @@ def resolve(turn: Turn) -> None:
         else:
             read_to_end(turn, standing, then_rejoin=False)
     elif state.config.offset > assignment.config_offset:
-        # Work started from newer configs than those of other workers could run twice; the next round covers them.
+        # Work started from newer configs than those of other workers could run twice; the next rebalance covers them.
         rejoin(turn, f"config offset {state.config.offset} is past the assignment's {assignment.config_offset}")
     else:
         _start_work(turn, standing)
@@ -150,7 +151,7 @@ def resolve(turn: Turn) -> None:
 
 def read_to_end(turn: Turn, standing: Revoking | Syncing, *, then_rejoin: bool) -> None:
     """Catch up with the config topic within worker.sync.timeout.ms."""
-    turn.enter(Syncing(standing.member, standing.next_round))
+    turn.enter(Syncing(standing.member, standing.next_rebalance))
     turn.stage("reading to the end of the config topic")
     op = turn.op(ResolveAssignment(then_rejoin, turn.state.generation))
     turn.emit(ReadConfigToEnd(op, turn.state.settings.sync_timeout_ms))
@@ -169,7 +170,7 @@ def on_caught_up(turn: Turn, then: ResolveAssignment, error: Exception | None) -
     if then.then_rejoin and not turn.state.is_leader:
         _await_leader(turn, standing.member)
     elif then.then_rejoin:
-        rejoin(turn, "the round failed because the leader was behind on configs", caught_up=then.generation)
+        rejoin(turn, "the rebalance failed because the leader was behind on configs", caught_up=then.generation)
     elif turn.state.config.offset < standing.member.membership.assignment.config_offset:
         rejoin(turn, "the config topic ends before the assignment's offset")
     else:
@@ -177,7 +178,7 @@ def on_caught_up(turn: Turn, then: ResolveAssignment, error: Exception | None) -
 
 
 def on_overtaken(turn: Turn, _: ResolveAssignment | JoinAgain, _error: Exception | None) -> None:
-    """The config topic was read, or reading it failed, for something that is over."""
+    """The config topic was read, or reading it failed, but the result is no longer needed."""
     turn.stage_done()
 
 
@@ -188,8 +189,8 @@ def _leave_and_back_off(turn: Turn, error: Exception) -> None:
     if cooperative:
         # Short waits first: during the scheduled delay, the leader holds this worker's work for it.
         delay = min(settings.scheduled_delay_max_ms // 10 // UNSYNC_RETRIES, settings.unsync_backoff_ms)
-    turn.log("WARNING", f"taking too long to read the log of the config topic ({error}); leaving the group and trying "
-                        f"again in {delay} ms")
+    turn.log("WARNING", f"Reading the config topic takes too long ({error}); leaving the group and trying again in "
+                        f"{delay} ms")
     turn.enter(Out())
     if delay + UNSYNC_RETRIES * 2 * retry_ms(turn) >= settings.scheduled_delay_max_ms:
         _give_up(turn)  # the leader would not hold the work for this long
@@ -200,7 +201,7 @@ def _leave_and_back_off(turn: Turn, error: Exception) -> None:
 
 
 def _count_failure(turn: Turn) -> None:
-    """After too many failures in a row, give up the work, which others will get."""
+    """Count a failed attempt to read the config topic; after too many in a row, give up the work to other workers."""
     turn.state = replace(turn.state, backoff_attempts=turn.state.backoff_attempts + 1)
     if turn.state.backoff_attempts > UNSYNC_RETRIES:
         _give_up(turn, disowned=True)
@@ -216,7 +217,7 @@ def _leave(turn: Turn) -> None:
 
 
 def retry_ms(turn: Turn) -> int:
-    """How long to wait before a topic is read again."""
+    """How long to wait before a topic is read again, in ms."""
     return max(turn.state.settings.sync_timeout_ms, 1000)
 
 
@@ -241,7 +242,9 @@ def on_readable_again(turn: Turn, _: JoinAgain, error: Exception | None) -> None
 
 
 def rejoin(turn: Turn, reason: str, *, caught_up: int | None = None) -> None:
-    """Request another round; until it is over, no work is started and requests wait. `caught_up`: see RequestRejoin."""
+    """Request another rebalance. Until it is over, no work is started and requests wait. `caught_up`: see
+    RequestRejoin.
+    """
     standing = turn.state.standing
     turn.enter(Joining(standing.member, standing.gate if isinstance(standing, Joining) else Gate.OPEN))
     turn.stage("ensuring membership in the cluster")
@@ -254,9 +257,9 @@ def _start_work(turn: Turn, standing: Revoking | Syncing) -> None:
     turn.state = replace(turn.state, settled_ms=turn.now)
     turn.stage_done()
     if state.needs_rebalance is not None and state.needs_rebalance <= state.config.offset and not state.task_updates:
-        # This round was based on configs that include the change, and the tasks concerned were not running.
+        # This rebalance was based on configs that include the change, and the tasks concerned were not running.
         turn.state = replace(turn.state, needs_rebalance=None)
-    if state.config is state.store:  # what starts now starts with its newest configuration
+    if state.config is state.store:  # connectors that start now start with their newest configuration
         here = frozenset(name for name in state.connector_updates if name in state.slots)
         turn.state = replace(turn.state, connector_updates=here)
     if state.is_leader:
@@ -270,32 +273,32 @@ def _start_work(turn: Turn, standing: Revoking | Syncing) -> None:
     work.start_missing(turn)
     delay = standing.member.membership.assignment.delay_ms
     if delay > 0:
-        turn.timer((Timer.REBALANCE, ""), turn.now + delay)
-    if standing.next_round is NextRound.OWED:
-        rejoin(turn, "work was released; the next round assigns it")
+        turn.timer((Timer.SCHEDULED_REBALANCE, ""), turn.now + delay)
+    if standing.next_rebalance is NextRebalance.OWED:
+        rejoin(turn, "work was released; the next rebalance assigns it")
     elif state.is_leader:
         leadership.ensure_session_key(turn)
 
 
 def _await_leader(turn: Turn, member: Member) -> None:
-    """Wait until the leader has read the topic and starts another round; an earlier round would fail again."""
+    """Wait until the leader has read the topic and starts another rebalance; an earlier rebalance would fail again."""
     turn.enter(Joining(member))
     turn.stage("ensuring membership in the cluster")
-    turn.timer((Timer.FAILED_ROUND, ""), turn.now + FAILED_ROUND_MS)
+    turn.timer((Timer.FAILED_REBALANCE, ""), turn.now + FAILED_REBALANCE_MS)
 
 
-def on_failed_round(turn: Turn, _: TimerFired) -> None:
-    """The leader has not started another round yet."""
+def on_failed_rebalance(turn: Turn, _: TimerFired) -> None:
+    """The leader has not started another rebalance yet."""
     membership = turn.state.membership
     if membership is not None and membership.assignment.failed:
-        rejoin(turn, "the round failed because the leader was behind on configs")
+        rejoin(turn, "the rebalance failed because the leader was behind on configs")
 
 
 def on_scheduled_rebalance(turn: Turn, _: TimerFired) -> None:
-    """The delay after a lost worker is over (KIP-415), unless a later round has ended it."""
+    """The delay after a lost worker is over (KIP-415), unless a later rebalance has ended it."""
     membership = turn.state.membership
     if membership is not None and membership.assignment.delay_ms > 0:
-        rejoin(turn, "scheduled rebalance")
+        rejoin(turn, "the delay for the work of a lost worker is over")
 
 
 def on_coordinator_lost(turn: Turn, event: CoordinatorLost) -> None:

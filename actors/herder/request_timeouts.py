@@ -1,5 +1,5 @@
-"""How long a request may wait for the group to become stable (rest.rebalance.wait.ms). A request that has not been
-started by then is refused; as nothing of it was done, the client may repeat it.
+"""How long a request may wait for the group to become stable (rest.rebalance.wait.ms). A request that has not started
+by then is refused. Nothing has been done for it yet, so the client may repeat it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A worker's standing in its group, and what the group waits for: variants that cannot express impossible combinations.
 
-Each phase holds what is known in it. A worker outside the group has no membership, another round can be owed only
-right after a round, and only a leader has a claim to write the config topic.
+Each phase holds what is known in it. A worker outside the group has no membership, another rebalance can be owed only
+right after a rebalance, and only a leader has a claim to write the config topic.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ class Phase(Enum):
 
     LOADING = "loading"  # the config topic has not been read yet
     OUT = "out"  # not a member: waits before it reads the config topic again and joins
-    JOINING = "joining"  # a round has been requested or is in progress
-    REVOKING = "revoking"  # a round is over; what it revoked is being stopped
+    JOINING = "joining"  # a rebalance has been requested or is in progress
+    REVOKING = "revoking"  # a rebalance is over; what it revoked is being stopped
     SYNCING = "syncing"  # reading the config topic up to the assignment's offset
     RESOLVED = "resolved"  # the assigned work has been started; requests are served
     HALTING = "halting"  # shutting down: everything is being stopped
@@ -50,7 +50,7 @@ class Absence(Enum):
     """Why there is no membership."""
 
     OUTSIDE = "outside"  # not joined, left, or lost
-    SUSPENDED = "suspended"  # lost while the process was suspended: a round that ends now may have begun before
+    SUSPENDED = "suspended"  # lost while the process was suspended: a rebalance that ends now may have begun before
 
 
 Member = Follower | Leader
@@ -69,11 +69,11 @@ class Gate(Enum):
     WAITING = "waiting"  # the member waits for AllowJoin
 
 
-class NextRound(Enum):
-    """Whether the round that has just ended leads to another one."""
+class NextRebalance(Enum):
+    """Whether the rebalance that has just ended leads to another one."""
 
     UNNEEDED = "unneeded"
-    OWED = "owed"  # work was given up: the next round assigns it
+    OWED = "owed"  # work was released: the next rebalance assigns it
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class Out:
 
 @dataclass(frozen=True, slots=True)
 class Joining:
-    """A round has been requested or is in progress. `member`: the current membership, if any."""
+    """A rebalance has been requested or is in progress. `member`: the current membership, if any."""
 
     phase: ClassVar[Literal[Phase.JOINING]] = Phase.JOINING
     member: Member | Absence = Absence.OUTSIDE
@@ -103,20 +103,20 @@ class Joining:
 
 @dataclass(frozen=True, slots=True)
 class Revoking:
-    """A round is over; what it revoked is being stopped."""
+    """A rebalance is over; what it revoked is being stopped."""
 
     phase: ClassVar[Literal[Phase.REVOKING]] = Phase.REVOKING
     member: Member
-    next_round: NextRound = NextRound.UNNEEDED
+    next_rebalance: NextRebalance = NextRebalance.UNNEEDED
 
 
 @dataclass(frozen=True, slots=True)
 class Syncing:
-    """A round is over; the config topic is being read up to the assignment's offset."""
+    """A rebalance is over; the config topic is being read up to the assignment's offset."""
 
     phase: ClassVar[Literal[Phase.SYNCING]] = Phase.SYNCING
     member: Member
-    next_round: NextRound = NextRound.UNNEEDED
+    next_rebalance: NextRebalance = NextRebalance.UNNEEDED
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,7 +70,7 @@ class HerderSettings:
     verification_algorithms: tuple[str, ...] = ("HmacSHA256",)
     exactly_once: bool = False
     transactional_leader: bool = False  # exactly.once.source.support is preparing or enabled
-    sessioned: bool = True  # requests between workers are signed where the group's protocol says so
+    sessioned: bool = True  # requests between workers are signed if the group's protocol requires it
     connector_type: Callable[[Config], str] = field(default=lambda _: "unknown", compare=False)
     healing: Callable[[Config], Healing] = field(default=lambda _: Healing(), compare=False)
 
@@ -104,9 +104,9 @@ class Stopping:
 class Slot:
     """One running instance of an item on this worker.
 
-    `made`: the task configs that the connector generated last. `waiting`: requests that are answered by the first
-    report of the instance (or of its successor, if there is to be one). `permanent`: a restart cannot fix its failure.
-    `stopping`: set while it is being stopped. `stalled`: set while it makes no progress.
+    `generated`: the task configs that the connector generated last. `waiting`: requests that are answered when the
+    instance (or its successor, if there is to be one) reports for the first time. `permanent`: a restart cannot fix its
+    failure. `stopping`: set while it is being stopped. `stalled`: set while it makes no progress.
     """
 
     epoch: Epoch
@@ -117,7 +117,7 @@ class Slot:
     stopping: Stopping | None = None
     stalled: Stall | None = None
     waiting: tuple[RequestId, ...] = ()
-    made: tuple[Config, ...] | None = None
+    generated: tuple[Config, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -163,7 +163,7 @@ class Restart:
 OwnRequest = Reconfigure | Publish | RecordFencing | Restart
 
 
-# ---------------------------------------------------------------- what follows the end of an op
+# ---------------------------------------------------------------- continuations of ops
 @dataclass(frozen=True, slots=True)
 class AnswerWith:
     """Answer a request with `value`, or with the op's error."""
@@ -205,7 +205,7 @@ class GeneratedTasks:
 
 @dataclass(frozen=True, slots=True)
 class ResolveAssignment:
-    """The config topic was read for the assignment of a generation; `then_rejoin`: the round itself had failed."""
+    """The config topic was read for the assignment of a generation; `then_rejoin`: the rebalance itself had failed."""
 
     then_rejoin: bool
     generation: int
@@ -274,8 +274,8 @@ class HerderState:
     """Everything the herder knows.
 
     `store` is the newest snapshot of the config topic; `config` is the one that decisions are based on, which is
-    updated only at defined moments. `needs_rebalance` is the config offset that the next round has to cover,
-    `settled_ms` is when the last round ended. `allocation` is what this worker has to run, `slots` is what it runs,
+    updated only at defined moments. `needs_rebalance` is the config offset that the next rebalance has to cover,
+    `settled_ms` is when the last rebalance ended. `allocation` is what this worker has to run, `slots` is what it runs,
     `changed` is the items whose slots the last step changed, `announced` is the allocation that was last sent to the
     leader, and `release` is what the group waits for. `busy` is the op that the request queue waits for. `claims`
     counts the answers to claims to write the config topic. `request_timeout_at`: when the timer for requests that have
@@ -322,7 +322,7 @@ class HerderState:
 
     @property
     def membership(self) -> Membership | None:
-        """The membership since the last round; None if the worker is not in the group."""
+        """The membership since the last rebalance; None if the worker is not in the group."""
         return None if isinstance(self.member, Absence) else self.member.membership
 
     @property

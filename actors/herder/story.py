@@ -29,7 +29,7 @@ LENGTH = 2000  # steps
 WIDTH = 300  # characters of an event or an effect
 REMARK_WIDTH = 10_000
 SHOWN = 5  # elements of a collection
-_PENDING = 10_000  # origins whose outcomes have not arrived yet
+_PENDING = 10_000  # the most origins that are kept until their outcomes arrive
 Mask = Callable[[str], str]
 
 
@@ -64,14 +64,14 @@ def describe(value: object) -> str:
 
 
 def _described(payload: object, mask: Mask) -> str:
-    """An event in one line; of a task that stalls, also the lines of the stack of where it hangs."""
+    """An event in one line. For a stalled task, the stack trace of where it hangs follows."""
     if isinstance(payload, TaskStalled):
         return _cut(mask(f"{type(payload).__name__}, {payload.task}: {payload.what}"), REMARK_WIDTH)
     return _cut(mask(describe(payload)))
 
 
 def _effect(effect: Effect, mask: Mask) -> str:
-    """An effect in one line; of what is logged, the first line."""
+    """An effect in one line; for a Log, the first line of its message."""
     if isinstance(effect, Log):
         effect = replace(effect, message=mask(effect.message).partition("\n")[0])
     return _cut(mask(describe(effect)))
@@ -167,7 +167,9 @@ class Origins:
 
 # ---------------------------------------------------------------- the story
 def _only_reads(payload: object, effects: tuple[Effect, ...]) -> bool:
-    """Whether a step answers a request that changes nothing. A client that polls would push out what happened."""
+    """Whether a step serves a request that changes nothing. These are not recorded: a client that polls would push out
+    everything else.
+    """
     match payload:
         case RequestReceived(request=ReplayDeadLetters(order=order)) if order is not None:
             return False

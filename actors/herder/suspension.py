@@ -1,5 +1,5 @@
-"""After the process was suspended for longer than its session timeout: work is stopped, and no statuses are written
-until those of others have been read.
+"""After the process was suspended for longer than its session timeout, work is stopped, and no statuses are written
+until those of other workers have been read.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from actors.messages.events import CoordinatorLost
 # The session expired while the process was suspended: others may run its work by now. Suspended is handled before any
 # event that arrived meanwhile, so that nothing is written as if the worker were still a member.
 def while_halting(turn: Turn, _: Suspended) -> None:
-    """Write no statuses until those of others have been read."""
+    """Write no statuses until those of other workers have been read."""
     ops = {op: then for op, then in turn.state.ops.items() if then != StatusesCaughtUp()}
     turn.state = replace(turn.state, status_writes=StatusWrites.SUSPENDED, ops=ops)
     catch_up_with_statuses(turn)
@@ -34,7 +34,7 @@ def while_out(turn: Turn, event: Suspended) -> None:
 def while_member(turn: Turn, event: Suspended) -> None:
     """The membership is lost, although the group member has not noticed yet."""
     while_halting(turn, event)
-    rebalance.on_coordinator_lost(turn, CoordinatorLost(f"this process did nothing for {event.for_ms} ms"))
+    rebalance.on_coordinator_lost(turn, CoordinatorLost(f"this process was suspended for {event.for_ms} ms"))
     standing = turn.state.standing
     turn.enter(Joining(Absence.SUSPENDED, standing.gate if isinstance(standing, Joining) else Gate.OPEN))
     turn.emit(RequestRejoin("this process was suspended"))
@@ -53,7 +53,7 @@ def on_read_due(turn: Turn, _: TimerFired) -> None:
 
 
 def on_statuses_read(turn: Turn, _: StatusesCaughtUp, error: Exception | None) -> None:
-    """The statuses are up to date: retract those of work that no longer runs here."""
+    """The statuses are up to date: correct those that say that work runs here which does not."""
     if turn.state.status_writes is not StatusWrites.SUSPENDED:
         return
     if error is not None:

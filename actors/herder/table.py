@@ -82,8 +82,8 @@ def impossible(turn: Turn, event: object, _error: Exception | None = None) -> No
 
 
 LOADING, OUT, JOINING, REVOKING, SYNCING, RESOLVED, HALTING, HALTED = Phase
-ROUND = (JOINING, REVOKING, SYNCING, RESOLVED)  # the phases of a member
-RUNNING = (OUT, *ROUND)
+MEMBER = (JOINING, REVOKING, SYNCING, RESOLVED)  # the phases of a member
+RUNNING = (OUT, *MEMBER)
 ENDING = (HALTING, HALTED)
 
 
@@ -112,12 +112,12 @@ EVENTS: Mapping[Kind, Mapping[Phase, Handler]] = {
     TaskReconfigurationRequested: _row(
         (impossible, (LOADING,)), (task_configs.on_requested, (*RUNNING, HALTING)), (ignored, (HALTED,))),
     JoinPreparing: _row(
-        (impossible, (LOADING,)), (rebalance.on_join_preparing, ROUND), (ignored, (OUT, *ENDING))),
-    Joined: _row((impossible, (LOADING,)), (rebalance.on_joined, ROUND), (ignored, (OUT, *ENDING))),
+        (impossible, (LOADING,)), (rebalance.on_join_preparing, MEMBER), (ignored, (OUT, *ENDING))),
+    Joined: _row((impossible, (LOADING,)), (rebalance.on_joined, MEMBER), (ignored, (OUT, *ENDING))),
     CoordinatorLost: _row(
-        (impossible, (LOADING,)), (rebalance.on_coordinator_lost, ROUND), (ignored, (OUT, *ENDING))),
+        (impossible, (LOADING,)), (rebalance.on_coordinator_lost, MEMBER), (ignored, (OUT, *ENDING))),
     Suspended: _row(
-        (ignored, (LOADING, HALTED)), (suspension.while_out, (OUT,)), (suspension.while_member, ROUND),
+        (ignored, (LOADING, HALTED)), (suspension.while_out, (OUT,)), (suspension.while_member, MEMBER),
         (suspension.while_halting, (HALTING,))),
     ConnectorStateReported: _row(
         (impossible, (LOADING,)), (work.on_report, (*RUNNING, HALTED)), (shutdown.on_report, (HALTING,))),
@@ -129,18 +129,18 @@ EVENTS: Mapping[Kind, Mapping[Phase, Handler]] = {
     Timer.STOP: _row(
         (impossible, (LOADING,)), (work.on_stop_timeout, RUNNING), (shutdown.on_stop_timeout, (HALTING,)),
         (ignored, (HALTED,))),
-    Timer.JOIN: _row((impossible, (LOADING,)), (rebalance.on_backed_off, (OUT,)), (ignored, (*ROUND, *ENDING))),
-    Timer.FAILED_ROUND: _row(
-        (impossible, (LOADING,)), (rebalance.on_failed_round, (JOINING,)),
+    Timer.JOIN: _row((impossible, (LOADING,)), (rebalance.on_backed_off, (OUT,)), (ignored, (*MEMBER, *ENDING))),
+    Timer.FAILED_REBALANCE: _row(
+        (impossible, (LOADING,)), (rebalance.on_failed_rebalance, (JOINING,)),
         (ignored, (OUT, REVOKING, SYNCING, RESOLVED, *ENDING))),
-    Timer.ROUND: _row(
-        (impossible, (LOADING,)), (config_changes.on_round_due, (RESOLVED,)),
+    Timer.POSTPONED_REBALANCE: _row(
+        (impossible, (LOADING,)), (config_changes.on_rebalance_due, (RESOLVED,)),
         (ignored, (OUT, JOINING, REVOKING, SYNCING, *ENDING))),
-    Timer.REBALANCE: _row(
+    Timer.SCHEDULED_REBALANCE: _row(
         (impossible, (LOADING,)), (rebalance.on_scheduled_rebalance, (RESOLVED,)),
         (ignored, (OUT, JOINING, REVOKING, SYNCING, *ENDING))),
     Timer.CLAIM: _row(
-        (impossible, (LOADING,)), (leadership.on_claim_due, (*ROUND, HALTING)), (ignored, (OUT, HALTED))),
+        (impossible, (LOADING,)), (leadership.on_claim_due, (*MEMBER, HALTING)), (ignored, (OUT, HALTED))),
     Timer.PURGE: _row(
         (impossible, (LOADING,)), (leadership.on_purge_due, (RESOLVED,)),
         (ignored, (OUT, JOINING, REVOKING, SYNCING, *ENDING))),
@@ -162,7 +162,7 @@ OPS: Mapping[type, Mapping[Phase, OpHandler]] = {
         (impossible, (LOADING,)), (rebalance.on_caught_up, (SYNCING,)),
         (rebalance.on_overtaken, (OUT, JOINING, REVOKING, RESOLVED, *ENDING))),
     JoinAgain: _end(
-        (impossible, (LOADING,)), (rebalance.on_readable_again, (OUT,)), (rebalance.on_overtaken, (*ROUND, *ENDING))),
+        (impossible, (LOADING,)), (rebalance.on_readable_again, (OUT,)), (rebalance.on_overtaken, (*MEMBER, *ENDING))),
     Released: _end(
         (impossible, (LOADING,)), (rebalance.leave_when_released, (OUT,)),
         (rebalance.allow_join_when_released, (JOINING,)), (rebalance.resolve_when_released, (REVOKING,)),

@@ -48,12 +48,12 @@ def on_generated(turn: Turn, event: TaskConfigsGenerated) -> None:
     if event.error is not None:
         retry(turn, then.reconfigure, event.error)
         return
-    turn.set_slot(event.connector, replace(slot, made=event.configs))
+    turn.set_slot(event.connector, replace(slot, generated=event.configs))
     if not changed(turn, event.connector, event.configs):
         turn.log("DEBUG", f"{event.connector}: task configs are unchanged", event.connector)
         return
     if turn.state.is_leader:
-        # Through the queue like any request: written between the two writes of a stop, it would bring the tasks back.
+        # Queued like any request: if it ran between the two writes of a stop, the tasks would come back.
         turn.enqueue(None, Publish(then.reconfigure, event.configs))
     elif turn.state.leader_url is not None:
         key = turn.state.store.session_key if turn.state.settings.sessioned else None
@@ -66,10 +66,13 @@ def on_generated(turn: Turn, event: TaskConfigsGenerated) -> None:
 def check_later(turn: Turn, connector: ConnectorName) -> None:
     """The config topic has other task configs than the local connector generated last: ask it again after a while.
 
-    They are the first half of a stop, or late: from a worker that ran the connector before, or a slow request.
+    They belong to the first half of a stop, or they are late: written by a worker that ran the connector before, or by
+    a slow request.
     """
     slot = turn.state.slots.get(connector)
-    if slot is not None and slot.made is not None and list(slot.made) != turn.state.store.raw_task_configs(connector):
+    if slot is None or slot.generated is None:
+        return
+    if list(slot.generated) != turn.state.store.raw_task_configs(connector):
         turn.enqueue(None, Reconfigure(connector, 0, turn.now), CHECK_AFTER_MS)
 
 
@@ -78,7 +81,7 @@ def publish(turn: Turn, request: Publish) -> None:
     connector = request.reconfigure.connector
     if not turn.state.is_leader:
         turn.enqueue(None, request.reconfigure)
-    elif _may_have(turn, connector, request.configs) and changed(turn, connector, request.configs):
+    elif _may_be_written(turn, connector, request.configs) and changed(turn, connector, request.configs):
         refusal = room_refusal(turn.state, connector, len(request.configs) - turn.state.config.task_count(connector))
         if refusal is not None:
             retry(turn, request.reconfigure, refusal)
@@ -89,7 +92,7 @@ def publish(turn: Turn, request: Publish) -> None:
         turn.emit(WriteConfig(op, PutTaskConfigSet(connector, request.configs)))
 
 
-def _may_have(turn: Turn, connector: ConnectorName, configs: tuple[Config, ...]) -> bool:
+def _may_be_written(turn: Turn, connector: ConnectorName, configs: tuple[Config, ...]) -> bool:
     target = turn.state.config.target_state(connector)
     return target is TargetState.STARTED or (target is TargetState.STOPPED and not configs)
 

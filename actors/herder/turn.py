@@ -71,7 +71,7 @@ class Turn:
         self.effects.append(Log(level, message, about))
 
     def attempt(self, do: Callable[[], None]) -> Exception | None:
-        """Do one part of the step. A defect in it is undone, logged and returned."""
+        """Do one part of the step. If it raises, its changes are undone, and the error is logged and returned."""
         state, effects = self.state, len(self.effects)
         self._own_slots = None  # those of `state` stay as they are
         try:
@@ -95,7 +95,7 @@ class Turn:
         return op
 
     def take_op(self, op: OpId) -> Continuation | None:
-        """Remove and return the continuation of an op that ended; None if the op was given up meanwhile."""
+        """Remove and return the continuation of an op that ended; None if the op was abandoned meanwhile."""
         then = self.state.ops.get(op)
         if then is not None:
             ops = dict(self.state.ops)
@@ -130,7 +130,7 @@ class Turn:
         self.effects.append(SetTimer(key, at_ms))
 
     def stage(self, description: str) -> None:
-        """Begin a stage, which the errors of requests that time out name."""
+        """Begin a stage. The errors of requests that time out name the current stage."""
         self.state = replace(self.state, stage=RequestStage(description, self.now))
 
     def stage_done(self) -> None:
@@ -145,7 +145,7 @@ class Turn:
         self.changed.add(item)
 
     def update_slots(self, update: Callable[[ItemId, Slot], Slot]) -> None:
-        """Replace what is known of each instance."""
+        """Replace the slot of every item."""
         slots = self._writable_slots()
         slots.update({item: update(item, slot) for item, slot in slots.items()})
         self.changed.update(slots)
@@ -156,7 +156,7 @@ class Turn:
         return self._writable_slots().pop(item)
 
     def _writable_slots(self) -> dict[ItemId, Slot]:
-        # One copy for a step, however many instances it starts.
+        # A step copies the mapping once, however many instances it starts.
         if self._own_slots is None or self._own_slots is not self.state.slots:
             self._own_slots = dict(self.state.slots)
             self.state = replace(self.state, slots=self._own_slots)
@@ -185,7 +185,7 @@ class Turn:
 
 
 def _bounded(trace: str) -> str:
-    """A trace that fits into a record: of a longer one, its beginning and its end."""
+    """The trace, shortened to its beginning and its end if it would not fit into a record."""
     if len(trace) <= MAX_TRACE:
         return trace
     half = MAX_TRACE // 2

@@ -78,8 +78,8 @@ def stop(turn: Turn, item: ItemId, waiting: tuple[RequestId, ...] = (), *, succe
 
 
 def release(turn: Turn, items: Iterable[ItemId], *, disowned: bool = False) -> None:
-    """Stop instances that the group waits for: the next join, or the end of the round, follows when they are gone.
-    `disowned`: see Stopping.
+    """Stop instances that the group waits for: the next join, or the end of the rebalance, follows once they have
+    stopped. `disowned`: see Stopping.
     """
     held = [item for item in items if item in turn.state.slots]
     turn.state = replace(turn.state, release=with_items(turn.state.release, turn.state.releasing | frozenset(held)))
@@ -95,8 +95,8 @@ def start_missing(turn: Turn) -> None:
 
 
 def repeat_statuses(turn: Turn, *, lost: bool = False) -> None:
-    """Write the statuses of everything that runs here again; with `lost` only those that the status topic does not
-    have: a leader removes the statuses of a deleted connector, which may come late for its successor of the same name.
+    """Write the statuses of everything that runs here again; `lost`: only those that the status topic lacks. A leader
+    that removes the statuses of a deleted connector may remove those of a new connector of the same name with them.
     """
     known = turn.statuses
     for item, slot in turn.state.slots.items():
@@ -115,7 +115,9 @@ def report_stopped(turn: Turn) -> None:
 
 
 def report_gone(turn: Turn) -> None:
-    """Write UNASSIGNED, as a worker outside the group, for everything whose status names this worker wrongly."""
+    """Write UNASSIGNED, as a worker outside the group, where a status says that this worker runs an item that it does
+    not run.
+    """
     statuses, me = turn.statuses, turn.state.settings.worker_id
     known = [*statuses.connectors.values(), *(s for some in statuses.tasks.values() for s in some.values())]
     for status in known:
@@ -124,7 +126,7 @@ def report_gone(turn: Turn) -> None:
 
 
 def propagate_target_state(turn: Turn, items: Iterable[ItemId], target: TargetState) -> None:
-    """Send local instances their new target state."""
+    """Send the instances of these items, which run here, their new target state."""
     for item in items:
         slot = turn.state.slots[item]
         if not slot.stopping:
@@ -132,7 +134,7 @@ def propagate_target_state(turn: Turn, items: Iterable[ItemId], target: TargetSt
 
 
 def on_report(turn: Turn, report: ConnectorStateReported | TaskStateReported) -> None:
-    """An instance reports its state; reports of an instance that was given up are ignored."""
+    """An instance reports its state; reports of an abandoned instance are ignored."""
     item: ItemId = report.task if isinstance(report, TaskStateReported) else report.connector
     slot = turn.state.slots.get(item)
     if slot is None or slot.epoch != report.epoch:
@@ -197,7 +199,7 @@ def _gone(turn: Turn, item: ItemId) -> None:
 
 
 def flush(turn: Turn) -> None:
-    """Have the statuses of released work acknowledged before the round continues.
+    """Have the statuses of released work acknowledged before the rebalance continues.
 
     Otherwise a late UNASSIGNED could overwrite the new owner's RUNNING.
     """

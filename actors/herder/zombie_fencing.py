@@ -105,7 +105,7 @@ def on_fenced(turn: Turn, then: Fenced, error: Exception | None) -> None:
 
 
 def check(turn: Turn, request: RecordFencing) -> None:
-    """Begin to check whether the round still concerns the newest task configs."""
+    """Begin to check whether the round of fencing was for the newest task configs."""
     fencing = turn.state.fencings.get(request.connector)
     if fencing is None:
         return
@@ -164,11 +164,11 @@ def on_recorded(turn: Turn, then: FencingRecorded, error: Exception | None) -> N
 
 
 def _repeatable(error: Exception, what: str) -> Exception:
-    """The error for tasks that wait for their fencing: a ConflictError, upon which they ask again, if it may succeed a
-    moment later, for example while brokers restart or the right to write is claimed again.
+    """The error for tasks that wait for the fencing. It is a ConflictError, after which they ask again, if another
+    attempt may succeed, for example because brokers restart or the right to write is being claimed again.
     """
-    passing = isinstance(error, (TimeoutError, PrivilegedWriteError))
-    return (ConflictError if passing else ConnectError)(f"{what}: {error}")
+    transient = isinstance(error, (TimeoutError, PrivilegedWriteError))
+    return (ConflictError if transient else ConnectError)(f"{what}: {error}")
 
 
 def _take(turn: Turn, name: ConnectorName) -> Fencing | None:

@@ -1,4 +1,4 @@
-"""The actor of one connector instance: takes messages of the herder and reports to it; in between it calls the plugin.
+"""The actor of one connector instance: it handles messages of the herder, calls the plugin, and reports to the herder.
 
 A plugin that hangs blocks only this actor: the herder continues, and abandons the instance if necessary.
 """
@@ -40,7 +40,7 @@ _logger = logging.getLogger(__name__)
 
 Tell = Callable[[ConnectorStateReported | TaskConfigsGenerated | TaskReconfigurationRequested], None]
 Resolve = Callable[[Config, ConnectorName], Mapping[str, str]]
-"""The configuration of a connector with the placeholders of config providers replaced; raises ConfigError."""
+"""Returns a connector's configuration with the placeholders of config providers replaced; raises ConfigError."""
 ReadOffsets = Callable[[ConnectorName, Mapping[str, str]], Sequence[tuple[SourcePartition, SourceOffset]]]
 LogContext = Callable[[ConnectorName], AbstractContextManager[Any]]
 WatchLag = Callable[[ConnectorName, Epoch, Mapping[str, str]], Watched | None]
@@ -81,7 +81,7 @@ class _Context(ConnectorContext):
         try:
             self._actor.tell(_Failed(error))
         except pykka.ActorDeadError:
-            _logger.info("%s: an instance that has ended reports an error: %s", self._name, error)
+            _logger.info("%s: a connector instance that was stopped earlier reports an error: %s", self._name, error)
 
     @override
     def offsets(self) -> Sequence[tuple[SourcePartition, SourceOffset]]:
@@ -263,13 +263,13 @@ class ConnectorActor(PooledActor):
 
     def _task_configs(self, name: ConnectorName, raw: Config) -> tuple[Config, ...]:
         if self._phase is not ConnectorPhase.STARTED or self._connector is None or self._plugin is None:
-            raise ConnectError(f"The connector {name} is {self._phase.value}, so it makes no task configurations")
+            raise ConnectError(f"The connector {name} is {self._phase.value}, so it generates no task configurations")
         tasks = None if self._watched is None else self._watched.tasks
         return make_task_configs(name, self._connector, self._plugin.name, raw, self._resolved, tasks)
 
 
 def _check(plugin: Plugin, config: Mapping[str, str]) -> None:
-    """Check again at the start, as Kafka Connect does: the config topic may contain what REST would refuse."""
+    """Check again at the start, as Kafka Connect does: the config topic may contain values that REST would refuse."""
     sink = plugin.type == "sink"
     (SINK if sink else SOURCE).parse(config)
     if sink and (wrong := topics_error(config)):

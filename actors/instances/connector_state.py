@@ -38,7 +38,7 @@ class ConnectorEvent(Enum):
 class ConnectorAction(Enum):
     """What the actor does, in order; if one action fails, the following ones are skipped."""
 
-    CREATE = "create"  # resolve and check the configuration and create the plugin's object, if not done yet
+    CREATE = "create"  # resolve and check the configuration and create the plugin's object, unless it exists
     START = "start"  # like CREATE, then start the plugin
     HALT = "halt"  # stop the plugin, if it was started
     HALT_ANYWAY = "halt anyway"  # like HALT, but a failure is only logged

@@ -19,7 +19,7 @@ from storage.ids import ConnectorName
 
 _logger = logging.getLogger(__name__)
 
-MEASURES_A_PERIOD = 4
+MEASUREMENTS_PER_PERIOD = 4
 SOURCE = "scaler"
 Measure = Callable[[ConnectorName, Mapping[str, str]], tuple[int, int]]
 """A sink's lag in records, and the number of its topics' partitions. May take seconds; raises errors of Kafka."""
@@ -57,7 +57,7 @@ class Scaled:
 
 
 class Scaler:
-    """`look` has to be called periodically, and returns at once."""
+    """Measures the lag of sinks with tasks.auto. `check` has to be called periodically, and returns at once."""
 
     def __init__(self, tell: Tell, measure: Measure, task_count: Callable[[ConnectorName], int],
                  clock: Callable[[], float] = time.monotonic) -> None:
@@ -78,12 +78,12 @@ class Scaler:
             self._watched.append(watched)
         return watched
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Measure the sinks that are due, each in a thread of its own, so that an unreachable Kafka delays no other."""
         now = int(self._clock() * 1000)
         for watched in self._living():
             if now >= watched.due_ms and not watched.measuring:
-                watched.due_ms = now + watched.bounds.period_ms // MEASURES_A_PERIOD
+                watched.due_ms = now + watched.bounds.period_ms // MEASUREMENTS_PER_PERIOD
                 watched.measuring = True
                 name = f"scaler-{watched.connector}"
                 threading.Thread(target=self._examine, args=(watched,), name=name, daemon=True).start()

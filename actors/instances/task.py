@@ -1,4 +1,5 @@
-"""The actor of one task instance: takes messages of the herder, reports to it, and calls run_once in between.
+"""The actor of one task instance: it handles messages of the herder, calls run_once in between, and reports to the
+herder.
 
 For each call of run_once the actor sends itself a message, so that commands are served between two batches. A runner
 with nothing to do returns how long it may sleep; `wake` (any thread) ends the sleep early.
@@ -236,7 +237,7 @@ class TaskActor(pykka.ThreadingActor):
             return
         failed = self._phase is TaskPhase.FAILED
         if failed and isinstance(self._error, StartCancelledError):
-            return  # the task is being stopped, which it will report
+            return  # the task is being stopped, and will report that
         state = State.RESTARTING if self._restarting and self._phase is TaskPhase.RUNNING else reported(self._phase)
         self._tell(TaskStateReported(
             self._start.task, self._epoch, state,
@@ -309,7 +310,7 @@ class TaskActor(pykka.ThreadingActor):
                 _logger.debug("wake was called after the end of the task")
 
     def on_stop(self) -> None:
-        """Free what the runner holds, also if the actor is stopped from outside, as at the worker's end."""
+        """Free the runner's resources, also if the actor is stopped from outside, as when the worker stops."""
         self._close()
 
 

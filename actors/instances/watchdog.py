@@ -31,7 +31,7 @@ Tell = Callable[[TaskStalled | TaskRecovered], None]
 
 
 class Pace:
-    """The progress of one task instance. Its own thread sets when calls begin and end; any thread may call `look`."""
+    """The progress of one task instance. The task's own thread calls `begin` and `end`; `overdue` is for any thread."""
 
     def __init__(self, task: ConnectorTaskId, epoch: Epoch, limit_s: float,
                  clock: Callable[[], float] = time.monotonic) -> None:
@@ -58,8 +58,8 @@ class Pace:
         """The call has returned."""
         self._call_since = None
 
-    def look(self, now: float) -> Lapse | None:
-        """The call or batch that has taken longer than it may; None if there is none."""
+    def overdue(self, now: float) -> Lapse | None:
+        """The call or batch that has taken longer than `limit_s`; None if there is none."""
         batch = getattr(self.runner, "batch", None)
         known = (batch, batch is not None and batch.running())
         if known != self._batch:
@@ -95,7 +95,7 @@ class Lapse:
 
 
 class Watchdog:
-    """`look` has to be called periodically, and returns at once."""
+    """Watches the pace of all tasks. `check` has to be called periodically, and returns at once."""
 
     def __init__(self, tell: Tell, where: Where = lambda _: None, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -111,13 +111,13 @@ class Watchdog:
             self._paces.append(pace)
         return pace
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Check all tasks, and report those that have stalled or make progress again."""
         with self._lock:
             self._paces = [pace for pace in self._paces if not pace.ended]
             now = self._clock()
             for pace in self._paces:
-                lapse = pace.look(now)
+                lapse = pace.overdue(now)
                 if lapse is None:
                     if pace.recovers():
                         self._tell(TaskRecovered(pace.task, pace.epoch))
@@ -145,8 +145,8 @@ class Watchdog:
             _logger.exception("%s: could not find out where the task hangs", pace.task, extra={"about": pace.task})
             what, stack = f"no progress for {lapse.seconds:.0f} s", ""
         text = process_secrets().mask(spaces.shown(f"{what} (task.progress.timeout.ms)\n{stack}".rstrip()))
-        with self._lock:  # never told after it went on
-            if pace.ended or (now := pace.look(self._clock())) is None:
+        with self._lock:  # so that a stall is never reported after the recovery from it
+            if pace.ended or (now := pace.overdue(self._clock())) is None:
                 return
             pace.stalled = what
             self._tell(TaskStalled(pace.task, pace.epoch, text, int(now.seconds * 1000), hangs=bool(stack)))
@@ -162,7 +162,7 @@ class Watchdog:
 
 
 def stack_of(thread: int | None) -> str:
-    """The stack of a thread of this process; a sentence if the thread has just ended."""
+    """The stack of a thread of this process; if the thread has just ended, a sentence that says so."""
     frame = None
     with suppress(KeyError):
         frame = sys._current_frames()[thread] if thread is not None else None  # noqa: SLF001 - the only way

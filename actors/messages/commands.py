@@ -85,7 +85,7 @@ ConfigWrite = (
 
 @dataclass(frozen=True, slots=True)
 class WriteConfig:
-    """To the config store: write, read to the end of the topic, then answer ConfigOpDone."""
+    """To the config store: write, read to the end of the topic, then reply with ConfigOpDone."""
 
     op: OpId
     write: ConfigWrite
@@ -93,7 +93,9 @@ class WriteConfig:
 
 @dataclass(frozen=True, slots=True)
 class ReadConfigToEnd:
-    """To the config store: answer ConfigOpDone once the topic's current end is read, or with TimeoutError."""
+    """To the config store: reply with ConfigOpDone, which has a TimeoutError if the topic's current end is not read in
+    time.
+    """
 
     op: OpId
     timeout_ms: int
@@ -116,14 +118,14 @@ class PutStatus:
 
 @dataclass(frozen=True, slots=True)
 class FlushStatuses:
-    """To the status store: answer StatusesFlushed once all writes so far are acknowledged."""
+    """To the status store: reply with StatusesFlushed once all writes so far are acknowledged."""
 
     op: OpId
 
 
 @dataclass(frozen=True, slots=True)
 class ReadStatuses:
-    """To the status store: answer StatusesRead once the status topic's current end is read."""
+    """To the status store: reply with StatusesRead once the status topic's current end is read."""
 
     op: OpId
     timeout_ms: int
@@ -189,8 +191,8 @@ class AllowJoin:
 
 @dataclass(frozen=True, slots=True)
 class RequestRejoin:
-    """Start another round. `caught_up` (leader): the generation whose round failed because members had read more of the
-    config topic; the leader has read it to its end since.
+    """Start another rebalance. `caught_up` (leader): the generation whose rebalance failed because members had read
+    more of the config topic; the leader has read it to its end since.
     """
 
     reason: str

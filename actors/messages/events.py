@@ -51,7 +51,7 @@ class JoinPreparing:
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """A round of the group is complete."""
+    """A rebalance is complete."""
 
     membership: Membership
 

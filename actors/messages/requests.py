@@ -138,7 +138,7 @@ class VerifyTaskStart:
 
 @dataclass(frozen=True, slots=True)
 class HealthCheck:
-    """Goes through the queue and does nothing. Answer: None."""
+    """Passes through the queue and does nothing, which shows that the herder works. Answer: None."""
 
 
 @dataclass(frozen=True, slots=True)

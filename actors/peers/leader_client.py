@@ -67,7 +67,7 @@ class LeaderClient:
         return self._fencing.submit(self._request, "PUT", leader_url, path, b"", key)
 
     def close(self) -> None:
-        """Drop what is queued and end what waits for an answer, without waiting."""
+        """Drop queued requests and end those in progress, without waiting for responses."""
         self._pool.close()
         self._fencing.close()
         self.follow("")

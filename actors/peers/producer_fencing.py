@@ -26,7 +26,7 @@ _CLIENTS: tuple[Kind, Kind] = ("admin", "producer")
 
 
 class ProducerFencing:
-    """Each round runs on a thread of a small pool. `resolve` replaces the placeholders of config providers."""
+    """Runs rounds of fencing on a small pool of threads. `resolve` replaces the placeholders of config providers."""
 
     def __init__(self, worker: Mapping[str, str], resolve: Callable[[Config, ConnectorName], Mapping[str, str]],
                  tell: Callable[[Any], None]) -> None:

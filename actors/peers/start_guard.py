@@ -60,7 +60,7 @@ class _Reply:
 
 @dataclass(frozen=True, slots=True)
 class Peers:
-    """What a guard needs of the worker: its herder, the client of the leader, and the configs with the session key."""
+    """The parts of the worker that a guard uses: the herder, the leader's client, the configs with the session key."""
 
     tell: Callable[[Any], None]
     leader: LeaderClient
@@ -106,7 +106,7 @@ class HerderGuard(StartGuard):
             else:
                 return
             if self._cancelled.wait(wait_ms / 1000):
-                raise StartCancelledError(f"The start of task {self._task} was given up")
+                raise StartCancelledError(f"The start of task {self._task} was cancelled")
 
     def _fence(self) -> None:
         connector = self._task.connector
@@ -134,4 +134,4 @@ class HerderGuard(StartGuard):
                     raise
             else:
                 return
-        raise StartCancelledError(f"The start of task {self._task} was given up")
+        raise StartCancelledError(f"The start of task {self._task} was cancelled")

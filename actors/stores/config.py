@@ -188,7 +188,7 @@ class ConfigStoreActor(LogActor):
     def _sent(self, number: int, positions: Sequence[Position], error: Exception | None) -> None:
         work = self._works.get(number)
         if work is None or work.plan is None:
-            return  # given up meanwhile
+            return  # abandoned meanwhile
         if error is not None:
             self._finish(number, error)
         elif work.plan.stages:
@@ -215,7 +215,7 @@ class ConfigStoreActor(LogActor):
         self._ticker.cancel((self.actor_urn, number))
         if isinstance(error, TimeoutError) and work.plan is not None and work.plan.privileged and self._writer:
             # The write may still reach the topic, after what the leader reads from now on and bases decisions on. So
-            # the privilege is given up: the next claim fences this write.
+            # the privilege is released: the next claim fences this write.
             self._writer.release()
             error = PrivilegedWriteError(f"{work.plan.failure}: {error}")
         if error is not None and work.plan is not None and not isinstance(error, PrivilegedWriteError):

@@ -1,4 +1,4 @@
-"""The common part of stores with one topic: they read it from their start on, and stop properly if they die."""
+"""The common part of stores with one topic: they start to read it when they start, and stop reading if they die."""
 
 from __future__ import annotations
 

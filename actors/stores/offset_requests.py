@@ -40,7 +40,7 @@ Answer = Callable[[Any, Exception | None], None]
 Pairs = Sequence[tuple[Mapping[str, Any], Mapping[str, Any] | None]]
 
 TIMEOUT_S = 60.0
-MOST = 64  # requests at a time: a plugin whose alter_offsets hangs does not block other connectors' requests
+MAX_CONCURRENT = 64  # so that a plugin whose alter_offsets hangs does not block the requests of other connectors
 _OUTSIDE = ("However, if this connector manages offsets externally, they will need to be manually {} in the system "
             "that the connector uses.")
 _ZOMBIES = ("If the connector is in a stopped state, this operation can be safely retried. If it doesn't eventually "
@@ -78,7 +78,7 @@ class OffsetRequests:
         self._resolve = resolve
         self._store = offset_store
         self._fencing = fencing
-        self._pool = DaemonPool(MOST, "offset-requests")
+        self._pool = DaemonPool(MAX_CONCURRENT, "offset-requests")
 
     def start(self, request: GetOffsets | AlterOffsets, answer: Answer) -> None:
         """Begin a request; returns at once."""
@@ -112,7 +112,7 @@ class OffsetRequests:
         if self._is_sink(config):
             with self._admin(config) as admin:
                 group = self._group(request.connector, config)
-                found = _asked(lambda: admin.list_group_offsets({group: None})).get(group, {})
+                found = _call(lambda: admin.list_group_offsets({group: None})).get(group, {})
             return [({"kafka_topic": tp.topic, "kafka_partition": tp.partition}, {"kafka_offset": at.offset})
                     for tp, at in sorted(found.items())]
         own = self._config.own_offsets(config)
@@ -143,7 +143,7 @@ class OffsetRequests:
             partitions = [TopicPartition(topic["name"], partition["partition_index"])
                           for topic in (admin.describe_topics(topics) if topics else ())
                           for partition in topic["partitions"]]
-            done = _asked(lambda: admin.list_group_offsets({settings.group_id: None})).get(settings.group_id, {})
+            done = _call(lambda: admin.list_group_offsets({settings.group_id: None})).get(settings.group_id, {})
             ends = admin.list_partition_offsets(dict.fromkeys(partitions, OffsetSpec.LATEST)) if partitions else {}
             new = [partition for partition in partitions if partition not in done]
             starts = admin.list_partition_offsets(dict.fromkeys(new, OffsetSpec.EARLIEST)) if new else {}
@@ -187,7 +187,7 @@ class OffsetRequests:
         group = self._group(request.connector, config)
         with self._admin(config) as admin:
             if request.offsets is None:
-                known = _asked(lambda: admin.list_group_offsets({group: None})).get(group, {})
+                known = _call(lambda: admin.list_group_offsets({group: None})).get(group, {})
                 elsewhere = plugin.alter_offsets(config, {(tp.topic, tp.partition): None for tp in known})
                 self._delete_group(admin, group)
                 return elsewhere
@@ -196,14 +196,14 @@ class OffsetRequests:
             removed = [TopicPartition(*tp) for tp, offset in wanted.items() if offset is None]
             kept = {TopicPartition(*tp): OffsetAndMetadata(n, "", None) for tp, n in wanted.items() if n is not None}
             if removed:
-                _check(request.connector, _asked(lambda: admin.delete_group_offsets(group, removed)))
+                _check(request.connector, _call(lambda: admin.delete_group_offsets(group, removed)))
             if kept:
-                _check(request.connector, _asked(lambda: admin.alter_group_offsets(group, kept)))
+                _check(request.connector, _call(lambda: admin.alter_group_offsets(group, kept)))
         return elsewhere
 
     @staticmethod
     def _delete_group(admin: KafkaAdminClient, group: str) -> None:
-        outcome = _asked(lambda: admin.delete_groups([group]))[group]
+        outcome = _call(lambda: admin.delete_groups([group]))[group]
         if outcome not in ("OK", GroupIdNotFoundError.__name__):
             raise ConnectError(f"Failed to reset the consumer group {group}: {outcome}. {_ZOMBIES}")
 
@@ -216,7 +216,8 @@ class OffsetRequests:
         return KafkaAdminClient(**client_settings(properties), kafka_client=net_client)
 
 
-def _asked(call: Callable[[], Any]) -> Any:
+def _call(call: Callable[[], Any]) -> Any:
+    """Call a method of the admin client; its KafkaError becomes a ConnectError."""
     try:
         return call()
     except KafkaError as error:

@@ -1,7 +1,7 @@
 """The status store: writes the statuses of this worker's connectors, tasks and topics, and reads those of all workers.
 
 It never blocks. A written status is visible only after it has been read back; a write that fails temporarily is
-repeated as long as it is not superseded (storage/status/fold.py has the rules).
+repeated unless a newer status supersedes it (storage/status/fold.py has the rules).
 """
 
 from __future__ import annotations

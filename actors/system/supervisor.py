@@ -11,7 +11,7 @@ from actors.instances.registry import ActorInstances
 
 
 class Supervisor:
-    """`look` is called about once a second; `fail` is called with the reason if a core actor has died."""
+    """`check` is called about once a second; `fail` is called with the reason if a core actor has died."""
 
     def __init__(self, core: Mapping[str, pykka.ActorRef[Any]], instances: ActorInstances,
                  fail: Callable[[str], None], halting: Callable[[], bool]) -> None:
@@ -20,7 +20,7 @@ class Supervisor:
         self._fail = fail
         self._halting = halting
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Check all actors once."""
         if self._halting():
             return

@@ -27,7 +27,7 @@ _numbers = itertools.count(1)
 Answer = Callable[[ConfigInfos | None, Exception | None], None]
 """Called exactly once, on a thread that it must not block, with the result or an error."""
 
-DEADLINE_MS = 88_000  # shortly before REST's timeout (90 s), so that the answer can name what hangs
+DEADLINE_MS = 88_000  # shortly before REST's timeout (90 s), so that the response can name the stage that hangs
 
 
 class Validation:

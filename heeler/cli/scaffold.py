@@ -1,4 +1,4 @@
-"""`heeler new connector`: a package with a source or a sink, its test and its entry point, to begin with."""
+"""`heeler new connector`: creates a package with a source or a sink, its test and its entry point."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ dependencies = ["heeler"]
 [project.optional-dependencies]
 dev = ["pytest"]
 
-# What is listed here is found by every worker that runs where the package is installed.
+# Workers find these connectors wherever the package is installed.
 [project.entry-points."heeler.connectors"]
 "$module.$cls" = "$module.connector:$cls"
 
@@ -45,17 +45,17 @@ pythonpath = ["."]
 
 _README = """# $name
 
-A $kind connector for heeler. What each part does: its docs/writing-a-connector.md.
+A $kind connector for heeler. heeler's docs/writing-a-connector.md explains each part.
 
-    pip install -e '.[dev]'     # or put this folder into one of a worker's plugin.path
-    pytest                      # the test passes as it is
+    pip install -e '.[dev]'     # or copy this folder into a folder of a worker's plugin.path
+    pytest                      # the tests pass as they are
     heeler try connector.yaml$trial
     heeler connectors apply connector.yaml
 """
 
 _INIT = '"""The connector $name."""\n'
 
-_SOURCE = '''"""A source: what its task reads, and what the connector understands."""
+_SOURCE = '''"""A source connector: its configuration, and the reader of its task."""
 
 from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
 
@@ -63,27 +63,27 @@ from heeler import ConfigDef, ConfigKey, SourceConnector, Type
 
 
 class Reader(SimpleDataSourceStreamReader):
-    """Reads what is new since an offset: a dict that JSON can hold."""
+    """Reads the rows after an offset, which is a dict that can be written as JSON."""
 
     def __init__(self, options):
         self.count = int(options.get("count", "10"))
 
     def initialOffset(self):
-        """Where to begin when Kafka knows no offset of this connector."""
+        """The offset to begin with if the connector has none in Kafka."""
         return {"next": 0}
 
     def read(self, start):
-        """The new rows, and the offset behind them; the same offset as before means that there is nothing new."""
+        """The new rows, and the offset after them; if there are none, the same offset as `start`."""
         end = {"next": self.count}
         return self.readBetweenOffsets(start, end), end
 
     def readBetweenOffsets(self, start, end):
-        """The same rows again."""
+        """The rows between two offsets, when a batch is repeated: always the same rows."""
         return ((number, f"row {number}") for number in range(start["next"], end["next"]))
 
 
 class Rows(DataSource):
-    """PySpark's data source: what rows look like, and who reads them."""
+    """The PySpark data source: the schema of the rows, and their reader."""
 
     def schema(self):
         return "number bigint, text string"
@@ -93,13 +93,13 @@ class Rows(DataSource):
 
 
 class $cls(SourceConnector):
-    """What connector.class names."""
+    """The connector: connector.class names this class."""
 
     version = "0.1.0"
-    yields = "rows"  # each row is a record's value, for the topic in the key `topic`
+    yields = "rows"  # each row becomes the value of a record for the topic in the key `topic`
     config_def = ConfigDef(
         ConfigKey("topic", Type.STRING, doc="The topic to write to."),
-        ConfigKey("count", Type.INT, default=10, doc="How many rows there are."),
+        ConfigKey("count", Type.INT, default=10, doc="The number of rows."),
     )
 
     @classmethod
@@ -107,7 +107,7 @@ class $cls(SourceConnector):
         return Rows(options)
 '''
 
-_SOURCE_TEST = '''"""What the connector reads. heeler try connector.yaml shows what becomes of it."""
+_SOURCE_TEST = '''"""Tests of the reader and the configuration. heeler try connector.yaml shows the records."""
 
 from $module.connector import $cls
 
@@ -117,7 +117,7 @@ def reader(**options):
     return source.simpleStreamReader(source.schema())
 
 
-def test_it_reads_from_the_beginning_and_goes_on_where_it_was():
+def test_it_reads_from_the_beginning_and_continues_after_its_offset():
     one = reader(count="3")
     rows, end = one.read(one.initialOffset())
     assert list(rows) == [(0, "row 0"), (1, "row 1"), (2, "row 2")]
@@ -133,7 +133,7 @@ def test_its_configuration():
     assert (parsed["topic"], parsed["count"]) == ("t", 5)
 '''
 
-_SINK = '''"""A sink: what its task writes, and what the connector understands."""
+_SINK = '''"""A sink connector: its configuration, and the writer of its task."""
 
 import json
 import uuid
@@ -145,20 +145,20 @@ from heeler import ConfigDef, ConfigKey, SinkConnector, Type
 
 
 class Written(WriterCommitMessage):
-    """What write() on an executor returns to commit() on the worker."""
+    """The result of write() on an executor, for commit() on the worker."""
 
     def __init__(self, file):
         self.file = file
 
 
 class Writer(DataSourceArrowWriter):
-    """Writes a file of JSON lines for each batch: complete, or not there."""
+    """Writes a file of JSON lines for each batch. The file appears when it is complete."""
 
     def __init__(self, options):
         self.folder = options["folder"]
 
     def write(self, batches):
-        """Runs on an executor. Nothing that is written here may be seen before `commit`."""
+        """Runs on an executor. The written data must not be visible before `commit`."""
         folder = Path(self.folder)
         folder.mkdir(parents=True, exist_ok=True)
         name = uuid.uuid4().hex
@@ -168,45 +168,45 @@ class Writer(DataSourceArrowWriter):
         return Written(name)
 
     def commit(self, messages):
-        """Runs on the worker, when all of a batch is written; then its offsets are committed."""
+        """Runs on the worker, after the whole batch has been written and before its offsets are committed."""
         for message in messages:
             if message is not None:
                 (Path(self.folder) / f".{message.file}").rename(Path(self.folder) / f"{message.file}.jsonl")
 
     def abort(self, messages):
-        """The batch comes again."""
+        """Runs on the worker if the batch has failed and will be repeated."""
         for message in messages:
             if message is not None:
                 (Path(self.folder) / f".{message.file}").unlink(missing_ok=True)
 
 
 class Files(DataSource):
-    """PySpark's data source: who writes."""
+    """The PySpark data source, which creates the writer."""
 
     def writer(self, schema, overwrite):
         return Writer(self.options)
 
 
 class $cls(SinkConnector):
-    """What connector.class names."""
+    """The connector: connector.class names this class."""
 
     version = "0.1.0"
-    accepts = "rows"  # write() gets the fields of the records' values as columns; "records": their keys and so on, too
-    config_def = ConfigDef(ConfigKey("folder", Type.STRING, doc="Where files go."))
+    accepts = "rows"  # write() gets the fields of the records' values as columns; "records": keys and more, too
+    config_def = ConfigDef(ConfigKey("folder", Type.STRING, doc="The folder for the files."))
 
     @classmethod
     def data_source(cls, options):
         return Files(options)
 '''
 
-_SINK_TEST = '''"""What the connector writes. heeler try connector.yaml --records records.jsonl shows what it gets."""
+_SINK_TEST = '''"""Tests of the writer and the configuration."""
 
 import pyarrow as pa
 
 from $module.connector import $cls
 
 
-def test_a_batch_is_there_as_a_whole_once_it_is_committed(tmp_path):
+def test_a_batch_is_visible_after_the_commit(tmp_path):
     writer = $cls.data_source({"folder": str(tmp_path)}).writer(None, overwrite=False)
     message = writer.write(iter([pa.RecordBatch.from_pylist([{"a": 1}, {"a": 2}])]))
     assert list(tmp_path.glob("*.jsonl")) == []
@@ -215,7 +215,7 @@ def test_a_batch_is_there_as_a_whole_once_it_is_committed(tmp_path):
     assert file.read_text() == '{"a": 1}\\n{"a": 2}\\n'
 
 
-def test_a_batch_that_is_given_up_leaves_nothing(tmp_path):
+def test_an_aborted_batch_leaves_no_files(tmp_path):
     writer = $cls.data_source({"folder": str(tmp_path)}).writer(None, overwrite=False)
     writer.abort([writer.write(iter([pa.RecordBatch.from_pylist([{"a": 1}])]))])
     assert list(tmp_path.iterdir()) == []
@@ -242,28 +242,28 @@ _FILES: Final = {
 
 @click.group()
 def new() -> None:
-    """Begin something."""
+    """Create new projects."""
 
 
 @new.command("connector")
 @click.argument("name")
 @click.option("--kind", type=click.Choice(["source", "sink"]), default="source", show_default=True)
 @click.option("--folder", type=click.Path(file_okay=False, path_type=Path), default=Path(), metavar="FOLDER",
-              help="Where the folder NAME goes.  [default: here]")
+              help="Where to create the folder NAME.  [default: here]")
 def new_connector(name: str, kind: str, folder: Path) -> None:
-    """Write a package NAME with a source or a sink, its test and its entry point. The test passes as it is."""
+    """Create a package NAME with a source or a sink, its tests and its entry point. The tests pass as they are."""
     with errors_without_trace():
-        made = write_package(folder, name, kind)
-    click.echo(f"{made}: in it run pip install -e '.[dev]', pytest, and heeler try connector.yaml. "
-               "README.md says more.")
+        created = write_package(folder, name, kind)
+    click.echo(f"Created {created}. Run there: pip install -e '.[dev]', pytest, and heeler try connector.yaml "
+               "(see README.md).")
 
 
 def write_package(folder: Path, name: str, kind: str) -> Path:
-    """The new folder. Raises SetupError for a name that no package can have, and where the folder is there already."""
+    """Create the package and return its folder. Raises SetupError if the name is invalid or the folder exists."""
     module = name.replace("-", "_")
     if not _NAME.fullmatch(name) or module in _TAKEN:
-        raise SetupError(f"{name} cannot be a package's name: lower-case letters and digits, with - or _ between them, "
-                         "and not the name of a module of Python's or heeler's")
+        raise SetupError(f"{name} is not a valid package name: use lower-case letters and digits, with - or _ between "
+                         "them, and not the name of a module of Python or heeler")
     words = "".join(word.capitalize() for word in module.split("_"))
     suffix = f"{kind.capitalize()}Connector"
     cls = words if words.endswith(suffix) else f"{words.removesuffix(kind.capitalize())}{suffix}"
@@ -277,5 +277,5 @@ def write_package(folder: Path, name: str, kind: str) -> Path:
             file.parent.mkdir(exist_ok=True)
             file.write_text(Template(text).substitute(fields))
     except OSError as error:
-        raise SetupError(f"{target} cannot be made: {error.strerror}") from error
+        raise SetupError(f"{target} cannot be created: {error.strerror}") from error
     return target

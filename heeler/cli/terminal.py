@@ -1,4 +1,4 @@
-"""What all commands share: errors without a stack trace, signals that end a foreground program, progress."""
+"""The common part of all commands: errors without a stack trace, signals that end a foreground program, progress."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 @contextmanager
 def errors_without_trace() -> Iterator[None]:
-    """What the user can fix (SetupError, ConfigError), or what a worker or Kafka refused, is one message and the exit
-    code of the error, which is 2 where it has none (docs/cli.md).
+    """Print errors that the user can fix (SetupError, ConfigError), and refusals of a worker or of Kafka, as one
+    message, and exit with the error's exit code, or 2 if it has none (docs/cli.md).
     """
     try:
         yield
@@ -37,7 +37,7 @@ def errors_without_trace() -> Iterator[None]:
 
 @contextmanager
 def shown_when_slow(text: str) -> Iterator[None]:
-    """A spinner on the terminal's error stream while the body runs, from its second second on."""
+    """Show a spinner on the terminal's error stream if the body runs for more than a second."""
     if not sys.stderr.isatty():
         yield
         return
@@ -67,8 +67,8 @@ def shown_when_slow(text: str) -> Iterator[None]:
 
 @contextmanager
 def plugins_print_apart() -> Iterator[TextIO]:
-    """What plugins print goes to standard error, without secrets. Yields the standard output, which is the command's
-    own: programs read it.
+    """Redirect the output of plugins to standard error, with secrets masked. Yields standard output, which only the
+    command itself writes to, because programs read it.
     """
     from heeler.worker.masked_output import MaskedStream  # noqa: PLC0415 - takes long
 
@@ -82,7 +82,7 @@ def plugins_print_apart() -> Iterator[TextIO]:
 
 @contextmanager
 def interrupting_signals() -> Iterator[None]:
-    """SIGTERM and SIGHUP (unless nohup has it ignored) end a foreground program as Ctrl-C does."""
+    """Let SIGTERM and SIGHUP (unless nohup ignores it) end a foreground program as Ctrl-C does."""
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt
@@ -97,14 +97,14 @@ def interrupting_signals() -> Iterator[None]:
 
 
 class ProgressLines:
-    """Shows lines unchanged, and Steps as one progress bar, or not at all if the console is not a terminal."""
+    """Prints lines unchanged, and Steps as one progress bar; without a terminal, Steps are not shown."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._bars: Bars | None = None
 
     def __call__(self, line: str) -> None:
-        """Show it."""
+        """Show a line or a Step."""
         from heeler.embedded_kafka.jars import Step  # noqa: PLC0415 - takes long
 
         if not isinstance(line, Step):

@@ -1,5 +1,5 @@
-"""`heeler topics`: what is in Kafka's topics."""
-# ruff: noqa: PLC0415  (imports inside the commands: `heeler worker` has to answer REST within seconds)
+"""`heeler topics`: prints the records of topics."""
+# ruff: noqa: PLC0415  (imports inside the commands: the command line has to start fast)
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 DEFAULT_SERVERS: Final = "localhost:9092"
 _TIMEOUT_MS: Final = 15_000
-_LOOK_SECONDS: Final = 0.2
+_POLL_S: Final = 0.2
 _FETCH_BYTES: Final = 1024 * 1024
 _ROWS: Final = 1000
 
 
 def broker_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Which Kafka, for `broker_properties`."""
+    """Add the options that specify a Kafka cluster, for `broker_properties`."""
     servers = click.option("--bootstrap-servers", metavar="HOST:PORT,…",
                            help=f"Kafka's brokers.  [default: {DEFAULT_SERVERS}]")
     config = click.option("--worker-config", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
@@ -37,7 +37,7 @@ def broker_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @click.group()
 def topics() -> None:
-    """Look into Kafka's topics."""
+    """Read topics."""
 
 
 @topics.command()
@@ -71,7 +71,7 @@ def read(
 
 
 def broker_properties(bootstrap_servers: str | None, worker_config: Path | None) -> dict[str, str]:
-    """A consumer's properties, in Kafka's names. Raises UsageError where both are given."""
+    """A consumer's properties, under Kafka's names. Raises UsageError if both options are given."""
     if bootstrap_servers is not None and worker_config is not None:
         raise click.UsageError("--bootstrap-servers and --worker-config cannot be used together")
     if worker_config is None:
@@ -84,22 +84,23 @@ def broker_properties(bootstrap_servers: str | None, worker_config: Path | None)
     return {**client_properties(worker.originals, {}, "consumer"), MAX_RECORD_KEY: str(worker[MAX_RECORD_KEY])}
 
 
-class KafkaAwayError(SetupError):
-    """Kafka does not answer."""
+class KafkaUnreachableError(SetupError):
+    """Kafka does not respond."""
 
     exit_code = 3
 
 
 @contextmanager
 def asking_kafka() -> Iterator[None]:
-    """Raises KafkaAwayError if Kafka does not answer in the body, and says which options name it."""
+    """Raises KafkaUnreachableError, which names the options that specify Kafka, if Kafka does not respond."""
     from spark_tasks.kafka.errors import KafkaUnavailableError
 
     try:
         yield
     except KafkaUnavailableError as error:
-        raise KafkaAwayError(f"Kafka does not answer. Is it running there? Name its brokers with --bootstrap-servers, "
-                             f"or a worker's file with --worker-config ({error})") from error
+        raise KafkaUnreachableError(
+            "Kafka does not respond. Is it running there? Specify its brokers with --bootstrap-servers, or a worker's "
+            f"file with --worker-config ({error})") from error
 
 
 class _Reader:
@@ -116,7 +117,7 @@ class _Reader:
         self._cluster: KafkaCluster = KafkaCluster(client_settings(properties))
 
     def records(self, from_beginning: bool, follow: bool) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Partition and record. Up to where the partitions end now, or with `follow` for ever."""
+        """Yields partition and record, up to the current ends of the partitions or, with `follow`, endlessly."""
         with shown_when_slow("Waiting for Kafka …"):
             ends = self._offsets("latest")
             positions = self._offsets("earliest") if from_beginning else dict(ends)
@@ -127,7 +128,7 @@ class _Reader:
                 return
             positions |= ends
             while (ends := self._offsets("latest")) == positions:
-                time.sleep(_LOOK_SECONDS)
+                time.sleep(_POLL_S)
 
     def _range(self, where: TopicPartition, start: int, end: int) -> Iterator[tuple[int, dict[str, Any]]]:
         from spark_tasks.kafka.fetch import read_range

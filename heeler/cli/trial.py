@@ -1,4 +1,4 @@
-"""`heeler try`: a connector's configuration on a few records, without leaving anything behind."""
+"""`heeler try`: runs a few records through a connector's configuration, without leaving anything behind."""
 # ruff: noqa: PLC0415  (imports inside: the command line starts fast)
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _TIMEOUT_MS: Final = 15_000
 _FETCH_BYTES: Final = 1024 * 1024
-WORKER: Final = {  # converters for a trial without a worker file, as in README
+WORKER: Final = {  # the converters of a trial without a worker file, as in README.md
     "key.converter": "org.apache.kafka.connect.json.JsonConverter",
     "value.converter": "org.apache.kafka.connect.json.JsonConverter",
 }
@@ -38,9 +38,10 @@ WORKER: Final = {  # converters for a trial without a worker file, as in README
 
 @click.command("try")
 @click.argument("file", type=FILES)
-@click.option("--records", type=FILES, metavar="FILE", help="Records for a sink: lines of JSON with value and perhaps "
-              "key, topic, headers. Without it: the last records of its topics.")
-@click.option("--limit", type=click.IntRange(1, 1000), default=5, show_default=True, help="Records at most.")
+@click.option("--records", type=FILES, metavar="FILE", help="Records for a sink: lines of JSON with value and, "
+              "optionally, key, topic, headers. Without it: the last records of its topics.")
+@click.option("--limit", type=click.IntRange(1, 1000), default=5, show_default=True,
+              help="The maximum number of records.")
 @click.option("-o", "--output", type=click.Choice([f.value for f in Format]), default="table", show_default=True)
 @broker_options
 def try_(
@@ -49,8 +50,8 @@ def try_(
 ) -> None:
     """Run the connector of FILE here on a few records, and show them after each stage. Nothing is left behind.
 
-    A source needs no Kafka: what it reads, what each transform makes of it, what would be sent. A sink's records come
-    from a file or from its topics; they are shown as they would be written. Exits with 1 where a stage fails.
+    A source needs no Kafka: its records are shown as read, after each transform, and as they would be sent. A sink's
+    records come from a file or from its topics, and are shown as they would be written. Exits with 1 if a stage fails.
     """
     with errors_without_trace(), interrupting_signals():
         logging.disable(logging.WARNING)
@@ -80,7 +81,7 @@ def _tried(
 
 
 def connector_of(file: Path, worker_config: Path | None) -> tuple[Plugins, Mapping[str, str], dict[str, str]]:
-    """The plugins and the properties of a worker, and the configuration in a file, its placeholders replaced.
+    """The plugins and the properties of a worker, and the configuration in a file with its placeholders replaced.
 
     Raises SetupError and ConfigError.
     """
@@ -125,7 +126,7 @@ def _from_kafka(config: Mapping[str, str], properties: Mapping[str, str], limit:
 
     topics = [topic.strip() for topic in config.get("topics", "").split(",") if topic.strip()]
     if not topics:
-        raise SetupError("To try a sink on records from Kafka, name its topics in topics; or give --records FILE")
+        raise SetupError("To try a sink with records from Kafka, set its topics in topics; or use --records FILE")
     logging.getLogger("kafka").addHandler(logging.NullHandler())
     cluster = KafkaCluster(client_settings({k: v for k, v in properties.items() if k != MAX_RECORD_KEY}))
     with closing(cluster), asking_kafka():
@@ -144,7 +145,7 @@ def _print(seen: StageRecords) -> None:
     for record in seen.records:
         click.echo(f"  {safe_json(json.dumps(record, ensure_ascii=False))}")
     if seen.accepted is not None:
-        click.echo(f"  (its predicate took {sum(seen.accepted)} of {len(seen.accepted)}: "
+        click.echo(f"  (its predicate accepted {sum(seen.accepted)} of {len(seen.accepted)}: "
                    f"{', '.join('yes' if yes else 'no' for yes in seen.accepted)})")
     if seen.error is not None:
         click.secho(f"  {safe_message(seen.error)}", fg="red")

@@ -17,9 +17,9 @@ from spark_tasks.process.private_files import open_private
 
 
 class WorkerProcess:
-    """`heeler worker FILE` in a folder that holds its properties file and its log. A context manager.
+    """`heeler worker FILE` in a folder with its properties file and its log. A context manager.
 
-    `properties` without `listeners` get a free port. The process cannot outlive this one.
+    Without `listeners` in `properties`, the worker gets a free port. The process cannot outlive this one.
     """
 
     def __init__(self, folder: Path, properties: Mapping[str, str], name: str = "worker") -> None:
@@ -40,20 +40,21 @@ class WorkerProcess:
         self.stop()
 
     def start(self) -> Self:
-        """Start it and return at once."""
+        """Start the worker and return at once."""
         with open_private(self.file, "w") as file:
             file.writelines(f"{k}={v}\n".replace("\\", "\\\\") for k, v in self.properties.items())
         self._process = GuardedProcess([sys.executable, "-m", "heeler", "worker", str(self.file)], self.log)
         return self
 
     def wait_ready(self, seconds: float = 60) -> Self:
-        """Return when it answers; raises SetupError where it ended or takes too long."""
+        """Return when the worker serves requests. Raises SetupError if it ends or is not ready in time."""
         deadline = time.monotonic() + seconds
         while not self.rest.ready():
             if self._process is None or self._process.exit_code() is not None:
-                raise SetupError(f"The worker ended; {self.log} says:\n{self.tail()}")
+                raise SetupError(f"The worker ended; {self.log} ends with:\n{self.tail()}")
             if time.monotonic() > deadline:
-                raise SetupError(f"The worker did not answer within {seconds:.0f} s; {self.log} says:\n{self.tail()}")
+                raise SetupError(
+                    f"The worker was not ready within {seconds:.0f} s; {self.log} ends with:\n{self.tail()}")
             time.sleep(0.02)
         return self
 
@@ -63,20 +64,20 @@ class WorkerProcess:
         return self._process.pid if self._process else None
 
     def tail(self, characters: int = 2000) -> str:
-        """The end of its log."""
+        """The last characters of the worker's log."""
         return self.log.read_text(errors="replace")[-characters:] if self.log.exists() else ""
 
     def signal(self, name: str) -> None:
-        """Send it a signal by its name without SIG: TERM, STOP, CONT, KILL."""
+        """Send the worker a signal by its name without SIG: TERM, STOP, CONT, KILL."""
         if self._process is not None:
             self._process.signal(name)
 
     def exit_code(self) -> int | None:
-        """None while it runs; 128 + n where signal n ended it."""
+        """The worker's exit code: None while it runs, 128 + n if signal n ended it."""
         return self._process.exit_code() if self._process else None
 
     def wait(self, seconds: float) -> int | None:
-        """Its exit code, None where it still runs after that time."""
+        """Wait for the worker's end. Returns its exit code, or None if it still runs after this time."""
         return self._process.wait(seconds) if self._process else None
 
     def kill(self) -> None:
@@ -86,7 +87,7 @@ class WorkerProcess:
             self._process = None
 
     def stop(self, grace: float = 30) -> int | None:
-        """SIGTERM, and kill -9 after `grace` seconds; the exit code."""
+        """Stop the worker with SIGTERM, after `grace` seconds with kill -9. Returns its exit code."""
         code = None
         if self._process is not None:
             self._process.close(grace)

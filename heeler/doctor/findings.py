@@ -10,11 +10,11 @@ from spark_tasks.errors import ConnectError
 
 
 class Verdict(StrEnum):
-    """The result of a check; `look`: it works, but deserves attention."""
+    """The result of a check; `warning`: it works, but deserves attention."""
 
     OK = "ok"
-    LOOK = "look"
-    WRONG = "wrong"
+    WARNING = "warning"
+    ERROR = "error"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +34,11 @@ def counted(number: int, noun: str) -> str:
 Check = Callable[[], Iterable[Finding]]
 
 
-def examined(about: str, check: Check) -> Iterator[Finding]:
+def findings_of(about: str, check: Check) -> Iterator[Finding]:
     """A check's findings; an exception becomes a finding too, so that no check ends the others."""
     try:
         yield from check()
     except ConnectError as error:
-        yield Finding(about, Verdict.WRONG, str(error))
-    except Exception as error:  # noqa: BLE001 - a broken machine has more ways to fail than anybody foresees
-        yield Finding(about, Verdict.WRONG, f"The examination itself failed: {error!r}")
+        yield Finding(about, Verdict.ERROR, str(error))
+    except Exception as error:  # noqa: BLE001 - on a broken machine a check may fail in any way
+        yield Finding(about, Verdict.ERROR, f"The check itself failed: {error!r}")

@@ -17,7 +17,7 @@ from heeler.errors import SetupError
 from spark_tasks.spark.archive import spark_archive
 from spark_tasks.spark.class_archive import cache_root
 
-_FILES: Final = 4096  # open at a time, of a worker with some hundred tasks
+_FILES: Final = 4096  # open files of a worker with some hundred tasks
 _ROOM: Final = 1024**3  # bytes: Spark keeps its own files in the temporary folder
 _MEMORY: Final = 2 * 1024**3  # bytes
 
@@ -29,7 +29,7 @@ def java() -> Iterator[Finding]:
 
 
 def spark() -> Iterator[Finding]:
-    """PySpark, and what `heeler warm` records."""
+    """PySpark, and whether `heeler warm` has recorded an archive for it."""
     from importlib.metadata import version  # noqa: PLC0415 - only here
 
     yield Finding("Spark", Verdict.OK, f"PySpark {version('pyspark')} on Python {platform.python_version()}")
@@ -39,34 +39,34 @@ def spark() -> Iterator[Finding]:
         return
     archive = spark_archive()
     if archive is None or not archive.use_flags():
-        yield Finding("Spark", Verdict.LOOK, "Starts take seconds longer than they need: nothing is recorded for this "
-                                             "Java and this Spark. Run: heeler warm")
+        yield Finding("Spark", Verdict.WARNING, "Starts take seconds longer than necessary: nothing was recorded for "
+                                                "this Java and this Spark. Run: heeler warm")
 
 
 def limits() -> Iterator[Finding]:
-    """Open files, memory, and room in the folders that are written to."""
+    """Open files, memory, and free space in the folders that a worker writes to."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     if hard != resource.RLIM_INFINITY and hard < _FILES:
-        yield Finding("open files", Verdict.LOOK, f"A process may open {hard}; many connectors and clients want "
+        yield Finding("open files", Verdict.WARNING, f"A process may open {hard}; many connectors and clients need "
                       f"{_FILES} and more. Raise the hard limit: LimitNOFILE= in systemd, ulimit -Hn")
     else:
         yield Finding("open files", Verdict.OK, "unlimited" if hard == resource.RLIM_INFINITY else f"{hard} at a time")
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     much = f"{memory / 1024**3:.1f} GiB"
     yield (Finding("memory", Verdict.OK, much) if memory >= _MEMORY else
-           Finding("memory", Verdict.LOOK, f"{much}: a worker with Spark wants {_MEMORY // 1024**3} GiB and more"))
+           Finding("memory", Verdict.WARNING, f"{much}: a worker with Spark needs {_MEMORY // 1024**3} GiB and more"))
     for about, folder in (("temporary files", Path(tempfile.gettempdir())), ("cache", cache_root())):
         yield _room(about, folder)
 
 
 def _room(about: str, folder: Path) -> Finding:
-    """In the folder, or in the one above it that is there."""
+    """The finding about a folder; if it does not exist, its nearest parent that does is examined."""
     there = next(place for place in (folder, *folder.parents) if place.exists())
     if not os.access(there, os.W_OK | os.X_OK):
-        return Finding(about, Verdict.WRONG, f"{there} cannot be written to. Set TMPDIR or HEELER_CACHE to another "
-                                             "folder, or change who may write there")
+        return Finding(about, Verdict.ERROR, f"{there} is not writable. Set TMPDIR or HEELER_CACHE to another folder, "
+                                             "or change its permissions")
     free = shutil.disk_usage(there).free
     text = f"{folder}: {free / 1024**3:.1f} GiB free"
     if free < _ROOM:
-        return Finding(about, Verdict.LOOK, f"{text}. Make room, or set TMPDIR or HEELER_CACHE to another folder")
+        return Finding(about, Verdict.WARNING, f"{text}. Free some, or set TMPDIR or HEELER_CACHE to another folder")
     return Finding(about, Verdict.OK, text)

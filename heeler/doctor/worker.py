@@ -22,27 +22,27 @@ _CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE--
 
 
 def settings(config: WorkerConfig) -> Iterator[Finding]:
-    """Unknown settings, and listeners that are open to anybody."""
+    """Settings that heeler does not know; without any, the group and the brokers."""
     unknown = sorted(config.unknown_keys())
     if unknown:
-        yield Finding("settings", Verdict.LOOK, f"Not settings of a worker, perhaps misspelt: {', '.join(unknown)}")
+        yield Finding("settings", Verdict.WARNING, f"Not settings of a worker, perhaps misspelt: {', '.join(unknown)}")
     else:
         yield Finding("settings", Verdict.OK, f"group {config.group_id}, brokers {config.bootstrap_servers}")
 
 
 def plugins(config: WorkerConfig) -> Iterator[Finding]:
-    """Each folder, each jar and each plugin that cannot be used."""
+    """Each folder, jar and plugin that cannot be used, and the number of plugins that can."""
     java = java_runtime(config)
     try:
         for complaint in java.complaints:
-            yield Finding("plugins", Verdict.WRONG, complaint)
+            yield Finding("plugins", Verdict.ERROR, complaint)
         found = checked_plugins(config, java)
         for complaint in found.complaints:
             if complaint not in java.complaints:
-                yield Finding("plugins", Verdict.WRONG, complaint)
+                yield Finding("plugins", Verdict.ERROR, complaint)
         usable = {kind: found.of_kind(kind) for kind in Kind}
         for problem in found.problems():
-            yield Finding("plugins", Verdict.WRONG, problem)
+            yield Finding("plugins", Verdict.ERROR, problem)
     finally:
         java.close()
     others = sum(len(found) for kind, found in usable.items() if kind is not Kind.CONNECTOR)
@@ -50,7 +50,7 @@ def plugins(config: WorkerConfig) -> Iterator[Finding]:
 
 
 def certificates(config: WorkerConfig, now: dt.datetime) -> Iterator[Finding]:
-    """Of listeners and of clients: whether they can be read, and for how long they are valid."""
+    """The certificates of listeners and clients: whether they can be read, and how long they are valid."""
     from rest.server.settings import RestSettings  # noqa: PLC0415 - loads Flask
     from rest.server.tls import pem_certificates, server_context  # noqa: PLC0415
     from spark_tasks.kafka.client_config import client_settings  # noqa: PLC0415
@@ -83,12 +83,12 @@ def validity(where: str, pem: str, now: dt.datetime) -> Finding:
     except ValueError as error:
         raise ConfigError(f"{where}: a certificate cannot be read: {error}") from error
     if now < start:
-        return Finding(about, Verdict.WRONG, f"{where}: {name} is valid from {start:%Y-%m-%d %H:%M} UTC on. Is this "
+        return Finding(about, Verdict.ERROR, f"{where}: {name} is not valid before {start:%Y-%m-%d %H:%M} UTC. Is this "
                                              f"machine's clock right? It says {now:%Y-%m-%d %H:%M} UTC")
     if now > end:
-        return Finding(about, Verdict.WRONG, f"{where}: {name} was valid until {end:%Y-%m-%d %H:%M} UTC. Replace it")
+        return Finding(about, Verdict.ERROR, f"{where}: {name} was valid until {end:%Y-%m-%d %H:%M} UTC. Replace it")
     if now > end - _SOON:
-        return Finding(about, Verdict.LOOK, f"{where}: {name} is valid for {(end - now).days} days. Replace it soon")
+        return Finding(about, Verdict.WARNING, f"{where}: {name} is valid for {(end - now).days} days. Replace it soon")
     return Finding(about, Verdict.OK, f"{where}: {name}, valid until {end:%Y-%m-%d}")
 
 
@@ -113,27 +113,28 @@ def _topics(config: WorkerConfig, admin: KafkaAdminClient, brokers: int) -> Iter
         try:
             partitions = check_topic(admin, topic)
         except ConfigError as error:
-            yield Finding(about, Verdict.WRONG, str(error))
+            yield Finding(about, Verdict.ERROR, str(error))
             continue
         if partitions is None:
             factor = topic.replication_factor
             if factor > brokers:
-                yield Finding(about, Verdict.WRONG, f"{topic.name} does not exist, and the worker cannot create it: "
+                yield Finding(about, Verdict.ERROR, f"{topic.name} does not exist, and the worker cannot create it: "
                               f"{topic.prefix}replication.factor is {factor}, and Kafka has "
-                              f"{counted(brokers, 'broker')}. Set it lower, or start more")
+                              f"{counted(brokers, 'broker')}. Set it lower, or start more brokers")
             else:
                 yield Finding(about, Verdict.OK, f"{topic.name} does not exist yet: the worker will create it")
             continue
         leaderless = [p["partition_index"] for p in partitions if p.get("leader_id", 0) < 0]
         if leaderless:
-            yield Finding(about, Verdict.WRONG, f"{topic.name}: partitions {leaderless} have no leader. Start the "
+            yield Finding(about, Verdict.ERROR, f"{topic.name}: partitions {leaderless} have no leader. Start the "
                                                 "brokers that have their replicas")
         behind = [p["partition_index"] for p in partitions if len(p["isr_nodes"]) < len(p["replica_nodes"])]
         if behind:
-            yield Finding(about, Verdict.LOOK, f"{topic.name}: partitions {behind} have replicas that are not in sync")
+            yield Finding(about, Verdict.WARNING,
+                          f"{topic.name}: partitions {behind} have replicas that are not in sync")
         copies = min((len(p["replica_nodes"]) for p in partitions), default=0)
         if copies == 1 and brokers > 1:
-            yield Finding(about, Verdict.LOOK, f"{topic.name} has one replica: if its broker is lost, so are "
+            yield Finding(about, Verdict.WARNING, f"{topic.name} has one replica: if its broker is lost, so are "
                           f"{topic.purpose}. Have Kafka's kafka-reassign-partitions add replicas")
         elif not leaderless and not behind:
             yield Finding(about, Verdict.OK, f"{topic.name}: {counted(len(partitions), 'partition')}, "

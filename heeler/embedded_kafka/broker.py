@@ -25,7 +25,7 @@ from spark_tasks.spark.class_archive import ClassArchive
 log = logging.getLogger(__name__)
 _START_SECONDS = 90.0
 _STOP_SECONDS = 30.0
-_ATTEMPTS = 5  # at a port (the broker's or the controller's) that another program takes between choice and use
+_ATTEMPTS = 5  # another program may take a port (the broker's or the controller's) between choice and use
 _QUICK = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 _QUIET = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
 
@@ -33,10 +33,10 @@ _QUIET = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
 class EmbeddedBroker:
     """One Kafka broker on this machine; a context manager.
 
-    `port` 0 takes a free one. Without `data_dir` the data live in a temporary folder that is removed at the end, also
-    when this process is killed. `settings` are more broker properties; listeners among them come after the broker's
-    own, which is PLAINTEXT. `quick` trades peak speed for a faster start
-    (for tests). What a user can fix is a SetupError.
+    `port`: 0 chooses a free one. Without `data_dir`, the data are in a temporary folder that is removed at the end,
+    even if this process is killed. `settings`: more broker properties; listeners among them are added to the broker's
+    own, which is PLAINTEXT. `quick` trades peak speed for a faster start (for tests). Problems that a user can fix are
+    SetupErrors.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class EmbeddedBroker:
 
     @property
     def bootstrap_servers(self) -> str:
-        """host:port of the broker, once started."""
+        """host:port of the broker, once it has been started."""
         return f"{self.host}:{self.port}"
 
     @property
@@ -68,12 +68,12 @@ class EmbeddedBroker:
 
     @property
     def running(self) -> bool:
-        """Whether the process lives."""
+        """Whether the process runs."""
         return self._process is not None and self._process.exit_code() is None
 
     @property
     def last_words(self) -> str:
-        """The end of what Kafka wrote."""
+        """The end of Kafka's output."""
         return "" if self._folder is None else self._folder.log_tail()
 
     def __enter__(self) -> Self:
@@ -84,7 +84,7 @@ class EmbeddedBroker:
         self.close()
 
     def start(self) -> None:
-        """Start and return when the broker answers. After `stop` it starts again, with the same port and data."""
+        """Start the broker and return when it responds. After `stop`, it starts again with the same port and data."""
         if self.running:
             return
         if self.port:
@@ -99,8 +99,8 @@ class EmbeddedBroker:
             raise
 
     def stop(self, *, graceful: bool = True) -> None:
-        """End the process and keep data and port for another `start`. Not graceful is kill -9; Kafka then waits for
-        its own session to time out (9 s; `broker.session.timeout.ms`) before it lets itself in again.
+        """End the process, and keep data and port for another `start`. `graceful`: False for kill -9; the broker can
+        then register again only after its former session has timed out (9 s; `broker.session.timeout.ms`).
         """
         if self._process is not None:
             self._process.close(_STOP_SECONDS if graceful else 0)
@@ -109,7 +109,7 @@ class EmbeddedBroker:
             self._process = None
 
     def close(self) -> None:
-        """Stop for good; a temporary folder goes."""
+        """Stop for good, and remove a temporary folder."""
         temporary = self._wanted_dir is None
         self.stop(graceful=not temporary or (self._archive is not None and self._archive.recording))
         if self._folder is not None:
@@ -120,12 +120,12 @@ class EmbeddedBroker:
         self.port = self._wanted_port
 
     def freeze(self) -> None:
-        """Stop the process in its tracks (SIGSTOP): a broker that hangs."""
+        """Suspend the process (SIGSTOP), which simulates a broker that hangs."""
         if self._process is not None:
             self._process.signal("STOP")
 
     def thaw(self) -> None:
-        """Let a frozen broker go on."""
+        """Continue a suspended broker."""
         if self._process is not None:
             self._process.signal("CONT")
 
@@ -147,7 +147,9 @@ class EmbeddedBroker:
     def _start_once(
         self, folder: BrokerFolder, archive: ClassArchive, java: list[str], *, may_retry: bool
     ) -> bool:
-        """False where another program took a port a moment before; other failures are SetupErrors."""
+        """Start the broker. Returns False if another program took a port a moment before. Raises SetupError for other
+        failures.
+        """
         config = folder.write_config(self._properties(folder, ports.free_port("127.0.0.1")))
         if not folder.is_formatted:
             self._format(folder, [java[0], *_QUICK, *archive.use_flags(), *java[1:]], config)
@@ -162,9 +164,9 @@ class EmbeddedBroker:
                     return False
                 raise SetupError(folder.explain_failure(output))
             if time.monotonic() - started > _START_SECONDS:
-                raise SetupError(f"Kafka did not answer within {_START_SECONDS:.0f} s: {folder.log_tail()}")
+                raise SetupError(f"Kafka did not respond within {_START_SECONDS:.0f} s: {folder.log_tail()}")
             time.sleep(0.02)
-        log.info("Kafka %s answers on %s after %.1f s", KAFKA_VERSION, self.bootstrap_servers,
+        log.info("Kafka %s responds on %s after %.1f s", KAFKA_VERSION, self.bootstrap_servers,
                  time.monotonic() - started)
         return True
 
@@ -181,7 +183,7 @@ class EmbeddedBroker:
         return process
 
     def _properties(self, folder: BrokerFolder, controller_port: int) -> dict[str, str]:
-        """One node that is broker and controller, with every replication factor 1."""
+        """The properties of a single node that is broker and controller; every replication factor is 1."""
         controller = f"127.0.0.1:{controller_port}"
         own = f"PLAINTEXT://{self.bootstrap_servers}"
         listeners = {"listeners": f"{own},CONTROLLER://{controller}", "advertised.listeners": own}
@@ -199,8 +201,8 @@ class EmbeddedBroker:
             "share.coordinator.state.topic.replication.factor": "1",
             "share.coordinator.state.topic.min.isr": "1",
             "group.initial.rebalance.delay.ms": "0",
-            # Defaults sized for a data centre: 50 partitions each take a second of a laptop at the first use, the
-            # log cleaner's buffer a quarter of the heap.
+            # The defaults are for large clusters: on a laptop, creating 50 partitions each takes a second, and the log
+            # cleaner's buffer takes a quarter of the heap.
             "offsets.topic.num.partitions": "8",
             "transaction.state.log.num.partitions": "8",
             "log.cleaner.dedupe.buffer.size": str(16 << 20),
@@ -210,7 +212,7 @@ class EmbeddedBroker:
 
 
 def _new_cluster_id() -> str:
-    """22 characters as Kafka makes them, never with a leading dash (the tool would take it for an option)."""
-    while (made := base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")).startswith("-"):
+    """A cluster id like Kafka's: 22 characters, but never with a leading dash, which the tool takes for an option."""
+    while (cluster_id := base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")).startswith("-"):
         pass
-    return made
+    return cluster_id

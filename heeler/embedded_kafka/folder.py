@@ -1,4 +1,4 @@
-"""The embedded broker's folder: whose it is, whether it may be used, and what a failure in it means."""
+"""The embedded broker's folder: its owner, whether it may be used, and explanations of failures."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class BrokerFolder:
 
     @classmethod
     def open(cls, path: Path, new_cluster_id: str) -> BrokerFolder:
-        """Take an empty folder, or one that heeler made before. Raises SetupError for any other."""
+        """Open an empty folder, or one that heeler formatted before. Raises SetupError for any other."""
         path = path.expanduser().absolute()
         try:
-            path.mkdir(mode=0o700, parents=True, exist_ok=True)  # what is in the topics is not for everybody
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)  # other users must not read the topics
             with tempfile.TemporaryFile(dir=path):
-                pass  # a folder can exist and yet not be writable
+                pass  # the folder may exist without being writable
             marker = path / _MARKER
             if not marker.exists():
                 _require_empty(path)
@@ -58,7 +58,7 @@ class BrokerFolder:
 
     @property
     def is_formatted(self) -> bool:
-        """Whether Kafka's own format step ran here to its end (it writes this file last)."""
+        """Whether Kafka has formatted the folder completely (it writes this file last)."""
         return (self.kafka_dir / "meta.properties").exists()
 
     def write_config(self, properties: Mapping[str, str]) -> Path:
@@ -70,24 +70,25 @@ class BrokerFolder:
         return file
 
     def release(self) -> None:
-        """Let others use the folder."""
+        """Unlock the folder."""
         self._lock.close()
 
     def log_tail(self) -> str:
-        """The last lines that the broker wrote."""
+        """The last lines of the broker's output, without repetitions."""
         try:
-            return "\n".join(self.log_file.read_text(errors="replace").splitlines()[-_TAIL_LINES:])
+            lines = self.log_file.read_text(errors="replace").splitlines()
         except OSError:
             return ""
+        return "\n".join([*dict.fromkeys(lines)][-_TAIL_LINES:])
 
     def explain_failure(self, output: str) -> str:
-        """What a user needs to know of a broker that ended at its start."""
+        """An explanation, for the user, of why the broker ended during its start, from its output."""
         for pattern, meaning in _MEANINGS:
             if re.search(pattern, output, re.IGNORECASE):
                 return meaning.format(path=self.path)
         telling = [x.strip() for x in output.splitlines() if re.search(r"exception|error|fatal", x, re.IGNORECASE)]
-        kept = f" Its whole output is in {self.log_file}." if self.log_file.exists() else ""
-        return f"Kafka ended at its start: {(telling or output.splitlines() or ['without a word'])[0]}.{kept}"
+        kept = f" Its complete output is in {self.log_file}." if self.log_file.exists() else ""
+        return f"Kafka failed to start: {(telling or output.splitlines() or ['there is no output'])[0]}.{kept}"
 
 
 _MEANINGS = (
@@ -106,15 +107,15 @@ def _require_empty(path: Path) -> None:
     entries = sorted(x.name for x in path.iterdir() if not x.name.startswith(f"{_MARKER}."))
     if "meta.properties" in entries or any((path / x / "meta.properties").exists() for x in entries):
         raise SetupError(
-            f"The data folder {path} was formatted by another Kafka cluster; heeler leaves it alone. Choose an empty "
+            f"The data folder {path} was formatted by another Kafka cluster; heeler does not use it. Choose an empty "
             "folder."
         )
     if entries:
-        raise SetupError(f"The data folder {path} holds other files ({entries[0]}, …). Choose an empty folder.")
+        raise SetupError(f"The data folder {path} contains other files ({entries[0]}, …). Choose an empty folder.")
 
 
 def _cluster_of(path: Path, marker: IO[str]) -> str:
-    """The cluster id, checked against what Kafka wrote when it formatted the folder."""
+    """The cluster id, checked against the one that Kafka wrote when it formatted the folder. Raises SetupError."""
     try:
         content = json.load(marker)
         cluster_id, version = str(content["cluster.id"]), str(content["kafka.version"])

@@ -1,8 +1,9 @@
 """A child process that cannot outlive this one, however this one ends.
 
-A shell stands between the two and holds the read end of a pipe. A line on the pipe is the name of a signal for the
-child; its end (this process closed it, or died, kill -9 included) means kill. The kernel's parent-death signal would
-do the same for Linux only, and would fire when the *thread* that started the child ends.
+A shell between the two processes holds the read end of a pipe. A line on the pipe is the name of a signal for the
+child. When the pipe ends, because this process closed it or died (kill -9 included), the shell kills the child. The
+kernel's parent-death signal would do the same only on Linux, and would fire when the *thread* that started the child
+ends.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from pathlib import Path
 from spark_tasks.process.private_files import open_private
 
 # $1: a folder to remove when this process dies, or nothing; the rest is the command. Descriptor 3 is the pipe: a shell
-# gives background jobs no standard input. The watcher ignores what a terminal sends to everybody; once the pipe has
-# ended it also ignores the main shell, which would stop it before it has removed the folder.
+# gives background jobs no standard input. The watcher ignores the signals of a terminal, which go to all processes.
+# After the end of the pipe it also ignores the main shell's signal, which would stop it before it removes the folder.
 _SCRIPT = r"""
 remove=$1; shift
 exec 3<&0 </dev/null
@@ -39,8 +40,8 @@ exit $code
 
 
 class GuardedProcess:
-    """A command with its output in a file for this user only, or in an open file descriptor. Where this process dies
-    first, it is killed and the folder `remove` goes.
+    """A command whose output goes to a file that only this user can read, or to an open file descriptor. If this
+    process dies first, the command is killed and the folder `remove` is removed.
     """
 
     def __init__(self, command: list[str], output: Path | int, remove: Path | None = None) -> None:
@@ -56,18 +57,18 @@ class GuardedProcess:
         return self._shell.pid
 
     def exit_code(self) -> int | None:
-        """None while the command runs; 128 + n where signal n ended it."""
+        """The command's exit code: None while it runs, 128 + n if signal n ended it."""
         return self._shell.poll()
 
     def wait(self, seconds: float) -> int | None:
-        """The exit code, or None where the command still runs after that time."""
+        """Wait for the command. Returns its exit code, or None if it still runs after this time."""
         with suppress(subprocess.TimeoutExpired):
             return self._shell.wait(seconds)
         return None
 
     def signal(self, name: str) -> None:
         """Send the command a signal by its name without SIG: TERM, STOP, CONT, KILL."""
-        assert self._shell.stdin is not None  # noqa: S101 - a pipe was asked for
+        assert self._shell.stdin is not None  # noqa: S101 - it was opened as a pipe
         with suppress(BrokenPipeError, ValueError):  # it has ended
             self._shell.stdin.write(f"{name}\n".encode())
             self._shell.stdin.flush()
@@ -80,6 +81,6 @@ class GuardedProcess:
                 self._shell.wait(grace)
         self.signal("KILL")
         self._shell.wait(30)
-        assert self._shell.stdin is not None  # noqa: S101 - a pipe was asked for
+        assert self._shell.stdin is not None  # noqa: S101 - it was opened as a pipe
         with suppress(BrokenPipeError):
             self._shell.stdin.close()

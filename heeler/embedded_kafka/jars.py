@@ -1,7 +1,7 @@
-"""Kafka's jars: fetched once, with the Ivy that ships inside PySpark, into a cache of the user's.
+"""Kafka's jars, which are fetched once, with the Ivy that is part of PySpark, into the user's cache.
 
-A set of jars is complete or absent: it is put together in a temporary folder with a list of its files and their sizes,
-then renamed. What does not match its list (an interrupted copy, a cleaned-up cache) is fetched again.
+A set of jars is complete or absent: it is collected in a temporary folder with a list of its files and their sizes,
+then renamed. A set that does not match its list (an interrupted copy, a cleaned-up cache) is fetched again.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from spark_tasks.spark.class_archive import cache_root
 
 KAFKA_VERSION = "4.3.1"
 Progress = Callable[[str], None]
-"""Called with lines of progress, some of which are Steps."""
+"""Called with lines that report progress; some of them are Steps."""
 
 _MANIFEST = "files.json"
 log = logging.getLogger(__name__)
 
 
 class Step(str):
-    """A line that says how many of something are done; `total` may still grow."""
+    """A line about progress with counts: `done` of `total`, which may still grow."""
 
     __slots__ = ("done", "total")
     done: int
@@ -49,8 +49,8 @@ class Step(str):
 
 @dataclass(frozen=True, slots=True)
 class JarSet:
-    """Modules (organisation, name, version) that are resolved together with all that they need. `tests`: the names of
-    those whose tests are wanted too, a jar of their own.
+    """Modules (organisation, name, version) that are resolved together with their dependencies. `tests`: the names of
+    modules whose test jars are included.
     """
 
     title: str
@@ -59,13 +59,13 @@ class JarSet:
 
     @property
     def folder(self) -> str:
-        """The folder's name in the cache: another set of modules gets another folder."""
+        """The name of the set's folder in the cache, which differs for different modules."""
         what = f"{self.modules}{self.tests or ''}"
         digest = hashlib.sha256(what.encode()).hexdigest()[:10]
         return f"{self.title.lower().replace(' ', '-')}-{digest}"
 
 
-# Kafka's jars bring no logging binding; slf4j-simple prints warnings, so that failures show.
+# Kafka's jars do not include a logging binding. slf4j-simple prints warnings, which explain failures.
 _LOGGING = ("org.slf4j", "slf4j-simple", "1.7.36")
 BROKER = JarSet(f"Kafka {KAFKA_VERSION}", (("org.apache.kafka", "kafka_2.13", KAFKA_VERSION), _LOGGING))
 CONNECT = JarSet(
@@ -81,14 +81,15 @@ CONNECT = JarSet(
 
 
 def classpath(folder: Path) -> str:
-    """The jars of a resolved folder, in a fixed order (which a class data archive depends on)."""
+    """The class path of a folder's jars, in a fixed order (on which a class data archive depends)."""
     return os.pathsep.join(str(jar) for jar in sorted(folder.glob("*.jar")))
 
 
 def resolve(jars: JarSet = BROKER, progress: Progress = log.info) -> Path:
-    """The folder with the set's jars, fetched first where the cache does not have them whole.
+    """The folder with the set's jars, which are fetched first if the cache does not have all of them.
 
-    Two processes that ask at once fetch once. Raises SetupError: no Java, registry not reachable, cache not writable.
+    Concurrent processes fetch them once. Raises SetupError if there is no Java, the registry is unreachable, or the
+    cache is not writable.
     """
     target = cache_root() / jars.folder
     if is_complete(target):
@@ -100,13 +101,13 @@ def resolve(jars: JarSet = BROKER, progress: Progress = log.info) -> Path:
                 _fetch(jars, target, progress)
     except OSError as error:
         raise SetupError(
-            f"Cannot write to the cache {target.parent}: {error}. Set HEELER_CACHE to a folder that can be written."
+            f"Cannot write to the cache {target.parent}: {error}. Set HEELER_CACHE to a writable folder."
         ) from error
     return target
 
 
 def is_complete(folder: Path) -> bool:
-    """Whether every file of the folder's list is there in its full size."""
+    """Whether the folder contains every file of its list, with the listed size."""
     try:
         sizes: dict[str, int] = json.loads((folder / _MANIFEST).read_text())
         return bool(sizes) and all((folder / name).stat().st_size == size for name, size in sizes.items())
@@ -116,7 +117,7 @@ def is_complete(folder: Path) -> bool:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold a file's lock, which one process at a time has."""
+    """Hold a file's lock, which only one process at a time can have."""
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
@@ -153,7 +154,7 @@ def _run_ivy(jars: JarSet, work: Path, progress: Progress) -> None:
     with subprocess.Popen(  # noqa: S603 - the user's Java and PySpark's own jar
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, stdin=subprocess.DEVNULL
     ) as ivy:
-        assert ivy.stdout is not None  # noqa: S101 - a pipe was asked for
+        assert ivy.stdout is not None  # noqa: S101 - it was opened as a pipe
         counts = {"found": 0, "downloading": 0}
         for line in ivy.stdout:
             output.append(line.rstrip())
@@ -192,7 +193,8 @@ def _ivy_file(jars: JarSet) -> str:
     )
 
 
-# Ivy's own defaults wait for a silent host for minutes a file; `ibiblio` without a root is Maven Central.
+# By default, Ivy waits minutes for each file of a host that does not respond; `ibiblio` without a root is Maven
+# Central.
 IVY_SETTINGS = """<ivysettings>
   <settings defaultResolver="registry"/>
   <timeout-constraints><timeout-constraint name="short" connectionTimeout="10000" readTimeout="60000"/>
@@ -205,9 +207,9 @@ IVY_SETTINGS = """<ivysettings>
 def _unreachable(jars: JarSet, output: list[str]) -> str:
     signs = ("not found", "FAILED", "refused", "timed out", "ERROR")
     telling = [x.strip() for x in output if any(sign in x for sign in signs)]
-    reason = telling[0] if telling else (output[-1] if output else "it said nothing")
+    reason = telling[0] if telling else (output[-1] if output else "no output")
     return (
         f"Cannot fetch {jars.title}: the package registry (Maven Central) could not be reached or lacks a file, and "
         f"{cache_root()} has no copy ({reason[:300]}). Connect this machine to the network once, copy that folder from "
-        "a machine that has it, or name the Ivy settings file of a mirror in HEELER_IVY_SETTINGS."
+        "another machine, or set HEELER_IVY_SETTINGS to the Ivy settings file of a mirror."
     )

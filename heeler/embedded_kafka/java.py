@@ -39,7 +39,7 @@ def _checked(java_home: str, path: str) -> str:
 
 
 def java_version(program: str) -> int:
-    """The feature version (8, 11, 17, …) that a Java program says it is. Raises SetupError where it says none."""
+    """The feature version (8, 11, 17, …) that a Java program reports. Raises SetupError if it reports none."""
     try:
         output = subprocess.run(  # noqa: S603 - the program is the user's own Java
             [program, "-version"], capture_output=True, text=True, timeout=30, check=False

@@ -1,4 +1,4 @@
-"""Ports of this machine, and whether a Kafka broker answers on one."""
+"""Ports of this machine, and whether a Kafka broker responds on one."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _METADATA = 3
 _VERSION = 4  # of the Metadata request: known to every broker since 0.11
 
 
-# Below what operating systems give to whoever asks for any port: what is free now is free when its user has started.
+# Below the ephemeral ports of operating systems: a port that is free now is still free when its user has started.
 PORTS = range(20_000, 32_000)
 _given: set[int] = set()
 
 
 def free_port(host: str = "127.0.0.1") -> int:
-    """A port that is not in use now, another one each time. Raises OSError for an address of another machine."""
+    """A free port, a different one each time. Raises OSError if the host is not an address of this machine."""
     random = SystemRandom()
     for _ in PORTS:
         port = random.choice(PORTS)
@@ -37,7 +37,7 @@ def free_port(host: str = "127.0.0.1") -> int:
 
 
 def require_free(host: str, port: int) -> None:
-    """Raises SetupError where the port cannot be listened on."""
+    """Raises SetupError if this process cannot listen on the port."""
     try:
         socket.create_server((host, port)).close()
     except OSError as error:
@@ -46,17 +46,17 @@ def require_free(host: str, port: int) -> None:
 
 
 def serves_kafka(host: str, port: int, timeout: float = 2.0) -> bool:
-    """Whether a broker answers a Metadata request there and counts itself as alive (not merely an open port)."""
+    """Whether a broker responds to a Metadata request and lists itself as alive; an open port alone is not enough."""
     body = struct.pack(">hhih6si?", _METADATA, _VERSION, 1, 6, b"heeler", 0, False)  # no topics, create none
     try:
         with socket.create_connection((host, port), timeout) as connection:
             connection.sendall(struct.pack(">i", len(body)) + body)
             (size,) = struct.unpack(">i", _exactly(connection, 4))
-            answer = _exactly(connection, size)
+            response = _exactly(connection, size)
     except (OSError, EOFError):
         return False
     # correlation id, throttle time, number of brokers, …
-    return len(answer) >= 12 and struct.unpack_from(">iii", answer)[2] > 0
+    return len(response) >= 12 and struct.unpack_from(">iii", response)[2] > 0
 
 
 def _exactly(connection: socket.socket, size: int) -> bytes:

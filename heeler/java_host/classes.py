@@ -1,4 +1,4 @@
-"""Python classes that stand for Java plugins in the registry and forward calls to the host."""
+"""Python classes that represent Java plugins in the registry and forward calls to the host."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class _Definition:
 
 
 class JavaPlugins:
-    """Base of them all."""
+    """Base of all classes that represent Java plugins."""
 
     runtime: ClassVar[str] = "java"
     host: ClassVar[JavaHost]
@@ -83,16 +83,16 @@ class JavaPlugins:
 
 
 class _JavaConnector(JavaPlugins):
-    """What source and sink connectors share: one instance in the host for each `start`."""
+    """The common part of source and sink connectors: one instance in the host for each `start`."""
 
     config: Options
     context: ConnectorContext
     task_class: str | None = None
-    """The class of its tasks in Java; known once it has started."""
+    """The Java class of its tasks; None until it has started."""
     _connection: Connection | None = None
     _starting: Connection | None = None  # the latest one, which may never become `_connection`
     _wanted = False  # started, neither stopped nor failed
-    _runs = False  # and has an instance in the host
+    _runs = False  # it also has an instance in the host
 
     @classmethod
     def data_source(cls, options: Options) -> Any:  # noqa: ARG003
@@ -100,7 +100,7 @@ class _JavaConnector(JavaPlugins):
         raise ConnectError(f"{cls.java_class} is a Java plugin and has no data source")
 
     def start(self) -> None:
-        """Make and start it in the host."""
+        """Create the connector in the host and start it."""
         self._wanted = True
         self._begin_retrying()
 
@@ -119,19 +119,19 @@ class _JavaConnector(JavaPlugins):
         name = self.config.get("name", "")
         connection = self._starting = self.host.connect(self._take, self._offsets, name, name)
         try:
-            answer = connection.ask("connector", **self.named(), name=name, config=dict(self.config))
+            response = connection.ask("connector", **self.named(), name=name, config=dict(self.config))
         except BaseException:
             connection.close()
             raise
-        self.task_class = str(answer["taskClass"])
+        self.task_class = str(response["taskClass"])
         self._connection = connection
         self._runs = True
-        if connection.gone:  # in between
+        if connection.gone:  # the host has ended since
             self._runs = False
             raise HostGoneError("The host of Java plugins has ended")
 
     def stop(self) -> None:
-        """Stop it; the host forgets it."""
+        """Stop the connector; the host forgets it."""
         self._wanted = False
         self._leave()
 
@@ -180,7 +180,7 @@ class _JavaConnector(JavaPlugins):
         elif isinstance(event, Mapping) and event.get("op") == "reconfigure":
             self.context.request_task_reconfiguration()
         elif isinstance(event, Mapping) and event.get("op") == "failed":
-            self._runs = self._wanted = False  # it is not started again if the host has ended for good
+            self._runs = self._wanted = False  # do not start it again if the host then ends
             self.context.raise_error(thrown(event))
 
     def _in_background(self, work: Callable[[], None]) -> None:
@@ -203,12 +203,12 @@ class _JavaConnector(JavaPlugins):
             self._begin_retrying()
             if not self._wanted:  # it was stopped meanwhile
                 self.stop()
-        except Exception as error:  # noqa: BLE001 - the plugin's: the connector is FAILED with it
+        except Exception as error:  # noqa: BLE001 - any error of the plugin fails the connector
             self.context.raise_error(error)
 
 
 class JavaSourceConnector(_JavaConnector, SourceConnector):
-    """Base of the classes that stand for source connectors."""
+    """Base of the classes that represent source connectors."""
 
     @classmethod
     def exactly_once_support(cls, config: Options) -> bool | None:
@@ -225,8 +225,8 @@ class JavaSourceConnector(_JavaConnector, SourceConnector):
     @classmethod
     def alter_offsets(cls, config: Options, offsets: Sequence[tuple[SourcePartition, SourceOffset | None]]) -> bool:
         """Call its `alterOffsets`."""
-        answer = cls.host.ask("alterOffsets", **cls.named(), config=dict(config), pairs=as_texts(offsets))
-        return bool(answer["altered"])
+        response = cls.host.ask("alterOffsets", **cls.named(), config=dict(config), pairs=as_texts(offsets))
+        return bool(response["altered"])
 
     @classmethod
     def make_runner(
@@ -239,14 +239,14 @@ class JavaSourceConnector(_JavaConnector, SourceConnector):
 
 
 class JavaSinkConnector(_JavaConnector, SinkConnector):
-    """Base of the classes that stand for sink connectors."""
+    """Base of the classes that represent sink connectors."""
 
     @classmethod
     def alter_offsets(cls, config: Options, offsets: Mapping[tuple[str, int], int | None]) -> bool:
         """Call its `alterOffsets`."""
         places = [(topic, partition, offset) for (topic, partition), offset in offsets.items()]
-        answer = cls.host.ask("alterOffsets", **cls.named(), config=dict(config), places=places)
-        return bool(answer["altered"])
+        response = cls.host.ask("alterOffsets", **cls.named(), config=dict(config), places=places)
+        return bool(response["altered"])
 
     @classmethod
     def make_runner(
@@ -264,7 +264,7 @@ _BASES: Final[Mapping[str, type[Any]]] = {
 
 
 def class_of(plugin: JavaPlugin, host: JavaHost) -> type[Any]:
-    """The class that stands for it in the registry."""
+    """Create the class that represents a plugin in the registry."""
     simple = plugin.name.rpartition(".")[2]
     base = _BASES.get(plugin.type, JavaPlugins)
     return type(simple, (base,), {

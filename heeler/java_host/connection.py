@@ -20,11 +20,11 @@ _BUFFER = 1 << 20
 
 Message = Mapping[str, Any]
 Event = Message | Batch | ConnectError
-"""An event that is not a response; the last one is a HostGoneError."""
+"""Anything but a response; the last event of a connection is a HostGoneError."""
 
 
-class NoAnswerError(ConnectError):
-    """The host has not answered in time."""
+class NoResponseError(ConnectError):
+    """The host has not responded in time."""
 
 
 class JavaPluginError(ConnectError):
@@ -32,27 +32,27 @@ class JavaPluginError(ConnectError):
 
 
 def thrown(fields: Message) -> JavaPluginError:
-    """The error in a message. It is permanent where the host says so."""
+    """The error in a message; it is permanent if the message says so."""
     error = JavaPluginError(f"{fields.get('class')}: {fields.get('message')}\n{fields.get('trace', '')}".rstrip())
     error.permanent = fields.get("permanent") is True
     return error
 
 
-def _answered(answer: Message) -> Message:
-    if answer.get("op") == "failed":
-        raise thrown(answer)
-    return answer
+def _checked(response: Message) -> Message:
+    if response.get("op") == "failed":
+        raise thrown(response)
+    return response
 
 
 class Connection:
-    """Frames over a connected and authenticated socket. A thread reads: responses go to the caller, everything else to
-    `on_event`, which may block (which holds the host back) and whose last call has a HostGoneError. `offsets` answers
-    the host's requests for the connector's committed offsets, as JSON texts.
+    """Frames over a connected and authenticated socket. A thread reads them: responses go to the caller, everything
+    else goes to `on_event`, which may block (the host then has to wait) and whose last call has a HostGoneError.
+    `offsets` returns the connector's committed offsets, as JSON texts, when the host requests them.
     """
 
     def __init__(
         self, sock: socket.socket, on_event: Callable[[Event], None] = lambda _: None,
-        offsets: Callable[[], list[tuple[str, str]]] = list, name: str = "questions",
+        offsets: Callable[[], list[tuple[str, str]]] = list, name: str = "requests",
     ) -> None:
         self._socket = sock
         self._on_event = on_event
@@ -60,37 +60,37 @@ class Connection:
         self.folder = ""  # of the host's socket
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()  # for writing
-        self._asked: dict[int, Future[Message]] = {}
+        self._pending: dict[int, Future[Message]] = {}
         self._gone = False
         self._closed = False
         for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
             sock.setsockopt(socket.SOL_SOCKET, option, _BUFFER)
         threading.Thread(target=self._read, name=f"java-host-{name}", daemon=True).start()
 
-    def ask(self, op: str, **more: Any) -> Message:
-        """Wait for the host's answer. Raises JavaPluginError, HostGoneError."""
-        return _answered(self.begin(op, **more).result())
+    def ask(self, op: str, **fields: Any) -> Message:
+        """Send a request and wait for the response. Raises JavaPluginError, HostGoneError."""
+        return _checked(self.begin(op, **fields).result())
 
-    def ask_within(self, seconds: float, op: str, **more: Any) -> Message:
-        """The same, but NoAnswerError after that time."""
+    def ask_within(self, seconds: float, op: str, **fields: Any) -> Message:
+        """Like `ask`, but raises NoResponseError after this time."""
         try:
-            return _answered(self.begin(op, **more).result(seconds))
+            return _checked(self.begin(op, **fields).result(seconds))
         except TimeoutError as error:
-            raise NoAnswerError(f"no answer to {op} within {seconds:g} s") from error
+            raise NoResponseError(f"no response to {op} within {seconds:g} s") from error
 
-    def begin(self, op: str, **more: Any) -> Future[Message]:
-        """A question; its answer comes later, or a HostGoneError. Raises HostGoneError."""
+    def begin(self, op: str, **fields: Any) -> Future[Message]:
+        """Send a request. The future gets the response, or a HostGoneError. Raises HostGoneError."""
         number = next(self._numbers)
         future: Future[Message] = Future()
-        self._asked[number] = future
+        self._pending[number] = future
         if self._gone:
             raise HostGoneError("The host of Java plugins has ended")
-        self._send(message(number, {"op": op, **more}))
+        self._send(message(number, {"op": op, **fields}))
         return future
 
-    def tell(self, op: str, **more: Any) -> None:
+    def tell(self, op: str, **fields: Any) -> None:
         """Send a message that has no response. Raises HostGoneError."""
-        self._send(message(0, {"op": op, **more}))
+        self._send(message(0, {"op": op, **fields}))
 
     def give(self, frame: bytes) -> None:
         """Send a frame of records. Raises HostGoneError."""
@@ -98,11 +98,11 @@ class Connection:
 
     @property
     def gone(self) -> bool:
-        """Whether the host has closed it."""
+        """Whether the connection has ended."""
         return self._gone
 
     def close(self) -> None:
-        """Close the connection; requests that wait for an answer fail with HostGoneError. Any thread, any number of
+        """Close the connection; requests that wait for a response fail with HostGoneError. Any thread, any number of
         times.
         """
         self._closed = True
@@ -131,7 +131,7 @@ class Connection:
         why.wanted = self._closed
         self._gone = True
         self._socket.close()
-        for future in list(self._asked.values()):
+        for future in list(self._pending.values()):
             fail(future, why)
         self._on_event(why)
 
@@ -143,15 +143,15 @@ class Connection:
             return
         message = json.loads(bytes(body))
         if number > 0:
-            waiting = self._asked.pop(number, None)
+            waiting = self._pending.pop(number, None)
             if waiting is not None:
                 complete(waiting, message)
         elif number < 0:
-            self._answer(number)
+            self._respond(number)
         else:
             self._on_event(message)
 
-    def _answer(self, number: int) -> None:
+    def _respond(self, number: int) -> None:
         try:
             content: Message = {"op": "answer", "pairs": self._offsets()}
         except ConnectError as error:

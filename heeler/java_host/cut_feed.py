@@ -23,9 +23,9 @@ from spark_tasks.sinks.split import SinkResult, SinkSplit
 from spark_tasks.spark.executor import value_of
 from spark_tasks.task import TaskContext
 
-MAX_WAIT_S: Final = 1.0  # how long one step waits for a batch, so that messages are handled in between
+MAX_WAIT_S: Final = 1.0  # how long one step waits for a batch; messages are handled between steps
 _BATCH_BYTES: Final = 8 << 20  # of records per request, all partitions together
-_FIRST_RECORD_BYTES: Final = 16 << 10  # before any is known
+_FIRST_RECORD_BYTES: Final = 16 << 10  # assumed until the size of records is known
 
 _Piece = tuple[TopicPartition, int, int, pa.RecordBatch | None]
 
@@ -55,7 +55,7 @@ class CutFeed(Feed):
         self._give_up()
 
     def _give_up(self) -> None:
-        """What was not given is read again."""
+        """Drop records that the host has not been given; they are read again."""
         self._ready.clear()
         batch, self.batch = self.batch, None
         if batch is not None:
@@ -68,7 +68,9 @@ class CutFeed(Feed):
 
     @override
     def next(self) -> bytes | None:
-        """None while heeler's part of the chain is at work, which wakes the task. Raises what that raises."""
+        """The next frame; None while heeler's part of the chain is running, which wakes the task when it is done.
+        Raises its errors.
+        """
         if not self._ready:
             self._collect()
         if not self._ready:
@@ -98,7 +100,7 @@ class CutFeed(Feed):
         self._take(results)
 
     def _submit(self) -> bool:
-        """Whether there is something new."""
+        """Submit a batch of the next records. Returns False if there are none."""
         partitions = max(1, len(self.at()))
         most = max(1, min(FRAME_RECORDS, int(_BATCH_BYTES / max(self._record_bytes, 1.0) / partitions)))
         splits = [SinkSplit(self._job, *place, start, end, held=self._positions.held(place, start))
@@ -126,17 +128,17 @@ class CutFeed(Feed):
             self._count(result, sum(0 if part is None else len(part) for *_, part in pieces))
 
     def _count(self, result: SinkResult, left: int) -> None:
-        """What is left is counted as read when the host has finished it."""
+        """Count the records that the chain has dropped; the `left` ones are counted when the host has finished them."""
         if result.records:
             self._record_bytes = result.size / result.records
         found = result.figures or SplitFigures()
-        gone = max(0, result.records - left)
-        self._metrics.worked([SplitFigures(gone, 0, 0, 0, found.seconds, found.plugins)])
+        dropped = max(0, result.records - left)
+        self._metrics.worked([SplitFigures(dropped, 0, 0, 0, found.seconds, found.plugins)])
 
 
 def _pieces(place: TopicPartition, start: int, result: SinkResult) -> Iterator[_Piece]:
-    """The records in pieces of about FRAME_BYTES at most; the last one reaches to the end of what was read. What has
-    become of one record is in one piece, since a frame begins where the one before it ends.
+    """The records in pieces of about FRAME_BYTES at most; the last piece ends at the end of the read range. All results
+    of one record are in the same piece, because each frame begins where the previous one ends.
     """
     batches = [batch for message in result.messages for batch in message or ()]
     parts = [part for batch in batches for part in _parts(batch)]

@@ -20,7 +20,7 @@ from urllib.parse import unquote, urlsplit
 
 from heeler.embedded_kafka.jars import KAFKA_VERSION
 from heeler.java_host.class_files import BROKEN, plugin_classes
-from heeler.java_host.host import JavaHost, Look
+from heeler.java_host.host import HostPath, JavaHost
 from heeler.java_host.manifests import NAMES_PLUGINS, link_with_manifest, names_in
 from spark_tasks.errors import ConfigError, ConnectError
 from spark_tasks.plugins import Kind
@@ -77,12 +77,12 @@ def plugin_locations(plugin_path: Iterable[str]) -> list[PluginLocation]:
 
 
 def _is_jar(entry: Path) -> bool:
-    """Whether an entry of plugin.path is no folder but a plugin."""
+    """Whether an entry of plugin.path is a plugin's jar and not a folder."""
     return entry.suffix == ".jar" and entry.is_file()
 
 
 def _children(folder: Path) -> Iterator[Path]:
-    with suppress(OSError):  # the registry has reported that it is not a folder
+    with suppress(OSError):  # if it is not a folder, the registry has reported that
         yield from sorted(folder.iterdir())
 
 
@@ -116,15 +116,15 @@ def look(place: PluginLocation, complain: Callable[[str], None], mode: str = DEF
 
 
 def _java() -> str:
-    """Identifies the Java installation, because a newer Java may find more. Only looks at the file system."""
+    """The path of the Java program: another Java may find other plugins. Does not start it."""
     home = os.environ.get("JAVA_HOME")
     return os.path.realpath(Path(home) / "bin" / "java" if home else shutil.which("java") or "")
 
 
 class Discovery:
-    """The Java plugins of some folders. `host` is started only if a location was never seen before."""
+    """The Java plugins of some folders. `host` is started only if a location has not been searched before."""
 
-    def __init__(self, plugin_path: Sequence[str], make_host: Callable[[Look], JavaHost],
+    def __init__(self, plugin_path: Sequence[str], make_host: Callable[[HostPath], JavaHost],
                  mode: str = DEFAULT_MODE) -> None:
         """`mode`: plugin.discovery. With service_load, a class is a plugin only if a manifest names it."""
         self.complaints: list[str] = []
@@ -133,7 +133,7 @@ class Discovery:
         self._seen = {place: look(place, self.complaints.append, mode) for place in plugin_locations(plugin_path)}
         self._scans: set[PluginLocation] = set()  # where the host looks into every class
         self._known = {place: self._recall(place) for place in self._seen}
-        self.host = make_host(self.look)
+        self.host = make_host(self.host_path)
 
     def _recall(self, place: PluginLocation) -> list[JavaPlugin] | None:
         """Its plugins, if they are known without the host."""
@@ -148,7 +148,7 @@ class Discovery:
             _remember(seen.digest, known)
         return known
 
-    def look(self, folder: Path) -> tuple[str, str]:
+    def host_path(self, folder: Path) -> tuple[str, str]:
         """A plugin.path for the host, and the plugin.discovery to use there. `folder` is the host's, for replacements
         of jars without manifests. Raises OSError.
         """
@@ -240,4 +240,4 @@ def _remember(digest: str, plugins: Sequence[JavaPlugin]) -> None:
             json.dump([asdict(plugin) for plugin in plugins], out)
         Path(name).rename(file)
     except OSError as error:
-        log.info("The plugins found could not be cached, so the next start looks for them again: %s", error)
+        log.info("The plugins that were found could not be cached, so the next start searches again: %s", error)

@@ -21,11 +21,13 @@ FRAME_BYTES: Final = 1 << 20  # one record may be larger
 AHEAD: Final = 4  # frames that the host is processing; they are in the memory of the JVM that all tasks share
 _AHEAD_BYTES: Final = AHEAD * FRAME_BYTES
 _LEAST_FETCH_BYTES: Final = 64 << 10
-_FETCH_TIMEOUT_MS: Final = 5_000  # the task tries again; meanwhile it can be stopped
+_FETCH_TIMEOUT_MS: Final = 5_000  # after this the task tries again, and can be stopped in between
 
 
 class Feed:
-    """Advances `positions` as it reads. `given`: records and bytes of each frame that the host has not finished."""
+    """Reads records and advances `positions`. `given`: the numbers of records and bytes of each frame that the host has
+    not finished.
+    """
 
     def __init__(self, positions: Positions, client: Mapping[str, Any], isolation: Isolation, record_limit: int,
                  used: Callable[[str], None]) -> None:
@@ -42,14 +44,14 @@ class Feed:
         self.open({})
 
     def open(self, places: Mapping[TopicPartition, int]) -> None:
-        """Begin at these offsets; the host has no frames."""
+        """Begin at these offsets, by partition; the host has no frames then."""
         self.given.clear()
         self._expected = dict(places)
         self._held: set[TopicPartition] = set()
         self._frames: Iterator[bytes] = iter(())
 
     def move(self, places: Iterable[tuple[TopicPartition, int]]) -> None:
-        """The plugin has moved to other offsets, or paused partitions (-1)."""
+        """The plugin has moved to other offsets; -1 means that it has paused the partition."""
         self._frames = iter(())  # the read in progress may be for the old offsets
         for place, offset in places:
             self._held.discard(place)
@@ -70,11 +72,11 @@ class Feed:
 
     @property
     def pending(self) -> bool:
-        """Whether something is being read, so that nothing is known yet of what comes next."""
+        """Whether a read is in progress, so that it is not known yet whether there are new records."""
         return False
 
     def next(self) -> bytes | None:
-        """The next frame; None if there is nothing new. Raises RetriableError and other errors of reading."""
+        """The next frame; None if there are no new records. Raises RetriableError and other errors of reading."""
         frame = next(self._frames, None)
         if frame is None:
             self._frames = self._read()
@@ -103,7 +105,7 @@ class Feed:
                 found, size = found + len(part), size + part.nbytes
                 yield self._frame(place, start, upto, part)
                 start = upto
-        if start < end:  # the last offsets hold no record
+        if start < end:  # there are no records at the last offsets
             yield self._frame(place, start, end, pa.RecordBatch.from_pylist([], schema=RAW_SCHEMA))
         if found:
             self._record_bytes = size / found

@@ -1,4 +1,4 @@
-"""Appends the frames that a Java source connector's task sends, and notes where their records land."""
+"""Appends the frames that a Java source connector's task sends, and records the positions of their records."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from heeler.java_host.source_splits import SourceSplits
-from spark_tasks.data.cut import Handed
+from spark_tasks.data.cut import CutRecords
 from spark_tasks.errors import DataError
 from spark_tasks.host_frames import AppendedPositions, Batch
 from spark_tasks.kafka.append import Appender
@@ -22,8 +22,8 @@ from spark_tasks.sources.delivery import Lane
 
 
 class FrameWriter:
-    """Appends the frames of one step; the appender is created with the first one. `used` is called once for each topic.
-    `taking`: heeler's part of the chain.
+    """Appends the frames of one step; the appender is created for the first frame. `used` is called once for each
+    topic. `taking`: heeler's part of the chain; None if it has none.
     """
 
     def __init__(self, cluster: KafkaCluster, options: Mapping[str, Any], lane: Callable[[], Lane],
@@ -62,10 +62,10 @@ class FrameWriter:
     def write(self, batch: Batch) -> None:
         """Append a frame."""
         appender = self._open()
-        named = batch.handed is not None
+        named = batch.cut is not None
         positions = AppendedPositions(batch.number, len(batch.raw), named=named) if batch.wanted else None
-        if self._taking is not None and batch.handed is not None:
-            self._write_taken(appender, self._taking, batch.handed, positions)
+        if self._taking is not None and batch.cut is not None:
+            self._write_taken(appender, self._taking, batch.cut, positions)
         else:
             self._write_converted(appender, batch, positions)
         if positions is not None:
@@ -74,9 +74,9 @@ class FrameWriter:
         self.number, self.amid_poll, self.signal = batch.number, batch.more, batch.signal
 
     def _write_taken(
-        self, appender: Appender, taking: SourceSplits, handed: Handed, positions: AppendedPositions | None
+        self, appender: Appender, taking: SourceSplits, records: CutRecords, positions: AppendedPositions | None
     ) -> None:
-        taken = taking.taken(handed)
+        taken = taking.taken(records)
         for topic, partitions, raw in taken.records:
             self._use(topic)
             rows = raw.column("offset").to_numpy()
@@ -113,7 +113,7 @@ class FrameWriter:
         self.size += figures.written_bytes
 
     def flush(self) -> None:
-        """Wait until all is acknowledged."""
+        """Wait until all records are acknowledged."""
         self._open().flush()
 
     def close(self) -> None:
@@ -125,5 +125,5 @@ class FrameWriter:
 def _landed(
     positions: AppendedPositions, rows: np.ndarray[Any, Any], partition: int, some: np.ndarray[Any, Any], offset: int,
 ) -> None:  # fmt: skip
-    """`some`: of the rows."""
+    """Record the positions of `some` of the rows, from `offset` on."""
     positions.landed(rows[some], partition, offset)

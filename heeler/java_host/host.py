@@ -1,8 +1,8 @@
 """The hosts of a worker's Java plugins: one JVM for all, or one per connector (java.plugins.isolation), started when
 a plugin is first needed.
 
-One that has ended is started anew for whoever needs it next; one that answers no more is ended. One in which too many
-threads hang, or whose heap is full, says so: its tasks and connectors leave it in order, and go on in a new one.
+A host that has ended is started again when it is needed; one that no longer responds is ended. A host in which too many
+threads hang, or whose heap is full, reports that: its tasks and connectors leave it in order and continue in a new one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from heeler.embedded_kafka.java import find_java
 from heeler.errors import SetupError
-from heeler.java_host.connection import Connection, Event, NoAnswerError
+from heeler.java_host.connection import Connection, Event, NoResponseError
 from heeler.java_host.host_classpath import host_classpath
 from heeler.java_host.plugin_metrics import figures
 from heeler.java_host.process import HostProcess
@@ -38,10 +38,10 @@ DEFAULT_OPTIONS: Final = "-Xmx1G"
 ANSWER: Final = "java.plugins.answer.timeout.ms"
 SILENCE: Final = "java.plugins.silence.timeout.ms"
 DEFAULT_MOST_HUNG: Final = 8
-DEFAULT_ANSWER_MS: Final = 85_000  # before a validation is over, which then can say who hangs
+DEFAULT_ANSWER_MS: Final = 85_000  # less than the timeout of a validation, which can then name the plugin that hangs
 DEFAULT_SILENCE_MS: Final = 30_000
 TELL_S: Final = 5.0
-LINGER_S: Final = 5.0  # a JVM that nobody uses any more, so that what a plugin does at its end is done
+LINGER_S: Final = 5.0  # an unused JVM runs for this long, so that plugins can finish what they do when they stop
 _CHOOSES_COLLECTOR: Final = re.compile(r"-XX:[+]Use\w*GC")
 _FEW_PROCESSORS: Final = 2
 _LOGGING: Final = {
@@ -51,12 +51,12 @@ _LOGGING: Final = {
 }
 log = logging.getLogger(__name__)
 
-Look = Callable[[Path], tuple[str, str]]
-"""From a folder of a host to its plugin.path and its plugin.discovery; see Discovery.look."""
+HostPath = Callable[[Path], tuple[str, str]]
+"""Returns the plugin.path and the plugin.discovery of a host, given the host's folder; see Discovery.host_path."""
 OnEvent = Callable[[Event], None]
 Offsets = Callable[[], list[tuple[str, str]]]
 OnHostEnd = Callable[[str, str, str], None]
-"""Called with a connector, it or one of its tasks ("name-0"), and what happened to the host."""
+"""Called with a connector's name, the name of the connector or of one of its tasks ("name-0"), and a description."""
 _LOG_LEVEL: Final = "heeler.log.level."
 _SLF4J: Final = {"ALL": "TRACE", "WARNING": "WARN", "FATAL": "OFF", "CRITICAL": "OFF"}
 PAUSES_S: Final = (0.05, 0.2, 0.8)
@@ -67,20 +67,20 @@ class JavaHost:
     """The host, or hosts, of a worker. Starts nothing before `connect`. Thread-safe."""
 
     def __init__(
-        self, look: Look, options: str = DEFAULT_OPTIONS, *, isolated: bool = False,
+        self, host_path: HostPath, options: str = DEFAULT_OPTIONS, *, isolated: bool = False,
         most_hung: int = DEFAULT_MOST_HUNG, grace_s: float = 5.0, answer_s: float = DEFAULT_ANSWER_MS / 1000,
         silence_s: float = DEFAULT_SILENCE_MS / 1000,
     ) -> None:
-        """`look`: where the JVM finds plugins, asked at each start. `options`: of the JVM.
-        `isolated`: a JVM for each connector, and one for questions about plugins. `most_hung`: so many hung threads
-        have it replaced; `grace_s`: how long its tasks then have to leave it. `answer_s`: how long a plugin may take
-        for a question; `silence_s`: how long a JVM may answer nothing before it is ended.
+        """`host_path`: called at each start of a JVM. `options`: of the JVM. `isolated`: whether each connector has its
+        own JVM, in addition to one for requests about plugins. `most_hung`: the number of hung threads after which a
+        JVM is replaced; `grace_s`: how long its tasks then have to leave it. `answer_s`: how long a plugin may take for
+        a request; `silence_s`: how long a JVM may not respond before it is ended.
         """
         self._levels: dict[str, str] = {}
         self.on_end: OnHostEnd = lambda _connector, _item, _what: None
         self._answer_s = answer_s
         self._silence_s = silence_s
-        self._look = look
+        self._host_path = host_path
         self._most_hung = most_hung
         self._options = options
         self._isolated = isolated
@@ -92,9 +92,9 @@ class JavaHost:
         self._closed = False
 
     @classmethod
-    def of(cls, worker: Mapping[str, str], look: Look) -> JavaHost:
-        """With the worker's settings."""
-        made = cls(look, worker.get(OPTIONS) or DEFAULT_OPTIONS,
+    def of(cls, worker: Mapping[str, str], host_path: HostPath) -> JavaHost:
+        """A host with the worker's settings."""
+        made = cls(host_path, worker.get(OPTIONS) or DEFAULT_OPTIONS,
                    isolated=worker.get(ISOLATION) == "connector",
                    most_hung=int(worker.get(MOST_HUNG) or DEFAULT_MOST_HUNG),
                    grace_s=int(worker.get("task.shutdown.graceful.timeout.ms") or 5000) / 1000,
@@ -105,10 +105,11 @@ class JavaHost:
                 made.set_level(key.removeprefix(_LOG_LEVEL), _SLF4J.get(level.strip().upper(), level.strip().upper()))
         return made
 
-    def connect(self, on_event: OnEvent = lambda _: None, offsets: Offsets = list, name: str = "questions",
+    def connect(self, on_event: OnEvent = lambda _: None, offsets: Offsets = list, name: str = "requests",
                 connector: str = "") -> Connection:
-        """A new connection; starts the host if it is not running. `connector`: the connector that it is for, empty for
-        requests about plugins. Raises SetupError if the host cannot be started.
+        """A new connection; starts the host if it is not running. `name`: of the connection's user, for logs;
+        `connector`: the connector that it is for, empty for requests about plugins. Raises SetupError if the host
+        cannot be started.
         """
         key = connector if self._isolated else ""
         with self._lock:
@@ -126,27 +127,27 @@ class JavaHost:
 
         return host.connect(on_event, offsets, name, tell)
 
-    def ask(self, op: str, **more: Any) -> Mapping[str, Any]:
-        """Send a request about plugins on a connection of its own, so that one that hangs does not delay others. It
-        fails after a timeout; if the host is just ending, it is sent to the next one. Raises ConnectError.
+    def ask(self, op: str, **fields: Any) -> Mapping[str, Any]:
+        """Send a request about plugins on its own connection, so that one that hangs does not delay others. It fails
+        after a timeout; if the host is just ending, it is sent to the next one. Raises ConnectError.
         """
         self._provides = self._provides or op == "configure"
-        for pause_s in PAUSES_S if op != "alterOffsets" else ():  # which may have been done
+        for pause_s in PAUSES_S if op != "alterOffsets" else ():  # not repeated: the host may have carried it out
             try:
-                return self._ask(op, more)
+                return self._ask(op, fields)
             except HostGoneError as error:
-                log.info("%s is asked again: %s", op, error)
+                log.info("Repeating the request %s in another host: %s", op, error)
             time.sleep(pause_s)
-        return self._ask(op, more)
+        return self._ask(op, fields)
 
-    def _ask(self, op: str, more: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _ask(self, op: str, fields: Mapping[str, Any]) -> Mapping[str, Any]:
         connection = self.connect()
         try:
-            return connection.ask_within(self._answer_s, op, **more)
-        except NoAnswerError as error:
-            call = f"{more['class']}.{_METHODS.get(op, op)}()" if "class" in more else op
-            raise ConnectError(f"{call} has not returned within {self._answer_s:g} s and is given up ({ANSWER}); "
-                               "see what the plugin waits for") from error
+            return connection.ask_within(self._answer_s, op, **fields)
+        except NoResponseError as error:
+            call = f"{fields['class']}.{_METHODS.get(op, op)}()" if "class" in fields else op
+            raise ConnectError(f"{call} has not returned within {self._answer_s:g} s ({ANSWER}); check what the plugin "
+                               "waits for") from error
         finally:
             connection.close()
 
@@ -154,11 +155,11 @@ class JavaHost:
         self._measured[provider] = figures(reported)
 
     def figures(self) -> list[Figures]:
-        """What the config providers measure."""
+        """The metrics of the config providers."""
         return list(self._measured.values())
 
     def set_level(self, logger: str, level: str) -> None:
-        """Have the loggers of that name and below it say this much (slf4j's name of a level), in JVMs to come too."""
+        """Set the level (slf4j's name) of a logger and those below it, in all JVMs, including those started later."""
         with self._lock:
             self._levels[logger] = level
             hosts = list(self._hosts.values())
@@ -166,7 +167,7 @@ class JavaHost:
             host.tell("level", logger=logger, level=level)
 
     def close(self) -> None:
-        """End all hosts. After this none is started."""
+        """End all hosts; no more are started."""
         with self._lock:
             self._closed = True
             hosts = list(self._hosts.values())
@@ -183,7 +184,7 @@ class JavaHost:
         except ValueError as error:
             raise SetupError(f"Invalid value {self._options} for configuration {OPTIONS}: {error}") from error
         return [find_java(), *collector(own, os.cpu_count()), "-Xshare:auto", *logs, *own, "-cp", host_classpath(),
-                "heeler.host.Host", str(folder), *self._look(folder), str(self._most_hung)]
+                "heeler.host.Host", str(folder), *self._host_path(folder), str(self._most_hung)]
 
 
 def collector(options: Sequence[str], processors: int | None) -> Sequence[str]:
@@ -196,7 +197,7 @@ def collector(options: Sequence[str], processors: int | None) -> Sequence[str]:
 
 
 class _Host:
-    """The process that takes connections, and older ones that still have connections."""
+    """The process that accepts connections, and older ones that still have connections."""
 
     def __init__(self, start: Callable[[], HostProcess], owner: str, grace_s: float, silence_s: float,
                  measured: Callable[[str, list[Mapping[str, Any]]], None], *, stays: bool) -> None:
@@ -204,7 +205,7 @@ class _Host:
         self._silence_s = silence_s
         self._measured = measured
         self._start = start
-        self._whose = owner
+        self._owner = owner
         self._grace_s = grace_s
         self._stays = stays
         self._lock = threading.Lock()
@@ -221,29 +222,29 @@ class _Host:
             sock, process = self._reach()
             self._used[process] += 1
 
-        def heed(event: Event) -> None:
+        def handle(event: Event) -> None:
             if isinstance(event, HostGoneError):
                 self._left(process)
                 if not event.wanted:
-                    tell(f"the host of Java plugins has ended ({process.why()}); it goes on in a new one")
+                    tell(f"the host of Java plugins has ended ({process.why()}); it continues in a new one")
             elif isinstance(event, Mapping) and event.get("op") == "retire":
                 self._retires(process, str(event.get("why")))
-                tell(f"the host of Java plugins is replaced ({event.get('why')}); it goes on in a new one")
+                tell(f"the host of Java plugins is replaced ({event.get('why')}); it continues in a new one")
             on_event(event)
 
-        connection = Connection(sock, heed, offsets, name)
+        connection = Connection(sock, handle, offsets, name)
         connection.folder = str(process.folder)
         return connection
 
-    def tell(self, op: str, **more: str) -> None:
-        """Have its JVMs do something, and wait for a moment. One that is just ending is left alone."""
+    def tell(self, op: str, **fields: str) -> None:
+        """Send a request to all JVMs, and wait briefly for each response. JVMs that are just ending are skipped."""
         with self._lock:
             running = [*self._retired, *([self._running] if self._running is not None else [])]
         for process in running:
-            with suppress(HostGoneError, NoAnswerError):
+            with suppress(HostGoneError, NoResponseError):
                 connection = Connection(process.connect())
                 try:
-                    connection.ask_within(TELL_S, op, **more)
+                    connection.ask_within(TELL_S, op, **fields)
                 finally:
                     connection.close()
 
@@ -253,9 +254,9 @@ class _Host:
                 return self._running.connect(), self._running
             except HostGoneError:
                 if self._running.alive:
-                    self._retire(self._running, "It takes no connections")  # it has said why to others
+                    self._retire(self._running, "it refuses connections")  # other users know the reason
                 else:
-                    log.warning("The host of %s has ended; a new one is started", self._whose)
+                    log.warning("The host of %s has ended; starting a new one", self._owner)
                     self._used.pop(self._running, None)
                     self._running.close()
                     self._running = None
@@ -269,15 +270,15 @@ class _Host:
             self._retire(process, why)
 
     def _silent(self, process: HostProcess) -> None:
-        why = f"it has not answered for {self._silence_s:g} s: it was stopped, or its heap is full"
-        log.error("The host of %s is ended: %s; its tasks go on in a new one", self._whose, why)
+        why = f"it has not responded for {self._silence_s:g} s: it is suspended, or its heap is full"
+        log.error("Ending the host of %s: %s; its tasks continue in a new one", self._owner, why)
         self._end(process, why=why)
 
     def _retire(self, process: HostProcess, why: str) -> None:
-        """Nobody else is connected to it. Those who are have some time to leave."""
+        """Send no more connections to a process. Its users have some time to leave."""
         if process is not self._running:
             return
-        log.warning("%s, the host of %s: its tasks go on in a new one", why, self._whose)
+        log.warning("Replacing the host of %s: %s; its tasks continue in a new one", self._owner, why)
         self._running = None
         self._retired.add(process)
         _later(self._grace_s, lambda: self._end(process))
@@ -293,7 +294,7 @@ class _Host:
         if unused:
             _later(LINGER_S, lambda: self._end(process, only_unused=True))
 
-    def _end(self, process: HostProcess, *, only_unused: bool = False, why: str = "its time is over") -> None:
+    def _end(self, process: HostProcess, *, only_unused: bool = False, why: str = "it was replaced") -> None:
         with self._lock:
             if only_unused and self._used[process] > 0:
                 return
@@ -304,7 +305,7 @@ class _Host:
         process.close(why)
 
     def close(self) -> None:
-        """End them. After this none is started."""
+        """End all processes; no more are started."""
         with self._lock:
             self._closed = True
             ending = [*self._retired, *([self._running] if self._running is not None else [])]

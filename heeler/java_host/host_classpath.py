@@ -59,11 +59,11 @@ def compiled(jars: str, sources: Path = SOURCES) -> Path:
     try:
         work = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
     except OSError as error:
-        raise SetupError(f"Cannot write to the cache {target.parent}: {error}. Set HEELER_CACHE to a folder that can "
-                         "be written.") from error
+        raise SetupError(f"Cannot write to the cache {target.parent}: {error}. Set HEELER_CACHE to a writable folder."
+                         ) from error
     try:
         _compile(compiler, jars, sources, work)
-        with suppress(OSError):  # another process has been quicker
+        with suppress(OSError):  # another process was faster
             work.rename(target)
     finally:
         shutil.rmtree(work, ignore_errors=True)

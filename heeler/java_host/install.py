@@ -41,7 +41,7 @@ class Coordinates:
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """`plugins`: the classes named in the manifests of its jars."""
+    """An installed plugin: its folder, the number of its jars, and the plugin classes in their manifests."""
 
     folder: Path
     jars: int
@@ -50,11 +50,11 @@ class Installed:
 
 def install(what: Coordinates, plugin_path: Path, progress: Progress,
             resolve: Callable[[JarSet, Progress], Path] = resolve, *, more: Sequence[Coordinates] = ()) -> Installed:
-    """Create a folder in `plugin_path`, complete or not at all. Raises SetupError if it exists, or cannot be fetched.
-    `more`: further artifacts for the same folder.
+    """Create a folder with the plugin in `plugin_path`, complete or not at all. `more`: further artifacts for the same
+    folder. Raises SetupError if the folder exists, or if an artifact cannot be fetched.
 
     Libraries that every Java plugin gets from the host (Kafka's clients, the plugin API, Jackson) are left out, unless
-    the host's version is older: a library that comes half from the plugin and half from Kafka does not work.
+    the host's version is older: a library does not work if one part is the plugin's and another part Kafka's.
     """
     target = plugin_path / f"{what.artifact}-{what.version}"
     if target.exists():

@@ -1,4 +1,6 @@
-"""A task of a Python connector that has Java plugins in its chain: executors ask the host while this lease is held."""
+"""Keeps the host available for a task of a Python connector with Java plugins in its chain: while the task holds a
+lease, its executors may send requests to the host.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ _START_S: Final = 60.0
 
 
 class HostLease(Lease):
-    """Held by the worker, over a connection of its own."""
+    """A lease that the worker holds, over its own connection."""
 
     def __init__(self, host: JavaHost, context: TaskContext) -> None:
         self.token = secrets.token_hex(16)

@@ -1,4 +1,4 @@
-"""A plugin.path for the host in which every plugin has a manifest. Plugins made before Kafka 3.6 have none, and
+"""A plugin.path for the host in which every plugin has a manifest. Plugins built before Kafka 3.6 have none, and
 searching every class for them takes longer than the rest of the host's start.
 """
 
@@ -11,7 +11,7 @@ from typing import Final
 
 MANIFESTS: Final = "META-INF/services/org.apache.kafka.connect."
 PROVIDERS: Final = "META-INF/services/org.apache.kafka.common.config.provider.ConfigProvider"
-"""Config providers are found by their manifest alone, in Kafka Connect too."""
+"""Config providers are found only by their manifest, also in Kafka Connect."""
 _FILES: Final = {
     "source": f"{MANIFESTS}source.SourceConnector", "sink": f"{MANIFESTS}sink.SinkConnector",
     "converter": f"{MANIFESTS}storage.Converter", "header_converter": f"{MANIFESTS}storage.HeaderConverter",

@@ -12,7 +12,7 @@ from storage.log.java_json import dumps, loads
 
 
 def as_texts(offsets: Iterable[tuple[SourcePartition, SourceOffset | None]]) -> list[tuple[str, str]]:
-    """The texts of each source partition and its offset, as Java writes them."""
+    """Each source partition and its offset as JSON texts, as Java writes them."""
     return [(dumps(partition).decode(), dumps(offset).decode()) for partition, offset in offsets]
 
 

@@ -1,4 +1,4 @@
-"""The metrics of Java plugins (KIP-877) as figures of the worker's metrics."""
+"""Converts the metrics of Java plugins (KIP-877) to the worker's metrics."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _COUNTED: Final = "_total"
 
 
 def figures(reported: Iterable[Mapping[str, Any]]) -> Figures:
-    """`reported`: for each metric its name, help, tags, and a number as "value" or anything else as "text", which
-    becomes a label of a series with the value 1. Characters that Prometheus does not allow in names become
+    """The figures of reported metrics. Each has a name, help, tags, and a number as "value" or anything else as "text",
+    which becomes a label of a series with the value 1. Characters that Prometheus does not allow in names become
     underscores; a metric whose name ends in total is a counter.
     """
     found = Figures()
@@ -38,8 +38,8 @@ def figures(reported: Iterable[Mapping[str, Any]]) -> Figures:
 
 
 class ChainFigures:
-    """Brings what the chains of a task in one host measure into that task's metrics; each executor that works for it
-    has a chain of its own. As for Python's plugins, counters are added up, and a gauge shows the last value.
+    """Adds the metrics of a task's chains in one host to the task's metrics; each executor has its own chain. As for
+    Python plugins, counters are added up, and a gauge shows the last value.
     """
 
     def __init__(self, metrics: PluginMetrics) -> None:
@@ -47,7 +47,7 @@ class ChainFigures:
         self._chains: dict[int, Figures] = {}
 
     def take(self, event: Mapping[str, Any]) -> None:
-        """An event of the host: metrics or chainEnded. One thread at a time."""
+        """Handle an event of the host: metrics or chainEnded. One thread at a time."""
         chain = int(event["chain"])
         before = self._chains.pop(chain, Figures())
         if event["op"] == "chainEnded":
@@ -56,7 +56,7 @@ class ChainFigures:
         fresh = {series: (max(0.0, first - before.values.get(series, (0.0, 0.0))[0]), 0.0)
                  if series.kind == "counter" else (first, second) for series, (first, second) in now.values.items()}
         self._metrics.forget(series for series in before.values if series.kind == "gauge" and series not in now.values)
-        self._metrics.take_in(Figures(fresh, now.helps))
+        self._metrics.merge(Figures(fresh, now.helps))
 
 
 def _plain(name: str) -> str:

@@ -26,22 +26,22 @@ from spark_tasks.process.private_files import open_private
 from storage.ids import ConnectorName, ConnectorTaskId
 
 _START_S: Final = 120.0  # scanning jars without manifests takes long on a busy machine
-_LOOK_S: Final = 0.02
+_POLL_S: Final = 0.02
 _END_S: Final = 0.5
-_FULL: Final = 3  # Host.java ends with it
+_FULL: Final = 3  # the exit code of Host.java if its heap is full
 _WHOSE: Final = re.compile(r"\x01(\d*)\x01([^\x01]*)\x01")  # task, or nothing, and connector: see PluginOutput.java
 _LEVEL: Final = re.compile(r"\[(TRACE|DEBUG|INFO|WARN|ERROR)\] (?:([\w.$-]+) - )?(.*)", re.DOTALL)
 _PYTHON: Final = {"TRACE": 5, "DEBUG": logging.DEBUG, "INFO": logging.INFO, "WARN": logging.WARNING,
                   "ERROR": logging.ERROR}
-_said = logging.getLogger("heeler.java")  # the output of the JVM and its plugins
+_output = logging.getLogger("heeler.java")  # the output of the JVM and its plugins
 log = logging.getLogger(__name__)
 
 
 class HostProcess:
-    """`command`: makes the command from the folder of the socket; `owner`: what it hosts, for the log."""
+    """`command` returns the JVM's command, given the folder of the socket; `owner`: what it hosts, for log lines."""
 
     def __init__(self, command: Callable[[Path], list[str]], owner: str) -> None:
-        self._whose = owner
+        self._owner = owner
         self.folder = Path(tempfile.mkdtemp(prefix="heeler-java-"))  # 0700
         self._secret = secrets.token_hex(32)
         try:
@@ -69,11 +69,11 @@ class HostProcess:
 
     @property
     def alive(self) -> bool:
-        """Whether the JVM has not ended."""
+        """Whether the JVM runs."""
         return self._guard.exit_code() is None
 
     def why(self) -> str:
-        """Why it has ended, or takes no connections. Waits a moment for its end."""
+        """Why the JVM has ended, or refuses connections. Waits briefly for its end."""
         if self._why:
             return self._why
         match self._guard.wait(_END_S):
@@ -89,8 +89,8 @@ class HostProcess:
             if not self.alive or time.monotonic() > until:
                 why = "did not start in time" if self.alive else f"ended at once: {self._last}"
                 self.close()
-                raise SetupError(f"The host of {self._whose} {why}; see the worker's log")
-            time.sleep(_LOOK_S)
+                raise SetupError(f"The host of {self._owner} {why}; see the worker's log")
+            time.sleep(_POLL_S)
 
     def connect(self) -> socket.socket:
         """An authenticated connection. Raises HostGoneError."""
@@ -100,23 +100,23 @@ class HostProcess:
             sock.sendall(message(0, {"op": "hello", "secret": self._secret}))
         except OSError as error:
             sock.close()
-            raise HostGoneError(f"The host of {self._whose} takes no connections: {error}") from error
+            raise HostGoneError(f"The host of {self._owner} refuses connections: {error}") from error
         return sock
 
     def _log(self, reading: int) -> None:
-        """What the JVM writes becomes lines of the worker's log, of the logger that it names and about the connector or
-        task that it is written for; not what is said at a wanted end.
+        """Log the JVM's output in the worker's log, with the logger that a line names and about the connector or task
+        that wrote it; after `close`, only at DEBUG.
         """
-        level, logger = logging.INFO, _said  # a trace belongs to the line before it
+        level, logger = logging.INFO, _output  # a stack trace belongs to the line before it
         with os.fdopen(reading, encoding="utf-8", errors="replace") as lines:
             for line in lines:
                 about = about_of(_WHOSE.match(line))
                 plain = _WHOSE.sub("", line).rstrip()
                 found = _LEVEL.match(plain)
                 if found:
-                    level, logger = _PYTHON[found[1]], logging.getLogger(found[2]) if found[2] else _said
+                    level, logger = _PYTHON[found[1]], logging.getLogger(found[2]) if found[2] else _output
                 elif not plain[:1].isspace() and not plain.startswith("Caused by"):
-                    level, logger = logging.INFO, _said
+                    level, logger = logging.INFO, _output
                 self._last = found[3] if found else plain
                 logger.log(logging.DEBUG if self._closed else level, "%s", self._last, extra=about)
 
@@ -130,7 +130,7 @@ class HostProcess:
 
 
 def about_of(found: re.Match[str] | None) -> dict[str, Any]:
-    """The `extra` of a line that names its connector or task; see ConnectFormatter."""
+    """The `extra` of a log record for a line that names its connector or task; see ConnectFormatter."""
     if found is None:
         return {}
     name = ConnectorName(found[2])

@@ -1,4 +1,4 @@
-"""A config provider in a jar: asked in the host, with a thread and a time limit of its own for each question."""
+"""A config provider in a jar, which is called in the host; each call has its own thread and time limit."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _REFUSAL: Final = "org.apache.kafka.common.config.ConfigException: "
 
 
 class JavaProviderRefusedError(ConfigError):
-    """A config provider has thrown a ConfigException, for what may be there the next time."""
+    """A config provider has thrown a ConfigException, for example for a value that may exist the next time."""
 
     permanent = False
 
 
 class JavaConfigProvider(ConfigProvider):
-    """Base of the classes that stand for config providers. A host that takes the place of another one makes and
-    configures its own. What it holds is closed by the host, at the worker's end.
+    """Base of the classes that represent config providers. A host that replaces another one creates and configures its
+    own provider. The host closes the provider when the worker ends.
     """
 
     runtime: ClassVar[str] = "java"
@@ -32,7 +32,7 @@ class JavaConfigProvider(ConfigProvider):
     _settings: Mapping[str, str]
 
     def configure(self, settings: Mapping[str, str]) -> None:
-        """Call its `configure`. Raises ConfigError with what it throws."""
+        """Call its `configure`. Raises ConfigError with the exception that it throws."""
         self._settings = dict(settings)
         try:
             self._ask("configure", "could not be configured")
@@ -40,22 +40,22 @@ class JavaConfigProvider(ConfigProvider):
             raise ConfigError(str(error)) from error
 
     def get(self, path: str, keys: Collection[str] | None = None) -> ConfigData:
-        """Call its `get`. Raises ConfigError where it throws a ConfigException, and ConnectError for anything else:
-        another exception, or no answer within java.plugins.answer.timeout.ms.
+        """Call its `get`. Raises ConfigError if it throws a ConfigException, and ConnectError for anything else:
+        another exception, or no response within java.plugins.answer.timeout.ms.
         """
         wanted = None if keys is None else sorted(keys)
-        answer = self._ask("get", f"could not read {path or 'its values'}", path=path, keys=wanted)
-        ttl = answer["ttl"]
-        data = {str(key): str(value) for key, value in answer["data"].items() if value is not None}
+        response = self._ask("get", f"could not read {path or 'its values'}", path=path, keys=wanted)
+        ttl = response["ttl"]
+        data = {str(key): str(value) for key, value in response["data"].items() if value is not None}
         return ConfigData(data, None if ttl is None else int(ttl))
 
-    def _ask(self, op: str, failed: str, **more: Any) -> Mapping[str, Any]:
+    def _ask(self, op: str, failed: str, **fields: Any) -> Mapping[str, Any]:
         named = {"class": self.java_class, "version": self.version}
         try:
-            return self.host.ask(op, **named, provider=self.name, settings=self._settings, **more)
+            return self.host.ask(op, **named, provider=self.name, settings=self._settings, **fields)
         except JavaPluginError as error:
             why = str(error).partition("\n")[0]
-            error.permanent = False  # what a provider does not have, it may have the next time
+            error.permanent = False  # a missing value may exist the next time
             kind = JavaProviderRefusedError if why.startswith(_REFUSAL) else ConnectError
             raise kind(f"The config provider {self.java_class} {failed}: {why}") from error
         except ConnectError as error:

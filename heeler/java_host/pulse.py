@@ -1,5 +1,5 @@
-"""Whether a JVM still answers: one that is stopped, or whose heap is so full that it does nothing but look for memory,
-keeps its connections, and its tasks would be RUNNING for ever.
+"""Checks whether a JVM still responds. A JVM that is suspended, or whose heap is so full that it only collects garbage,
+keeps its connections; without this check, its tasks would remain RUNNING forever.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from heeler.java_host.process import HostProcess
 from spark_tasks.host_frames import HostGoneError
 
 EVERY_S: Final = 1.0
-_PARTS: Final = 10  # a worker that was stopped itself, and wakes up, has missed one of them at most
+_PARTS: Final = 10  # parts of the limit: if the worker itself was suspended, that counts as one part at most
 
 
 class HostPulse:
-    """Asks from now on until the JVM ends. `silent` is called once, after `limit_s` without an answer; `retires` with
-    the reason, again and again, once the JVM is to be replaced; `measured` with the name of a config provider and what
-    it measures (KIP-877), whenever that has changed, and with nothing at the end.
+    """Sends requests until the JVM ends. `silent` is called once, after `limit_s` seconds without a response; `retires`
+    is called repeatedly, with the reason, once the JVM has to be replaced; `measured` is called with the name of a
+    config provider and its metrics (KIP-877) whenever they change, and with an empty list at the end.
     """
 
     def __init__(self, process: HostProcess, limit_s: float, silent: Callable[[], None],
@@ -34,7 +34,7 @@ class HostPulse:
         self._gone = threading.Event()
         threading.Thread(target=self._run, name="java-host-pulse", daemon=True).start()
 
-    def _heed(self, event: Event) -> None:
+    def _handle(self, event: Event) -> None:
         if isinstance(event, HostGoneError):
             for name in self._providers:
                 self._measured(name, [])
@@ -45,20 +45,20 @@ class HostPulse:
 
     def _run(self) -> None:
         try:
-            connection = Connection(self._process.connect(), self._heed, name="pulse")
+            connection = Connection(self._process.connect(), self._handle, name="pulse")
             connection.tell("pulse")
             while not self._gone.wait(EVERY_S):
-                if not self._answered(connection):
+                if not self._responds(connection):
                     self._silent()
                     return
         except HostGoneError:
             return
 
-    def _answered(self, connection: Connection) -> bool:
-        answer = connection.begin("ping")
+    def _responds(self, connection: Connection) -> bool:
+        pending = connection.begin("ping")
         for _ in range(_PARTS):
             try:
-                response = answer.result(self._limit_s / _PARTS)
+                response = pending.result(self._limit_s / _PARTS)
             except TimeoutError:
                 continue
             if response.get("op") == "retire":

@@ -28,7 +28,7 @@ _EITHER: Final = {Kind.CONNECTOR, Kind.CONFIG_PROVIDER}  # converters and transf
 
 
 class JavaRuntime:
-    """Looks for jars when it is made; `close` ends the host."""
+    """Searches for jars when it is created; `close` ends the host."""
 
     def __init__(self, worker: Mapping[str, str], plugin_path: Sequence[str], prefer: Collection[str]) -> None:
         """`worker`: its properties; `prefer`: the classes for which Java's plugin is used. Raises ConfigError where
@@ -41,7 +41,7 @@ class JavaRuntime:
         own = {(found.kind, found.name): found.location for found in discovery.installed()}
         own |= dict.fromkeys(((Kind.CONFIG_PROVIDER, name) for name in BUILT_IN), "classpath")
         if any(_has_jars(Path(folder)) for folder in plugin_path):
-            from heeler.java_host.discovery import DEFAULT_MODE, MODE, Discovery  # noqa: PLC0415 - only for who has Java plugins
+            from heeler.java_host.discovery import DEFAULT_MODE, MODE, Discovery  # noqa: PLC0415 - if there are jars
             from heeler.java_host.host import JavaHost  # noqa: PLC0415
 
             mode = (worker.get(MODE) or DEFAULT_MODE).lower()
@@ -72,10 +72,10 @@ class JavaRuntime:
         self.complaints = seen.complaints
 
     def _refuse_missing(self, own: Mapping[tuple[Kind, str], str], prefer: Collection[str]) -> None:
-        """Heeler's own plugin does not stand in for a preferred one that is not there: they may differ."""
+        """If a preferred Java plugin is missing, heeler's own plugin is not used in its place: they may differ."""
 
         def refuse() -> type[Any]:
-            raise ConfigError(". ".join((f"{PREFER} names it, and no jar in plugin.path has it", *self.complaints)))
+            raise ConfigError(". ".join((f"{PREFER} names it, but no jar in plugin.path has it", *self.complaints)))
 
         taken = {(found.kind, found.name) for found in self.found}
         for kind, name in own:
@@ -96,11 +96,11 @@ class JavaRuntime:
             self._host.on_end = report
 
     def figures(self) -> Sequence[Figures]:
-        """What the config providers among them measure (KIP-877)."""
+        """The metrics of config providers (KIP-877)."""
         return self._host.figures() if self._host is not None else ()
 
     def set_level(self, logger: str, level: int) -> None:
-        """The level of a logger of the worker was set: plugins that log under this name, or below it, do as it says."""
+        """The level of a logger of the worker was set: set it also for plugins, in the background."""
         if self._host is not None and logger != "root":
             name = next(name for least, name in _LEVELS if level >= least)
             threading.Thread(target=self._host.set_level, args=(logger, name), name="java-level", daemon=True).start()
@@ -112,7 +112,7 @@ class JavaRuntime:
 
 
 def _has_jars(folder: Path) -> bool:
-    """Whether it is a jar, or has one in it or in one of its folders."""
+    """Whether an entry of plugin.path is a jar, or contains one."""
     if not folder.is_dir():
         return folder.suffix == ".jar"
     return any(True for depth in ("*.jar", "*/**/*.jar") for _ in folder.glob(depth))

@@ -18,8 +18,8 @@ from spark_tasks.task import TaskContext
 
 log = logging.getLogger(__name__)
 
-HELD_EVENTS: Final = 8  # events; frames have up to 4 MB; beyond that the host is held back
-_LOOK_S: Final = 0.2
+HELD_EVENTS: Final = 8  # the number of queued events, after which the host has to wait; a frame has up to 4 MB
+_POLL_S: Final = 0.2
 
 
 class Session:
@@ -37,7 +37,7 @@ class Session:
         self.connection.tell(op, **order)
 
     def _put(self, event: Event) -> None:
-        """Called by the reading thread. Blocks if many events are queued, which holds the host back."""
+        """Called by the reading thread. Blocks if many events are queued; the host then has to wait."""
         if isinstance(event, Mapping) and event.get("op") == "metrics":
             if not self._closed:
                 self._measured.replace(figures(event["values"]))
@@ -48,18 +48,18 @@ class Session:
             return
         while not self._closed:
             with suppress(queue.Full):
-                self._events.put(event, timeout=_LOOK_S)
+                self._events.put(event, timeout=_POLL_S)
                 break
         self._wake()
 
     def next(self, *, wait: bool) -> Event | None:
-        """The next event; None if there is none and `wait` is over. Raises HostGoneError at the end."""
+        """The next event; None if there is none, unless `wait` is set. Raises HostGoneError at the end."""
         while True:
             try:
-                event = self._events.get(timeout=_LOOK_S) if wait else self._events.get_nowait()
+                event = self._events.get(timeout=_POLL_S) if wait else self._events.get_nowait()
             except queue.Empty:
                 if self._closed:
-                    raise HostGoneError("The connection to the host of Java plugins was given up") from None
+                    raise HostGoneError("The connection to the host of Java plugins was closed") from None
                 if not wait:
                     return None
                 continue
@@ -77,8 +77,8 @@ class Session:
 class HeldSession:
     """The current session of a task. The task's thread opens and drops it; any thread may give it up.
 
-    `drop`: called if the host has ended while the task was starting, and when the task leaves its host; `finish`: stops
-    the task in the host in order.
+    `drop`: called if the host has ended while the task was starting, and when the task leaves its host; `finish`:
+    called to stop the task in the host in order.
     """
 
     def __init__(self, task: str, drop: Callable[[], None], finish: Callable[[Session], None]) -> None:
@@ -91,7 +91,7 @@ class HeldSession:
         self._unwanted = False
 
     def open(self, make: Callable[[], Session], start: Callable[[Session], None]) -> Session:
-        """Make a session; `start` waits until the task has started in it. Raises the errors of both, and
+        """Create a session with `make`; `start` waits until the task has started in it. Raises the errors of both, and
         StartCancelledError after `stop_starting`.
         """
         self._starting = True
@@ -110,8 +110,8 @@ class HeldSession:
         return session
 
     def current(self) -> Session | None:
-        """The session, None where another one is to be opened. If its host is being replaced, the task is stopped there
-        in order.
+        """The session; None if a new one has to be opened. If its host is being replaced, the task is first stopped
+        there in order.
         """
         session = self.session
         if session is None or not session.retires:
@@ -125,8 +125,8 @@ class HeldSession:
         return None
 
     def finish(self) -> bool:
-        """Stop the task in order, unless it was given up; False where the host has ended before. Raises what the plugin
-        raises.
+        """Stop the task in order, unless it was cancelled. Returns False if the host had already ended. Raises the
+        plugin's errors.
         """
         if self.session is None or self.cancelled:
             return True

@@ -1,9 +1,9 @@
 """Runs one task of a Java sink connector: the worker is the member of the consumer group, fetches and commits; the
 host converts, transforms and puts.
 
-Frames of records go to the host, some ahead. The host reports each finished frame and the offsets that the task wants
-committed: exactly these are committed, by this member in this generation. Before the member rejoins it has the task
-close its partitions; the new ones are opened at the committed offsets.
+Frames of records are sent to the host ahead of time. The host reports each finished frame, and the offsets that the
+task wants to commit: exactly these are committed, by this member in this generation. Before the member rejoins, the
+task closes its partitions; the new ones are opened at the committed offsets.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ MAX_POLL_RECORDS = 500  # as in a Java consumer
 
 
 class JavaSinkTask(JavaTask):
-    """`named`: its connector's name in the host; `watchers` and `io`: the worker's. `cut`: which part of the chain is
-    heeler's.
+    """`named`: the connector's class and version for the host; `watchers` and `io`: the worker's. `cut`: which part of
+    the chain is heeler's.
     """
 
     def __init__(self, context: TaskContext, settings: SinkSettings, host: JavaHost, named: Mapping[str, str],
@@ -82,7 +82,7 @@ class JavaSinkTask(JavaTask):
 
     @override
     def start(self) -> None:
-        """Make and start the task in the host. It joins the group in run_once."""
+        """Create and start the task in the host. It joins the group in run_once."""
         self._metrics.running(paused=False)
         with suppress(RetriableError):  # run_once tries again
             self._begin()
@@ -116,7 +116,7 @@ class JavaSinkTask(JavaTask):
             self._hear(event)
         self._settle(session)
         if self._feed.given and not self._heard:
-            return Progress(idle_ms=UPKEEP_MS)  # a put takes long; the group should notice if it takes too long
+            return Progress(idle_ms=UPKEEP_MS)  # a put takes long: do not poll, so that the group notices a hang
         self._heard = False
         if not self._member.poll(JOIN_WAIT_MS, lambda: self._close_partitions(session)):
             return Progress(idle_ms=JOIN_IDLE_MS)
@@ -160,7 +160,7 @@ class JavaSinkTask(JavaTask):
         return str(event["op"])
 
     def _await(self, session: Session, op: str) -> None:
-        """Handle events until this one has arrived. A host that hangs is ended by `cancel`."""
+        """Handle events until this one has arrived. If the host hangs, `cancel` ends the wait."""
         while True:
             event = session.next(wait=False)
             if event is None:
@@ -188,7 +188,9 @@ class JavaSinkTask(JavaTask):
         self._letters.clear()
 
     def _commit_offsets(self) -> None:
-        """What is refused stays pending: the task joins again, and tries once more when its partitions are closed."""
+        """Commit pending offsets. Refused ones stay pending: the task rejoins, and tries again when it closes its
+        partitions.
+        """
         if self._pending:
             self._pending.commit(self._member)
 
@@ -223,7 +225,7 @@ class JavaSinkTask(JavaTask):
 
     # ------------------------------------------------------------ records
     def _give(self, session: Session) -> Progress:
-        """Send frames while there are some and the host keeps up."""
+        """Send frames as long as there are any and the host keeps up."""
         count = 0
         while not (busy := self._feed.busy):
             frame = self._feed.next()
@@ -262,7 +264,7 @@ class JavaSinkTask(JavaTask):
 
     @override
     def _give_up(self) -> None:
-        """The next task in a host reads uncommitted records again."""
+        """Drop the session; the next one reads uncommitted records again."""
         self._held.close()
         self._letters.clear()
         self._forget_partitions()
@@ -282,7 +284,7 @@ class JavaSinkTask(JavaTask):
 
     @override
     def _finish(self, session: Session) -> None:
-        """The group notices nothing of a change of hosts."""
+        """Stop the task in its host, without leaving the group."""
         session.connection.tell("stop")
         self._await(session, "stopped")
         with suppress(KafkaUnavailableError):  # no need to report it: the records are read again

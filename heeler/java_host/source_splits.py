@@ -1,11 +1,11 @@
-"""Heeler's part of a Java source's chain: each frame of the host is a split."""
+"""Runs heeler's part of a Java source's chain: each frame of the host is processed as a split."""
 
 from __future__ import annotations
 
 from concurrent.futures import CancelledError, Future
 from typing import Any
 
-from spark_tasks.data.cut import Handed
+from spark_tasks.data.cut import CutRecords
 from spark_tasks.dead_letters.error_handling import ErrorHandling
 from spark_tasks.errors import ConnectError
 from spark_tasks.plugins.cut import Cut
@@ -14,7 +14,7 @@ from spark_tasks.task import TaskContext
 
 
 class SourceSplits:
-    """Runs the splits of one task. Raises what java_source_job raises."""
+    """Runs the splits of one task. The constructor raises the errors of java_source_job."""
 
     def __init__(self, context: TaskContext, errors: ErrorHandling, cut: Cut) -> None:
         self.batch: Future[list[Any]] | None = None
@@ -24,12 +24,12 @@ class SourceSplits:
         self._prepared = False
         self._cancelled = False
 
-    def taken(self, handed: Handed) -> JavaSourceResult:
-        """What has become of the records. Waits. Raises the errors of the split, and ConnectError after `cancel`."""
+    def taken(self, records: CutRecords) -> JavaSourceResult:
+        """Run a split and wait for its result. Raises the split's errors, and ConnectError after `cancel`."""
         if not self._prepared:
             self._errors.prepare()
             self._prepared = True
-        batch = self.batch = self._context.engine.submit(self._context.id, [JavaSourceSplit(self._job, handed)])
+        batch = self.batch = self._context.engine.submit(self._context.id, [JavaSourceSplit(self._job, records)])
         if self._cancelled:
             self.cancel()
         try:
@@ -43,7 +43,7 @@ class SourceSplits:
         return taken
 
     def cancel(self) -> None:
-        """Give up what `taken` waits for, and what it would wait for. Any thread."""
+        """Cancel the split that `taken` waits for, and all later ones. Any thread."""
         self._cancelled = True
         if (batch := self.batch) is not None:
             self._context.engine.cancel(batch)

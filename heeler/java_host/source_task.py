@@ -1,7 +1,7 @@
 """Runs one task of a Java source connector: the host polls, transforms and converts; the worker appends and commits.
 
-Received frames are appended under one lane; when everything is acknowledged, the delivery commits them together with
-their offsets; then the plugin is told. So the guarantees of a delivery are the same as for Python's sources.
+Received frames are appended under one lane. When all records are acknowledged, the delivery commits them together with
+their offsets, and then the plugin is notified. So the guarantees of a delivery are the same as for Python sources.
 """
 
 from __future__ import annotations
@@ -30,14 +30,15 @@ from spark_tasks.sources.delivery import AtLeastOnce, Delivery
 from spark_tasks.sources.settings import SourceSettings
 from spark_tasks.task import Progress, TaskContext
 
-STEP_S: Final = 1.0  # how long frames are gathered before a commit, so that messages are handled in between
+STEP_S: Final = 1.0  # how long frames are collected before a commit; messages are handled between steps
 IDLE_MS: Final = 60_000  # the reading thread wakes the task
 _NO_FRAME: Final = 0
+_SUSPENDED: Final = "this process was suspended for so long that another worker may be running its tasks"
 
 
 class JavaSourceTask(JavaTask):
-    """`named`: its connector's name in the host; `delivery` None: at least once; `cut`: which part of the chain is
-    heeler's.
+    """`named`: the connector's class and version for the host; `delivery`: None for at least once; `cut`: which part of
+    the chain is heeler's.
     """
 
     def __init__(self, context: TaskContext, settings: SourceSettings, host: JavaHost, named: Mapping[str, str],
@@ -73,7 +74,7 @@ class JavaSourceTask(JavaTask):
 
     @override
     def start(self) -> None:
-        """Fence predecessors if the delivery does so; make and start the task in the host."""
+        """Fence predecessors if the delivery does so; create and start the task in the host."""
         self._metrics.running(paused=False)
         with self._metrics.blaming("start"):
             self._delivery.start()
@@ -107,10 +108,10 @@ class JavaSourceTask(JavaTask):
 
     @override
     def _attempt(self) -> Progress:
-        """A paused task still takes records that were polled before."""
+        """Also runs while the task is paused, because records that were polled before are still written."""
         try:
             if self._slept:
-                raise RetriableError("this process slept for so long that another worker may be running its tasks")  # noqa: TRY301
+                raise RetriableError(_SUSPENDED)  # noqa: TRY301
             session = self._held.current() or self._open()
             if self._polls is self._paused:
                 session.connection.tell("pause" if self._paused else "resume")
@@ -120,7 +121,7 @@ class JavaSourceTask(JavaTask):
             return self._failed(error)
 
     def _step(self, session: Session, until: float, *, wait: bool = False) -> Progress:
-        """Append and commit received frames; with `wait`, up to the event "drained", the host's last one."""
+        """Append and commit received frames; with `wait`, until the event "drained", which is the host's last one."""
         writer = FrameWriter(
             self._cluster, self._options, lambda: self._delivery.lanes(1)[0], self._used, self._taking)
         error: ConnectError | None = None
@@ -163,14 +164,14 @@ class JavaSourceTask(JavaTask):
         session.connection.tell("acknowledge", frame=frame, places=[one.to_json() for one in positions])
 
     def _commit(self, writer: FrameWriter) -> bool:
-        """Commit; whether everything that was appended is committed now."""
+        """Commit. Returns whether everything that was appended is now committed."""
         if writer.number is None:
             return self._settle(finish=False)
         writer.flush()
         self._metrics.worked(writer.figures)
         self._delivery.written([writer.sequences])
         if self._slept:
-            raise RetriableError("this process slept for so long that another worker may be running its tasks")
+            raise RetriableError(_SUSPENDED)
         self._unsaid = writer.number
         self._positions += writer.positions
         self._retry_state.succeeded()
@@ -190,7 +191,9 @@ class JavaSourceTask(JavaTask):
         return final
 
     def _failed(self, error: Exception) -> Progress:
-        """After a retriable error everything since the last offsets is repeated; other errors fail the task."""
+        """After a retriable error, repeat everything since the last committed offsets; raise other errors, which fail
+        the task.
+        """
         self._give_up()
         self.restarting = self.restarting or isinstance(error, HostGoneError)
         seen = self._delivery.failure(error)
@@ -200,7 +203,7 @@ class JavaSourceTask(JavaTask):
 
     @override
     def _give_up(self) -> None:
-        """Records of a transaction that the plugin has not ended are not committed."""
+        """Drop the session, and abort a transaction that the plugin has not ended."""
         self._drop()
         self._delivery.abort()
 
@@ -214,7 +217,7 @@ class JavaSourceTask(JavaTask):
         self._paused = True
         self._metrics.running(paused=True)
         if self._held.session is not None:
-            with suppress(HostGoneError):  # run_once sees it too
+            with suppress(HostGoneError):  # run_once notices it too
                 self._held.session.connection.tell("pause")
                 self._polls = False
 
@@ -268,4 +271,4 @@ class JavaSourceTask(JavaTask):
             if self._creation is not None:
                 self._creation.ensure(self._cluster, topic)
             self._topics.add(topic)
-        self._context.topic_used(topic)  # again and again: the list of topics can be reset
+        self._context.topic_used(topic)  # each time, because the list of topics can be reset

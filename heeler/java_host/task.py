@@ -1,4 +1,4 @@
-"""What the tasks of Java sources and sinks have in common: a session in the host, and attempts with pauses between."""
+"""The common part of the tasks of Java sources and sinks: a session in the host, and retries after pauses."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from spark_tasks.tasks.retries import RetryLimits, RetryState
 
 
 class JavaTask(TaskRunner):
-    """`kind`: sink or source; `named`: the connector's name in the host; `errors`: its errors.*"""
+    """`named`: the connector's class and version for the host; `errors`: the connector's errors.* settings."""
 
     def __init__(
         self, context: TaskContext, kind: Literal["source", "sink"], named: Mapping[str, str], errors: ErrorHandling
@@ -30,7 +30,7 @@ class JavaTask(TaskRunner):
         self._held = HeldSession(context.id, self._give_up, self._finish)
         self._paused = False
         self.restarting = False
-        """The host has ended, and no other one is running yet."""
+        """Whether the host has ended and no other one is running yet."""
 
     @property
     @override
@@ -46,12 +46,12 @@ class JavaTask(TaskRunner):
 
     @abstractmethod
     def _attempt(self) -> Progress:
-        """One step, with its errors handled."""
+        """Run one step and handle its errors."""
 
     @abstractmethod
     def _give_up(self) -> None:
-        """The task has left its host."""
+        """Clean up after the task has left its host."""
 
     @abstractmethod
     def _finish(self, session: Session) -> None:
-        """Stop the task in the host in order, and commit what it has done."""
+        """Stop the task in the host in order, and commit its work."""

@@ -68,8 +68,8 @@ class WorkerConfig:
         if ignored:
             log.warning(ignored)
         if not authenticates(originals):
-            log.warning("spark.authenticate=false: whoever reaches a port of Spark can run code there and read the "
-                        "passwords of connectors")
+            log.warning("spark.authenticate=false: anybody who can reach a port of Spark can run code there and read "
+                        "the passwords of connectors")
         return config
 
     def __getitem__(self, key: str) -> Any:
@@ -118,9 +118,8 @@ class WorkerConfig:
 
 def load_worker_config(file: Path, overrides: Iterable[str] = (), environ: Mapping[str, str] | None = None
                        ) -> WorkerConfig:
-    """Read a Java .properties file; `CONNECT_…` variables go before it and `overrides` (KEY=VALUE) before both.
-
-    Raises ConfigError.
+    """Read a Java .properties file. `CONNECT_…` variables in `environ` override it, and `overrides` (KEY=VALUE)
+    override both. Raises ConfigError.
     """
     import javaproperties  # noqa: PLC0415 - only here
 
@@ -151,7 +150,8 @@ def _decoded(data: bytes) -> str:
 
 def from_environment(environ: Mapping[str, str]) -> dict[str, str]:
     """Settings in `CONNECT_…` variables, as Kafka Connect's container images name them: CONNECT_GROUP_ID is group.id,
-    two underscores are one, three a dash. CONNECT_LOG4J_ROOT_LOGLEVEL and CONNECT_LOG4J_LOGGERS set log levels.
+    two underscores stand for one, three for a dash. CONNECT_LOG4J_ROOT_LOGLEVEL and CONNECT_LOG4J_LOGGERS set log
+    levels.
     """
     found: dict[str, str] = {}
     for name, value in environ.items():
@@ -169,7 +169,7 @@ def from_environment(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _hide(_: str | None, given: Mapping[str, Sequence[str]]) -> None:
-    """Mark secrets: values from providers in passwords and unknown keys. Operators may read their own settings."""
+    """Register values of providers in passwords and unknown keys as secrets. Operators may read all other settings."""
     for key, values in given.items():
         if key not in WORKER_KEYS or _is_secret(key):
             process_secrets().learn("", values)

@@ -97,7 +97,7 @@ class DataPlane:
         return self._runners.result().engine.degraded() if ready else ()
 
     def where(self, batch: Future[list[Any]]) -> str | None:
-        """Where the splits of a batch are now, in words; None if none of them runs. Takes seconds."""
+        """The stack traces of a batch's splits; None if none of them runs. Takes seconds."""
         ready = self._runners.done() and self._runners.exception() is None
         return self._runners.result().engine.where(batch) if ready else None
 
@@ -118,7 +118,7 @@ class DataPlane:
 
 @dataclass(frozen=True, slots=True)
 class TaskRunners:
-    """Makes runners in the task actor's thread; an exception makes the task FAILED."""
+    """Creates runners, in the task actor's thread; an exception makes the task FAILED."""
 
     config: WorkerConfig
     settings: WorkerSettings
@@ -132,7 +132,10 @@ class TaskRunners:
     metrics: Callable[[ConnectorTaskId], TaskMetrics]
 
     def make(self, command: StartTask, wake: Callable[[], None]) -> TaskRunner:
-        """A runner, not started. Raises ConfigError, TooManyTasksError, PluginNotFoundError."""
+        """Create a task's runner without starting it. `wake` may be called on any thread when there is work.
+
+        Raises ConfigError, TooManyTasksError, PluginNotFoundError.
+        """
         task = command.task
         metrics = self.metrics(task)
         connector = self.resolve(command.connector_config, task.connector)

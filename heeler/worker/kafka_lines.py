@@ -1,5 +1,5 @@
-"""Replaces kafka-python's lines about lost and refused connections, of which each client writes several a second while
-brokers are away, by one line for all. What follows from an outage is logged by the parts that it affects.
+"""Replaces kafka-python's lines about lost and refused connections with one line: while brokers are down, each client
+logs several a second. The parts of the worker that an outage affects log its consequences.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ CONNECTION_LINES: Final = (
     "Fetch to node %s failed: %s", "Error sending %s to node %s [%s]", "Bootstrap connection to %s failed: %s",
     "Group Coordinator Request failed: %s",
 )
-"""The beginnings of lines about connections; left out if their error is one of the connection."""
+"""The beginnings of lines about connections; dropped if their error is a connection error."""
 FOLLOWING_LINES: Final = (
     "Bootstrap %s not ready; waiting", "Bootstrap failed: %s", "Marking the coordinator dead",
     "Heartbeat failed for group %s: coordinator (node %s)", "Failed to produce messages to topic-partition",
     "%s: Error receiving network data", "%s: Error sending request data",
 )
-"""The beginnings of lines about consequences; always left out: heeler logs those that matter in its own words."""
+"""The beginnings of lines about consequences; always dropped: heeler logs those that matter itself."""
 _OF_CONNECTION: Final = re.compile(r"KafkaConnectionError|NodeNotReadyError|socket disconnected|RequestTimedOut")
 
 
 class ConnectionLines(logging.Filter):
-    """Lets those lines pass at DEBUG only. While connections fail, one WARNING a minute says so."""
+    """Lets those lines pass only at DEBUG. While connections fail, logs one WARNING a minute."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -52,8 +52,14 @@ class ConnectionLines(logging.Filter):
             return True
         if self._limited.suppressed("connections") is not None:
             log.warning("Connections to Kafka fail (%s). Clients reconnect by themselves; heeler.log.level.kafka=DEBUG "
-                        "logs each attempt", record.getMessage().rpartition(": ")[2])
+                        "logs each attempt", _reason(record.getMessage()))
         return False
+
+
+def _reason(line: str) -> str:
+    """The last part of a line, such as `111 ECONNREFUSED`; an unmatched parenthesis belongs to what came before."""
+    last = line.rpartition(": ")[2]
+    return last.removesuffix(")") if last.count(")") > last.count("(") else last
 
 
 def install() -> None:

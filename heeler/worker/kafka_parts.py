@@ -23,12 +23,12 @@ from storage.offsets.own_topic import OwnOffsets
 
 log = logging.getLogger(__name__)
 
-TIMEOUT_MS = 30_000  # with brokers that start at the same time
+TIMEOUT_MS = 30_000  # long enough for brokers that start at the same time
 
 
 @dataclass(frozen=True, slots=True)
 class KafkaParts:
-    """Made by `connect`; `settings` are kafka-python's."""
+    """The worker's connection to Kafka, created by `connect`. `settings`: kafka-python's client settings."""
 
     config: WorkerConfig
     admin: KafkaAdminClient
@@ -60,7 +60,7 @@ class KafkaParts:
         """The log of the config, offset or status topic."""
         names = {"config": "configs", "offset": "offsets", "status": "statuses"}
         committed = kind != "status" and self.config.exactly_once
-        # The status store decides itself what is repeated: a newer status may have superseded it.
+        # The status store itself decides which writes to repeat, because a newer status may supersede one.
         session = self.config["session.timeout.ms"]
         retries = {} if kind != "status" else {
             "retries": 0, "delivery_timeout_ms": session, "request_timeout_ms": session}
@@ -69,7 +69,7 @@ class KafkaParts:
                              session_s=float(session) / 1000)
 
     def connector_offsets_log(self, own: OwnOffsets) -> KafkaTopicLog:
-        """The log of a connector's own offsets topic, which is made where it is missing."""
+        """The log of a connector's own offsets topic, which is created if it does not exist."""
         return KafkaTopicLog(own.topic, own.consumer, self._own_admin(own),
                              client_id=f"{self.client_id}-offsets-{own.topic}", read_committed=True,
                              producer=own.producer, session_s=self.config["session.timeout.ms"] / 1000)
@@ -81,7 +81,7 @@ class KafkaParts:
             yield admin
 
     def config_writer(self) -> PrivilegedWriter | None:
-        """The leader's transactional writer of the config topic; None where writes are plain (KIP-618)."""
+        """The leader's transactional writer of the config topic; None if writes are not transactional (KIP-618)."""
         if not self.config.transactional_leader:
             return None
         transactional_id = self.config.originals.get("transactional.id") or f"connect-cluster-{self.config.group_id}"
@@ -101,7 +101,7 @@ class KafkaParts:
 
 
 def admin_client(config: WorkerConfig, timeout_ms: int) -> KafkaAdminClient:
-    """Connected to the worker's brokers. Raises ConnectError."""
+    """An admin client that is connected to the worker's brokers. Raises ConnectError."""
     client_id = config["client.id"] or f"connect-{config.group_id}"
     try:
         return _admin(client_settings(config.client()), f"{client_id}-admin", timeout_ms)

@@ -40,11 +40,13 @@ class WorkerLoggers:
         return dict(sorted(found.items()))
 
     def level(self, name: str) -> LoggerLevel | None:
-        """The level in effect for a logger; None where there is no such logger."""
+        """The effective level of a logger; None if there is no such logger."""
         return self._of(name) if name == ROOT or name in self._names() else None
 
     def set_level(self, namespace: str, level: str) -> Sequence[str]:
-        """Set a logger and those below it; the names of those that changed, sorted. `last_modified` of others stays."""
+        """Set the level of a logger and those below it. Returns the sorted names of those that changed; the others keep
+        their `last_modified_ms`.
+        """
         number = parse_level(level)
         with self._lock:
             names = self._names()
@@ -60,7 +62,7 @@ class WorkerLoggers:
         return changed
 
     def follow_cluster(self, namespace: str, level: str) -> None:
-        """Set what the config topic says; an unknown level is logged and otherwise ignored."""
+        """Set a level from the config topic; an unknown one is logged and otherwise ignored."""
         try:
             self.set_level(namespace, level)
         except ConfigError as error:

@@ -24,13 +24,13 @@ LEVELS = {
     "ALL": 1, "TRACE": TRACE, "DEBUG": logging.DEBUG, "INFO": logging.INFO, "WARN": logging.WARNING,
     "ERROR": logging.ERROR, "FATAL": logging.CRITICAL, "OFF": OFF,
 }
-"""Kafka Connect's level names, the ones that REST takes and shows."""
+"""Kafka Connect's level names, which REST uses."""
 QUIET = ("kafka", "py4j", "pyspark", "numba", "werkzeug", "cheroot", "urllib3")
-"""Libraries whose INFO lines do not concern connectors: WARN, unless the configuration sets another level."""
+"""Libraries whose INFO lines do not concern connectors: they log at WARN, unless the configuration sets a level."""
 SILENT = ("kafka.cluster", "kafka.coordinator.assignors")
-"""Loggers whose warnings are harmless: about a topic that has just been created, or will be; clients ask again."""
+"""Loggers whose warnings are harmless: they are about topics that have just been created, or will be."""
 _EVENT_LOOP = "kafka.net.selector"
-"""Warns of each of its own steps that takes a tenth of a second, as happens at a start and on a busy machine."""
+"""Warns when one of its steps takes a tenth of a second, which is usual at a start and on a busy machine."""
 _NAMES = {number: name for name, number in LEVELS.items()}
 TEXT, JSON = "text", "json"
 _context: ContextVar[tuple[str, int | None]] = ContextVar("connector_context", default=("", None))
@@ -93,12 +93,14 @@ class JsonFormatter(LineFormatter):
 
 
 def level_name(number: int) -> str:
-    """Kafka Connect's name of a level; of the next lower one, if it has no name for the number."""
+    """Kafka Connect's name of a level, or of the next lower one that has a name."""
     return _NAMES.get(number) or _NAMES[max((n for n in _NAMES if n <= number), default=TRACE)]
 
 
 def parse_level(text: str, key: str = "level") -> int:
-    """A level by its name, in any case; WARNING and CRITICAL are accepted too. Raises ConfigError."""
+    """The number of a level, by its name in any case; WARNING and CRITICAL are accepted too. `key`: for the message of
+    the ConfigError that is raised for an unknown name.
+    """
     name = {"WARNING": "WARN", "CRITICAL": "FATAL"}.get(text.strip().upper(), text.strip().upper())
     if name not in LEVELS:
         raise ConfigError(f"Invalid value {text} for configuration {key}: must be one of {', '.join(LEVELS)}")
@@ -107,7 +109,7 @@ def parse_level(text: str, key: str = "level") -> int:
 
 def set_up_logging(root: str = "INFO", levels: Mapping[str, str] | None = None, stream: IO[str] | None = None, *,
                    form: str = TEXT) -> None:
-    """Log to `stream` (standard output) at these levels; `form`: text or json. May be called again.
+    """Log to `stream` (None: standard output) with these levels; `form`: text or json. May be called again.
 
     Uncaught errors of threads are logged too. Raises ConfigError for an unknown level.
     """
@@ -136,13 +138,15 @@ def set_up_logging(root: str = "INFO", levels: Mapping[str, str] | None = None, 
 
 
 def _no_slow_step(record: logging.LogRecord) -> bool:
-    """Whether a line is not about a slow step, or DEBUG is enabled."""
+    """Whether to log a line: not if it is about a slow step, unless DEBUG is enabled."""
     enabled = logging.getLogger(_EVENT_LOOP).isEnabledFor(logging.DEBUG)
     return enabled or "blocking the event loop" not in str(record.msg)
 
 
 def _no_retry_of_py4j(record: logging.LogRecord) -> bool:
-    """Whether a line is not Py4J's about a repeated command to Spark's JVM, which it logs with the root logger."""
+    """Whether to log a line: not if it is Py4J's about a repeated command to Spark's JVM, for which it uses the root
+    logger.
+    """
     return record.levelno > logging.INFO or record.module != "java_gateway"
 
 

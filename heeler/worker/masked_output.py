@@ -1,4 +1,4 @@
-"""What the worker writes, without what it keeps to itself: lines of its log, and what plugins print."""
+"""Masks secrets in everything that the worker's process writes: the lines of its log and the output of plugins."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _TRACES = logging.Formatter()
 
 
 class MaskingFilter(logging.Filter):
-    """Lets every record pass, masked, whatever formatter comes after it."""
+    """Masks every record and lets it pass, whatever formatter follows."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         """True."""
@@ -22,13 +22,13 @@ class MaskingFilter(logging.Filter):
         masked = secrets.mask(text)
         if masked != text:
             record.msg, record.args = masked, None
-        if record.exc_text:  # a handler before this one has made it, for itself
+        if record.exc_text:  # a previous handler has formatted it
             record.exc_text = secrets.mask(record.exc_text)
         elif record.exc_info:
             trace = _TRACES.formatException(record.exc_info)
             masked = secrets.mask(trace)
             if masked != trace:
-                record.exc_text = masked  # a formatter takes it instead of making one
+                record.exc_text = masked  # formatters use this text if it is set
         if record.stack_info:
             record.stack_info = secrets.mask(record.stack_info)
         if below := getattr(record, "below", None):
@@ -37,13 +37,13 @@ class MaskingFilter(logging.Filter):
 
 
 class MaskedStream:
-    """A text stream before another one; each text that is written is masked by itself."""
+    """A text stream in front of another one. Each written text is masked by itself."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
 
     def write(self, text: str) -> int:
-        """Answers the length of the text as it was given."""
+        """Write the masked text. Returns the length of the original text."""
         self._stream.write(process_secrets().mask(text))
         return len(text)
 
@@ -57,6 +57,6 @@ class MaskedStream:
 
 
 def mask_output() -> None:
-    """Have all that this process prints from now on masked."""
+    """Mask everything that this process prints from now on."""
     sys.stdout = cast("TextIO", MaskedStream(sys.stdout))
     sys.stderr = cast("TextIO", MaskedStream(sys.stderr))

@@ -1,7 +1,7 @@
-"""One worker process. This is the place to begin reading.
+"""One worker process. Start reading here.
 
-`Worker.start` starts everything in order, `Worker.close` ends it in the reverse order; `run_worker` does both around
-the process's signals.
+`Worker.start` starts all parts in order, `Worker.close` stops them in the reverse order; `run_worker` calls both and
+handles the process's signals.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ from heeler.worker.providers import close_providers
 from heeler.worker.reloads import Resolver
 from heeler.worker.settings import group_settings, herder_settings, new_session_key, progress_limit, task_settings
 from heeler.worker.startup import (
+    HerderWatch,
     StoppedError,
-    Turns,
     checked_plugins,
     in_background,
     java_runtime,
@@ -101,14 +101,14 @@ def run_worker(config: WorkerConfig) -> int:
     stop_on_signals(worker.halt)
     try:
         worker.start()
-        worker.turns.wait_for_stop(worker.halting)
+        worker.herder_watch.wait_for_stop(worker.halting)
         worker.wait_halted()
     except StoppedError:
-        log.debug("The worker was stopped before it had finished starting")  # by a signal, or because a part has died
+        log.debug("The worker was stopped before it had finished starting")  # by a signal, or because a part died
     except ConnectError as error:
         if isinstance(error, ConfigError):
             raise
-        log.error("The worker cannot run: %s", error)  # noqa: TRY400 - the message says it all
+        log.error("The worker cannot run: %s", error)  # noqa: TRY400 - a stack trace would not add anything
         return 1
     finally:
         worker.close()
@@ -125,13 +125,13 @@ class Worker:
         self._halted = threading.Event()
         self._cleanup = ExitStack()
         self._ticker = Ticker()
-        self.turns = Turns(self.fail, config["rebalance.timeout.ms"] / 1000)
+        self.herder_watch = HerderWatch(self.fail, config["rebalance.timeout.ms"] / 1000)
         self._java = java_runtime(config)
         self._cleanup.callback(self._java.close)
         self._cleanup.callback(close_providers, config.providers)
         self._plugins = checked_plugins(config, self._java)
         self._configs, self._statuses = ConfigView(), StatusView()
-        # Only the connector's worker accepts: each worker that used the value requests its own restart.
+        # Only the worker that runs the connector accepts this request; each worker that used the value sends it.
         self.resolve = Resolver(config.providers, self._ticker, lambda name: self.ask(RestartConnectorOnly(name)))
         trials = Trials(config.originals, config.providers)
         self.view = PublishedView(self._configs, self._statuses, self._plugins, trials)
@@ -148,7 +148,9 @@ class Worker:
 
     # ------------------------------------------------------------ start and end
     def start(self) -> None:
-        """REST, then Kafka, the stores, the herder, the group; the data plane in the background."""
+        """Start REST, then connect to Kafka, start the stores and the herder and join the group; the data plane starts
+        in the background.
+        """
         self.view.recent_logs.install()
         self._ticker.start()
         self._cleanup.callback(self._ticker.stop)
@@ -171,7 +173,7 @@ class Worker:
         log.info("heeler worker %s of group %s started", self.rest.worker_id, self.config.group_id)
 
     def halt(self, reason: str) -> None:
-        """Begin to stop in order. Any thread, any number of times."""
+        """Begin an orderly stop. Any thread, any number of times."""
         if not self.halting.is_set():
             self.halting.set()
             log.info("Stopping: %s", reason)
@@ -213,7 +215,7 @@ class Worker:
         return server
 
     def _start_stores(self, parts: KafkaParts) -> None:
-        # A task that died leaves a transaction open on the offsets topic up to its timeout: readers wait for it.
+        # A task that died leaves a transaction open on the offsets topic until its timeout, and readers wait for that.
         timeout = 100.0 if self.config.exactly_once else 30.0
         self._offsets = OffsetStores(OffsetTopic(parts.log("offset")), parts.connector_offsets_log, timeout=timeout)
         self._offsets_ready: Future[None] = Future()
@@ -265,7 +267,7 @@ class Worker:
         ports = Ports(
             config_store=self._stores["config"].tell,
             status_store=self._stores["status"].tell,
-            member=self.turns.through(member.tell),
+            member=self.herder_watch.counting(member.tell),
             instances=self._instances,
             validate=lambda effect: self._validate(validation, effect),
             delegate=lambda effect, answer: self._delegate(effect, answer, validation, offset_requests),
@@ -288,7 +290,7 @@ class Worker:
 
     def _start_watchdog(self, data_plane: DataPlane) -> Watchdog:
         watchdog = Watchdog(self._tell_herder, data_plane.where)
-        self._ticker.every("watchdog", PULSE_MS, watchdog.look)
+        self._ticker.every("watchdog", PULSE_MS, watchdog.check)
         self._cleanup.callback(self._ticker.cancel, "watchdog")
         self.view.degraded = lambda: [*watchdog.degraded(), *data_plane.degraded()]
         self.metrics.stalled = watchdog.stalled
@@ -296,7 +298,7 @@ class Worker:
 
     def _start_scaler(self, offset_requests: OffsetRequests) -> Scaler:
         scaler = Scaler(self._tell_herder, offset_requests.lag, self._task_count)
-        self._ticker.every("scaler", PULSE_MS, scaler.look)
+        self._ticker.every("scaler", PULSE_MS, scaler.check)
         self._cleanup.callback(self._ticker.cancel, "scaler")
         self.metrics.scaling = scaler.figures
         return scaler
@@ -306,7 +308,7 @@ class Worker:
 
     def _watch(self, core: Mapping[str, pykka.ActorRef[Any]]) -> None:
         supervisor = Supervisor(core, self._instances, self.fail, self.halting.is_set)
-        for key, alarm in (("supervisor", supervisor.look), ("pulse", lambda: self._tell_herder(HerderAlive()))):
+        for key, alarm in (("supervisor", supervisor.check), ("pulse", lambda: self._tell_herder(HerderAlive()))):
             self._ticker.every(key, PULSE_MS, alarm)
             self._cleanup.callback(self._ticker.cancel, key)
 

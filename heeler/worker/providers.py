@@ -1,4 +1,4 @@
-"""The config providers of a worker's file: heeler's own, Python plugins, and classes in the jars of plugin.path."""
+"""The config providers in a worker's file: built-in ones, Python plugins, and classes in the jars of plugin.path."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ OnValues = Callable[[str | None, Mapping[str, Sequence[str]]], None]
 
 
 def configured(props: Mapping[str, str], on_values: OnValues) -> tuple[dict[str, ConfigProvider], JavaRuntime | None]:
-    """The providers by name, and the Java plugins if one of them is one. In `java.plugins.*` the others' placeholders
-    are replaced; `on_values`: of ConfigTransformer. Raises ConfigError.
+    """The providers by name, and the runtime of Java plugins if one of the providers needs it (else None). The Python
+    providers replace placeholders in `java.plugins.*`. `on_values`: see ConfigTransformer. Raises ConfigError.
     """
     classes = classes_of_providers(props)
     if not classes:
@@ -57,7 +57,7 @@ def _only(props: Mapping[str, str], names: Iterable[str]) -> Mapping[str, str]:
 
 
 def _python(name: str, path: Sequence[str], prefer: Sequence[str]) -> type[ConfigProvider] | None:
-    """The class, unless it is to be looked for in jars."""
+    """The Python class of a provider; None if the provider has to be looked for in jars."""
     if name in prefer:
         return None
     return BUILT_IN.get(name) or _found(name, Plugins(path, quiet=True))
@@ -86,7 +86,7 @@ def _wrong(name: str, error: ConnectError) -> ConfigError:
 
 
 def close_providers(providers: Mapping[str, ConfigProvider]) -> None:
-    """Have them let go of what they hold, all at a time. One that hangs is left behind."""
+    """Close all providers concurrently. One that hangs is abandoned."""
     threads = [threading.Thread(target=_close, args=one, name=f"close-{one[0]}", daemon=True)
                for one in providers.items()]
     for thread in threads:

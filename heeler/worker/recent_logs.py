@@ -13,7 +13,7 @@ from spark_tasks.config.masking import process_secrets
 
 LINES: Final = 200  # for each connector
 CONNECTORS: Final = 1000  # of the connectors that logged last
-LONGEST: Final = 10_000  # characters of one, with its trace
+LONGEST: Final = 10_000  # characters of a line with its stack trace
 
 
 class RecentLogs(logging.Handler):
@@ -32,7 +32,7 @@ class RecentLogs(logging.Handler):
             return
         try:
             line = self.format(record)
-        except Exception:  # noqa: BLE001 - a value's own __str__; the library's way to say so
+        except Exception:  # noqa: BLE001 - the __str__ of an argument may raise; logging reports that with handleError
             self.handleError(record)
             return
         kept = self._lines.setdefault(connector, deque(maxlen=LINES))
@@ -51,7 +51,7 @@ class RecentLogs(logging.Handler):
         return [process_secrets().mask(line) for line in found]
 
     def install(self) -> None:
-        """Listen to all loggers, in place of a former instance."""
+        """Attach to the root logger, replacing a former instance."""
         root = logging.getLogger()
         for old in [handler for handler in root.handlers if isinstance(handler, RecentLogs)]:
             root.removeHandler(old)

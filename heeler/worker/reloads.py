@@ -1,4 +1,4 @@
-"""Values of config providers in configurations, and restarts of connectors whose values expire (KIP-297)."""
+"""Replaces placeholders with the values of config providers, and restarts connectors whose values expire (KIP-297)."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from storage.ids import ConnectorName
 
 
 class Resolver:
-    """Replaces the placeholders in a configuration; gets the connector's name if the connector is about to run.
+    """Replaces the placeholders in a configuration.
 
-    `restart` is called to restart a connector when a value has expired, unless `config.action.reload` is none.
+    `restart` is called with the name of a connector of which a value has expired, unless `config.action.reload` is
+    none.
     """
 
     def __init__(
@@ -24,7 +25,9 @@ class Resolver:
         self._restart = restart
 
     def __call__(self, config: Mapping[str, Any], name: ConnectorName | None = None) -> Mapping[str, str]:
-        """The configuration with the values. Raises ConfigError if a provider has no value."""
+        """The configuration with the values. `name`: the connector, if it is about to run with the values; its restart
+        is scheduled then. Raises ConfigError if a provider has no value.
+        """
         return self._transformer.transform(config, name)
 
     def _expire(self, connector: str, path: str, ttl_ms: int) -> None:

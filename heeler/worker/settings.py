@@ -24,11 +24,11 @@ from storage.ids import Config, WorkerId
 
 log = logging.getLogger(__name__)
 _CONVERTERS = ("key.converter", "value.converter", "header.converter", "plugin.path")
-_LONG_KEYS = ("HmacMD5", "HmacSHA1")  # Java's default sizes: a leader with another size would replace the key
+_LONG_KEYS = ("HmacMD5", "HmacSHA1")  # 64 bytes, as in Java: a leader with another size would replace the key
 
 
 def healing_of(worker: Mapping[str, str]) -> Callable[[Config], Healing]:
-    """The restart policy of a connector. A connector with invalid settings is not restarted."""
+    """Returns a function that gives the restart policy of a connector; with invalid settings, it is not restarted."""
 
     def of(connector: Config) -> Healing:
         try:
@@ -41,7 +41,9 @@ def healing_of(worker: Mapping[str, str]) -> Callable[[Config], Healing]:
 
 
 def progress_limit(worker: Mapping[str, str]) -> Callable[[Config], float]:
-    """How many seconds a task of a connector may take for a batch; the worker's where its own setting is wrong."""
+    """Returns a function that gives the seconds that a task of a connector may take for a batch; if the connector's own
+    setting is invalid, the worker's applies.
+    """
 
     def of(connector: Config) -> float:
         try:

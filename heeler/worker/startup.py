@@ -1,4 +1,4 @@
-"""Checks before a worker starts, its signals, and how its main thread waits for Kafka and for the end."""
+"""Checks before a worker starts, its signal handlers, and how its main thread waits for Kafka and for the end."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from spark_tasks.plugins import Kind, Plugins, PluginVersionError, data_sources
 from storage.daemon_pool import DaemonPool
 
 T = TypeVar("T")
-_LOOK_S = 0.05
+_POLL_S = 0.05
 _FILES = 65_536
-_GARBAGE_AFTER = 20_000  # containers made and not yet freed; 700 is Python's own
+_GARBAGE_AFTER = 20_000  # container objects that have been created and not freed; Python's default is 700
 
 
 class StoppedError(ConnectError):
@@ -31,10 +31,10 @@ class StoppedError(ConnectError):
 
 
 def checked_plugins(config: WorkerConfig, java: JavaRuntime | None = None) -> Plugins:
-    """The worker's plugins, `java` among them. ConfigError where one of its converters is not there, as Kafka Connect
-    says it.
+    """The worker's plugins, including the Java ones. Raises ConfigError, with Kafka Connect's message, if a converter
+    of the worker does not exist.
     """
-    in_background(data_sources.installed)  # the plugins at the start of the worker; later ones do not count
+    in_background(data_sources.installed)  # plugins that are installed after the worker's start do not count
     plugins = Plugins(config["plugin.path"], others=java.found if java else None,
                       complaints=java.complaints if java else (), passed_over=java.passed_over if java else None)
     for key, kind in (("key.converter", Kind.CONVERTER), ("value.converter", Kind.CONVERTER),
@@ -56,28 +56,30 @@ def _require(plugins: Plugins, kind: Kind, name: str, version: str) -> None:
 
 
 def java_runtime(config: WorkerConfig) -> JavaRuntime:
-    """The worker's Java plugins. Starts a JVM if there are jars that were never examined."""
+    """The worker's Java plugins. Starts a JVM if there are jars that have not been examined before."""
     return config.java or JavaRuntime(config.originals, config["plugin.path"] or (), config[PREFER])
 
 
-def allow_many_files() -> None:
-    """Use the hard limit of open files up to a bound, as a JVM does: each REST client, broker and file takes one."""
+def raise_open_files_limit() -> None:
+    """Raise the limit of open files to the hard limit, up to a bound, as a JVM does: each REST client, broker and file
+    takes a file descriptor.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _FILES if hard == resource.RLIM_INFINITY else min(_FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-def look_for_garbage_less() -> None:
-    """Leave what was imported out of the search for garbage, and search less often: with hundreds of tasks, whose
-    messages and requests are short-lived objects, the search took a third of the time of the busiest thread.
+def tune_garbage_collection() -> None:
+    """Exclude imported modules from garbage collection, and collect less often. With hundreds of tasks, whose messages
+    and requests are short-lived objects, garbage collection took a third of the busiest thread's time.
     """
     gc.freeze()
     gc.set_threshold(_GARBAGE_AFTER, 10, 10)
 
 
 def stop_on_signals(stop: Callable[[str], None]) -> None:
-    """Have SIGTERM, Ctrl-C and SIGHUP (unless nohup has it ignored) call `stop` with a reason."""
+    """Call `stop` with a reason on SIGTERM, Ctrl-C and SIGHUP (unless nohup ignores it)."""
     handled = [signal.SIGTERM, signal.SIGINT]
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         handled.append(signal.SIGHUP)
@@ -90,18 +92,18 @@ def wait_for(future: Future[T], stop: threading.Event, timeout_s: float = math.i
     left = timeout_s
     while True:
         try:
-            return future.result(min(_LOOK_S, left))
+            return future.result(min(_POLL_S, left))
         except FutureTimeoutError:
             if future.done():
                 raise  # the function's own
             if stop.is_set():
                 raise StoppedError("The worker was stopped before it had finished starting") from None
-            left -= _LOOK_S
+            left -= _POLL_S
             if left <= 0:
                 raise
 
 
-class Turns:
+class HerderWatch:
     """Counts the HerderAlive messages, and reports when there is none for too long."""
 
     def __init__(self, tell: Callable[[str], None], timeout_s: float) -> None:
@@ -109,8 +111,8 @@ class Turns:
         self._timeout_s = timeout_s
         self._count = 0
 
-    def through(self, tell: Callable[[Any], None]) -> Callable[[Any], None]:
-        """`tell`, counting the HerderAlive messages."""
+    def counting(self, tell: Callable[[Any], None]) -> Callable[[Any], None]:
+        """Returns `tell`, wrapped so that HerderAlive messages are counted."""
         def counted(message: Any) -> None:
             self._count += isinstance(message, HerderAlive)
             tell(message)
@@ -118,14 +120,14 @@ class Turns:
         return counted
 
     def wait_for_stop(self, stop: threading.Event) -> None:
-        """Return when `stop` is set; report if the herder is silent for too long. It does not use the event's `wait`:
-        the system may deliver a signal to any thread, as it mostly does after the process was suspended; Python's
-        handler runs in the main thread, which that does not wake.
+        """Return when `stop` is set; report if the herder is silent for too long. Does not use the event's `wait`: the
+        system may deliver a signal to any thread, and usually does so after the process was suspended, but Python runs
+        the handler in the main thread, which such a signal would not wake.
         """
-        before, silent = self._count, 0.0  # counted in looks, not by the clock, because a process may sleep
+        before, silent = self._count, 0.0  # counted in polls, not by the clock, because the process may be suspended
         while not stop.is_set():
-            time.sleep(_LOOK_S)
-            silent = silent + _LOOK_S if self._count == before else 0.0
+            time.sleep(_POLL_S)
+            silent = silent + _POLL_S if self._count == before else 0.0
             before = self._count
             if silent > self._timeout_s:
                 self._tell(f"The herder has not responded for {self._timeout_s:.0f} s")
@@ -133,5 +135,5 @@ class Turns:
 
 
 def in_background(function: Callable[[], T]) -> Future[T]:
-    """Start a thread that does not keep the process from ending."""
+    """Run a function in a thread that does not keep the process from ending."""
     return DaemonPool(1, "starting").submit(function)

@@ -20,18 +20,18 @@ from spark_tasks.errors import ConnectError
 from spark_tasks.plugins.config_providers import ConfigProvider, ConfigTransformer
 
 LONGEST_S: Final = 60.0
-AT_ONCE: Final = 2  # each is a process of some 200 MB
+MAX_CONCURRENT: Final = 2  # each is a process of some 200 MB
 
 
 class Trials:
-    """The trials of one worker. Safe from any thread."""
+    """The trials of one worker. Thread-safe."""
 
     def __init__(self, worker: Mapping[str, str], providers: Mapping[str, ConfigProvider],
-                 at_once: int = AT_ONCE) -> None:
+                 max_concurrent: int = MAX_CONCURRENT) -> None:
         self._worker = dict(worker)
         self._transformer = ConfigTransformer(providers)
-        self._at_once = at_once
-        self._free = threading.BoundedSemaphore(at_once)
+        self._max_concurrent = max_concurrent
+        self._free = threading.BoundedSemaphore(max_concurrent)
 
     def run(self, config: Mapping[str, str], records: Sequence[Any] | None, limit: int) -> Mapping[str, Any]:
         """`{"stages": [...]}` as `heeler try -o json` prints it.
@@ -40,7 +40,8 @@ class Trials:
         ConnectError if it takes too long or its process ends.
         """
         if not self._free.acquire(blocking=False):
-            raise ConflictError(f"{self._at_once} other configurations are being tried on this worker; try again later")
+            raise ConflictError(f"{self._max_concurrent} other configurations are being tried on this worker; try "
+                                "again later")
         try:
             resolved = dict(self._transformer.transform(config))
             process_secrets().learn(None, passwords(resolved))
@@ -49,7 +50,7 @@ class Trials:
                 [sys.executable, "-m", "heeler.worker.trial"], input=json.dumps(request), capture_output=True,
                 text=True, timeout=LONGEST_S, check=False)
         except subprocess.TimeoutExpired as error:
-            raise ConnectError(f"The trial was not done after {LONGEST_S:.0f} s and was ended") from error
+            raise ConnectError(f"The trial did not end within {LONGEST_S:.0f} s, and was aborted") from error
         finally:
             self._free.release()
         if done.returncode != 0:
@@ -64,11 +65,13 @@ class Trials:
 
 
 def main() -> None:
-    """The process: a trial from standard input to standard output. Output of plugins goes elsewhere."""
+    """The process of a trial: reads the request from standard input and writes the result to standard output. The
+    output of plugins goes to standard error.
+    """
     threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    from heeler.worker.trial_plugins import plugins_for_trial  # noqa: PLC0415 - after plugins lost the output
+    from heeler.worker.trial_plugins import plugins_for_trial  # noqa: PLC0415 - after standard output was redirected
     from spark_tasks.trial import raw_records, try_connector  # noqa: PLC0415
 
     request = json.load(sys.stdin)
@@ -77,7 +80,7 @@ def main() -> None:
 
     def sample() -> Any:
         if records is None:
-            raise ConnectError("A sink is tried on records: give some as records, objects with a value and perhaps a "
+            raise ConnectError("The trial of a sink needs records: a list of objects with a value and, optionally, a "
                                "key, topic and headers")
         return raw_records(records, topic)
 

@@ -1,5 +1,5 @@
-"""The plugins of a trial (`heeler try`, `heeler run`, POST /connectors/try): Python's, for a configuration that a
-worker would accept. Java's are known by name alone, so that whoever tries one is told that trials do not run it.
+"""The plugins of a trial (`heeler try`, `heeler run`, POST /connectors/try). Trials run only Python plugins; Java
+plugins are known by name, so that a trial of one fails with a clear message.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ _CONVERTERS = {"key.converter": Kind.CONVERTER, "value.converter": Kind.CONVERTE
 
 
 def plugins_for_trial(worker: Mapping[str, str], config: Mapping[str, str]) -> Plugins:
-    """The plugins in the folders that `plugin.path` names, of the worker's properties or of the connector's
-    configuration. Raises ConfigError for one that is in a jar, and with all messages for a configuration that a worker
-    would refuse; PluginNotFoundError; and what a plugin's validation raises.
+    """The plugins in the folders of `plugin.path`, in the worker's properties and in the connector's configuration.
+
+    Raises ConfigError if a plugin is in a jar, and with all messages if a worker would refuse the configuration;
+    PluginNotFoundError; and any error that a plugin's validation raises.
     """
     paths = [text.strip() for said in (worker, config) for text in said.get("plugin.path", "").split(",")]
     folders = list(dict.fromkeys(filter(None, paths)))
@@ -31,8 +32,8 @@ def plugins_for_trial(worker: Mapping[str, str], config: Mapping[str, str]) -> P
         for key, kind, name in _named(worker, config):
             plugin = plugins.get(kind, name)
             if plugin is not None and is_java(plugin):
-                raise ConfigError(f"{key}: {plugin.name} is a Java plugin. A trial runs Python plugins alone; create "
-                                  "the connector on a worker to run Java's")
+                raise ConfigError(f"{key}: {plugin.name} is a Java plugin. A trial runs only Python plugins; create "
+                                  "the connector on a worker to run it")
     finally:
         java.close()
     _validate(plugins, worker, config)
@@ -46,7 +47,7 @@ def _validate(plugins: Plugins, worker: Mapping[str, str], config: Mapping[str, 
 
 
 def _named(worker: Mapping[str, str], config: Mapping[str, str]) -> Iterator[tuple[str, Kind, str]]:
-    """Key, kind and name of each plugin that a connector asks for."""
+    """Key, kind and name of each plugin that a connector uses."""
     yield "connector.class", Kind.CONNECTOR, config.get("connector.class", "")
     for key, kind in _CONVERTERS.items():
         yield key, kind, config.get(key) or worker.get(key, "")

@@ -11,7 +11,7 @@ from typing import Any, Final
 from apispec import APISpec
 from werkzeug.routing import Rule
 
-from rest.openapi.operations import OPERATIONS, Operation, answers_of
+from rest.openapi.operations import OPERATIONS, Operation, responses_of
 from rest.openapi.schemas import NUMBER, SCHEMAS, TEXT, ref
 
 _LINKS: Final = {"connector": "$response.body#/name", "task": "$response.body#/tasks/0/task"}
@@ -27,7 +27,7 @@ b.m{display:inline-block;min-width:4.5rem}td{padding:.1rem .8rem .1rem 0;vertica
 
 def document(rules: Iterable[Rule], version: str) -> dict[str, Any]:
     """The document, OpenAPI 3.0. KeyError for an endpoint that is missing in operations.py."""
-    about = "Kafka Connect's REST API, and what heeler adds to it."
+    about = "Kafka Connect's REST API with heeler's extensions."
     rules = sorted(rules, key=lambda rule: rule.rule)
     links = {rule.endpoint: _link_to(rule) for rule in rules
              if "connector" in rule.arguments and not rule.endpoint.startswith("internal.")}
@@ -44,13 +44,13 @@ def document(rules: Iterable[Rule], version: str) -> dict[str, Any]:
 
 
 def _link_to(rule: Rule) -> dict[str, Any]:
-    """A link from a response that is a connector to another operation on this connector."""
+    """A link from a response that describes a connector to another operation on this connector."""
     parameters = {name: where for name, where in _LINKS.items() if name in rule.arguments}
     return {"operationId": rule.endpoint, "parameters": parameters}
 
 
 def _operation(rule: Rule, described: Operation, linked: dict[str, Any]) -> dict[str, Any]:
-    """An operation. `linked`: the links of responses that are a connector."""
+    """An OpenAPI operation object. `linked`: the links of responses that describe a connector."""
     parameters = [
         {"name": name, "in": "path", "required": True, "description": _ABOUT[name],
          "schema": {**NUMBER, "minimum": 0} if kind == "task" else {**TEXT, "minLength": 1}}
@@ -59,17 +59,17 @@ def _operation(rule: Rule, described: Operation, linked: dict[str, Any]) -> dict
         {"name": query.name, "in": "query", "required": False, "description": query.about, "schema": query.schema}
         for query in described.query
     ]
-    made: dict[str, Any] = {
+    operation: dict[str, Any] = {
         "operationId": rule.endpoint, "summary": described.about, "tags": [rule.endpoint.split(".", maxsplit=1)[0]],
         "parameters": parameters,
-        "responses": {str(code): {"description": answer.about} | (
-            {"content": {answer.media: {"schema": answer.schema}}} if answer.schema is not None else {}) | (
-            linked if answer.schema == ref("Connector") else {})
-            for code, answer in sorted(answers_of(rule.endpoint).items())},
+        "responses": {str(code): {"description": response.about} | (
+            {"content": {response.media: {"schema": response.schema}}} if response.schema is not None else {}) | (
+            linked if response.schema == ref("Connector") else {})
+            for code, response in sorted(responses_of(rule.endpoint).items())},
     }
     if described.body is not None:
-        made["requestBody"] = {"required": True, "content": {"application/json": {"schema": described.body}}}
-    return made
+        operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": described.body}}}
+    return operation
 
 
 def page(found: dict[str, Any]) -> str:
@@ -92,11 +92,11 @@ def _shown(method: str, path: str, operation: dict[str, Any]) -> str:
     parameters = "".join(f"<tr><td><code>{p['name']}</code><td>{p['in']}<td>{escape(p['description'])}"
                          for p in operation["parameters"])
     body = operation.get("requestBody")
-    answers = "".join(f"<tr><td><code>{code}</code><td>{escape(answer['description'])}<td>{_content(answer)}"
-                      for code, answer in operation["responses"].items())
+    responses = "".join(f"<tr><td><code>{code}</code><td>{escape(response['description'])}<td>{_content(response)}"
+                        for code, response in operation["responses"].items())
     return (f'<details><summary><b class="m">{method.upper()}</b> <code>{escape(path)}</code> '
             f"{escape(operation['summary'])}</summary><table>{parameters}</table>"
-            f"{'<p>Body: ' + _content(body) if body else ''}<table>{answers}</table></details>")
+            f"{'<p>Body: ' + _content(body) if body else ''}<table>{responses}</table></details>")
 
 
 def _content(holder: dict[str, Any]) -> str:

@@ -24,7 +24,7 @@ class Query:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Response:
     """The meaning of a status; `schema` None: no body. `media`: the media type of the body."""
 
     about: str
@@ -32,8 +32,8 @@ class Answer:
     media: str = "application/json"
 
 
-def _error(about: str) -> Answer:
-    return Answer(about, ref("Error"))
+def _error(about: str) -> Response:
+    return Response(about, ref("Error"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Operation:
     """One method of a path. `body`: the schema of the request's body."""
 
     about: str
-    answers: Mapping[int, Answer]
+    responses: Mapping[int, Response]
     query: Sequence[Query] = ()
     body: Schema | None = None
 
@@ -56,103 +56,106 @@ _CHANGE = {400: _error(_REFUSED), 404: _error(_NO_CONNECTOR), 409: _error(_REBAL
 
 
 def _get(about: str, schema: Schema) -> Operation:
-    return Operation(about, {200: Answer(about, schema), **_OF_A_CONNECTOR})
+    return Operation(about, {200: Response(about, schema), **_OF_A_CONNECTOR})
 
 
 OPERATIONS: Final[Mapping[str, Operation]] = {
     "root.server_info": Operation("Version and Kafka cluster.", {
-        200: Answer("The worker", ref("Worker")), **_STARTING}),
+        200: Response("The worker", ref("Worker")), **_STARTING}),
     "root.health": Operation("Whether the worker is ready for requests (KIP-1017).", {
-        200: Answer("It is ready", ref("Health")),
-        503: Answer("It is starting or shutting down", {"oneOf": [ref("Health"), ref("Error")]}),
-        500: Answer("The herder does not answer", ref("Health"))}),
+        200: Response("It is ready", ref("Health")),
+        503: Response("It is starting or shutting down", {"oneOf": [ref("Health"), ref("Error")]}),
+        500: Response("The herder does not respond", ref("Health"))}),
     "metrics.metrics": Operation("Metrics for Prometheus.", {
-        200: Answer("Metrics in Prometheus' text format", TEXT, "text/plain"), 400: _error(_REFUSED), **_FAILED},
+        200: Response("Metrics in Prometheus' text format", TEXT, "text/plain"), 400: _error(_REFUSED), **_FAILED},
         (Query("names", "Metrics with Kafka Connect's names (java), heeler's, or both: java,heeler."),)),
-    "openapi.document": Operation("This document.", {200: Answer("OpenAPI 3.0", {"type": "object"})}),
-    "openapi.page": Operation("This document as a page.", {200: Answer("HTML", TEXT, "text/html")}),
+    "openapi.document": Operation("This document.", {200: Response("OpenAPI 3.0", {"type": "object"})}),
+    "openapi.page": Operation("This document as a page.", {200: Response("HTML", TEXT, "text/html")}),
     "connectors.list_connectors": Operation("Names of all connectors.", {
-        200: Answer("Names; with `expand`, an object with names as keys",
+        200: Response("Names; with `expand`, an object with names as keys",
                     {"oneOf": [listed(TEXT), mapped(mapped(ANY))]}),
         **_STARTING},
         (Query("expand", "What to show for each connector; may be repeated.",
                listed({"type": "string", "enum": ["status", "info"]})),)),
     "connectors.create": Operation("Create a connector.", {
-        201: Answer("It was created", ref("Connector")), **_CHANGE,
+        201: Response("It was created", ref("Connector")), **_CHANGE,
         409: _error(f"It exists already. {_REBALANCE}")}, body=ref("NewConnector")),
     "connectors.describe": _get("A connector.", ref("Connector")),
-    "connectors.delete": Operation("Delete a connector.", {204: Answer("It was deleted"), **_CHANGE}),
+    "connectors.delete": Operation("Delete a connector.", {204: Response("It was deleted"), **_CHANGE}),
     "connectors.get_config": _get("A connector's configuration.", ref("Config")),
     "connectors.put_config": Operation("Create a connector, or replace its configuration.", {
-        200: Answer("It was changed", ref("Connector")), 201: Answer("It was created", ref("Connector")), **_CHANGE},
+        200: Response("It was changed", ref("Connector")),
+        201: Response("It was created", ref("Connector")), **_CHANGE},
         body=ref("Config")),
     "connectors.patch_config": Operation("Change some keys of a configuration (KIP-477).", {
-        200: Answer("It was changed", ref("Connector")), **_CHANGE}, body=ref("Config")),
+        200: Response("It was changed", ref("Connector")), **_CHANGE}, body=ref("Config")),
     "connectors.status": _get("The states of a connector and its tasks.", ref("ConnectorStatus")),
     "connectors.tasks": _get("A connector's tasks with their configurations.", listed(ref("Task"))),
     "connectors.task_status": _get("A task's state.", ref("TaskStatus")),
-    "lifecycle.pause": Operation("Pause a connector and its tasks.", {202: Answer("It will be paused"), **_CHANGE}),
-    "lifecycle.resume": Operation("Resume a paused or stopped connector.", {202: Answer("It will resume"), **_CHANGE}),
+    "lifecycle.pause": Operation("Pause a connector and its tasks.", {202: Response("It will be paused"), **_CHANGE}),
+    "lifecycle.resume": Operation("Resume a paused or stopped connector.", {
+        202: Response("It will resume"), **_CHANGE}),
     "lifecycle.stop": Operation("Stop a connector and remove its tasks until it is resumed (KIP-875).", {
-        204: Answer("It will stop"), **_CHANGE}),
+        204: Response("It will stop"), **_CHANGE}),
     "lifecycle.restart": Operation("Restart a connector and, if requested, its tasks (KIP-745).", {
-        202: Answer("It will restart; what restarts is RESTARTING", ref("ConnectorStatus")),
-        204: Answer("The connector's instance will restart, without its tasks"), **_CHANGE},
+        202: Response("It will restart; the state of everything that restarts is RESTARTING", ref("ConnectorStatus")),
+        204: Response("The connector's instance will restart, without its tasks"), **_CHANGE},
         (Query("includeTasks", "Restart its tasks too.", _FLAG),
-         Query("onlyFailed", "Restart only what has failed.", _FLAG))),
-    "lifecycle.restart_task": Operation("Restart a task.", {204: Answer("It will restart"), **_CHANGE}),
+         Query("onlyFailed", "Restart only the connector and tasks that have failed.", _FLAG))),
+    "lifecycle.restart_task": Operation("Restart a task.", {204: Response("It will restart"), **_CHANGE}),
     "offsets.get_offsets": _get("A connector's offsets (KIP-875).", ref("Offsets")),
     "offsets.alter": Operation("Set offsets of a stopped connector; null deletes one.", {
-        200: Answer("They were set", ref("Message")), **_CHANGE}, body=ref("Offsets")),
+        200: Response("They were set", ref("Message")), **_CHANGE}, body=ref("Offsets")),
     "offsets.reset": Operation("Delete all offsets of a stopped connector.", {
-        200: Answer("They were deleted", ref("Message")), **_CHANGE}),
+        200: Response("They were deleted", ref("Message")), **_CHANGE}),
     "dead_letters.replay": Operation("Replay the dead letter queue to the sink.", {
-        202: Answer("It has begun; GET returns its progress", ref("ReplayProgress")), **_CHANGE}, body=ref("Replay")),
+        202: Response("It has begun; GET returns its progress", ref("ReplayProgress")), **_CHANGE}, body=ref("Replay")),
     "dead_letters.progress": Operation("Progress of the last replay of dead letters.", {
-        200: Answer("Progress", ref("ReplayProgress")), **_CHANGE}),
+        200: Response("Progress", ref("ReplayProgress")), **_CHANGE}),
     "topics.topics": Operation("Topics that a connector has used (KIP-558).", {
-        200: Answer("Topics", ref("Topics")), 403: _error("topic.tracking.enable is false"), **_STARTING}),
+        200: Response("Topics", ref("Topics")), 403: _error("topic.tracking.enable is false"), **_STARTING}),
     "topics.reset": Operation("Forget the topics that a connector has used.", {
-        202: Answer("They will be forgotten"), 403: _error("topic.tracking.allow.reset is false"), **_STARTING}),
+        202: Response("They will be forgotten"), 403: _error("topic.tracking.allow.reset is false"), **_STARTING}),
     "plugins.list_plugins": Operation("Installed plugins.", {
-        200: Answer("Plugins", listed(ref("Plugin"))), **_STARTING},
+        200: Response("Plugins", listed(ref("Plugin"))), **_STARTING},
         (Query("connectorsOnly", "Leave out converters, transforms and predicates.",
                {"type": "boolean", "default": True}),)),
     "plugins.plugin_config": Operation("A plugin's configuration keys (KIP-769).", {
-        200: Answer("Keys", listed(ref("ConfigKey"))),
+        200: Response("Keys", listed(ref("ConfigKey"))),
         400: _error(f"{_REFUSED}, for example that no installed version matches"),
         404: _error("The plugin does not exist"), **_FAILED}, (Query("version", "A version or a range (KIP-891)."),)),
     "plugins.validate": Operation("Check a configuration without creating anything.", {
-        200: Answer("Every key with its errors", ref("Validation")), 400: _error(_REFUSED), **_STARTING},
+        200: Response("Every key with its errors", ref("Validation")), 400: _error(_REFUSED), **_STARTING},
         body=ref("Config")),
     "trial.try_config": Operation("Run a few records through a connector's configuration; nothing is kept.", {
-        200: Answer("The records before and after each stage", ref("TrialResult")), 400: _error(_REFUSED),
+        200: Response("The records before and after each stage", ref("TrialResult")), 400: _error(_REFUSED),
         409: _error("Other trials are running on this worker; try again later"), **_STARTING}, body=ref("Trial")),
     "internal.put_task_configs": Operation("Internal, between workers: send task configurations to the leader.", {
-        200: Answer("They were written"), 403: _error("The signature is wrong"), **_CHANGE},
+        204: Response("They were written"), 403: _error("The signature is wrong"), **_CHANGE},
         (Query("forward", "Whether it may be forwarded again.", _FLAG),), listed(ref("Config"))),
     "internal.fence": Operation("Internal, between workers: fence the producers of former tasks (KIP-618).", {
-        200: Answer("They were fenced"), 403: _error("The signature is wrong"), **_CHANGE},
+        204: Response("They were fenced"), 403: _error("The signature is wrong"), **_CHANGE},
         (Query("forward", "Whether it may be forwarded again.", _FLAG),)),
     "loggers.list_loggers": Operation("Loggers whose level was set (KIP-495).", {
-        200: Answer("Levels by logger", mapped(ref("LoggerLevel"))), **_STARTING}),
+        200: Response("Levels by logger", mapped(ref("LoggerLevel"))), **_STARTING}),
     "loggers.get_logger": Operation("A logger's level.", {
-        200: Answer("The level", ref("LoggerLevel")), 404: _error("The logger does not exist"), **_FAILED}),
+        200: Response("The level", ref("LoggerLevel")), 404: _error("The logger does not exist"), **_FAILED}),
     "loggers.set_level": Operation("Set the level of a logger and those below it (KIP-976).", {
-        200: Answer("The loggers that changed", listed(TEXT)), 204: Answer("The level will be set on all workers"),
+        200: Response("The loggers that changed", listed(TEXT)), 204: Response("The level will be set on all workers"),
         400: _error(_REFUSED), 404: _error("The level does not exist"), **_FAILED},
         (Query("scope", "Set it on this worker, or on all (cluster).",
                {"type": "string", "enum": ["worker", "cluster"]}),),
         ref("NewLevel")),
     "story.story": _get("What happened to a connector on this worker, and why.", ref("Story")),
     "logs.logs": Operation("The last lines of this worker's log about a connector.", {
-        200: Answer("Lines, oldest first", ref("Logs")), 400: _error(_REFUSED), **_OF_A_CONNECTOR},
+        200: Response("Lines, oldest first", ref("Logs")), 400: _error(_REFUSED), **_OF_A_CONNECTOR},
         (Query("lines", "The number of lines, at most 200.", {**NUMBER, "minimum": 1}),)),
 }
 
 
-def answers_of(endpoint: str) -> Mapping[int, Answer]:
+def responses_of(endpoint: str) -> Mapping[int, Response]:
     """The responses of an endpoint, with the errors of the HTTP server and its rules. KeyError for an unknown one."""
-    own = OPERATIONS[endpoint].answers
-    other_media = any(answer.media != "application/json" for answer in own.values()) or endpoint == "openapi.document"
+    own = OPERATIONS[endpoint].responses
+    other_media = (any(response.media != "application/json" for response in own.values())
+                   or endpoint == "openapi.document")
     return {**_HTTP, **({} if other_media else _NOT_ACCEPTABLE), **own}

@@ -71,7 +71,7 @@ SCHEMAS: Final[dict[str, Schema]] = {
         "offset", partition={"type": "object", "nullable": True}, offset={"type": "object", "nullable": True}))),
     "Plugin": an_object("class type", **{"class": TEXT}, type={"type": "string", "enum": [
         "source", "sink", "converter", "header_converter", "transformation", "predicate"]}, version=TEXT,
-        runtime={**_RUNTIME, "description": "What runs it, if both heeler and Java have a plugin of this class."},
+        runtime={**_RUNTIME, "description": "The runtime that is used, if both have a plugin of this class."},
         passed_over={**listed(an_object("runtime location", runtime=_RUNTIME, version=TEXT, location=TEXT)),
                      "description": "Other plugins of this class that are installed but not used."}),
     "ConfigKey": {"type": "object", "description": "A key's name, type, default, importance, documentation and more."},

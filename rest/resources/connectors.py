@@ -14,9 +14,9 @@ from rest.errors import HttpError
 from rest.forwarding import Remote
 from rest.resources.context import ResourceContext
 from rest.server.rules import json_body
-from rest.wire import answers
-from rest.wire.answers import created_response, json_response, no_body
+from rest.wire import responses
 from rest.wire.entities import CONFIG, CREATE, parse
+from rest.wire.responses import created_response, json_response, no_body
 from rest.wire.view import WorkerView
 from spark_tasks.config.auto_tasks import as_put, stored
 from storage.ids import Config, ConnectorName, ConnectorTaskId, TargetState
@@ -44,7 +44,7 @@ def blueprint(context: ResourceContext) -> Blueprint:
 
     @routes.get("/<name:connector>")
     def describe(connector: ConnectorName) -> Response:
-        return json_response(answers.connector_info(herder.answer(GetConnector(connector))))
+        return json_response(responses.connector_info(herder.answer(GetConnector(connector))))
 
     @routes.delete("/<name:connector>")
     def delete(connector: ConnectorName) -> Response:
@@ -64,26 +64,26 @@ def blueprint(context: ResourceContext) -> Blueprint:
     def patch_config(connector: ConnectorName) -> Response:
         patch = _config()
         outcome = herder.answer_or_forward(PatchConnector(connector, patch), patch)
-        info = answers.remote_info(outcome) if isinstance(outcome, Remote) else answers.connector_info(outcome.info)
+        info = responses.remote_info(outcome) if isinstance(outcome, Remote) else responses.connector_info(outcome.info)
         return json_response(info)
 
     @routes.get("/<name:connector>/status")
     def status(connector: ConnectorName) -> Response:
-        return json_response(answers.status_of(view, connector))
+        return json_response(responses.status_of(view, connector))
 
     @routes.get("/<name:connector>/tasks")
     def tasks(connector: ConnectorName) -> Response:
-        return json_response([answers.task_info(task) for task in herder.answer(GetTaskConfigs(connector))])
+        return json_response([responses.task_info(task) for task in herder.answer(GetTaskConfigs(connector))])
 
     @routes.get("/<name:connector>/tasks/<task:task>/status")
     def task_status(connector: ConnectorName, task: int) -> Response:
-        return json_response(answers.task_status_of(view, ConnectorTaskId(connector, task)))
+        return json_response(responses.task_status_of(view, ConnectorTaskId(connector, task)))
 
     return routes
 
 
 def _expanded(view: WorkerView, expansions: Sequence[str]) -> dict[str, Any]:
-    parts = {"status": answers.status_of, "info": answers.info_of}
+    parts = {"status": responses.status_of, "info": responses.info_of}
     wanted = [(expansion, parts[expansion]) for expansion in expansions if expansion in parts]
     if len(wanted) < len(expansions):
         log.info("Ignoring unknown expansion types among %s", expansions)

@@ -13,8 +13,8 @@ from rest.forwarding import Remote
 from rest.json_text import plain
 from rest.resources.context import ResourceContext
 from rest.server.rules import json_body
-from rest.wire.answers import json_response
 from rest.wire.entities import ANYTHING, parse
+from rest.wire.responses import json_response
 from storage.ids import ConnectorName
 
 

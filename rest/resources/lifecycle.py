@@ -13,7 +13,7 @@ from actors.messages.requests import (
 )
 from rest.forwarding import Remote
 from rest.resources.context import ResourceContext
-from rest.wire.answers import json_response, no_body, state_info
+from rest.wire.responses import json_response, no_body, state_info
 from storage.config.state import RestartRequest
 from storage.ids import ConnectorName, ConnectorTaskId, TargetState
 

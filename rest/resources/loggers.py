@@ -12,8 +12,8 @@ from actors.messages.requests import SetClusterLoggerLevel
 from rest.errors import HttpError
 from rest.resources.context import ResourceContext
 from rest.server.rules import json_body
-from rest.wire.answers import json_response, logger_level, no_body
 from rest.wire.entities import CONFIG, parse
+from rest.wire.responses import json_response, logger_level, no_body
 
 log = logging.getLogger(__name__)
 

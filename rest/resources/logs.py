@@ -6,7 +6,7 @@ from flask import Blueprint, Response, request
 
 from actors.errors import BadRequestError, NotFoundError
 from rest.resources.context import ResourceContext
-from rest.wire.answers import json_response
+from rest.wire.responses import json_response
 from storage.ids import ConnectorName
 
 

@@ -13,9 +13,9 @@ from rest.forwarding import Remote
 from rest.resources.connectors import pairs
 from rest.resources.context import ResourceContext
 from rest.server.rules import json_body
-from rest.wire import answers
-from rest.wire.answers import json_response
+from rest.wire import responses
 from rest.wire.entities import OFFSETS, parse
+from rest.wire.responses import json_response
 from storage.ids import ConnectorName
 
 
@@ -26,7 +26,7 @@ def blueprint(context: ResourceContext) -> Blueprint:
 
     @routes.get("")
     def get_offsets(connector: ConnectorName) -> Response:
-        return json_response(answers.offsets(herder.answer(GetOffsets(connector))))
+        return json_response(responses.offsets(herder.answer(GetOffsets(connector))))
 
     @routes.patch("")
     def alter(connector: ConnectorName) -> Response:

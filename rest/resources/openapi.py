@@ -8,7 +8,7 @@ from flask import Blueprint, Response, current_app
 
 from rest.openapi.document import document, page
 from rest.resources.context import ResourceContext
-from rest.wire.answers import json_response
+from rest.wire.responses import json_response
 
 
 def blueprint(context: ResourceContext) -> Blueprint:

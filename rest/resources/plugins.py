@@ -8,8 +8,8 @@ from actors.errors import BadRequestError
 from rest.errors import HttpError
 from rest.resources.context import ResourceContext
 from rest.server.rules import json_body
-from rest.wire.answers import json_response, plugin_info
 from rest.wire.entities import CONFIG, parse
+from rest.wire.responses import json_response, plugin_info
 from spark_tasks.config.auto_tasks import MAX, stored
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from flask import Blueprint, Response
 
 from rest.resources.context import ResourceContext
-from rest.wire.answers import json_response
+from rest.wire.responses import json_response
 
 
 def blueprint(context: ResourceContext) -> Blueprint:

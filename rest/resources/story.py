@@ -6,7 +6,7 @@ from flask import Blueprint, Response
 
 from actors.messages.requests import GetStory, StoryEntry
 from rest.resources.context import ResourceContext
-from rest.wire.answers import instant, json_response
+from rest.wire.responses import instant, json_response
 from storage.ids import ConnectorName
 
 

@@ -8,7 +8,7 @@ from actors.messages.requests import ResetTopics
 from rest.errors import HttpError
 from rest.resources.context import ResourceContext
 from rest.server.settings import RestSettings
-from rest.wire.answers import json_response, no_body
+from rest.wire.responses import json_response, no_body
 from storage.ids import ConnectorName
 
 

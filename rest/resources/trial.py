@@ -12,8 +12,8 @@ from actors.errors import BadRequestError
 from rest.json_text import plain
 from rest.resources.context import ResourceContext
 from rest.server.rules import json_body
-from rest.wire.answers import json_response
 from rest.wire.entities import TRIAL, parse
+from rest.wire.responses import json_response
 
 MAX_RECORDS = 1000
 DEFAULT_RECORDS = 5

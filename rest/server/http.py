@@ -96,7 +96,7 @@ class _Incoming(socket.SocketIO):
             socket.socket.shutdown(self._sock, socket.SHUT_RD)  # an SSLSocket's own method would drop encryption
 
     def readinto(self, buffer: Any) -> int | None:
-        """Raises TimeoutError if nothing came for the idle time, or at the deadline."""
+        """Raises TimeoutError if no bytes arrive for IDLE_TIMEOUT_S, or at the deadline."""
         left = self.deadline - time.monotonic()
         if left <= 0:
             raise TimeoutError("timed out")  # cheroot recognises it by this text
@@ -223,8 +223,8 @@ class _Connections(ConnectionManager):
     _warned = -math.inf
 
     def put(self, conn: _Connection) -> None:
-        """A connection is idle. One that comes from its thread while the server stops is closed: cheroot looks whether
-        the server runs, and the selector may be closed a moment later.
+        """Take back an idle connection from its thread, or close it if the server stops: the selector may be closed
+        just after cheroot has checked that the server still runs.
         """
         if not self._stop_requested:
             try:
@@ -354,7 +354,9 @@ class HttpServer(wsgi.Server):
             log.log(level, msg, exc_info=traceback)
 
 
-def most_connections(listeners: int) -> int:
-    """The most connections of one listener: half of the process's files are left to Kafka, Spark and plugins."""
+def connection_limit(listeners: int) -> int:
+    """The connections that one of so many listeners may have: half of the process's file descriptors are left to Kafka,
+    Spark and plugins.
+    """
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return MAX_CONNECTIONS if files == resource.RLIM_INFINITY else max(1, min(MAX_CONNECTIONS, files // 2 // listeners))

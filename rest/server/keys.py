@@ -83,18 +83,18 @@ def origins(text: str) -> tuple[re.Pattern[str], ...] | None:
         raise ConfigError(f"{text!r} is not a valid list of patterns: {error}") from None
 
 
-def _read_by(read: Callable[[str], object]) -> Callable[[str], bool]:
-    def reads(text: str) -> bool:
+def _accepted_by(parse: Callable[[str], object]) -> Callable[[str], bool]:
+    def accepts(text: str) -> bool:
         try:
-            read(text)
+            parse(text)
         except ConfigError:
             return False
         return True
 
-    return reads
+    return accepts
 
 
-_is_listener = _read_by(listener)
+_is_listener = _accepted_by(listener)
 _LISTENERS = Rule(f"one or more of {_LISTENER_SYNTAX}, separated by commas",
                   lambda v: bool(v) and all(map(_is_listener, v)))
 _ADMIN_LISTENERS = Rule(f"unset (the main listeners), empty (none) or {_LISTENER_SYNTAX}, separated by commas",
@@ -103,7 +103,7 @@ _PORT = Rule("a port from 1 to 65535", lambda v: v is None or 0 < v <= 65535)
 _HOST = Rule("a host name or address of at most 255 characters, without spaces",
              lambda v: v is None or (len(v) <= 255 and v.isprintable() and not any(c.isspace() for c in v)))
 _PROTOCOL = Rule("http or https", lambda v: v is None or v.lower() in ("http", "https"))
-_ORIGINS = Rule("*, or origins or patterns of origins, separated by commas", _read_by(origins))
+_ORIGINS = Rule("*, or origins or patterns of origins, separated by commas", _accepted_by(origins))
 
 
 def _key(name: str, kind: Type, default: Any, doc: str, validator: Validator | None = None) -> ConfigKey:
@@ -123,7 +123,7 @@ REST_KEYS = ConfigDef(
     _key("access.control.allow.origin", Type.STRING, "", "Access-Control-Allow-Origin of responses.", _ORIGINS),
     _key("access.control.allow.methods", Type.STRING, "", "Access-Control-Allow-Methods of responses."),
     _key("response.http.headers.config", Type.STRING, "", "Headers that are added to every response.",
-         Rule(_HEADER_SYNTAX, _read_by(header_rules))),
+         Rule(_HEADER_SYNTAX, _accepted_by(header_rules))),
     _key("ssl.client.auth", Type.STRING, "none", "Whether https clients present a certificate.",
          OneOf("required", "requested", "none")),
     _key("heeler.rest.max.body.bytes", Type.INT, MAX_BODY_BYTES,

@@ -12,7 +12,7 @@ from typing import Any
 from flask import Flask
 
 from rest.errors import error_body
-from rest.server.http import HttpServer, TlsAdapter, most_connections
+from rest.server.http import HttpServer, TlsAdapter, connection_limit
 from rest.server.keys import Listener
 from rest.server.paths import StartResponse, WsgiApp
 from rest.server.settings import RestSettings
@@ -33,7 +33,7 @@ class RestServer:
     def __init__(self, settings: RestSettings, app: Flask, admin_app: Flask | None = None) -> None:
         self._settings = settings
         self._refusing = False
-        self._most = most_connections(len(settings.listeners) + len(settings.admin_listeners or ()))
+        self._max_connections = connection_limit(len(settings.listeners) + len(settings.admin_listeners or ()))
         self._main = [self._server(listener, app, settings.tls) for listener in settings.listeners]
         self.servers = list(self._main)
         if admin_app is not None:
@@ -62,7 +62,7 @@ class RestServer:
         return client_context(self._settings.tls)
 
     def refuse(self) -> None:
-        """From now on, answer 503 and close the connection; requests in progress are finished."""
+        """Answer new requests with 503 and close their connections; requests in progress are finished."""
         self._refusing = True
 
     def stop(self) -> None:
@@ -106,7 +106,7 @@ class RestServer:
 
     def _server(self, listener: Listener, app: Flask, tls: Any) -> HttpServer:
         address = (listener.host or _any_address(), listener.port)
-        server = HttpServer(address, self._guarded(app), self._settings.max_body_bytes, self._most)
+        server = HttpServer(address, self._guarded(app), self._settings.max_body_bytes, self._max_connections)
         server.shutdown_timeout = STOP_TIMEOUT_S
         if listener.protocol == "https":
             server.ssl_adapter = TlsAdapter(server_context(tls))

@@ -32,7 +32,7 @@ class _TooLargeError(Exception):
 
 
 class StrictRequest(HTTPRequest):
-    """An HTTP request; what is wrong with it is answered like any other error, and the connection is closed."""
+    """An HTTP request. A malformed one gets an error response like any other error, and its connection is closed."""
 
     def simple_response(self, status: Any, msg: str = "") -> None:
         """Send an error of the server itself, after which the connection is closed."""

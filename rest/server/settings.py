@@ -41,7 +41,7 @@ class RestSettings:
     tls: Mapping[str, str] = field(default_factory=dict)  # ssl.* keys for listeners and for requests to other workers
     admin_tls: Mapping[str, str] = field(default_factory=dict)
     max_body_bytes: int = MAX_BODY_BYTES
-    rebalance_wait_s: float = 0.0  # 0: conflicts are answered at once
+    rebalance_wait_s: float = 0.0  # 0: conflicts are reported at once
     request_timeout_s: float = REQUEST_TIMEOUT_S
     health_timeout_s: float = HEALTH_TIMEOUT_S
 

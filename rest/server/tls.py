@@ -123,7 +123,7 @@ def _load_identity(context: ssl.SSLContext, own: _Identity) -> None:
 
 
 def _restrict(context: ssl.SSLContext, tls: Mapping[str, str]) -> None:
-    """Set protocol versions and ciphers, if configured. Raises ConfigError for what OpenSSL does not support."""
+    """Set protocol versions and ciphers, if configured. Raises ConfigError for values that OpenSSL does not support."""
     refuse_https(tls)
     names = [name.strip() for name in tls.get("ssl.enabled.protocols", "TLSv1.2,TLSv1.3").split(",")]
     versions = sorted(_VERSIONS[name] for name in names if name in _VERSIONS)
@@ -136,7 +136,7 @@ def _restrict(context: ssl.SSLContext, tls: Mapping[str, str]) -> None:
         return
     newest, older = _TLS_1_3_SUITES & {*suites}, [_openssl_name(name) for name in suites if name not in _TLS_1_3_SUITES]
     bad = f"Invalid value {', '.join(suites)} for configuration ssl.cipher.suites"
-    if newest and newest != _TLS_1_3_SUITES:  # Python's ssl cannot select some of them
+    if newest and newest != _TLS_1_3_SUITES:  # Python's ssl module enables all of them or none
         raise ConfigError(f"{bad}: name either all suites of TLSv1.3 ({', '.join(sorted(_TLS_1_3_SUITES))}) or none")
     if not older:
         versions = [v for v in versions if v is ssl.TLSVersion.TLSv1_3]

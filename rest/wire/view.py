@@ -1,4 +1,4 @@
-"""What REST reads from its worker without asking the herder: each member is an atomic read of a published value."""
+"""The values that REST reads from its worker without asking the herder; each read is atomic."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class PassedOverPlugin(Protocol):
 
     @property
     def runtime(self) -> str:
-        """What would run it: heeler or java."""
+        """The runtime that would run it: heeler or java."""
 
     @property
     def version(self) -> str | None:
@@ -34,7 +34,7 @@ class ShownPlugin(Protocol):
 
     @property
     def class_name(self) -> str:
-        """The name of its class in REST's answers."""
+        """The name of its class in REST's responses."""
 
     @property
     def kind(self) -> str:
@@ -46,7 +46,7 @@ class ShownPlugin(Protocol):
 
     @property
     def runtime(self) -> str | None:
-        """What runs it, heeler or java, if both have a plugin of this class."""
+        """The runtime that runs it, heeler or java, if both have a plugin of this class."""
 
     @property
     def passed_over(self) -> Sequence[PassedOverPlugin]:
@@ -129,8 +129,9 @@ class WorkerView(Protocol):
         """Installed plugins: sinks, sources, transformations, predicates, converters, header converters."""
 
     def trial(self, config: Config, records: Sequence[Any] | None, limit: int) -> Mapping[str, Any]:
-        """Run a few records through a configuration; blocks as long as the plugin. Raises BadRequestError for what
-        cannot be tried, ConflictError if too many trials are running, ConnectError if its process fails.
+        """Run a few records through a configuration; blocks as long as the plugin does. `records`: the records to use;
+        None: the connector's own. `limit`: how many records at most. Raises BadRequestError for a configuration that
+        cannot be tried, ConflictError if too many trials are running, ConnectError if the trial's process fails.
         """
 
     def plugin_config(self, name: str, version: str | None) -> Sequence[Mapping[str, Any]]:

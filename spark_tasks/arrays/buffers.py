@@ -1,4 +1,4 @@
-"""Arrow string and binary columns seen as numpy arrays, and back, without copying."""
+"""Views Arrow columns as numpy arrays and numpy arrays as Arrow columns, without copying."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Bools = np.ndarray[Any, np.dtype[np.bool_]]
 
 
 class Texts(NamedTuple):
-    """A binary or string column: value i is data[offsets[i]:offsets[i + 1]]; `valid` is None where no value is null."""
+    """A binary or string column. Value i is data[offsets[i]:offsets[i + 1]]. `valid` is None if no value is null."""
 
     data: Bytes
     offsets: Ints
@@ -21,8 +21,8 @@ class Texts(NamedTuple):
 
 
 def frozen(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """A read-only view. Kernels are compiled for each combination of argument types, writable and read-only arrays are
-    two of them, and Arrow's buffers are of both kinds.
+    """Returns a read-only view. Arrow's buffers may be writable or read-only. numba treats these as different types,
+    and would compile a kernel for each combination.
     """
     view = array.view()
     view.flags.writeable = False
@@ -30,7 +30,7 @@ def frozen(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def texts(array: pa.Array) -> Texts:
-    """A view of a binary or string array (32-bit offsets); it keeps the array's buffers alive."""
+    """Returns a view of a binary or string array (32-bit offsets). The view keeps the array's buffers alive."""
     _, offsets, data = array.buffers()
     if not len(array):
         return Texts(np.empty(0, np.uint8), np.zeros(1, np.int32), None)
@@ -40,35 +40,35 @@ def texts(array: pa.Array) -> Texts:
 
 
 def valid(array: pa.Array) -> Bools | None:
-    """Which values are not null; None if all are."""
+    """Returns which values are not null, or None if there are no nulls."""
     if not array.null_count:
         return None
     return np.asarray(array.is_valid().to_numpy(zero_copy_only=False))
 
 
 def all_valid(length: int) -> Bools:
-    """For kernels that want a mask."""
+    """Returns a mask without nulls, for kernels that require a mask."""
     return np.ones(length, np.bool_)
 
 
 def string_array(data: Bytes, offsets: Ints, valid: Bools | None = None, type_: pa.DataType | None = None) -> pa.Array:
-    """A string (or `type_`: binary) array over the buffers; they must not be written to any more."""
+    """Returns a string array (or one of `type_`) over the buffers, which must not be changed afterwards."""
     buffers = [bitmap(valid), pa.py_buffer(offsets), pa.py_buffer(data)]
     return pa.Array.from_buffers(type_ or pa.string(), len(offsets) - 1, buffers)
 
 
 def bitmap(mask: Bools | None) -> pa.Buffer | None:
-    """An Arrow validity bitmap."""
+    """Returns an Arrow validity bitmap, or None if there are no nulls."""
     return None if mask is None or mask.all() else pa.py_buffer(np.packbits(mask, bitorder="little"))
 
 
 def number_array(values: np.ndarray[Any, Any], type_: pa.DataType, valid: Bools | None = None) -> pa.Array:
-    """A fixed-width array over the values' memory."""
+    """Returns a fixed-width array over the values' memory."""
     return pa.Array.from_buffers(type_, len(values), [bitmap(valid), pa.py_buffer(values)])
 
 
 def list_offsets(array: pa.Array) -> pa.Array:
-    """Offsets from 0 of a list or map array's items as `flatten` gives them: null lists have none."""
+    """Returns the offsets (from 0) of the lists in the result of `flatten`, which has no items of null lists."""
     ends = np.asarray(array.offsets)
     lengths = np.diff(ends)
     there = valid(array)
@@ -80,6 +80,6 @@ def list_offsets(array: pa.Array) -> pa.Array:
 
 
 def bool_array(values: Bools, valid: Bools | None = None) -> pa.Array:
-    """A boolean array."""
+    """Returns a boolean array."""
     packed = pa.py_buffer(np.packbits(values, bitorder="little"))
     return pa.Array.from_buffers(pa.bool_(), len(values), [bitmap(valid), packed])

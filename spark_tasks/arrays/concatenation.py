@@ -1,4 +1,4 @@
-"""Texts of many parts put together, row by row."""
+"""Concatenates strings and string columns row by row."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ import pyarrow.compute as pc
 from spark_tasks.arrays.buffers import Texts, string_array, texts
 from spark_tasks.arrays.jit import copy_bytes, kernel
 
-_MOST: Final = 2**31 - 1  # bytes of a column with 32-bit offsets
+_MAX_BYTES: Final = 2**31 - 1  # of a column with 32-bit offsets
 
 
 class JoinedField(NamedTuple):
-    """One field's part of each row's text: `prefix` and the text. `optional`: where the text is null, nothing."""
+    """One member of each row's result: `prefix`, then `text`. A null `text` is the word null or, with `optional`, omits
+    the member.
+    """
 
     prefix: str
     text: pa.Array
@@ -24,8 +26,8 @@ class JoinedField(NamedTuple):
 
 
 def join(*pieces: Any, nulls: str = "replace") -> pa.Array:
-    """Strings and string arrays, one after the other; nulls become the text null, or with nulls="emit_null" make the
-    whole null.
+    """Concatenates strings and string arrays. A null becomes the word null or, with nulls="emit_null", makes the row's
+    result null.
     """
     arrays = [piece for piece in pieces if not isinstance(piece, str)]
     if arrays and not any(array.null_count for array in arrays):
@@ -34,7 +36,9 @@ def join(*pieces: Any, nulls: str = "replace") -> pa.Array:
 
 
 def join_members(members: Sequence[JoinedField], opening: str, separator: str, closing: str, length: int) -> pa.Array:
-    """Opening, the members with separators between those that are there, closing."""
+    """Returns for each row: `opening`, its members with a separator between each two, `closing`. `length`: the number
+    of rows.
+    """
     if not members:
         return pa.array([opening + closing], pa.string()).take(pa.nulls(length, pa.int32()).fill_null(0))
     anchor = next((i for i, member in enumerate(members) if not member.optional), None)
@@ -42,7 +46,7 @@ def join_members(members: Sequence[JoinedField], opening: str, separator: str, c
         return _join_optional(members, opening, separator, closing)
     pieces: list[Any] = [opening]
     for i, (prefix, text, optional) in enumerate(members):
-        if i < anchor:  # the separator after it, for there is a member that will come
+        if i < anchor:  # the separator follows the member, since the anchor always follows
             pieces.append(join(prefix, text, separator, nulls="emit_null"))
         elif optional:
             pieces.append(join(separator + prefix, text, nulls="emit_null"))
@@ -58,15 +62,16 @@ def join_members(members: Sequence[JoinedField], opening: str, separator: str, c
 
 
 def concatenated(pieces: Sequence[str | bytes | pa.Array], length: int, kind: pa.DataType | None = None) -> pa.Array:
-    """The pieces of each row as one string (or `kind`: binary): its own of an array (nothing where that is null), each
-    text as it is. (pyarrow's own join takes more than twice as long.)
+    """Concatenates the pieces of each row: the row's value of an array (nothing if it is null), and each constant as it
+    is. `length`: the number of rows; `kind`: the result's type, by default string. (pyarrow's join takes more than
+    twice as long.) Raises OverflowError if the result exceeds 2 GiB.
     """
     columns = [texts(piece) if isinstance(piece, pa.Array) else _constant(piece) for piece in pieces]
     steps = np.array([isinstance(piece, pa.Array) for piece in pieces], np.int64)
     sizes = [int(column.offsets[-1] - column.offsets[0]) for column in columns]
     total = sum(size if step else size * length for size, step in zip(sizes, steps, strict=True))
-    if total > _MOST:
-        raise OverflowError(f"{length} texts of one batch have {total} bytes, more than a column holds")
+    if total > _MAX_BYTES:
+        raise OverflowError(f"{length} values of one batch have {total} bytes, more than an Arrow column can have")
     data = np.concatenate([c.data[c.offsets[0] : c.offsets[-1]] for c in columns])
     bounds, there = np.empty((len(pieces), max(length, 1) + 1), np.int32), np.ones((len(pieces), length), np.bool_)
     at = 0
@@ -90,7 +95,7 @@ def _concatenate(data: Any, bounds: Any, steps: Any, there: Any, out: Any, ends:
     at = 0
     for row in range(len(ends) - 1):
         for piece in range(len(steps)):
-            if there[piece, row]:  # what lies under a null is nothing
+            if there[piece, row]:  # a null may have bytes, which do not count
                 place = row * steps[piece]
                 begin, count = bounds[piece, place], bounds[piece, place + 1] - bounds[piece, place]
                 copy_bytes(out, at, data, np.int64(begin), np.int64(count))
@@ -100,14 +105,16 @@ def _concatenate(data: Any, bounds: Any, steps: Any, there: Any, out: Any, ends:
 
 
 def _join_optional(members: Sequence[JoinedField], opening: str, separator: str, closing: str) -> pa.Array:
-    """Where each member may be missing. (pyarrow's own skipping join loses the rows in which all are null.)"""
+    """As `join_members` if all members are optional. (pyarrow's join with null_handling="skip" does not keep rows whose
+    members are all null.)
+    """
     pieces = [join(separator + member.prefix, member.text, nulls="emit_null") for member in members]
     whole = pc.binary_join_element_wise(*pieces, "", null_handling="replace", null_replacement="")
     return join(opening, pc.utf8_slice_codeunits(whole, len(separator)), closing)
 
 
 def null_like(array: pa.Array, strings: pa.Array) -> pa.Array:
-    """The strings, null where the array is."""
+    """Returns the strings, with nulls where `array` has them."""
     if not array.null_count:
         return strings
     return pc.if_else(array.is_valid(), strings, pa.scalar(None, pa.string()))

@@ -1,4 +1,4 @@
-"""numba as this package uses it: no GIL, machine code cached on disk, helpers inlined."""
+"""numba's settings: kernels run without the GIL, machine code is cached on disk, and helpers are inlined."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _LOG = logging.getLogger(__name__)
 
 
 def kernel(function: F) -> F:
-    """Compile on the first call and cache the result next to the source file; in the user's cache folder where that
-    is read-only; in a temporary folder where there is no home folder either (executors in containers).
+    """Compiles a function on its first call. The machine code is cached next to the source file; if that folder is
+    read-only, in the user's cache folder; if there is no home folder either (containers), in a temporary folder.
 
-    Kernels make no arrays, so they are compiled without numba's reference counts (`_nrt`). Those are atomic, and each
-    array that an inlined helper is given costs two of them: records were encoded at a fifth of the speed.
+    Kernels create no arrays, so they are compiled without numba's reference counts (`_nrt`). Those are atomic, and each
+    array that is passed to an inlined helper costs two updates. With them, encoding records took five times as long.
     """
     try:
         compiled: F = numba.njit(nogil=True, cache=True, _nrt=False)(function)
-    except RuntimeError:  # numba found no folder that it may write to
-        folder = private_folder("numba")  # nobody else can have put code there
+    except RuntimeError:  # numba has found no folder that is writable
+        folder = private_folder("numba")  # other users cannot put code there
         _LOG.info("numba's cache is in %s: neither the installation nor the home folder is writable", folder)
         numba.config.CACHE_DIR = str(folder)
         compiled = numba.njit(nogil=True, cache=True, _nrt=False)(function)
@@ -35,14 +35,14 @@ def kernel(function: F) -> F:
 
 
 def inlined(function: F) -> F:
-    """A helper of kernels in the same file. (Kept per file: numba's cache does not notice changes in other files.)"""
+    """Compiles a helper of kernels in the same file. (numba's cache does not detect changes in other files.)"""
     helper: F = numba.njit(nogil=True, inline="always", _nrt=False)(function)
     return helper
 
 
 @intrinsic  # type: ignore[untyped-decorator]
 def copy_bytes(_context: Any, target: Any, _target_at: Any, source: Any, _source_at: Any, _count: Any) -> Any:
-    """A memcpy between uint8 arrays; nothing is checked."""
+    """Copies `_count` bytes between uint8 arrays (memcpy). Checks no bounds."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         target_type, _, source_type, _, _ = signature.args

@@ -1,10 +1,10 @@
-"""The keys of Kafka 4.3's clients, by which a connector's overrides are checked and described.
+"""The keys of Kafka 4.3's clients, with which a connector's overrides are validated and described.
 
-One line a key: name, the clients that have it (P producer, C consumer, A admin), type, importance, default (`-` null,
-`!` none, else the text after `=`).
+Each line has a key: name, the clients that have it (P producer, C consumer, A admin), type, importance, default (`-`
+null, `!` required, otherwise the text after `=`).
 """
 
-# ruff: noqa: E501  (one line a key)
+# ruff: noqa: E501  (one line per key)
 
 from __future__ import annotations
 
@@ -165,12 +165,12 @@ value.serializer P CLASS HIGH !
 
 @cache
 def client_config_def(client: str) -> ConfigDef:
-    """The keys of one client: "producer", "consumer" or "admin"."""
+    """Returns the keys of one client: "producer", "consumer" or "admin"."""
     rows = (line.split(maxsplit=4) for line in _TABLE.strip().splitlines())
     return ConfigDef(*(_key(*row) for row in rows if client[0].upper() in row[1]))
 
 
 def _key(name: str, _clients: str, kind: str, importance: str, default: str) -> ConfigKey:
     value = {"-": None, "!": REQUIRED}.get(default, default[1:])
-    doc = f"Passed on to the Kafka client; see {name} in Kafka's own documentation."
+    doc = f"Passed on to the Kafka client; see {name} in Kafka's documentation."
     return ConfigKey(name, Type[kind], default=value, importance=Importance[importance], doc=doc)

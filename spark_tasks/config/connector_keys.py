@@ -1,4 +1,4 @@
-"""The keys that every connector has besides its own: COMMON, and those that sources and sinks add."""
+"""The configuration keys of all connectors (COMMON), and the additional ones of sources and sinks."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ HIGH, MEDIUM, LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
 
 
 def unique_aliases(what: str) -> AllOf:
-    """A validator of a list of aliases."""
+    """Returns a validator of a list of aliases. `what`: names the aliases in its description."""
 
     def check(name: str, value: Any) -> None:
         if len(set(value)) < len(value):
@@ -54,10 +54,10 @@ def _converter(order: int, what: str) -> tuple[ConfigKey, ConfigKey]:
     name = f"{what.lower()}.converter"
     return (
         _key(name, Type.CLASS, f"{what} converter class", default=None, **_common(order, Width.SHORT),
-             doc=f"How record {what.lower()}s are turned into bytes and back. Unset: the worker's setting."),
+             doc=f"The class that converts record {what.lower()}s to bytes and back. Unset: the worker's setting."),
         _key(f"{name}.plugin.version", Type.STRING, f"{what} converter version", default=None,
              **_common(order + 1, Width.SHORT),
-             doc=f"The version, or range of versions, that the {name} has to have (KIP-891)."),
+             doc=f"The required version, or range of versions, of the {name} (KIP-891)."),
     )
 
 
@@ -65,36 +65,36 @@ COMMON = ConfigDef(
     _key("name", Type.STRING, "Connector name", "The connector's name, unique in the cluster.",
          validator=NonEmptyNoControlChars(), **_common(1, Width.MEDIUM, HIGH)),
     _key("connector.class", Type.STRING, "Connector class",
-         "The connector plugin: its class name, or a short form of it such as FileStreamSink.",
+         "The class name of the connector plugin, or a short form such as FileStreamSink.",
          **_common(2, Width.LONG, HIGH)),
     _key("connector.plugin.version", Type.STRING, "Connector version", default=None,
-         doc="The version, or range of versions, that the connector plugin has to have (KIP-891).",
+         doc="The required version, or range of versions, of the connector plugin (KIP-891).",
          **_common(3, Width.MEDIUM, MEDIUM)),
-    _key("tasks.max", Type.INT, "Tasks max", "How many tasks the connector may split its work into.",
+    _key("tasks.max", Type.INT, "Tasks max", "The maximum number of tasks of the connector.",
          default=1, validator=between(1, MAX_TASKS), **_common(4, Width.SHORT, HIGH)),
     _key("tasks.max.enforce", Type.BOOLEAN, "Enforce tasks max", default=True, **_common(5, Width.SHORT),
-         doc="Deprecated. Whether a connector that makes more tasks than tasks.max fails (KIP-1004)."),
+         doc="Deprecated. Whether a connector that generates more tasks than tasks.max fails (KIP-1004)."),
     *_converter(6, "Key"), *_converter(8, "Value"), *_converter(10, "Header"),
-    _key("transforms", Type.LIST, "Transforms", "Names for the transformations that records go through, in order.",
+    _key("transforms", Type.LIST, "Transforms", "Aliases of the transformations to apply to records, in order.",
          default=(), validator=unique_aliases("transformation aliases"), group="Transforms", order=12,
          width=Width.LONG, importance=LOW),
-    _key("predicates", Type.LIST, "Predicates", "Names for the predicates that transformations may use.",
+    _key("predicates", Type.LIST, "Predicates", "Aliases of the predicates that transformations may use.",
          default=(), validator=unique_aliases("predicate aliases"), group="Predicates", order=13, width=Width.LONG,
          importance=LOW),
     _key("config.action.reload", Type.STRING, "Reload Action", default="restart", validator=OneOf("none", "restart"),
-         doc="What to do when a config provider says that a value has changed: restart the connector, or nothing.",
+         doc="What to do when a config provider reports that a value has changed: restart the connector, or nothing.",
          **_common(14, Width.MEDIUM)),
     _key("errors.retry.timeout", Type.LONG, "Retry Timeout for Errors", default=0, **_errors(1),
-         doc="For how many milliseconds a converter or a transform that cannot work for the moment is tried again "
-             "before the task fails; 0 and -1: for as long as it takes."),
+         doc="How long to retry retriable errors of converters and transforms before the task fails, in milliseconds; "
+             "0 and -1: without limit."),
     _key("errors.retry.delay.max.ms", Type.LONG, "Maximum Delay Between Retries for Errors", default=60000,
-         doc="The longest pause between two tries, in milliseconds; it varies a little at random.", **_errors(2)),
+         doc="The maximum pause between two retries, in milliseconds; it varies at random.", **_errors(2)),
     _key("errors.tolerance", Type.STRING, "Error Tolerance", default="none", validator=OneOf("none", "all"),
-         doc="What happens with a bad record: none fails the task, all skips the record.", **_errors(3, Width.SHORT)),
+         doc="How to handle a bad record: none fails the task, all skips the record.", **_errors(3, Width.SHORT)),
     _key("errors.log.enable", Type.BOOLEAN, "Log Errors", default=False, **_errors(4, Width.SHORT),
-         doc="Whether errors that are tolerated are logged too."),
+         doc="Whether to log tolerated errors, too."),
     _key("errors.log.include.messages", Type.BOOLEAN, "Log Error Details", default=False, **_errors(5, Width.SHORT),
-         doc="Whether the log shows where a record that failed is from, and, for a source, its content."),
+         doc="Whether the log shows the position of a failed record or, for a source, its content."),
 )
 
 
@@ -104,13 +104,13 @@ def _sink_keys() -> tuple[ConfigKey, ...]:
         _key("topics", Type.LIST, "Topics", "The topics to read, separated by commas.", default="",
              validator=ValidList(), **_common(4, Width.LONG, HIGH)),
         _key("topics.regex", Type.STRING, "Topics regex", default="", validator=ValidRegex(),
-             doc="A regular expression of the topics to read; instead of topics.", **_common(4, Width.LONG, HIGH)),
+             doc="A regular expression for the topics to read, instead of topics.", **_common(4, Width.LONG, HIGH)),
         _key(dlq + "topic.name", Type.STRING, "Dead Letter Queue Topic Name", default="", **_errors(6),
-             doc="The topic for records that could not be processed; empty for none."),
+             doc="The topic for bad records; empty for none."),
         _key(dlq + "topic.replication.factor", Type.SHORT, "Dead Letter Queue Topic Replication Factor", default=3,
-             doc="How many replicas that topic gets if it has to be created.", **_errors(7)),
+             doc="The replication factor of that topic if it has to be created.", **_errors(7)),
         _key(dlq + "context.headers.enable", Type.BOOLEAN, "Enable Error Context Headers", default=False, **_errors(8),
-             doc="Whether records there get headers, __connect.errors.*, about what went wrong."),
+             doc="Whether records there have headers, __connect.errors.*, that describe the error."),
     )
 
 
@@ -124,21 +124,22 @@ def _source_keys() -> tuple[ConfigKey, ...]:
     return (
         _key("topic.creation.groups", Type.LIST, "Topic Creation Groups", default=(), group="Topic Creation", order=1,
              width=Width.LONG, importance=LOW, validator=unique_aliases("topic creation groups"),
-             doc="Names for groups of settings with which topics are created (KIP-158)."),
+             doc="Names of groups of settings for the creation of topics (KIP-158)."),
         _key("exactly.once.support", Type.STRING, "Exactly once support", default="requested", order=2,
              importance=MEDIUM, validator=OneOfIgnoringCase("REQUIRED", "REQUESTED"), **once,
-             doc="required refuses the connector unless worker and connector can deliver exactly once (KIP-618); "
+             doc="required rejects the connector unless worker and connector support exactly-once delivery (KIP-618); "
                  "requested checks nothing."),
         _key("transaction.boundary", Type.STRING, "Transaction Boundary", default="poll", order=3, importance=MEDIUM,
              validator=OneOfIgnoringCase("INTERVAL", "POLL", "CONNECTOR"), **once,
-             doc="When a transaction ends: with each batch (poll), after a time (interval), or where the connector "
-                 "says so (connector)."),
+             doc="When to commit a transaction: after each batch (poll), after an interval, or when the connector "
+                 "requests it (connector)."),
         _key("transaction.boundary.interval.ms", Type.LONG, "Transaction boundary interval", default=None, order=4,
              importance=LOW, validator=Check(_at_least_zero_or_unset, str(at_least(0))), **once,
-             doc="The milliseconds of transaction.boundary=interval. Unset: the worker's offset.flush.interval.ms."),
+             doc="The interval of transaction.boundary=interval in milliseconds. Unset: the worker's "
+                 "offset.flush.interval.ms."),
         _key("offsets.storage.topic", Type.STRING, "Offsets topic", default=None, validator=NonEmpty(), order=1,
              group="offsets.topic", width=Width.LONG, importance=LOW,
-             doc="A topic for this connector's own offsets, created where needed. Unset: the worker's offsets topic."),
+             doc="A separate topic for this connector's offsets, created if needed. Unset: the worker's topic."),
     )
 
 

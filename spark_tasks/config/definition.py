@@ -1,6 +1,6 @@
-"""Kafka's ConfigDef: the keys of a plugin or a worker, and how they are parsed, validated and described.
+"""Kafka's ConfigDef: defines the configuration keys of a plugin or worker, and parses, validates and describes them.
 
-`ConfigDef(ConfigKey("batch.size", Type.INT, default=2000, validator=at_least(1))).parse({})` gives
+`ConfigDef(ConfigKey("batch.size", Type.INT, default=2000, validator=at_least(1))).parse({})` returns
 `{"batch.size": 2000}`; `validate` collects errors instead of raising; `key_infos` describes the keys for REST.
 """
 
@@ -46,7 +46,7 @@ class Importance(Enum):
 
 
 class Width(Enum):
-    """How wide a user interface should draw a key's field."""
+    """How wide the input field of a key should be in a user interface."""
 
     NONE = "NONE"
     SHORT = "SHORT"
@@ -55,7 +55,7 @@ class Width(Enum):
 
 
 class Required(Enum):
-    """The default of a key that has none."""
+    """The type of REQUIRED, which marks a key without a default."""
 
     REQUIRED = "REQUIRED"
 
@@ -64,19 +64,22 @@ REQUIRED: Final = Required.REQUIRED
 
 
 class Recommender(Protocol):
-    """Suggests values, given the other values; shown by REST's validate and never enforced."""
+    """Recommends values of a key. REST's validate endpoint shows them; they are not enforced. `parsed` has the values
+    of all keys.
+    """
 
     def valid_values(self, name: str, parsed: Mapping[str, Any]) -> Sequence[Any]:
-        """The values to choose from, given the others."""
+        """Returns the values to choose from."""
 
     def visible(self, name: str, parsed: Mapping[str, Any]) -> bool:
-        """Whether the key matters, given the other values."""
+        """Returns whether the key is relevant."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigKey:
-    """One key. A default may be given as text; it is parsed and checked like a user's value. A wrong one does not raise
-    here, because the module could not be imported then, but in whatever uses the ConfigDef (see `mistake`).
+    """One configuration key. A default may be a string; it is parsed and validated like a user's value. An invalid
+    definition sets `mistake`, with which ConfigDef's methods raise: an error here would prevent the import of the
+    module.
     """
 
     name: str
@@ -104,7 +107,7 @@ class ConfigKey:
 
     def _take_default(self) -> None:
         if not isinstance(self.type, Type):
-            raise ConfigError(f"its type is {self.type!r}; it has to be one of Type, such as Type.STRING")
+            raise ConfigError(f"its type is {self.type!r}; it must be a member of Type, such as Type.STRING")
         if self.default is not REQUIRED:
             object.__setattr__(self, "default", parse_type(self.name, self.default, self.type))
             if self.validator is not None:
@@ -112,11 +115,11 @@ class ConfigKey:
 
     @property
     def required(self) -> bool:
-        """Whether there is no default."""
+        """Whether the key has no default."""
         return self.default is REQUIRED
 
     def info(self) -> dict[str, Any]:
-        """The key as REST describes it (field names as Kafka Connect 4.3 writes them)."""
+        """Returns the description of the key for REST, with the member names of Kafka Connect 4.3."""
         return {
             "name": self.name,
             "type": self.type.value,
@@ -134,7 +137,7 @@ class ConfigKey:
 
 @dataclass(slots=True)
 class ConfigValue:
-    """What validation says of one key; `value` is parsed. Mutable: validation steps add errors to it."""
+    """The validation result of one key. `value`: the parsed value. Mutable, as later validation steps add errors."""
 
     name: str
     value: Any = None
@@ -144,9 +147,9 @@ class ConfigValue:
 
 
 class ConfigDef:
-    """A set of keys in the order of their definition. Immutable; `plus` and `embed` make new ones.
+    """A set of keys in the order of their definition. Immutable; `plus` and `embed` return new ones.
 
-    If a key is defined wrongly, `mistake` says how, and whatever uses the ConfigDef raises a ConfigError with that.
+    If a key's definition is invalid, `mistake` describes the error, and the methods raise a ConfigError with it.
     """
 
     def __init__(self, *keys: ConfigKey) -> None:
@@ -158,7 +161,7 @@ class ConfigDef:
             self.keys[key.name] = key
 
     def check(self) -> None:
-        """Raise ConfigError if it is defined wrongly."""
+        """Raises ConfigError if the definition is invalid."""
         if self.mistake is not None:
             raise ConfigError(self.mistake)
 
@@ -170,22 +173,26 @@ class ConfigDef:
 
     @property
     def groups(self) -> list[str]:
-        """The groups of the keys, each once, in order."""
+        """The distinct groups of the keys, in order."""
         return list(dict.fromkeys(k.group for k in self.keys.values() if k.group is not None))
 
     def plus(self, *others: ConfigDef | ConfigKey) -> ConfigDef:
-        """These keys and more; a key must not be in both."""
+        """Returns a definition with these keys and others, none of which must be defined twice."""
         more = [key for o in others for key in (o.keys.values() if isinstance(o, ConfigDef) else (o,))]
         return ConfigDef(*self.keys.values(), *more)
 
     def embed(self, prefix: str, group: str, child: ConfigDef, *, order: int = 0) -> ConfigDef:
-        """These keys and the child's with a prefix, which validators and recommenders of the child do not see."""
+        """Returns a definition with these keys and those of `child` with a prefix. The child's validators and
+        recommenders get names without the prefix.
+        """
         ranks = {g: n for n, g in enumerate(child.groups)}
         ordered = sorted(child.keys.values(), key=lambda k: _sort_key(k, ranks))
         return self.plus(*(_embedded(key, prefix, group, order + n) for n, key in enumerate(ordered)))
 
     def parse(self, props: Mapping[str, Any]) -> dict[str, Any]:
-        """Every key's value, defaults filled in; unknown keys are left out. Raises ConfigError at the first error."""
+        """Returns the value, or else the default, of every key. Ignores unknown keys. Raises ConfigError at the first
+        error.
+        """
         self.check()
         undefined = self._undefined_dependents()
         if undefined:
@@ -193,11 +200,11 @@ class ConfigDef:
         return {key.name: _parse_one(key, props) for key in self.keys.values()}
 
     def validate(self, props: Mapping[str, Any]) -> list[ConfigValue]:
-        """Every key with its value and all its errors, in the order of definition; never raises for bad values."""
+        """Returns the value and errors of every key, in the order of definition. Does not raise for invalid values."""
         return list(self.validate_all(props).values())
 
     def validate_all(self, props: Mapping[str, Any]) -> dict[str, ConfigValue]:
-        """What `validate` returns, by name."""
+        """Returns the results of `validate` by name."""
         self.check()
         values = {name: _examine(key, props) for name, key in self.keys.items()}
         for name in self._undefined_dependents():
@@ -210,7 +217,7 @@ class ConfigDef:
         return values
 
     def key_infos(self) -> list[dict[str, Any]]:
-        """The keys as REST describes them."""
+        """Returns the descriptions of the keys for REST."""
         self.check()
         return [key.info() for key in self.keys.values()]
 
@@ -226,7 +233,7 @@ def _parse_one(key: ConfigKey, props: Mapping[str, Any]) -> Any:
         return key.default
     value = parse_type(key.name, props[key.name], key.type)
     if isinstance(key.validator, ValidList) and value is not None:
-        value = list(dict.fromkeys(value))  # as in Kafka: duplicates do not prevent a start
+        value = list(dict.fromkeys(value))  # as in Kafka: only validation rejects duplicates
     if key.validator is not None:
         key.validator(key.name, value)
     return value
@@ -282,7 +289,7 @@ def _embedded(key: ConfigKey, prefix: str, group: str, order: int) -> ConfigKey:
 
 @dataclass(frozen=True, slots=True)
 class _Embedded:
-    """A recommender that sees keys without their prefix."""
+    """A recommender that gets keys without their prefix."""
 
     prefix: str
     base: Recommender

@@ -1,4 +1,4 @@
-"""What heeler does automatically about failed and stalled tasks: errors.restart.* and task.progress.timeout.ms.
+"""Settings for automatic restarts of failed and stalled tasks: errors.restart.* and task.progress.timeout.ms.
 
 The worker's properties apply to all connectors; a connector's configuration overrides them.
 """
@@ -30,19 +30,19 @@ _ERRORS = "Error Handling"
 # name, type, the worker's default, validator, display name, documentation
 _KEYS: Sequence[tuple[str, Type, Any, Validator, str, str]] = (
     ("errors.restart.policy", Type.STRING, OFF, OneOf(OFF, FAILED, ALL), "Restart Policy",
-     ("What is restarted automatically: none; failed: connectors and tasks that have failed; all: also tasks that have "
-      "stalled (task.progress.timeout.ms). Errors that a retry cannot cure are left to an operator.")),
+     ("What to restart automatically: none; failed: failed connectors and tasks; all: also stalled tasks "
+      "(task.progress.timeout.ms). Permanent errors, such as rejected credentials, never cause a restart.")),
     ("errors.restart.limit", Type.INT, 10, between(1, 1000), "Restart Limit",
-     "How often, at most, one connector or task is restarted automatically within errors.restart.period.ms."),
+     "The maximum number of automatic restarts of a connector or task within errors.restart.period.ms."),
     ("errors.restart.period.ms", Type.LONG, 3_600_000, between(1000, 30 * _DAY_MS), "Restart Period",
-     "The period of errors.restart.limit, in milliseconds. After as long without a failure, pauses are short again."),
+     "The period of errors.restart.limit, in milliseconds. After a period without a failure, pauses are short again."),
     ("errors.restart.backoff.initial.ms", Type.LONG, 1000, between(0, _DAY_MS), "First Pause Before a Restart",
-     "The pause before the first restart, in milliseconds; it doubles with each further one."),
+     "The pause before the first restart, in milliseconds; it doubles with each further restart."),
     ("errors.restart.backoff.max.ms", Type.LONG, 300_000, between(0, _DAY_MS), "Longest Pause Before a Restart",
-     "The longest pause before a restart, in milliseconds."),
+     "The maximum pause before a restart, in milliseconds."),
     (PROGRESS_TIMEOUT, Type.LONG, 300_000, between(0, 7 * _DAY_MS), "Progress Timeout",
-     ("A task that works on one batch for longer than this, in milliseconds, is reported as stalled, with the place "
-      "where it hangs; 0: never.")),
+     ("The time in one batch, in milliseconds, after which a task is reported as stalled, with the place where it "
+      "hangs; 0: never.")),
 )
 
 
@@ -66,14 +66,16 @@ CONNECTOR = ConfigDef(*(
     for order, (name, kind, _, validator, display, doc) in enumerate(_KEYS)))
 
 
-def given(config: Mapping[str, Any]) -> bool:
-    """Whether a connector's configuration has any of these keys."""
+def is_configured(config: Mapping[str, Any]) -> bool:
+    """Returns whether a connector's configuration has any of these keys."""
     return any(name in config for name in CONNECTOR.keys)
 
 
 @dataclass(frozen=True, slots=True)
 class Healing:
-    """What is done about the failures of one connector and its tasks. Times in ms."""
+    """The settings of one connector and its tasks. `failed`, `stalled`: whether to restart what has failed or stalled.
+    `limit`: the maximum number of restarts in `period_ms`. `first_ms`, `longest_ms`: the first and the longest pause.
+    """
 
     failed: bool = False
     stalled: bool = False
@@ -84,18 +86,20 @@ class Healing:
 
     @classmethod
     def of(cls, worker: Mapping[str, Any], connector: Mapping[str, Any]) -> Healing:
-        """From the worker's properties and the connector's configuration. Raises ConfigError."""
+        """Parses the worker's properties and the connector's configuration. Raises ConfigError."""
         values = settings(worker, connector)
         policy = values["errors.restart.policy"]
         return cls(policy != OFF, policy == ALL, values["errors.restart.limit"], values["errors.restart.period.ms"],
                    values["errors.restart.backoff.initial.ms"], values["errors.restart.backoff.max.ms"])
 
     def lately(self, restarts: Sequence[int], now_ms: int) -> tuple[int, ...]:
-        """The restarts that count towards the limit and the next pause, oldest first."""
+        """Returns the restarts (ms) that count towards the limit and the next pause, oldest first."""
         return tuple(at for at in restarts if now_ms - self.period_ms < at)[-self.limit:]
 
     def next_ms(self, restarts: Sequence[int], now_ms: int) -> int:
-        """When to restart what fails now and was restarted at these times, oldest first."""
+        """Returns when to restart a connector or task that has failed now. `restarts`: when it was restarted before,
+        oldest first. All times in ms.
+        """
         counted = self.lately(restarts, now_ms)
         pause = doubled(self.first_ms, len(counted), self.longest_ms)
         if len(counted) < self.limit:
@@ -104,6 +108,6 @@ class Healing:
 
 
 def settings(worker: Mapping[str, Any], connector: Mapping[str, Any]) -> dict[str, Any]:
-    """The values that apply to a connector. Raises ConfigError."""
+    """Returns the settings that apply to a connector. Raises ConfigError."""
     parsed = CONNECTOR.parse({name: connector[name] for name in CONNECTOR.keys if connector.get(name) is not None})
     return {**WORKER.parse(worker), **{name: value for name, value in parsed.items() if value is not None}}

@@ -1,12 +1,13 @@
-"""Hides values that no text of the worker may contain: passwords, and what config providers return.
+"""Hides secrets in logs, errors and responses: passwords, and the values of config providers.
 
-A process has one `Secrets` (`process_secrets`), as it has one log and one standard error. A value is recognised as it
-is, and quoted or encoded in the usual ways (see `forms` and `codes`); each line of several by itself.
+A process has one `Secrets` (`process_secrets`), as it has one log and one standard error. A secret is recognized as it
+is, and in its usual quoted and encoded forms (see `forms` and `codes`). Each line of a secret with several lines counts
+as a secret, too.
 
-Hiding a value of one or two letters would make a log unreadable and protect nothing, so it depends on the length:
-- values of 8 characters or more are hidden everywhere, even inside a word;
-- values of 4 characters or more are hidden if no letter or digit is next to them;
-- shorter values, and true, false, null and none, are hidden only in the result of validating the configuration that
+To hide a secret of one or two letters would make a log unreadable and protect nothing. So it depends on the length:
+- values of at least 8 characters are hidden everywhere, even inside a word;
+- values of at least 4 characters are hidden if no letter or digit is next to them;
+- shorter values, and true, false, null and none, are hidden only in the validation result of the configuration that
   contains them (`Secrets.of`), down to one letter or digit.
 """
 
@@ -29,9 +30,9 @@ ALONE: Final = 4
 ANYWHERE: Final = 8
 _PLAIN: Final = ("true", "false", "null", "none")
 OWNERS: Final = 10_000
-VALUES_EACH: Final = 1000  # values of one owner: some expire within minutes, and clients may validate any number
+VALUES_EACH: Final = 1000  # per owner; some values expire within minutes, and clients may validate any number of them
 _WORD = re.compile(r"[^\W_]")
-# A password inside a value such as a login of sasl.jaas.config.
+# A password inside a value such as sasl.jaas.config.
 _QUOTED = re.compile(
     r"""(?:password|secret|token)\w*\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)')""", re.IGNORECASE
 )
@@ -40,17 +41,19 @@ _NAMES = re.compile(
     r"password|secret|jaas|token|passphrase|credential(?!s\.source$)|user\.info$|\.key$|private", re.IGNORECASE
 )
 
-Find = tuple[str, Callable[[str], Iterable[tuple[int, int]]]]  # a form, and its places in a text that has it
+# A form of a secret, and a function that returns its (start, end) positions in a text that contains it.
+Finder = tuple[str, Callable[[str], Iterable[tuple[int, int]]]]
 
 
 def secret_name(key: str) -> bool:
-    """Whether a key's name says that its value is a secret."""
+    """Returns whether a key is that of a secret, according to its name."""
     return _NAMES.search(key) is not None
 
 
 def passwords(config: Mapping[str, Any], more: Iterable[str] = ()) -> list[str]:
-    """The values of keys with a secret's name, and of `more` keys; also the quoted texts in a login, and the password
-    in user:password (of *.user.info, and before the host of a URL in any value).
+    """Returns the secrets of a configuration: the values of keys with a secret's name and of the keys `more`, quoted
+    passwords in those values (as in sasl.jaas.config), and passwords in user:password (of *.user.info, and in the URLs
+    of any value).
     """
     found = [config[key] for key in {*more, *filter(secret_name, config)} if isinstance(config.get(key), str)]
     inner = [re.sub(r"\\(.)", r"\1", m[1] or m[2] or "") for text in found for m in _QUOTED.finditer(text)]
@@ -60,8 +63,8 @@ def passwords(config: Mapping[str, Any], more: Iterable[str] = ()) -> list[str]:
 
 
 def hide_passwords(connector: str, config: Mapping[str, Any], plugin: type[Any]) -> None:
-    """Make the process hide the passwords of a connector that is going to run. `plugin`: its class, whose config_def
-    tells which of its own keys are passwords.
+    """Makes this process hide the passwords of a connector. `plugin`: its class, whose config_def has the types of its
+    keys.
     """
     keys = getattr(getattr(plugin, "config_def", None), "keys", {})
     own = [name for name, key in keys.items() if key.type is Type.PASSWORD]
@@ -69,7 +72,9 @@ def hide_passwords(connector: str, config: Mapping[str, Any], plugin: type[Any])
 
 
 def forms(value: str) -> set[str]:
-    """How a value may appear in texts: quoted by Python or JSON, once or twice, and in a URL."""
+    """Returns the forms in which a value may appear in texts: as it is, quoted once or twice by Python or JSON, and
+    encoded for a URL.
+    """
     raw = value.encode(errors="surrogatepass")
     bare = {value, repr(value)[1:-1], ascii(value)[1:-1], repr(raw)[2:-1], json.dumps(value)[1:-1],
             json.dumps(value, ensure_ascii=False)[1:-1], value.replace("\\", "\\\\")}
@@ -82,9 +87,11 @@ def forms(value: str) -> set[str]:
 
 
 def codes(value: str) -> set[str]:
-    """The parts that all base64 texts with the value have in common, for each of its three alignments."""
+    """Returns for each of the three alignments of a value in Base64 the part that does not depend on the bytes around
+    the value.
+    """
     raw, found = value.encode(errors="surrogatepass"), set()
-    for offset in range(3):  # what comes before it shifts its bits
+    for offset in range(3):  # the number of bytes before it, modulo 3
         code = base64.b64encode(b"\0" * offset + raw).decode()[-(-8 * offset // 6) : 8 * (len(raw) + offset) // 6]
         if len(code) >= ALONE:
             found |= {code, code.replace("+", "-").replace("/", "_")}
@@ -92,7 +99,7 @@ def codes(value: str) -> set[str]:
 
 
 class Secrets:
-    """Learns values and hides them. Thread-safe."""
+    """Stores secrets and hides them in texts. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -101,14 +108,14 @@ class Secrets:
 
     @classmethod
     def of(cls, values: Iterable[str]) -> Secrets:
-        """Only these values, for texts about them: hides even those that are too short to be hidden elsewhere."""
+        """Returns an instance for these values alone, which also hides values that are too short to hide elsewhere."""
         made = cls()
         made._index = _Index(values, alone=1)
         return made
 
     def learn(self, owner: str | None, values: Iterable[str]) -> None:
-        """Hide these values from now on. Of each owner at least the 900 newest are kept. `owner`: a connector, "" for
-        the worker itself, None for values that are only validated.
+        """Hides these values from now on. Keeps at least the 900 newest values of each owner. `owner`: the name of a
+        connector, "" for the worker, None for configurations that are only validated.
         """
         new = [value for value in values if len(value) >= ALONE]
         if not new:
@@ -124,7 +131,7 @@ class Secrets:
                 self._index = _Index({value for values in self._values.values() for value in values})
 
     def mask(self, text: str) -> str:
-        """The text with `[hidden]` in place of each value."""
+        """Returns the text with `[hidden]` in place of each secret."""
         spans = sorted(self._index.spans(text))
         if not spans:
             return text
@@ -136,14 +143,16 @@ class Secrets:
         return "".join([*parts, text[at:]])
 
     def masked(self, error: Exception) -> Exception:
-        """The error itself if its text contains no value; else a copy with the text masked, without its causes."""
+        """Returns the error itself if its message contains no secret, otherwise a copy with a masked message and
+        without causes.
+        """
         text = str(error)
         hidden = self.mask(text)
         if hidden == text:
             return error
         try:
             copy = type(error)(hidden)
-        except Exception:  # noqa: BLE001 - a plugin's class, whose constructor may want other arguments
+        except Exception:  # noqa: BLE001 - the constructor of a plugin's class may require other arguments
             copy = Exception(hidden)
         copy = copy if str(copy) == hidden else Exception(f"{type(error).__name__}: {hidden}")
         return copy.with_traceback(error.__traceback__)
@@ -151,20 +160,20 @@ class Secrets:
 
 @cache
 def process_secrets() -> Secrets:
-    """The secrets of this process."""
+    """Returns the secrets of this process."""
     return Secrets()
 
 
 class _Index:
-    """Forms of values by their first letters, so that one pass over a text finds any of thousands of values."""
+    """The forms of secrets by their first characters, so that one pass over a text finds any of thousands."""
 
     def __init__(self, values: Iterable[str] = (), alone: int = ALONE) -> None:
         self._alone = alone
-        self._finders: dict[str, tuple[Find, ...]] = {}
+        self._finders: dict[str, tuple[Finder, ...]] = {}
         self.add(values)
 
     def add(self, values: Iterable[str]) -> None:
-        """Add values. One thread at a time; `spans` may be called meanwhile."""
+        """Adds secrets. Call it on one thread at a time; other threads may call `spans` at the same time."""
         for value in values:
             for find in _finders_of(value, self._alone):
                 start = find[0][: self._alone]
@@ -173,7 +182,7 @@ class _Index:
                     self._finders[start] = (*known, find)
 
     def spans(self, text: str) -> Iterator[tuple[int, int]]:
-        """Start and end of each value in the text; they may overlap."""
+        """Yields start and end of each secret in the text. They may overlap."""
         if self._finders:
             starts = {text[at : at + self._alone] for at in range(len(text))}
             for start in filter(self._finders.__contains__, starts):
@@ -183,7 +192,9 @@ class _Index:
 
 
 def _shortened(known: OrderedDict[Any, Any], limit: int) -> bool:
-    """Remove the oldest tenth if there are more than `limit`, so that this is seldom necessary; whether there were."""
+    """Removes the oldest tenth if there are more than `limit` entries, so that this is rarely necessary. Returns
+    whether entries were removed.
+    """
     if len(known) <= limit:
         return False
     for _ in range(max(1, limit // 10)):
@@ -191,9 +202,9 @@ def _shortened(known: OrderedDict[Any, Any], limit: int) -> bool:
     return True
 
 
-@lru_cache(maxsize=OWNERS)  # a worker's start brings the values of a thousand connectors, one after the other
-def _finders_of(value: str, alone: int) -> tuple[Find, ...]:
-    found: dict[str, Find] = {}
+@lru_cache(maxsize=OWNERS)  # when a worker starts, thousands of connectors add their values one after the other
+def _finders_of(value: str, alone: int) -> tuple[Finder, ...]:
+    found: dict[str, Finder] = {}
     lines = [line.strip() for line in value.splitlines()]
     for part in dict.fromkeys([value.strip(), *(line for line in lines if not line.startswith("-----"))]):
         if len(part) < alone or part in MASK or (alone > 1 and part.lower() in _PLAIN):
@@ -201,12 +212,12 @@ def _finders_of(value: str, alone: int) -> tuple[Find, ...]:
         if len(part) < ALONE and not _WORD.search(part):
             continue
         for form in forms(part):
-            found[form] = (form, _anywhere(form) if len(part) >= ANYWHERE else _standing_alone(form))
-        found |= {code: (code, _anywhere(code)) for code in codes(part)}
+            found[form] = (form, _find_anywhere(form) if len(part) >= ANYWHERE else _find_word(form))
+        found |= {code: (code, _find_anywhere(code)) for code in codes(part)}
     return tuple(found.values())
 
 
-def _anywhere(form: str) -> Callable[[str], Iterable[tuple[int, int]]]:
+def _find_anywhere(form: str) -> Callable[[str], Iterable[tuple[int, int]]]:
     def find(text: str) -> Iterator[tuple[int, int]]:
         at = text.find(form)
         while at >= 0:
@@ -216,7 +227,7 @@ def _anywhere(form: str) -> Callable[[str], Iterable[tuple[int, int]]]:
     return find
 
 
-def _standing_alone(form: str) -> Callable[[str], Iterable[tuple[int, int]]]:
+def _find_word(form: str) -> Callable[[str], Iterable[tuple[int, int]]]:
     before = r"(?:(?<![^\W_])|(?<=\\[nrt]))" if _WORD.match(form) else ""
     after = r"(?![^\W_])" if _WORD.match(form[-1]) else ""
     pattern = re.compile(f"{before}{re.escape(form)}{after}")

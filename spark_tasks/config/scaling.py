@@ -38,14 +38,16 @@ SCALING = ConfigDef(
 )
 
 
-def given(config: Mapping[str, Any]) -> bool:
-    """Whether a connector's configuration has any of these keys."""
+def is_configured(config: Mapping[str, Any]) -> bool:
+    """Returns whether a connector's configuration has any of these keys."""
     return any(name in config for name in SCALING.keys)
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """A connector's settings. `lag`: records for each task; `period_ms`: for how long it has to be high or low."""
+    """A connector's tasks.auto settings. `least`, `most`: the limits of the number of tasks. `lag`: the highest lag in
+    records per task; `period_ms`: for how long the lag must be higher or lower before the number changes.
+    """
 
     least: int
     most: int
@@ -54,8 +56,8 @@ class Bounds:
 
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> Bounds | None:
-        """From a connector's configuration; None if its number of tasks does not follow its lag. Raises ConfigError."""
-        if not given(config):
+        """Parses a connector's configuration. Returns None unless tasks.auto is true. Raises ConfigError."""
+        if not is_configured(config):
             return None
         values = SCALING.plus(COMMON.keys["tasks.max"]).parse(config)
         if not values["tasks.auto"] and values[MOST] is None:
@@ -64,13 +66,13 @@ class Bounds:
         return cls(min(values["tasks.auto.min"], most), most, values["tasks.auto.lag"], values["tasks.auto.period.ms"])
 
     def clamped(self, tasks: int) -> int:
-        """The allowed number of tasks nearest to `tasks`."""
+        """Returns the allowed number of tasks that is nearest to `tasks`."""
         return max(self.least, min(self.most, tasks))
 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """The wanted number of tasks, and since when (ms) the lag has been too high for it, or low enough for fewer."""
+    """The wanted number of tasks, and since when (ms) the lag is too high for it, or low enough for fewer tasks."""
 
     tasks: int
     high_since: int | None = None
@@ -78,30 +80,30 @@ class Scale:
 
 
 def unknown(scale: Scale) -> Scale:
-    """The lag could not be measured: periods start again."""
+    """Returns the state after a failed measurement of the lag, which restarts the periods."""
     return replace(scale, high_since=None, low_since=None)
 
 
 def advance(scale: Scale, bounds: Bounds, lag: int, partitions: int, now_ms: int) -> Scale:
-    """The state after a measurement: `lag` records in all, in so many `partitions`.
+    """Returns the state after a measurement of `lag` records in total in `partitions` partitions.
 
-    After a whole period of more than `bounds.lag` records a task there are more tasks: as many as the lag needs, at
-    most twice as many. After a whole period of a low lag there are fewer: at least half as many, and so many that each
-    has at most half of `bounds.lag`. So a constant lag never makes the number go up and down. There are never more
-    tasks than partitions, as those would have nothing to read.
+    When the lag per task has been above `bounds.lag` for a whole period, the number of tasks increases to what the lag
+    requires, but at most to twice the number. When the lag has been low for a whole period, the number decreases: at
+    most by half, and only so far that each task has at most half of `bounds.lag`. So the number never oscillates while
+    the lag is constant. There are never more tasks than partitions.
     """
     most = max(bounds.least, min(bounds.most, partitions))
     tasks = min(scale.tasks, most)
-    enough = -(-lag // bounds.lag)
-    comfortable = -(-2 * lag // bounds.lag)
+    enough = -(-lag // bounds.lag)  # tasks with at most `bounds.lag` records each
+    enough_at_half = -(-2 * lag // bounds.lag)  # tasks with at most half of that
     if lag > bounds.lag * tasks and tasks < most:
         since = now_ms if scale.high_since is None else scale.high_since
         if now_ms - since < bounds.period_ms:
             return Scale(tasks, high_since=since)
         return Scale(min(most, 2 * tasks, enough))
-    if tasks > bounds.least and comfortable < tasks:
+    if tasks > bounds.least and enough_at_half < tasks:
         since = now_ms if scale.low_since is None else scale.low_since
         if now_ms - since < bounds.period_ms:
             return Scale(tasks, low_since=since)
-        return Scale(max(bounds.least, (tasks + 1) // 2, comfortable))
+        return Scale(max(bounds.least, (tasks + 1) // 2, enough_at_half))
     return Scale(tasks)

@@ -1,4 +1,4 @@
-"""The nine types of configuration values: parsed from texts to Python values, and shown as texts by REST."""
+"""The nine types of configuration values: parses strings to Python values, and formats values as strings for REST."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _DOUBLE = re.compile(r"[+-]?(NaN|Infinity|(([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[
 
 
 class Type(Enum):
-    """What kind of value a key takes; the names are Kafka's and go into REST answers."""
+    """The type of a key's value. The names are Kafka's and appear in REST responses."""
 
     BOOLEAN = "BOOLEAN"
     STRING = "STRING"
@@ -27,14 +27,14 @@ class Type(Enum):
     SHORT = "SHORT"  # 16 bits
     LONG = "LONG"  # 64 bits
     DOUBLE = "DOUBLE"
-    LIST = "LIST"  # separated by commas; an empty text is an empty list
-    CLASS = "CLASS"  # a plugin's name, kept as text: only the plugin registry can resolve it
+    LIST = "LIST"  # separated by commas; an empty string is an empty list
+    CLASS = "CLASS"  # a plugin's name, which stays a string: only the plugin registry can resolve it
     PASSWORD = "PASSWORD"  # noqa: S105  (the name of a type)
 
 
 @dataclass(frozen=True, slots=True)
 class Password:
-    """A secret in `value`, printed as `[hidden]`."""
+    """A secret `value`, whose str and repr are `[hidden]`."""
 
     value: str
 
@@ -46,7 +46,7 @@ class Password:
 
 
 def shown(value: Any) -> str:
-    """A value as Kafka's messages show it: null, true, 1.0E7, [a, b]."""
+    """Formats a value as Kafka's messages do: null, true, 1.0E7, [a, b]."""
     match value:
         case None:
             return "null"
@@ -63,12 +63,14 @@ def shown(value: Any) -> str:
 
 
 def invalid(name: str, value: Any, message: str | None = None) -> ConfigError:
-    """The error about an invalid value, with the value, the key and what is allowed."""
+    """Returns the error for an invalid value. `message`: what is allowed."""
     return ConfigError(f"Invalid value {shown(value)} for configuration {name}" + (f": {message}" if message else ""))
 
 
 class _Field(fields.Field[Any]):
-    """Parses a text (trimmed), or takes a value of the type as it is; raises ValidationError with Kafka's text."""
+    """Parses a string after trimming it; accepts a value of the type as it is. Raises ValidationError with Kafka's
+    message.
+    """
 
     def _serialize(self, value: Any, attr: str | None, obj: Any, **kwargs: Any) -> str | None:  # noqa: ARG002
         return None if value is None else shown(value)
@@ -158,7 +160,7 @@ FIELDS: Mapping[Type, fields.Field[Any]] = {
 
 
 def parse_type(name: str, value: Any, kind: Type) -> Any:
-    """A raw value as a value of the type; None stays None. Raises ConfigError."""
+    """Parses a raw value; None stays None. Raises ConfigError."""
     try:
         return FIELDS[kind].deserialize(value)
     except ValidationError as e:
@@ -166,5 +168,5 @@ def parse_type(name: str, value: Any, kind: Type) -> Any:
 
 
 def to_text(value: Any, kind: Type) -> str | None:
-    """A parsed value as text: lists joined by commas, passwords hidden, None stays None."""
+    """Formats a parsed value: joins lists with commas, hides passwords. None stays None."""
     return None if value is None else FIELDS[kind].serialize("value", {"value": value})

@@ -1,4 +1,4 @@
-"""Settings of Kafka's clients that heeler does not support: it refuses those that matter for security, and ignores the
+"""Settings of Kafka's clients that heeler does not support. It rejects those that matter for security, and ignores the
 others.
 
 Every key of a client is either used or in one of the two tables. They apply to a worker's own clients, to `producer.`,
@@ -20,10 +20,10 @@ _MONITORS: Final = "io.confluent.monitoring.clients.interceptor."
 
 @dataclass(frozen=True, slots=True)
 class Security:
-    """A security setting of Java's clients that heeler's do not have.
+    """A security setting of Java's clients that heeler's clients do not have.
 
-    `instead`: what to do. `part`: the part of `security.protocol` that it belongs to, SSL or SASL; empty for all
-    connections. `harmless`: which values ask for nothing that heeler does not do, such as Java's default.
+    `instead`: what to do instead. `part`: the part of `security.protocol` to which the setting belongs, SSL or SASL;
+    empty for all connections. `harmless`: returns whether heeler's behavior meets a value, such as Java's default.
     """
 
     instead: str
@@ -46,11 +46,11 @@ SECURITY: Final[Mapping[str, Security]] = {
     "ssl.keymanager.algorithm": Security(_OPENSSL, "SSL", _one_of("SUNX509", "NEWSUNX509", "PKIX", "IBMX509")),
     "ssl.trustmanager.algorithm": Security(_OPENSSL, "SSL", _one_of("SUNX509", "PKIX", "IBMX509", "IBMPKIX")),
     "ssl.cipher.suites": Security(
-        "the Python client uses OpenSSL's: set CipherString and Ciphersuites in openssl.cnf, or "
+        "the Python client uses OpenSSL's cipher suites: set CipherString and Ciphersuites in openssl.cnf, or "
         "ssl.cipher.suites at the brokers. For REST alone use listeners.https.ssl.cipher.suites (all other ssl.* of "
         "the listeners then need that prefix as well)", "SSL"),
     "ssl.enabled.protocols": Security(
-        "the Python client speaks TLSv1.2 and TLSv1.3: set MinProtocol in openssl.cnf, or ssl.enabled.protocols at the "
+        "the Python client uses TLSv1.2 and TLSv1.3: set MinProtocol in openssl.cnf, or ssl.enabled.protocols at the "
         "brokers. For REST alone use listeners.https.ssl.enabled.protocols (all other ssl.* of the listeners then need "
         "that prefix as well)", "SSL", lambda value: "TLSv1.2" in _names(value)),
     "security.providers": Security(_OPENSSL, "S"),
@@ -63,17 +63,17 @@ SECURITY: Final[Mapping[str, Security]] = {
         "records do not pass through Java interceptors, which may encrypt or mask them: use a transform", "",
         lambda value: all(name.startswith(_MONITORS) for name in _names(value))),
 }
-"""By key: what it is about and what to do instead."""
+"""The rejected settings by key."""
 _OF_HTTPS: Final = ("ssl.provider", "ssl.keymanager.algorithm", "ssl.trustmanager.algorithm")
 
-_JVM: Final = "it is about Java's own TLS or login classes, which heeler does not have; leave it out"
-_METRICS: Final = "heeler has metrics of its own; leave it out"
-_RECOVERY: Final = "the Python client has its own way to recover from the loss of all known brokers; leave it out"
+_JVM: Final = "it applies to Java's TLS or login classes, which heeler does not use; remove it"
+_METRICS: Final = "heeler has metrics of its own; remove it"
+_RECOVERY: Final = "the Python client recovers in its own way when all known brokers are lost; remove it"
 _BUFFERS: Final = "the system sizes TCP buffers; set the limits there (net.ipv4.tcp_rmem and tcp_wmem)"
-_BATCHES: Final = "batches are as large as heeler's Spark jobs make them; leave it out"
-_CONNECT: Final = "Kafka Connect sets it itself; leave it out"
+_BATCHES: Final = "heeler determines the size of batches itself; remove it"
+_CONNECT: Final = "Kafka Connect sets it itself; remove it"
 _CODECS: Final = "heeler compresses with the codec's default level"
-_ROUTES: Final = "records without a partition go where Kafka's default partitioner sends them"
+_ROUTES: Final = "heeler always uses Kafka's default partitioner"
 
 IGNORED: Final[Mapping[str, str]] = {
     **dict.fromkeys(("metrics.sample.window.ms", "metrics.num.samples", "metrics.recording.level", "metric.reporters",
@@ -82,7 +82,7 @@ IGNORED: Final[Mapping[str, str]] = {
                     _RECOVERY),
     **dict.fromkeys(("send.buffer.bytes", "receive.buffer.bytes"), _BUFFERS),
     "retry.backoff.max.ms": "pauses between retries do not grow; set retry.backoff.ms",
-    "ssl.protocol": "the newest version that both sides allow is used; ssl.enabled.protocols limits the REST API's",
+    "ssl.protocol": "heeler uses the newest version that both sides allow; ssl.enabled.protocols limits the REST API's",
     **dict.fromkeys(("ssl.provider", "ssl.engine.factory.class", "ssl.keymanager.algorithm",
                      "ssl.trustmanager.algorithm", "ssl.secure.random.implementation", "security.providers",
                      "sasl.client.callback.handler.class"), _JVM),
@@ -96,11 +96,11 @@ IGNORED: Final[Mapping[str, str]] = {
     **dict.fromkeys(("partitioner.class", "partitioner.ignore.keys", "partitioner.adaptive.partitioning.enable",
                      "partitioner.availability.timeout.ms"), _ROUTES),
     **dict.fromkeys(("group.protocol", "group.remote.assignor"), "sinks' groups use the classic protocol"),
-    "client.rack": "records are read from the leaders of their partitions",
-    "check.crcs": "checksums are always checked",
-    "interceptor.classes": "heeler runs no Java classes; leave it out",
+    "client.rack": "heeler reads records from the leaders of their partitions",
+    "check.crcs": "heeler always checks checksums",
+    "interceptor.classes": "heeler runs no Java classes; remove it",
 }
-"""By key: why it is ignored, and what to do instead."""
+"""The ignored settings by key: why, and what to do instead."""
 
 IGNORED_PREFIXES: Final[Mapping[str, str]] = {
     "sasl.login.": _JVM,
@@ -110,13 +110,13 @@ IGNORED_PREFIXES: Final[Mapping[str, str]] = {
 
 
 def why_ignored(key: str) -> str | None:
-    """Why a client setting has no effect and what to do instead; None for one that has."""
+    """Returns why a client setting has no effect and what to do instead, or None if it has an effect."""
     return IGNORED.get(key) or next((why for p, why in IGNORED_PREFIXES.items() if key.startswith(p)), None)
 
 
 def refused(properties: Mapping[str, str]) -> dict[str, str]:
-    """By key, why a client with these settings would be less secure than they ask for. A setting that has no effect
-    with its `security.protocol`, as in Java, is not refused.
+    """Returns for each rejected setting of a client an error that says why heeler cannot provide the requested
+    security. Settings that have no effect with the client's `security.protocol`, as in Java, are not rejected.
     """
     protocol = properties.get("security.protocol", "").strip().upper() or "PLAINTEXT"
     return {
@@ -128,11 +128,13 @@ def refused(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def refuse(properties: Mapping[str, str]) -> None:
-    """Raise ConfigError for a client whose settings ask for security that it would not have."""
+    """Raises ConfigError if any setting of a client is rejected."""
     if wrong := refused(properties):
         raise ConfigError("\n".join(wrong.values()))
 
 
 def refuse_https(tls: Mapping[str, str]) -> None:
-    """The same for the REST API's `ssl.*`, without prefix; it can set versions and ciphers itself."""
+    """Raises ConfigError if any of the REST API's `ssl.*` settings (without prefix) is rejected. Unlike the clients,
+    the REST API supports TLS versions and cipher suites.
+    """
     refuse({"security.protocol": "SSL", **{key: tls[key] for key in _OF_HTTPS if key in tls}})

@@ -1,5 +1,5 @@
-"""Checks of parsed values. A validator is called with the key and the value, and raises ConfigError; documentation
-prints its str() as the valid values.
+"""Validators of parsed values. A validator is called with the key and the value, and raises ConfigError. Its str()
+describes the valid values for documentation.
 """
 # ruff: noqa: D102  (Validator.__call__ documents every __call__ here)
 
@@ -17,15 +17,15 @@ from spark_tasks.java.regex import compile_java
 
 
 class Validator(Protocol):
-    """Checks one parsed value."""
+    """Validates one parsed value."""
 
     def __call__(self, name: str, value: Any) -> None:
-        """Raise ConfigError if the value is not allowed. None means that it is not set or could not be parsed."""
+        """Raises ConfigError if the value is not allowed. None means that it is not set or could not be parsed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """A number from `low` to `high`, inclusive, None for no bound; null is refused."""
+    """Allows a number from `low` to `high`, inclusive. A bound of None is no bound. Rejects null."""
 
     low: float | None = None
     high: float | None = None
@@ -43,17 +43,17 @@ class Range:
 
 
 def at_least(low: float) -> Range:
-    """A number of at least `low`."""
+    """Returns a validator that allows numbers of at least `low`."""
     return Range(low)
 
 
 def between(low: float, high: float) -> Range:
-    """A number from `low` to `high`."""
+    """Returns a validator that allows numbers from `low` to `high`, inclusive."""
     return Range(low, high)
 
 
 class OneOf:
-    """One of these texts, in this spelling; null is refused unless it is among them."""
+    """Allows these strings, case-sensitively. Rejects null unless it is one of `values`."""
 
     def __init__(self, *values: str | None) -> None:
         self.values = values
@@ -67,7 +67,7 @@ class OneOf:
 
 
 class OneOfIgnoringCase:
-    """One of these texts in any case; null is refused."""
+    """Allows these strings in any case. Rejects null."""
 
     def __init__(self, *values: str) -> None:
         self.values = tuple(v.upper() for v in values)
@@ -82,7 +82,7 @@ class OneOfIgnoringCase:
 
 @dataclass(frozen=True, slots=True)
 class NonNull:
-    """Anything but null."""
+    """Allows any value but null."""
 
     def __call__(self, name: str, value: Any) -> None:
         if value is None:
@@ -94,7 +94,7 @@ class NonNull:
 
 @dataclass(frozen=True, slots=True)
 class NonEmpty:
-    """A text with something in it, or null."""
+    """Allows non-empty strings and null."""
 
     def __call__(self, name: str, value: Any) -> None:
         if value == "":
@@ -106,7 +106,7 @@ class NonEmpty:
 
 @dataclass(frozen=True, slots=True)
 class NonEmptyNoControlChars:
-    """A text with something in it and no control characters, or null."""
+    """Allows non-empty strings without control characters, and null."""
 
     def __call__(self, name: str, value: Any) -> None:
         if value is None:
@@ -123,9 +123,10 @@ class NonEmptyNoControlChars:
 
 
 class ValidList:
-    """A list under the rules of KIP-1161: no empty items, no duplicates (parse drops them, validate reports them).
+    """Allows a list according to KIP-1161: without empty items and duplicates (`parse` drops duplicates, `validate`
+    reports them).
 
-    `allowed`: the only items there may be; empty for any.
+    `allowed`: the allowed items; none means any. `empty`, `null`: whether to allow an empty list and null.
     """
 
     def __init__(self, *allowed: str, empty: bool = True, null: bool = False) -> None:
@@ -155,7 +156,7 @@ class ValidList:
 
 @dataclass(frozen=True, slots=True)
 class ListSize:
-    """A list of at most `size` items."""
+    """Allows a list of at most `size` items, and null."""
 
     size: int
 
@@ -169,7 +170,7 @@ class ListSize:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """Any function as a validator, with the description that documentation prints."""
+    """Makes a function a validator, with a description of the valid values for documentation."""
 
     function: Callable[[str, Any], None]
     description: str
@@ -182,7 +183,7 @@ class Check:
 
 
 class Rule:
-    """A custom rule: `allowed` describes the valid values, `accepts` checks one."""
+    """A custom rule. `allowed`: a description of the valid values; `accepts`: returns whether a value is valid."""
 
     def __init__(self, allowed: str, accepts: Callable[[Any], bool]) -> None:
         self._allowed = allowed
@@ -197,7 +198,7 @@ class Rule:
 
 
 class AllOf:
-    """Every one of these validators, in order; the first error counts."""
+    """Requires all of these validators, in order. Raises the first error."""
 
     def __init__(self, *validators: Validator) -> None:
         self.validators = validators
@@ -211,10 +212,10 @@ class AllOf:
 
 
 class ValidRegex:
-    """A validator: the text is a regular expression; null is refused."""
+    """Allows a valid regular expression of Java. Rejects null."""
 
     def __call__(self, name: str, value: Any) -> None:
-        """Raise ConfigError if the text is not a regular expression."""
+        """Raises ConfigError unless the value is a valid regular expression."""
         try:
             compile_java(value)
         except re.error as e:

@@ -1,4 +1,4 @@
-"""The `datagen` source: numbered records for tests and benchmarks. The `verify` sink checks what arrives."""
+"""The `datagen` source, which generates numbered records for tests and benchmarks. The `verify` sink checks them."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from spark_tasks.plugins.api import Options, SourceConnector, SourceOffset, Sour
 
 _INDEX, _COUNT = "datagen.task.index", "datagen.task.count"
 _BATCH = 65_536
-_MOST = 2_000_000  # rows a batch
+_MAX_ROWS = 2_000_000  # in a batch
 
 
 class DatagenSourceConnector(SourceConnector):
-    """Source partitions {"stream": n}, each numbering its records from 0: {"sequence": next}. A record's key is the
-    stream's number as text (so that one topic partition keeps the order), its value a struct: stream, sequence, time
-    (ms) and payload.
+    """Generates streams of records, which are numbered from 0. A stream is a source partition {"stream": n} with the
+    offset {"sequence": next number}. A record's key is the stream's number as a string, so that a stream keeps its
+    order in one topic partition. Its value is a struct of stream, sequence, time (ms) and payload.
     """
 
     version = "0.1.0"
@@ -41,7 +41,8 @@ class DatagenSourceConnector(SourceConnector):
             "streams", Type.INT, default=0, validator=at_least(0),
             doc="The number of streams; 0: one per task (tasks.max).",
         ),
-        ConfigKey("records", Type.LONG, default=-1, validator=at_least(-1), doc="Records of each stream; -1: no end."),
+        ConfigKey("records", Type.LONG, default=-1, validator=at_least(-1),
+                  doc="The number of records in each stream; -1: endless."),
         ConfigKey(
             "rate", Type.LONG, default=0, validator=at_least(0), doc="Records per second of each task; 0 for no limit.",
         ),
@@ -49,7 +50,7 @@ class DatagenSourceConnector(SourceConnector):
     )  # fmt: skip
 
     def task_configs(self, max_tasks: int) -> Sequence[Options]:
-        """Distribute the streams; no task is without a stream."""
+        """Distributes the streams to tasks. Returns no task without a stream."""
         streams = int(self.config_def.parse(self.config)["streams"]) or max_tasks
         count = min(max_tasks, streams)
         own = {"streams": str(streams), _COUNT: str(count)}
@@ -62,12 +63,12 @@ class DatagenSourceConnector(SourceConnector):
 
     @classmethod
     def exactly_once_support(cls, config: Options) -> bool | None:  # noqa: ARG003
-        """Supported: a record is made from its number."""
+        """Returns True, as a record depends only on its number."""
         return True
 
     @classmethod
     def alter_offsets(cls, config: Options, offsets: Sequence[tuple[SourcePartition, SourceOffset | None]]) -> bool:  # noqa: ARG003
-        """A sequence is a number that is not negative."""
+        """Raises ConnectError unless each sequence is a non-negative number."""
         for _, offset in offsets:
             sequence = 0 if offset is None else offset.get("sequence")
             if not isinstance(sequence, int) or isinstance(sequence, bool) or sequence < 0:
@@ -84,7 +85,7 @@ class DatagenData(DataSource):  # type: ignore[misc]  # PySpark has no types
         return "datagen"
 
     def schema(self) -> str:
-        """Connect records."""
+        """Returns the names of the columns of Connect records."""
         return "topic string, key string, value string"
 
     @override
@@ -98,7 +99,7 @@ class DatagenData(DataSource):  # type: ignore[misc]  # PySpark has no types
 
 @dataclass
 class Numbers(InputPartition):  # type: ignore[misc]  # PySpark has no types
-    """Sequence numbers `start` to `end` (exclusive) of a stream."""
+    """The sequence numbers from `start` to `end` (exclusive) of a stream."""
 
     stream: int
     start: int
@@ -106,7 +107,7 @@ class Numbers(InputPartition):  # type: ignore[misc]  # PySpark has no types
 
 
 class DatagenReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark has no types
-    """The offset is {stream: next sequence}, for the task's streams."""
+    """Reads the streams of one task. The offset is {stream: next sequence number}."""
 
     def __init__(self, topic: str, streams: Sequence[int], records: int, rate: int, payload: int) -> None:
         self._topic = topic
@@ -114,7 +115,7 @@ class DatagenReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark ha
         self._records = records
         self._rate = rate
         self._payload = payload
-        self._begun: tuple[float, int] | None = None  # when, and how many records had been made by then
+        self._begun: tuple[float, int] | None = None  # start of the reader, and the number of records before it
 
     @override
     def initialOffset(self) -> dict[str, Any]:
@@ -122,11 +123,13 @@ class DatagenReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark ha
 
     @override
     def getDefaultReadLimit(self) -> ReadLimit:
-        return ReadMaxRows(_MOST)
+        return ReadMaxRows(_MAX_ROWS)
 
     def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit | None = None) -> dict[str, Any]:  # noqa: N802
-        """The end offsets: as many records as the limit and the rate allow, evenly distributed over the streams."""
-        allowed = min(max_rows(limit, row_bytes=40 + self._payload) or _MOST, self._due(start))
+        """Returns the end offsets: as many records as the limit and the rate allow, distributed evenly over the
+        streams.
+        """
+        allowed = min(max_rows(limit, row_bytes=40 + self._payload) or _MAX_ROWS, self._due(start))
         each, rest = divmod(allowed, max(1, len(self._streams)))
         end = {}
         for place, stream in enumerate(self._streams):
@@ -136,19 +139,19 @@ class DatagenReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark ha
 
     def _due(self, start: Mapping[str, Any]) -> int:
         if not self._rate:
-            return _MOST
+            return _MAX_ROWS
         made, now = sum(int(at) for at in start.values()), time.monotonic()
         if self._begun is None:
             self._begun = (now, made)
         return max(0, self._begun[1] + int((now - self._begun[0]) * self._rate) - made)
 
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:
-        """One for each stream."""
+        """Returns one partition for each stream."""
         ranges = ((int(s), int(start.get(s, 0)), int(until)) for s, until in end.items())
         return [Numbers(stream, begin, until) for stream, begin, until in ranges if until > begin]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The numbered records."""
+        """Yields the numbered records."""
         assert isinstance(partition, Numbers)  # noqa: S101
         for begin in range(partition.start, partition.end, _BATCH):
             yield self._batch(partition.stream, begin, min(begin + _BATCH, partition.end))

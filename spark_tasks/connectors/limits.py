@@ -1,15 +1,15 @@
-"""Read limits of micro-batches, as numbers."""
+"""Converts PySpark's read limits of micro-batches to numbers."""
 
 from __future__ import annotations
 
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxBytes, ReadMaxFiles, ReadMaxRows
 
-DEFAULT_BYTES = 256 * 1024 * 1024  # of files, whose data is not held in memory
+DEFAULT_BYTES = 256 * 1024 * 1024  # for files, whose data is not kept in memory
 _ROW_BYTES = 100  # assumed for rows of unknown size
 
 
 def max_bytes(limit: ReadLimit | None) -> int | None:
-    """The bytes that a limit allows; None for no limit."""
+    """Returns the bytes that a limit allows, or None if there is no limit."""
     if isinstance(limit, ReadMaxBytes):
         return int(limit.max_bytes)
     if isinstance(limit, ReadMaxRows):
@@ -18,7 +18,7 @@ def max_bytes(limit: ReadLimit | None) -> int | None:
 
 
 def max_rows(limit: ReadLimit | None, *, row_bytes: int) -> int | None:
-    """The rows that a limit allows; None for no limit. Rows are assumed to have `row_bytes`."""
+    """Returns the rows of `row_bytes` bytes that a limit allows, or None if there is no limit."""
     if isinstance(limit, ReadMaxRows):
         return int(limit.max_rows)
     if isinstance(limit, ReadMaxBytes):
@@ -27,5 +27,5 @@ def max_rows(limit: ReadLimit | None, *, row_bytes: int) -> int | None:
 
 
 def max_files(limit: ReadLimit | None) -> int | None:
-    """The files that a limit allows; None for no limit."""
+    """Returns the files that a limit allows, or None if there is no limit."""
     return int(limit.max_files) if isinstance(limit, ReadMaxFiles) else None

@@ -1,4 +1,4 @@
-"""Converts large pieces of text: bytes to a column of lines, and a column of values to bytes."""
+"""Converts bytes of text to a column of lines, and a column of values to bytes of lines."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _LF, _CR = 10, 13
 
 
 def split_lines(data: Bytes, *, final: bool) -> tuple[pa.Array, int]:
-    """The lines in `data` (ended by LF, CR or CR LF) as a string array, and how many bytes they take.
+    """Returns the complete lines in `data` (ended by LF, CR or CR LF) as a string array, and the number of their bytes.
 
-    `final`: a CR at the very end ends a line; otherwise it waits for what comes after it. Bytes that are not UTF-8
-    become U+FFFD. Bytes after the last line end are left over.
+    `final`: whether a CR at the end of `data` ends a line; otherwise a LF may still follow it. Invalid UTF-8 becomes
+    U+FFFD.
     """
     room = int(np.count_nonzero(data == _LF))
     returns = bool((data == _CR).any())
@@ -42,7 +42,7 @@ def _as_text(lines: pa.Array) -> pa.Array:
 
 @jit
 def _split(data: Any, final: bool, offsets: Any, out: Any) -> tuple[int, int]:  # noqa: ARG001 - as _split_any
-    """The fast path if all line ends are LF: copy the bytes without the LFs."""
+    """Copies the bytes without the LFs: the fast path if all line ends are LF."""
     count, at, begin = 0, 0, 0
     offsets[0] = 0
     for i in range(len(data)):
@@ -79,7 +79,7 @@ def _split_any(data: Any, final: bool, offsets: Any, out: Any) -> tuple[int, int
 
 
 def to_lines(array: pa.Array, metadata: Metadata | None) -> pa.Buffer:
-    """The bytes of lines with each value as Java prints it. Binary values are written unchanged."""
+    """Returns the bytes of lines, each with a value as Java prints it. Binary values are unchanged."""
     texts = array if pa.types.is_binary(array.type) else to_texts(array, metadata)
     if pa.types.is_binary(texts.type):
         joined = pc.binary_join_element_wise(texts, b"\n", b"", null_handling="replace", null_replacement=b"null")

@@ -1,4 +1,4 @@
-"""The `verify` sink: checks that all records of `datagen` arrive once and in order."""
+"""The `verify` sink, which checks that all records of `datagen` arrive once and in order."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _TASK = "verify.task"
 
 
 class VerifySinkConnector(SinkConnector):
-    """Keeps a summary for each task, `task-<n>.json` in the folder `path`: records, duplicates, missing numbers and
-    disorder, in total and by stream. It is written when a batch is committed, before its offsets; `read_summary` joins
-    the summaries of all tasks.
+    """Writes a summary for each task, `task-<n>.json` in the folder `path`: the number of records, duplicates, missing
+    numbers and disordered runs, in total and by stream. It is written when a batch is committed, before its offsets.
+    `read_summary` merges the summaries of all tasks.
     """
 
     version = "0.1.0"
@@ -58,7 +58,7 @@ class VerifySinkConnector(SinkConnector):
 
     @classmethod
     def alter_offsets(cls, config: Options, offsets: Mapping[tuple[str, int], int | None]) -> bool:  # noqa: ARG003
-        """Any offsets are allowed; records read again count as duplicates."""
+        """Accepts any offsets. Records that are read again count as duplicates."""
         return True
 
 
@@ -79,13 +79,13 @@ class VerifyData(DataSource):  # type: ignore[misc]  # PySpark has no types
 
 @dataclass
 class Runs(WriterCommitMessage):  # type: ignore[misc]  # PySpark has no types
-    """Runs of consecutive numbers by stream, in the order of arrival."""
+    """The commit message of one split: runs of consecutive numbers with their streams, in the order of arrival."""
 
     runs: list[tuple[int, Interval]]
 
 
 class VerifyWriter(DataSourceArrowWriter):  # type: ignore[misc]  # PySpark has no types
-    """`write` reduces a split to runs of numbers, `commit` adds them to the summary."""
+    """Reduces the records of a split to runs of numbers in `write`, and adds them to the summary in `commit`."""
 
     def __init__(self, file: str, stream: str, sequence: str) -> None:
         self._file = file
@@ -119,8 +119,8 @@ class VerifyWriter(DataSourceArrowWriter):  # type: ignore[misc]  # PySpark has 
                 yield int(stream), (int(numbers[begin]), int(numbers[end]))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Rewrite the summary, and repeat that if another worker has written it meanwhile: a worker that slept and has
-        lost its task may write at the same time as the new one.
+        """Rewrites the summary, and repeats this if another worker has written it in the meantime: a worker that was
+        suspended and has lost its task may write at the same time as the new one.
         """
         path = Path(self._file)
         code_folders.check(self._file, code_folders.of_plugins())  # runs on the worker
@@ -134,17 +134,17 @@ class VerifyWriter(DataSourceArrowWriter):  # type: ignore[misc]  # PySpark has 
                 if isinstance(message, Runs):
                     summary = summary.after(message.runs)
             hidden.write_text(json.dumps(summary.to_json(), indent=1))
-            if written := _version(path) == seen:  # with a lock, a suspended worker could block the task's new worker
+            if written := _version(path) == seen:  # no lock, as a suspended worker would block the task's new worker
                 os.replace(hidden, path)  # noqa: PTH105
 
 
 def summary_file(folder: str, task: int) -> Path:
-    """The file of a task's summary."""
+    """Returns the path of a task's summary."""
     return Path(folder) / f"task-{task}.json"
 
 
 def _version(path: Path) -> tuple[int, int] | None:
-    """A value that changes whenever the file is written."""
+    """Returns a value that changes whenever the file is written, or None if it does not exist."""
     try:
         found = path.stat()
     except FileNotFoundError:
@@ -157,7 +157,7 @@ def _load(path: Path) -> SequenceSummary:
 
 
 def read_summary(folder: str | Path) -> SequenceSummary:
-    """The joined summary of all tasks; records that two of them have seen count as duplicates."""
+    """Merges the summaries of all tasks. Records that arrived at two tasks count as duplicates."""
     summary = SequenceSummary()
     for path in sorted(Path(folder).glob("task-*.json")):
         summary = summary.joined(_load(path))

@@ -1,4 +1,4 @@
-"""The Arrow type for the values of a Connect schema, and the Connect schema for an Arrow type."""
+"""Converts Connect schemas to Arrow types, and Arrow types to Connect schemas."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ _PLAIN = {
     Type.STRING: pa.string(),
     Type.BYTES: pa.binary(),
 }
-# A logical name changes the type only on the base type that it belongs to; on any other it is just a name.
+# A logical name changes the Arrow type only on its own base type; on any other type it has no meaning.
 _LOGICAL = {
     (DATE, Type.INT32): pa.date32(),
     (TIME, Type.INT32): pa.time32("ms"),
     (TIMESTAMP, Type.INT64): pa.timestamp("ms", tz="UTC"),
 }
-PRECISION = "connect.decimal.precision"  # the parameter in which JDBC connectors put the precision
+PRECISION = "connect.decimal.precision"  # the schema parameter in which JDBC connectors store the precision
 DEFAULT_PRECISION = 38
 EXACT: Final = Context(prec=100)
-"""For arithmetic with decimals: Arrow's have up to 76 digits, and Python's own context rounds to 28."""
+"""For arithmetic with decimals: Arrow's have up to 76 digits, but Python's default context rounds to 28."""
 
 
 def to_arrow(schema: Schema) -> pa.DataType:
-    """The Arrow type of the schema's values. Raises DataError for a Decimal that Arrow cannot hold."""
+    """Returns the Arrow type of the schema's values. Raises DataError for a Decimal that Arrow does not support."""
     if schema.type is Type.ARRAY and schema.value:
         return pa.list_(pa.field("item", to_arrow(schema.value), nullable=schema.value.optional))
     if schema.type is Type.MAP and schema.key and schema.value:
@@ -59,7 +59,7 @@ def _decimal(schema: Schema) -> pa.DataType:
         raise DataError(f"Decimal({precision}, {schema.scale}) has no Arrow type: {error}") from error
 
 
-# Arrow has more integer types than Connect: an unsigned one becomes the next larger signed one.
+# Arrow has more types than Connect: an unsigned integer becomes the next larger signed one, and so on.
 _FROM_PLAIN: dict[pa.DataType, Type] = {
     **{arrow: kind for kind, arrow in _PLAIN.items()},
     pa.uint8(): Type.INT16,
@@ -83,7 +83,7 @@ _FROM_FAMILY: tuple[tuple[Callable[[pa.DataType], bool], Schema], ...] = (
 
 
 def from_arrow(arrow: pa.DataType, optional: bool = True) -> Schema:
-    """The Connect schema for values of an Arrow type, such as files and tables have. Raises DataError if none fits."""
+    """Returns the Connect schema for values of an Arrow type. Raises DataError if there is none."""
     schema = _from_arrow(arrow)
     return replace(schema, optional=optional)
 

@@ -1,22 +1,22 @@
-"""The two shapes in which records travel through a task: raw (Kafka's bytes) and Connect (typed values).
+"""The two forms of records in a task: RAW (Kafka's bytes) and CONNECT (typed values).
 
-Both are `pyarrow.RecordBatch`, one Kafka topic partition (sinks) or one source partition (sources) a batch.
+Both are `pyarrow.RecordBatch`es. A batch has records of one topic partition (sinks) or of one source partition
+(sources).
 
-RAW: what the record batch codec reads and writes.
-CONNECT: what converters, transforms and plugins see. Column `key` and `value` are of any Arrow type. Metadata entries
-of their Arrow fields say what a type cannot:
-- SCHEMA_KEY: the Connect schema as JSON (JsonConverter's form); absent means schemaless.
-- FORM_KEY = FORM_JSON: the column is a string column, each value one schemaless Connect value written as JSON; the
-  per-record path for what no single Arrow type holds (fields of mixed types, for example).
-A schemaless map is a struct column whose children stand in the iteration order of Java's HashMap; a child of it may
-itself be FORM_JSON, and may carry:
-- ABSENT_KEY = b"null": an Arrow null in this child means that the record's map has no such key. Without the entry it
-  is a key whose value is null. (A child with both kinds is FORM_JSON, its null values the text `null`, which a whole
-  key or value never is: see `nulls_of_texts`.)
-A source's batch may leave out every column but `value`; `partition` null means that the partitioner decides.
+RAW: read and written by the record batch codec. CONNECT: read and written by converters, transforms and plugins.
+Columns `key` and `value` have any Arrow type. The metadata of their Arrow fields has what a type cannot express:
+- SCHEMA_KEY: the Connect schema as JSON (JsonConverter's form); without it, the values are schemaless.
+- FORM_KEY = FORM_JSON: a string column, each value of which is a schemaless Connect value as JSON. Used if no single
+  Arrow type fits all values, for example if a field has different types in different records. A schemaless map is a
+  struct column whose children have the iteration order of Java's HashMap. A child may itself be FORM_JSON, and may
+  have:
+- ABSENT_KEY = b"null": an Arrow null in this child means that the record's map does not have this key. Without this
+  entry, it means that the key's value is null. (A child with both cases is FORM_JSON: a value that is null is the text
+  `null`. Whole keys and values never use that text: see `nulls_of_texts`.) A source's batch may omit every column but
+  `value`. A null `partition` means that the partitioner chooses.
 
-Headers: a list of structs of key and value. A binary value is what is or will be on the wire, so headers pass through
-untouched unless somebody asks for them; the header converter turns them into Connect values and back.
+Headers: a list of structs of key and value. A binary value has the bytes in Kafka; headers pass through unchanged
+unless a stage needs their values. Then the header converter turns them into Connect values and back.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ HEADERS_TYPE = pa.list_(pa.struct([pa.field("key", pa.string(), nullable=False),
 
 RAW_SCHEMA = pa.schema([
     pa.field("offset", pa.int64(), nullable=False),
-    pa.field("timestamp", pa.int64(), nullable=False),  # ms since the epoch; -1 where a record has none
+    pa.field("timestamp", pa.int64(), nullable=False),  # ms since the epoch; -1 if a record has none
     pa.field("key", pa.binary()),
     pa.field("value", pa.binary()),
     pa.field("headers", HEADERS_TYPE),
@@ -50,29 +50,29 @@ Metadata = Mapping[bytes, bytes]
 
 
 def metadata_of(field: pa.Field) -> dict[bytes, bytes]:
-    """The field's metadata, empty where it has none."""
+    """Returns the field's metadata, which is empty if it has none."""
     return dict(field.metadata or {})
 
 
 def is_json(metadata: Metadata | None) -> bool:
-    """Whether a column with this metadata holds schemaless values written as JSON."""
+    """Returns whether a column with this metadata has schemaless values as JSON."""
     return bool(metadata) and metadata.get(FORM_KEY) == FORM_JSON  # type: ignore[union-attr]
 
 
 def nulls_of_texts(array: pa.Array) -> pa.Array:
-    """A FORM_JSON column as that of whole keys or values, whose nulls are null."""
+    """Converts a FORM_JSON column to one of whole keys or values: the text `null` becomes null."""
     return pc.if_else(pc.equal(array, "null"), pa.scalar(None, array.type), array)
 
 
 def nulls_are_absent(metadata: Metadata | None) -> bool:
-    """Whether nulls in a child of a schemaless map mean that the key is not there."""
+    """Returns whether a null in this child of a schemaless map means that the map does not have the key."""
     return bool(metadata) and metadata.get(ABSENT_KEY) == ABSENT_NULL  # type: ignore[union-attr]
 
 
 def struct_array(
     children: list[pa.Array], fields: list[pa.Field], length: int, mask: pa.Array | None
 ) -> pa.StructArray:
-    """A struct column; unlike pyarrow's own constructor it can have no fields. `mask`: true where the row is null."""
+    """Returns a struct column. Unlike pyarrow's constructor, allows structs without fields. `mask`: true for nulls."""
     if children:
         return pa.StructArray.from_arrays(children, fields=fields, mask=mask)
     validity = None if mask is None else pc.invert(mask).buffers()[1]
@@ -80,6 +80,6 @@ def struct_array(
 
 
 def one_topic(topic: str, length: int) -> pa.DictionaryArray:
-    """The `topic` column of a batch, all of one topic."""
+    """Returns the `topic` column of a batch of one topic."""
     zeros = pa.Array.from_buffers(pa.int32(), length, [None, pa.py_buffer(bytes(4 * length))])
     return pa.DictionaryArray.from_arrays(zeros, pa.array([topic], pa.string()))

@@ -1,5 +1,6 @@
-"""The columns of Connect records at the cut of a Java connector's chain (plugins/cut.py): keys and values that heeler
-converts are JSON, as Kafka's JsonConverter writes it, with separate schemas; all others are their bytes in Kafka.
+"""Records at the cut of a chain (plugins/cut.py), where they pass between heeler and the host of Java plugins. Keys and
+values that heeler converts are JSON, as Kafka's JsonConverter writes it, with separate schemas; all others are the
+bytes in Kafka.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ import pyarrow as pa
 
 from spark_tasks.data.columns import HEADERS_TYPE, RAW_SCHEMA
 
-CUT: Final = "cut."  # prefix of the columns with a record as it is behind the cut
-CUT_SCHEMA: Final = pa.schema([  # of a sink: a record as it was read, and as it is behind the cut
+CUT: Final = "cut."  # prefix of the columns with a record as it passes the cut
+CUT_SCHEMA: Final = pa.schema([  # of a sink: a record as it was read, and as it passes the cut
     *RAW_SCHEMA,
     pa.field(f"{CUT}topic", pa.dictionary(pa.int32(), pa.string())),
     pa.field(f"{CUT}partition", pa.int32()),
@@ -25,26 +26,29 @@ CUT_SCHEMA: Final = pa.schema([  # of a sink: a record as it was read, and as it
 
 
 def described(converted: frozenset[str], schemas: dict[str, str | None]) -> dict[bytes, bytes]:
-    """The metadata of a CUT_SCHEMA batch. `converted`: which of key and value are JSON; `schemas`: their schemas."""
+    """Returns the metadata of a CUT_SCHEMA batch. `converted`: which of "key" and "value" are JSON; `schemas`: their
+    schemas as JSON.
+    """
     found = {f"{CUT}{part}".encode(): text.encode() for part, text in schemas.items() if text is not None}
     return found | {b"cut.converted": ",".join(sorted(converted)).encode()}
 
 
 def schema_text(batch: pa.RecordBatch, part: str) -> str | None:
-    """The schema of the batch's keys or values; None if they have none."""
+    """Returns the schema of the batch's keys or values as JSON, or None. `part`: "key" or "value"."""
     found = (batch.schema.metadata or {}).get(f"{CUT}{part}".encode())
     return None if found is None else found.decode()
 
 
 def is_converted(batch: pa.RecordBatch, part: str) -> bool:
-    """Whether the batch's keys or values are JSON."""
+    """Returns whether the batch's keys or values are JSON. `part`: "key" or "value"."""
     return part in (batch.schema.metadata or {}).get(b"cut.converted", b"").decode().split(",")
 
 
 @dataclass(frozen=True, slots=True)
-class Handed:
-    """Records of a Java source at the cut. `topic` (int32, one a record): index into `topics`; `partition`: -1 if the
-    partitioner decides; `raw`: RAW_SCHEMA; `key_schema`, `value_schema` (int32): index into `schemas`, -1 for none.
+class CutRecords:
+    """Records that the host passes to heeler at the cut. For each record, `topic` (int32) is an index into `topics`,
+    `partition` is -1 if the partitioner chooses, `key_schema` and `value_schema` (int32) are indexes into `schemas`, -1
+    for none. `raw`: RAW_SCHEMA.
     """
 
     topics: tuple[str, ...]

@@ -1,6 +1,6 @@
-"""Spark's schema strings ("id BIGINT NOT NULL, tags ARRAY<STRING>") without a JVM. Pure.
+"""Parses Spark's schema strings ("id BIGINT NOT NULL, tags ARRAY<STRING>") without a JVM. Pure.
 
-A data source may return its schema as such a string; PySpark would ask a running Spark to parse it.
+A data source may return its schema as such a string. PySpark needs a running Spark to parse it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _DECIMALS = ("decimal", "dec", "numeric")
 
 
 def parse(text: str) -> types.StructType:
-    """The schema that the string describes. Raises ConfigError that shows where it cannot be parsed."""
+    """Parses a schema string. Raises ConfigError, whose message shows the place of the error."""
     parser = _Parser(text)
     found = parser.fields(end=None)
     return types.StructType(found)
@@ -40,7 +40,7 @@ class _Parser:
         while text[at:].strip():
             match = _TOKEN.match(text, at)
             if match is None:
-                raise ConfigError(f"the schema {text!r} cannot be read at {text[at:]!r}")
+                raise ConfigError(f"the schema {text!r} cannot be parsed at {text[at:]!r}")
             quoted, single, double, word, sign = match.groups()
             if quoted is not None:
                 self._tokens.append(("name", quoted.replace("``", "`")))
@@ -52,7 +52,9 @@ class _Parser:
         self._at = 0
 
     def fields(self, end: str | None) -> list[types.StructField]:
-        """`name [:] type [NOT NULL] [COMMENT 'text']`, separated by commas, up to `end`; None: to the last one."""
+        """Parses `name [:] type [NOT NULL] [COMMENT 'text']`, separated by commas, up to the sign `end`, or to the end
+        of the string.
+        """
         found: list[types.StructField] = []
         while not self._ends(end):
             if found:
@@ -115,7 +117,7 @@ class _Parser:
 
     def _take(self) -> str:
         if self._at >= len(self._tokens) or self._tokens[self._at][0] == "sign":
-            raise self._wrong("a name, type or text is missing")
+            raise self._wrong("a name, type or string is missing")
         self._at += 1
         return self._tokens[self._at - 1][1]
 
@@ -133,4 +135,4 @@ class _Parser:
 
     def _wrong(self, what: str) -> ConfigError:
         near = " ".join(value for _, value in self._tokens[max(0, self._at - 3) : self._at + 2])
-        return ConfigError(f"the schema {self._text!r} cannot be read near {near!r}: {what}")
+        return ConfigError(f"the schema {self._text!r} cannot be parsed near {near!r}: {what}")

@@ -1,4 +1,4 @@
-"""Rows of any Arrow types as values of Connect records, and as PySpark's Rows."""
+"""Converts rows of any Arrow types to values of Connect records, and to PySpark's Rows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from spark_tasks.data.schema import to_text
 
 
 def plain(array: pa.Array) -> pa.Array:
-    """The array in the Arrow type of its Connect schema: dictionaries are decoded, large and view types replaced."""
+    """Casts an array to the Arrow type of its Connect schema: decodes dictionaries, replaces large and view types."""
     kind = array.type
     if pa.types.is_null(kind) or pa.types.is_nested(kind) or pa.types.is_timestamp(kind) or pa.types.is_time(kind):
         return array
@@ -27,39 +27,39 @@ def plain(array: pa.Array) -> pa.Array:
 
 
 def as_value(batch: pa.RecordBatch) -> pa.StructArray:
-    """Each row as one struct."""
+    """Returns each row as one struct."""
     columns = [plain(column) for column in batch.columns]
     fields = [f.with_type(column.type).remove_metadata() for f, column in zip(batch.schema, columns, strict=True)]
     return struct_array(columns, fields, len(batch), None)
 
 
 def value_field(schema: pa.Schema) -> dict[bytes, bytes]:
-    """The metadata of a column of such structs: the Connect schema for the rows' types."""
+    """Returns the metadata of the column that `as_value` returns: the Connect schema for the rows' types."""
     return {SCHEMA_KEY: to_text(from_arrow(pa.struct(list(schema)), optional=False)).encode()}
 
 
 def spark_schema(schema: pa.Schema) -> StructType:
-    """Spark's schema for batches of this Arrow schema."""
+    """Returns Spark's schema for batches of this Arrow schema."""
     return from_arrow_schema(pa.schema([field.with_type(_known_to_spark(field.type)) for field in schema]))
 
 
 def spark_rows(batch: pa.RecordBatch) -> list[Row]:
-    """The rows as PySpark passes them to a DataSourceWriter: structs as Rows, maps as dicts, timestamps naive in local
-    time.
+    """Returns the rows as PySpark passes them to a DataSourceWriter: structs as Rows, maps as dicts, timestamps as
+    naive datetimes in local time.
     """
     rows: list[Row] = ArrowTableToRowsConversion.convert(pa.Table.from_batches([batch]), spark_schema(batch.schema))
     return rows
 
 
 def write_batches(writer: DataSourceWriter, batches: Iterable[pa.RecordBatch]) -> Any:
-    """The message of a writer for these batches; one that does not take Arrow gets their Rows."""
+    """Writes the batches and returns the writer's commit message. A writer that does not take Arrow gets Rows."""
     if isinstance(writer, DataSourceArrowWriter):
         return writer.write(iter(batches))
     return writer.write(row for batch in batches for row in spark_rows(batch))
 
 
 def _known_to_spark(kind: pa.DataType) -> pa.DataType:
-    """The type with times of day in nanoseconds, the only ones that Spark knows; Connect's are milliseconds."""
+    """Replaces times of day in milliseconds, as Connect has them, with nanoseconds, which Spark requires."""
     if pa.types.is_time32(kind):
         return pa.time64("ns")
     if pa.types.is_struct(kind):

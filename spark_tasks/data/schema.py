@@ -1,4 +1,4 @@
-"""Connect schemas and their JSON form: JsonConverter's, which Arrow field metadata has too."""
+"""Connect schemas and their JSON form, which JsonConverter and the metadata of Arrow fields share."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LOGICAL_NAMES = frozenset({DECIMAL, DATE, TIME, TIMESTAMP})
 
 
 class Type(Enum):
-    """Connect's types, each with its name in JSON."""
+    """Connect's types. The value of each is its name in JSON."""
 
     INT8 = "int8"
     INT16 = "int16"
@@ -51,7 +51,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """A Connect schema. `default` is the default value as JSON text, in the form that values have in a payload."""
+    """A Connect schema. `default`: the default value as JSON, in the form of payloads."""
 
     type: Type
     optional: bool = False
@@ -66,7 +66,7 @@ class Schema:
 
     @property
     def logical(self) -> str | None:
-        """The name of the logical type that converters know, or None."""
+        """The name of the schema's logical type if it is one of Kafka Connect's own, else None."""
         return self.name if self.name in LOGICAL_NAMES else None
 
     @property
@@ -81,7 +81,7 @@ class Schema:
             raise DataError(f"the parameter 'scale' of a Decimal schema must be an integer, not {text!r}") from None
 
     def as_optional(self) -> Schema:
-        """The same schema, optional."""
+        """Returns the same schema, but optional."""
         return self if self.optional else replace(self, optional=True)
 
 
@@ -93,7 +93,7 @@ OPTIONAL_BYTES = Schema(Type.BYTES, optional=True)
 
 
 def to_json(schema: Schema) -> dict[str, Any]:
-    """The schema as JsonConverter writes it: the same members in the same order."""
+    """Returns the schema as JsonConverter writes it: the same members in the same order."""
     out: dict[str, Any] = {"type": schema.type.value}
     if schema.type is Type.STRUCT:
         out["fields"] = [{**to_json(field.schema), "field": field.name} for field in schema.fields]
@@ -104,7 +104,7 @@ def to_json(schema: Schema) -> dict[str, Any]:
         out["items"] = to_json(_part(schema.value, "element"))
     out["optional"] = schema.optional
     optional = (("name", schema.name), ("version", schema.version), ("doc", schema.doc))
-    out.update({word: said for word, said in optional if said is not None})
+    out.update({key: value for key, value in optional if value is not None})
     if schema.parameters:
         out["parameters"] = dict(schema.parameters)
     if schema.default is not None:
@@ -114,18 +114,18 @@ def to_json(schema: Schema) -> dict[str, Any]:
 
 def _part(schema: Schema | None, what: str) -> Schema:
     if schema is None:
-        raise DataError(f"the schema does not give its {what} type")
+        raise DataError(f"the schema has no {what} type")
     return schema
 
 
 @lru_cache(maxsize=1000)
 def to_text(schema: Schema) -> str:
-    """`to_json` as compact text, ready for an envelope or for field metadata."""
+    """Returns the schema as compact JSON, for an envelope or for the metadata of a field."""
     return json_text(to_json(schema))
 
 
 def json_text(value: Any) -> str:
-    """JSON as Jackson writes it: doubles as Java prints them, characters beyond 16 bits escaped."""
+    """Returns JSON as Jackson writes it: doubles as Java prints them, characters beyond U+FFFF as escape sequences."""
     if isinstance(value, dict):
         return "{" + ",".join(f"{json_text(key)}:{json_text(one)}" for key, one in value.items()) + "}"
     if isinstance(value, list):
@@ -137,7 +137,7 @@ def json_text(value: Any) -> str:
 
 
 def _single(number: Any) -> Any:
-    """The double that is printed like the 32-bit float."""
+    """Returns the double with the same shortest decimal text as the 32-bit float."""
     return float(str(np.float32(number))) if isinstance(number, float) else number
 
 
@@ -148,13 +148,13 @@ def _units(letter: str) -> tuple[int, int]:
 
 @lru_cache(maxsize=1000)
 def from_text(text: str | bytes) -> Schema:
-    """The schema that `text` describes. Raises DataError with JsonConverter's messages."""
+    """Parses a schema in JsonConverter's form. Raises DataError with JsonConverter's messages."""
     try:
         described = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise DataError(f"a schema is not valid JSON: {error}") from error
     if nests_deeper(described):
-        raise DataError(f"a schema nests more than {MAX_DEPTH} levels deep")
+        raise DataError(f"a schema is nested more than {MAX_DEPTH} levels deep")
     found = from_json(described)
     if found is None:
         raise DataError("a schema must not be null here")
@@ -162,7 +162,9 @@ def from_text(text: str | bytes) -> Schema:
 
 
 def from_json(described: Any) -> Schema | None:
-    """The schema in JsonConverter's form, read as it does: unknown members, and most of a wrong type, are ignored."""
+    """Converts a schema in JsonConverter's form as JsonConverter does: ignores unknown members, and most members of a
+    wrong type. Raises DataError.
+    """
     if described is None:
         return None
     if not isinstance(described, Mapping) or not isinstance(described.get("type"), str):

@@ -1,4 +1,4 @@
-"""Which dead letters of a partition have been replayed, and how a consumer group's offset records that. Pure."""
+"""Which dead letters of a partition have been replayed, stored as a consumer group's offset and its metadata. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from spark_tasks.errors import ConnectError
 
 _MARK: Final = "heeler-replay:"
 _LONGEST: Final = 4096  # Kafka's default offset.metadata.max.bytes
-_MOST_BYTES: Final = 1_000_000  # of an unpacked note: data from Kafka may be anything
+_MOST_BYTES: Final = 1_000_000  # of a decompressed note, which anybody could have committed to Kafka
 
 
 class ScatteredError(ConnectError):
@@ -25,8 +25,9 @@ class ScatteredError(ConnectError):
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The offsets that are done: all below `low`, and `spans` above it: (first, end), ascending, with gaps between
-    them. A consumer group stores `low` as its offset and `note` as the metadata.
+    """The offsets of replayed letters: all below `low`, and the `spans` above it. Each span is (first, end), end
+    exclusive; they are ascending and have gaps between them. `low` is committed as the group's offset, `note` as its
+    metadata.
     """
 
     low: int = 0
@@ -34,11 +35,11 @@ class Done:
 
     @classmethod
     def of(cls, offset: int, note: str) -> Done:
-        """Read what a group has committed. Metadata that heeler did not write is ignored."""
+        """Parses a committed offset and its metadata. Metadata that heeler did not write is ignored."""
         return _joined(offset, _read(offset, note))
 
     def note(self) -> str:
-        """The metadata to commit, which `of` reads. ScatteredError if it would be longer than a broker accepts."""
+        """Returns the metadata to commit, which `of` parses. Raises ScatteredError if it is too long for brokers."""
         if not self.spans:
             return ""
         numbers, at = [], self.low
@@ -54,7 +55,7 @@ class Done:
         return text
 
     def covers(self, offsets: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """For each offset, whether it is done."""
+        """Returns for each offset whether its letter has been replayed (bool array)."""
         found = offsets < self.low
         if self.spans:
             bounds = np.array(self.spans, np.int64)
@@ -63,7 +64,9 @@ class Done:
         return found
 
     def after(self, start: int, end: int, left: np.ndarray[Any, Any]) -> Done:
-        """With start (inclusive) to end (exclusive) done as well, except the offsets in `left` (ascending)."""
+        """Returns the state after a replay from `start` (inclusive) to `end` (exclusive) that skipped the offsets in
+        `left` (ascending).
+        """
         edges = [start - 1, *left.tolist(), end]
         more = ((a + 1, b) for a, b in itertools.pairwise(edges) if a + 1 < b)
         return _joined(self.low, [*self.spans, *more])
@@ -111,7 +114,7 @@ def _numbers(data: bytes) -> Iterator[int]:
         number |= (byte & 127) << shift
         shift += 7
         if shift > 70:
-            raise ValueError("no number is so long")
+            raise ValueError("a number has more than 70 bits")
         if byte < 128:
             yield number
             number = shift = 0

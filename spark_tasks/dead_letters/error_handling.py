@@ -25,9 +25,10 @@ _DEFINITION = ConfigDef(*(SINK.keys[key] for key in _KEYS))
 
 @dataclass(frozen=True, slots=True)
 class ErrorHandling:
-    """Picklable. `queue`: the dead letter queue's topic, empty for none. Times in milliseconds; a retry timeout of -1
-    means forever. `client`, `appender`: settings of the producer; `admin`: settings of the admin client that creates
-    the topic.
+    """The parsed settings; picklable. `tolerant`: errors.tolerance is `all`. `retry_timeout_ms`: -1 means forever.
+    `log`, `log_records`: errors.log.enable and errors.log.include.messages. `queue`: the dead letter queue's topic,
+    empty for none. `with_headers`: errors.deadletterqueue.context.headers.enable. `client`, `appender`: settings of the
+    producer; `admin`: settings of the admin client that creates the topic.
     """
 
     connector: str = ""
@@ -46,7 +47,7 @@ class ErrorHandling:
 
     @classmethod
     def of(cls, context: TaskContext, producer: ProducerSettings, admin: Mapping[str, Any]) -> ErrorHandling:
-        """From the connector's configuration; `producer` and `admin`: the settings of its clients. ConfigError."""
+        """Parses the connector's configuration. `producer` and `admin`: settings of its clients. Raises ConfigError."""
         tolerance, timeout, delay, log, records, queue, replication, headers = (
             _DEFINITION.parse(context.connector).values())
         return cls(
@@ -56,7 +57,7 @@ class ErrorHandling:
         )
 
     def prepare(self) -> None:
-        """Create the queue's topic where it does not exist. RetriableError, ConnectError."""
+        """Creates the queue's topic if it does not exist. Raises RetriableError, ConnectError."""
         if not self.queue:
             return
         try:

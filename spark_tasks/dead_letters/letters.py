@@ -1,4 +1,4 @@
-"""Reads dead letters back: their `__connect.errors.*` headers, and the original records."""
+"""Reads dead letters: their `__connect.errors.*` headers, and the original records."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from spark_tasks.data.columns import HEADERS_TYPE
 
 PREFIX: Final = "__connect.errors."
 MARKER: Final = "heeler.replay.of"
-"""The header that marks a replayed record: topic-partition-offset of its letter."""
+"""The header that marks a replayed record. Its value is topic-partition-offset of the letter."""
 
 Rows = np.ndarray[Any, np.dtype[np.int64]]
-_INT32: Final = "^[0-9]{1,9}$"  # limits that no partition number and no offset reaches in practice
+_INT32: Final = "^[0-9]{1,9}$"  # fits into an int32, and is more than any real partition; similarly for offsets
 _INT64: Final = "^[0-9]{1,18}$"
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLetters:
-    """A batch of the queue (`raw`, columns.RAW_SCHEMA) and the contents of its headers as columns of the same length,
-    null where a header is missing or invalid. `partition` and `offset` are int64, the others strings.
+    """A batch of the queue (`raw`, RAW_SCHEMA), with the values of its headers as columns of the same length. A value
+    is null if the header is missing or invalid. `partition` and `offset` are int64, the other columns strings.
     """
 
     raw: pa.RecordBatch
@@ -39,7 +39,7 @@ class DeadLetters:
 
     @classmethod
     def of(cls, raw: pa.RecordBatch) -> DeadLetters:
-        """Read a batch of the queue, which may hold any records."""
+        """Parses a batch of the queue, which may contain records that are no dead letters."""
         headers = raw.column("headers")
         flat, parents = pc.list_flatten(headers), pc.list_parent_indices(headers).to_numpy()
         names, values = pc.struct_field(flat, "key"), pc.struct_field(flat, "value")
@@ -57,7 +57,7 @@ class DeadLetters:
         )
 
     def whole(self) -> np.ndarray[Any, Any]:
-        """For each letter, whether it names the origin of its record (the queue has context.headers.enable)."""
+        """Returns for each letter whether it names the origin of its record, which needs context.headers.enable."""
         known = [self.connector, self.topic, self.partition, self.offset]
         found: np.ndarray[Any, Any] = np.logical_and.reduce([c.is_valid().to_numpy(False) for c in known])
         return found
@@ -79,7 +79,9 @@ def _numbers(texts: pa.Array, form: str) -> pa.Array:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Records of one partition with ascending offsets: `raw` as originally read, and the offsets of their letters."""
+    """Original records (`raw`, RAW_SCHEMA) of one partition, with ascending offsets. `letters`: the offsets of their
+    letters in the queue.
+    """
 
     topic: str
     partition: int
@@ -88,8 +90,10 @@ class Run:
 
 
 def runs(letters: DeadLetters, rows: Rows, mark: Callable[[int], bytes | None], *, ordered: bool) -> list[Run]:
-    """The records of those letters with their original key, value, timestamp, headers and offset, plus MARKER with the
-    value that `mark` gives for the letter's offset. `ordered`: in the order of the queue, else grouped by partition.
+    """Returns the original records of the letters in `rows`, with their original offsets.
+
+    `mark` maps the offset of a letter to the value of the record's MARKER header; None adds no header. `ordered`: in
+    the order of the queue, otherwise grouped by partition.
     """
     topics = letters.topic.take(pa.array(rows)).dictionary_encode()
     codes = topics.indices.to_numpy()

@@ -1,4 +1,4 @@
-"""A request for a replay: which letters of the queue, how many, and whether it is a dry run. Pure."""
+"""The parameters of a replay of the dead letter queue. Pure."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ _FILTER: Final = ("topics", "stages", "exception", "message", "from", "to", "par
 
 @dataclass(frozen=True, slots=True)
 class ReplayOrder:
-    """Empty or None means no restriction. `first_ms` (inclusive) and `end_ms` apply to the records' timestamps;
-    `partition`, `first_offset` and `end_offset` are those of the queue; `exception` and `message` are regular
-    expressions (RE2) searched for in the class name and the message.
+    """Which letters to replay; an empty or None value is no restriction. `first_ms` (inclusive) and `end_ms`
+    (exclusive) apply to the records' timestamps; `partition`, `first_offset` and `end_offset` (exclusive) to the queue.
+    `exception` and `message` are regular expressions (RE2) that are searched for in the exception's class name and
+    message. `values`: the report includes record values. `limit`: the maximum number of letters.
     """
 
     dry_run: bool = False
@@ -44,13 +45,13 @@ class ReplayOrder:
 
     @classmethod
     def of(cls, body: Mapping[str, Any]) -> ReplayOrder:
-        """Parse a request's body. ConfigError names what is wrong with it."""
-        _known(body, _KEYS, "the request")
+        """Parses a request's body. Raises ConfigError."""
+        _check_keys(body, _KEYS, "the request")
         chosen = body.get("filter")
         chosen = {} if chosen is None else chosen
         if not isinstance(chosen, Mapping):
             raise ConfigError("filter must be an object")
-        _known(chosen, _FILTER, "filter")
+        _check_keys(chosen, _FILTER, "filter")
         stages = _texts(chosen, "stages")
         for stage in stages:
             if stage not in _STAGES:
@@ -64,7 +65,7 @@ class ReplayOrder:
         )
 
     def takes(self, letters: DeadLetters) -> np.ndarray[Any, Any]:
-        """For each letter, whether it matches (the caller checks the partition)."""
+        """Returns for each letter whether it matches (bool array). The caller checks the partition."""
         found = []
         if self.topics:
             found.append(pc.is_in(letters.topic, pa.array(self.topics)))
@@ -85,12 +86,12 @@ class ReplayOrder:
 
     @property
     def in_order(self) -> bool:
-        """Whether the filter never skips a letter before one that it takes."""
+        """Whether the filter matches all letters before any letter that it matches."""
         chosen = (self.topics, self.stages, self.exception, self.message, self.first_ms, self.end_ms)
         return not self.first_offset and all(one in ((), "", None) for one in chosen)
 
 
-def _known(body: Mapping[str, Any], keys: tuple[str, ...], what: str) -> None:
+def _check_keys(body: Mapping[str, Any], keys: tuple[str, ...], what: str) -> None:
     for key in body:
         if key not in keys:
             raise ConfigError(f"{what} has an unknown member {str(key)[:100]}; allowed are {', '.join(keys)}")

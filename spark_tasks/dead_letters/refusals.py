@@ -1,4 +1,4 @@
-"""The bad records of a split: counted, logged, and written to the dead letter queue as in Kafka Connect."""
+"""Counts and logs the bad records of a split, and writes them to the dead letter queue as Kafka Connect does."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ Append = Callable[[str, pa.RecordBatch], None]
 
 @dataclass(frozen=True, slots=True)
 class Original:
-    """A record as it was read: `raw` is a batch of columns.RAW_SCHEMA of that one record. `partition` and `offset` are
-    Kafka's; a source's record has None, and `topic` is the one it was meant for.
+    """A record as it was read. `raw`: a batch (RAW_SCHEMA) of this one record. `topic`, `partition`, `offset`: its
+    position in Kafka; for a source's record the topic it was to be written to, and None.
     """
 
     topic: str
@@ -42,8 +42,8 @@ class Original:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The report to the worker: the number of bad records (by phase, for the metrics), lines for its log, and how many
-    dead letters were or could not be written.
+    """A split's report to the worker: the number of bad records (`by_phase` for the metrics), `lines` for the log, and
+    the numbers of dead letters that were written (`letters`) and could not be written (`lost_letters`).
     """
 
     count: int = 0
@@ -53,7 +53,9 @@ class Refused:
     lost_letters: int = 0
 
     def tell(self, metrics: TaskMetrics, *, skipped: bool) -> None:
-        """Log the lines and count the records. Records that are not skipped fail the task, and are counted there."""
+        """Logs the lines and updates the metrics. `skipped`: the records are skipped; otherwise they fail the task,
+        which counts them.
+        """
         metrics.refused(self.by_phase if skipped else {}, len(self.lines), self.letters, self.lost_letters)
         for line in self.lines:
             _logger.error("%s", line)
@@ -82,7 +84,7 @@ class Refusals:
         return Refused(self._count, tuple(self._lines), dict(self._by_phase), self._sent, self._lost)
 
     def add(self, failure: Failure, original: Original) -> None:
-        """Add a bad record. ToleranceExceededError if none is tolerated; its letter is sent nevertheless."""
+        """Adds a bad record. If errors.tolerance is `none`, raises ToleranceExceededError after queuing its letter."""
         handling = self._handling
         self._count += 1
         self._by_phase[failure.stage.phase] += 1
@@ -94,8 +96,8 @@ class Refusals:
             intolerant(failure)
 
     def send(self, append: Append) -> None:
-        """Write the letters to the queue in the order of their records, and forget them. A letter that is too large for
-        any topic is logged instead.
+        """Writes the queued letters in the order of their records' offsets. `append(topic, batch)` writes a batch of
+        RAW_SCHEMA. A letter that is too large for a request is logged instead.
         """
         letters, self._letters = sorted(self._letters, key=lambda letter: letter[0].offset or 0), []
         if not letters:
@@ -114,7 +116,7 @@ class Refusals:
                     _logger.error("Could not produce message to dead letter queue. topic=%s: %s", queue, error)  # noqa: TRY400
 
     def send_apart(self) -> None:
-        """Send with a separate producer, as a sink does, which has no other."""
+        """Writes the queued letters with a producer of their own, for a sink."""
         if not self._letters:
             return
         handling = self._handling
@@ -127,7 +129,7 @@ class Refusals:
 
 
 def _raw(letters: list[tuple[Original, list[Header]]], handling: ErrorHandling) -> pa.RecordBatch:
-    """The records with their key, value, timestamp and headers, followed by the headers that describe the error."""
+    """Returns the original records; the headers that describe the error follow their own headers."""
     batch = pa.concat_batches([original.raw for original, _ in letters])
     if not handling.with_headers:
         return batch
@@ -140,7 +142,7 @@ def _raw(letters: list[tuple[Original, list[Header]]], handling: ErrorHandling) 
 
 
 def context_headers(failure: Failure, original: Original, handling: ErrorHandling) -> list[Header]:
-    """Kafka Connect's headers of a dead letter, in its order; without partition and offset for a source's record."""
+    """Returns Kafka Connect's headers of a dead letter, in its order. A source's record has no partition and offset."""
     if not handling.with_headers:
         return []
     texts = {
@@ -164,7 +166,7 @@ def context_headers(failure: Failure, original: Original, handling: ErrorHandlin
 
 
 def log_line(failure: Failure, original: Original, handling: ErrorHandling) -> str:
-    """The line that Kafka Connect logs, with the error."""
+    """Returns the line that Kafka Connect logs for a bad record, followed by the error."""
     where = ""
     if handling.log_records:
         where = f", where consumed record is {_place(original)}"

@@ -1,4 +1,4 @@
-"""A double as Java's Double.toString prints it (spark_tasks/java/numbers.py does whole columns)."""
+"""Formats a double as Java's Double.toString. For whole columns see spark_tasks/java/numbers.py."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Final
 
-# Java prints at least two digits, the nearest to the number, which matters only for these numbers.
+# Java prints at least two digits, those nearest to the number. Only these numbers have a shorter representation.
 _SMALLEST: Final[Mapping[float, str]] = {5e-324: "4.9E-324", 1e-323: "9.9E-324"}
 
 
 def java_double(value: float) -> str:
-    """Plain from 0.001 to 10,000,000, else scientific: 1.0E10, 1.0E-5; NaN, Infinity. The digits are the shortest that
-    identify the number, as in Java since version 19.
+    """Formats a double: decimal from 0.001 to 10,000,000, otherwise scientific (1.0E10, 1.0E-5); NaN, Infinity. The
+    digits are the shortest that identify the number, as in Java 19 and newer.
     """
     if not math.isfinite(value):
         return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")

@@ -1,5 +1,5 @@
-"""The iteration order of Java's HashMap, which is visible in the output of FileStreamSink and in the order of
-members that JsonConverter writes.
+"""The iteration order of Java's HashMap, which shows in the output of FileStreamSink and in the order of the members
+that JsonConverter writes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from spark_tasks.arrays.jit import kernel as jit
 
 @lru_cache(maxsize=10_000)
 def string_hash(text: str) -> int:
-    """Java's String.hashCode, as an unsigned 32-bit number."""
+    """Returns Java's String.hashCode as an unsigned 32-bit integer."""
     value = 0
     units = text.encode("utf-16-le", "surrogatepass")
     for i in range(0, len(units), 2):
@@ -24,25 +24,25 @@ def string_hash(text: str) -> int:
 
 
 def table_size(entries: int, capacity: int = 16) -> int:
-    """The number of buckets of a table that started with `capacity` after entries were added one by one."""
+    """Returns the number of buckets of a table of initially `capacity` buckets after `entries` single insertions."""
     while entries > capacity * 3 // 4:
         capacity *= 2
     return capacity
 
 
 def capacity_for(wanted: int) -> int:
-    """The number of buckets of `new HashMap(asked)`."""
+    """Returns the number of buckets of `new HashMap(wanted)`."""
     return 1 << max(wanted - 1, 0).bit_length() if wanted > 0 else 1
 
 
 def copy_capacity(entries: int) -> int:
-    """The number of buckets of `new HashMap(otherMap)`."""
+    """Returns the number of buckets of `new HashMap(map)` for a map of `entries` entries."""
     return capacity_for(int(entries / 0.75 + 1.0)) if entries else 16
 
 
 def hash_order(keys: Iterable[str], capacity: int = 16) -> list[str]:
-    """The iteration order of keys that are put into a new table in this order. (Tree bins, which need eight keys in one
-    bucket of a table of 64, are not modelled.)
+    """Returns the iteration order of a new table of `capacity` buckets into which `keys` are put in this order. Ignores
+    tree bins, which need eight keys in one bucket of a table of 64.
     """
     return list(_ordered(tuple(keys), capacity))
 
@@ -55,14 +55,14 @@ def _ordered(keys: tuple[str, ...], capacity: int) -> tuple[str, ...]:
 
 
 def copied(keys: Sequence[str], *added: str) -> list[str]:
-    """The iteration order of a `new HashMap(map)` into which more keys are put."""
+    """Returns the iteration order of `new HashMap(map)` after `added` keys are put into it. `keys`: of the map."""
     return hash_order([*keys, *added], copy_capacity(len(keys)))
 
 
 def entry_order(data: Any, ends: Any, offsets: Any) -> Any:
-    """For maps with string keys, one list of keys each: the permutation of all entries into HashMap order.
+    """Returns the permutation (int32) that puts the entries of each of many maps with string keys into HashMap order.
 
-    Keys are in `data` up to `ends[i + 1]`; map m has the entries offsets[m] to offsets[m + 1].
+    Key i is data[ends[i]:ends[i + 1]] (UTF-8). Map m has the entries offsets[m] to offsets[m + 1].
     """
     largest = int(np.max(np.diff(offsets), initial=0))
     order, buckets = np.empty(int(offsets[-1]), np.int32), np.empty(largest, np.int64)
@@ -72,7 +72,7 @@ def entry_order(data: Any, ends: Any, offsets: Any) -> Any:
 
 @jit
 def _entry_order(data: Any, ends: Any, offsets: Any, buckets: Any, places: Any, out: Any) -> None:
-    """`buckets` is large enough for the entries of any map, `places` for its table."""
+    """Fills `out`. `buckets` has space for the entries of the largest map, `places` for its table."""
     for m in range(len(offsets) - 1):
         first, last = offsets[m], offsets[m + 1]
         size = 16
@@ -97,7 +97,7 @@ def _entry_order(data: Any, ends: Any, offsets: Any, buckets: Any, places: Any, 
 
 @jit
 def _hash(data: Any, at: int, end: int) -> Any:
-    """String.hashCode of UTF-8 bytes."""
+    """Returns String.hashCode of the UTF-8 bytes from `at` to `end`."""
     h = np.uint32(0)
     while at < end:
         c = np.uint32(data[at])

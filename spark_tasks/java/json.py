@@ -1,4 +1,4 @@
-"""Writes JSON as Jackson does, value by value: compact, with Java's form of numbers and escapes."""
+"""Writes single values as JSON, as Jackson does: compact, with Java's formatting of numbers and its escapes."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _ESCAPE = re.compile(r"\\\\|\\u[0-9a-f]{4}")
 
 
 def java_json(value: Any, order: Callable[[Mapping[str, Any]], Iterable[str]] = iter) -> str:
-    """The text of a value. NaN and infinities become strings, bytes become Base64. `order`: gives the order of an
-    object's members. TypeError for a value that JSON cannot represent.
+    """Returns a value as JSON. NaN and infinities become strings, bytes become Base64. `order` returns the keys of an
+    object in the order to write them. Raises TypeError for a value that JSON cannot represent.
     """
     match value:
         case None:
@@ -47,8 +47,8 @@ def _name(key: Any) -> str:
 
 
 def _string(value: str) -> str:
-    # Python and Jackson escape the same characters, but Jackson's hexadecimal digits are upper case. A doubled
-    # backslash is matched first, so that "\\u00ab" in the data stays what it is.
+    # Python and Jackson escape the same characters, but Jackson's hexadecimal digits are upper case. The pattern
+    # matches an escaped backslash first, so that "\\u00ab" in the data does not change.
     text = encode_basestring(value)
     if "\\" in text:
         text = _ESCAPE.sub(lambda m: m[0] if m[0] == "\\\\" else "\\u" + m[0][2:].upper(), text)

@@ -1,7 +1,7 @@
-"""Prints numbers as Java's toString does, a column at a time.
+"""Formats columns of numbers as Java's toString.
 
-The digits of doubles and floats are the shortest that identify the number, as Java prints them since version 19; older
-versions print one digit too many for a few numbers.
+The digits of doubles and floats are the shortest that identify the number, as in Java 19 and newer. Older versions
+print one digit too many for a few numbers.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ import pyarrow as pa
 from spark_tasks.arrays.buffers import string_array, texts, valid
 from spark_tasks.arrays.jit import kernel as jit
 
-_ROOM = 26  # -1.2345678901234567E-308
-_PLACES = 6
-_MOST_DIGITS = 19  # of 64 bits with a sign
+_MAX_CHARS = 26  # at least the length of -1.2345678901234567E-308
+_MAX_PLACES = 6
+_MAX_DIGITS = 19  # of a 64-bit signed integer
 _SMALL, _LARGE = 1e-3, 1e7  # between them, Java prints no exponent
 
 
 def float_texts(array: pa.Array) -> pa.Array:
-    """The texts of float32 or float64 values; nulls stay null."""
-    out, offsets = np.empty(len(array) * _ROOM, np.uint8), np.empty(len(array) + 1, np.int32)
+    """Returns float32 or float64 values as strings; nulls stay null."""
+    out, offsets = np.empty(len(array) * _MAX_CHARS, np.uint8), np.empty(len(array) + 1, np.int32)
     digits = np.empty(32, np.uint8)
     if pa.types.is_float32(array.type):
         shortest = texts(array.cast(pa.string()))
@@ -39,11 +39,11 @@ def float_texts(array: pa.Array) -> pa.Array:
 
 
 def integer_texts(array: pa.Array) -> pa.Array:
-    """The texts of integers; nulls stay null. (Arrow's own cast takes two to four times as long.)"""
+    """Returns integers as strings; nulls stay null. (Arrow's cast takes two to four times as long.)"""
     if pa.types.is_uint64(array.type):
         return array.cast(pa.string())
     values = array.cast(pa.int64()).fill_null(0).to_numpy()
-    out, offsets = np.empty(len(array) * _ROOM, np.uint8), np.empty(len(array) + 1, np.int32)
+    out, offsets = np.empty(len(array) * _MAX_CHARS, np.uint8), np.empty(len(array) + 1, np.int32)
     used = _integers(values, out, offsets)
     return string_array(out[:used], offsets, valid(array))
 
@@ -62,7 +62,7 @@ def _integers(values: Any, out: Any, offsets: Any) -> int:
         end, least = at + 1, np.uint64(10)
         while rest >= least:
             end += 1
-            if end - at == _MOST_DIGITS:
+            if end - at == _MAX_DIGITS:
                 break
             least *= np.uint64(10)
         at = end
@@ -88,18 +88,18 @@ def _java(data: Any, ends: Any, digits: Any, out: Any, offsets: Any) -> int:
 
 @jit
 def _count_places(values: Any, places: Any) -> int:
-    """Set the number of decimal places of each number, or -1 where it has more than six or Java prints it with an
-    exponent. Returns how many have -1.
+    """Sets `places` to the number of decimal places of each number, or to -1 if it has more than six or if Java prints
+    it with an exponent. Returns the number of values with -1.
 
-    No two decimals of at most 15 digits have the same double, so such a decimal is the shortest; and the quotient of
-    two whole numbers that are exact as doubles is the nearest double.
+    Different decimals of at most 15 digits are different doubles, so such a decimal is the shortest one. The quotient
+    of two integers that are exact as doubles is the nearest double.
     """
     others = 0
     for row in range(len(values)):
         number, power = abs(values[row]), 1.0
         places[row] = -1
         if number == 0.0 or _SMALL <= number < _LARGE:
-            for count in range(_PLACES + 1):
+            for count in range(_MAX_PLACES + 1):
                 if np.rint(number * power) / power == number:
                     places[row] = count
                     break
@@ -124,7 +124,7 @@ def _java_of_doubles(values: Any, places: Any, data: Any, ends: Any, digits: Any
 
 @jit
 def _short(value: float, places: int, out: Any, at: int) -> int:
-    """Write a number with at most this many decimal places."""
+    """Writes a number with `places` decimal places, at least one."""
     if np.signbit(value):
         out[at] = 45
         at += 1
@@ -148,7 +148,7 @@ def _short(value: float, places: int, out: Any, at: int) -> int:
 
 @jit
 def _number(data: Any, start: int, end: int, single: bool, digits: Any, out: Any, at: int) -> int:
-    """Convert one number from C++'s form (12.5, 1e+22, inf) to Java's (12.5, 1.0E22, Infinity)."""
+    """Converts a number from C++'s format (12.5, 1e+22, inf) to Java's (12.5, 1.0E22, Infinity)."""
     if start < end and data[start] == 45:
         out[at] = 45
         at += 1
@@ -184,7 +184,9 @@ def _number(data: Any, start: int, end: int, single: bool, digits: Any, out: Any
 
 @jit
 def _two_digits(digits: Any, power: int, single: bool) -> tuple[int, int]:
-    """Java prints at least two digits, the nearest to the number, which matters only for the smallest numbers."""
+    """Replaces a single digit with the two nearest to the number, as Java does. They differ from the digit and a zero
+    only for the smallest numbers.
+    """
     digit = digits[0] - 48
     nearest = 0
     if single and power == -45:
@@ -216,7 +218,7 @@ def _exponent(data: Any, start: int, end: int) -> int:
 
 @jit
 def _layout(digits: Any, count: int, power: int, out: Any, at: int) -> int:
-    """Write digits x 10^power: plain from 10^-3 up to 10^7, else with an exponent; always with a decimal point."""
+    """Writes digits x 10^power with a decimal point; outside of 10^-3 to 10^7 with an exponent."""
     leading = power + count - 1  # the exponent of the first digit
     if leading < -3 or leading >= 7:
         at = _put(digits, 0, 1, out, at)

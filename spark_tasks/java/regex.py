@@ -1,4 +1,4 @@
-"""Translates Java's regular expressions, as far as connector configurations use them, to Python's `re`."""
+"""Translates Java's regular expressions to Python's, as far as connector configurations use them."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _TOKENS = re.compile(
 
 
 def compile_java(pattern: str) -> re.Pattern[str]:
-    """A Java pattern compiled: named groups, quoting, POSIX classes, end of text and blanks are translated.
+    r"""Compiles a Java pattern. Translates named groups, `\Q...\E`, POSIX classes, `\z` and `\h`.
 
-    Raises re.error with Python's text. Use `fullmatch` where Java uses `matches`.
+    Raises re.error with Python's message. Use `fullmatch` in place of Java's `matches`.
     """
     depth = 0
 

@@ -1,4 +1,4 @@
-"""Appending Arrow record batches to Kafka. The caller's thread encodes while the IO thread sends."""
+"""Appends Arrow record batches to Kafka. The caller's thread encodes them while the IO thread sends."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from spark_tasks.kafka.records.decode import decode
 from spark_tasks.kafka.records.encode import DEFAULT_BATCH_BYTES, encode, next_sequence
 from spark_tasks.kafka.records.errors import RecordTooLargeError
 from spark_tasks.kafka.records.partitioner import Partitioner, rows_by_partition
-from spark_tasks.kafka.sender import Landed, PendingBatch, Sender
+from spark_tasks.kafka.sender import AppendCallback, PendingBatch, Sender
 
 Array = np.ndarray[Any, Any]
 
 DEFAULT_REQUEST_BYTES: Final = 1_048_576  # Kafka's max.request.size
 _BUFFER_BYTES: Final = 32 * 1024 * 1024  # Kafka's buffer.memory
 _WAIT_SECONDS: Final = 1.0
-_LEAST_BATCH_BYTES: Final = 4096
+_MIN_BATCH_BYTES: Final = 4096
 
 
 class Appender:
-    """Appends under an identity that its owner has initialised (None: neither idempotent nor transactional). It never
-    initialises a producer id. `admit` is called with partitions before anything is sent to them, so that they can be
-    added to a transaction first. Not thread-safe.
+    """Heeler's producer. It never initializes a producer id itself. Not thread-safe.
 
-    `sequences`: the next sequence number of each partition, 0 where absent; the attribute of the same name has them
-    afterwards. A failed appender stays failed: its sequences are no longer valid, and the owner needs a new epoch
-    (KIP-360).
+    `identity`: the producer id and epoch that the owner has initialized; None for a producer that is neither idempotent
+    nor transactional. `sequences`: the next sequence number of each partition, by default 0; the attribute of the same
+    name has those after the append. `admit` is called with partitions before the first records are sent to them, so
+    that they can be added to a transaction. After an error an appender cannot be used any more: its sequences are no
+    longer valid, and the owner needs a new epoch (KIP-360).
     """
 
     def __init__(
@@ -83,16 +83,16 @@ class Appender:
 
     def append(
         self, topic: str, partition: int | Array | pa.Array | None, raw: pa.RecordBatch,
-        landed: Callable[[int, Array, int], None] | None = None,
+        on_append: Callable[[int, Array, int], None] | None = None,
     ) -> None:  # fmt: skip
-        """Send all rows of `raw` (RAW_SCHEMA; `offset` is not read, `timestamp` -1 means now, `headers` may be
-        missing) to one partition, or each to its own (null or -1: the partitioner decides), or all as the partitioner
-        decides. Order within a partition is kept. Returns once all is encoded and at most 32 MiB wait to be sent.
-        Raises RecordTooLargeError, UnknownTopicError, or whatever an earlier batch has failed with.
+        """Sends the rows of `raw` in order. Returns when all of them are encoded and at most 32 MiB wait to be sent.
 
-        `landed` is called on the IO thread with a partition, some rows of `raw` in the order in which they were
-        appended to it, and the offset of the first; the others follow. For rows that had to be sent again it may not be
-        called, or with offset -1.
+        `raw`: RAW_SCHEMA; `offset` is ignored, `timestamp` -1 means now, `headers` may be missing. `partition`: the
+        partition of all rows, or an array with that of each row (null or -1: the partitioner chooses), or None (the
+        partitioner chooses for all). Raises RecordTooLargeError, UnknownTopicError, or the error of an earlier batch.
+
+        `on_append` is called on the IO thread with a partition, the indexes of rows of `raw` that were appended to it
+        consecutively, and the offset of the first of them. After a retry it may not be called, or with offset -1.
         """
         now = time.time_ns() // 1_000_000
         placed = self._placed(topic, partition, raw)
@@ -101,22 +101,22 @@ class Appender:
         for number, rows in placed:
             step = max(len(rows) * self._batch_bytes[topic] // max(raw.nbytes * len(rows) // max(len(raw), 1), 1), 1)
             for at in range(0, len(rows), step):
-                self._encode(topic, number, raw, rows[at : at + step], now, landed)
+                self._encode(topic, number, raw, rows[at : at + step], now, on_append)
 
     def flush(self) -> None:
-        """Wait until all appended records are acknowledged. Raises the first error, after which nothing more is sent
-        (records sent before it may still arrive).
+        """Waits until all records are acknowledged. Raises the first error; after an error no more requests are sent,
+        but brokers may still append records that were sent before.
         """
         self._wait(0)
 
     def close(self) -> None:
-        """Stop sending; does not flush. The cluster's connections stay open."""
+        """Stops sending without a flush. The cluster's connections stay open."""
         self._sender.stop()
 
     def _placed(
         self, topic: str, partition: int | Array | pa.Array | None, raw: pa.RecordBatch,
     ) -> list[tuple[int, Array]]:  # fmt: skip
-        """(partition, rows) for each partition that gets some rows."""
+        """Returns (partition, indexes of its rows) for each partition that receives rows."""
         count = len(self._cluster.partitions(topic, create=True))
         if partition is None and count == 1:
             partition = 0
@@ -137,7 +137,7 @@ class Appender:
 
     def _encode(
         self, topic: str, partition: int, raw: pa.RecordBatch, rows: Array, now: int,
-        landed: Callable[[int, Array, int], None] | None,
+        on_append: Callable[[int, Array, int], None] | None,
     ) -> None:  # fmt: skip
         where = (topic, partition)
         sequence = self.sequences.get(where, 0) if self._identity is not None else -1
@@ -159,8 +159,8 @@ class Appender:
         for item in encoded:
             self._number += 1
             batches.append(PendingBatch(where, item.data, item.count, sequence, (self._number,)))
-            if landed is not None:
-                batches[-1].landed = Landed(rows[at : at + item.count], landed)
+            if on_append is not None:
+                batches[-1].on_append = AppendCallback(rows[at : at + item.count], on_append)
             at += item.count
             sequence = next_sequence(sequence, item.count)
         if self._identity is not None:
@@ -201,9 +201,9 @@ class Appender:
             self._changed.notify_all()
 
     def _split(self, batch: PendingBatch) -> list[PendingBatch]:
-        """Split a batch that exceeds the topic's max.message.bytes in two; later batches will be smaller."""
+        """Splits a batch that exceeds the topic's max.message.bytes in two, and makes later batches smaller."""
         topic = batch.where[0]
-        self._batch_bytes[topic] = max(min(self._batch_bytes[topic], len(batch.data) // 2), _LEAST_BATCH_BYTES)
+        self._batch_bytes[topic] = max(min(self._batch_bytes[topic], len(batch.data) // 2), _MIN_BATCH_BYTES)
         records = decode(batch.data, check_crc=False).records
         halves = []
         sequence = batch.sequence
@@ -216,10 +216,10 @@ class Appender:
                 compression=self._compression,
                 max_batch_bytes=2**31 - 1,
             )
-            landed_rows = batch.landed and replace(batch.landed, rows=batch.landed.rows[rows])
+            on_append = batch.on_append and replace(batch.on_append, rows=batch.on_append.rows[rows])
             number = (*batch.number, place)
             halves.append(
-                PendingBatch(batch.where, item.data, item.count, sequence, number, batch.since, landed_rows))
+                PendingBatch(batch.where, item.data, item.count, sequence, number, batch.since, on_append))
             sequence = next_sequence(sequence, item.count)
         with self._changed:
             self._buffered += sum(len(half.data) for half in halves) - len(batch.data)
@@ -227,7 +227,7 @@ class Appender:
 
 
 def _numbers(partition: Array | pa.Array | None) -> Array | None:
-    """Partitions as int32, -1 where the partitioner decides."""
+    """Returns the partitions as int32, with -1 where the partitioner chooses."""
     if isinstance(partition, (pa.Array, pa.ChunkedArray)):
         partition = partition.cast(pa.int32()).fill_null(-1).to_numpy(zero_copy_only=False)
     return None if partition is None else np.asarray(partition, np.int32)

@@ -1,4 +1,4 @@
-"""Translates Kafka client properties, as in a Connect worker's file, to kafka-python's settings."""
+"""Translates the properties of Java's Kafka clients, as in a worker's properties file, to kafka-python's settings."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ _JAAS_OPTION = re.compile(r"""([\w.\-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\
 
 
 def client_settings(properties: Mapping[str, str]) -> dict[str, Any]:
-    """Settings for kafka-python's classes. The result has only keys that are set, and always `bootstrap_servers` and
-    `security_protocol`. Unknown keys are ignored. Raises ConfigError for values and security settings that are not
-    supported, with advice; PEM texts are written to files that only this user can read.
+    """Returns keyword arguments for kafka-python's clients: `bootstrap_servers`, `security_protocol`, and those for
+    which a property is set. Ignores unknown properties. Writes PEM texts to files that only this user can read. Raises
+    ConfigError with advice if a value or a security setting is not supported.
     """
     settings: dict[str, Any] = {"bootstrap_servers": _servers(properties)}
     if properties.get("client.id"):
@@ -61,7 +61,9 @@ def client_settings(properties: Mapping[str, str]) -> dict[str, Any]:
 
 
 def tls_files(properties: Mapping[str, str]) -> dict[str, Any]:
-    """kafka-python's settings for TLS, with PEM files, from the ssl.* properties of any client. ConfigError."""
+    """Returns kafka-python's settings for TLS, with PEM files, from the ssl.* properties of any client. Raises
+    ConfigError.
+    """
     return _ssl(properties)
 
 
@@ -94,7 +96,7 @@ def _sasl(properties: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _jaas(text: str) -> dict[str, str]:
-    """The options of a JAAS login module entry; a backslash in quotes takes the next character literally."""
+    """Returns the options of a JAAS login module entry. In quotes, a backslash escapes the next character."""
     found = {}
     for name, double, single, bare in _JAAS_OPTION.findall(text):
         found[name] = bare or re.sub(r"\\(.)", r"\1", double or single)
@@ -111,7 +113,7 @@ def _ssl(properties: Mapping[str, str]) -> dict[str, Any]:
     if trust:
         settings["ssl_cafile"] = trust
     settings.update(_own_certificate(properties))
-    _try_out(settings)
+    _check_files(settings)
     return settings
 
 
@@ -126,7 +128,9 @@ def _trust_file(properties: Mapping[str, str]) -> str | None:
 
 
 def _own_certificate(properties: Mapping[str, str]) -> dict[str, Any]:
-    """The chain, the key and the key's password; nothing where there is no key store."""
+    """Returns the settings of the client's certificate chain, its key and the key's password; empty without a key
+    store.
+    """
     location = properties.get("ssl.keystore.location", "").strip()
     password = properties.get("ssl.key.password")
     if location:
@@ -161,7 +165,7 @@ def _pem_text_file(properties: Mapping[str, str], key: str) -> str | None:
 
 
 def _private_file(text: str) -> str:
-    """A file with this text, readable by this user only. The same text gets the same file, so that there are few."""
+    """Returns a file with this text that only this user can read. Equal texts share a file, to limit their number."""
     digest = hashlib.sha256(text.encode()).hexdigest()[:32]
     folder = private_folder("pem")
     file = folder / f"{digest}.pem"
@@ -173,8 +177,8 @@ def _private_file(text: str) -> str:
     return str(file)
 
 
-def _try_out(settings: Mapping[str, Any]) -> None:
-    """Load the files, so that a wrong password or file is reported now and not at the first connection."""
+def _check_files(settings: Mapping[str, Any]) -> None:
+    """Loads the files, so that a wrong password or file is reported now and not at the first connection."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     for what, load in _loads(context, settings):
         try:

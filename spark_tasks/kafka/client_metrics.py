@@ -1,7 +1,7 @@
-"""Metrics of the Kafka client that holds a worker's group membership, under the names of Java's client.
+"""Metrics of the Kafka client of a worker's group membership, by the names of Java's client.
 
-kafka-python measures rates, sizes and times. Totals, the waiting time of its selector, and failed rebalances are added
-here.
+kafka-python measures rates, sizes and times. This module adds totals, the time that the selector waits, and failed
+rebalances.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _FAILED: Final = "failed-rebalance"
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One metric. `group` and `attribute` are those of Java's JMX; times are in milliseconds unless the attribute names
-    another unit. `tags`: labels; metrics of a single broker have `node_id`.
+    """One metric. `group` and `attribute` are the names in Java's JMX. `text`: its description. Times are in
+    milliseconds unless the attribute names another unit. `tags`: labels; metrics of a single broker have `node_id`.
     """
 
     group: str
@@ -40,8 +40,8 @@ class Figure:
     tags: Mapping[str, str] = field(default_factory=dict)
 
 
-class _Times(AbstractMeasurableStat):  # type: ignore[misc]
-    """How often a value was recorded."""
+class _Recordings(AbstractMeasurableStat):  # type: ignore[misc]
+    """Counts how often a value was recorded."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -53,36 +53,36 @@ class _Times(AbstractMeasurableStat):  # type: ignore[misc]
         return float(self._count)
 
 
-# Metrics that are added to the library's sensors: sensor, attribute, description, the sum or the number of values.
+# Metrics to add to the library's sensors: (sensor, attribute, description, sum or number of the recorded values).
 _TOTALS: Final = (
-    ("connections-closed", "connection-close-total", "Connections closed.", _Times),
-    ("connections-created", "connection-creation-total", "Connections made.", _Times),
-    ("bytes-sent-received", "network-io-total", "Reads and writes on all connections.", _Times),
+    ("connections-closed", "connection-close-total", "Connections closed.", _Recordings),
+    ("connections-created", "connection-creation-total", "Connections made.", _Recordings),
+    ("bytes-sent-received", "network-io-total", "Reads and writes on all connections.", _Recordings),
     ("bytes-sent", "outgoing-byte-total", "Bytes sent.", Total),
-    ("bytes-sent", "request-total", "Requests sent (writes to a connection).", _Times),
+    ("bytes-sent", "request-total", "Requests sent (writes to a connection).", _Recordings),
     ("bytes-received", "incoming-byte-total", "Bytes received.", Total),
-    ("bytes-received", "response-total", "Responses received (reads from a connection).", _Times),
+    ("bytes-received", "response-total", "Responses received (reads from a connection).", _Recordings),
 )
 _OF_GROUP: Final = (
-    ("heartbeat-latency", "heartbeat-total", "Heartbeats.", _Times),
-    ("join-latency", "join-total", "Joins of the group.", _Times),
-    ("sync-latency", "sync-total", "Syncs of the group.", _Times),
+    ("heartbeat-latency", "heartbeat-total", "Heartbeats.", _Recordings),
+    ("join-latency", "join-total", "Joins of the group.", _Recordings),
+    ("sync-latency", "sync-total", "Syncs of the group.", _Recordings),
 )
 
 
 class ClientMetrics(Metrics):  # type: ignore[misc]
-    """kafka-python's metrics registry, whose sensors also have totals. `failed` counts a failed rebalance."""
+    """kafka-python's metrics registry, with totals added to its sensors."""
 
     def __init__(self) -> None:
         super().__init__()
         self._failed = self.sensor(_FAILED)
-        self._add(self._failed, "failed-rebalance-total", COORDINATOR, "Rebalances that failed.", _Times())
+        self._add(self._failed, "failed-rebalance-total", COORDINATOR, "Rebalances that failed.", _Recordings())
         self._add(self._failed, "failed-rebalance-rate-per-hour", COORDINATOR, "Rebalances per hour that failed.",
                   Rate(TimeUnit.HOURS, Count()))
 
     @override
     def sensor(self, name: str, *args: Any, **more: Any) -> Sensor:
-        """The sensor of this name; a new one gets its totals."""
+        """Returns the sensor of this name. If it is new, adds the totals."""
         known = self.get_sensor(name)
         sensor = super().sensor(name, *args, **more)
         if known is None:
@@ -99,25 +99,25 @@ class ClientMetrics(Metrics):  # type: ignore[misc]
         sensor.add(self.metric_name(attribute, group, text), stat)
 
     def failed(self) -> None:
-        """A join or sync has failed."""
+        """Counts a failed rebalance: a JoinGroup or SyncGroup request failed."""
         self._failed.record()
 
     def selector(self) -> selectors.BaseSelector:
-        """A selector for the client that measures how long it waits."""
+        """Returns a selector for the client that measures how long it waits."""
         return _Selector(self)
 
 
 class _Selector(selectors.DefaultSelector):
-    """Measures, in nanoseconds, the time waiting for the network (io-wait) and the time between two waits (io)."""
+    """Measures the time in `select` (io-wait) and the time between two calls of it (io), in nanoseconds."""
 
     def __init__(self, metrics: ClientMetrics) -> None:
         super().__init__()
         self._waits, self._works = metrics.sensor("io-wait"), metrics.sensor("io")
         add = metrics._add  # noqa: SLF001 - the selector belongs to its registry
         add(self._waits, "select-rate", CLIENT, "Waits for the network each second.", Rate(sampled_stat=Count()))
-        add(self._waits, "select-total", CLIENT, "Waits for the network.", _Times())
+        add(self._waits, "select-total", CLIENT, "Waits for the network.", _Recordings())
         for sensor, what, text in ((self._waits, "io-wait", "waiting for the network"),
-                                   (self._works, "io", "reading, writing and handling answers")):
+                                   (self._works, "io", "reading, writing and handling responses")):
             add(sensor, f"{what}-time-ns-avg", CLIENT, f"Average time of {text}, in nanoseconds.", Avg())
             add(sensor, f"{what}-time-ns-total", CLIENT, f"Time of {text}, in nanoseconds.", Total())
             add(sensor, f"{what}-ratio", CLIENT, f"Part of the time of the client's thread for {text}.",
@@ -136,7 +136,7 @@ class _Selector(selectors.DefaultSelector):
 
 
 def figures(metrics: Metrics) -> Iterator[Figure]:
-    """The metrics of the client as a whole and of each broker. Any thread."""
+    """Yields the metrics of the client as a whole and of each broker. Any thread."""
     for name, metric in list(metrics.metrics.items()):
         group, _, node = name.group.partition(".")
         if group not in (CLIENT, NODE, COORDINATOR, "kafka-metrics-count") or name.tags:

@@ -1,4 +1,4 @@
-"""The properties of a connector's Kafka clients: the worker's, overridden by the connector's."""
+"""The properties of a connector's Kafka clients: those of the worker, overridden by those of the connector."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ _PREFIXES: Final = ("producer.", "consumer.", "admin.")
 
 
 def of_worker(worker: Mapping[str, str]) -> dict[str, str]:
-    """The worker's properties that apply to the clients of its connectors."""
+    """Returns the worker's properties that apply to the clients of its connectors."""
     return {k: v for k, v in worker.items() if k in _OF_THE_WORKER or k.startswith((*_SECURITY, *_PREFIXES))}
 
 
 def client_properties(worker: Mapping[str, str], connector: Mapping[str, str], kind: Kind) -> dict[str, str]:
-    """Kafka client properties in Kafka's names.
+    """Returns the properties of one kind of client.
 
-    The worker's connection and security settings, then `<kind>.*` of the worker, then `<kind>.override.*` of the
-    connector (KIP-458). (Java starts from the bootstrap servers alone, so that a secured cluster needs every setting
-    several times.) A prefix with `bootstrap.servers` of its own means another cluster and inherits nothing.
+    The worker's connection and security settings come first; then `<kind>.*` of the worker, then `<kind>.override.*` of
+    the connector (KIP-458) override them. (Java inherits only the bootstrap servers, so that a secured cluster needs
+    every setting several times.) If one of these prefixes sets `bootstrap.servers`, it means another cluster, and
+    nothing is inherited.
     """
     base = {k: v for k, v in worker.items() if k in _OF_THE_WORKER or k.startswith(_SECURITY)}
     for settings, prefix in ((worker, f"{kind}."), (connector, f"{kind}.override.")):
@@ -35,7 +36,7 @@ def client_properties(worker: Mapping[str, str], connector: Mapping[str, str], k
 
 
 def same_brokers(one: Mapping[str, str], other: Mapping[str, str]) -> bool:
-    """Whether both lists have a broker in common, which means the same cluster judging by the names."""
+    """Returns whether both properties name a common bootstrap server, and so the same cluster."""
     first, second = ({server.strip().lower() for server in properties.get("bootstrap.servers", "").split(",")}
                      for properties in (one, other))
     return bool(first & second)

@@ -1,4 +1,4 @@
-"""A Kafka cluster as the data plane sees it: partitions, leaders, offsets, producer ids. Thread-safe."""
+"""A client for partitions, leaders, offsets and producer ids of a Kafka cluster. Thread-safe."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ TopicPartition = tuple[str, int]
 Isolation = Literal["read_uncommitted", "read_committed"]
 
 DEFAULT_TIMEOUT_MS: Final = 60_000
-_UNKNOWN_TOPIC_MS: Final = 3_000  # until all brokers know a new topic
-_REBOOTSTRAP_AFTER: Final = 6  # attempts without an answer, about a second of back-off
+_UNKNOWN_TOPIC_MS: Final = 3_000  # time for all brokers to learn of a new topic
+_REBOOTSTRAP_AFTER: Final = 6  # attempts without a response, about a second of backoff
 _NO_ANSWER: Final = (protocol.KafkaConnectionError, protocol.NodeNotReadyError, protocol.KafkaTimeoutError, OSError)
 
 LEVELS: Final = {
@@ -33,9 +33,10 @@ LEVELS: Final = {
 
 
 class KafkaCluster:
-    """Connections and topic metadata. `settings` as made by `client_config.client_settings`. All errors are
-    ConnectErrors; retriable ones are retried with back-off until `timeout_ms`. Closes itself when it is no longer
-    referenced.
+    """Connections to a cluster, and metadata of its topics. `settings`: the result of `client_config.client_settings`.
+
+    All methods for other threads retry retriable errors with backoff until `timeout_ms`, and raise ConnectErrors. The
+    connections are closed when the object is garbage-collected.
     """
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
@@ -46,8 +47,8 @@ class KafkaCluster:
     def partitions(
         self, topic: str, *, create: bool = False, timeout_ms: float = DEFAULT_TIMEOUT_MS,
     ) -> tuple[int, ...]:  # fmt: skip
-        """The topic's partitions, ascending. `create`: let the broker create the topic, if auto-creation is enabled.
-        Raises UnknownTopicError.
+        """Returns the topic's partitions in ascending order. `create`: lets the broker create the topic if automatic
+        creation is enabled there. Raises UnknownTopicError.
         """
         leaders = self._run(f"finding the partitions of {topic}", self.leaders, topic, Deadline(timeout_ms), create)
         return tuple(sorted(leaders))
@@ -65,14 +66,15 @@ class KafkaCluster:
         *,
         timeout_ms: float = DEFAULT_TIMEOUT_MS,
     ) -> dict[TopicPartition, int]:
-        """The first offset in each log ("earliest") or the offset of the next record ("latest"); with read_committed
-        the latest is the first offset of the earliest open transaction. A number is a time in ms since 1970: the offset
-        of the first record at that time or later, -1 if there is none. One request per broker. Raises
-        UnknownTopicError.
+        """Returns an offset of each partition. Sends one request to each broker. Raises UnknownTopicError.
+
+        `which`: "earliest" is the first offset in the log; "latest" the offset of the next record, or, with
+        read_committed, the first offset of the earliest open transaction; a number (ms since 1970) the offset of the
+        first record with that timestamp or a later one, -1 if there is none.
         """
         wanted = list(dict.fromkeys(partitions))
         deadline = Deadline(timeout_ms)
-        return self._run(f"asking for {which} offsets", self.find_offsets, wanted, which, isolation, deadline)
+        return self._run(f"listing {which} offsets", self.find_offsets, wanted, which, isolation, deadline)
 
     def init_producer_id(
         self,
@@ -83,15 +85,16 @@ class KafkaCluster:
         *,
         deadline_ms: float = DEFAULT_TIMEOUT_MS,
     ) -> ProducerIdentity:
-        """A producer id and epoch. With a transactional id: fences earlier producers and aborts their open transaction;
-        `timeout_ms` is the transaction timeout. With the current producer id and epoch: the next epoch (KIP-360).
+        """Returns a producer id and epoch. With a transactional id, fences earlier producers and aborts their open
+        transaction; `timeout_ms` is then the transaction timeout. With the current producer id and epoch, returns the
+        next epoch (KIP-360).
         """
         deadline = Deadline(deadline_ms, first_ms=2, largest_ms=500)
-        doing = f"initialising producer {transactional_id or ''}".strip()
+        doing = f"initializing producer {transactional_id or ''}".strip()
         return self._run(doing, self.new_identity, transactional_id, timeout_ms, producer_id, epoch, deadline)
 
     def close(self) -> None:
-        """Close all connections. The object cannot be used afterwards."""
+        """Closes all connections. The object cannot be used afterwards."""
         self.io.close()
 
     def _run(self, doing: str, function: Callable[..., Awaitable[T]], *arguments: Any) -> T:
@@ -103,7 +106,9 @@ class KafkaCluster:
     # The methods below run on the IO thread.
 
     async def retrying(self, attempt: Callable[[], Awaitable[T]], deadline: Deadline, topics: Iterable[str] = ()) -> T:
-        """Repeat `attempt` while its error is retriable and time is left; forget the leaders of `topics` before."""
+        """Repeats `attempt` while its error is retriable and time is left. Before each retry, drops the known leaders
+        of `topics`.
+        """
         failures = 0
         while True:
             try:
@@ -123,19 +128,19 @@ class KafkaCluster:
                 await self.io.sleep(wait)
 
     async def leaders(self, topic: str, deadline: Deadline, create: bool = False) -> dict[int, int]:
-        """The leader of each partition (-1: it has none at present)."""
+        """Returns the leader of each partition (-1: it has none at present). Raises UnknownTopicError."""
         known = self._leaders.get(topic)
         if known is not None:
             return known
         if not create:
             deadline = Deadline(min(_UNKNOWN_TOPIC_MS, deadline.left_ms))
         try:
-            return await self.retrying(lambda: self._ask_leaders(topic, create), deadline)
+            return await self.retrying(lambda: self._fetch_leaders(topic, create), deadline)
         except protocol.UnknownTopicOrPartitionError as error:
             raise UnknownTopicError(f"topic {topic!r} does not exist, or this principal may not see it") from error
 
     async def find_leader(self, topic: str, partition: int, deadline: Deadline) -> int:
-        """The leader of the partition; waits until one is elected."""
+        """Returns the partition's leader. Waits until one is elected."""
 
         async def attempt() -> int:
             leaders = await self.leaders(topic, deadline)
@@ -148,15 +153,15 @@ class KafkaCluster:
         return await self.retrying(attempt, deadline, [topic])
 
     def known_leader(self, topic: str, partition: int) -> int | None:
-        """The leader, if it is known without asking."""
+        """Returns the partition's leader if it is cached, else None."""
         leader = self._leaders.get(topic, {}).get(partition, -1)
         return None if leader < 0 else leader
 
     def forget_leaders(self, topic: str) -> None:
-        """Have the leaders looked up again, because a broker said that it does not lead a partition."""
+        """Drops the cached leaders of a topic, because a broker has returned that it does not lead a partition."""
         self._leaders.pop(topic, None)
 
-    async def _ask_leaders(self, topic: str, create: bool) -> dict[int, int]:
+    async def _fetch_leaders(self, topic: str, create: bool) -> dict[int, int]:
         request = MetadataRequest(
             topics=[MetadataRequest.MetadataRequestTopic(name=topic)],
             allow_auto_topic_creation=create,
@@ -185,14 +190,14 @@ class KafkaCluster:
                     by_node[await self.find_leader(topic, partition, deadline)].append((topic, partition))
             failure = None
             for node, items in by_node.items():
-                failure = await self._ask_offsets(node, items, which, isolation, found) or failure
+                failure = await self._list_offsets(node, items, which, isolation, found) or failure
             if failure is not None:
                 raise failure
             return found
 
         return await self.retrying(attempt, deadline, {topic for topic, _ in wanted})
 
-    async def _ask_offsets(
+    async def _list_offsets(
         self,
         node: int,
         items: list[TopicPartition],
@@ -260,6 +265,6 @@ class KafkaCluster:
 
 
 def _close_soon(io: Connections) -> None:
-    """Close in another thread, because the last reference may have been dropped by the IO thread."""
+    """Closes connections in another thread, because the IO thread may have dropped the last reference."""
     if io.alive:
         threading.Thread(target=io.close, name="close-kafka", daemon=True).start()

@@ -1,4 +1,4 @@
-"""The only module that uses kafka-python's connection manager: its IO thread, its connections and sending."""
+"""The only module that uses kafka-python's connection manager: its IO thread, its connections, and sending requests."""
 
 from __future__ import annotations
 
@@ -24,36 +24,37 @@ _logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _RECEIVE_BYTES: Final = 256 * 1024
-_RECEIVE_AT_ONCE: Final = 4 * 1024 * 1024
-_JOINED_BYTES: Final = 64 * 1024
-# A response may be as large as one fetch, but smaller than the length that an HTTP server's "HTTP" would read as.
-_LARGEST_RESPONSE: Final = 1 << 30
-_SLOW_STEP_SECONDS: Final = 5.0  # copying a large fetch on a busy machine deserves no warning
+_MAX_RECEIVE_BYTES: Final = 4 * 1024 * 1024
+_MAX_JOINED_BYTES: Final = 64 * 1024
+# More than any fetch response, but less than 0x48545450: "HTTP", the start of an HTTP server's response, as a length.
+_MAX_RESPONSE_BYTES: Final = 1 << 30
+_SLOW_STEP_SECONDS: Final = 5.0  # on a busy machine, copying a large fetch response takes seconds
 _REFUSALS: Final = (
     protocol.SaslAuthenticationFailedError, protocol.UnsupportedSaslMechanismError, protocol.IllegalSaslStateError,
 )  # fmt: skip
-_LEAST_SWEPT: Final = 64
-UNBOUNDED_IN_FLIGHT: Final = 10_000  # callers limit their requests themselves; the library would refuse more
+_MIN_SWEEP: Final = 64  # cancelled timers
+UNBOUNDED_IN_FLIGHT: Final = 10_000  # callers limit their requests themselves; the library's default is too low
 
 
 class Loop(NetworkSelector):  # type: ignore[misc]
-    """Cancels a timer without looking for it among all others: each request has one that is cancelled by its answer,
-    and with hundreds of clients on a loop the library's search took most of the time of the thread.
+    """The library's event loop with faster timers. Each request has a timer, which its response cancels. The library
+    searches all timers for it, which took most of the thread's time with hundreds of clients. Here a cancelled timer
+    stays in the heap until it is due, or until more than half of the heap is cancelled.
     """
 
     _scheduled: list[tuple[float, Any]]
-    _cancelled = 0  # timers that are in the heap still
+    _cancelled = 0  # timers that are still in the heap
 
     def _unschedule(self, task: Any) -> None:
         task.scheduled_at, task.state = None, TaskState.UNSCHEDULED
         self._cancelled += 1
-        if self._cancelled > _LEAST_SWEPT and self._cancelled * 2 > len(self._scheduled):
+        if self._cancelled > _MIN_SWEEP and self._cancelled * 2 > len(self._scheduled):
             self._scheduled = [entry for entry in self._scheduled if entry[1].scheduled_at == entry[0]]
             heapq.heapify(self._scheduled)
             self._cancelled = 0
 
     def register_event(self, fileobj: Any, event: int, task: Any) -> None:
-        """Avoids two system calls with which the library checks that a new socket is not registered yet."""
+        """Registers a new socket without the two system calls by which the library checks if it is registered."""
         if fileobj in self._selector.get_map():
             super().register_event(fileobj, event, task)
         else:
@@ -73,7 +74,7 @@ class Loop(NetworkSelector):  # type: ignore[misc]
         return None if when is None else when - now
 
     def _next_timer(self) -> float | None:
-        """When the next timer is due that is not cancelled."""
+        """Returns when the next timer is due (time.monotonic). Drops cancelled timers before it."""
         while self._scheduled:
             when, task = self._scheduled[0]
             if task.scheduled_at == when:
@@ -84,12 +85,13 @@ class Loop(NetworkSelector):  # type: ignore[misc]
 
 
 class TcpTransport(KafkaTCPTransport):  # type: ignore[misc]
-    """Reads in large pieces, and writes all that waits at once: each system call gives the GIL away. The library reads
-    4 KiB at a time, and before each write it asks the selector whether there is room, of which there is nearly always.
+    """Reads large chunks and writes all waiting buffers at once, since each system call releases the GIL. The library
+    reads 4 KiB at a time. Before each write it asks the selector whether the socket is writable, which it nearly always
+    is.
     """
 
     async def _write_to_sock(self) -> None:
-        if len(self._write_buffer) > 1 and sum(map(len, self._write_buffer)) <= _JOINED_BYTES:
+        if len(self._write_buffer) > 1 and sum(map(len, self._write_buffer)) <= _MAX_JOINED_BYTES:
             waiting = b"".join(self._write_buffer)
             self._write_buffer.clear()
             self._write_buffer.append(waiting)
@@ -101,42 +103,42 @@ class TcpTransport(KafkaTCPTransport):  # type: ignore[misc]
                 return
             if sent:
                 self.last_write = time.monotonic()
-        await super()._write_to_sock()  # what is left, and the end
+        await super()._write_to_sock()  # writes the rest and handles a close
 
     def _sock_recv(self) -> tuple[bytes, Exception | None]:
         pieces: list[bytes] = []
         size = 0
-        while size < _RECEIVE_AT_ONCE:
+        while size < _MAX_RECEIVE_BYTES:
             try:
                 piece = self._sock.recv(_RECEIVE_BYTES)
             except (BlockingIOError, InterruptedError):
                 break
             except OSError as error:
-                return _before_the_end(b"".join(pieces), protocol.KafkaConnectionError(error))
+                return _data_first(b"".join(pieces), protocol.KafkaConnectionError(error))
             if not piece:
-                return _before_the_end(b"".join(pieces), protocol.KafkaConnectionError("socket disconnected"))
+                return _data_first(b"".join(pieces), protocol.KafkaConnectionError("socket disconnected"))
             pieces.append(piece)
             size += len(piece)
         return pieces[0] if len(pieces) == 1 else b"".join(pieces), None
 
 
 class TlsTransport(KafkaSSLTransport):  # type: ignore[misc]
-    """Does not lose what comes just before the end."""
+    """Returns data that arrives just before the connection is closed."""
 
     def _sock_recv(self) -> tuple[bytes, Exception | None]:
-        return _before_the_end(*super()._sock_recv())
+        return _data_first(*super()._sock_recv())
 
 
-def _before_the_end(data: bytes, error: Exception | None) -> tuple[bytes, Exception | None]:
-    """The library drops what comes with an error: the reason why a broker refuses a login, after which it closes the
-    connection. The next call meets the end again.
+def _data_first(data: bytes, error: Exception | None) -> tuple[bytes, Exception | None]:
+    """Returns data without an error that came with it; the next read gets the error again. The library drops such data,
+    and with it the reason why a broker rejects a login before it closes the connection.
     """
     return data, None if data else error
 
 
 class Manager(KafkaConnectionManager):  # type: ignore[misc]
-    """Raises the error where a login or a certificate is refused. The library does not report it: it tries again until
-    the timeout, and then reports only the timeout.
+    """Raises an error if a login or a certificate is rejected. The library retries until the timeout, and then reports
+    only the timeout.
     """
 
     async def _build_transport(self, node: Any, timeout_at: float | None = None) -> Any:
@@ -148,13 +150,15 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
         transport = TlsTransport(self._net, sock, host=node.host, **settings)
         try:
             await transport.handshake()
-        except Exception as error:  # whatever the other side sent
+        except Exception as error:  # the other side may send anything
             raise protocol.KafkaConnectionError(f"Handshake failed: {error}") from error
         return transport
 
     def close_idle_connections(self) -> None:
-        """Unlike the library's, ends with the manager: the library's timer keeps closed managers alive."""
-        if not getattr(self, "closed", False):  # not set yet when the first one is set up
+        """Closes idle connections and schedules the next call, but not after `close`: the library's timer keeps closed
+        managers alive.
+        """
+        if not getattr(self, "closed", False):  # the library's constructor calls this before it sets the attribute
             super().close_idle_connections()
 
     async def _connect(self, node: Any, conn: Any, *arguments: Any, **keywords: Any) -> None:
@@ -168,26 +172,26 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
             self._auth_failures[node.node_id] = error
 
     def maybe_raise_auth_failure(self, node_id: Any) -> None:
-        """Raise the error once; at the next attempt the credentials may be right."""
+        """Raises the error only once: at the next attempt, the broker may accept the credentials."""
         error = self._auth_failures.pop(node_id, None)
         if error is not None:
             raise error
 
 
 def net_client(**configs: Any) -> KafkaNetClient:
-    """The `kafka_client` for the library's own clients, with one that reports refused logins."""
+    """Returns a `kafka_client` for the library's own clients that reports rejected logins."""
     net = Loop(**configs)
     return KafkaNetClient(net=net, manager=Manager(net, **configs))
 
 
 class Connections:
-    """Connections to one cluster's brokers and the thread that serves them. `send`, `sleep`, `coordinator` and
-    `bootstrap` belong to coroutines on that thread; `run`, `start` and `close` to other threads.
+    """Connections to the brokers of one cluster, and their IO thread. Call `send`, `sleep`, `coordinator` and
+    `bootstrap` from coroutines on that thread; `run`, `start` and `close` from other threads.
     """
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         config = dict(settings)
-        config["receive_message_max_bytes"] = _LARGEST_RESPONSE
+        config["receive_message_max_bytes"] = _MAX_RESPONSE_BYTES
         config["max_in_flight_requests_per_connection"] = UNBOUNDED_IN_FLIGHT
         self.request_timeout_ms = int(config.get("request_timeout_ms", 30_000))
         self._net = Loop(**config, slow_task_threshold_secs=_SLOW_STEP_SECONDS)
@@ -197,15 +201,15 @@ class Connections:
         self._net.start()
 
     def run(self, function: Callable[..., Awaitable[T]], *arguments: Any) -> T:
-        """Run a coroutine function on the IO thread and wait for its result."""
+        """Runs a coroutine function on the IO thread and waits for its result."""
         result: T = self._net.run(function, *arguments)
         return result
 
     def start(self, function: Callable[..., Any], *arguments: Any) -> None:
-        """Run a function or coroutine function on the IO thread; do not wait. Its error, a defect, goes to the log."""
-        self._net.call_soon_with_future(function, *arguments).add_errback(self._tell_defect)
+        """Runs a function or coroutine function on the IO thread without waiting for it. Logs its error."""
+        self._net.call_soon_with_future(function, *arguments).add_errback(self._log_defect)
 
-    def _tell_defect(self, error: BaseException) -> None:
+    def _log_defect(self, error: BaseException) -> None:
         if isinstance(error, Exception) and not self._closing:
             _logger.error("Unexpected error in a task of the connections to Kafka", exc_info=error)
 
@@ -216,19 +220,20 @@ class Connections:
         return thread is not None and thread.is_alive()
 
     async def bootstrap(self, timeout_ms: float) -> None:
-        """Find the brokers if they are not known yet. Raises KafkaTimeoutError."""
+        """Finds the brokers if they are not known yet. Raises KafkaTimeoutError."""
         if not self._manager.bootstrapped:
             await self._manager.bootstrap_async(timeout_ms=timeout_ms)
 
     def forget_brokers(self) -> None:
-        """Make the next `bootstrap` ask the bootstrap servers again (KIP-899)."""
+        """Makes the next `bootstrap` ask the bootstrap servers again (KIP-899)."""
         self._manager._bootstrap_future = None  # noqa: SLF001
 
     async def send(
         self, request: Any, node: int | str | None, *, lane: str = "", timeout_ms: float | None = None,
     ) -> Any:  # fmt: skip
-        """The broker's response. `node` None: any broker. Requests of one lane to a broker are answered in order; each
-        lane has a separate connection, so that a fetch that waits for data delays nothing else.
+        """Sends a request and returns the response. `node`: the broker; None means any. `lane`: requests with different
+        lanes use separate connections. A broker handles the requests of a connection in order, so a fetch that waits
+        for records would delay the requests behind it.
         """
         if node is None:
             node = self._manager.least_loaded_node()
@@ -252,8 +257,8 @@ class Connections:
         return name
 
     async def coordinator(self, transactional_id: str) -> str:
-        """The node of the transaction coordinator, which has a separate connection; looked up once. Raises the broker's
-        error.
+        """Returns the node name of the transaction coordinator, to which there is a separate connection. Cached until
+        `forget_coordinator`. Raises the broker's error.
         """
         if (known := self._coordinators.get(transactional_id)) is not None:
             return known
@@ -263,25 +268,25 @@ class Connections:
             coordinator_keys=[transactional_id],
         )
         response = await self.send(request, None)
-        answer = response.coordinators[0] if response.API_VERSION >= 4 else response
-        node: str = self._manager.cluster.add_coordinator(answer, CoordinatorType.TRANSACTION, transactional_id)
+        found = response.coordinators[0] if response.API_VERSION >= 4 else response
+        node: str = self._manager.cluster.add_coordinator(found, CoordinatorType.TRANSACTION, transactional_id)
         self._coordinators[transactional_id] = node
         return node
 
     def forget_coordinator(self, transactional_id: str) -> None:
-        """Look the coordinator up again: it may have moved."""
+        """Makes the next `coordinator` look the coordinator up again, because it may have moved."""
         self._coordinators.pop(transactional_id, None)
 
     def learn(self, response: Any) -> None:
-        """Take the brokers' addresses from a metadata response."""
+        """Stores the brokers' addresses from a metadata response."""
         self._manager.cluster.update_metadata(response)
 
     async def sleep(self, milliseconds: float) -> None:
-        """Pause this coroutine and let others run."""
+        """Suspends this coroutine while others run."""
         await self._net.sleep(milliseconds / 1000)
 
     def close(self) -> None:
-        """Close all connections and end the thread. Requests in flight fail."""
+        """Closes all connections and ends the thread. Requests in flight fail."""
         self._closing = True
         if not self.alive:
             return
@@ -293,7 +298,7 @@ class Connections:
 
 
 class Deadline:
-    """When to give up, on the monotonic clock, and how long to wait before the next attempt."""
+    """A deadline on the monotonic clock, with the backoff between attempts until then."""
 
     __slots__ = ("_at", "_largest", "_next")
 
@@ -308,6 +313,8 @@ class Deadline:
         return (self._at - time.monotonic()) * 1000
 
     def next_wait(self) -> float | None:
-        """Milliseconds to wait before the next attempt, doubling; None when there is no time for one."""
+        """Returns the milliseconds to wait before the next attempt, and doubles them for the next call. Returns None if
+        the deadline comes first.
+        """
         wait, self._next = self._next, doubled(self._next, 1, self._largest)
         return wait if wait < self.left_ms else None

@@ -1,4 +1,4 @@
-"""Kafka's errors as the data plane sees them, retriable or not."""
+"""The errors of Kafka clients as ConnectErrors, retriable or not."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from spark_tasks.errors import ConnectError, RetriableError
 
 
 class KafkaUnavailableError(RetriableError):
-    """No answer, or only retriable errors, until the deadline. Trying again later may work."""
+    """The brokers did not respond, or only with retriable errors, until the deadline."""
 
 
 class KafkaRefusedError(ConnectError):
-    """A broker answered with an error that is not retriable. `code` is Kafka's error code."""
+    """A broker returned an error that is not retriable. `code`: Kafka's error code, -1 if there is none."""
 
     def __init__(self, message: str, code: int = -1) -> None:
         super().__init__(message)
@@ -23,27 +23,27 @@ class KafkaRefusedError(ConnectError):
 
 
 class KafkaAuthorizationError(KafkaRefusedError):
-    """The principal is not authorized, or could not log in."""
+    """The principal is not authorized, or the broker rejected its login."""
 
     permanent = True
 
 
 class UnknownTopicError(RetriableError):
-    """The topic (or partition) does not exist, or not yet, or this principal may not see it."""
+    """The topic or partition does not exist (yet), or this principal may not see it."""
 
 
 class ProducerFencedError(KafkaRefusedError):
-    """A newer producer epoch exists: another task has taken over the transactional id, or the transaction of this
-    producer was aborted. None of the batch takes effect.
+    """There is a newer producer epoch: another task has taken over the transactional id, or the coordinator has aborted
+    the transaction. No record of the batch becomes visible.
     """
 
 
 class OutOfOrderSequenceError(KafkaRefusedError):
-    """The broker expects another sequence number: batches were lost, or two writers share a producer id."""
+    """The broker expects another sequence number: batches were lost, or two producers use the same producer id."""
 
 
 class TransactionAbortableError(KafkaRefusedError, RetriableError):
-    """The transaction cannot continue and must be aborted; the next one may succeed (KIP-890)."""
+    """The transaction must be aborted. The next one may succeed (KIP-890)."""
 
 
 class OffsetOutOfRangeError(ConnectError):
@@ -70,12 +70,14 @@ _AUTHORIZATION = (protocol.AuthorizationError, protocol.SaslAuthenticationFailed
 
 
 def is_retriable(error: BaseException) -> bool:
-    """Whether the same request may succeed a little later, perhaps at another broker."""
+    """Returns whether the same request may succeed a little later, perhaps at another broker."""
     return isinstance(error, (protocol.RetriableError, protocol.UnknownBrokerIdError, OSError))
 
 
 def translated(error: BaseException, doing: str, why: str | None = None) -> ConnectError:
-    """Translate kafka-python's error. `doing`: what was attempted; `why`: an explanation in place of its text."""
+    """Translates an error of kafka-python. `doing`: the attempted action, for the message; `why`: an explanation that
+    replaces the error's own text.
+    """
     if isinstance(error, ConnectError):
         return error
     text = f"{doing}: {why or error}"
@@ -96,20 +98,20 @@ def translated(error: BaseException, doing: str, why: str | None = None) -> Conn
 
 
 def join_refusal(error: BaseException, group_id: str, session_timeout_ms: int, key: str = "session.timeout.ms") -> str:
-    """Why a broker refused a JoinGroup, in terms of settings; `key`: the key that set the session timeout."""
+    """Explains why a broker rejected a JoinGroup request, in terms of settings. `key`: the session timeout's key."""
     if isinstance(error, protocol.InvalidSessionTimeoutError):
         return (f"Invalid value {session_timeout_ms} for configuration {key}: the brokers allow values between "
-                "their group.min.session.timeout.ms and group.max.session.timeout.ms (6000 and 1800000 unless they are "
-                "configured otherwise); set it within that range, or change the brokers' settings")
+                "their group.min.session.timeout.ms and group.max.session.timeout.ms (by default 6000 and 1800000); "
+                "set it within that range, or change the brokers' settings")
     if isinstance(error, protocol.InconsistentGroupProtocolError):
         return (f"{error}; the members of the group {group_id} use another assignment protocol (connect.protocol, "
                 "partition.assignment.strategy), or a group of another type already has this name")
     if isinstance(error, protocol.GroupAuthorizationFailedError):
         return f"{error}; the principal of this client needs READ permission on the group {group_id}"
     if isinstance(error, protocol.GroupMaxSizeReachedError):
-        return f"{error}; the brokers' group.max.size bounds the members of the group {group_id}"
+        return f"{error}; the brokers' group.max.size limits the number of members of the group {group_id}"
     if isinstance(error, protocol.UnknownError):
-        return (f"{error}; the brokers give no reason, but their log does. They refuse a group whose metadata and "
-                f"assignments ({group_id}, all members together) do not fit into one record of the topic "
-                "__consumer_offsets (its max.message.bytes, their message.max.bytes)")
+        return (f"{error}; the brokers give no reason, but their log does. One reason is that the metadata and "
+                f"assignments of all members of the group {group_id} do not fit into one record of the topic "
+                "__consumer_offsets (its max.message.bytes, the brokers' message.max.bytes)")
     return str(error)

@@ -1,4 +1,4 @@
-"""Reads a bounded range of a partition. The next fetch is under way while the records of the last are decoded."""
+"""Reads a range of offsets of a partition. While the records of a response are decoded, the next fetch is in flight."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from spark_tasks.kafka.records.scan import first_batch_bytes, has_transactions, 
 from spark_tasks.metrics.phases import each, phase
 
 DEFAULT_FETCH_BYTES: Final = 16 * 1024 * 1024
-_LEAST_FETCH_BYTES: Final = 64 * 1024
-_LARGEST_FETCH_BYTES: Final = 512 * 1024 * 1024
-_GUESSED_RECORD_BYTES: Final = 1024
+_MIN_FETCH_BYTES: Final = 64 * 1024
+_MAX_FETCH_BYTES: Final = 512 * 1024 * 1024
+_FIRST_RECORD_BYTES: Final = 1024  # the estimate before the first response
 _MAX_WAIT_MS: Final = 500
-_AHEAD: Final = 2  # most responses waiting to be decoded while another is fetched
+_MAX_AHEAD: Final = 2  # responses that wait to be decoded while another is fetched
 
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """The bytes of one response, and its aborted transactions (producer id, first offset)."""
+    """The record batches of one response, and its aborted transactions as (producer id, first offset)."""
 
     data: bytes
     aborted: tuple[tuple[int, int], ...]
@@ -52,14 +52,14 @@ def read_range(
     max_record_bytes: int = DEFAULT_MAX_RECORD_BYTES,
     held: bytes = b"",
 ) -> Iterator[pa.RecordBatch]:
-    """The records with start <= offset < end, in order, as non-empty batches of RAW_SCHEMA. Compressed records are
-    decompressed as the batches are taken, at most records.unpack.WINDOW_BYTES or one record at a time.
+    """Yields the records with start <= offset < end, in order, as non-empty batches of RAW_SCHEMA. Decompresses lazily:
+    at most records.unpack.WINDOW_BYTES, or one record, at a time.
 
-    Ends when `end` is passed, even if the last offsets are transaction markers or were compacted away. Waits for
-    records that do not exist yet, or whose transaction is open. Raises OffsetOutOfRangeError if `start` has been
-    deleted, KafkaUnavailableError after `timeout_ms` without progress, CorruptRecordsError, and OversizedRecordError
-    for a record of more than `max_record_bytes`. `held`: bytes from `start` on that another read_uncommitted fetch has
-    already received, so that they need not be fetched again.
+    Waits for records that do not exist yet, and for those of open transactions. Ends when it has passed `end`, even if
+    the last offsets are transaction markers or have been compacted. `held`: record batches from `start` that another
+    fetch (read_uncommitted) has already received. Raises OffsetOutOfRangeError if `start` has been deleted,
+    KafkaUnavailableError after `timeout_ms` without progress, CorruptRecordsError, and OversizedRecordError for a
+    record of more than `max_record_bytes`.
     """
     if start >= end:
         return
@@ -88,7 +88,7 @@ def read_range(
 
 
 class _Fetcher:
-    """Runs ahead of the reader on the IO thread, by a bounded number of responses."""
+    """Fetches on the IO thread, a bounded number of responses ahead of the reader."""
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class _Fetcher:
         self._isolation = isolation
         self._fetch_bytes = fetch_bytes
         self._timeout_ms = timeout_ms
-        self._record_bytes = float(_GUESSED_RECORD_BYTES)
+        self._record_bytes = float(_FIRST_RECORD_BYTES)
         self._deadline = Deadline(timeout_ms)
         self._pieces: queue.SimpleQueue[_Piece | BaseException] = queue.SimpleQueue()
         self._ahead = 0
@@ -117,26 +117,26 @@ class _Fetcher:
         self._stopped = False
 
     def start(self, held: bytes) -> None:
-        """Start fetching."""
-        self._take(held)
+        """Starts to fetch, after the `held` record batches."""
+        self._use_held(held)
         if self._pending:
             self._cluster.io.start(self._start)
 
     def next(self) -> _Piece:
-        """Wait for the next response. Raises the error that fetching failed with."""
+        """Waits for the next response. Raises a ConnectError if fetching has failed."""
         item = self._pieces.get()
         if isinstance(item, BaseException):
             raise translated(item, f"fetching {self._topic}-{self._partition} at {self._position}") from item
         if self._pending:
-            self._cluster.io.start(self._taken)
+            self._cluster.io.start(self._continue)
         return item
 
     def stop(self) -> None:
-        """Fetch no more."""
+        """Stops fetching."""
         self._stopped = True
 
-    def _take(self, held: bytes) -> None:
-        """Use the held bytes first, unless they are damaged or their aborted transactions have to be known."""
+    def _use_held(self, held: bytes) -> None:
+        """Queues the held record batches, unless they are damaged, or their aborted transactions are needed."""
         if not held:
             return
         data = np.frombuffer(held, np.uint8)
@@ -156,7 +156,7 @@ class _Fetcher:
 
     # The methods below run on the IO thread.
 
-    def _taken(self) -> None:
+    def _continue(self) -> None:
         self._ahead -= 1
         self._start()
 
@@ -167,27 +167,27 @@ class _Fetcher:
 
     async def _fetch(self) -> None:
         try:
-            while self._pending and self._ahead < _AHEAD and not self._stopped:
+            while self._pending and self._ahead < _MAX_AHEAD and not self._stopped:
                 piece = await self._piece()
                 if piece is not None:
                     self._ahead += 1
                     self._pieces.put(piece)
-        except Exception as error:  # noqa: BLE001 - the reader gets any error
+        except Exception as error:  # noqa: BLE001 - `next` raises it in the reader
             self._stopped = True
             self._pieces.put(error)
         finally:
             self._running = False
 
     async def _piece(self) -> _Piece | None:
-        """One fetch; None, after a pause where one is due, if it returned nothing."""
+        """Fetches once. Returns None if there is no complete batch, or, after the backoff, for a retriable error."""
         try:
             await self._cluster.io.bootstrap(self._deadline.left_ms)
             requested = self._size()
-            answer = await self._answer(requested)
+            fetched = await self._fetched(requested)
         except (protocol.KafkaError, OSError) as error:
             await self._after(error)
             return None
-        data = answer.records or b""
+        data = fetched.records or b""
         following = next_offset(np.frombuffer(data, np.uint8)) if data else None
         if following is None or following <= self._position:
             self._enlarge(data, requested)
@@ -195,23 +195,24 @@ class _Fetcher:
         self._record_bytes = max(len(data) / (following - self._position), 1.0)
         self._position = following
         self._deadline = Deadline(self._timeout_ms)
-        aborted = tuple((item.producer_id, item.first_offset) for item in answer.aborted_transactions or ())
+        aborted = tuple((item.producer_id, item.first_offset) for item in fetched.aborted_transactions or ())
         return _Piece(data, aborted)
 
     def _enlarge(self, data: bytes, requested: int) -> None:
-        """No complete batch was returned: the batch is larger than the fetch (since Kafka 0.10.1 a broker sends the
-        first one whole nevertheless, KIP-74), or there is no data yet.
+        """Enlarges the next fetch if the first batch is larger than the last one. (Since Kafka 0.10.1, brokers return
+        the first batch whole, KIP-74.) Raises CorruptRecordsError if larger fetches cannot help, and
+        KafkaUnavailableError after the deadline.
         """
         if data:
             size = first_batch_bytes(data) or 0
-            if len(data) < size and requested >= min(size, _LARGEST_FETCH_BYTES):
+            if len(data) < size and requested >= min(size, _MAX_FETCH_BYTES):
                 raise CorruptRecordsError(f"its header says {size} bytes, but the broker returned {len(data)}", 0)
-            self._fetch_bytes = min(max(self._fetch_bytes * 2, size), _LARGEST_FETCH_BYTES)
+            self._fetch_bytes = min(max(self._fetch_bytes * 2, size), _MAX_FETCH_BYTES)
             self._record_bytes = float(self._fetch_bytes)
         if self._deadline.left_ms < 0:
             raise KafkaUnavailableError(
                 f"no records of {self._topic}-{self._partition} from offset {self._position} on "
-                f"within {self._timeout_ms:.0f} ms, though they were asked for up to {self._end}",
+                f"within {self._timeout_ms:.0f} ms, although records up to offset {self._end} were expected",
             )
 
     async def _after(self, error: Exception) -> None:
@@ -233,7 +234,7 @@ class _Fetcher:
         ]
         return OffsetOutOfRangeError(self._topic, self._partition, self._position, ends[0], ends[1])
 
-    async def _answer(self, size: int) -> Any:
+    async def _fetched(self, size: int) -> Any:
         leader = await self._cluster.find_leader(self._topic, self._partition, self._deadline)
         topic_type = FetchRequest.FetchTopic
         part = topic_type.FetchPartition(
@@ -265,6 +266,6 @@ class _Fetcher:
         return response.responses[0].partitions[0]
 
     def _size(self) -> int:
-        """The size of the next fetch: not much more than the rest of the range, so that short ranges are cheap."""
+        """Returns the size of the next fetch: little more than the rest of the range, so short ranges are cheap."""
         left = int((self._end - self._position) * self._record_bytes * 1.1)
-        return min(max(left, _LEAST_FETCH_BYTES), self._fetch_bytes)
+        return min(max(left, _MIN_FETCH_BYTES), self._fetch_bytes)

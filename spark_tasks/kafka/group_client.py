@@ -1,8 +1,9 @@
-"""What the members of consumer groups on one worker share: metadata, and one connection to each coordinator.
+"""Metadata and connections that the group members of a worker share.
 
-With hundreds of small sink tasks, a client for each is what costs most: each finds its brokers, asks for metadata, and
-wakes the IO thread for each heartbeat. Here only JoinGroup and SyncGroup have a connection of the member's own, because
-a broker answers the requests of a connection one by one, and a JoinGroup waits for the other members.
+With hundreds of small sink tasks, a separate client for each would cost more than all their other work: each would find
+the brokers, request metadata, and wake the IO thread for each heartbeat. Only JoinGroup and SyncGroup requests use a
+connection of the member's own: a broker handles the requests of a connection one by one, and a JoinGroup waits for the
+other members.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from typing_extensions import override
 
 from spark_tasks.kafka.connections import UNBOUNDED_IN_FLIGHT, Loop, Manager
 
-_METADATA_BACKOFF_MS: Final = 1_000  # metadata of a missing topic is requested again and again
-_PATTERN_BACKOFF_MS: Final = 100  # each join first waits for the names of all topics
-_AGAIN_S: Final = 10.0  # how often the bootstrap servers are asked while no broker is connected
+_METADATA_BACKOFF_MS: Final = 1_000  # the metadata of a missing topic is requested until the topic exists
+_PATTERN_BACKOFF_MS: Final = 100  # shorter, as each join first waits for the names of all topics
+_REBOOTSTRAP_S: Final = 10.0  # how often to ask the bootstrap servers while no broker is connected
 
 
 class _Metadata(ClusterMetadata):  # type: ignore[misc]
@@ -37,12 +38,12 @@ class _Metadata(ClusterMetadata):  # type: ignore[misc]
         self.need_all_topic_metadata = every_topic
         self._wanted: dict[object, frozenset[str]] = {}
         self._wanted_lock = threading.Lock()
-        self._asked: set[str] = set()
+        self._requested: set[str] = set()
         self._failed = False
-        self.answered: frozenset[str] = frozenset()  # whatever the answer was
+        self.answered: frozenset[str] = frozenset()  # topics in the last response, with metadata or an error
 
-    def want(self, member: object, topics: Collection[str]) -> Future:
-        """Replace the topics of one member; done when there is new metadata, where that is needed."""
+    def set_topics_of(self, member: object, topics: Collection[str]) -> Future:
+        """Replaces the topics of one member. The future completes when there is metadata for them."""
         for topic in topics:
             ensure_valid_topic_name(topic)
         with self._wanted_lock:
@@ -51,7 +52,7 @@ class _Metadata(ClusterMetadata):  # type: ignore[misc]
         return Future().success(self) if self.answered.issuperset(topics) else self.request_update()
 
     def release(self, member: object) -> bool:
-        """Forget a member; whether it was the last one."""
+        """Removes a member. Returns whether it was the last one."""
         with self._wanted_lock:
             self._wanted.pop(member, None)
             self._topics = set().union(*self._wanted.values())
@@ -59,14 +60,14 @@ class _Metadata(ClusterMetadata):  # type: ignore[misc]
 
     @override
     def metadata_request(self) -> Any:
-        self._asked = set(self._topics)
+        self._requested = set(self._topics)
         return super().metadata_request()
 
     @override
     def update_metadata(self, metadata: Any) -> None:
         if metadata.brokers:
             self._failed = False
-            self.answered = frozenset(self._asked)
+            self.answered = frozenset(self._requested)
         super().update_metadata(metadata)
 
     @override
@@ -76,14 +77,14 @@ class _Metadata(ClusterMetadata):  # type: ignore[misc]
 
     @override
     def ttl(self) -> float:
-        """Milliseconds until the next request: at once for a topic that came while the last one was under way."""
+        """Returns the milliseconds until the next request: 0 if a topic was added while the last one was in flight."""
         left: float = super().ttl()
         return left if self._failed or self.answered.issuperset(self._topics) else 0
 
 
 class Topics:
-    """One member's view of the metadata: it sees everything, and wants its own topics. Counts as a member from now on,
-    until it is released.
+    """One member's view of the shared metadata, with the member's own topics. The member counts from the construction
+    until `GroupIo.release`.
     """
 
     def __init__(self, metadata: _Metadata) -> None:
@@ -95,31 +96,31 @@ class Topics:
 
     @property
     def unauthorized_topics(self) -> frozenset[str]:
-        """Those of this member that it may not read."""
+        """Topics that this member may not read."""
         refused: set[str] = self._metadata.unauthorized_topics
         return self.wanted & refused
 
     @property
     def answered(self) -> bool:
-        """Whether the metadata of all of its topics has been requested."""
+        """Whether a response has covered all of its topics."""
         return bool(self._metadata.need_all_topic_metadata or self._metadata.answered.issuperset(self.wanted))
 
     def set_topics(self, topics: Collection[str]) -> Future:
-        """Set the topics of one member (kafka-python's ClusterMetadata.set_topics)."""
+        """Sets the member's topics, as kafka-python's ClusterMetadata.set_topics."""
         self.wanted: frozenset[str] = frozenset(topics)
-        return self._metadata.want(self, topics)
+        return self._metadata.set_topics_of(self, topics)
 
     def add_listener(self, listener: Any) -> None:
-        """Add a listener on the IO thread, which calls it."""
+        """Adds a listener, on the IO thread, which also calls it."""
         self._metadata.net.call_soon_threadsafe(lambda: self._metadata.add_listener(listener))
 
     def remove_listener(self, listener: Any) -> None:
-        """Remove a listener on the IO thread."""
+        """Removes a listener, on the IO thread."""
         self._metadata.net.call_soon_threadsafe(lambda: self._metadata.remove_listener(listener))
 
 
 class GroupClient:
-    """The shared part, for members with the same settings."""
+    """The metadata and connections that members with the same settings share."""
 
     def __init__(self, net: Loop, settings: Mapping[str, Any], *, every_topic: bool, create_topics: bool) -> None:
         self.settings = {"client_id": "connector-consumers", **settings}
@@ -130,19 +131,21 @@ class GroupClient:
         self._bootstrapped_at = float("-inf")
 
     async def connect(self, topics: Topics, timeout_ms: float) -> None:
-        """On the IO thread: find the brokers and wait for the metadata of a member's topics. KafkaError, OSError."""
+        """Finds the brokers and waits for the metadata of a member's topics. On the IO thread. Raises KafkaError,
+        OSError.
+        """
         manager, deadline = self.manager, time.monotonic() + timeout_ms / 1000
-        if not manager.bootstrapped or self._cut_off(manager):
+        if not manager.bootstrapped or self._is_disconnected(manager):
             self._bootstrapped_at = time.monotonic()
             await manager.wait_for(manager.bootstrap_async(timeout_ms), timeout_ms)
         while not topics.answered:
             left_ms = (deadline - time.monotonic()) * 1000
             if left_ms <= 0:
-                raise protocol.KafkaTimeoutError("no broker answers")
+                raise protocol.KafkaTimeoutError("no broker responds")
             try:
                 await manager.wait_for(self.metadata.request_update(), left_ms)
             except protocol.KafkaError:
-                if not topics.answered:  # else it is about a topic: one that does not exist yet is waited for
+                if not topics.answered:  # otherwise it is an error of a topic, which may not exist yet
                     raise
 
     @property
@@ -155,20 +158,20 @@ class GroupClient:
             self.metadata.attach(self._manager)
         return self._manager
 
-    def _cut_off(self, manager: Manager) -> bool:
-        """The brokers that are known do not answer: the bootstrap servers may know others (KIP-899)."""
+    def _is_disconnected(self, manager: Manager) -> bool:
+        """Returns whether no known broker is connected, so that the bootstrap servers should be asked (KIP-899)."""
         connected = any(connection.connected for connection in manager._conns.values())  # noqa: SLF001
-        return not connected and time.monotonic() - self._bootstrapped_at > _AGAIN_S
+        return not connected and time.monotonic() - self._bootstrapped_at > _REBOOTSTRAP_S
 
     def close(self) -> None:
-        """Close the connections. On the IO thread."""
+        """Closes the connections. On the IO thread."""
         if self._manager is not None:
             self._manager.close()
 
 
 class MemberClient(KafkaNetClient):  # type: ignore[misc]
-    """What a member's coordinator takes for a client of its own. `client_id`: what the group knows the member by, ""
-    for that of the settings. Made on the IO thread.
+    """The client that kafka-python's coordinator of a member uses. `client_id`: the member's client id in the group; ""
+    means that of the settings. Create it on the IO thread.
     """
 
     def __init__(self, shared: GroupClient, net: Loop, topics: Topics, client_id: str) -> None:
@@ -177,18 +180,18 @@ class MemberClient(KafkaNetClient):  # type: ignore[misc]
         self._own = Manager(net, **own)
         super().__init__(net=net, manager=_MemberManager(shared.manager, self._own, self.topics))
 
-    def rest(self) -> None:
-        """Close the member's own connection, which it will not need soon. On the IO thread."""
+    def disconnect(self) -> None:
+        """Closes the member's own connection until the next join. On the IO thread."""
         for connection in list(self._own._conns.values()):  # noqa: SLF001
             connection.close()
 
     def end(self) -> None:
-        """Close the member's own connection for good. On the IO thread."""
+        """Closes the member's own connection for good. On the IO thread."""
         self._own.close()
 
 
 class _MemberManager:
-    """Sends over the member's own connection what has to wait for other members, over the shared one all else."""
+    """Sends requests that wait for other members over the member's own connection, all others over the shared one."""
 
     def __init__(self, shared: Manager, own: Manager, topics: Topics) -> None:
         self._shared = shared
@@ -199,7 +202,7 @@ class _MemberManager:
         return getattr(self._shared, name)
 
     def send(self, request: Any, node_id: Any = None, request_timeout_ms: float | None = None) -> Future:
-        """Send joins on the member's own connection, and all other requests on the shared one."""
+        """Sends a request; see the class."""
         if not isinstance(request, JoinGroupRequest | SyncGroupRequest):
             return self._shared.send(request, node_id, request_timeout_ms)
         own = self._own
@@ -207,7 +210,7 @@ class _MemberManager:
             return Future().failure(protocol.KafkaConnectionError("the member has left"))
         own.broker_version_data = self._shared.broker_version_data
         own.cluster._coordinator_brokers[node_id] = self._shared.cluster.broker_metadata(node_id)  # noqa: SLF001
-        try:  # metadata of its own would be of no use
+        try:  # without a metadata request: the shared client has the metadata
             own.get_connection(node_id, refresh_metadata_on_err=False)
         except protocol.NodeNotReadyError as error:
             return Future().failure(error)

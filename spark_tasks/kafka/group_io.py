@@ -1,4 +1,4 @@
-"""The IO thread that all group consumers of a worker share, and their clients."""
+"""The IO thread that all group members of a worker's sink tasks share, and their clients."""
 
 from __future__ import annotations
 
@@ -17,19 +17,21 @@ from spark_tasks.kafka.shared_clusters import settings_key
 
 _logger = logging.getLogger(__name__)
 
-_STOP_TIMEOUT_MS: Final = 3_000  # for the thread, which may have a step to end
-COMMIT_PAUSE_S: Final = 0.5  # bounds what a crash repeats
+_STOP_TIMEOUT_MS: Final = 3_000  # for the thread, which may be in the middle of a step
+COMMIT_PAUSE_S: Final = 0.5  # limits the work that is repeated after a crash
 COMMITS_PER_S: Final = 100.0
 HEARTBEATS_PER_S: Final = 100.0
 
 
 class _Net(Loop):
-    """Ends although clients are open: their metadata loops would repeat for ever what a closed selector refuses, and
-    `close` would wait for them.
+    """A loop that can end while clients are open. The library's `close` would wait for their metadata requests, which
+    would be retried forever on the closed selector.
     """
 
     def end(self, timeout_ms: int) -> bool:
-        """Whoever waits, or comes later, gets an error. False if the thread did not end in time."""
+        """Ends the thread. Callers that wait, and later calls, get an error. Returns False if the thread has not ended
+        within the timeout.
+        """
         thread, self._stop = self._io_thread, True
         self.wakeup()
         thread.join(timeout_ms / 1000)
@@ -45,7 +47,7 @@ class _Net(Loop):
 
 
 class GroupIo:
-    """The IO thread that all group consumers of a worker share; starts with the first of them."""
+    """The shared IO thread, which starts with the first member."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -55,7 +57,7 @@ class GroupIo:
         self.members: WeakSet[Any] = WeakSet()
 
     def net(self) -> Loop:
-        """The running IO loop. ConnectError after `close`."""
+        """Returns the running loop. Raises ConnectError after `close`."""
         with self._lock:
             if self._closed:
                 raise ConnectError("the worker is stopping")
@@ -67,8 +69,8 @@ class GroupIo:
     def client(
         self, settings: Mapping[str, Any], *, every_topic: bool, create_topics: bool
     ) -> tuple[GroupClient, Topics]:
-        """What members with these settings share, and the view of the new one, which has to be released. `every_topic`:
-        members that subscribe to a pattern need the names of all topics.
+        """Returns the client that members with these settings share, and the metadata view of a new member, which the
+        caller has to `release`. `every_topic`: the member subscribes to a pattern and needs the names of all topics.
         """
         net, key = self.net(), (settings_key(settings), every_topic, create_topics)
         with self._lock:
@@ -79,7 +81,7 @@ class GroupIo:
             return found, Topics(found.metadata)
 
     def release(self, client: GroupClient, member: Topics) -> None:
-        """A member has left; with the last one the connections are closed."""
+        """Removes a member that has left. Closes the connections after the last one."""
         with self._lock:
             if not client.metadata.release(member):
                 return
@@ -90,24 +92,24 @@ class GroupIo:
 
     @property
     def heartbeat_pause_s(self) -> float:
-        """How long a member should wait between two heartbeats at least, for the same reason as `commit_pause_s`."""
+        """The minimum time between two heartbeats of a member. Limits the thread's load, as `commit_pause_s`."""
         return len(self.members) / HEARTBEATS_PER_S
 
     @property
     def commit_pause_s(self) -> float:
-        """How long a member should wait between two commits, so that the thread has time for joins and heartbeats: all
-        members together commit COMMITS_PER_S times a second at most, one alone every COMMIT_PAUSE_S.
+        """The minimum time between two commits of a member: COMMIT_PAUSE_S, or more with many members, since all of
+        them together commit at most COMMITS_PER_S times a second. This leaves the thread time for joins and heartbeats.
         """
         return max(COMMIT_PAUSE_S, len(self.members) / COMMITS_PER_S)
 
     @property
     def closed(self) -> bool:
-        """Whether the thread was ended; consumers cannot do anything any more."""
+        """Whether the thread has been ended. Members then cannot be used any more."""
         return self._closed
 
     def close(self) -> None:
-        """End the thread. Consumers that are open still, of tasks that did not stop in time, are cut off: the group
-        notices when their sessions end.
+        """Ends the thread. Members of tasks that did not stop in time do not leave their group; the group removes them
+        when their sessions time out.
         """
         with self._lock:
             net, self._net, self._closed = self._net, None, True

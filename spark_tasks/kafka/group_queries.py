@@ -1,6 +1,7 @@
-"""Questions about a consumer group that are not part of the group protocol.
+"""Queries about a consumer group that are not part of the group protocol.
 
-`send` sends one of kafka-python's requests and returns the response. Both functions raise kafka.errors.KafkaError.
+The parameter `send` sends a request of kafka-python and returns the response. Both functions raise
+kafka.errors.KafkaError.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ Send = Callable[[Any], Awaitable[Any]]
 
 
 class DescribedMember(NamedTuple):
-    """A member of a group as the brokers describe it. The texts are the member's own, so they are not trusted."""
+    """A member of a group as brokers describe it. The members choose these strings, so they are not trusted."""
 
     member_id: str
     client_id: str
@@ -27,18 +28,18 @@ RECORD_LIMIT: Final = "max.message.bytes"
 
 
 async def group_record_limit(send: Send) -> int | None:
-    """The size in bytes of the largest record that the topic of all groups accepts; None if the brokers do not say."""
+    """Returns the max.message.bytes of __consumer_offsets, or None if the brokers do not return it."""
     resource = (ConfigResourceType.TOPIC.value, GROUPS_TOPIC, [RECORD_LIMIT])
-    answer = await send(DescribeConfigsRequest(resources=[resource], include_synonyms=False))
+    response = await send(DescribeConfigsRequest(resources=[resource], include_synonyms=False))
     try:
-        return next(int(config.value) for result in answer.results for config in result.configs
+        return next(int(config.value) for result in response.results for config in result.configs
                     if config.name == RECORD_LIMIT)
     except (StopIteration, ValueError, TypeError):
         return None
 
 
 async def described_members(send: Send, group_id: str) -> list[DescribedMember]:
-    """The group's current members."""
-    answer = await send(DescribeGroupsRequest(groups=[group_id], include_authorized_operations=False))
+    """Returns the group's current members."""
+    response = await send(DescribeGroupsRequest(groups=[group_id], include_authorized_operations=False))
     return [DescribedMember(member.member_id, member.client_id, member.client_host)
-            for group in answer.groups for member in group.members]
+            for group in response.groups for member in group.members]

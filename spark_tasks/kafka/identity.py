@@ -1,4 +1,4 @@
-"""The producer id and epoch by which a broker checks sequence numbers and fences producers (KIP-98)."""
+"""The producer id and epoch with which brokers check sequence numbers and fence producers (KIP-98)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ProducerIdentity:
-    """Obtained by the owner from `KafkaCluster.init_producer_id`; executors that append for the owner get a copy."""
+    """The result of `KafkaCluster.init_producer_id`. Executors that append for its owner get a copy."""
 
     producer_id: int
     epoch: int

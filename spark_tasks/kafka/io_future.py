@@ -1,4 +1,4 @@
-"""The future that coroutines on a client's IO thread wait for."""
+"""A future for coroutines on the IO thread of a Kafka client."""
 
 from __future__ import annotations
 
@@ -6,4 +6,6 @@ from kafka.future import Future
 
 
 class IoFuture(Future):  # type: ignore[misc]
-    """kafka-python's future, which its IO loop can await. `success(value)` completes it; `value` is its result."""
+    """kafka-python's future, which coroutines on its loop can await. `success(value)` completes it; `value` is its
+    result.
+    """

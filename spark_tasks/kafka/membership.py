@@ -1,7 +1,7 @@
-"""A sink task's membership in its consumer group: assignment, committed offsets, fenced commits, but no fetching.
+"""A sink task's membership of its consumer group: its assignment, committed offsets and fenced commits. No fetching.
 
-The only module that uses kafka-python's consumer coordinator. All sink tasks of a worker share one IO thread, and a
-member only costs a heartbeat every few seconds: between rebalances there is no polling, the coordinator wakes the task.
+The only module that uses kafka-python's consumer coordinator. All sink tasks of a worker share one IO thread. Between
+rebalances a member costs only a heartbeat every few seconds: the coordinator wakes the task, which does not poll.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from spark_tasks.process.pulse import process_pulse
 
 _logger = logging.getLogger(__name__)
 
-_BOOTSTRAP_TIMEOUT_MS: Final = 5_000  # the task tries again; meanwhile it can be stopped
+_BOOTSTRAP_TIMEOUT_MS: Final = 5_000  # short, as the task can be stopped only between attempts
 _JOIN_TIMEOUT_MS: Final = 30_000
 _CLOSE_TIMEOUT_MS: Final = 3_000
 _SETTLING_S: Final = 0.05
-SETTLED_S: Final = 10.0  # after a join; more members would have come by then
+SETTLED_S: Final = 10.0  # after a join; the other tasks of a new connector have joined by then
 _SESSION_KEY: Final = "consumer.override.session.timeout.ms (the worker's consumer.session.timeout.ms)"
-_SLACK_S: Final = 5.0  # for a thread that is busy with the requests of others
-_COMMIT_BACKOFF_MS: Final = 10  # after an error that goes away, such as a coordinator that has just moved
+_SLACK_S: Final = 5.0  # for an IO thread that is busy with other members
+_COMMIT_BACKOFF_MS: Final = 10  # after a retriable error, such as a coordinator that has just moved
 
 _ASSIGNORS: Final[Mapping[str, Any]] = {
     "RangeAssignor": RangePartitionAssignor,
@@ -59,11 +59,13 @@ _LOST_MEMBERSHIP = (
 
 
 class CommitRefusedError(RetriableError):
-    """The group has rebalanced: the records that were read belong to another member now, or will be read again."""
+    """The group has rebalanced. Another member, or this one, reads the uncommitted records again."""
 
 
 def assignors(names: str) -> tuple[Any, ...]:
-    """kafka-python's assignors for `partition.assignment.strategy`: Java class names, or the last part of them."""
+    """Returns kafka-python's assignors for `partition.assignment.strategy`. `names`: Java class names, with or without
+    the package, separated by commas. Raises ConfigError.
+    """
     found = []
     for name in filter(None, (part.strip() for part in names.split(","))):
         simple = name.rpartition(".")[2]
@@ -78,10 +80,10 @@ def assignors(names: str) -> tuple[Any, ...]:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerSettings:
-    """A group consumer's settings; times in ms. Exactly one of `topics` and `pattern` is set."""
+    """The settings of a GroupConsumer. Exactly one of `topics` and `pattern` is set."""
 
     group_id: str
-    client: Mapping[str, Any]  # kafka-python's connection settings, which members with the same ones share
+    client: Mapping[str, Any]  # kafka-python's connection settings; members with equal ones share connections
     topics: tuple[str, ...] = ()
     pattern: re.Pattern[str] | None = None
     session_timeout_ms: int = 45_000
@@ -91,25 +93,25 @@ class ConsumerSettings:
     exclude_internal_topics: bool = True
     allow_auto_create_topics: bool = True
     assignors: tuple[Any, ...] = (RangePartitionAssignor,)
-    expects_others: bool = True  # other members are about to join, which should be noticed quickly
-    client_id: str = ""  # by which the group knows the member; "": that of `client`
+    expects_others: bool = True  # more members will join soon; frequent heartbeats detect that quickly
+    client_id: str = ""  # the member's client id in the group; "": that of `client`
 
 
 class _Coordinator(ConsumerCoordinator):  # type: ignore[misc]
-    """Calls back when the group needs something from this member, so that the task need not poll."""
+    """Calls `wake` when the member has to act, so that the task does not have to poll."""
 
     wake: Callable[[], None] = staticmethod(lambda: None)
     refused: frozenset[str] = frozenset()  # topics that this member may not read
     leaving = False
     _joining: Any = None
-    _beating: Any = None  # the generation of the last heartbeat
+    _heartbeat_generation: Any = None  # of the last heartbeat request
 
     def need_rejoin(self) -> bool:
         return not self.leaving and (self._joining is not None or bool(super().need_rejoin()))
 
     def ensure_active_group(self, timeout_ms: float | None = None) -> bool:
-        # kafka-python forgets a join that completes between two calls: it then requests another one, for which all
-        # members have to rejoin, or considers itself joined without an assignment.
+        # kafka-python loses a join that completes between two calls: it then joins again, which makes all members
+        # rejoin, or considers itself joined without an assignment.
         if self._joining is None:
             self._joining = self._manager.call_soon(self.ensure_active_group_async, _JOIN_TIMEOUT_MS)
             self._joining.add_both(lambda _: self.wake())
@@ -131,27 +133,29 @@ class _Coordinator(ConsumerCoordinator):  # type: ignore[misc]
         self.wake()
 
     async def _send_heartbeat_request(self) -> None:
-        self._beating = self._generation
+        self._heartbeat_generation = self._generation
         await super()._send_heartbeat_request()
 
     def _handle_heartbeat_response(self, response: Any, send_time: float) -> None:
-        # kafka-python lets the answer to a heartbeat of the former generation reset the one that was joined meanwhile.
-        if self._beating is self._generation:
+        # Otherwise kafka-python lets a late response to a heartbeat of the previous generation reset the current one.
+        if self._heartbeat_generation is self._generation:
             super()._handle_heartbeat_response(response, send_time)
 
     def _handle_metadata_update(self, _cluster: Any) -> None:
         self.refused = self._cluster.unauthorized_topics
         if not self.refused:
-            super()._handle_metadata_update(self._cluster)  # this member's view of what all members share
+            super()._handle_metadata_update(self._cluster)  # not the argument, which has the topics of all members
         if self.refused or self.need_rejoin():
             self.wake()
 
 
 class _Heartbeat(Heartbeat):  # type: ignore[misc]
-    """Sends heartbeats more often just after a join: a heartbeat is how a member learns of a rebalance, and a
-    connector's tasks join one after the other. Each interval is half of the time since the join, within bounds. Where
-    the worker has hundreds of members, the regular interval is longer than the one that is set: a third of the session
-    timeout at most.
+    """Adapts the heartbeat interval.
+
+    A member learns of a rebalance from a heartbeat's response. The tasks of a connector join one after the other, so
+    with `settles` heartbeats are more frequent just after a join: the interval is half of the time since the join. On a
+    worker with hundreds of members, the regular interval is longer than configured, up to a third of the session
+    timeout.
     """
 
     def __init__(self, io: GroupIo, *, settles: bool, **configs: Any) -> None:
@@ -160,7 +164,7 @@ class _Heartbeat(Heartbeat):  # type: ignore[misc]
         self._settles = settles
 
     def time_to_next_heartbeat(self) -> float:
-        """Seconds until the next heartbeat."""
+        """Returns the seconds until the next heartbeat."""
         left: float = super().time_to_next_heartbeat()
         now, last = time.monotonic(), max(self.last_send, self.last_reset)
         if not self.heartbeat_failed:
@@ -172,7 +176,7 @@ class _Heartbeat(Heartbeat):  # type: ignore[misc]
 
 
 class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
-    """Notes that the assignment changed. Between two batches nothing has to be done before partitions are revoked."""
+    """Calls `changed` when the assignment changes. Members join only between batches, so revocation needs no work."""
 
     def __init__(self, changed: Callable[[], None]) -> None:
         self._changed = changed
@@ -188,10 +192,12 @@ class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
 
 
 class GroupConsumer:
-    """One member of a group. All methods except the callbacks belong to one thread; errors are ConnectErrors."""
+    """One member of a consumer group. Call all methods on one thread. They raise ConnectErrors."""
 
     def __init__(self, settings: ConsumerSettings, io: GroupIo, wake: Callable[[], None]) -> None:
-        """Connect (takes seconds if no broker answers)."""
+        """Connects to the cluster, which takes seconds if no broker responds. `wake` is called on the IO thread when
+        the task should call `poll`.
+        """
         self._settings = settings
         self._io = io
         self._changed = True
@@ -215,7 +221,7 @@ class GroupConsumer:
         self._client: MemberClient | None = None
         self._subscription = SubscriptionState("none")
         try:
-            self._subscribe()  # first, so that there is metadata of the partitions, which the group leader needs
+            self._subscribe()  # before connecting, which fetches the metadata that a group leader needs
             self._client = self._net.run(self._connect)
             config["api_version"] = self._shared.manager.broker_version
         except Exception as error:
@@ -247,17 +253,19 @@ class GroupConsumer:
         self._changed = True
 
     @property
-    def _slept(self) -> bool:
-        """Whether this process slept for so long that it may no longer be a member."""
+    def _was_suspended(self) -> bool:
+        """Whether this process was suspended for so long that the group may have removed the member."""
         return self._pulse.silence_since(self._joined_at) * 1000 > self._settings.session_timeout_ms
 
     def poll(self, timeout_ms: int, leaving: Callable[[], None] = lambda: None) -> bool:
-        """Join or rejoin the group where necessary; True while this is a valid member. Must be called at least every
-        `max_poll_interval_ms`; cheap if there is nothing to do. `leaving` is called before joining: `generation` and
-        `commit` then still belong to the ending membership, unless it is lost already.
+        """Joins or rejoins the group if necessary, and returns whether this is a valid member. Call it at least every
+        `max_poll_interval_ms`; it is cheap if there is nothing to do.
+
+        `leaving` is called before a join. At that time `generation` and `commit` still use the previous membership,
+        unless it is lost.
         """
         coordinator = self._coordinator
-        if self._slept and not coordinator.need_rejoin():
+        if self._was_suspended and not coordinator.need_rejoin():
             coordinator.request_rejoin()
         begun = time.monotonic()
         try:
@@ -278,27 +286,27 @@ class GroupConsumer:
         return joined
 
     def _rest(self) -> None:
-        """No join for a while: its connection is not needed."""
+        """Closes the connection for joins when no more members are expected to join soon."""
         if self._client is not None and not self._resting and time.monotonic() - self._joined_at > SETTLED_S:
             self._resting = True
-            self._net.call_soon_threadsafe(self._client.rest)
+            self._net.call_soon_threadsafe(self._client.disconnect)
 
     def take_change(self) -> bool:
-        """Whether partitions were assigned or revoked since the last call."""
+        """Returns whether partitions have been assigned or revoked since the last call."""
         changed, self._changed = self._changed, False
         return changed
 
     def generation(self) -> tuple[int, str] | None:
-        """The group's generation and this member's id; None while this is not a member."""
+        """Returns the group's generation and this member's id, or None while this is not a member."""
         found = self._coordinator.generation_if_stable()
-        return None if found is None or self._slept else (found.generation_id, found.member_id)
+        return None if found is None or self._was_suspended else (found.generation_id, found.member_id)
 
     def assignment(self) -> frozenset[TopicPartition]:
-        """The partitions of this member."""
+        """Returns the partitions of this member."""
         return frozenset((tp.topic, tp.partition) for tp in self._subscription.assigned_partitions())
 
     def committed(self, partitions: Collection[TopicPartition], timeout_ms: int = 5_000) -> dict[TopicPartition, int]:
-        """The group's committed offsets, without the partitions that have none."""
+        """Returns the group's committed offsets. Partitions without one are missing."""
         wanted = [KafkaTopicPartition(*tp) for tp in partitions]
         try:
             found = self._coordinator.fetch_committed_offsets(wanted, timeout_ms=timeout_ms)
@@ -307,7 +315,9 @@ class GroupConsumer:
         return {(tp.topic, tp.partition): item.offset for tp, item in found.items() if item.offset >= 0}
 
     def noted(self, partition: TopicPartition, timeout_ms: int = 5_000) -> tuple[int, str] | None:
-        """The committed offset and metadata of any partition; None if there is none."""
+        """Returns the committed offset and metadata of a partition, or None if there is none. The partition need not be
+        assigned to this member.
+        """
         wanted = KafkaTopicPartition(*partition)
         try:
             item = self._coordinator.fetch_committed_offsets([wanted], timeout_ms=timeout_ms).get(wanted)
@@ -316,19 +326,19 @@ class GroupConsumer:
         return None if item is None or item.offset < 0 else (item.offset, item.metadata or "")
 
     def commit(self, offsets: Mapping[TopicPartition, int], timeout_ms: int = 5_000, note: str = "") -> None:
-        """Commit; raises CommitRefusedError if this is no longer a member of the current generation. `note`: the
-        metadata.
+        """Commits offsets, with `note` as the metadata. Raises CommitRefusedError if this is no longer a member of the
+        current generation.
         """
         try:
             self.begin_commit(offsets, timeout_ms, note).result(timeout_ms / 1000 + _SLACK_S)
         except FutureTimeoutError as error:
-            raise KafkaUnavailableError("the commit of offsets is not answered") from error
+            raise KafkaUnavailableError("no response to a commit of offsets") from error
 
     def begin_commit(
         self, offsets: Mapping[TopicPartition, int], timeout_ms: int = 5_000, note: str = ""
     ) -> Future[None]:
-        """Like `commit`, without waiting; wakes the task if it fails. End it before the group is joined again: it is
-        sent with the generation of that moment.
+        """Commits without waiting. If the commit fails, `wake` is called. Wait for the future before the next join: a
+        commit is sent with the generation at that time, which may be a later one.
         """
         wanted = {KafkaTopicPartition(*tp): OffsetAndMetadata(offset, note, -1) for tp, offset in offsets.items()}
         ended: Future[None] = Future()
@@ -336,7 +346,7 @@ class GroupConsumer:
         async def commit() -> None:
             try:
                 await self._coordinator._commit_offsets_sync_async(wanted, timeout_ms)  # noqa: SLF001
-            except BaseException as error:  # the thread's end is one
+            except BaseException as error:  # includes the cancellation when the IO thread ends
                 ended.set_exception(self._commit_error(error))
                 self._coordinator.wake()
                 if not isinstance(error, Exception):
@@ -357,14 +367,14 @@ class GroupConsumer:
         return error if isinstance(error, Exception) else ConnectError("the worker is stopping")
 
     def close(self) -> None:
-        """Leave the group, so that others take over at once, and close the connections."""
+        """Leaves the group, so that other members take over at once, and closes the connections."""
         self._coordinator.wake = lambda: None
         self._coordinator.leaving = True
         self._io.members.discard(self)
         try:
             self._leave()
         except RuntimeError:
-            if not self._io.closed:  # else the worker has not waited for this
+            if not self._io.closed:  # otherwise the worker has stopped without waiting for this task
                 raise
 
     def _leave(self) -> None:

@@ -1,4 +1,4 @@
-"""Translates a producer's properties to the settings of heeler's producer."""
+"""Translates the properties of Java's producer to the settings of heeler's."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ _COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 @dataclass(frozen=True, slots=True)
 class ProducerSettings:
-    """`client`: kafka-python's settings of the connection; `appender`: keyword arguments of the Appender."""
+    """`client`: kafka-python's connection settings. `appender`: keyword arguments of the Appender. `idempotent`:
+    whether it needs a producer id.
+    """
 
     client: Mapping[str, Any]
     appender: Mapping[str, Any]
@@ -23,16 +25,17 @@ class ProducerSettings:
 
     @classmethod
     def of(cls, properties: Mapping[str, str]) -> ProducerSettings:
-        """The settings for these producer properties. Raises ConfigError."""
+        """Parses the properties of a producer. Raises ConfigError."""
         options, idempotent = appender_options(properties)
         return cls(connection_settings(properties), options, idempotent)
 
 
 def appender_options(properties: Mapping[str, str]) -> tuple[dict[str, Any], bool]:
-    """Keyword arguments of the Appender, and whether it is to be idempotent.
+    """Returns keyword arguments of the Appender, and whether the producer is idempotent.
 
-    Idempotent unless `enable.idempotence` is false or `acks` is not all: otherwise a slow answer of a broker leads to
-    duplicates. (Kafka Connect's own producers are not idempotent, to support brokers older than 0.11.)
+    It is idempotent unless `enable.idempotence` is false or `acks` is not `all`. A producer that is not idempotent
+    writes duplicates when a response of a broker is late. (Kafka Connect's producers are not idempotent by default, to
+    support brokers older than 0.11.)
     """
     acks = properties.get("acks", "all").strip().lower()
     if acks not in _ACKS:

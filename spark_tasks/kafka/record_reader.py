@@ -1,8 +1,8 @@
-"""Decodes fetch responses into records faster than kafka-python, which creates a dozen objects per record.
+"""Decodes records of internal topics faster than kafka-python, which creates a dozen objects per record.
 
-For the internal topics: it hooks into the consumer's fetcher (private in the library), because a start has to wait
-until a config topic of perhaps 20,000 records has been read. Fetching itself is the library's. The decoder in
-spark_tasks/kafka/records is for data: it builds Arrow columns, and importing it takes longer than reading these topics.
+A worker's start waits until it has read the config topic, perhaps 20,000 records. kafka-python's consumer fetches them;
+this decoder replaces a private class of its fetcher. The decoder in spark_tasks/kafka/records is for connectors' data:
+it builds Arrow columns, and importing it takes longer than reading the internal topics.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from kafka.record.util import decode_varint
 _logger = logging.getLogger(__name__)
 
 MOST_BYTES: Final = 100_000_000
-"""The largest batch, uncompressed. Batches are decompressed as a whole, and must not exhaust the worker's memory."""
+"""The largest decompressed batch. Batches are decompressed as a whole and must not exhaust the worker's memory."""
 
-END = b"\x00end of what was fetched"  # the value of a mark; compared by identity
+END = b"\x00end of what was fetched"  # the value of an end mark; compared by identity
 
 
 RecordFields = tuple[int, int, int, bytes | None, bytes | None]
@@ -31,16 +31,16 @@ RecordFields = tuple[int, int, int, bytes | None, bytes | None]
 
 
 def read_as(record: type[RecordFields], consumer: KafkaConsumer) -> None:
-    """Make `consumer.poll()` return objects of `record`, a named tuple with the fields of RecordFields.
+    """Makes `consumer.poll()` return objects of `record`, a named tuple with the fields of RecordFields.
 
-    If the position after a fetch is not the offset after the last record (control records, aborted transactions,
-    compacted gaps), the list ends with a mark, which `is_mark` recognises.
+    If the consumer's position after a fetch is more than the last record's offset plus one (because of control records,
+    aborted transactions or compaction), the list ends with an end mark, see `is_mark`.
     """
     consumer._fetcher.PartitionRecords = partial(FetchedRecords, record)  # noqa: SLF001  (no public hook)
 
 
 def is_mark(record: RecordFields) -> bool:
-    """Whether this is not a record but a mark: everything up to and including its offset has been read."""
+    """Returns whether this is not a record but an end mark: all offsets up to and including its own have been read."""
     return record[-1] is END
 
 
@@ -76,7 +76,7 @@ class FetchedRecords(Fetcher.PartitionRecords):  # type: ignore[misc]
         self.drain()
 
     def _invisible(self, batch: Any) -> bool:
-        """Whether a batch is a transaction marker, or (read_committed) part of an aborted transaction."""
+        """Returns whether a batch is a transaction marker or, with read_committed, part of an aborted transaction."""
         if self.isolation_level == IsolationLevel.READ_COMMITTED and batch.has_producer_id():
             self._consume_aborted_transactions_up_to(batch.last_offset)
             if self._contains_abort_marker(batch):
@@ -87,8 +87,8 @@ class FetchedRecords(Fetcher.PartitionRecords):  # type: ignore[misc]
 
 
 def _content(batch: Any, tp: Any) -> tuple[bytes, int] | None:
-    """The bytes of the batch's records and where they begin; None, after logging it, if the batch is skipped.
-    (kafka-python decompresses without a size limit, and supports only gzip.)
+    """Returns the decompressed bytes of the batch's records, and the index of the first one. Returns None and logs a
+    warning if they cannot be decompressed. (kafka-python decompresses without a size limit, and supports only gzip.)
     """
     data, at = batch._buffer, batch._pos  # noqa: SLF001
     if not batch.compression_type:

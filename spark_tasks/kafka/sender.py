@@ -1,4 +1,4 @@
-"""Sends encoded batches to the partitions' leaders, in order, each acknowledged once. Runs on the IO thread."""
+"""Sends encoded batches to the leaders of their partitions, in order. Runs on the IO thread."""
 
 from __future__ import annotations
 
@@ -22,17 +22,20 @@ from spark_tasks.kafka.records.errors import RecordTooLargeError
 
 _TOO_LARGE: Final = (protocol.MessageSizeTooLargeError, protocol.RecordListTooLargeError)
 _FIRST_WAIT_MS: Final = 10.0
-# A broker serves one request of a connection at a time. Each partition always uses the same connection.
+# Connections to each broker, which handles one request per connection at a time. A partition always uses the same one.
 _CONNECTIONS: Final = 2
 _LARGEST_WAIT_MS: Final = 1000.0
 
 
-_Connection = tuple[int, int]  # a broker, and the connection to it
+_Connection = tuple[int, int]  # broker, number of the connection to it
 
 
 @dataclass(slots=True)
 class PendingBatch:
-    """One record batch on its way. `sequence` is -1 without an identity; `number` orders a partition's batches."""
+    """A record batch that is not acknowledged yet. `where`: its partition; `count`: its records; `sequence`: its first
+    sequence number, -1 without an identity; `number`: orders the batches of a partition; `since`: when it was added
+    (time.monotonic).
+    """
 
     where: TopicPartition
     data: bytes | memoryview
@@ -40,27 +43,30 @@ class PendingBatch:
     sequence: int
     number: tuple[int, ...]
     since: float = field(default_factory=time.monotonic)
-    landed: Landed | None = None
+    on_append: AppendCallback | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Landed:
-    """A callback for the offsets of rows of a batch: `tell` gets the partition, the rows and the first one's offset."""
+class AppendCallback:
+    """A function to call when a batch is acknowledged, with its partition, its `rows`, and the offset of the first."""
 
     rows: np.ndarray[Any, Any]
-    tell: Callable[[int, np.ndarray[Any, Any], int], None]
+    call: Callable[[int, np.ndarray[Any, Any], int], None]
 
 
 @dataclass(slots=True)
-class _Line:
-    """One partition's batches: waiting, sent, and to be sent again once none is in flight any more."""
+class _PartitionQueue:
+    """One partition's batches: waiting to be sent, in flight (`sent`), and `failed`, which are sent again as soon as no
+    other is in flight. `pausing`: nothing may be sent during a backoff or a leader lookup. `known`: the leader has
+    acknowledged a batch, so it knows the producer.
+    """
 
     waiting: deque[PendingBatch] = field(default_factory=deque)
     sent: list[PendingBatch] = field(default_factory=list)
     failed: list[PendingBatch] = field(default_factory=list)
     pausing: bool = False
     known: bool = False
-    retried: tuple[int, ...] = ()  # the number of the last batch that was sent again
+    retried: tuple[int, ...] = ()  # the largest number of a batch that was sent again
     wait_ms: float = _FIRST_WAIT_MS
 
     @property
@@ -68,18 +74,20 @@ class _Line:
         return bool(self.waiting) and not self.failed and not self.pausing
 
     def may_have_sent(self, most: int) -> int:
-        """How many batches may be in flight. Only one until a leader has acknowledged the first batch: before that it
-        accepts any sequence number, and so the second batch if the first one fails. Also one while batches are sent
-        again: brokers remember five batches of a producer, and must not forget one whose acknowledgement may be lost
-        once more.
+        """Returns how many batches may be in flight, at most `most`.
+
+        Only one until the leader has acknowledged the first batch: until then it accepts any sequence number, and would
+        accept the second batch if the first one failed. Also only one while batches are sent again: a broker remembers
+        the last five batches of a producer. With more in flight it could forget one whose acknowledgement was lost, and
+        append it twice.
         """
         first = self.sent[0] if self.sent else self.waiting[0]
         return most if self.known and first.number > self.retried else 1
 
 
 class Sender:
-    """`done` is called with every acknowledged batch, `broken` with the first fatal error, both on the IO thread.
-    `split` divides a batch that is too large for the broker in two.
+    """Sends batches and retries them. The callbacks are called on the IO thread: `done` with each acknowledged batch,
+    `broken` with the first fatal error, and `split` to divide a batch that the broker rejects as too large in two.
     """
 
     def __init__(
@@ -99,29 +107,29 @@ class Sender:
         self._transactional_id = None if identity is None else identity.transactional_id
         self._acks = acks
         self._in_flight = in_flight
-        # Without sequence numbers a broker cannot refuse a batch that was overtaken by a later one during a retry.
-        self._in_flight_per_line = in_flight if identity is not None else 1
+        # Without sequence numbers, a broker would accept batches in the wrong order after a retry.
+        self._in_flight_per_partition = in_flight if identity is not None else 1
         self._max_request_bytes = max_request_bytes
         self._delivery_timeout_ms = delivery_timeout_ms
         self._done = done
         self._broken = broken
         self._split = split
-        self._lines: dict[TopicPartition, _Line] = defaultdict(_Line)
+        self._queues: dict[TopicPartition, _PartitionQueue] = defaultdict(_PartitionQueue)
         self._requests: dict[_Connection, int] = defaultdict(int)
         self._pumping = False
         self._stopped = False
 
     def add(self, batches: list[PendingBatch]) -> None:
-        """Send these batches after all that were added before. Any thread."""
+        """Sends these batches after all that were added before. Any thread."""
         self._cluster.io.start(self._add, batches)
 
     def stop(self) -> None:
-        """Stop sending, without waiting for requests in flight."""
+        """Stops sending without waiting for requests in flight."""
         self._stopped = True
 
     def _add(self, batches: list[PendingBatch]) -> None:
         for batch in batches:
-            self._lines[batch.where].waiting.append(batch)
+            self._queues[batch.where].waiting.append(batch)
         self._pump_soon()
 
     def _pump_soon(self) -> None:
@@ -130,7 +138,7 @@ class Sender:
             self._cluster.io.start(self._pump)
 
     def _pump(self) -> None:
-        """Send whatever may be sent now."""
+        """Sends all batches that may be sent now."""
         self._pumping = False
         while not self._stopped:
             by_connection = self._sendable()
@@ -140,40 +148,40 @@ class Sender:
                 self._send(connection, wheres)
 
     def _sendable(self) -> dict[_Connection, list[TopicPartition]]:
-        """The partitions with something to send, by connection. For unknown leaders a lookup is started."""
+        """Returns the partitions with a batch to send, by connection. Starts a lookup for each unknown leader."""
         by_connection: dict[_Connection, list[TopicPartition]] = defaultdict(list)
-        for where, line in self._lines.items():
-            if line.ready and len(line.sent) < line.may_have_sent(self._in_flight_per_line):
+        for where, queue in self._queues.items():
+            if queue.ready and len(queue.sent) < queue.may_have_sent(self._in_flight_per_partition):
                 leader = self._cluster.known_leader(*where)
                 if leader is None:
-                    line.pausing = True
-                    self._cluster.io.start(self._find_leader, where, line)
+                    queue.pausing = True
+                    self._cluster.io.start(self._find_leader, where, queue)
                 elif self._requests[connection := (leader, where[1] % _CONNECTIONS)] < self._in_flight:
                     by_connection[connection].append(where)
         return by_connection
 
-    async def _find_leader(self, where: TopicPartition, line: _Line) -> None:
+    async def _find_leader(self, where: TopicPartition, queue: _PartitionQueue) -> None:
         try:
             await self._cluster.find_leader(*where, Deadline(self._delivery_timeout_ms))
         except (ConnectError, protocol.KafkaError, OSError) as error:
             self._fail(translated(error, f"finding the leader of {where[0]}-{where[1]}"))
-        line.pausing = False
-        self._resume_if_due(line)
+        queue.pausing = False
+        self._resume_if_due(queue)
         self._pump_soon()
 
     def _send(self, connection: _Connection, wheres: list[TopicPartition]) -> None:
-        """Send one request with the next batch of each of these partitions, as many as fit."""
+        """Sends one request with the next batch of each of these partitions, as many as fit."""
         batches: list[PendingBatch] = []
         size = 0
         for where in wheres:
-            line = self._lines[where]
-            if batches and size + len(line.waiting[0].data) > self._max_request_bytes:
+            queue = self._queues[where]
+            if batches and size + len(queue.waiting[0].data) > self._max_request_bytes:
                 continue
-            batch = line.waiting.popleft()
-            line.sent.append(batch)
+            batch = queue.waiting.popleft()
+            queue.sent.append(batch)
             batches.append(batch)
             size += len(batch.data)
-            self._lines[where] = self._lines.pop(where)  # those left out come first in the next request
+            self._queues[where] = self._queues.pop(where)  # to the end, so that the next request starts with the others
         self._requests[connection] += 1
         self._cluster.io.start(self._exchange, connection, batches)
 
@@ -213,35 +221,35 @@ class Sender:
         )
 
     def _settle(self, batch: PendingBatch, result: Exception | int) -> None:
-        line = self._lines[batch.where]
-        line.sent.remove(batch)
+        queue = self._queues[batch.where]
+        queue.sent.remove(batch)
         if isinstance(result, int | protocol.DuplicateSequenceNumberError):
-            line.wait_ms = _FIRST_WAIT_MS
-            line.known = True
-            if batch.landed is not None and isinstance(result, int):
-                batch.landed.tell(batch.where[1], batch.landed.rows, result)
+            queue.wait_ms = _FIRST_WAIT_MS
+            queue.known = True
+            if batch.on_append is not None and isinstance(result, int):
+                batch.on_append.call(batch.where[1], batch.on_append.rows, result)
             self._done(batch)
         elif isinstance(result, _TOO_LARGE):
-            self._cut(line, batch)
-        elif is_retriable(result) or self._behind_a_failed_one(line, batch, result):
-            self._again(line, batch, result)
+            self._cut(queue, batch)
+        elif is_retriable(result) or self._follows_a_failed_batch(queue, batch, result):
+            self._retry(queue, batch, result)
         else:
             self._fail(translated(result, f"appending to {batch.where[0]}-{batch.where[1]}"))
-        self._resume_if_due(line)
+        self._resume_if_due(queue)
 
-    def _cut(self, line: _Line, batch: PendingBatch) -> None:
+    def _cut(self, queue: _PartitionQueue, batch: PendingBatch) -> None:
         if batch.count == 1:
             self._fail(RecordTooLargeError(0, len(batch.data), None, batch.where[0]))
         else:
-            line.failed += self._split(batch)
+            queue.failed += self._split(batch)
 
     @staticmethod
-    def _behind_a_failed_one(line: _Line, batch: PendingBatch, error: Exception) -> bool:
-        """Whether the batch is out of order only because an earlier one of the same partition has to be sent again."""
+    def _follows_a_failed_batch(queue: _PartitionQueue, batch: PendingBatch, error: Exception) -> bool:
+        """Returns whether a batch is out of order only because an earlier one of its partition has to be sent again."""
         out_of_order = isinstance(error, (protocol.OutOfOrderSequenceNumberError, protocol.UnknownProducerIdError))
-        return out_of_order and any(other.number < batch.number for other in (*line.failed, *line.sent))
+        return out_of_order and any(other.number < batch.number for other in (*queue.failed, *queue.sent))
 
-    def _again(self, line: _Line, batch: PendingBatch, error: Exception) -> None:
+    def _retry(self, queue: _PartitionQueue, batch: PendingBatch, error: Exception) -> None:
         if (time.monotonic() - batch.since) * 1000 > self._delivery_timeout_ms:
             topic, partition = batch.where
             self._fail(
@@ -253,21 +261,21 @@ class Sender:
             return
         if getattr(error, "invalid_metadata", False):
             self._cluster.forget_leaders(batch.where[0])
-        line.failed.append(batch)
+        queue.failed.append(batch)
 
-    def _resume_if_due(self, line: _Line) -> None:
-        if line.failed and not line.sent and not line.pausing and not self._stopped:
-            line.pausing = True
-            self._cluster.io.start(self._resume, line)
+    def _resume_if_due(self, queue: _PartitionQueue) -> None:
+        if queue.failed and not queue.sent and not queue.pausing and not self._stopped:
+            queue.pausing = True
+            self._cluster.io.start(self._resume, queue)
 
-    async def _resume(self, line: _Line) -> None:
-        """All responses have arrived: wait a little, then send the failed batches again in order."""
-        await self._cluster.io.sleep(line.wait_ms)
-        line.wait_ms = doubled(line.wait_ms, 1, _LARGEST_WAIT_MS)
-        line.retried = max(batch.number for batch in line.failed)
-        line.waiting.extendleft(sorted(line.failed, key=lambda batch: batch.number, reverse=True))
-        line.failed.clear()
-        line.pausing = False
+    async def _resume(self, queue: _PartitionQueue) -> None:
+        """Sends the failed batches again, in order, after a backoff. All responses have arrived."""
+        await self._cluster.io.sleep(queue.wait_ms)
+        queue.wait_ms = doubled(queue.wait_ms, 1, _LARGEST_WAIT_MS)
+        queue.retried = max(batch.number for batch in queue.failed)
+        queue.waiting.extendleft(sorted(queue.failed, key=lambda batch: batch.number, reverse=True))
+        queue.failed.clear()
+        queue.pausing = False
         self._pump_soon()
 
     def _fail(self, error: ConnectError) -> None:
@@ -277,7 +285,7 @@ class Sender:
 
 
 def _results(response: Any) -> dict[TopicPartition, Exception | int]:
-    """For each partition its error or the offset of the first record. With acks=0 there is no response."""
+    """Returns for each partition its error or the offset of the batch's first record. Empty for acks=0."""
     found: dict[TopicPartition, Exception | int] = {}
     for topic in response.responses if response is not None else ():
         for item in topic.partition_responses:

@@ -1,7 +1,7 @@
-"""The process's KafkaClusters, one for each set of client settings (Spark reuses its Python workers).
+"""The KafkaClusters of this process, one for each set of client settings. Splits reuse them.
 
-The most recently used ones are kept; others live only as long as they are referenced. A config provider may return
-new credentials every hour, and connections with old credentials must not pile up.
+The most recently used ones stay open, the others only while they are referenced. If a config provider returns new
+credentials every hour, connections with old credentials must not accumulate.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ MOST_KEPT: Final = 32
 
 
 def settings_key(settings: Mapping[str, Any]) -> str:
-    """A key that is equal for equal client settings."""
+    """Returns a key that is equal for equal client settings."""
     return repr(sorted(settings.items(), key=lambda item: item[0]))
 
 
 def shared_cluster(settings: Mapping[str, Any]) -> KafkaCluster:
-    """The process's cluster for these settings; never one inherited from a parent process."""
+    """Returns this process's cluster for these settings, never one that was inherited from the parent process."""
     key = settings_key(settings)
     with _LOCK:
         found = _CLUSTERS.get(key)
@@ -37,7 +37,7 @@ def shared_cluster(settings: Mapping[str, Any]) -> KafkaCluster:
 
 @lru_cache(maxsize=MOST_KEPT)
 def _keep(_cluster: KafkaCluster) -> None:
-    """Keep references to the most recently used clusters."""
+    """Keeps references to the most recently used clusters, by its cache."""
 
 
 _LOCK = threading.Lock()
@@ -46,8 +46,8 @@ _INHERITED: list[KafkaCluster] = []
 
 
 def _after_fork() -> None:
-    """A forked child has its parent's sockets but not its IO thread. The objects are kept so that they are never
-    closed, because a shutdown here would end the parent's connections.
+    """Drops the parent's clusters: a forked child has their sockets but not their IO thread. It keeps references to the
+    objects, because closing them would shut down the parent's connections.
     """
     global _LOCK  # noqa: PLW0603
     _LOCK = threading.Lock()

@@ -1,4 +1,4 @@
-"""Translates Kafka client properties to the settings of a task's clients."""
+"""Translates the properties of Java's Kafka clients to the settings of a task's clients."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ T = TypeVar("T")
 
 
 def connection_settings(properties: Mapping[str, str]) -> dict[str, Any]:
-    """kafka-python's settings; tasks with equal settings share connections. Reconnects to a broker are tried at least
-    every second, as in Java's clients (kafka-python waits up to 30 s).
+    """Returns kafka-python's connection settings. Tasks with equal settings share connections. As in Java's clients,
+    the reconnect backoff is at most a second (kafka-python's default is 30 s).
     """
     return {"reconnect_backoff_max_ms": 1000, **client_settings(properties)}
 
 
 def isolation(properties: Mapping[str, str]) -> Isolation:
-    """`isolation.level`; Kafka Connect's default is read_uncommitted."""
+    """Returns `isolation.level`, by default read_uncommitted as in Kafka Connect. Raises ConfigError."""
     return _choice(properties, "isolation.level", _LEVELS)
 
 
 def reset_policy(properties: Mapping[str, str]) -> Reset:
-    """`auto.offset.reset`; Kafka Connect's default is earliest."""
+    """Returns `auto.offset.reset`, by default earliest as in Kafka Connect. Raises ConfigError."""
     return _choice(properties, "auto.offset.reset", _RESETS)
 
 
@@ -48,7 +48,7 @@ def _choice(properties: Mapping[str, str], key: str, allowed: tuple[T, ...]) -> 
 
 
 def number(properties: Mapping[str, str], key: str, default: int, least: int = 0) -> int:
-    """A whole number of at least `least`."""
+    """Returns the integer value of a property. Raises ConfigError unless it is at least `least`."""
     text = properties.get(key, "").strip()
     if not text:
         return default
@@ -64,7 +64,9 @@ def number(properties: Mapping[str, str], key: str, default: int, least: int = 0
 def consumer_settings(
     connector_name: str, task: int, connector: Mapping[str, str], properties: Mapping[str, str]
 ) -> ConsumerSettings:
-    """The settings of a sink task's group consumer; `properties` as from client_properties(…, "consumer")."""
+    """Returns the settings of a sink task's group member. `properties`: those of its consumer, see client_properties.
+    Raises ConfigError.
+    """
     topics = tuple(dict.fromkeys(t.strip() for t in connector.get("topics", "").split(",") if t.strip()))
     regex = connector.get("topics.regex", "").strip()
     if bool(topics) == bool(regex):
@@ -87,7 +89,7 @@ def consumer_settings(
 
 
 def _flag(properties: Mapping[str, str], key: str) -> bool:
-    """True unless the value is false."""
+    """Returns whether a boolean property, by default true, is not false."""
     return properties.get(key, "true").strip().lower() != "false"
 
 

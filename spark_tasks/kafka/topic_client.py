@@ -1,4 +1,4 @@
-"""Network clients for kafka-python's consumers and producers of a single topic."""
+"""Network clients for those of kafka-python's consumers and producers that use a single topic."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from kafka.net.compat import KafkaNetClient
 from kafka.protocol.producer import ProduceRequest
 from typing_extensions import override
 
-_METADATA_BACKOFF_MS: Final = 20  # between two metadata requests; the library's 100 ms would delay every start
+_METADATA_BACKOFF_MS: Final = 20  # between metadata requests; the library's 100 ms would delay every start
 
 
 class _CheckedClient(KafkaNetClient):  # type: ignore[misc]
-    """Calls `check` before each request with records; an error from it is the request's."""
+    """Calls `check` before each produce request. If it returns an error, the request fails with it and is not sent."""
 
     def __init__(self, check: Callable[[], Exception | None], **configs: Any) -> None:
         super().__init__(**configs)
@@ -30,8 +30,8 @@ class _CheckedClient(KafkaNetClient):  # type: ignore[misc]
 
 
 def client_for(topic: str, check: Callable[[], Exception | None] | None = None) -> Callable[..., KafkaNetClient]:
-    """A `kafka_client` factory for clients of one topic: they request its metadata from the start. `check` is called
-    before records are sent; if it returns an error, they are not sent, and their futures fail with it.
+    """Returns a `kafka_client` factory for clients of one topic, which request its metadata from the start. `check` is
+    called before records are sent; if it returns an error, they are not sent, and their futures fail with it.
     """
 
     def make(**configs: Any) -> KafkaNetClient:
@@ -45,9 +45,9 @@ def client_for(topic: str, check: Callable[[], Exception | None] | None = None) 
 
 
 def partitions_of(consumer: KafkaConsumer, topic: str) -> set[int]:
-    """The topic's partitions that the consumer knows; empty if the topic has just been created."""
+    """Returns the topic's partitions according to the consumer's metadata; empty if the topic has just been created."""
     try:
         found: set[int] = consumer.partitions_for_topic(topic)
-    except UnknownTopicOrPartitionError:  # the library's error if the metadata contain no other topic
+    except UnknownTopicOrPartitionError:  # raised if the metadata has no other topic either
         return set()
     return found

@@ -1,4 +1,4 @@
-"""Topics that source connectors create (KIP-158): the settings of a new topic, and its creation."""
+"""Creates topics with the settings of source connectors (KIP-158)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _OWN = ("include", "exclude", "replication.factor", "partitions")
 
 @dataclass(frozen=True, slots=True)
 class TopicSettings:
-    """How a topic is created; -1 leaves a number to the brokers."""
+    """The settings of a new topic. -1 means the brokers' default."""
 
     partitions: int
     replication_factor: int
@@ -32,13 +32,15 @@ class TopicSettings:
 
 @dataclass(frozen=True, slots=True)
 class TopicCreation:
-    """A connector's `topic.creation.*` settings and the admin client's. Picklable; used in executors."""
+    """A connector's `topic.creation.*` settings, and the settings of its admin client. Picklable, for executors."""
 
     connector: Mapping[str, str]
     admin: Mapping[str, Any]
 
     def settings_of(self, topic: str) -> TopicSettings:
-        """The settings of the first group whose `include` matches and whose `exclude` does not, else the default's."""
+        """Returns the settings of the first group whose `include` matches the topic and whose `exclude` does not, or
+        those of the default group.
+        """
         for group in self.groups:
             if self._matches(group, "include", topic) and not self._matches(group, "exclude", topic):
                 return self.settings(group)
@@ -54,7 +56,7 @@ class TopicCreation:
         return any(compile_java(p.strip()).fullmatch(topic) for p in patterns if p.strip())
 
     def settings(self, group: str) -> TopicSettings:
-        """A group's settings. Raises ConfigError."""
+        """Returns the settings of a group. Raises ConfigError."""
         prefix = f"{_PREFIX}{group}."
         mine = {k.removeprefix(prefix): v for k, v in self.connector.items() if k.startswith(prefix)}
         inherited = {k: self.connector.get(f"{_PREFIX}default.{k}", "") for k in ("partitions", "replication.factor")}
@@ -63,7 +65,7 @@ class TopicCreation:
         return TopicSettings(numbers["partitions"], numbers["replication.factor"], configs)
 
     def ensure(self, cluster: KafkaCluster, topic: str) -> None:
-        """Create the topic unless it exists. Another task may do the same at the same time."""
+        """Creates the topic unless it exists. Several tasks may call this at the same time. Raises ConnectError."""
         try:
             cluster.partitions(topic)
         except UnknownTopicError:
@@ -71,8 +73,8 @@ class TopicCreation:
 
 
 def create_topic(admin: Mapping[str, Any], topic: str, wanted: TopicSettings) -> None:
-    """Create the topic unless it exists by now. `admin`: the settings of the connection. ConnectError."""
-    from kafka.admin import KafkaAdminClient  # noqa: PLC0415 - once for each topic
+    """Creates the topic unless it exists. `admin`: kafka-python's connection settings. Raises ConnectError."""
+    from kafka.admin import KafkaAdminClient  # noqa: PLC0415 - rarely needed
 
     try:
         client = KafkaAdminClient(**admin, kafka_client=net_client)
@@ -83,7 +85,7 @@ def create_topic(admin: Mapping[str, Any], topic: str, wanted: TopicSettings) ->
         client.create_topics({topic: {**numbers, "configs": dict(wanted.configs)}}, wait_for_metadata=True)
         _logger.info("created topic %s with %d partitions", topic, wanted.partitions)
     except protocol.TopicAlreadyExistsError:
-        _logger.debug("topic %s was created by somebody else in the meantime", topic)
+        _logger.debug("another client has created topic %s in the meantime", topic)
     except protocol.KafkaError as error:
         raise translated(error, f"creating topic {topic}") from error
     finally:
@@ -91,9 +93,9 @@ def create_topic(admin: Mapping[str, Any], topic: str, wanted: TopicSettings) ->
 
 
 def topic_creation(connector: Mapping[str, str], admin: Mapping[str, Any]) -> TopicCreation | None:
-    """None if the connector leaves topic creation to the brokers.
+    """Returns the connector's settings, or None if it leaves topic creation to the brokers.
 
-    Raises ConfigError for settings with which no topic could be created, even if none has to be.
+    Raises ConfigError for invalid settings of any group, even if no topic has to be created.
     """
     mine = {k: v for k, v in connector.items() if k.startswith(_PREFIX)}
     if not mine:

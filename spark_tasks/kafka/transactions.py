@@ -1,5 +1,5 @@
-"""The owner's side of a transactional id (KIP-98, KIP-360, KIP-890). The owner is a task on the worker; appenders only
-get copies of its identity.
+"""Transactions of one transactional id (KIP-98, KIP-360, KIP-890). A task on the worker owns the id; appenders only get
+copies of its identity.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from spark_tasks.kafka.connections import Deadline
 from spark_tasks.kafka.errors import TransactionAbortableError, translated
 from spark_tasks.kafka.identity import ProducerIdentity
 
-# The markers of a transaction are written within milliseconds; a producer that begins the next one meanwhile gets
-# CONCURRENT_TRANSACTIONS, and a long pause would then be most of the time of a small transaction.
+# The coordinator writes the markers of a transaction within milliseconds. A producer that begins the next transaction
+# in that time gets CONCURRENT_TRANSACTIONS; a long backoff would then take most of the time of a small transaction.
 _FIRST_WAIT_MS: Final = 1.0
 _LARGEST_WAIT_MS: Final = 100.0
 _GIVE_UP_MS: Final = 2_000.0
 
 
 class TransactionOwner:
-    """One transactional id. `init` fences former users of it; a transaction begins with the first
+    """The owner of one transactional id. `init` fences earlier owners; a transaction begins with the first
     `add_partitions` and ends with `commit` or `abort`. Not thread-safe.
 
-    ProducerFencedError from any method is final: another owner exists.
+    All methods raise ConnectErrors. ProducerFencedError is final: there is another owner.
     """
 
     def __init__(
@@ -43,34 +43,34 @@ class TransactionOwner:
         self._identity: ProducerIdentity | None = None
         self._added: set[TopicPartition] = set()
         self.sequences: dict[TopicPartition, int] = {}
-        """The next sequence numbers: pass them to an Appender, and store its numbers here after `flush`. They last as
-        long as the epoch, that is, over many commits, until the next `init` or `abort`."""
+        """The next sequence number of each partition. Pass them to an Appender, and store the Appender's here after its
+        `flush`. They stay valid over many commits, as long as the epoch: until the next `init` or `abort`."""
 
     @property
     def identity(self) -> ProducerIdentity:
         """The identity for appenders. Raises RuntimeError before `init`."""
         if self._identity is None:
-            raise RuntimeError(f"transactional id {self._transactional_id!r} is not initialised")
+            raise RuntimeError(f"transactional id {self._transactional_id!r} is not initialized")
         return self._identity
 
     @property
     def open(self) -> bool:
-        """Whether there is a transaction that is neither committed nor aborted."""
+        """Whether a transaction has begun and not ended."""
         return bool(self._added)
 
     def init(self) -> ProducerIdentity:
-        """Fence all former owners, abort their open transaction, take the next epoch."""
+        """Fences all earlier owners, aborts their open transaction, and takes the next epoch."""
         return self._renew(-1, -1)
 
     def add_partitions(self, partitions: Iterable[TopicPartition]) -> None:
-        """Call this before appending to partitions in this transaction. Partitions already in it cost nothing."""
+        """Adds partitions to the transaction. Call it before appending to them. Sends a request only for new ones."""
         new = [item for item in dict.fromkeys(partitions) if item not in self._added]
         if new:
             self._run("adding partitions to", self._add, new)
             self._added.update(new)
 
     def joined(self, partitions: Iterable[TopicPartition]) -> None:
-        """Note that an appender has added these partitions to the transaction (see `TransactionMember`)."""
+        """Records that an appender has added these partitions to the transaction (see `TransactionMember`)."""
         self._added.update(partitions)
 
     @property
@@ -79,40 +79,42 @@ class TransactionOwner:
         return frozenset(self._added)
 
     def commit(self) -> None:
-        """Make all records acknowledged under this identity visible. Flush every appender first.
+        """Commits the transaction, which makes its records visible. Flush every appender first.
 
-        Raises KafkaUnavailableError when the outcome is unknown: `init` settles it (the coordinator finishes a commit
-        that it has begun, else aborts), and the committed offsets then show the outcome.
+        Raises KafkaUnavailableError if the outcome is unknown. `init` then ends the transaction: the coordinator
+        completes a commit that has begun, and otherwise aborts. The committed offsets show which of the two has
+        happened.
         """
         if self._added:
             self._run("committing", self._end, True)
             self._added.clear()
 
     def abort(self, *, unsure: bool = False) -> ProducerIdentity:
-        """Discard the transaction and take the next epoch, so that no batch still in flight can get into the next
-        transaction (KIP-360). Appenders need the new identity; `sequences` start again. `unsure`: an appender may have
+        """Aborts the transaction and takes the next epoch, so that batches in flight cannot become part of the next
+        transaction (KIP-360). Appenders need the new identity, and `sequences` is reset. `unsure`: an appender may have
         begun a transaction without reporting it.
         """
         if self._added or unsure:
-            # Where the coordinator has no open transaction any more, there is nothing to abort.
+            # The coordinator may no longer have an open transaction.
             with contextlib.suppress(TransactionAbortableError):
                 self._run("aborting", self._end, False)
             self._added.clear()
         return self._renew(self.identity.producer_id, self.identity.epoch)
 
-    def lent(self, identity: ProducerIdentity, added: Iterable[TopicPartition]) -> None:
-        """Act under an identity that its owner has initialised (see `TransactionMember`)."""
+    def adopt(self, identity: ProducerIdentity, added: Iterable[TopicPartition]) -> None:
+        """Uses an identity that another owner has initialized (see `TransactionMember`)."""
         self._identity = identity
         self._added.update(added)
 
     def give_up(self) -> None:
-        """End this owner: abort a transaction that may be open, if that is quickly done. An appender that still works
-        then has a stale epoch, and cannot begin a transaction that nobody would end.
+        """Aborts a transaction that may be open, if that is possible within two seconds. The owner cannot be used
+        afterwards. An appender that is still running then has a stale epoch, and cannot begin a transaction that nobody
+        would end.
         """
         if self._identity is None:
             return
         self._timeout_ms = min(self._timeout_ms, _GIVE_UP_MS)
-        with contextlib.suppress(ConnectError):  # fenced, or it will time out
+        with contextlib.suppress(ConnectError):  # another owner has fenced it, or the transaction times out later
             self.abort(unsure=True)
 
     def _renew(self, producer_id: int, epoch: int) -> ProducerIdentity:
@@ -143,20 +145,20 @@ class TransactionOwner:
 
     # The methods below run on the IO thread.
 
-    async def _ask(self, request: Any) -> Any:
+    async def _send(self, request: Any) -> Any:
         return await self._cluster.io.send(request, await self._cluster.io.coordinator(self._transactional_id))
 
     async def _add(self, partitions: list[TopicPartition]) -> None:
-        await _add_partitions(self._ask, self.identity, partitions)
+        await _add_partitions(self._send, self.identity, partitions)
 
     async def _end(self, committed: bool) -> None:
-        response = await self._ask(
+        response = await self._send(
             EndTxnRequest(
                 transactional_id=self._transactional_id,
                 producer_id=self.identity.producer_id,
                 producer_epoch=self.identity.epoch,
                 committed=committed,
-                max_version=4,  # from version 5 on the epoch changes with every transaction; here the owner decides
+                max_version=4,  # from version 5, brokers increase the epoch with every transaction; here the owner does
             ),
         )
         if response.error_code:
@@ -164,9 +166,10 @@ class TransactionOwner:
 
 
 class TransactionMember:
-    """An appender's part in its owner's transaction: it may add partitions under the epoch that it was given, and
-    nothing else. A stale epoch is refused. `added`: partitions already in the transaction; `likely`: partitions to add
-    together with the first new one, so that it takes one request.
+    """An appender's access to its owner's transaction: it may only add partitions. Brokers reject a stale epoch.
+
+    `added`: partitions that are already in the transaction. `likely`: partitions to add together with the first new
+    one, which saves requests.
     """
 
     def __init__(
@@ -174,29 +177,29 @@ class TransactionMember:
         likely: Iterable[TopicPartition] = (), timeout_ms: float = DEFAULT_TIMEOUT_MS,
     ) -> None:  # fmt: skip
         self._owner = TransactionOwner(cluster, identity.transactional_id or "", timeout_ms=timeout_ms)
-        self._owner.lent(identity, added)
+        self._owner.adopt(identity, added)
         self._likely = frozenset(likely)
 
     def admit(self, partitions: Sequence[TopicPartition]) -> None:
-        """Like TransactionOwner.add_partitions."""
+        """Adds partitions to the transaction, see TransactionOwner.add_partitions."""
         if not self._owner.partitions.issuperset(partitions):
             self._owner.add_partitions([*partitions, *self._likely])
 
 
 async def _add_partitions(
-    ask: Callable[[Any], Awaitable[Any]], identity: ProducerIdentity, partitions: Iterable[TopicPartition]
+    send: Callable[[Any], Awaitable[Any]], identity: ProducerIdentity, partitions: Iterable[TopicPartition]
 ) -> None:
     topics: dict[str, list[int]] = defaultdict(list)
     for topic, partition in partitions:
         topics[topic].append(partition)
     item = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
-    response = await ask(
+    response = await send(
         AddPartitionsToTxnRequest(
             v3_and_below_transactional_id=identity.transactional_id,
             v3_and_below_producer_id=identity.producer_id,
             v3_and_below_producer_epoch=identity.epoch,
             v3_and_below_topics=[item(name=topic, partitions=numbers) for topic, numbers in topics.items()],
-            max_version=3,  # higher versions are for brokers
+            max_version=3,  # only brokers send later versions
         ),
     )
     for topic in response.results_by_topic_v3_and_below:

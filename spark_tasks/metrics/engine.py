@@ -1,4 +1,4 @@
-"""The figures of an engine."""
+"""The metrics of an engine."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class EngineFigures:
-    """`up`: whether Spark is running. `batches`: the number submitted since the start; `waiting` and `running`: how
-    many are in flight now. `pid`: of Spark's JVM.
+    """A snapshot. `up`: whether Spark is running. `slots`: how many splits can run at the same time. `batches`: the
+    number of batches submitted since the start; `waiting` and `running`: those in flight. `pid`: that of Spark's JVM.
     """
 
     up: bool = False
@@ -24,20 +24,22 @@ class EngineFigures:
 
 
 def memory_of(pid: int) -> dict[str, int]:
-    """Resident bytes of Spark's JVM and of its Python processes, if the system reports them (Linux)."""
+    """Returns the resident memory of Spark's JVM ("jvm") and of its Python processes ("python") in bytes, without those
+    that the system does not report (it does on Linux).
+    """
     found = {"jvm": 0, "python": 0}
     page = os.sysconf("SC_PAGE_SIZE")
-    for kind, pids in (("jvm", [pid]), ("python", list(_below(pid)))):
+    for kind, pids in (("jvm", [pid]), ("python", list(_descendants(pid)))):
         for one in pids:
             with suppress(OSError, ValueError, IndexError):  # the process has just ended
                 found[kind] += int(Path(f"/proc/{one}/statm").read_text().split()[1]) * page
     return {kind: size for kind, size in found.items() if size}
 
 
-def _below(pid: int) -> Iterable[int]:
+def _descendants(pid: int) -> Iterable[int]:
     with suppress(OSError):
         for thread in Path(f"/proc/{pid}/task").iterdir():
             with suppress(OSError):  # the process has just ended
                 for child in map(int, (thread / "children").read_text().split()):
                     yield child
-                    yield from _below(child)
+                    yield from _descendants(child)

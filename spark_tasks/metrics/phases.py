@@ -1,7 +1,7 @@
-"""Measures the time of each phase of a batch and marks the phase of an error. Costs a microsecond per phase.
+"""Measures the time of each phase of a batch, and marks errors with their phase. Costs a microsecond per phase.
 
-The thread that runs a split has a stopwatch; the code that it runs says `with phase("decode"):`. Of nested phases only
-the innermost one counts, so that they add up to the total time.
+The thread that runs a split has a stopwatch; its code contains `with phase("decode"):`. Only the innermost of nested
+phases counts, so that all phases add up to the total time.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _STAGE: Final = "_heeler_stage"
 
 
 class Stopwatch:
-    """Seconds by phase."""
+    """The seconds spent in each phase."""
 
     __slots__ = ("_since", "_stack", "seconds")
 
@@ -32,13 +32,13 @@ class Stopwatch:
         self._since = 0.0
 
     def enter(self, name: str) -> None:
-        """Begin a phase; the enclosing one is suspended."""
+        """Begins a phase, and suspends the enclosing one."""
         now = perf_counter()
         self._count(now)
         self._stack.append(name)
 
     def leave(self) -> None:
-        """End the phase; the enclosing one is resumed."""
+        """Ends the phase, and resumes the enclosing one."""
         self._count(perf_counter())
         self._stack.pop()
 
@@ -56,8 +56,10 @@ class _Local(threading.local):
 _local = _Local()
 
 
-class phase:  # noqa: N801 - reads as a word: with phase("decode"):
-    """Counts its block as a phase of this thread's stopwatch, if it has one; marks errors with the phase."""
+class phase:  # noqa: N801 - used as a function: with phase("decode"):
+    """A context manager that counts its block as a phase of this thread's stopwatch, if there is one. Marks errors with
+    the phase.
+    """
 
     __slots__ = ("_name", "_watch")
 
@@ -79,7 +81,7 @@ class phase:  # noqa: N801 - reads as a word: with phase("decode"):
 
 
 class measured:  # noqa: N801 - as phase
-    """Gives this thread a stopwatch for the duration of the block."""
+    """A context manager that gives this thread a new stopwatch, which it returns."""
 
     __slots__ = ("_before", "_watch")
 
@@ -93,7 +95,7 @@ class measured:  # noqa: N801 - as phase
 
 
 def each(name: Phase, items: Iterable[T]) -> Iterator[T]:
-    """The items; the time that it takes to get each one counts for the phase."""
+    """Yields the items. The time to get each one counts for the phase."""
     iterator = iter(items)
     while True:
         with phase(name):
@@ -104,13 +106,13 @@ def each(name: Phase, items: Iterable[T]) -> Iterator[T]:
 
 
 def mark(error: BaseException, stage: str) -> None:
-    """Mark an error with its stage; the first mark counts."""
+    """Marks an error with its stage, unless it or one of its causes has a mark."""
     if stage and not stage_of(error):
-        vars(error)[_STAGE] = stage  # not with setattr, which a plugin's error may refuse
+        vars(error)[_STAGE] = stage  # not with setattr, which a plugin's class may override
 
 
 def stage_of(error: BaseException) -> str:
-    """The stage of an error or of one of its causes; empty if there is no mark."""
+    """Returns the stage of an error or of one of its causes, or "" if there is no mark."""
     seen: BaseException | None = error
     for _ in range(10):
         if seen is None:

@@ -1,7 +1,7 @@
-"""Figures that plugins count themselves (KIP-877): on the worker, and in splits, whose figures come with their result.
+"""Metrics of plugins (KIP-877). Those that are recorded in a split return to the worker with the split's result.
 
-`context.metrics` of a connector and `plugin_metrics()` of whatever runs for a task (readers, writers, transforms,
-converters) are a PluginMetrics.
+Plugins use a PluginMetrics: connectors `context.metrics`, and the code of tasks (readers, writers, transforms,
+converters) `plugin_metrics()`.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _logger = logging.getLogger(__name__)
 
 Kind = Literal["counter", "gauge", "summary"]
 Labels = tuple[tuple[str, str], ...]
-MOST_SERIES: Final = 1000  # of one connector's or task's plugins
-LONGEST_VALUE: Final = 200  # most characters of a label's value
+MOST_SERIES: Final = 1000  # of the plugins of one connector or task
+LONGEST_VALUE: Final = 200  # of a label, in characters
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,99}")
 _LABEL = re.compile(r"[a-zA-Z][a-zA-Z0-9_]{0,99}")
 OURS = frozenset({"connector", "task", "worker", "quantile", "le"})  # reserved labels
@@ -31,7 +31,7 @@ OURS = frozenset({"connector", "task", "worker", "quantile", "le"})  # reserved 
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One series' identity."""
+    """The identity of a series."""
 
     name: str
     kind: Kind
@@ -40,9 +40,7 @@ class Series:
 
 @dataclass(slots=True)
 class Figures:
-    """Values by series: one number for a counter or a gauge, count and sum for a summary. `helps`: the author's
-    description of each name.
-    """
+    """Values by series: (value, 0) of a counter or gauge, (count, sum) of a summary. `helps`: descriptions by name."""
 
     values: dict[Series, tuple[float, float]] = field(default_factory=dict)
     helps: dict[str, str] = field(default_factory=dict)
@@ -50,70 +48,70 @@ class Figures:
 
 
 class Counter:
-    """Only goes up."""
+    """A number that only increases."""
 
     def __init__(self, metrics: PluginMetrics, series: Series) -> None:
         self._metrics, self._series = metrics, series
 
     def inc(self, by: float = 1.0) -> None:
-        """Add `by`, which is at least 0."""
+        """Adds `by`, which must be at least 0. Raises ConnectError."""
         if not by >= 0:
-            raise ConnectError(f"the counter {self._series.name} cannot go down: inc({by})")
+            raise ConnectError(f"the counter {self._series.name} cannot decrease: inc({by})")
         self._metrics.add(self._series, by, 0.0)
 
 
 class Gauge:
-    """A number that goes up and down. In splits, the value set by the split that ended last counts."""
+    """A number that increases and decreases. Of several splits, the value of the one that ended last counts."""
 
     def __init__(self, metrics: PluginMetrics, series: Series) -> None:
         self._metrics, self._series = metrics, series
 
     def set(self, value: float) -> None:
-        """Set the current value."""
+        """Sets the current value."""
         self._metrics.put(self._series, float(value))
 
 
 class Summary:
-    """The number of values and their sum, such as times in seconds or sizes in bytes."""
+    """The count and the sum of values, such as durations in seconds or sizes in bytes."""
 
     def __init__(self, metrics: PluginMetrics, series: Series) -> None:
         self._metrics, self._series = metrics, series
 
     def observe(self, value: float) -> None:
-        """Add one value."""
+        """Adds one value."""
         self._metrics.add(self._series, 1.0, float(value))
 
 
 class PluginMetrics:
-    """The figures of one connector's or task's plugins. Any thread.
+    """The metrics of the plugins of one connector or task. Thread-safe.
 
-    A name is lower case with underscores, ends in its unit (`_seconds`, `_bytes`), and is shown as
-    `heeler_plugin_NAME` with the labels connector, task and worker beside the plugin's own. ConnectError for names that
-    Prometheus does not allow. At most MOST_SERIES series: values of others are dropped, which is logged once.
+    Names are lower case with underscores and should end in the unit (`_seconds`, `_bytes`). A metric is exported as
+    `heeler_plugin_NAME`, with the labels connector, task and worker in addition to the plugin's own. Its methods raise
+    ConnectError for names that Prometheus does not allow. Series beyond MOST_SERIES are dropped with one warning.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._figures = Figures()
 
-    def counter(self, name: str, help: str = "", **labels: object) -> Counter:  # noqa: A002 - Prometheus' own word
-        """A counter; a `_total` is added to its name where it has none."""
+    def counter(self, name: str, help: str = "", **labels: object) -> Counter:  # noqa: A002 - Prometheus' name
+        """Returns a counter. Its exported name ends in `_total`."""
         return Counter(self, self._series(name.removesuffix("_total"), "counter", help, labels))
 
     def gauge(self, name: str, help: str = "", **labels: object) -> Gauge:  # noqa: A002
-        """A gauge."""
+        """Returns a gauge."""
         return Gauge(self, self._series(name, "gauge", help, labels))
 
     def summary(self, name: str, help: str = "", **labels: object) -> Summary:  # noqa: A002
-        """A summary without quantiles."""
+        """Returns a summary without quantiles."""
         return Summary(self, self._series(name, "summary", help, labels))
 
     def _series(self, name: str, kind: Kind, text: str, labels: Mapping[str, object]) -> Series:
         if not _NAME.fullmatch(name):
-            raise ConnectError(f"{name!r} cannot be the name of a metric: lower case letters, digits and underscores")
+            raise ConnectError(f"{name!r} is not a valid metric name: use lower case letters, digits and underscores")
         for label in labels:
             if not _LABEL.fullmatch(label) or label in OURS:
-                raise ConnectError(f"{label!r} cannot be a label of the metric {name}: letters, digits and "
+                raise ConnectError(f"{label!r} is not a valid label of the metric {name}: use letters, digits and "
                                    f"underscores, and none of {', '.join(sorted(OURS))}")
         with self._lock:
             if text:
@@ -122,16 +120,16 @@ class PluginMetrics:
         return Series(name, kind, tuple(pairs))
 
     def add(self, series: Series, first: float, second: float) -> None:
-        """Add to both values of a series."""
+        """Adds to both values of a series."""
         if not (math.isfinite(first) and math.isfinite(second)):
-            return  # NaN or infinity would spoil the sum forever
+            return  # the sum could never recover from NaN or infinity
         with self._lock:
             if self._has_room(series):
                 before = self._figures.values.get(series, (0.0, 0.0))
                 self._figures.values[series] = (before[0] + first, before[1] + second)
 
     def put(self, series: Series, value: float) -> None:
-        """Set a gauge."""
+        """Sets a gauge."""
         with self._lock:
             if self._has_room(series):
                 self._figures.values[series] = (value, 0.0)
@@ -145,8 +143,8 @@ class PluginMetrics:
         self._figures.dropped += 1
         return False
 
-    def take_in(self, figures: Figures) -> None:
-        """Add what a split has counted."""
+    def merge(self, figures: Figures) -> None:
+        """Adds the metrics of a split."""
         for name, text in figures.helps.items():
             self._figures.helps.setdefault(name, text)
         for series, (first, second) in figures.values.items():
@@ -157,7 +155,7 @@ class PluginMetrics:
         self._figures.dropped += figures.dropped
 
     def replace(self, figures: Figures) -> None:
-        """Replace all figures, by those that another runtime has counted."""
+        """Replaces all metrics with those that the host of Java plugins reports."""
         kept = dict(islice(figures.values.items(), MOST_SERIES))
         dropped = len(figures.values) - len(kept)
         with self._lock:
@@ -166,18 +164,18 @@ class PluginMetrics:
             self._figures = Figures(kept, dict(figures.helps), dropped)
 
     def forget(self, gone: Iterable[Series]) -> None:
-        """Show these series no longer."""
+        """Removes series."""
         with self._lock:
             for series in gone:
                 self._figures.values.pop(series, None)
 
     def figures(self) -> Figures:
-        """A copy."""
+        """Returns a copy of the current values."""
         with self._lock:
             return Figures(dict(self._figures.values), dict(self._figures.helps), self._figures.dropped)
 
     def counted(self) -> Figures | None:
-        """A copy for a split's result, or None if there is nothing."""
+        """Returns a copy for a split's result, or None if nothing was recorded."""
         return self.figures() if self._figures.values else None
 
 
@@ -189,8 +187,8 @@ _local = _Local()
 
 
 def plugin_metrics() -> PluginMetrics:
-    """The metrics of the task that this thread works for; in any other thread (one that a plugin started, a test)
-    metrics that are not shown. A split's figures are shown once it has succeeded.
+    """Returns the metrics of the task whose code this thread runs. Those of a split are exported when it has succeeded.
+    In other threads, such as those that a plugin starts, returns metrics that are never exported.
     """
     if _local.metrics is None:
         _local.metrics = PluginMetrics()
@@ -198,12 +196,12 @@ def plugin_metrics() -> PluginMetrics:
 
 
 def work_for(metrics: PluginMetrics | None) -> None:
-    """From now on this thread counts into these metrics."""
+    """Makes `plugin_metrics` return these metrics in this thread."""
     _local.metrics = metrics
 
 
-class counting:  # noqa: N801 - reads as a word: with counting() as metrics:
-    """Gives this thread new metrics for the duration of the block."""
+class counting:  # noqa: N801 - used as a function: with counting() as metrics:
+    """A context manager that gives this thread new metrics, which it returns."""
 
     __slots__ = ("_before", "_metrics")
 

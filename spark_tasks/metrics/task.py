@@ -1,4 +1,4 @@
-"""The figures of one task: the task writes them, the metrics endpoint reads them."""
+"""The metrics of one task. The task updates them; the metrics endpoint reads them."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ TopicPartition = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class SplitFigures:
-    """The figures in a split's result. `read`: records before the transforms, `written`: after them; bytes as in Arrow
-    or Kafka. `seconds` by phase. `plugins`: the figures of plugins.
+    """The metrics in a split's result. `read`: the number of records before the transforms, `written`: after them. The
+    bytes are those in Arrow or in Kafka. `seconds`: the time by phase. `plugins`: the metrics of plugins.
     """
 
     read: int = 0
@@ -32,7 +32,7 @@ class SplitFigures:
 
 
 class Flight:
-    """A batch in flight: measures how long it waited for Spark, apart from the time that it was worked on."""
+    """Measures how long a batch in flight waits before executors run it."""
 
     __slots__ = ("_begun", "_ended")
 
@@ -45,14 +45,14 @@ class Flight:
         self._ended = perf_counter()
 
     def waited(self, busy: float) -> float:
-        """Seconds that the batch waited; `busy`: the seconds of its longest split."""
+        """Returns how many seconds the batch has waited. `busy`: the run time of its longest split in seconds."""
         return max(0.0, (self._ended or perf_counter()) - self._begun - busy)
 
 
 class TaskMetrics:
-    """Counts since the task was started. Only the task's thread writes; any thread may read single values.
+    """The metrics of a task since its start. Only the task's thread updates them; any thread may read single values.
 
-    Times are seconds since 1970, None if it has not happened yet.
+    Points in time are seconds since 1970, or None if the event has not happened.
     """
 
     def __init__(self, kind: Literal["source", "sink", ""] = "") -> None:
@@ -63,11 +63,11 @@ class TaskMetrics:
         self.bytes = {"read": 0, "write": 0}
         self.record_rates = {"read": Window(), "write": Window()}
         self.last: dict[str, float | None] = {"read": None, "write": None, "commit": None, "error": None}
-        self.phases: dict[str, tuple[int, float]] = {}  # how often, and seconds
+        self.phases: dict[str, tuple[int, float]] = {}  # count and total seconds
         self.errors: dict[str, int] = {}  # by stage
         self.retries = 0
-        self.failures = 0  # errors that were not tried again
-        self.skipped = 0  # bad records that errors.tolerance=all left out
+        self.failures = 0  # errors that were not retried
+        self.skipped = 0  # bad records that errors.tolerance=all skipped
         self.logged = 0
         self.letters = 0
         self.lost_letters = 0
@@ -78,25 +78,25 @@ class TaskMetrics:
         self.commits = {"done": 0, "failed": 0, "skipped": 0}
         self.commit_seconds = Window()
         self.commit_rates = {"done": Window(), "failed": Window(), "skipped": Window()}
-        self.transactions = Window()  # their sizes in records
+        self.transactions = Window()  # the number of records in each
         self._transaction = 0
         self.lags: Mapping[TopicPartition, int] = {}
         self._running_since: float | None = None
         self._ran = self._paused = 0.0
         self._paused_since: float | None = None
 
-    # ------------------------------------------------------------ what the task reports
+    # ------------------------------------------------------------ updates by the task
     def spent(self, phase: str, seconds: float) -> None:
-        """Add the time of a batch."""
+        """Adds a phase of a batch."""
         count, before = self.phases.get(phase, (0, 0.0))
         self.phases[phase] = (count + 1, before + seconds)
 
     def submitted(self, records: int) -> None:
-        """A batch was submitted; for a source its number of records is not known yet (0)."""
+        """Records that a batch was submitted. `records`: 0 for a source, whose number is not known yet."""
         self.active = records
 
     def worked(self, splits: Iterable[SplitFigures | None]) -> None:
-        """A batch came back from the executors."""
+        """Adds the results of a batch's splits."""
         found = [split for split in splits if split is not None]
         now = time.time()
         totals: dict[str, float] = {}
@@ -104,7 +104,7 @@ class TaskMetrics:
             for phase, seconds in split.seconds.items():
                 totals[phase] = totals.get(phase, 0.0) + seconds
             if split.plugins is not None:
-                self.plugins.take_in(split.plugins)
+                self.plugins.merge(split.plugins)
         for phase, seconds in totals.items():
             self.spent(phase, seconds)
         read, written = sum(s.read for s in found), sum(s.written for s in found)
@@ -123,7 +123,7 @@ class TaskMetrics:
             self._transaction += written
 
     def committed(self, seconds: float) -> None:
-        """Offsets, and the records up to them, were committed."""
+        """Counts a commit of offsets. `seconds`: its duration."""
         self._commit("done")
         now = time.time()
         self.last["commit"] = now
@@ -132,16 +132,16 @@ class TaskMetrics:
         self.active = 0
 
     def transaction_ended(self) -> None:
-        """A transaction ended, with everything since the previous one."""
+        """Counts a transaction with all records since the previous one."""
         size, self._transaction = self._transaction, 0
         self.transactions.add(size, time.time())
 
     def commit_failed(self) -> None:
-        """Offsets could not be committed."""
+        """Counts a commit of offsets that failed."""
         self._commit("failed")
 
     def commit_skipped(self) -> None:
-        """Offsets were not committed: the group had rebalanced without this task."""
+        """Counts a commit of offsets that was skipped because the group had rebalanced."""
         self._commit("skipped")
 
     def _commit(self, how: str) -> None:
@@ -149,7 +149,7 @@ class TaskMetrics:
         self.commit_rates[how].add(1, time.time())
 
     def failed(self, error: BaseException, stage: str, *, again: bool) -> None:
-        """An error; `stage`: used if the error is not marked with one. `again`: it is retried."""
+        """Counts an error. `stage`: its stage, unless the error is marked with one. `again`: whether it is retried."""
         where = stage_of(error) or stage
         self.errors[where] = self.errors.get(where, 0) + 1
         self.last["error"] = time.time()
@@ -161,7 +161,9 @@ class TaskMetrics:
             self.failures += 1
 
     def refused(self, skipped: Mapping[str, int], logged: int, letters: int, lost: int) -> None:
-        """Bad records: skipped ones by phase, log lines, and dead letters that were or could not be written."""
+        """Counts bad records. `skipped`: the number of skipped ones by phase; `logged`: of log lines; `letters`: of
+        dead letters that were written; `lost`: of those that could not be written.
+        """
         for phase, count in skipped.items():
             self.errors[phase] = self.errors.get(phase, 0) + count
             self.skipped += count
@@ -172,7 +174,7 @@ class TaskMetrics:
 
     @contextmanager
     def blaming(self, stage: str) -> Iterator[None]:
-        """Counts an error that leaves the block as the failure of the task."""
+        """A context manager that counts an error of its block as a failure of the task."""
         try:
             yield
         except Exception as error:
@@ -180,13 +182,13 @@ class TaskMetrics:
             raise
 
     def running(self, *, paused: bool) -> None:
-        """From now on the task is running, or paused."""
+        """Records that the task is running, or paused, from now on."""
         self._settle()
         now = time.time()
         self._running_since, self._paused_since = (None, now) if paused else (now, None)
 
     def stopped(self) -> None:
-        """From now on the task is neither running nor paused."""
+        """Records that the task is neither running nor paused from now on."""
         self._settle()
         self._running_since = self._paused_since = None
 
@@ -195,11 +197,11 @@ class TaskMetrics:
         self._ran += now - self._running_since if self._running_since is not None else 0.0
         self._paused += now - self._paused_since if self._paused_since is not None else 0.0
 
-    # ------------------------------------------------------------ for the metrics endpoint
+    # ------------------------------------------------------------ reads by the metrics endpoint
     def ratios(self, now: float) -> tuple[float, float]:
-        """The parts of its life that the task was running and paused."""
-        life = max(now - self.started, 1e-9)
+        """Returns the fractions of the time since the start in which the task was running and paused."""
+        lifetime = max(now - self.started, 1e-9)
         running, paused = self._running_since, self._paused_since
         ran = self._ran + (now - running if running is not None else 0.0)
         rested = self._paused + (now - paused if paused is not None else 0.0)
-        return min(ran / life, 1.0), min(rested / life, 1.0)
+        return min(ran / lifetime, 1.0), min(rested / lifetime, 1.0)

@@ -1,23 +1,25 @@
-"""Kafka's windowed averages, maxima and rates, for the price of a few additions."""
+"""Averages, extremes and rates over a sliding window, like those of Kafka's metrics."""
 
 from __future__ import annotations
 
 _NAN = float("nan")
-HALF_S = 30.0  # as Kafka's metrics.sample.window.ms; a window is two of them (metrics.num.samples)
+HALF_S = 30.0  # Kafka's default metrics.sample.window.ms; a window has two samples (metrics.num.samples)
 
 
 class Window:
-    """Values of the last 30 to 60 seconds. One thread writes, any reads. Times in seconds, of any clock."""
+    """The values of the last 30 to 60 seconds. One thread adds values; any thread reads. `now` is in seconds, of any
+    clock.
+    """
 
     __slots__ = ("_before", "_now")
 
     def __init__(self) -> None:
-        # (when it began, how many, their sum, the least, the largest)
+        # (start, count, sum, minimum, maximum)
         self._before: tuple[float, int, float, float, float] = (0.0, 0, 0.0, 0.0, 0.0)
         self._now = self._before
 
     def add(self, value: float, now: float) -> None:
-        """Add a value."""
+        """Adds a value."""
         begun, count, total, least, most = self._now
         if now - begun >= HALF_S:
             self._before = self._now if now - begun < 2 * HALF_S else (now - HALF_S, 0, 0.0, 0.0, 0.0)
@@ -26,31 +28,33 @@ class Window:
             self._now = (begun, count + 1, total + value, min(least, value) if count else value, max(most, value))
 
     def _halves(self, now: float) -> tuple[tuple[float, int, float, float, float], ...]:
-        """The halves that are not older than a minute."""
+        """Returns the halves that are at most a minute old and not empty."""
         before, last = self._before, self._now
         if not last[1] or now - last[0] >= 2 * HALF_S:
             return ()
         return (before, last) if before[1] and now - before[0] < 2 * HALF_S else (last,)
 
     def average(self, now: float) -> float:
-        """The average; NaN if there are no values."""
+        """Returns the average, NaN without values."""
         halves = self._halves(now)
         if not halves:
             return _NAN
         return (halves[0][2] + halves[-1][2]) / (halves[0][1] + halves[-1][1])
 
     def most(self, now: float) -> float:
-        """The largest value; NaN if there are no values."""
+        """Returns the maximum, NaN without values."""
         halves = self._halves(now)
         return max(halves[0][4], halves[-1][4]) if halves else _NAN
 
     def least(self, now: float) -> float:
-        """The smallest value; NaN if there are no values."""
+        """Returns the minimum, NaN without values."""
         halves = self._halves(now)
         return min(halves[0][3], halves[-1][3]) if halves else _NAN
 
     def rate(self, now: float) -> float:
-        """The sum of the values per second, over at least half a window as in Kafka, so that one value is no peak."""
+        """Returns the sum of the values per second. As in Kafka, the divisor is at least half a window, so that the
+        first value does not result in a peak.
+        """
         halves = self._halves(now)
         if not halves:
             return 0.0

@@ -1,4 +1,4 @@
-"""Records that a stage cannot process, described in Kafka Connect's terms."""
+"""Errors of records that a stage cannot process, in Kafka Connect's terms."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from spark_tasks.pipeline.converters.base import BadRowError, BadRowsError, Mixe
 
 T = TypeVar("T")
 
-_OUTAGES = ("OperationalError", "InterfaceError")  # PEP 249: an error of the database, not of the data
+_OUTAGES = ("OperationalError", "InterfaceError")  # PEP 249: errors of the database and not of the data
 
 
 class FailedStage(Enum):
@@ -34,20 +34,20 @@ class FailedStage(Enum):
 
     @property
     def phase(self) -> Phase:
-        """The phase to which the metrics count it."""
+        """The phase of the stage in the metrics."""
         if self is FailedStage.TRANSFORMATION:
             return "transform"
         return "write" if self in (FailedStage.TASK_PUT, FailedStage.KAFKA_PRODUCE) else "convert"
 
 
 class StageOutageError(RetriableError):
-    """A converter or a transform that may work later. It is retried for errors.retry.timeout."""
+    """A converter or transform cannot work at the moment. It is retried for errors.retry.timeout."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A record that failed: `row` of the batch that it was read in. `class_name`: the stage's, as REST shows it.
-    `described`: what failed and where, for people.
+    """The failure of a record. `class_name`: that of the stage, as in REST. `described`: a message with the record and
+    the reason. `row`: the record's row in the batch in which it was read.
     """
 
     stage: FailedStage
@@ -58,7 +58,7 @@ class Failure:
 
     @property
     def error_class(self) -> str:
-        """The Java class of the error, or the Python class if it is not one of heeler's errors."""
+        """The Java class of one of heeler's errors, or the Python class of any other error."""
         if isinstance(self.error, ConnectError):
             return self.error.java_class
         kind = type(self.error)
@@ -66,32 +66,32 @@ class Failure:
 
     @property
     def message(self) -> str | None:
-        """The error's message as in Java; None if it has none."""
+        """The error's message, as in Java if it differs there; None without a message."""
         java = self.error.java_message if isinstance(self.error, ConnectError) else None
         return java or str(self.error) or None
 
 
 Refuse = Callable[[Failure], None]
-"""Called with each bad record, once and in order; raises if bad records are not tolerated."""
+"""Called with each bad record, once and in order. Raises an error if bad records are not tolerated."""
 
 
 def intolerant(failure: Failure) -> NoReturn:
-    """Refuse bad records: errors.tolerance=none."""
+    """The Refuse function of errors.tolerance=none. Raises ToleranceExceededError."""
     error = ToleranceExceededError(f"Tolerance exceeded in error handler: {failure.described}")
     mark(error, failure.stage.phase)
     raise error from failure.error
 
 
 def is_outage(error: BaseException) -> bool:
-    """Whether the error means that another system does not work, and says nothing about the record."""
+    """Returns whether an error is caused by another system that does not work, and not by the record."""
     if isinstance(error, (RetriableError, ConnectionError, TimeoutError)):
         return True
     return any(kind.__name__ in _OUTAGES for kind in type(error).__mro__)
 
 
 class StageFailedError(FailedPartError):
-    """A stage cannot process a stretch of rows. `words`: the text before the reason, with {} for the record.
-    `guesses`: see FailedPartError.
+    """A stage cannot process a range of rows. `row`, `guesses`: see FailedPartError. `words`: the message before the
+    reason, with {} for the record.
     """
 
     def __init__(
@@ -103,23 +103,25 @@ class StageFailedError(FailedPartError):
         self.bad = bad_rows(error)
 
     def move(self, place: Callable[[int], int] | None) -> None:
-        """Translate the row to `place(row)` of a larger batch; None if it cannot be told."""
+        """Replaces rows by those of a larger batch, `place(row)`. `place` None: they are unknown there."""
         self.row = None if place is None or self.row is None else place(self.row)
         self.bad = () if place is None else tuple((place(row), error) for row, error in self.bad)
 
     def of(self, error: Exception) -> StageFailedError:
-        """The same failure for another row."""
+        """Returns the same failure with the error of another row."""
         return StageFailedError(None, self.kind, self.class_name, error, self.words)
 
     def failure(self, row: int, where: str = "") -> Failure:
-        """The failure of the row, which is at `where`."""
+        """Returns the failure of a row. `where`: describes its record in the message."""
         words = self.words.replace(" {}", f" {where}" if where else "")
         return Failure(self.kind, self.class_name, self.error, f"{words}: {self.error}", row)
 
 
 @contextmanager
 def stage(kind: FailedStage, class_name: str, words: str, row: int | None = None) -> Iterator[None]:
-    """Turns a converter's errors into StageFailedError unless no record causes them. `row`: the row being converted."""
+    """A context manager that turns errors into StageFailedError, or into StageOutageError if no record causes them.
+    `row`: the row that is being processed, None for a batch.
+    """
     try:
         yield
     except (FailedPartError, MixedSchemasError, ConfigError):
@@ -135,17 +137,17 @@ def stage(kind: FailedStage, class_name: str, words: str, row: int | None = None
 
 
 def bad_rows(error: BaseException | None) -> tuple[tuple[int, Exception], ...]:
-    """All bad rows, if the error names them."""
+    """Returns all bad rows with their errors, if the error has them."""
     return error.bad if isinstance(error, BadRowsError) else ()
 
 
 def good_records(
     batch: pa.RecordBatch, attempt: Callable[[pa.RecordBatch], T], refuse: Callable[[int, StageFailedError], None]
 ) -> list[T]:
-    """The results of `attempt` for the batch without its bad records, in few pieces. `refuse` is called with the bad
-    records in order, by their rows in the batch.
+    """Returns the results of `attempt` for the batch without its bad records, in few pieces. Calls `refuse` with the
+    bad rows of the batch and their errors, in order.
 
-    If the stage names all its bad rows, the rest is tried again; otherwise they are searched for.
+    If the errors of `attempt` name all bad rows, tries again without them; otherwise searches for them.
     """
     rows: np.ndarray[Any, Any] = np.arange(len(batch))
     left, found = batch, list[T]()
@@ -163,20 +165,20 @@ def good_records(
             rows, left = rows[good], left.filter(pa.array(good))
     if unnamed:
         found = list(good_parts(
-            len(left), partial(_stretch, attempt, left), lambda row, failed: refused.append((int(rows[row]), failed)),
-            failed=unnamed,
+            len(left), partial(_attempt_range, attempt, left),
+            lambda row, failed: refused.append((int(rows[row]), failed)), failed=unnamed,
         ))  # fmt: skip
     for row, failure in sorted(refused, key=lambda one: one[0]):
         refuse(row, failure)
     return found
 
 
-def _stretch(attempt: Callable[[pa.RecordBatch], T], batch: pa.RecordBatch, begin: int, end: int) -> T:
+def _attempt_range(attempt: Callable[[pa.RecordBatch], T], batch: pa.RecordBatch, begin: int, end: int) -> T:
     return attempt(batch.slice(begin, end - begin))
 
 
 def reason_of(error: Exception) -> Exception:
-    """The original error, without the wrappers that add rows."""
+    """Returns the original error, without the BadRowErrors around it."""
     while isinstance(error, BadRowError) and isinstance(error.reason, Exception):
         error = error.reason
     return error

@@ -1,7 +1,8 @@
-"""Connect's records as they cross between heeler's pipeline and the host of Java plugins: keys and values as JSON, as
-Kafka's JsonConverter writes it, their schemas apart from them.
+"""Pipelines of which the host of Java plugins runs one part. Records pass between the parts with keys and values as
+JSON, as Kafka's JsonConverter writes it, and with separate schemas (data/cut.py).
 
-A null crosses as no JSON at all. A header whose converter is heeler's own crosses as JSON with its schema, in one text.
+Null keys and values remain null; they do not become the JSON text `null`. A header that heeler converts is JSON that
+contains its schema.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import pyarrow.compute as pc
 from typing_extensions import override
 
 from spark_tasks.data.columns import HEADERS_TYPE, RAW_SCHEMA, SCHEMA_KEY, Metadata
-from spark_tasks.data.cut import CUT, CUT_SCHEMA, Handed, described
+from spark_tasks.data.cut import CUT, CUT_SCHEMA, CutRecords, described
 from spark_tasks.data.rows import plain
 from spark_tasks.data.schema import from_text, to_text
 from spark_tasks.errors import ConnectError
@@ -29,7 +30,7 @@ from spark_tasks.pipeline.stages import RawBatch, SinkPipeline, SourcePipeline
 
 
 def to_json(array: pa.Array, metadata: Metadata | None) -> tuple[pa.Array, str | None]:
-    """A column as texts in a binary array, and its schema; null where the value is. DataError."""
+    """Returns keys or values as JSON (binary, null for null) and their schema as JSON. Raises DataError."""
     schema = schema_of(metadata)
     array = plain(array)
     if pa.types.is_null(array.type):
@@ -42,7 +43,7 @@ def to_json(array: pa.Array, metadata: Metadata | None) -> tuple[pa.Array, str |
 
 
 def from_json(array: pa.Array, schema: str | None) -> Column:
-    """The other way round. DataError."""
+    """Parses what `to_json` returns. Raises DataError."""
     if schema is None:
         return parse_columns(array)
     tape, wanted = read_tape(array), from_text(schema)
@@ -52,13 +53,13 @@ def from_json(array: pa.Array, schema: str | None) -> Column:
 
 
 class JavaSinkPipeline(SinkPipeline):
-    """The first part of a Java sink's pipeline: its batches are of CUT_SCHEMA, the record as it was read and what has
-    become of it. `converted`: see plugins/cut.py.
+    """The first part of a Java sink's pipeline. Its batches have CUT_SCHEMA: each record as it was read from Kafka, and
+    as it is after this part. `converted`: see plugins.cut.Cut.
     """
 
     def __init__(self, worker: Mapping[str, str], connector: Mapping[str, str], converted: Collection[str]) -> None:
         super().__init__(worker, connector)
-        self._mine = frozenset(converted)
+        self._converted_parts = frozenset(converted)
 
     @override
     def to_connect_batches(
@@ -68,8 +69,8 @@ class JavaSinkPipeline(SinkPipeline):
         for batch in super().to_connect_batches(topic, partition, raw, refuse):
             rows = np.searchsorted(offsets, batch.column("offset").to_numpy())
             if (np.diff(rows, prepend=last) < 0).any() or rows[0] == last:
-                raise ConnectError("transforms before a Java sink have to keep the order of records, and to give all "
-                                   "that they make of one the same schema; they did not at "
+                raise ConnectError("transforms before a Java sink have to keep the order of records, and all records "
+                                   "that they make from one record must have the same schema; this is not so at "
                                    f"{topic}-{partition}, offset {offsets[rows[0]]}")
             last = rows[-1]
             where = [f"{topic}-{partition}, offset {offset}" for offset in offsets[rows]]
@@ -78,13 +79,15 @@ class JavaSinkPipeline(SinkPipeline):
                 refuse(failed.failure(int(rows[row]), where[row]))
 
             numbered = batch.append_column("row", pa.array(rows))
-            for part in good_records(numbered, self._handed, refuse_row):
+            for part in good_records(numbered, self._cut_columns, refuse_row):
                 yield pa.RecordBatch.from_arrays(
                     [*raw.take(part.column("row")).columns, *part.columns[1:]],
                     schema=CUT_SCHEMA.with_metadata(part.schema.metadata))
 
-    def _handed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The columns behind the cut, and first the row that each is from."""
+    def _cut_columns(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Returns a column `row` with the row number of each record, and the columns of CUT_SCHEMA that start with
+        CUT.
+        """
         columns: dict[str, pa.Array] = {"row": batch.column("row")}
         for name in ("topic", "partition", "timestamp"):
             columns[CUT + name] = batch.column(name).cast(CUT_SCHEMA.field(CUT + name).type)
@@ -92,14 +95,14 @@ class JavaSinkPipeline(SinkPipeline):
         schemas: dict[str, str | None] = {}
         for part in ("key", "value"):
             found = batch.column(part)
-            if part in self._mine:
+            if part in self._converted_parts:
                 with stage(FailedStage.TRANSFORMATION if self.stages.chain.stages else
                            FailedStage[f"{part.upper()}_CONVERTER"], self._last_class(part),
-                           f"{part} of record {{}} cannot be handed to the Java connector"):
+                           f"{part} of record {{}} cannot be passed to the Java connector"):
                     found, schemas[part] = to_json(found, batch.schema.field(part).metadata)
             columns[CUT + part] = found.cast(pa.binary())
         columns[f"{CUT}headers"] = self._headers(batch)
-        return pa.RecordBatch.from_pydict(columns).replace_schema_metadata(described(self._mine, schemas))
+        return pa.RecordBatch.from_pydict(columns).replace_schema_metadata(described(self._converted_parts, schemas))
 
     def _last_class(self, part: str) -> str:
         chain = self.stages.chain.stages
@@ -107,20 +110,20 @@ class JavaSinkPipeline(SinkPipeline):
 
     def _headers(self, batch: pa.RecordBatch) -> pa.Array:
         headers = batch.column("headers")
-        if "header" not in self._mine or headers.null_count == len(headers):
+        if "header" not in self._converted_parts or headers.null_count == len(headers):
             return headers.cast(HEADERS_TYPE)
-        return _each_header(batch, self.stages.names["header"], _handing(self.stages.header))
+        return _each_header(batch, self.stages.names["header"], _to_json_header(self.stages.header))
 
 
 Header = Callable[[str, str, bytes | None], bytes | None]
 
 
-def _handing(own: HeaderConverter) -> Header:
+def _to_json_header(own: HeaderConverter) -> Header:
     json = _json()
     return lambda topic, name, value: json.from_connect_header(topic, name, *own.to_connect_header(topic, name, value))
 
 
-def _taking(own: HeaderConverter) -> Header:
+def _from_json_header(own: HeaderConverter) -> Header:
     json = _json()
     return lambda topic, name, value: own.from_connect_header(topic, name, *json.to_connect_header(topic, name, value))
 
@@ -132,7 +135,7 @@ def _json() -> JsonConverter:
 
 
 def _each_header(batch: pa.RecordBatch, class_name: str, change: Header) -> pa.Array:
-    """The headers with other bytes."""
+    """Returns the headers with changed values."""
     found: list[list[tuple[str, bytes | None]] | None] = []
     topics = batch.column("topic").to_pylist()
     for row, pairs in enumerate(batch.column("headers").to_pylist()):
@@ -147,16 +150,16 @@ class JavaSourcePipeline(SourcePipeline):
 
     def __init__(self, worker: Mapping[str, str], connector: Mapping[str, str], converted: Collection[str]) -> None:
         super().__init__(worker, connector)
-        self._mine = frozenset(converted)
+        self._converted_parts = frozenset(converted)
 
-    def taken(self, handed: Handed, refuse: Callable[[pa.RecordBatch], Refuse]) -> Iterator[RawBatch]:
-        """RAW batches of `handed`. Their offsets are row numbers of `handed`, -1 if unknown. `refuse` returns the
-        function that receives the bad records of a batch.
+    def raw_batches(self, records: CutRecords, refuse: Callable[[pa.RecordBatch], Refuse]) -> Iterator[RawBatch]:
+        """Yields the transformed and converted records. Their `offset` is the row number in `records`, -1 if unknown.
+        `refuse` returns the function that receives the bad records of a batch.
         """
-        for begin, end in runs(handed.key_schema, handed.value_schema):
-            batch = self._batch(handed, begin, end)
+        for begin, end in runs(records.key_schema, records.value_schema):
+            batch = self._batch(records, begin, end)
             refused = refuse(batch)
-            if "header" not in self._mine:
+            if "header" not in self._converted_parts:
                 yield from self.to_raw(batch, refused)
                 continue
 
@@ -166,22 +169,23 @@ class JavaSourcePipeline(SourcePipeline):
             for part in good_records(batch, self._with_headers, refuse_row):
                 yield from self.to_raw(part, refuse(part))
 
-    def _batch(self, handed: Handed, begin: int, end: int) -> pa.RecordBatch:
-        size, raw = end - begin, handed.raw.slice(begin, end - begin)
-        topic = pa.DictionaryArray.from_arrays(pa.array(handed.topic[begin:end]), pa.array(handed.topics, pa.string()))
-        partition = handed.partition[begin:end]
+    def _batch(self, records: CutRecords, begin: int, end: int) -> pa.RecordBatch:
+        size, raw = end - begin, records.raw.slice(begin, end - begin)
+        topics = pa.array(records.topics, pa.string())
+        topic = pa.DictionaryArray.from_arrays(pa.array(records.topic[begin:end]), topics)
+        partition = records.partition[begin:end]
         rows = pa.array(np.arange(begin, end))
         columns = [topic, pa.array(partition, mask=partition < 0), rows, raw.column("timestamp")]
         fields = [pa.field(name, column.type) for name, column in
                   zip(("topic", "partition", "offset", "timestamp"), columns, strict=True)]
-        for part, schemas in (("key", handed.key_schema), ("value", handed.value_schema)):
+        for part, schemas in (("key", records.key_schema), ("value", records.value_schema)):
             array, metadata = raw.column(part), None
-            if part in self._mine:
+            if part in self._converted_parts:
                 which = int(schemas[begin]) if size else -1
                 if which < 0 and array.null_count == size:
                     array = pa.nulls(size)
                 else:
-                    array, metadata = from_json(array, handed.schemas[which] if which >= 0 else None)
+                    array, metadata = from_json(array, records.schemas[which] if which >= 0 else None)
             columns.append(array)
             fields.append(pa.field(part, array.type, metadata=metadata or None))
         columns.append(raw.column("headers"))
@@ -189,19 +193,19 @@ class JavaSourcePipeline(SourcePipeline):
         return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
 
     def _with_headers(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        headers = _each_header(batch, self.stages.names["header"], _taking(self.stages.header))
+        headers = _each_header(batch, self.stages.names["header"], _from_json_header(self.stages.header))
         return batch.set_column(batch.schema.get_field_index("headers"), "headers", headers)
 
     @override
     def _raw(self, topic: str, batch: pa.RecordBatch) -> RawBatch:
         found, partitions, raw = super()._raw(topic, batch)
-        known = "offset" in batch.schema.names  # a plugin may have left the column out
+        known = "offset" in batch.schema.names  # a transform may have removed the column
         offsets = batch.column("offset") if known else pa.array(np.full(len(batch), -1))
         return found, partitions, raw.set_column(0, RAW_SCHEMA.field(0), offsets)
 
 
 def runs(*schemas: np.ndarray[Any, Any]) -> Iterator[tuple[int, int]]:
-    """The stretches of records of the same schemas."""
+    """Yields the ranges (begin, end) in which none of the arrays changes its value."""
     size = len(schemas[0])
     changes = np.logical_or.reduce([one[1:] != one[:-1] for one in schemas])
     ends = [*(np.flatnonzero(changes) + 1).tolist(), *([size] if size else [])]

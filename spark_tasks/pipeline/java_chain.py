@@ -28,15 +28,15 @@ from spark_tasks.pipeline.stages import RawBatch, SinkPipeline, SourcePipeline
 from spark_tasks.plugins.cut import Cut, with_converters
 
 FRAME_BYTES: Final = 2 << 20  # one record may be larger
-_KEPT: Final = 16  # connections of a process
+_MAX_CONNECTIONS: Final = 16  # that a process keeps open
 
 
 class JavaStageError(DataError):
-    """What a Java plugin has thrown about a record; dead letters have its class, message and stack trace."""
+    """An exception of a Java plugin about a record. Dead letters have its class, message and stack trace."""
 
     @classmethod
     def of(cls, fields: Mapping[str, Any]) -> JavaStageError:
-        """From the host's answer."""
+        """Returns the error that the host's response describes."""
         error = cls(str(fields["message"]))
         error.java_class = str(fields["class"])
         error.add_note(str(fields.get("trace", "")))
@@ -44,58 +44,60 @@ class JavaStageError(DataError):
 
 
 class JavaPart:
-    """Java's part of a chain: what the host does. `folder`: where the host is; the worker changes it."""
+    """The part of a chain that the host runs. `folder`: that of the host; the worker sets it when a host starts."""
 
     def __init__(self, kind: str, name: str, task: int, lease: str, connector: Mapping[str, str], cut: Cut) -> None:
-        """`kind`: sink or source; `lease`: see LeaseSession.java; `connector`: with the worker's converters."""
+        """`kind`: "sink" or "source". `lease`: see LeaseSession.java. `connector`: the connector's configuration, which
+        includes the worker's converters.
+        """
         self.folder = ""
         self.converted = cut.converted
-        self._order = {"op": "chain", "kind": kind, "name": name, "task": task, "lease": lease,
+        self._request = {"op": "chain", "kind": kind, "name": name, "task": task, "lease": lease,
                        "connector": cut.for_far(connector), "converted": sorted(cut.converted)}
 
-    def through(self, frame: bytes) -> Batch:
-        """What becomes of the records of a frame. Raises StageFailedError for those that Java cannot do, HostGoneError
-        where the host is gone, ConnectError for what the plugins throw otherwise.
+    def run(self, frame: bytes) -> Batch:
+        """Runs the plugins on the records of a frame and returns the results. Raises StageFailedError for records that
+        a plugin cannot process, HostGoneError if the host has ended, and ConnectError for other exceptions of plugins.
         """
-        key = (self.folder, json.dumps(self._order, sort_keys=True))
+        key = (self.folder, json.dumps(self._request, sort_keys=True))
         try:
-            found = _connection(key).ask(frame)
+            found = _connection(key).request(frame)
         except BaseException:
             if (broken := OPEN.pop(key, None)) is not None:
                 broken.close()
             raise
-        _raise_bad(found.told["errors"])
+        _raise_bad(found.meta["errors"])
         return found
 
 
 OPEN: Final[OrderedDict[tuple[str, str], _Connection]] = OrderedDict()
-"""The connections of this process."""
+"""The connections of this process by folder and request, the least recently used first."""
 
 
 def _connection(key: tuple[str, str]) -> _Connection:
     found = OPEN.pop(key, None) or _Connection(*key)
     OPEN[key] = found
-    while len(OPEN) > _KEPT:
+    while len(OPEN) > _MAX_CONNECTIONS:
         OPEN.popitem(last=False)[1].close()
     return found
 
 
 class _Connection:
-    """To the host, for one task's part of a chain."""
+    """A connection to the host for one task's part of a chain."""
 
-    def __init__(self, folder: str, order: str) -> None:
+    def __init__(self, folder: str, request: str) -> None:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             secret = (Path(folder) / "secret").read_text()
             self._socket.connect(str(Path(folder) / "socket"))
             self._socket.sendall(message(0, {"op": "hello", "secret": secret}))
-            self._socket.sendall(message(0, json.loads(order)))
+            self._socket.sendall(message(0, json.loads(request)))
         except OSError as error:
             self._socket.close()
-            raise HostGoneError(f"The host of Java plugins is not there: {error}") from error
+            raise HostGoneError(f"The host of Java plugins is not available: {error}") from error
         self.close = self._socket.close
 
-    def ask(self, frame: bytes) -> Batch:
+    def request(self, frame: bytes) -> Batch:
         try:
             self._socket.sendall(frame)
             while True:
@@ -111,14 +113,16 @@ class _Connection:
             raise HostGoneError(f"The host of Java plugins has ended: {error}") from error
 
 
-def _rows_at_once(records: pa.RecordBatch) -> int:
-    """How many go into one frame, which is in the memory of the JVM that all tasks share."""
+def _rows_per_frame(records: pa.RecordBatch) -> int:
+    """Returns the number of records for one frame. The limit bounds the memory in the JVM that all tasks share."""
     size = int(records.nbytes)
     return max(1, min(len(records), len(records) * FRAME_BYTES // max(size, 1)))
 
 
 def _raise_bad(errors: Sequence[Mapping[str, Any]]) -> None:
-    """The bad records of the first stage and class; the others show when the rest is tried again."""
+    """Raises StageFailedError with the bad records of the first stage and class. The other errors occur again when the
+    remaining records are retried.
+    """
     if not errors:
         return
     stage, executing = errors[0]["stage"], errors[0]["executing"]
@@ -128,7 +132,7 @@ def _raise_bad(errors: Sequence[Mapping[str, Any]]) -> None:
 
 
 class JavaFirstPipeline(SinkPipeline):
-    """A sink's whose first part is Java's."""
+    """The pipeline of a sink. The host runs its first part."""
 
     def __init__(self, worker: Mapping[str, str], connector: Mapping[str, str], cut: Cut, java: JavaPart) -> None:
         super().__init__(worker, cut.for_near(with_converters(connector, worker)))
@@ -136,29 +140,29 @@ class JavaFirstPipeline(SinkPipeline):
 
     @override
     def _connect(self, topic: str, partition: int, raw: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        if raw.schema.metadata or not len(raw):  # it has been there
+        if raw.schema.metadata or not len(raw):  # the host has processed it
             yield from super()._connect(topic, partition, raw)
             return
-        rows_at_once = _rows_at_once(raw)
-        if rows_at_once < len(raw):
-            for begin in range(0, len(raw), rows_at_once):
-                yield from self._run_of(topic, partition, raw, begin, min(begin + rows_at_once, len(raw)))
+        rows_per_frame = _rows_per_frame(raw)
+        if rows_per_frame < len(raw):
+            for begin in range(0, len(raw), rows_per_frame):
+                yield from self._run_of(topic, partition, raw, begin, min(begin + rows_per_frame, len(raw)))
             return
         offsets = raw.column("offset")
         first, last = offsets[0].as_py(), offsets[len(raw) - 1].as_py()
         with phase("convert"):
-            found = self.java.through(records(topic, partition, first, last + 1, raw, reset=False))
-        handed, rows = found.handed, np.array(found.told["rows"], np.int64)
-        if handed is None:
+            found = self.java.run(records(topic, partition, first, last + 1, raw, reset=False))
+        results, rows = found.cut, np.array(found.meta["rows"], np.int64)
+        if results is None:
             raise ConnectError("the host of Java plugins sent no schemas")
-        for begin, end in runs(handed.topic, handed.partition, handed.key_schema, handed.value_schema):
-            part = handed.raw.slice(begin, end - begin)
+        for begin, end in runs(results.topic, results.partition, results.key_schema, results.value_schema):
+            part = results.raw.slice(begin, end - begin)
             part = part.set_column(0, RAW_SCHEMA.field(0), offsets.take(pa.array(rows[begin:end])))
-            schemas = {name: handed.schemas[which[begin]] if which[begin] >= 0 else None
-                       for name, which in (("key", handed.key_schema), ("value", handed.value_schema))}
+            schemas = {name: results.schemas[which[begin]] if which[begin] >= 0 else None
+                       for name, which in (("key", results.key_schema), ("value", results.value_schema))}
             part = part.replace_schema_metadata(described(self.java.converted, schemas))
             try:
-                yield from super()._connect(handed.topics[handed.topic[begin]], int(handed.partition[begin]), part)
+                yield from super()._connect(results.topics[results.topic[begin]], int(results.partition[begin]), part)
             except StageFailedError as failed:
                 failed.move(lambda row, rows=rows[begin:end]: int(rows[row]))  # type: ignore[misc]
                 raise
@@ -174,7 +178,7 @@ class JavaFirstPipeline(SinkPipeline):
 
 
 class JavaLastPipeline(SourcePipeline):
-    """A source's whose last part is Java's."""
+    """The pipeline of a source. The host runs its last part."""
 
     def __init__(
         self, worker: Mapping[str, str], connector: Mapping[str, str], cut: Cut, java: JavaPart, *, rows: bool
@@ -184,10 +188,10 @@ class JavaLastPipeline(SourcePipeline):
 
     @override
     def _raws(self, topic: str, batch: pa.RecordBatch) -> Iterator[RawBatch]:
-        rows_at_once = _rows_at_once(batch)
-        for begin in range(0, len(batch), rows_at_once):
+        rows_per_frame = _rows_per_frame(batch)
+        for begin in range(0, len(batch), rows_per_frame):
             try:
-                yield from self._sent(topic, batch.slice(begin, rows_at_once))
+                yield from self._sent(topic, batch.slice(begin, rows_per_frame))
             except StageFailedError as failed:
                 failed.move(partial(operator.add, begin))
                 raise
@@ -199,7 +203,7 @@ class JavaLastPipeline(SourcePipeline):
             for part in self.java.converted & set(batch.schema.names):
                 schema = schema_of(batch.schema.field(part).metadata)
                 schemas[part] = None if schema is None else to_text(schema)
-            found = self.java.through(chain_records(topic, partitions, raw, schemas, self.java.converted))
+            found = self.java.run(chain_records(topic, partitions, raw, schemas, self.java.converted))
         for number, name in enumerate(found.topics):
             rows = np.flatnonzero(found.topic == number)
             chosen = found.partition[rows]

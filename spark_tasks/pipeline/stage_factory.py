@@ -1,4 +1,4 @@
-"""Makes the stages of a pipeline from the configurations of worker and connector, once per process."""
+"""Creates the stages of a pipeline from the configurations of worker and connector, once per process."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from spark_tasks.pipeline.transforms.chain import Chain, make_chain
 from spark_tasks.plugins import Kind, Plugins
 
 _SIMPLE = "org.apache.kafka.connect.storage.SimpleHeaderConverter"
-_KEPT = 64  # of task configurations whose stages a process keeps
+_MAX_STAGES = 64  # in the cache of a process; one for each task configuration
 
 
 @dataclass(frozen=True, slots=True)
 class Stages:
-    """The converters and transforms of a pipeline. `names`: the converters' class names, as REST shows them."""
+    """The converters and transforms of a pipeline. `names`: the converters' class names, as in REST."""
 
     key: Converter
     value: Converter
@@ -36,7 +36,7 @@ class _Setting(NamedTuple):
 
 
 def _setting(part: str, worker: Mapping[str, str], connector: Mapping[str, str], default: str | None) -> _Setting:
-    """The connector's own converter with the connector's properties, or else the worker's with the worker's."""
+    """Returns the connector's own converter with the connector's properties, or else the worker's with the worker's."""
     key = f"{part}.converter"
     for properties in (connector, worker):
         if properties.get(key):
@@ -52,12 +52,12 @@ _stages_lock = Lock()
 
 
 def made_stages(worker: tuple[tuple[str, str], ...], connector: tuple[tuple[str, str], ...]) -> Stages:
-    """The stages for these sorted properties; cached. ConfigError, PluginNotFoundError."""
-    with _stages_lock:  # made once, even if several threads ask at the same time
+    """Returns the stages for these sorted properties; cached. Raises ConfigError, PluginNotFoundError."""
+    with _stages_lock:  # so that only one of several threads creates them
         return _stages(worker, connector)
 
 
-@lru_cache(maxsize=_KEPT)
+@lru_cache(maxsize=_MAX_STAGES)
 def _stages(worker: tuple[tuple[str, str], ...], connector: tuple[tuple[str, str], ...]) -> Stages:
     return _make_stages(dict(worker), dict(connector))
 

@@ -1,7 +1,7 @@
 """The pipelines between Kafka and a connector: converters and transforms.
 
-Both pipelines hold only configuration, so they can be sent to executors; the stages are made there for the first
-batch and kept for the next splits of the same Python worker.
+A pipeline object has only configuration, so it can be sent to executors. A Python worker there creates the stages for
+the first batch and keeps them for its next splits.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ RawBatch = tuple[str, pa.Array | None, pa.RecordBatch]
 
 
 class _Pipeline:
-    """The configuration; the stages are made on first use."""
+    """Has the configuration, and creates the stages on first use."""
 
     def __init__(self, worker: Mapping[str, str], connector: Mapping[str, str]) -> None:
         wanted = ("key.converter", "value.converter", "header.converter", "plugin.path")
@@ -45,7 +45,9 @@ class _Pipeline:
 
     @property
     def stages(self) -> Stages:
-        """Converters and transforms, made once per process and configuration. ConfigError, PluginNotFoundError."""
+        """Converters and transforms, created once per process and configuration. Raises ConfigError,
+        PluginNotFoundError.
+        """
         return made_stages(tuple(sorted(self._worker.items())), tuple(sorted(self._connector.items())))
 
 
@@ -53,10 +55,10 @@ class SinkPipeline(_Pipeline):
     """Converts Kafka's records to Connect's, for the tasks of one connector."""
 
     def to_connect(self, topic: str, partition: int, raw: pa.RecordBatch) -> pa.RecordBatch:
-        """Convert a raw batch of one topic partition to a batch of columns.CONNECT_COLUMNS.
+        """Converts a raw batch of one topic partition to a batch with columns.CONNECT_COLUMNS.
 
-        DataError names topic, partition, offset and converter of the first bad record. Where the records have several
-        schemas no batch can hold them all: use `to_connect_batches`, which splits them (this method raises DataError).
+        Raises DataError with topic, partition, offset and converter of the first bad record, and if the records have
+        several schemas: one batch cannot contain them, so use `to_connect_batches`.
         """
         batches = list(self.to_connect_batches(topic, partition, raw))
         if len(batches) != 1:
@@ -66,17 +68,17 @@ class SinkPipeline(_Pipeline):
     def to_connect_batches(
         self, topic: str, partition: int, raw: pa.RecordBatch, refuse: Refuse = intolerant
     ) -> Iterator[pa.RecordBatch]:
-        """The same in order, with one batch for each run of records of the same schema, and without bad records:
-        `refuse` is called with them, by their rows in `raw`, and by default raises ToleranceExceededError.
-        StageOutageError.
+        """Yields the converted records in order, in one batch for each run of records with the same schema, without bad
+        records. Calls `refuse` with each bad record and its row in `raw`; by default it raises ToleranceExceededError.
+        Raises StageOutageError.
         """
         stages, offsets = self.stages, raw.column("offset")
 
-        def where(row: int) -> str:
+        def describe(row: int) -> str:
             return f"{topic}-{partition}, offset {offsets[row].as_py()}"
 
         def refuse_raw(row: int, failed: StageFailedError) -> None:
-            refuse(failed.failure(row, where(row)))
+            refuse(failed.failure(row, describe(row)))
 
         for batch in self._converted(topic, partition, raw, refuse_raw):
             if not stages.chain.stages:
@@ -92,7 +94,7 @@ class SinkPipeline(_Pipeline):
     def _converted(
         self, topic: str, partition: int, raw: pa.RecordBatch, refuse: Callable[[int, StageFailedError], None]
     ) -> list[pa.RecordBatch]:
-        """The converted records, before the transforms."""
+        """Returns the converted records, before the transforms."""
         bad: list[int] = []
 
         def note(row: int, failed: StageFailedError) -> None:
@@ -105,7 +107,7 @@ class SinkPipeline(_Pipeline):
             return found
         good = np.ones(len(raw), np.bool_)
         good[bad] = False
-        return list(self._connect(topic, partition, raw.filter(pa.array(good))))  # joined, they have fewer schemas
+        return list(self._connect(topic, partition, raw.filter(pa.array(good))))  # together they have fewer schemas
 
     def _connect(self, topic: str, partition: int, raw: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         try:
@@ -143,14 +145,14 @@ class SinkPipeline(_Pipeline):
             return converter.to_connect(topic, array, raw.column("headers"))
 
     def header_of(self, topic: str, name: str, text: str) -> bytes | None:
-        """A header that the header converter reads as this text; None if that would take a registry."""
+        """Returns a header value that the header converter reads as `text`, or None if a schema registry is needed."""
         converter = self.stages.header
         if isinstance(converter, _READ_ANY_HEADER):
             return text.encode()
         return converter.from_connect_header(topic, name, None, text) if isinstance(converter, JsonConverter) else None
 
     def _check_headers(self, topic: str, raw: pa.RecordBatch) -> None:
-        """Headers keep their bytes, but a header that the converter cannot read makes a bad record."""
+        """Raises StageFailedError for a record with a header that the converter cannot read. Headers remain bytes."""
         headers, converter = raw.column("headers"), self.stages.header
         if headers.null_count == len(headers) or isinstance(converter, _READ_ANY_HEADER):
             return
@@ -171,7 +173,7 @@ def _transformed(chain: Chain, batch: pa.RecordBatch) -> list[pa.RecordBatch]:
 
 
 def joined_parts(parts: Iterable[list[pa.RecordBatch]]) -> list[pa.RecordBatch]:
-    """The parts from good_parts, with neighbours of the same schema joined."""
+    """Returns the batches of good_parts. Adjacent batches with the same schema are joined."""
     found = list(parts)
     return found[0] if len(found) == 1 else joined([batch for part in found for batch in part])
 
@@ -196,7 +198,7 @@ def _connect_batch(topic: str, partition: int, raw: pa.RecordBatch, key: Column,
 
 class SourcePipeline(_Pipeline):
     """Converts Connect's records to Kafka's. `rows`: each row of the connector's batches is a value
-    (SourceConnector.yields); their topic is the connector's `topic`, unless the source yields records with a column
+    (SourceConnector.yields). The topic is the connector's `topic`, unless the source yields records with a column
     `topic`.
     """
 
@@ -205,26 +207,28 @@ class SourcePipeline(_Pipeline):
         self._rows = rows
 
     def to_raw(self, batch: pa.RecordBatch, refuse: Refuse = intolerant) -> Iterator[RawBatch]:
-        """(topic, partitions or None for the partitioner, batch of columns.RAW_SCHEMA) for each topic in the batch.
+        """Yields for each topic in the batch: topic, partitions (None if the partitioner chooses them), RAW_SCHEMA
+        batch.
 
-        Records keep their order within a topic. Bad records are left out: `refuse` is called with them, by their rows
-        in `batch`. Offsets are 0 (the log assigns them); a record without a timestamp gets the current time.
-        ToleranceExceededError if a record cannot be written, DataError where the whole batch cannot; StageOutageError.
+        Records keep their order within a topic. Bad records are omitted: `refuse` is called with each and its row in
+        `batch`. Offsets are 0, because the broker assigns them; a record without a timestamp gets the current time.
+        Raises ToleranceExceededError if a record cannot be written, DataError if the whole batch cannot, and
+        StageOutageError.
         """
         if not len(batch):
             return
         if not self._rows and "value" not in batch.schema.names:
             raise DataError(f"the source's records have no column value, only {', '.join(batch.schema.names)}; "
-                            'a connector whose rows are values says yields = "rows"')
+                            'a connector whose rows are values sets yields = "rows"')
         prepared = self.prepared(batch)
         parts = good_records(
             prepared, lambda some: list(self._written(some)), lambda row, failed: refuse(failed.failure(row))
         )
-        yield from parts[0] if len(parts) == 1 else _by_target(raw for part in parts for raw in part)
+        yield from parts[0] if len(parts) == 1 else _joined_by_topic(raw for part in parts for raw in part)
 
     def original(self, batch: pa.RecordBatch, row: int) -> RawBatch:
-        """A refused record as the source yielded it, for a dead letter: written by the converters if they can, else as
-        text.
+        """Returns a bad record for a dead letter, as the source yielded it: the converters write it, or if they cannot,
+        it is text.
         """
         record = self.prepared(batch.slice(row, 1))
         topic = next(iter(self._by_topic(record)))[0]
@@ -261,7 +265,7 @@ class SourcePipeline(_Pipeline):
             begin += len(out)
 
     def prepared(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The batch as transforms expect it: rows become values, and records have a topic."""
+        """Returns the batch as transforms expect it: rows become values, and records have a topic."""
         batch = _as_value(batch) if self._rows else batch
         topic = self._connector.get("topic")
         if "topic" in batch.schema.names or not topic or not self.stages.chain.stages:
@@ -306,7 +310,7 @@ class SourcePipeline(_Pipeline):
         return topic, partitions, pa.RecordBatch.from_arrays(columns, schema=RAW_SCHEMA)
 
     def _write(self, part: str, topic: str, batch: pa.RecordBatch, headers: pa.Array) -> tuple[pa.Array, pa.Array]:
-        """The bytes of keys or values, and the headers with those that the converter has added."""
+        """Returns the bytes of keys or values, and the headers with those that the converter adds."""
         if part not in batch.schema.names:
             return pa.nulls(len(batch), pa.binary()), headers
         field = batch.schema.field(part)
@@ -323,7 +327,7 @@ class SourcePipeline(_Pipeline):
         with stage(FailedStage.HEADER_CONVERTER, self.stages.names["header"],
                    f"headers of a record for topic {topic} cannot be written by {name}"):
             if pa.types.is_null(headers.type) or pa.types.is_binary(headers.type.value_type.field("value").type):
-                return _on_the_wire(headers)
+                return _raw_headers(headers)
             write = self.stages.header.from_connect_header
             return pa.array(
                 [None if row is None else [(h["key"], write(topic, h["key"], None, h["value"])) for h in row]
@@ -331,8 +335,8 @@ class SourcePipeline(_Pipeline):
             )  # fmt: skip
 
 
-def _by_target(raws: Iterable[RawBatch]) -> Iterator[RawBatch]:
-    """Join the batches of each topic, except those whose records name partitions."""
+def _joined_by_topic(raws: Iterable[RawBatch]) -> Iterator[RawBatch]:
+    """Joins the batches of each topic, except batches with partitions."""
     found: dict[tuple[str, bool], list[RawBatch]] = {}
     for raw in raws:
         found.setdefault((raw[0], raw[1] is None), []).append(raw)
@@ -343,8 +347,10 @@ def _by_target(raws: Iterable[RawBatch]) -> Iterator[RawBatch]:
             yield topic, None, pa.concat_batches([raw for _, _, raw in batches])
 
 
-def _on_the_wire(headers: pa.Array) -> pa.Array:
-    """Headers whose values are bytes already. A plugin's schema allows null keys, but no key may be null."""
+def _raw_headers(headers: pa.Array) -> pa.Array:
+    """Returns headers whose values are bytes as HEADERS_TYPE. Raises DataError for a null key, which the schema of a
+    plugin's batch may allow.
+    """
     try:
         return headers if headers.type == HEADERS_TYPE else headers.cast(HEADERS_TYPE)
     except pa.ArrowInvalid as error:
@@ -352,7 +358,7 @@ def _on_the_wire(headers: pa.Array) -> pa.Array:
 
 
 def _as_value(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The rows as structs in a column `value`, with the schema that their types imply."""
+    """Returns the rows as structs in a column `value`, with the schema that their types imply."""
     array = as_value(batch)
     field = pa.field("value", array.type, metadata=value_field(batch.schema))
     return pa.RecordBatch.from_arrays([array], schema=pa.schema([field]))

@@ -1,4 +1,4 @@
-"""Finding plugins by name: `Plugins(plugin_path).connector("FileStreamSource")`."""
+"""Finds plugins by name: `Plugins(plugin_path).connector("FileStreamSource")`."""
 
 from spark_tasks.plugins.kinds import Kind as Kind
 from spark_tasks.plugins.kinds import PassedOver as PassedOver

@@ -1,4 +1,4 @@
-"""Advice for the name of a plugin that does not exist. Pure."""
+"""Advice for messages about a plugin that does not exist. Pure."""
 
 from __future__ import annotations
 
@@ -9,24 +9,26 @@ from spark_tasks.plugins.discovery import Found
 from spark_tasks.plugins.java_classes import JARS, instead
 from spark_tasks.plugins.kinds import Kind
 
-_MOST = 3
-_BY_JARS = (" Its jars run as they are: put their folder into a folder of plugin.path (heeler plugins install "
+_MAX_SUGGESTIONS = 3
+_BY_JARS = (" Its jars run unchanged: put their folder into a folder of plugin.path (heeler plugins install "
             "GROUP:ARTIFACT:VERSION --plugin-path FOLDER).")
 _READ_AT_START = (
-    "Plugins are read when the worker starts, from installed packages and the folders of plugin.path: restart the "
-    "worker if this one came later."
+    "The worker finds plugins when it starts, in installed packages and the folders of plugin.path: restart the worker "
+    "if this one was installed later."
 )
 
 
 def advice(kind: Kind, name: str, found: Sequence[Found]) -> str:
-    """Lines about a plugin of another kind, heeler's counterpart of a Java class, similar names, and loading."""
+    """Returns lines that suggest a plugin of another kind, heeler's counterpart of a Java class, or similar names, and
+    that say when plugins are loaded. `found`: all plugins.
+    """
     others = [f for f in found if f.kind is not kind and name and name in _names(f)]
     lines = [f"{others[0].name} is a {others[0].kind.interface}, not a {kind.interface}."] if others else []
     java = None if others else instead(kind, name)
     if java is not None:
-        _, answer = java
-        lines.append(f"{name} of Java Kafka Connect is not here{f': {answer}' if answer else ''}.")
-        if kind in JARS and not answer.startswith("use "):
+        _, remedy = java
+        lines.append(f"{name} of Java Kafka Connect is not built in{f': {remedy}' if remedy else ''}.")
+        if kind in JARS and not remedy.startswith("use "):
             lines[-1] += _BY_JARS
     elif near := nearest(kind, name, found):
         lines.append(f"Did you mean {' or '.join(near)}?")
@@ -34,14 +36,14 @@ def advice(kind: Kind, name: str, found: Sequence[Found]) -> str:
 
 
 def nearest(kind: Kind, name: str, found: Sequence[Found]) -> list[str]:
-    """Short names of plugins of this kind that resemble `name`: three at most, one for each plugin."""
+    """Returns short names of plugins of this kind that are similar to `name`: at most three, one for each plugin."""
     known = {text.lower(): (f.name, text) for f in found if f.kind is kind for text in _names(f)[1:] if text}
     wanted = name.replace(":", ".").rpartition(".")[2].lower()
-    like = [known[text] for text in difflib.get_close_matches(wanted, list(known), 2 * _MOST, 0.75)]
+    like = [known[text] for text in difflib.get_close_matches(wanted, list(known), 2 * _MAX_SUGGESTIONS, 0.75)]
     plugins: dict[str, str] = {}
     for plugin, text in like:
         plugins.setdefault(plugin, text)
-    return list(plugins.values())[:_MOST]
+    return list(plugins.values())[:_MAX_SUGGESTIONS]
 
 
 def _names(found: Found) -> tuple[str, ...]:

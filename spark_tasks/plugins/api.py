@@ -1,8 +1,8 @@
-"""The API for plugin authors. A task's data path is a PySpark Python data source; this file adds what Kafka Connect
-needs around it.
+"""The API for authors of connectors. A task reads or writes data with a PySpark Python data source; this module adds
+what Kafka Connect requires in addition.
 
-- A source task reads through `DataSource.streamReader()` or `simpleStreamReader()`.
-- A sink task writes through `DataSource.writer()` (a DataSourceArrowWriter or DataSourceWriter): `write()` runs on
+- A source task reads with `DataSource.streamReader()` or `simpleStreamReader()`.
+- A sink task writes with `DataSource.writer()` (a DataSourceArrowWriter or DataSourceWriter): `write()` runs on
   executors, `commit(messages)` and `abort(messages)` on the worker.
 """
 
@@ -30,29 +30,29 @@ TransactionSignal = Literal["commit", "abort", "continue"]
 
 
 class ConnectorContext(Protocol):
-    """What the runtime offers a running connector. Thread-safe."""
+    """Services of the worker for a running connector. Thread-safe."""
 
     @property
     def metrics(self) -> PluginMetrics:
-        """The connector's own metrics (KIP-877), shown at /metrics. Its tasks use heeler.plugin_metrics()."""
+        """The connector's own metrics (KIP-877), exported at /metrics. Code of tasks uses heeler.plugin_metrics()."""
 
     def request_task_reconfiguration(self) -> None:
-        """Ask for another call of `task_configs`, because the external system changed."""
+        """Requests another call of `task_configs`, because the external system has changed."""
 
     def raise_error(self, error: Exception) -> None:
-        """Make the connector FAILED."""
+        """Makes the connector FAILED."""
 
     def offsets(self) -> Sequence[tuple[SourcePartition, SourceOffset]]:
-        """All committed offsets of this (source) connector."""
+        """Returns all committed offsets of this source connector."""
 
 
 class Connector(ABC):
-    """One connector. Its constructor must be cheap and do no IO; `start` may connect to the external system."""
+    """One connector. Its constructor must be fast and do no IO; `start` may connect to the external system."""
 
     version: ClassVar[str] = "unknown"
     config_def: ClassVar[ConfigDef]
-    aliases: ClassVar[tuple[str, ...]] = ()  # Java class names that mean this plugin
-    mistake: ClassVar[str | None] = None  # what its author got wrong: it is not offered, unlike others of its module
+    aliases: ClassVar[tuple[str, ...]] = ()  # Java class names that refer to this plugin
+    mistake: ClassVar[str | None] = None  # an error in the class; only this class of its module is then not available
 
     def __init__(self, config: Options, context: ConnectorContext) -> None:
         self.config = config
@@ -60,43 +60,45 @@ class Connector(ABC):
 
     @classmethod
     def validate(cls, config: Options) -> Mapping[str, Sequence[str]]:
-        """Messages by key about errors that a ConfigDef cannot express. Gets values that `config_def` accepts."""
+        """Returns error messages by key, for checks that a ConfigDef cannot express. Called only with values that
+        `config_def` accepts.
+        """
         return {}
 
     def start(self) -> None:
-        """Begin to watch the external system, if there is something to watch."""
+        """Starts to monitor the external system, if that is necessary."""
 
     def stop(self) -> None:
-        """Undo `start`."""
+        """Stops what `start` has started, and releases resources."""
 
     def abandon(self) -> None:
-        """Called from any thread when `start`, `stop` or `task_configs` hangs and is no longer waited for. Must not
-        block.
+        """Called on any thread when the worker stops waiting for a `start`, `stop` or `task_configs` that hangs. Must
+        not block.
         """
 
     def task_configs(self, max_tasks: int) -> Sequence[Options]:
-        """At most `max_tasks` configurations, one for each task, with string values. By default one task, with the
-        connector's whole configuration.
+        """Returns at most `max_tasks` configurations with string values, one for each task. By default one task with
+        the connector's configuration.
         """
         return [self.config]
 
     @classmethod
     @abstractmethod
     def data_source(cls, options: Options) -> DataSource:
-        """The PySpark data source of one task; `options` is the task's configuration."""
+        """Returns the PySpark data source of one task. `options`: the task's configuration."""
 
 
 def _shape_mistake(connector: type[Connector], name: str, shape: str) -> str | None:
     if shape in get_args(Shape):
         return None
-    return f'{connector.__qualname__}.{name} is {shape!r}; it has to be "records" or "rows"'
+    return f'{connector.__qualname__}.{name} is {shape!r}; it must be "records" or "rows"'
 
 
 class SourceConnector(Connector):
     """Reads from an external system into Kafka topics."""
 
     yields: ClassVar[Shape] = "records"
-    """records: batches have the columns of columns.CONNECT_COLUMNS; rows: each whole row is a record's value."""
+    """"records": batches have the columns of columns.CONNECT_COLUMNS; "rows": each row is the value of a record."""
 
     def __init_subclass__(cls, **arguments: Any) -> None:
         super().__init_subclass__(**arguments)
@@ -104,18 +106,20 @@ class SourceConnector(Connector):
 
     @classmethod
     def exactly_once_support(cls, config: Options) -> bool | None:
-        """Whether it can resume exactly where it was (KIP-618); None if that is not known."""
+        """Returns whether the connector supports exactly-once delivery (KIP-618), that is, resumes exactly at its
+        offsets; None if that is unknown.
+        """
         return None
 
     @classmethod
     def can_define_transaction_boundaries(cls, config: Options) -> bool:
-        """Whether `transaction.boundary=connector` is possible (KIP-618)."""
+        """Returns whether the connector supports `transaction.boundary=connector` (KIP-618)."""
         return False
 
     @classmethod
     def alter_offsets(cls, config: Options, offsets: Sequence[tuple[SourcePartition, SourceOffset | None]]) -> bool:
-        """Check offsets that a user wants to set; raise ConnectError to refuse them. True if they are also kept in the
-        external system and have been set there (KIP-875).
+        """Checks offsets that a user wants to set, and raises ConnectError to reject them. Returns True if the
+        connector also stores offsets in the external system and has changed them there (KIP-875).
         """
         return False
 
@@ -124,7 +128,8 @@ class SinkConnector(Connector):
     """Writes records of Kafka topics to an external system."""
 
     accepts: ClassVar[Shape] = "records"
-    """records: `write` gets batches with the columns of CONNECT_COLUMNS; rows: only the value's fields as columns."""
+    """"records": `write` gets batches with the columns of CONNECT_COLUMNS; "rows": with the value's fields as columns.
+    """
 
     def __init_subclass__(cls, **arguments: Any) -> None:
         super().__init_subclass__(**arguments)
@@ -132,42 +137,45 @@ class SinkConnector(Connector):
 
     @classmethod
     def alter_offsets(cls, config: Options, offsets: Mapping[tuple[str, int], int | None]) -> bool:
-        """Check consumer group offsets that a user wants to set, by topic and partition; None resets one. Raise
-        ConnectError to refuse them. True if they are also kept in the external system and have been set there.
+        """Checks the consumer group's offsets, by topic and partition, that a user wants to set; None resets one.
+        Raises ConnectError to reject them. Returns True if the connector also stores offsets in the external system and
+        has changed them there.
         """
         return False
 
 
 class PartitionedOffsets(Protocol):
-    """Optional on a stream reader: converts between its offset, one JSON dict for the whole stream, and Connect's
-    offsets, a mapping for each source partition. Without it a task has one source partition, `{"task": n}`, whose
-    offset is the stream's.
+    """Optional methods of a stream reader. They convert between its offset, one JSON dict for the whole stream, and
+    Connect's offsets, one mapping per source partition. A stream reader without them has one source partition,
+    `{"task": n}`, with the stream's offset.
     """
 
     def to_source_offsets(self, offset: dict[str, Any]) -> Sequence[tuple[SourcePartition, SourceOffset]]:
-        """Split the stream's offset by source partition."""
+        """Splits the stream's offset by source partition."""
 
     def from_source_offsets(self, offsets: Sequence[tuple[SourcePartition, SourceOffset]]) -> dict[str, Any]:
-        """The stream offset to start from; `offsets` are all committed ones of the connector. Must return
-        `initialOffset()` if none of them concerns this task.
+        """Returns the stream offset to start from. `offsets`: all committed offsets of the connector. Must return
+        `initialOffset()` if none of them belongs to this task.
         """
 
 
 class TransactionBoundaries(Protocol):
-    """Optional on a stream reader of a connector whose `can_define_transaction_boundaries` returns True: where the
-    transactions of `transaction.boundary=connector` end (KIP-618). A transaction can end only with a batch, whose end
-    `latestOffset` determines.
+    """An optional method of a stream reader whose connector's `can_define_transaction_boundaries` returns True. It
+    decides where the transactions of `transaction.boundary=connector` end (KIP-618). A transaction can end only after a
+    batch, whose end `latestOffset` determines.
     """
 
     def transaction(self, start: dict[str, Any], end: dict[str, Any]) -> TransactionSignal:
-        """Called on the worker when all records from `start` to `end` are written. "commit": make everything since the
-        last boundary visible; "abort": discard it, and go on after `end` all the same; "continue": the transaction
-        stays open.
+        """Called on the worker when all records from `start` to `end` have been written. "commit" commits the
+        transaction; "abort" discards all records since the last boundary, but the task continues after `end`;
+        "continue" keeps the transaction open.
         """
 
 
 class ResumableWriter(Protocol):
-    """Optional on a sink writer: a sink that stores Kafka offsets with its data (exactly once)."""
+    """An optional method of a sink's writer that stores Kafka offsets together with its data (exactly once)."""
 
     def resume_from(self, topic: str, partition: int) -> int | None:
-        """The first offset that the sink does not have; None if it has none of the partition. Runs on the worker."""
+        """Returns the first offset that the sink does not have, or None if it has none of the partition. Runs on the
+        worker.
+        """

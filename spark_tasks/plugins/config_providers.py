@@ -1,8 +1,8 @@
-"""Values that live outside a configuration: `${provider:path:key}` (KIP-297, KIP-421).
+"""Config providers, which store values outside of configurations: `${provider:path:key}` (KIP-297, KIP-421).
 
-A provider is declared by `config.providers=a,b`, `config.providers.a.class=…` and `config.providers.a.param.…=…` in
-the worker's properties. A placeholder is replaced where its value is used; the config topic, the REST API and the log
-keep the placeholder.
+The worker's properties declare providers with `config.providers=a,b`, `config.providers.a.class=…` and
+`config.providers.a.param.…=…`. A placeholder is replaced only where its value is used; the config topic, the REST API
+and the log have the placeholder.
 """
 
 from __future__ import annotations
@@ -31,34 +31,35 @@ _JAVA_PACKAGE = "org.apache.kafka.common.config.provider."
 
 @dataclass(frozen=True, slots=True)
 class ConfigData:
-    """What a provider found. `ttl_ms`: how long the values are valid; None: without limit."""
+    """Values by key. `ttl_ms`: how long they are valid; None means without limit."""
 
     data: Mapping[str, str]
     ttl_ms: int | None = None
 
 
 class ConfigProvider(ABC):
-    """Looks values up. `configure` is called once, first; `get` may be called from any thread."""
+    """Provides values. The worker calls `configure` once, then `get` on any thread."""
 
-    aliases: ClassVar[tuple[str, ...]] = ()  # Java class names that mean this provider
-    name: str = ""  # its name in config.providers; set before `configure`
+    aliases: ClassVar[tuple[str, ...]] = ()  # Java class names that refer to this provider
+    name: str = ""  # the provider's name in config.providers; set before `configure`
 
-    def configure(self, settings: Mapping[str, str]) -> None:  # noqa: B027 - a provider without settings is usual
-        """Take the settings under `config.providers.<name>.param.`. Raises ConfigError."""
+    def configure(self, settings: Mapping[str, str]) -> None:  # noqa: B027 - many providers have no settings
+        """Applies the settings below `config.providers.<name>.param.`. Raises ConfigError."""
 
     @abstractmethod
     def get(self, path: str, keys: Collection[str] | None = None) -> ConfigData:
-        """The values of these keys, or of all keys, at the path ("" for none); unknown keys are left out.
-
-        Raises ConfigError if the path cannot be read.
+        """Returns the values of `keys`, by default of all keys, at the path ("" if the placeholder has none). Omits
+        unknown keys. Raises ConfigError if the path cannot be read.
         """
 
-    def close(self) -> None:  # noqa: B027 - most hold nothing
-        """Release what `configure` opened."""
+    def close(self) -> None:  # noqa: B027 - most providers have no resources
+        """Releases the resources of the provider."""
 
 
 class _AllowedPaths:
-    """`allowed.paths`: absolute folders and files, separated by commas, that a provider may read below."""
+    """The setting `allowed.paths` of a provider: absolute paths, separated by commas, of the files and folders that it
+    may read. Without it, a provider may read all files.
+    """
 
     def __init__(self, setting: str | None) -> None:
         self._allowed: list[Path] | None = None
@@ -70,7 +71,7 @@ class _AllowedPaths:
                     raise ConfigError(f"Invalid value {setting} for configuration allowed.paths: {path} {why}")
 
     def check(self, path: str) -> Path | None:
-        """The path to read, None if it is not allowed. `..` is resolved first; links are followed, as in Java."""
+        """Returns the path to read, or None if it is not allowed. Resolves `..` first and follows links, as in Java."""
         if self._allowed is None:
             return Path(path)
         plain = Path(os.path.normpath(path))
@@ -81,7 +82,7 @@ class _AllowedPaths:
 
 
 class _PathConfigProvider(ConfigProvider):
-    """A provider that reads below the paths in `allowed.paths`, or anywhere if that is not set."""
+    """A provider with the setting `allowed.paths`."""
 
     def __init__(self) -> None:
         self._paths = _AllowedPaths(None)
@@ -92,12 +93,12 @@ class _PathConfigProvider(ConfigProvider):
 
 
 class FileConfigProvider(_PathConfigProvider):
-    """Keys of a Java .properties file: `${file:/etc/secrets.properties:password}`."""
+    """Provides the values of a Java .properties file: `${file:/etc/secrets.properties:password}`."""
 
     aliases = (f"{_JAVA_PACKAGE}FileConfigProvider",)
 
     def get(self, path: str, keys: Collection[str] | None = None) -> ConfigData:
-        """The file's keys; none for an empty path or one that is not allowed."""
+        """Returns values of the file; none for an empty path, or for a path that is not allowed."""
         import javaproperties  # noqa: PLC0415 - loaded only if this provider is used
 
         file = self._paths.check(path) if path else None
@@ -112,12 +113,14 @@ class FileConfigProvider(_PathConfigProvider):
 
 
 class DirectoryConfigProvider(_PathConfigProvider):
-    """Files of a folder, each a value, as Kubernetes mounts secrets: `${dir:/mnt/secrets:password}`."""
+    """Provides the contents of the files in a folder, as in a mounted Kubernetes secret:
+    `${dir:/mnt/secrets:password}`.
+    """
 
     aliases = (f"{_JAVA_PACKAGE}DirectoryConfigProvider",)
 
     def get(self, path: str, keys: Collection[str] | None = None) -> ConfigData:
-        """The content of the folder's regular files, unchanged (a final newline belongs to the value)."""
+        """Returns the unchanged contents of the folder's regular files. (A final newline is part of the value.)"""
         folder = self._paths.check(path) if path else None
         if folder is None:
             return ConfigData({})
@@ -132,7 +135,7 @@ class DirectoryConfigProvider(_PathConfigProvider):
 
 
 class EnvVarConfigProvider(ConfigProvider):
-    """Environment variables, as they were when the worker started: `${env:PASSWORD}`."""
+    """Provides environment variables, as they are when the worker starts: `${env:PASSWORD}`."""
 
     aliases = (f"{_JAVA_PACKAGE}EnvVarConfigProvider",)
 
@@ -140,7 +143,7 @@ class EnvVarConfigProvider(ConfigProvider):
         self._variables = dict(os.environ if environment is None else environment)
 
     def configure(self, settings: Mapping[str, str]) -> None:
-        """Take `allowlist.pattern`, a regular expression that names have to match as a whole."""
+        """Applies `allowlist.pattern`, a regular expression that must match the whole name of a variable."""
         pattern = settings.get("allowlist.pattern")
         if pattern is None:
             return
@@ -153,7 +156,7 @@ class EnvVarConfigProvider(ConfigProvider):
         self._variables = {k: v for k, v in self._variables.items() if allowed.fullmatch(k)}
 
     def get(self, path: str, keys: Collection[str] | None = None) -> ConfigData:
-        """The allowed variables; `path` must be empty."""
+        """Returns allowed variables. `path` must be empty."""
         if path:
             raise ConfigError(f"Path is not supported for EnvVarConfigProvider, invalid value '{path}'")
         return ConfigData({k: v for k, v in self._variables.items() if keys is None or k in keys})
@@ -167,8 +170,8 @@ BUILT_IN: Mapping[str, type[ConfigProvider]] = {
 
 
 class ResolvedConfig(dict[str, str]):
-    """A configuration with its placeholders replaced. `given`: the providers' values in each key's value;
-    `placeholders`: the placeholder of each such value.
+    """A configuration whose placeholders are replaced. `given`: for each key the values of providers that its value
+    contains; `placeholders`: the placeholder of each of these values.
     """
 
     given: Mapping[str, Sequence[str]] = MappingProxyType({})
@@ -181,8 +184,8 @@ def _hide(connector: str | None, given: Mapping[str, Sequence[str]]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ConfigTransformer:
-    """Replaces placeholders. `on_ttl(name, path, ttl_ms)` is called for values of connector `name` that expire;
-    `on_values(name, given)` gets all values, by default to hide them in the worker's log.
+    """Replaces placeholders. `on_ttl(name, path, ttl_ms)` is called if values of connector `name` expire.
+    `on_values(name, given)` is called with all values; by default they are then hidden in this process's log.
     """
 
     providers: Mapping[str, ConfigProvider]
@@ -190,10 +193,11 @@ class ConfigTransformer:
     on_values: Callable[[str | None, Mapping[str, Sequence[str]]], None] = _hide
 
     def transform(self, config: Mapping[str, str], connector: str | None = None) -> ResolvedConfig:
-        """The configuration with the providers' values; placeholders of unknown providers or keys stay as they are.
+        """Returns the configuration with the providers' values. Placeholders of unknown providers or keys stay
+        unchanged.
 
-        Each path is read once. With `config.action.reload=none` in the configuration, or without a connector's name,
-        `on_ttl` is not called. Raises ConfigError if a provider cannot read a path.
+        Reads each path once. Does not call `on_ttl` if the configuration has `config.action.reload=none`, or without
+        the name of a connector. Raises ConfigError if a provider cannot read a path.
         """
         wanted: dict[tuple[str, str], set[str]] = {}
         for value in config.values():
@@ -231,8 +235,8 @@ class ConfigTransformer:
 def load_providers(
     props: Mapping[str, str], find: Callable[[str], type[ConfigProvider]]
 ) -> dict[str, ConfigProvider]:
-    """The providers that `config.providers` declares, by name, configured. `find` returns the class of a class name.
-    Raises ConfigError.
+    """Creates and configures the providers that `config.providers` declares, and returns them by name. `find` returns
+    the class of a class name. Raises ConfigError.
     """
     providers: dict[str, ConfigProvider] = {}
     for name, wanted in classes_of_providers(props).items():
@@ -245,7 +249,9 @@ def load_providers(
 
 
 def classes_of_providers(props: Mapping[str, str]) -> dict[str, str]:
-    """The class names that `config.providers` declares, by provider. Raises ConfigError for a provider without one."""
+    """Returns the class names of the providers that `config.providers` declares. Raises ConfigError for a provider
+    without a class.
+    """
     classes: dict[str, str] = {}
     for name in filter(None, (part.strip() for part in props.get("config.providers", "").split(","))):
         key = f"config.providers.{name}.class"

@@ -1,9 +1,9 @@
-"""Where a connector's chain of converters and transforms is cut if some of them belong to the other runtime.
+"""Divides a connector's chain of converters and transforms between heeler and the host of Java plugins.
 
-A record goes through the chain in one direction, so one cut divides it: plugins before it in a sink, and behind it in a
-source, run in the other runtime ("far"), and all others in the connector's own ("near"). A plugin that both runtimes
-have may run on either side. Without a far transform each converter runs where it belongs, because keys, values and
-headers are converted independently.
+Records pass the chain in one direction, so one cut divides it. The plugins before the cut of a sink, and those after
+the cut of a source, run in the other runtime ("far"); all others run in the connector's own runtime ("near"). A plugin
+that both runtimes have may run on either side. Without a far transform, each converter runs in its own runtime, because
+keys, values and headers are converted independently.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from spark_tasks.plugins.kinds import Kind, Plugin, PluginNotFoundError
 from spark_tasks.plugins.registry import Plugins
 
 PARTS: Final = ("key", "value", "header")
-_KAFKAS: Final = "org.apache.kafka.connect."  # heeler's plugins with these names are in Kafka's jars too
+_OF_KAFKA: Final = "org.apache.kafka.connect."  # plugins of heeler with such names are in Kafka's jars, too
 _BYTES: Final = "org.apache.kafka.connect.converters.ByteArrayConverter"
 _JSON: Final = "org.apache.kafka.connect.json.JsonConverter"
 
 
 class Refusal(NamedTuple):
-    """An error in the configuration, and the key to blame."""
+    """An error in the configuration, and the key that it belongs to."""
 
     key: str
     message: str
@@ -32,8 +32,8 @@ class Refusal(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """A chain that is cut. `far`, `near`: the aliases of the transforms on either side; `converted`: those of PARTS
-    that the far side converts. The others cross the cut as their bytes in Kafka.
+    """A divided chain. `far`, `near`: the aliases of the transforms on each side. `converted`: those of PARTS that the
+    far side converts; the others pass the cut as the bytes in Kafka.
     """
 
     far: tuple[str, ...] = ()
@@ -42,11 +42,11 @@ class Cut:
 
     @property
     def divides(self) -> bool:
-        """Whether any of the chain runs on the far side."""
+        """Whether any part of the chain runs on the far side."""
         return bool(self.far or self.converted)
 
     def for_far(self, connector: Mapping[str, str]) -> dict[str, str]:
-        """The configuration of the far side. `connector`: with the worker's converters if it names none."""
+        """Returns the configuration of the far side. `connector`: the connector's, see `with_converters`."""
         found = _with_chain(connector, self.far)
         for part in PARTS:
             if part not in self.converted and not (part == "header" and self.far):
@@ -54,7 +54,7 @@ class Cut:
         return found
 
     def for_near(self, connector: Mapping[str, str]) -> dict[str, str]:
-        """The configuration of the connector's own side."""
+        """Returns the configuration of the near side. `connector`: the connector's."""
         found = _with_chain(connector, self.near)
         for part in self.converted:
             found = _converting(found, part, {"": _JSON, ".schemas.enable": "true"})
@@ -62,7 +62,7 @@ class Cut:
 
 
 def with_converters(connector: Mapping[str, str], worker: Mapping[str, str]) -> dict[str, str]:
-    """The connector's configuration, with the worker's converters if it names none."""
+    """Returns the connector's configuration, with the worker's converters for those that it does not set."""
     found = dict(connector)
     for part in PARTS:
         key = f"{part}.converter"
@@ -84,7 +84,9 @@ def _converting(connector: Mapping[str, str], part: str, setting: Mapping[str, s
 
 
 class _Step(NamedTuple):
-    """A converter or a transform with its predicate: what to call it, the key of its class, and which side has it."""
+    """A converter, or a transform with its predicate. `title`: its name in messages; `key`: that of its class; `far`,
+    `near`: which side has it.
+    """
 
     title: str
     key: str
@@ -93,64 +95,64 @@ class _Step(NamedTuple):
 
 
 def is_java(plugin: Plugin) -> bool:
-    """Whether the host of Java plugins runs it."""
+    """Returns whether the host of Java plugins runs a plugin."""
     return getattr(plugin.cls, "runtime", "python") == "java"
 
 
 def cut_of(
     plugins: Plugins, connector: Mapping[str, Any], worker: Mapping[str, str], *, is_sink: bool, java: bool
 ) -> tuple[Cut | None, list[Refusal]]:
-    """The cut of a connector's chain, None if its own runtime has all of it; and why it cannot be cut. `plugins`: the
-    worker's, including Java's; names that it does not know are ignored. `worker`: the worker's converters; `java`:
-    whether the connector is a Java plugin.
+    """Returns the cut of a connector's chain (None if the near side has all plugins), and errors if it cannot be
+    divided. `plugins`: all plugins of the worker, including Java's; unknown names are ignored. `worker`: the worker's
+    converters. `java`: whether the connector is a Java plugin.
     """
-    looked = _Looked(plugins, connector, worker, java=java)
-    steps, refusals = looked.transforms()
-    converters = looked.converters()
-    aliases, far, near = list(looked.aliases), looked.words[0], looked.words[1]
-    strange = [place for place, step in enumerate(steps) if not step.near]
+    named = _NamedPlugins(plugins, connector, worker, java=java)
+    steps, refusals = named.transforms()
+    converters = named.converters()
+    aliases, far, near = list(named.aliases), named.languages[0], named.languages[1]
+    only_far = [place for place, step in enumerate(steps) if not step.near]
     header = converters.get("header")
     if header is not None and not header.near and not java:
         refusals.append(Refusal(header.key, (
-            f"{header.title} is a Java plugin; a Python connector has the bytes of headers, which heeler's own "
-            "converters read. Use one of these")))
-    if not strange:
-        if all(step.near for step in converters.values()) and looked.predicates_are_near():
+            f"{header.title} is a Java plugin, but only heeler's own header converters work with a Python connector. "
+            "Use one of these")))
+    if not only_far:
+        if all(step.near for step in converters.values()) and named.predicates_are_near():
             return None, refusals
         return Cut((), tuple(aliases), frozenset(p for p, step in converters.items() if not step.near)), refusals
-    begin, end = (0, strange[-1] + 1) if is_sink else (strange[0], len(steps))
-    which = steps[strange[-1 if is_sink else 0]]
+    begin, end = (0, only_far[-1] + 1) if is_sink else (only_far[0], len(steps))
+    which = steps[only_far[-1 if is_sink else 0]]
     first, last = (far, near) if is_sink else (near, far)
     for step in steps[begin:end]:
         if not step.far:
-            where, move = ("before", "behind") if is_sink else ("behind", "before")
+            where, move = ("before", "after") if is_sink else ("after", "before")
             refusals.append(Refusal(step.key, (
-                f"{step.title} is a {near} plugin and stands {where} the {far} plugin {which.title}; in a {near} "
-                f"{'sink' if is_sink else 'source'} the {first} plugins come first, then the {last} plugins. Move it "
-                f"{move} that one in transforms, or use a {far} plugin in its place")))
+                f"{step.title} is a {near} plugin and comes {where} the {far} plugin {which.title}; in a {near} "
+                f"{'sink' if is_sink else 'source'} all {first} plugins must come before all {last} plugins. Move it "
+                f"{move} that one in transforms, or use a {far} plugin instead")))
     for step in converters.values():
         if not step.far:
             refusals.append(Refusal(step.key, (
-                f"{step.title} is a {near} plugin, and the records of the {far} plugin {which.title} are converted by "
-                f"{far}. Use a converter that {'heeler' if java else 'Java'} has too, or leave that plugin out")))
+                f"{step.title} is a {near} plugin, but {far} has to convert the records for the {far} plugin "
+                f"{which.title}. Use a converter that {'heeler' if java else 'Java'} has, too, or remove that plugin")))
     converted = {"key", "value", *(part for part, step in converters.items() if not step.near)}
     cut = Cut(tuple(aliases[begin:end]), tuple(aliases[:begin] + aliases[end:]), frozenset(converted))
     return cut, refusals
 
 
 def far_plugin(plugins: Plugins, connector: Mapping[str, Any], worker: Mapping[str, str]) -> Plugin | None:
-    """A Java plugin in the chain of a Python connector, None if there is none."""
-    return _Looked(plugins, connector, worker, java=False).first_of_java()
+    """Returns a Java plugin in the chain of a Python connector, or None."""
+    return _NamedPlugins(plugins, connector, worker, java=False).first_of_java()
 
 
-class _Looked:
-    """The plugins that a configuration names."""
+class _NamedPlugins:
+    """The plugins that a connector's configuration names. `languages`: those of the far and of the near side."""
 
     def __init__(
         self, plugins: Plugins, connector: Mapping[str, Any], worker: Mapping[str, str], *, java: bool
     ) -> None:
         self._java = java
-        self.words = ("Python", "Java") if java else ("Java", "Python")
+        self.languages = ("Python", "Java") if java else ("Java", "Python")
         self._plugins = plugins
         self._connector = connector
         self._worker = worker
@@ -158,7 +160,7 @@ class _Looked:
         self.aliases: Collection[str] = dict.fromkeys(listed)
 
     def converters(self) -> dict[str, _Step]:
-        """The converters by part, without unknown ones."""
+        """Returns the known converters by part."""
         found = {}
         for part in PARTS:
             key, kind = f"{part}.converter", Kind.HEADER_CONVERTER if part == "header" else Kind.CONVERTER
@@ -168,7 +170,7 @@ class _Looked:
         return found
 
     def transforms(self) -> tuple[list[_Step], list[Refusal]]:
-        """The transforms by alias, each with its predicate."""
+        """Returns the transforms in order, each with its predicate, and errors for predicates of the other runtime."""
         steps, refusals = [], []
         for alias in self.aliases:
             key = f"transforms.{alias}.type"
@@ -181,16 +183,16 @@ class _Looked:
                 test_far, test_near = self._sides(test)
                 if not (far and test_far) and not (near and test_near):
                     refusals.append(Refusal(f"predicates.{name}.type", (
-                        f"{test.name} is a {self.words[test_near]} plugin, and {title}, which it is the predicate of, "
-                        f"a {self.words[near]} plugin; both have to run in one runtime. Use a predicate of Kafka "
-                        "Connect's own, which both have")))
+                        f"{test.name} is a {self.languages[test_near]} plugin, but it is the predicate of {title}, a "
+                        f"{self.languages[near]} plugin; both must run in the same runtime. Use one of Kafka Connect's "
+                        "own predicates, which both runtimes have")))
                     test_far, test_near = far, near
                 far, near = far and test_far, near and test_near
             steps.append(_Step(title, key, far, near))
         return steps, refusals
 
     def first_of_java(self) -> Plugin | None:
-        """The first Java plugin among the converters and transforms."""
+        """Returns the first Java plugin among the converters, transforms and predicates, or None."""
         kinds = [(Kind.CONVERTER, self._connector.get(key) or self._worker.get(key))
                  for key in ("key.converter", "value.converter")]
         kinds += [(Kind.TRANSFORMATION, self._connector.get(f"transforms.{alias}.type")) for alias in self.aliases]
@@ -200,7 +202,7 @@ class _Looked:
         return next((plugin for plugin in found if plugin is not None and is_java(plugin)), None)
 
     def predicates_are_near(self) -> bool:
-        """Whether the connector's own runtime has all predicates, even unused ones."""
+        """Returns whether the near side has all predicates, including unused ones."""
         names = parse_type("predicates", self._connector.get("predicates"), Type.LIST) or []
         found = (self._plugin(Kind.PREDICATE, self._connector.get(f"predicates.{name}.type")) for name in names)
         return all(plugin is None or self._sides(plugin)[1] for plugin in found)
@@ -212,7 +214,7 @@ class _Looked:
             return None
 
     def _sides(self, plugin: Plugin) -> tuple[bool, bool]:
-        """Whether the far side has it, and whether the near side has."""
+        """Returns whether the far side and the near side have a plugin."""
         in_python = not is_java(plugin)
-        in_java = not in_python or plugin.name.startswith(_KAFKAS) or self._plugins.is_in_jars(plugin)
+        in_java = not in_python or plugin.name.startswith(_OF_KAFKA) or self._plugins.is_in_jars(plugin)
         return (in_python, in_java) if self._java else (in_java, in_python)

@@ -1,9 +1,9 @@
-"""Finds PySpark's Python data sources, which a connector may name as a `format`. Reads metadata and source files, and
-imports nothing.
+"""Finds PySpark's Python data sources, which a connector can use by their `format`. Reads metadata and source files,
+but imports nothing.
 
-A data source is found by a base class whose name ends with DataSource: in the folders of `plugin.path`, in installed
-distributions whose metadata mentions Spark, and in modules called `pyspark_…`, where PySpark looks too. Any other needs
-an entry point in the group `heeler.data_sources`.
+A data source is a class with a base class whose name ends with DataSource. It is found in the folders of `plugin.path`,
+in installed distributions whose metadata mentions Spark, and in modules named `pyspark_…`, as PySpark does. Any other
+data source needs an entry point in the group `heeler.data_sources`.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from spark_tasks.plugins.kinds import Kind
 
 _log = logging.getLogger(__name__)
 in_folders: dict[Found, None] = {}
-_NOT_THEIRS = ("heeler", "pyspark")
+_EXCLUDED = ("heeler", "pyspark")  # distributions
 
 
 def add(found: Iterable[Found]) -> None:
-    """Add those in the folders of `plugin.path`. A process has one list of them."""
+    """Adds the data sources among the plugins in the folders of `plugin.path` to the process's list."""
     in_folders.update(dict.fromkeys(f for f in found if f.kind is Kind.DATA_SOURCE))
 
 
-def offered() -> list[Found]:
-    """All data sources. `alias`: the name of the format, if it is known without an import."""
+def available() -> list[Found]:
+    """Returns all data sources. Their `alias` is the format's name, if it is known without an import."""
     return [*in_folders, *installed()]
 
 
 @cache
 def installed() -> tuple[Found, ...]:
-    """The data sources on sys.path, searched once."""
+    """Returns the data sources on sys.path. Cached."""
     published = [f for f in discovery.installed() if f.kind is Kind.DATA_SOURCE]
     found = {f.target: f for f in (*_by_convention(), *_in_distributions())}
     return *published, *(f for target, f in found.items() if target not in {p.target for p in published})
@@ -46,7 +46,7 @@ def installed() -> tuple[Found, ...]:
 def _in_distributions() -> Iterator[Found]:
     for distribution in metadata.distributions():
         about = distribution.read_text("METADATA") or ""
-        if "spark" not in about.lower() or distribution.metadata["Name"] in _NOT_THEIRS:
+        if "spark" not in about.lower() or distribution.metadata["Name"] in _EXCLUDED:
             continue
         for file in distribution.files or ():
             if file.suffix == ".py" and ".." not in file.parts:

@@ -1,8 +1,8 @@
-"""Where plugins are: entry points of installed distributions, and the folders of `plugin.path`. Imports no plugin.
+"""Finds plugins in the entry points of installed distributions and in the folders of `plugin.path`. Imports no plugin.
 
-A folder of `plugin.path` may be a target of `pip install --target` (its distributions' entry points count), or contain
-plain modules and packages (their source is searched for classes derived from a plugin's base class), or contain such
-folders and wheels one level down, as the plugin folders of Kafka Connect do.
+A folder of `plugin.path` may be a target of `pip install --target` (with entry points of its distributions), or contain
+modules and packages (whose source is searched for classes with a plugin's base class), or contain such folders and
+wheels as children, like the plugin folders of Kafka Connect.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from spark_tasks.plugins.kinds import Kind
 _log = logging.getLogger(__name__)
 Complain = Callable[[str], None]
 _GROUPS = {kind.value: kind for kind in Kind}
-_BASES = {  # the end of a base class's name determines the kind; longer names first
+_BASES = {  # the end of a base class's name -> the kind; the first match counts
     "HeaderConverter": Kind.HEADER_CONVERTER,
     "Converter": Kind.CONVERTER,
     "Connector": Kind.CONNECTOR,
@@ -36,19 +36,19 @@ _DECORATORS = {"source": Kind.CONNECTOR, "transform": Kind.TRANSFORMATION}
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A plugin that exists but is not imported. `target` is "module:attribute"."""
+    """A plugin that is not imported yet. `target`: "module:attribute"."""
 
-    name: str  # the class name to show: the entry point's name if that has a dot, else the dotted path of the class
+    name: str  # the class name to show: the entry point's name if it has a dot, else the dotted path of the class
     kind: Kind
     target: str
     location: str
     alias: str | None = None  # an entry point's name without a dot
-    place: str | None = None  # the folder or wheel with whose modules it is imported; None: it is installed
+    place: str | None = None  # the folder or wheel in whose module space it is imported; None if it is installed
 
 
 @cache
 def installed() -> tuple[Found, ...]:
-    """The plugins of all distributions on sys.path; looked for once."""
+    """Returns the plugins of all distributions on sys.path. Cached."""
     points = metadata.entry_points()
     return tuple(
         found
@@ -59,7 +59,9 @@ def installed() -> tuple[Found, ...]:
 
 
 def in_folders(plugin_path: Iterable[str], complain: Complain) -> list[Found]:
-    """The plugins of the folders. `complain` gets a message about each folder or module that cannot be read."""
+    """Returns the plugins in the folders. Calls `complain` with a message for each folder or module that cannot be
+    read.
+    """
     return [
         found
         for folder in plugin_path
@@ -87,8 +89,9 @@ def _in_place(place: Path, complain: Complain) -> list[Found]:
     location = str(place)
     absolute = str(place.absolute())
     if unused := ", ".join(spaces.of(absolute).unused()):
-        _log.info("plugin.path: %s has modules that a process can have only once (Python's own, heeler's, and "
-                  "compiled ones that are installed with heeler); those in it are not imported: %s", place, unused)
+        _log.info("plugin.path: %s has modules that a process can load only once (Python's own, heeler's, and "
+                  "compiled ones that are installed with heeler). The installed ones are used instead: %s",
+                  place, unused)
     claimed: set[str] = set()
     found: list[Found] = []
     for distribution in metadata.distributions(path=[location]):
@@ -126,7 +129,7 @@ def _from_entry_point(point: metadata.EntryPoint, location: str) -> Found | None
 
 
 def in_source(file: Path, inside: Path, location: str, complain: Complain) -> list[Found]:
-    """The plugins that a Python file defines; `inside` is its path below the folder that is imported from."""
+    """Returns the plugins that a Python file defines. `inside`: its path relative to the folder on the import path."""
     try:
         tree = ast.parse(file.read_bytes(), file.name)
     except (SyntaxError, ValueError, OSError) as e:
@@ -147,7 +150,7 @@ def in_source(file: Path, inside: Path, location: str, complain: Complain) -> li
 
 
 def _format_of(node: ast.ClassDef | ast.FunctionDef, kind: Kind) -> str | None:
-    """The name of a data source's format, if its class returns a literal."""
+    """Returns the format's name of a data source if its method `name` returns a literal, else None."""
     if kind is not Kind.DATA_SOURCE:
         return None
     methods = [m for m in node.body if isinstance(m, ast.FunctionDef) and m.name == "name"]
@@ -158,7 +161,9 @@ def _format_of(node: ast.ClassDef | ast.FunctionDef, kind: Kind) -> str | None:
 
 
 def _kind_of(node: ast.ClassDef | ast.FunctionDef, known: Mapping[str, Kind]) -> Kind | None:
-    """The kind of plugin, by the names of its base classes; `known`: the kinds of classes above it in the file."""
+    """Returns the kind of plugin according to the names of its base classes or decorators, or None. `known`: the kinds
+    of the preceding classes in the file.
+    """
     if isinstance(node, ast.FunctionDef):
         decorators = [d.func if isinstance(d, ast.Call) else d for d in node.decorator_list]
         names = (getattr(d, "attr", getattr(d, "id", "")) for d in decorators)

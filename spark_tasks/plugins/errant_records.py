@@ -1,4 +1,4 @@
-"""How a sink's writer reports a record that the external system refuses (KIP-610)."""
+"""Lets a sink's writer report records that the external system rejects (KIP-610)."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from typing import Protocol
 
 
 class ErrantRecordReporter(Protocol):
-    """Takes reports during one call of `write`."""
+    """Receives the reports of one call of `write`."""
 
     def report(self, error: Exception, *, offset: int | None = None, row: int | None = None) -> None:
-        """Report that a record is not written because of `error`; the writer goes on without it. The record is given by
-        its Kafka `offset` (a call of `write` is for one topic partition) or by its `row`, counted from 0 over all rows
-        of the call. With errors.tolerance=all the record is skipped, logged and sent to the dead letter queue as
-        configured, once the call has succeeded. With none this raises ToleranceExceededError, which the writer must
-        not catch: the task fails.
+        """Reports that a record was not written because of `error`. The writer continues without the record.
+
+        Identify the record by its Kafka `offset` (a call of `write` has records of one topic partition) or by its
+        `row`, counted from 0 over all rows of the call. With errors.tolerance=all, the record is skipped; when the call
+        has succeeded, it is logged and sent to the dead letter queue as configured. With `none`, this raises
+        ToleranceExceededError, which the writer must not catch, and the task fails.
         """
 
 
@@ -22,15 +23,15 @@ _current: ContextVar[ErrantRecordReporter | None] = ContextVar("errant_record_re
 
 
 def errant_record_reporter() -> ErrantRecordReporter:
-    """The reporter for the `write` that runs in this thread. Raises RuntimeError outside of one."""
+    """Returns the reporter of the `write` that runs in this thread. Raises RuntimeError outside of a `write`."""
     found = _current.get()
     if found is None:
-        raise RuntimeError("errant_record_reporter() works only in a sink's write(), in the thread that calls it")
+        raise RuntimeError("errant_record_reporter() works only in a sink's write(), in the thread that runs it")
     return found
 
 
-class reporting_to:  # noqa: N801 - a context manager, used like a function; a generator's takes three times as long
-    """Inside this block `errant_record_reporter` returns this reporter."""
+class reporting_to:  # noqa: N801 - used as a function; @contextmanager would take three times as long
+    """A context manager in whose block `errant_record_reporter` returns this reporter."""
 
     def __init__(self, reporter: ErrantRecordReporter) -> None:
         self._reporter = reporter

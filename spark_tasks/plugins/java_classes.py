@@ -1,7 +1,7 @@
-"""Well-known plugins of Java Kafka Connect that heeler does not have under their names, and what it has instead.
+"""Well-known Java plugins that heeler does not have by their class names, and what to use instead.
 
-A name that ends with a dot stands for all classes of the package. The answer begins with "use" if heeler does the job
-under another name; otherwise it is empty or says what may help.
+A name that ends with a dot means all classes of the package. The remedy starts with "use" if heeler has an equivalent
+under another name; otherwise it is empty or names something that may help.
 """
 
 from __future__ import annotations
@@ -10,12 +10,11 @@ from collections.abc import Mapping
 
 from spark_tasks.plugins.kinds import Kind
 
-_READ = "a PySpark data source that reads it can be run by `pyspark-source`"
-_WRITE = "a PySpark data source that writes it can be run by `pyspark-sink`"
+_READ = "`pyspark-source` can run a PySpark data source that reads from it"
+_WRITE = "`pyspark-sink` can run a PySpark data source that writes to it"
 _FILES = "use `files`, which reads folders of CSV, JSON lines and Parquet"
 _BUCKET = "`files` reads a folder, which may be a mounted bucket"
 _PARQUET = "`parquet` writes files into a folder, which may be a mounted bucket"
-_JSON = "`JsonConverter` keeps schemas too, in the records"
 
 JARS = frozenset({Kind.CONNECTOR, Kind.TRANSFORMATION, Kind.PREDICATE, Kind.CONVERTER, Kind.HEADER_CONVERTER,
                   Kind.CONFIG_PROVIDER})
@@ -24,12 +23,12 @@ JARS = frozenset({Kind.CONNECTOR, Kind.TRANSFORMATION, Kind.PREDICATE, Kind.CONV
 JAVA: Mapping[Kind, Mapping[str, str]] = {
     Kind.CONNECTOR: {
         "org.apache.kafka.connect.mirror.": "",
-        "org.apache.kafka.connect.tools.VerifiableSinkConnector": "use `verify`, which checks what `datagen` made",
+        "org.apache.kafka.connect.tools.VerifiableSinkConnector": "use `verify`, which checks records of `datagen`",
         "org.apache.kafka.connect.tools.VerifiableSourceConnector": "use `datagen`",
         "org.apache.kafka.connect.tools.MockSinkConnector": "",
         "org.apache.kafka.connect.tools.MockSourceConnector": "",
         "org.apache.kafka.connect.tools.SchemaSourceConnector": "use `datagen`",
-        "io.confluent.kafka.connect.datagen.DatagenConnector": "use `datagen`, which makes other records",
+        "io.confluent.kafka.connect.datagen.DatagenConnector": "use `datagen`, which generates other records",
         "io.confluent.connect.jdbc.JdbcSourceConnector": _READ,
         "io.confluent.connect.jdbc.JdbcSinkConnector": _WRITE,
         "io.aiven.connect.jdbc.JdbcSourceConnector": _READ,
@@ -73,7 +72,7 @@ JAVA: Mapping[Kind, Mapping[str, str]] = {
     Kind.CONVERTER: {
         "io.apicurio.registry.utils.converter.ProtobufConverter":
             "use `io.confluent.connect.protobuf.ProtobufConverter`, and with Apicurio's own clients "
-            "apicurio.registry.serde.send-indexes=true and …send-type-ref=false: by default they write other bytes",
+            "apicurio.registry.serde.send-indexes=true and …send-type-ref=false, as their default format differs",
         "io.apicurio.registry.utils.converter.":
             "use `io.confluent.connect.avro.AvroConverter` with Apicurio's URL that ends in /apis/ccompat/v7",
         "io.debezium.converters.": "",
@@ -93,7 +92,7 @@ JAVA: Mapping[Kind, Mapping[str, str]] = {
 
 
 def instead(kind: Kind, name: str) -> tuple[str, str] | None:
-    """What a Java class, named in full or short, is for, and what heeler has instead; None if it is unknown."""
+    """Returns the table's entry for a Java class, by its full or short name, and the remedy; None if there is none."""
     table = JAVA.get(kind, {}) if name else {}
     packages = sorted((entry for entry in table if entry.endswith(".") and name.startswith(entry)), key=len)
     short = {name, f"{name}{kind.interface}"}

@@ -1,4 +1,4 @@
-"""The kinds of plugins and what is known of one."""
+"""The kinds of plugins, and descriptions of plugins."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 
 from spark_tasks.errors import ConnectError
 
-UNDEFINED = "undefined"  # what Java shows where there is no version
+UNDEFINED = "undefined"  # Java's text for a plugin without a version
 
 
 class Kind(Enum):
-    """A kind of plugin; the value is the entry point group that plugins of the kind are published under."""
+    """A kind of plugin. The value is the group of its entry points."""
 
     CONNECTOR = "heeler.connectors"
     TRANSFORMATION = "heeler.transforms"
@@ -24,23 +24,23 @@ class Kind(Enum):
 
     @property
     def interface(self) -> str:
-        """Kafka Connect's name of what a plugin of this kind implements, as error messages show it."""
+        """The name of the interface that plugins of this kind implement, as in Kafka Connect's error messages."""
         return self.name.title().replace("_", "")
 
 
 class PluginNotFoundError(ConnectError):
-    """No plugin of that name, more than one, or one that cannot be imported."""
+    """No plugin or several plugins have the name, or the plugin cannot be imported."""
 
     permanent = True
 
 
 class PluginVersionError(PluginNotFoundError):
-    """The plugin is there, but not in the requested version (KIP-891)."""
+    """The plugin is not available in the required version (KIP-891)."""
 
 
 @dataclass(frozen=True, slots=True)
 class PassedOver:
-    """A plugin that is not used because the other runtime has one of the same class name. `runtime`: java or heeler."""
+    """A plugin that is not used because the other runtime has one with this class name. `runtime`: java or heeler."""
 
     runtime: str
     version: str | None
@@ -49,8 +49,8 @@ class PassedOver:
 
 @dataclass(frozen=True, slots=True)
 class PluginInfo:
-    """What REST shows of a plugin. `kind`: source, sink, converter, header_converter, transformation or predicate.
-    `passed_over`: plugins of the same class name, if there was a choice between heeler's own and Java's.
+    """The description of a plugin for REST. `kind`: source, sink, converter, header_converter, transformation or
+    predicate. `passed_over`: the plugins with the same class name that are not used.
     """
 
     class_name: str
@@ -61,13 +61,13 @@ class PluginInfo:
 
     @property
     def runtime(self) -> str | None:
-        """What runs it, heeler or java; None if there was no choice."""
+        """The runtime of the plugin, heeler or java, if both have one; else None."""
         return {"java": "heeler", "heeler": "java"}[self.passed_over[0].runtime] if self.passed_over else None
 
 
 @dataclass(frozen=True, slots=True)
 class Plugin:
-    """A plugin that is imported."""
+    """An imported plugin."""
 
     name: str  # the class name that REST shows
     kind: Kind
@@ -81,14 +81,14 @@ class Plugin:
 
     @property
     def info(self) -> PluginInfo:
-        """What REST shows of it."""
+        """The description for REST."""
         return PluginInfo(self.name, self.type, None if self.version == UNDEFINED else self.version, self.location)
 
     @property
     def type(self) -> str:
-        """The plugin's type as REST calls it: source or sink for connectors, else the kind."""
+        """The plugin's type in REST: source or sink for connectors, otherwise the kind."""
         if self.kind is not Kind.CONNECTOR:
             return self.kind.name.lower()
-        from spark_tasks.plugins.api import SinkConnector  # noqa: PLC0415  (imports PySpark: only when connectors are looked at)
+        from spark_tasks.plugins.api import SinkConnector  # noqa: PLC0415  (imports PySpark, which only connectors need)
 
         return "sink" if issubclass(self.cls, SinkConnector) else "source"

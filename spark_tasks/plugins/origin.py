@@ -1,4 +1,4 @@
-"""Where in Kafka the records of a sink's `write` come from, even if transforms gave them other topics (KIP-793)."""
+"""The original topic and partition of the records of a sink's `write`, which transforms may have changed (KIP-793)."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ _current: ContextVar[Place | None] = ContextVar("kafka_partition", default=None)
 
 
 def kafka_partition() -> Place | None:
-    """Topic and partition in Kafka of all records of the `write` that runs in this thread, as `resume_from` gets them.
-    Transforms may have given the records one or several other topics. In the replay of a dead letter queue: the
-    queue's. None outside of a `write`.
+    """Returns topic and partition in Kafka of all records of the `write` that runs in this thread; `resume_from` gets
+    the same. The records themselves may have other topics, which transforms have set. In a replay of the dead letter
+    queue, returns those of the queue. Returns None outside of a `write`.
     """
     return _current.get()
 
 
-class reading_from:  # noqa: N801 - a context manager, used like a function
-    """Inside this block `kafka_partition` returns this topic and partition."""
+class reading_from:  # noqa: N801 - used as a function
+    """A context manager in whose block `kafka_partition` returns this topic and partition."""
 
     def __init__(self, place: Place | None) -> None:
         self._place = place

@@ -1,4 +1,4 @@
-"""The plugins of this process, by name. Names are known at once; a plugin is imported on first use."""
+"""The plugins of this process by name. Names are known from the start; a plugin is imported when it is first used."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ _REST_ORDER = ("sink", "source", "transformation", "predicate", "converter", "he
 class Plugins:
     """The installed plugins and those in the folders of `plugin.path`.
 
-    Thread-safe: loaded plugins are only ever added, and no lock is held while one is imported, so that an import that
-    hangs blocks nothing else. Pickles as its `plugin_path`.
+    Thread-safe: loaded plugins are only added, never removed. No lock is held during an import, so an import that hangs
+    blocks nothing else. Pickled as its `plugin_path`.
     """
 
     def __init__(
@@ -53,10 +53,10 @@ class Plugins:
         others: Mapping[Found, Callable[[], type[Any]]] | None = None, complaints: Sequence[str] = (),
         passed_over: Mapping[tuple[Kind, str], Sequence[PassedOver]] | None = None, quiet: bool = False,
     ) -> None:
-        """`installed` replaces the plugins of the distributions on sys.path. `others`: plugins of another runtime, each
-        with a function that makes its class; `complaints`: errors of the search for those; `passed_over`: plugins not
-        used, by kind and name, as the other runtime has one too. Executors know none of these. `quiet`: files and
-        folders that cannot be read have been logged already.
+        """`installed`: replaces the plugins of the distributions on sys.path. `others`: Java plugins, each with a
+        function that returns its class; `complaints`: errors from the search for them; `passed_over`: plugins that are
+        not used, by kind and name, because the other runtime has one with the same name. Executors have none of these
+        three. `quiet`: does not log complaints.
         """
         parts = plugin_path.split(",") if isinstance(plugin_path, str) else plugin_path or ()
         self.plugin_path = tuple(part.strip() for part in parts if part.strip())
@@ -74,30 +74,30 @@ class Plugins:
             for complaint in self.complaints:
                 _log.warning(complaint)
         self._loaded: dict[Found, Plugin | Exception] = {}
-        self._by_name = lru_cache(1000)(self._look_up)  # what is installed stays as it was at the start
+        self._by_name = lru_cache(1000)(self._look_up)  # plugins that are installed later are not found anyway
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return partial(Plugins, installed=self._given, quiet=True), (self.plugin_path,)  # the worker has logged it
+        return partial(Plugins, installed=self._given, quiet=True), (self.plugin_path,)  # the worker logs warnings
 
     def connector(self, name: str) -> type[Connector]:
-        """The connector class of that name. Raises PluginNotFoundError with Kafka Connect's text."""
+        """Returns the connector class with a name, see `find`. Raises PluginNotFoundError with Kafka Connect's text."""
         return self.find(Kind.CONNECTOR, name).cls
 
     def connector_of(self, config: Mapping[str, str]) -> Plugin:
-        """The connector that a configuration names, in the version that it asks for. Raises what `find` raises."""
+        """Returns the connector of a configuration, in the version that it requires. Raises the errors of `find`."""
         return self.find(Kind.CONNECTOR, config.get("connector.class") or "", config.get("connector.plugin.version"))
 
     def config_provider(self, name: str) -> type[Any]:
-        """The config provider class of that name. Raises PluginNotFoundError."""
+        """Returns the config provider class with a name. Raises PluginNotFoundError."""
         return self.find(Kind.CONFIG_PROVIDER, name).cls
 
     def find(self, kind: Kind, name: str, version: str | None = None) -> Plugin:
-        """The plugin by the class name that REST shows, the path of its class, its simple name, its alias or a Java
-        class name.
+        """Returns the plugin by the class name that REST shows, the path of its class, its simple name, its alias or a
+        Java class name. Of several versions, returns the newest that `version` allows (KIP-891: "1.2", "[1.0,2.0)",
+        "latest").
 
-        The short forms are Kafka Connect's: FileStreamSource, FileStreamSourceConnector, JsonConverter, Json. Of
-        several versions, the newest that `version` allows (KIP-891: "1.2", "[1.0,2.0)", "latest").
-        Raises PluginNotFoundError, PluginVersionError, and ConfigError if `version` cannot be parsed.
+        Short forms are those of Kafka Connect: FileStreamSource, FileStreamSourceConnector, JsonConverter, Json. Raises
+        PluginNotFoundError, PluginVersionError, and ConfigError if `version` cannot be parsed.
         """
         plugin = self.get(kind, name, version)
         if plugin is None:
@@ -109,29 +109,29 @@ class Plugins:
         return plugin
 
     def advice(self, kind: Kind, name: str) -> str:
-        """Hints for a name that was not found."""
-        complaints = "".join(f"\n{complaint}" for complaint in self.complaints)  # the plugin may be there
+        """Returns advice for a name that was not found."""
+        complaints = "".join(f"\n{complaint}" for complaint in self.complaints)  # it may be in an unreadable folder
         return advice(kind, name.strip(), self._found) + complaints
 
     def get(self, kind: Kind, name: str, version: str | None = None) -> Plugin | None:
-        """Like `find`, but None if no plugin has that name. Raises PluginNotFoundError if several have it, or the one
-        that has it cannot be imported.
+        """Like `find`, but returns None if no plugin has the name. Raises PluginNotFoundError if several plugins have
+        the name, or the plugin cannot be imported.
         """
         plugin = self._by_name(kind, name.strip()) or self._by_declared_alias(kind, name.strip())
         wanted = requirement(version)
         if plugin is None or wanted is None:
             return plugin
-        there = self._versions(plugin)
-        fitting = next((one for one in reversed(there) if one.version in wanted), None)
-        if fitting is None:
+        available = self._versions(plugin)
+        newest = next((one for one in reversed(available) if one.version in wanted), None)
+        if newest is None:
             raise PluginVersionError(
                 f"Plugin {plugin.name} not found that matches the version range {wanted}, available versions: "
-                f"[{', '.join(one.version for one in there)}]"
+                f"[{', '.join(one.version for one in available)}]"
             )
-        return fitting
+        return newest
 
     def versions(self, plugin: Plugin) -> list[str]:
-        """All versions of a plugin that there are, the newest last. Imports them."""
+        """Returns all available versions of a plugin, the newest last. Imports them."""
         return list(dict.fromkeys(one.version for one in self._versions(plugin)))
 
     def _versions(self, plugin: Plugin) -> list[Plugin]:
@@ -139,14 +139,14 @@ class Plugins:
         return sorted((one for one in found if one), key=_age)
 
     def exists(self, kind: Kind, name: str) -> bool:
-        """Whether a plugin has that name. Imports nothing if an entry point or a class has it."""
+        """Returns whether a plugin has the name. Imports nothing if it is the name of an entry point or a class."""
         try:
             return bool(self._matching(kind, name.strip())) or self.get(kind, name) is not None
         except PluginNotFoundError:
             return False
 
     def search(self, name: str) -> Plugin | None:
-        """The plugin of any kind with that name, or None. Imports other plugins only if no name matches."""
+        """Returns the plugin of any kind with the name, or None. Imports other plugins only if no name matches."""
         name = name.strip()
         for step in (self._by_name, self._by_declared_alias):
             for kind in _SHOWN:
@@ -159,42 +159,43 @@ class Plugins:
         return None
 
     def connector_type(self, config: Mapping[str, str] | None) -> str:
-        """"source", "sink", or "unknown" if the config is None or its class cannot be found."""
+        """Returns "source", "sink", or "unknown" if `config` is None or its class cannot be found."""
         try:
             return self.connector_of(config or {}).type
         except (PluginNotFoundError, ConfigError):
             return "unknown"
 
     def names(self, kind: Kind) -> list[str]:
-        """The class names of a kind, sorted, without importing anything."""
+        """Returns the class names of a kind, sorted. Imports nothing."""
         return sorted({found.name for found in self._found if found.kind is kind})
 
     def of_kind(self, kind: Kind) -> list[PluginInfo]:
-        """All plugins of a kind that can be imported, sorted by type and class name. Imports them."""
+        """Returns all plugins of a kind that can be imported, sorted by type and class name. Imports them."""
         plugins = [plugin for found in self._found if found.kind is kind and (plugin := self._try(found))]
         infos = dict.fromkeys(self._info(plugin) for plugin in sorted(plugins, key=_age))
         return sorted(infos, key=attrgetter("kind", "class_name"))
 
     def is_in_jars(self, plugin: Plugin) -> bool:
-        """Whether there is also a Java plugin of this kind and name, which is not used."""
+        """Returns whether there is also a Java plugin of this kind and name, which is not used."""
         return any(one.runtime == "java" for one in self._passed_over.get((plugin.kind, plugin.name), ()))
 
     def _info(self, plugin: Plugin) -> PluginInfo:
         return replace(plugin.info, passed_over=tuple(self._passed_over.get((plugin.kind, plugin.name), ())))
 
     def all(self) -> list[PluginInfo]:
-        """All plugins that REST lists, in Kafka Connect's order. Imports them."""
+        """Returns all plugins that REST lists, in Kafka Connect's order. Imports them."""
         infos = [info for kind in _SHOWN if kind is not Kind.CONFIG_PROVIDER for info in self.of_kind(kind)]
         return sorted(infos, key=lambda info: (_REST_ORDER.index(info.kind), info.class_name))
 
     def problems(self) -> list[str]:
-        """Requested plugins that cannot be imported, each with the reason."""
-        return [f"Plugin {found.name} ({found.target}) from {found.location} cannot be imported: {why(result)}"
-                for found, result in self._loaded.copy().items() if isinstance(result, Exception)]
+        """Returns a message for each requested plugin that cannot be imported."""
+        failed = [(found, result) for found, result in self._loaded.copy().items() if isinstance(result, Exception)]
+        return [f"Plugin {found.name} ({found.target}) from {found.location} cannot be imported: "
+                f"{describe_error(error)}" for found, error in failed]
 
     def _matching(self, kind: Kind, name: str) -> list[Found]:
-        """Plugins with exactly this name if there are any, else with this simple name. One found twice, or in two
-        versions, counts once.
+        """Returns the plugin with exactly this name if there is one, otherwise those with this simple name. A plugin
+        that was found twice, or in several versions, appears once.
         """
         mine = [f for f in self._found if f.kind is kind]
         exact = [f for f in mine if name in (f.name, f.target, f.target.replace(":", "."), f.alias)]
@@ -211,13 +212,13 @@ class Plugins:
         return self._newest(matches[0]) if matches else None
 
     def _newest(self, first: Found) -> Plugin:
-        """The newest version of `first`'s plugin. Versions are imported to be compared only if there are several."""
+        """Returns the newest version of the plugin. Imports all versions to compare them only if there are several."""
         same = [f for f in reversed(self._found) if f.kind is first.kind and f.name == first.name]
         usable = [plugin for f in same if (plugin := self._try(f))] if len(same) > 1 else []
         return max(reversed(usable), key=_age) if usable else self._load(first)
 
     def _by_declared_alias(self, kind: Kind, name: str) -> Plugin | None:
-        """The plugin whose class declares the name in `aliases`, which are known only once classes are imported."""
+        """Returns the plugin whose class declares the name in `aliases`. Imports all plugins of the kind."""
         if "." not in name:
             return None
         plugins = (self._try(f) for f in self._found if f.kind is kind)
@@ -230,7 +231,7 @@ class Plugins:
         result = self._loaded[found]
         if isinstance(result, Exception):
             what = f"Plugin {found.name} ({found.target})"
-            raise PluginNotFoundError(f"{what} cannot be imported: {why(result)}") from result
+            raise PluginNotFoundError(f"{what} cannot be imported: {describe_error(result)}") from result
         return result
 
     def _loaded_from(self, found: Found) -> Plugin | Exception:
@@ -250,7 +251,7 @@ class Plugins:
 
 
 def _age(plugin: Plugin) -> tuple[bool, tuple[Any, ...]]:
-    """Orders plugins by version; one without a version is older than all others."""
+    """A sort key for plugins by version. A plugin without a version is older than all others."""
     known = plugin.version != UNDEFINED
     return known, sort_key(plugin.version) if known else ()
 
@@ -266,14 +267,14 @@ def _import(found: Found) -> Plugin | Exception:
     try:
         cls = resolve(found)
         _check(cls)
-    except Exception as e:  # noqa: BLE001  (a plugin's module may do anything at import; one must not break the others)
+    except Exception as e:  # noqa: BLE001  (a plugin's module may raise anything, which must not affect other plugins)
         _log.warning("Plugin %s (%s) from %s cannot be imported: %r", found.name, found.target, found.location, e)
         return e
     return Plugin(found.name, found.kind, cls, found.location)
 
 
 def _check(cls: type[Any]) -> None:
-    """Raise ConfigError for a class that its author defined wrongly."""
+    """Raises ConfigError if the class has an invalid definition."""
     definition = getattr(cls, "config_def", None)
     if isinstance(definition, ConfigDef):
         definition.check()
@@ -281,18 +282,18 @@ def _check(cls: type[Any]) -> None:
         raise ConfigError(mistake)
 
 
-def why(error: Exception) -> str:
-    """What a plugin's module raised, and the last line of the author's own code in its traceback."""
+def describe_error(error: Exception) -> str:
+    """Formats the error of a plugin's module, with the last line of the plugin's own code in its traceback."""
     frames = [f for f in traceback.extract_tb(error.__traceback__) if not _OURS.search(f.filename)]
     if isinstance(error, SyntaxError):
-        return str(error)  # it names the line
+        return str(error)  # contains the line
     where = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
     kind = "" if isinstance(error, ConnectError | ImportError) else f"{type(error).__name__}: "
     return spaces.shown(f"{kind}{error}{where}")
 
 
 def resolve(found: Found) -> type[Any]:
-    """Import a plugin's class. Raises what its module raises, AttributeError, and TypeError if it is not a class."""
+    """Imports a plugin's class. Raises the errors of its module, AttributeError, and TypeError if it is not a class."""
     module, _, attribute = found.target.partition(":")
     real = module if found.place is None else spaces.of(found.place).name_of_plugin(module)
     cls = attrgetter(attribute)(import_module(real))

@@ -1,4 +1,4 @@
-"""The shortest way to write a source: one function that returns what is new since an offset."""
+"""The decorator @source, which makes a source connector of a function that returns the new rows since an offset."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TOPIC = ConfigKey("topic", Type.STRING, importance=Importance.HIGH, doc="The to
 
 class _Reader(SimpleDataSourceStreamReader):  # type: ignore[misc]
     def __init__(self, connector: type[SourceConnector], options: Options) -> None:
-        self._connector: Any = connector  # executors import the class; the function by itself would be pickled by value
+        self._connector: Any = connector  # pickled by reference; the function alone would be pickled by value
         self._options = dict(options)
 
     def initialOffset(self) -> Offset:  # noqa: N802 - PySpark's name
@@ -30,12 +30,12 @@ class _Reader(SimpleDataSourceStreamReader):  # type: ignore[misc]
             case rows, dict() as end:
                 return iter(rows), end
             case other:
-                raise DataError(f"{self._connector.__name__} returned {_shown(other)}; a source returns two things: "
-                                "its new rows and the offset behind them, which is a dict")
+                raise DataError(f"{self._connector.__name__} returned {_shown(other)}; a source must return two "
+                                "values: its new rows, and the offset after them, which is a dict")
 
 
-def _shown(answer: Any) -> str:
-    parts = answer if isinstance(answer, tuple) else [answer]
+def _shown(result: Any) -> str:
+    parts = result if isinstance(result, tuple) else [result]
     return " and ".join(f"a {type(part).__name__}" for part in parts) or "an empty tuple"
 
 
@@ -53,17 +53,18 @@ class _FunctionSource(DataSource):  # type: ignore[misc]
 
 
 def source(schema: str) -> Callable[[ReadNew], type[SourceConnector]]:
-    """Make a function a source connector: `(options, start) -> (rows, end)`.
+    """Makes a function a source connector with one task. The function has the form `(options, start) -> (rows, end)`.
 
-    `schema` is the rows' schema (Spark DDL, for example "id bigint, name string"); each row is a tuple and becomes a
-    record's value. `start` is the offset that was committed last, at first {}; `end` is the `start` of the next call, a
-    dict that JSON can represent. `options` is the connector's configuration: `topic` and whatever else the function
-    uses. There is one task. The function runs in a Python worker of Spark, and after a failure again from the same
-    `start`. While it returns no rows it is called on heeler's worker, at first some ten times a second. Each call
-    returns one batch: if there is a lot, return after some 100,000 rows.
+    `schema`: the schema of the rows as Spark DDL, such as "id bigint, name string". Each row is a tuple and becomes the
+    value of a record. `start`: the last committed offset, {} at first. `end`: the `start` of the next call, a dict of
+    JSON values. `options`: the connector's configuration, with `topic` and any keys that the function uses.
+
+    Each call returns one batch, which should have at most about 100,000 rows. The function runs in an executor process;
+    while it returns no rows, it is called on heeler's worker, at first about ten times a second. After a failure it is
+    called again with the same `start`.
     """
     if not isinstance(schema, str):
-        return _connector(schema, "", "@source needs the columns of its rows, for example "
+        return _connector(schema, "", "@source needs the schema of its rows, for example "
                           '@source("id bigint, name string")')
     return lambda read_new: _connector(read_new, schema, _mistake(schema))
 

@@ -1,11 +1,11 @@
-"""For the tests of plugins: `check_exactly_once_sink`, which every exactly-once sink should pass.
+"""A test kit for plugins: `check_exactly_once_sink`, which every exactly-once sink should pass.
 
-A writer is killed at each step of `write` and `commit`, as by kill -9, in a process of its own. Then a new task goes on
-as heeler does after a crash: it calls `resume_from` and reads from there, in batches of another size. In the end the
-sink must have each record once.
+It kills a writer at each step of `write` and `commit`, as kill -9 does, in a child process. Then a new task continues
+as after a crash: it calls `resume_from` and writes from that offset, in batches of another size. At the end the sink
+must have each record exactly once.
 """
 
-# ruff: noqa: S101 - a test's own words
+# ruff: noqa: S101 - assertions are the results of the check
 
 from __future__ import annotations
 
@@ -35,9 +35,10 @@ _KILLED = 9
 
 @dataclass(frozen=True)
 class SinkUnderTest:
-    """`writer()`: a writer as a new task makes it; it gets Rows unless it is a DataSourceArrowWriter.
-    `batch(topic, partition, first, count)`: `count` records from offset `first` on, with CONNECT_COLUMNS.
-    `contents()`: the place of every record that a reader of the sink sees. `clear()`: empty the sink.
+    """The sink to check, as functions. `writer()` returns the writer of a new task; it gets Rows unless it is a
+    DataSourceArrowWriter. `batch(topic, partition, first, count)` returns `count` records from offset `first`, with
+    CONNECT_COLUMNS. `contents()` returns topic, partition and offset of each record that a reader of the sink sees.
+    `clear()` empties the sink.
     """
 
     writer: Callable[[], Any]
@@ -47,9 +48,9 @@ class SinkUnderTest:
 
 
 def check_exactly_once_sink(sink: SinkUnderTest, *, partitions: int = 2, records: int = 30, kills: int = 40) -> int:
-    """Run the whole check. Returns how often a writer was killed: at most `kills` times each in `write` and `commit`,
-    spread over their steps. Raises AssertionError that names records that are missing or duplicated. Needs a system
-    with fork.
+    """Runs the whole check, with `records` records in each of `partitions` partitions. Returns how often a writer was
+    killed: at most `kills` times each in `write` and `commit`, at regular intervals. Raises AssertionError, whose
+    message names missing or duplicate records. Requires a system with fork.
     """
     run = _Run(sink, partitions, records, kills)
     run.undisturbed()
@@ -67,13 +68,13 @@ class _Run:
         self._partitions = range(partitions)
         self._records = records
 
-    # ------------------------------------------------------------ what a task does
+    # ------------------------------------------------------------ actions of a task
     def _resume(self, writer: Any) -> dict[int, int]:
         return {p: writer.resume_from(TOPIC, p) or 0 for p in self._partitions}
 
     def _write(self, writer: Any, position: dict[int, int], size: int, topic: str = TOPIC) -> list[Any]:
-        """One batch of at most `size` records a partition; each split writes with its own copy of the writer. `topic`:
-        the records' topic after transforms.
+        """Writes a batch of at most `size` records per partition. Each split uses a copy of the writer. `topic`: the
+        records' topic after transforms. Returns the commit messages.
         """
         pickled = cloudpickle.dumps(writer)
         messages = []
@@ -87,8 +88,8 @@ class _Run:
                 messages.append(pickle.loads(pickle.dumps(message)))
         return messages
 
-    def _go_on(self, size: int) -> None:
-        """A new task, which writes from where `resume_from` says to the end."""
+    def _resume_task(self, size: int) -> None:
+        """Runs a new task, which writes from the offsets of `resume_from` to the end, in batches of `size` records."""
         writer = self._sink.writer()
         position = self._resume(writer)
         while any(first < self._records for first in position.values()):
@@ -110,65 +111,67 @@ class _Run:
 
     # ------------------------------------------------------------ the steps
     def undisturbed(self) -> None:
-        """Batches one after the other; an empty sink knows no offset."""
+        """Writes batches one after the other. An empty sink must have no offset."""
         self._sink.clear()
         assert self._sink.writer().resume_from(TOPIC, 0) is None, "resume_from of an empty sink must return None"
-        self._go_on(7)
+        self._resume_task(7)
         self._check("undisturbed")
 
     def routed(self) -> None:
-        """A transform has given the records another topic; `resume_from` still gets their topic in Kafka."""
+        """Writes records to which a transform has given another topic; `resume_from` gets their topic in Kafka."""
         self._sink.clear()
         writer = self._sink.writer()
         writer.commit(self._write(writer, dict.fromkeys(self._partitions, 0), 10, "routed"))
         resumed, moved = self._resume(self._sink.writer()), dict.fromkeys(self._partitions, 10)
         assert resumed == moved, (
-            f"records of {TOPIC} that a transform gave the topic routed are committed up to {moved}, and resume_from("
-            f"{TOPIC!r}, …) returns {resumed}: store heeler.kafka_partition() with them, not their topic"
+            f"records of {TOPIC}, to which a transform gave the topic routed, are committed up to {moved}, but "
+            f"resume_from({TOPIC!r}, …) returns {resumed}: store heeler.kafka_partition() with them, not their topic"
         )
 
     def repeated(self) -> None:
-        """The result of a commit was lost: a new task has to find out by itself."""
+        """Loses the result of a commit. A new task has to find out itself what was committed."""
         self._sink.clear()
         writer = self._sink.writer()
         writer.commit(self._write(writer, dict.fromkeys(self._partitions, 0), 10))
-        self._go_on(13)
+        self._resume_task(13)
         self._check("after a commit whose result was lost")
 
     def failed_in_the_middle(self) -> None:
-        """One split fails: the others are aborted, and no reader sees their records."""
+        """Aborts a batch of which one split has failed. Readers must not see its records."""
         self._sink.clear()
         writer = self._sink.writer()
         messages = self._write(writer, dict.fromkeys(self._partitions, 0), 10)
         writer.abort([*messages[:-1], None])
         assert not self._sink.contents(), "records of an aborted batch are visible"
-        self._go_on(4)
+        self._resume_task(4)
         self._check("after an aborted batch")
 
     def late_commit(self) -> None:
-        """A task that was suspended commits when its successor has written the same records, in other batches."""
+        """Commits late, as a suspended task does, after its successor has written the same records in other batches."""
         for size in (5, 10, 15, self._records):
             self._sink.clear()
             zombie = self._sink.writer()
             messages = self._write(zombie, dict.fromkeys(self._partitions, 0), 10)
-            self._go_on(size)
-            with suppress(Exception):  # the sink may refuse it
+            self._resume_task(size)
+            with suppress(Exception):  # the sink may reject it
                 zombie.commit(messages)
-            self._check(f"after a late commit beside batches of {size}")
+            self._check(f"after a late commit, with batches of {size} by the successor")
 
     def killed_while(self, method: str) -> int:
-        """Kill a writer at each step (a line of Python) of `write` or `commit`; returns how often."""
+        """Kills a writer at steps (lines of Python) of `write` or `commit`. Returns the number of kills."""
         steps = self._steps(method, 10**9)
         assert steps is not None
         kills = range(1, steps + 1, -(-steps // self._kills))
         for step in kills:
             assert self._steps(method, step) is None, f"{method} ended before step {step}"
-            self._go_on(step % 9 + 3)
+            self._resume_task(step % 9 + 3)
             self._check(f"killed at step {step} of {method}")
         return len(kills)
 
     def _steps(self, method: str, die_at: int) -> int | None:
-        """Write and commit a batch in a child process that dies at a step; the number of steps if it did not die."""
+        """Writes and commits a batch in a child process that dies at step `die_at`. Returns the number of steps, or
+        None if it died.
+        """
         self._sink.clear()
         receive, send = os.pipe()
         child = os.fork()
@@ -185,7 +188,8 @@ class _Run:
 
     def _child(self, method: str, die_at: int, send: int) -> None:
         counter = _Steps(die_at)
-        # Collecting the parent's garbage may join threads (a Kafka client does) that do not exist in the child.
+        # The collection of garbage from the parent may join threads, as a Kafka client does, that the child does not
+        # have.
         gc.freeze()
         try:
             writer = self._sink.writer()
@@ -202,7 +206,7 @@ class _Run:
 
 
 class _Steps:
-    """Counts executed lines of Python, and kills the process at one of them, as abruptly as kill -9."""
+    """Counts executed lines of Python, and ends the process at one of them without any cleanup, as kill -9 does."""
 
     def __init__(self, die_at: int) -> None:
         self.steps = 0

@@ -1,4 +1,4 @@
-"""Version requirements of plugins as KIP-891 writes them: "1.2" (exactly that) or Maven ranges, "[1.0,2.0)"."""
+"""Version requirements of plugins according to KIP-891: "1.2" (exactly this version) or a Maven range, "[1.0,2.0)"."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _PARTS = re.compile(r"\d+|[a-zA-Z]+")
 
 
 def sort_key(version: str) -> tuple[tuple[int, ...], bool, tuple[tuple[int, str], ...]]:
-    """Orders versions: numbers by value, 1.0 equal to 1, and a pre-release (1.0-rc1) before its release (1.0)."""
+    """A sort key for versions: numbers by value, 1.0 equal to 1, a pre-release (1.0-rc1) before its release (1.0)."""
     parts = _PARTS.findall(version.partition("+")[0])
     split = next((n for n, part in enumerate(parts) if not part.isdigit()), len(parts))
     release = [int(part) for part in parts[:split]]
@@ -23,7 +23,7 @@ def sort_key(version: str) -> tuple[tuple[int, ...], bool, tuple[tuple[int, str]
 
 @dataclass(frozen=True, slots=True)
 class VersionRange:
-    """A requirement. `low`, `high`: the bounds, None if there is none."""
+    """A version requirement. `low`, `high`: the bounds, None for no bound."""
 
     low: str | None
     low_included: bool
@@ -44,13 +44,15 @@ class VersionRange:
 
 
 def requirement(text: str | None) -> VersionRange | None:
-    """What a `plugin.version` asks for; None for any version, of which the newest is used. Raises ConfigError."""
+    """Parses a `plugin.version`. Returns None if any version is allowed, so that the newest is used. Raises
+    ConfigError.
+    """
     wanted = (text or "").strip()
     return parse_range(wanted) if wanted and wanted != "latest" else None
 
 
 def parse_range(text: str) -> VersionRange:
-    """A requirement from its text. Raises ConfigError."""
+    """Parses a version or a range. Raises ConfigError."""
     text = text.strip()
     if text[:1] not in ("[", "("):
         if not text or set(text) & set("[](),"):

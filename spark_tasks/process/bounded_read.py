@@ -1,4 +1,4 @@
-"""Reads a response of unknown length, from a peer that may send too much or too slowly."""
+"""Reads a response of unknown length, with limits on its size and duration."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ class TooLongError(ValueError):
 
 
 def read_bounded(read: Callable[[int], bytes], most: int, deadline: float = math.inf) -> bytes:
-    """Everything that `read` (such as a response's read1) returns until it returns nothing.
+    """Calls `read` (such as a response's `read1`) with a number of bytes until it returns none, and returns all bytes.
 
-    Raises TooLongError beyond `most` bytes, TimeoutError after the deadline (time.monotonic), and what `read` raises.
+    Raises TooLongError beyond `most` bytes, TimeoutError after `deadline` (time.monotonic), and the errors of `read`.
     """
     parts: list[bytes] = []
     size = 0
@@ -24,7 +24,7 @@ def read_bounded(read: Callable[[int], bytes], most: int, deadline: float = math
         parts.append(part)
         size += len(part)
         if size > most:
-            raise TooLongError(f"the answer has more than {most // 2**20} MiB")
+            raise TooLongError(f"the response has more than {most // 2**20} MiB")
         if time.monotonic() > deadline:
-            raise TimeoutError("the answer takes too long")
+            raise TimeoutError("the response takes too long")
     return b"".join(parts)

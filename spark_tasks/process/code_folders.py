@@ -1,7 +1,7 @@
-"""Folders from which heeler's processes run code: connectors may not write there.
+"""Folders from which heeler's processes load code. Connectors must not write to them.
 
-Otherwise whoever may create connectors could decide what code the next worker runs. An operator's other files (a
-crontab, SSH keys) are protected only by the rights of the user that the worker runs as.
+Otherwise anybody who may create connectors could choose the code that the next worker runs. Other files of the operator
+(a crontab, SSH keys) are protected only by the permissions of the user that runs the worker.
 """
 
 from __future__ import annotations
@@ -25,40 +25,40 @@ plugin_folders: dict[str, None] = {}
 
 
 def add(folders: Iterable[str]) -> None:
-    """Add folders of `plugin.path`. A process has one list of them."""
+    """Adds folders of `plugin.path` to the process's list."""
     plugin_folders.update((os.path.abspath(folder), None) for folder in folders)  # noqa: PTH100 - a link counts as well
 
 
 def of_plugins() -> tuple[str, ...]:
-    """The folders that were added; a writer takes them along to the executors."""
+    """Returns the added folders. A writer sends them to the executors, whose own list is empty."""
     return tuple(plugin_folders)
 
 
 def complaint(path: str, plugins: Sequence[str]) -> str | None:
-    """Why nothing may be written to a file or folder, with links followed; None if it may.
+    """Returns why nothing may be written to a file or folder, or None if writing is allowed. Follows symbolic links.
 
-    `plugins`: what `of_plugins` returns on the worker.
+    `plugins`: the result of `of_plugins` on the worker.
     """
     real = os.path.realpath(path)
     ours = ((folder, os.path.realpath(folder)) for folder in plugins)
     for folders, what in ((ours, "plugins"), (python_folders(), "code")):
         for folder, where in folders:
             if _within(real, where):
-                return (f"{path} is in {folder}, from where the worker loads {what}: nothing is written there. Use a "
-                        "folder that is only for data")
+                return (f"{path} is in {folder}, from where the worker loads {what}: connectors cannot write there. "
+                        "Use a folder that is only for data")
     if real.endswith(_CODE) and any(_within(real, os.path.realpath(folder or os.curdir)) for folder in sys.path):
-        return f"{path} would be code that Python imports: nothing is written there. Use a folder that is only for data"
+        return f"Python would import {path} as code: connectors cannot write it. Use a folder that is only for data"
     return None
 
 
 def mistakes(key: str, path: str | None) -> dict[str, list[str]]:
-    """What a connector's `validate` returns about a path to write to."""
+    """Returns the result of a connector's `validate` for the path that the setting `key` names."""
     why = complaint(path, of_plugins()) if path else None
     return {key: [why]} if why else {}
 
 
 def check(path: str, plugins: Sequence[str]) -> None:
-    """Raise ConnectError if nothing may be written to the path."""
+    """Raises ConnectError if nothing may be written to the path."""
     if (why := complaint(path, plugins)) is not None:
         raise ConnectError(why)
 
@@ -69,8 +69,8 @@ def _within(path: str, folder: str) -> bool:
 
 @cache
 def python_folders() -> tuple[tuple[str, str], ...]:
-    """The folders of Python, its libraries, heeler and caches of compiled code: as they are named, and with links
-    followed. Computed once, since every batch of a sink needs them.
+    """Returns the folders of Python, its libraries, heeler and caches of compiled code, each as a pair of its name and
+    its real path. Cached, since every batch of a sink needs them.
     """
     ours = Path(__file__).resolve().parents[2]
     caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")

@@ -6,19 +6,19 @@ import logging
 import re
 
 # Control characters except the tab, line ends, direction marks, invisible characters, surrogates.
-_OBEYED = re.compile("[\x00-\x08\n-\x1f\x7f-\x9f\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f"
+_UNSAFE = re.compile("[\x00-\x08\n-\x1f\x7f-\x9f\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f"
                      "\ud800-\udfff\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]")
 
 
 class LineFormatter(logging.Formatter):
-    """One line for each record, by the layout; below it, indented, the lines of a traceback, or of `below` in `extra`.
+    """Formats a record as one line. A traceback, or the text `below` in `extra`, follows in indented lines.
 
-    Names, values and plugins' messages may contain anything: what ends a line, moves the cursor or changes the writing
-    direction is shown as an escape sequence. So heeler wrote every line that does not begin with a blank.
+    Names, values and plugins' messages may contain any characters. Those that end a line, move the cursor or change the
+    writing direction become escape sequences. So every line that does not start with a space was logged by heeler.
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line and its traceback."""
+        """Returns the line, and the indented lines below it."""
         record.message = record.getMessage()
         record.asctime = self.formatTime(record)
         lines = [escaped(self.formatMessage(record))]
@@ -30,5 +30,5 @@ class LineFormatter(logging.Formatter):
 
 
 def escaped(text: str) -> str:
-    """The text on one line, with escape sequences for whatever a terminal or pager would act on."""
-    return _OBEYED.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+    """Returns the text on one line, with escape sequences for characters that a terminal or pager would act on."""
+    return _UNSAFE.sub(lambda found: found[0].encode("unicode_escape").decode(), text)

@@ -1,4 +1,4 @@
-"""Files and folders that no other user of the machine can read or can have written to."""
+"""Files and folders that other users of the machine cannot read, and files that they cannot have written."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import IO
 
 
 def private_folder(purpose: str) -> Path:
-    """A folder for the purpose that only this user can read, below the temporary folder. It is the same in each call,
-    unless another user has taken its name: then it is a new one.
+    """Returns a folder below the temporary folder that only this user can read. Every call returns the same folder for
+    a purpose, unless another user owns that name: then each call creates a new one.
     """
     folder = name_of_private(purpose)
     owner = _user()
@@ -23,17 +23,19 @@ def private_folder(purpose: str) -> Path:
 
 
 def name_of_private(purpose: str) -> Path:
-    """The path that `private_folder` returns unless another user has taken it."""
+    """Returns the path that `private_folder` uses unless another user owns it."""
     return Path(tempfile.gettempdir()) / f"heeler-{purpose}-{_user()}"
 
 
 def open_private(file: Path, mode: str) -> IO[str]:
-    """Open a text file for writing ("w", "a" or "x"); a new file can be read by its owner only."""
+    """Opens a text file for writing (mode "w", "a" or "x"). Only its owner can read a new file."""
     return open(file, mode, encoding="utf-8", opener=lambda path, flags: os.open(path, flags, 0o600))
 
 
 def trusted(file: Path) -> bool:
-    """Whether only root, this user or the owner of heeler's files can have written the file. Raises OSError."""
+    """Returns whether only root, this user or the owner of heeler's files can write to the file and its folder. Raises
+    OSError.
+    """
     owners = {0, _user(), Path(__file__).stat().st_uid}
     return all(s.st_uid in owners and not s.st_mode & 0o002 for s in (file.stat(), file.parent.stat()))
 

@@ -1,4 +1,4 @@
-"""Notices that this process did not run for a while, because it or its machine was suspended."""
+"""Detects that this process did not run for a while because it or its machine was suspended."""
 
 from __future__ import annotations
 
@@ -10,34 +10,36 @@ from functools import cache
 from typing import Final
 
 BEAT_S: Final = 0.25
-_NOTABLE_S: Final = 1.0  # shorter silences are a busy machine's
-_KEPT: Final = 64
+_MIN_GAP_S: Final = 1.0  # shorter gaps are usual on a busy machine
+_MAX_GAPS: Final = 64  # that are remembered
 
 
 class Pulse:
-    """Records gaps between beats. A thread that runs again before the next beat sees that the last one is long ago."""
+    """Records the gaps between beats. After a suspension, a thread may run before the next beat; so the time since the
+    last beat counts as a gap, too.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._last = clock()
-        self._silences: deque[tuple[float, float]] = deque(maxlen=_KEPT)  # (end, length)
+        self._gaps: deque[tuple[float, float]] = deque(maxlen=_MAX_GAPS)  # (end, length)
 
     def silence_since(self, moment: float) -> float:
-        """The longest gap, in seconds, that was not over at `moment` (of time.monotonic)."""
-        going_on = self._clock() - self._last
-        return max([length for end, length in tuple(self._silences) if end > moment] + [going_on])
+        """Returns the longest gap that ended after `moment` (time.monotonic) or has not ended yet, in seconds."""
+        since_last_beat = self._clock() - self._last
+        return max([length for end, length in tuple(self._gaps) if end > moment] + [since_last_beat])
 
     def beat(self) -> None:
-        """Note that the process runs."""
+        """Records that the process is running."""
         now = self._clock()
-        if now - self._last > _NOTABLE_S:
-            self._silences.append((now, now - self._last))
+        if now - self._last > _MIN_GAP_S:
+            self._gaps.append((now, now - self._last))
         self._last = now
 
 
 @cache
 def process_pulse() -> Pulse:
-    """The pulse of this process, which beats from the first call on."""
+    """Returns the pulse of this process. The first call starts the thread that calls `beat`."""
     pulse = Pulse()
 
     def run() -> None:

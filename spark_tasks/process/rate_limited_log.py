@@ -1,4 +1,4 @@
-"""Limits log lines that clients can cause to a few per minute: an unauthenticated client must not fill the log."""
+"""Limits log lines that clients can cause to a few per minute, so that no unauthenticated client fills the log."""
 
 from __future__ import annotations
 
@@ -7,37 +7,38 @@ import threading
 import time
 from collections import defaultdict
 
-_MOST = 5
-_PER_S = 60.0
+_MAX_LINES = 5
+_PERIOD_S = 60.0
 
 
 class RateLimitedLog:
-    """Counts and limits lines of each kind. Thread-safe."""
+    """Allows `most` lines of each kind in each period of `per_s` seconds. Thread-safe."""
 
-    def __init__(self, most: int = _MOST, per_s: float = _PER_S) -> None:
+    def __init__(self, most: int = _MAX_LINES, per_s: float = _PERIOD_S) -> None:
         self._most = most
         self._per_s = per_s
         self._lock = threading.Lock()
-        self._begun: dict[str, float] = {}
+        self._period_starts: dict[str, float] = {}
         self._counts = defaultdict[str, int](int)
 
     def suppressed(self, kind: str, now: float | None = None) -> int | None:
-        """None if this line has to be suppressed; else the number of lines suppressed since the last one.
+        """Counts a line. Returns None if the caller must not log it, else how many lines of its kind were suppressed in
+        the previous period (if this line is the first of a new one, otherwise 0).
 
-        `kind` must not be input: kinds are never forgotten. `now`: time.monotonic().
+        `kind` must not come from a client, as kinds are never removed. `now`: time.monotonic().
         """
         now = time.monotonic() if now is None else now
         with self._lock:
-            if now - self._begun.get(kind, -self._per_s) >= self._per_s:
-                left = max(0, self._counts[kind] - self._most)
-                self._begun[kind], self._counts[kind] = now, 1
-                return left
+            if now - self._period_starts.get(kind, -self._per_s) >= self._per_s:
+                suppressed = max(0, self._counts[kind] - self._most)
+                self._period_starts[kind], self._counts[kind] = now, 1
+                return suppressed
             self._counts[kind] += 1
             return 0 if self._counts[kind] <= self._most else None
 
     def log(self, logger: logging.Logger, level: int, text: str, *args: object) -> None:
-        """Log a line, unless it has to be suppressed. Its kind is `text` without the arguments."""
+        """Logs a line unless it is suppressed. Its kind is `text` without the arguments."""
         suppressed = self.suppressed(text)
         if suppressed is not None:
-            more = f" ({suppressed} more such lines were left out)" if suppressed else ""
+            more = f" ({suppressed} similar lines were suppressed)" if suppressed else ""
             logger.log(level, f"{text}{more}", *args, stacklevel=2)  # noqa: G004 - a constant and a number

@@ -1,5 +1,5 @@
-"""Translates the settings of Apicurio's clients, apicurio.registry.*, to those of REGISTRY_KEYS; Apicurio's registry
-offers Confluent's API too. Settings that would change the bytes, or where schemas are, are refused by name.
+"""Translates the settings of Apicurio's clients (apicurio.registry.*) to those of Confluent's converters; Apicurio's
+registry supports Confluent's API, too. Rejects values that would change the bytes of records or the place of schemas.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SAME = {
     "tls.truststore.password": f"{_TLS}truststore.password", "tls.keystore.location": f"{_TLS}keystore.location",
     "tls.keystore.type": f"{_TLS}keystore.type", "tls.keystore.password": f"{_TLS}keystore.password",
 }  # fmt: skip
-# the only supported value; of class names only the last part counts
+# key -> the only supported value; of class names, only the part after the last dot is compared
 _ONLY = {
     "id-handler": "Default4ByteIdHandler", "use-id": "contentId", "headers.enabled": "false",
     "artifact-resolver-strategy": "TopicIdStrategy", "artifact.group-id": "default", "avro.encoding": "BINARY",
@@ -43,8 +43,8 @@ _OF_NO_EFFECT = frozenset({
 
 
 def translated(props: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings with Apicurio's keys translated, and with Apicurio's defaults if the URL is Apicurio's. A key that
-    is set in both forms has the value of Confluent's. ConfigError.
+    """Returns the settings with Apicurio's keys translated and, if `apicurio.registry.url` is set, Apicurio's defaults.
+    If both forms of a key are set, Confluent's wins. Raises ConfigError.
     """
     mine = {key.removeprefix(PREFIX): str(value).strip() for key, value in props.items() if key.startswith(PREFIX)}
     if not mine:
@@ -55,12 +55,12 @@ def translated(props: Mapping[str, Any]) -> dict[str, Any]:
             out[_SAME[name]] = value
         elif name in _ONLY:
             if value.rpartition(".")[2].lower() != _ONLY[name].lower():
-                raise ConfigError(f"Invalid value {value} for configuration {PREFIX}{name}: not supported; it has to "
-                                  f"be {_ONLY[name]}")
+                raise ConfigError(f"Invalid value {value} for configuration {PREFIX}{name}: the only supported value "
+                                  f"is {_ONLY[name]}")
         elif name not in _OF_NO_EFFECT:
             raise ConfigError(f"The configuration {PREFIX}{name} is not supported")
     if "url" in mine:
-        out[_URL] = ",".join(_confluents(one.strip()) for one in mine["url"].split(","))
+        out[_URL] = ",".join(_confluent_url(one.strip()) for one in mine["url"].split(","))
     if "auth.username" in mine:
         out["basic.auth.credentials.source"] = "USER_INFO"
         out["basic.auth.user.info"] = f"{mine['auth.username']}:{mine.get('auth.password', '')}"
@@ -69,8 +69,8 @@ def translated(props: Mapping[str, Any]) -> dict[str, Any]:
     return {**out, **{key: value for key, value in props.items() if not key.startswith(PREFIX)}}
 
 
-def _confluents(url: str) -> str:
-    """The URL of Confluent's API in Apicurio, from the URL of Apicurio's API."""
+def _confluent_url(url: str) -> str:
+    """Returns the URL of Confluent's API in an Apicurio registry, from the URL of Apicurio's own API."""
     if re.search(r"/apis/ccompat/v\d+/?$", url):
         return url
     found = re.fullmatch(r"(https?://[^/]+)(?:(.*)/apis(?:/registry(?:/v\d+)?)?)?/?", url)
@@ -85,7 +85,7 @@ _MISSING = f"{_REQUIRED} Please {NO_REGISTRY}."
 
 
 class RegistryConfigDef(ConfigDef):
-    """The keys of a converter with a registry, which may also be given as Apicurio's keys."""
+    """The keys of a converter with a registry. Apicurio's keys are accepted, too."""
 
     @override
     def parse(self, props: Mapping[str, Any]) -> dict[str, Any]:
@@ -96,11 +96,11 @@ class RegistryConfigDef(ConfigDef):
 
     @override
     def validate_all(self, props: Mapping[str, Any]) -> dict[str, ConfigValue]:
-        """Errors in Apicurio's settings are reported for the registry's URL."""
+        """Validates the settings. Reports errors in Apicurio's keys as errors of schema.registry.url."""
         try:
             found = super().validate_all(translated(props))
         except ConfigError as error:
             found = super().validate_all(props)
             found[_URL].errors[:] = [str(error)]
-        found[_URL].errors[:] = [_MISSING if said == _REQUIRED else said for said in found[_URL].errors]
+        found[_URL].errors[:] = [_MISSING if message == _REQUIRED else message for message in found[_URL].errors]
         return found

@@ -1,8 +1,8 @@
-"""The schema registry, through confluent-kafka's client. Answers are cached, and while it is unreachable only one
-request waits.
+"""Access to a schema registry with confluent-kafka's client, which caches schemas. After a failure, requests fail at
+once until the backoff is over.
 
-Errors: RetriableError (it is unreachable or busy, so no record is bad), ConfigError (it refuses access),
-UnknownSchemaError and RefusedSchemaError (DataErrors: the records with that schema are bad).
+All methods raise RetriableError (the registry is unreachable or busy; no record is bad), ConfigError (it denies
+access), UnknownSchemaError and RefusedSchemaError (DataErrors: the records with that schema are bad).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _BUSY = (408, 429, 500, 502, 503, 504)
-_INSTALL = "a schema registry needs more packages: pip install 'heeler[registry]'"
+_INSTALL = "a schema registry needs additional packages: pip install 'heeler[registry]'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,29 +45,31 @@ class SchemaText:
 
 @dataclass(frozen=True, slots=True)
 class SchemaName:
-    """How the registry names a schema. `guid`: None where it gives none."""
+    """The registry's identifiers of a schema. `guid`: None if the registry has no GUIDs."""
 
     id: int
     guid: str | None
 
 
 def require_packages(*more: str) -> None:
-    """ConfigError if the client's packages, or `more` packages of the extra, are not installed."""
+    """Raises ConfigError if the client's packages, or `more` packages of the extra `registry`, are not installed."""
     for name in ("confluent_kafka.schema_registry", *more):
         try:
-            importlib.import_module(name)  # imported here, because it takes half a second and few need it
+            importlib.import_module(name)  # here, because it takes half a second and few connectors need it
         except ImportError as error:
             raise ConfigError(f"{_INSTALL} ({error})") from error
 
 
 @lru_cache(maxsize=64)
 def shared(settings: tuple[tuple[str, Any], ...]) -> Registry:
-    """The Registry that all converters of this process with these settings share."""
+    """Returns the Registry that all converters of this process with these settings share."""
     return Registry(dict(settings))
 
 
 def registry_of(values: Mapping[str, Any], configs: Mapping[str, str]) -> Registry:
-    """The registry for parsed settings (settings.REGISTRY_KEYS) and for the raw ones whose names are not fixed."""
+    """Returns the registry for a converter's settings. `values`: those of settings.REGISTRY_KEYS, parsed; `configs`:
+    all settings, unparsed, for keys with a prefix.
+    """
     free = (TLS_PREFIX + "ssl.", "request.header.", "bearer.auth.", "basic.auth.")
     passed = {key: str(value) for key, value in configs.items() if key.startswith(free)}
     known = {key: _frozen(values[key]) for key in (
@@ -86,25 +88,25 @@ def _frozen(value: Any) -> Any:
 
 
 class Registry:
-    """A schema registry; connects at the first request. Thread-safe."""
+    """A schema registry. Connects at the first request. Thread-safe. For the errors of its methods see the module."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self._settings = settings
         self._lock = threading.Lock()
         self._failures = 0
-        self._away_until = 0.0
+        self._backoff_until = 0.0
         self._why = ""
 
     def schema(self, schema_id: SchemaId) -> SchemaText:
-        """The schema of an id or GUID. UnknownSchemaError."""
+        """Returns the schema with an id or GUID."""
         if isinstance(schema_id, str):
-            found = self._ask(f"GUID {schema_id}", lambda: self._client.get_schema_by_guid(schema_id))
+            found = self._request(f"GUID {schema_id}", lambda: self._client.get_schema_by_guid(schema_id))
         else:
-            found = self._ask(f"schema {schema_id}", lambda: self._client.get_schema(schema_id))
+            found = self._request(f"schema {schema_id}", lambda: self._client.get_schema(schema_id))
         return _text(found)
 
     def version(self, subject: str, schema: SchemaText) -> int | None:
-        """The schema's version in the subject; None if it is not in there."""
+        """Returns the schema's version in the subject, or None if the subject does not have it."""
         try:
             found: int | None = self._lookup(subject, schema).version
         except (UnknownSchemaError, RefusedSchemaError):
@@ -112,34 +114,37 @@ class Registry:
         return found
 
     def register(self, subject: str, schema: SchemaText) -> SchemaName:
-        """Register the schema in the subject. RefusedSchemaError."""
-        return _name(self._ask(
+        """Registers the schema in the subject."""
+        return _name(self._request(
             f"subject {subject}",
             lambda: self._client.register_schema_full_response(subject, _client_schema(schema), self._normalize),
         ))
 
     def name_of(self, subject: str, schema: SchemaText) -> SchemaName:
-        """The name of a schema that is in the subject. UnknownSchemaError."""
+        """Returns the identifiers of a schema of the subject."""
         return _name(self._lookup(subject, schema))
 
     def latest(self, subject: str) -> tuple[SchemaName, SchemaText]:
-        """The newest schema of the subject and its name. UnknownSchemaError."""
-        found = self._ask(f"subject {subject}", lambda: self._client.get_latest_version(subject))
+        """Returns the latest schema of the subject and its identifiers."""
+        found = self._request(f"subject {subject}", lambda: self._client.get_latest_version(subject))
         return _name(found), _text(found.schema)
 
     def referenced(self, schema: SchemaText) -> dict[str, SchemaText]:
-        """All schemas that this one uses, directly or not, by name; each after those that it uses itself."""
+        """Returns all schemas that this one references, directly or indirectly, by name. Each comes after those that it
+        references itself.
+        """
         found: dict[str, SchemaText] = {}
         self._collect(schema, found, 0)
         return found
 
     def _collect(self, schema: SchemaText, found: dict[str, SchemaText], depth: int) -> None:
         if depth > 50:
-            raise DataError("schemas refer to each other in more than 50 levels")
+            raise DataError("schema references are nested more than 50 levels deep")
         for name, subject, version in schema.references:
             if name in found:
                 continue
-            one = _text(self._ask(f"subject {subject}, version {version}", partial(self._version_of, subject, version)))
+            where = f"subject {subject}, version {version}"
+            one = _text(self._request(where, partial(self._version_of, subject, version)))
             self._collect(one, found, depth + 1)
             found[name] = one
 
@@ -147,7 +152,7 @@ class Registry:
         return self._client.get_version(subject, version, deleted=True).schema
 
     def _lookup(self, subject: str, schema: SchemaText) -> Any:
-        return self._ask(
+        return self._request(
             f"subject {subject}",
             lambda: self._client.lookup_schema(subject, _client_schema(schema), self._normalize),
         )
@@ -156,53 +161,53 @@ class Registry:
     def _normalize(self) -> bool:
         return bool(self._settings["normalize.schemas"])
 
-    def _ask(self, what: str, question: Callable[[], T]) -> T:
-        """Send a request, unless the registry is known to be away."""
+    def _request(self, what: str, send: Callable[[], T]) -> T:
+        """Sends a request, unless the backoff after a failure is not over. `what`: its subject, for messages."""
         from confluent_kafka.schema_registry.common._httpx_compat import httpx  # noqa: PLC0415
         from confluent_kafka.schema_registry.error import OAuthTokenError, SchemaRegistryError  # noqa: PLC0415
 
-        left = self._away_until - time.monotonic()
+        left = self._backoff_until - time.monotonic()
         if left > 0:
             raise RetriableError(f"{self._why}; the next attempt is in {left:.1f} s")
         try:
-            answer = question()
+            result = send()
         except SchemaRegistryError as error:
             if error.http_status_code in _BUSY:
-                raise self._away(str(error)) from error
-            self._back()
+                raise self._unreachable(str(error)) from error
+            self._reset_backoff()
             raise self._refusal(what, error) from error
         except (httpx.TransportError, OAuthTokenError) as error:
-            raise self._away(f"{type(error).__name__}: {error}") from error
-        except ValueError as error:  # the answer is not JSON: another service listens there
-            raise self._away(f"its answer is not that of a schema registry: {error}") from error
-        self._back()
-        return answer
+            raise self._unreachable(f"{type(error).__name__}: {error}") from error
+        except ValueError as error:  # not JSON: the URL is that of another service
+            raise self._unreachable(f"its response is not that of a schema registry: {error}") from error
+        self._reset_backoff()
+        return result
 
     def _refusal(self, what: str, error: Any) -> Exception:
         status = error.http_status_code
-        words = f"{error.error_message} (HTTP status {status}, code {error.error_code})"
-        where = f"the schema registry {self._urls}, {what}: {words}"
+        message = f"{error.error_message} (HTTP status {status}, code {error.error_code})"
+        where = f"the schema registry {self._urls}, {what}: {message}"
         if status in (401, 403):
             return ConfigError(f"{where}; see basic.auth.* and bearer.auth.* of the converter")
-        if error.error_code == -1 and not what.startswith("GUID"):  # not every registry supports these
-            return ConfigError(f"{where}; that is not the answer of a schema registry: is the path of the URL right?")
+        if error.error_code == -1 and not what.startswith("GUID"):  # not every registry supports GUIDs
+            return ConfigError(f"{where}; this is not the response of a schema registry: is the path of the URL right?")
         if status == 404:
             return UnknownSchemaError(where)
         if status == 409:
-            return RefusedSchemaError(f"{where}; the schema is not compatible with those that the subject has: change "
-                                      "the data, or the subject's compatibility level")
+            return RefusedSchemaError(f"{where}; the schema is not compatible with earlier schemas of the subject: "
+                                      "change the data, or the subject's compatibility level")
         return RefusedSchemaError(where)
 
-    def _away(self, why: str) -> RetriableError:
+    def _unreachable(self, why: str) -> RetriableError:
         with self._lock:
             self._failures += 1
             limit = self._settings["retries.max.wait.ms"] / 1000
             wait = doubled(self._settings["retries.wait.ms"] / 1000, self._failures - 1, limit)
             self._why = f"the schema registry {self._urls} cannot be reached: {why}"
-            self._away_until = time.monotonic() + wait
+            self._backoff_until = time.monotonic() + wait
             return RetriableError(self._why)
 
-    def _back(self) -> None:
+    def _reset_backoff(self) -> None:
         self._failures = 0
 
     @property
@@ -223,7 +228,7 @@ class Registry:
             client = SchemaRegistryClient(conf)
         except (ValueError, TypeError, OSError) as error:
             raise ConfigError(f"schema.registry.url: {error}") from error
-        # The client has no settings for these: Java's clients send any header, and a token without a logical cluster.
+        # The client has no settings for what Java's clients support: any header, and a token without a logical cluster.
         rest = client._rest_client  # noqa: SLF001
         if values.get(f"{TLS_PREFIX}ssl.endpoint.identification.algorithm", "https").strip() == "":
             rest.verify.check_hostname = False
@@ -245,7 +250,7 @@ _CLOUD_HEADERS = {
 
 
 def _conf(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of confluent-kafka's client."""
+    """Returns the settings of confluent-kafka's client. Raises ConfigError."""
     urls = [url.rstrip("/") for url in values["schema.registry.url"]]
     if values["schema.registry.url.randomize"]:
         first = random.randrange(len(urls))  # noqa: S311 - load, not secrets
@@ -262,7 +267,7 @@ def _conf(values: Mapping[str, Any]) -> dict[str, Any]:
     user = values.get("basic.auth.user.info") or values["schema.registry.basic.auth.user.info"]
     if values["basic.auth.credentials.source"] == "USER_INFO":
         if ":" not in user:
-            raise ConfigError("basic.auth.user.info (value hidden) has to be user:password")
+            raise ConfigError("basic.auth.user.info (value hidden) must be user:password")
         conf["basic.auth.user.info"] = user
     if values["bearer.auth.credentials.source"] == "OAUTHBEARER":
         conf["bearer.auth.credentials.source"] = "OAUTHBEARER"
@@ -302,6 +307,6 @@ def _text(schema: Any) -> SchemaText:
 
 
 def _shown(url: str) -> str:
-    """The URL without user and password."""
+    """Returns the URL without user and password."""
     scheme, _, rest = url.partition("://")
     return f"{scheme}://{rest.rpartition('@')[2]}"

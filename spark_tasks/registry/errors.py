@@ -1,4 +1,4 @@
-"""Errors about a schema: all records that have it are bad."""
+"""Errors of a schema, which concern all records that have it."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ class UnknownSchemaError(DataError):
 
 
 class RefusedSchemaError(DataError):
-    """The registry does not accept a schema: it is incompatible or invalid."""
+    """The registry rejects a schema because it is incompatible or invalid."""
 
 
 class UnusableSchemaError(DataError):
-    """No record with this schema can be read or written here."""
+    """The converter supports no record with this schema."""

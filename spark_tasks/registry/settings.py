@@ -1,5 +1,5 @@
-"""The keys of converters for the schema registry, with the names, types and defaults of Confluent's converters.
-Settings that no Python client supports are refused, not ignored.
+"""The registry's keys of converters, with the names, types and defaults of Confluent's converters. Settings that the
+Python client does not support are rejected, not ignored.
 """
 
 from __future__ import annotations
@@ -23,60 +23,60 @@ _NO_CONTEXT = f"{_SERIALIZERS}.context.NullContextNameStrategy"
 
 # name, type, importance, default (- none, ! required), documentation
 _TABLE = f"""
-schema.registry.url LIST HIGH ! URLs of the schema registry; several, separated by commas, are tried one after another.
-schema.registry.url.randomize BOOLEAN LOW =false Whether each process begins with another of the URLs.
-max.schemas.per.subject INT LOW =1000 How many schemas are kept.
-normalize.schemas BOOLEAN MEDIUM =false Whether the registry takes schemas that differ in form alone for the same.
-auto.register.schemas BOOLEAN MEDIUM =true Whether schemas are registered; else they have to be in the registry already.
-propagate.schema.tags BOOLEAN LOW =false Not supported: has to be false.
-use.schema.id INT LOW =-1 The id of the schema that all records are written with; -1 for none.
+schema.registry.url LIST HIGH ! URLs of the schema registry, separated by commas, to be tried one after the other.
+schema.registry.url.randomize BOOLEAN LOW =false Whether each process starts with a random one of the URLs.
+max.schemas.per.subject INT LOW =1000 The maximum number of schemas to cache.
+normalize.schemas BOOLEAN MEDIUM =false Whether the registry treats schemas that differ only in form as equal.
+auto.register.schemas BOOLEAN MEDIUM =true Whether to register schemas; otherwise the registry must already have them.
+propagate.schema.tags BOOLEAN LOW =false Not supported: must be false.
+use.schema.id INT LOW =-1 The id of the schema with which to write all records; -1 for none.
 use.schema.guid STRING LOW - Not supported: use use.schema.id.
-id.compatibility.strict BOOLEAN LOW =true Whether use.schema.id demands that the records' schema can read that one.
-use.latest.version BOOLEAN LOW =false Whether records are written with the newest schema of their subject.
-latest.compatibility.strict BOOLEAN LOW =true Whether the records' schema has to be able to read that newest one.
-latest.cache.size INT LOW =1000 How many newest schemas are kept.
-latest.cache.ttl.sec INT LOW =-1 For how long a newest schema is kept, in seconds; -1 for ever.
+id.compatibility.strict BOOLEAN LOW =true Whether the records' schema must be able to read the schema of use.schema.id.
+use.latest.version BOOLEAN LOW =false Whether to write records with the latest schema of their subject.
+latest.compatibility.strict BOOLEAN LOW =true Whether the records' schema must be able to read the latest schema.
+latest.cache.size INT LOW =1000 The maximum number of latest schemas to cache.
+latest.cache.ttl.sec INT LOW =-1 How long to cache a latest schema, in seconds; -1 means forever.
 use.latest.with.metadata STRING LOW - Not supported.
 schema.format STRING LOW - Not supported.
 execution.environment STRING MEDIUM - Not supported.
-rule.executors LIST LOW = Not supported: no rules of data contracts are run.
-rule.actions LIST LOW = Not supported: no rules of data contracts are run.
-rule.service.loader.enable BOOLEAN LOW =true Of no effect: no Java class is run.
-rule.metrics.enable BOOLEAN LOW =true Of no effect: no rules of data contracts are run.
-validation.rules.executor.class STRING LOW =io.confluent.kafka.schemaregistry.rules.cel.CelValidator Of no effect.
-validation.rules.fail.fast BOOLEAN LOW =false Of no effect.
-basic.auth.credentials.source STRING MEDIUM =URL Where user and password are: URL or USER_INFO.
-bearer.auth.credentials.source STRING MEDIUM =STATIC_TOKEN Where the token is from: STATIC_TOKEN or OAUTHBEARER.
+rule.executors LIST LOW = Not supported: rules of data contracts are not run.
+rule.actions LIST LOW = Not supported: rules of data contracts are not run.
+rule.service.loader.enable BOOLEAN LOW =true Has no effect: no Java class is run.
+rule.metrics.enable BOOLEAN LOW =true Has no effect: rules of data contracts are not run.
+validation.rules.executor.class STRING LOW =io.confluent.kafka.schemaregistry.rules.cel.CelValidator Has no effect.
+validation.rules.fail.fast BOOLEAN LOW =false Has no effect.
+basic.auth.credentials.source STRING MEDIUM =URL Where to find user and password: URL or USER_INFO.
+bearer.auth.credentials.source STRING MEDIUM =STATIC_TOKEN Where to get the token: STATIC_TOKEN or OAUTHBEARER.
 schema.registry.basic.auth.user.info PASSWORD MEDIUM = The older name of basic.auth.user.info.
-basic.auth.user.info PASSWORD MEDIUM = User and password, a colon between them, for USER_INFO.
-bearer.auth.token PASSWORD MEDIUM = The token, for STATIC_TOKEN.
-bearer.auth.issuer.endpoint.url STRING MEDIUM - Where tokens are given out, for OAUTHBEARER.
-bearer.auth.client.id STRING MEDIUM - Whom tokens are given to, for OAUTHBEARER.
-bearer.auth.client.secret PASSWORD MEDIUM - The client's secret, for OAUTHBEARER.
-bearer.auth.scope STRING MEDIUM - What the tokens are for, for OAUTHBEARER.
-bearer.auth.scope.claim.name STRING LOW =scope Of no effect: tokens are passed on as they are.
-bearer.auth.sub.claim.name STRING LOW =sub Of no effect: tokens are passed on as they are.
+basic.auth.user.info PASSWORD MEDIUM = The credentials for USER_INFO, as user:password.
+bearer.auth.token PASSWORD MEDIUM = The token for STATIC_TOKEN.
+bearer.auth.issuer.endpoint.url STRING MEDIUM - The token endpoint for OAUTHBEARER.
+bearer.auth.client.id STRING MEDIUM - The client id for OAUTHBEARER.
+bearer.auth.client.secret PASSWORD MEDIUM - The client secret for OAUTHBEARER.
+bearer.auth.scope STRING MEDIUM - The scope of the tokens for OAUTHBEARER.
+bearer.auth.scope.claim.name STRING LOW =scope Has no effect: tokens are passed on unchanged.
+bearer.auth.sub.claim.name STRING LOW =sub Has no effect: tokens are passed on unchanged.
 bearer.auth.identity.pool.id STRING MEDIUM - Sent in the header Confluent-Identity-Pool-Id.
 bearer.auth.logical.cluster STRING MEDIUM - Sent in the header target-sr-cluster.
-bearer.auth.cache.expiry.buffer.seconds SHORT LOW =300 Of no effect: tokens are renewed early anyway.
+bearer.auth.cache.expiry.buffer.seconds SHORT LOW =300 Has no effect: tokens are always renewed before they expire.
 bearer.auth.custom.provider.class STRING MEDIUM - Not supported: no Java class is run.
-context.name.strategy CLASS MEDIUM ={_NO_CONTEXT} Only this one is supported.
-key.subject.name.strategy CLASS MEDIUM ={ASSOCIATED_NAME} How the subject of keys is called (see docs/registry.md).
-key.schema.id.serializer CLASS MEDIUM ={_PREFIX_ID} Where ids of keys are written: HeaderSchemaIdSerializer has headers.
-key.schema.id.deserializer CLASS MEDIUM ={_DUAL_ID} Where ids of keys are read: this one looks into headers too.
-value.subject.name.strategy CLASS MEDIUM ={ASSOCIATED_NAME} How the subject of values is called (see docs/registry.md).
-value.schema.id.serializer CLASS MEDIUM ={_PREFIX_ID} Where ids of values are written: as with keys.
-value.schema.id.deserializer CLASS MEDIUM ={_DUAL_ID} Where ids of values are read: this one looks into headers too.
-schema.reflection BOOLEAN LOW =false Of no effect.
-proxy.host STRING LOW = The proxy through which the registry is reached.
-proxy.port INT LOW =-1 The proxy's port.
-http.connect.timeout.ms INT LOW =60000 How long a connection may take.
-http.read.timeout.ms INT LOW =60000 How long an answer may take.
-max.retries INT LOW =3 How often a request is repeated at once before the registry counts as out of reach.
-retries.wait.ms INT LOW =1000 The longest wait before the first repetition.
-retries.max.wait.ms INT LOW =20000 The longest wait before any repetition.
+context.name.strategy CLASS MEDIUM ={_NO_CONTEXT} Only this class is supported.
+key.subject.name.strategy CLASS MEDIUM ={ASSOCIATED_NAME} How to name the subject of keys (see docs/registry.md).
+key.schema.id.serializer CLASS MEDIUM ={_PREFIX_ID} Where to write ids of keys; HeaderSchemaIdSerializer uses headers.
+key.schema.id.deserializer CLASS MEDIUM ={_DUAL_ID} Where to read ids of keys; the default also reads headers.
+value.subject.name.strategy CLASS MEDIUM ={ASSOCIATED_NAME} How to name the subject of values (see docs/registry.md).
+value.schema.id.serializer CLASS MEDIUM ={_PREFIX_ID} Where to write ids of values, as for keys.
+value.schema.id.deserializer CLASS MEDIUM ={_DUAL_ID} Where to read ids of values; the default also reads headers.
+schema.reflection BOOLEAN LOW =false Has no effect.
+proxy.host STRING LOW = The host of the proxy for requests to the registry.
+proxy.port INT LOW =-1 The port of the proxy.
+http.connect.timeout.ms INT LOW =60000 The timeout of a connection attempt.
+http.read.timeout.ms INT LOW =60000 The timeout of a response.
+max.retries INT LOW =3 How often to retry a request before the registry counts as unreachable.
+retries.wait.ms INT LOW =1000 The maximum backoff before the first retry.
+retries.max.wait.ms INT LOW =20000 The maximum backoff before any retry.
 """
-# keys that every Java client has and that are not client keys of Kafka
+# TLS keys as those of Kafka's clients, but with the prefix TLS_PREFIX
 _TLS = """
 ssl.cipher.suites LIST LOW -
 ssl.enabled.protocols LIST MEDIUM =TLSv1.2,TLSv1.3
@@ -141,25 +141,25 @@ NO_REGISTRY: Final = ("name at least one URL, such as http://registry:8081; a co
 
 
 def check(values: Mapping[str, Any]) -> None:
-    """ConfigError for a value that is not supported."""
+    """Raises ConfigError for a value that is not supported."""
     if not [url for url in values["schema.registry.url"] if url]:
         raise ConfigError(f"schema.registry.url: {NO_REGISTRY}")
     for url in values["schema.registry.url"]:
         if not url.startswith(("http://", "https://")):
-            raise ConfigError(f"Invalid value {url} for configuration schema.registry.url: must begin with http:// or "
+            raise ConfigError(f"Invalid value {url} for configuration schema.registry.url: must start with http:// or "
                               "https://")
     for name, allowed in _ONLY.items():
         if values[name] not in allowed:
-            names = ", ".join(str(one) for one in allowed if one) or "left out"
-            raise ConfigError(f"Invalid value {values[name]} for configuration {name}: not supported; it has to be "
-                              f"{names}")
+            names = ", ".join(str(one) for one in allowed if one)
+            remedy = f"supported: {names}" if names else "not supported; remove it"
+            raise ConfigError(f"Invalid value {values[name]} for configuration {name}: {remedy}")
 
 
 def reads_headers(values: Mapping[str, Any], *, is_key: bool) -> bool:
-    """Whether schema ids in headers are used."""
+    """Returns whether the converter reads schema ids from headers, too."""
     return bool(values[f"{'key' if is_key else 'value'}.schema.id.deserializer"] == _DUAL_ID)
 
 
 def writes_headers(values: Mapping[str, Any], *, is_key: bool) -> bool:
-    """Whether schemas are named by GUIDs in headers, and not by ids before the bytes."""
+    """Returns whether the converter writes GUIDs into headers, instead of ids before the payload."""
     return bool(values[f"{'key' if is_key else 'value'}.schema.id.serializer"] == _HEADER_ID)

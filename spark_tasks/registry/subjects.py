@@ -1,4 +1,4 @@
-"""The subject name strategies, which give the subject of a schema in the registry."""
+"""The subject name strategies, which determine the subject of a schema in the registry."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _BY_WORD = {"TOPIC": TOPIC_NAME, "RECORD": RECORD_NAME, "TOPIC_RECORD": TOPIC_RE
 class Subjects:
     """Names subjects according to key.subject.name.strategy or value.subject.name.strategy.
 
-    AssociatedNameStrategy, the default, asks the registry for associations of topics, which only Confluent's registry
-    has; here only its fallback is used: the topic, unless subject.name.strategy.fallback.type is set.
+    The default, AssociatedNameStrategy, asks the registry for associations of topics, which only Confluent's registry
+    has. heeler always uses its fallback: the topic, unless subject.name.strategy.fallback.type is set.
     """
 
     def __init__(self, values: Mapping[str, Any], configs: Mapping[str, str], *, is_key: bool) -> None:
@@ -41,8 +41,8 @@ class Subjects:
         return bool(self._strategy != TOPIC_NAME)
 
     def subject(self, topic: str, record: str | None) -> str:
-        """The subject of a schema. `record`: the full name of the schema, or None. UnusableSchemaError if the strategy
-        requires a name.
+        """Returns the subject of a schema. `record`: the full name of the schema, or None. Raises UnusableSchemaError
+        if the strategy requires a name.
         """
         if self._strategy == TOPIC_NAME:
             return f"{topic}-{self._part}"

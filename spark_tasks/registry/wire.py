@@ -1,4 +1,4 @@
-"""How serialized records identify their schema: by a magic byte and an id before the payload, or by a header."""
+"""How serialized records identify their schema: with a magic byte and an id before the payload, or with a header."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from spark_tasks.arrays.concatenation import concatenated
 
-SchemaId = int | str  # an id, or a GUID as text
+SchemaId = int | str  # an id, or a GUID as a string
 
 _SIZE = 5
 _HEADERS = {True: "__key_schema_id", False: "__value_schema_id"}
@@ -21,26 +21,27 @@ _HEADERS = {True: "__key_schema_id", False: "__value_schema_id"}
 
 @dataclass(frozen=True, slots=True)
 class Framed:
-    """Records by schema: `codes` has for each row the index into `ids`, -1 for a record without bytes, -2 for a record
-    without a valid schema id (`bad`: row and reason). `payloads`: the bytes, with or without (see `skip`) magic byte
-    and id.
+    """Values with their schema ids. `codes`: for each row the index into `ids`, -1 for a null value, -2 for a value
+    without a valid schema id, for which `bad` has the reason by row.
     """
 
     ids: list[SchemaId]
     codes: np.ndarray[Any, Any]
-    payloads: list[bytes]  # of the records with a schema id
-    skip: int  # how many bytes before each payload to skip
+    payloads: list[bytes]  # of the values with a schema id, in order
+    skip: int  # the number of bytes (magic byte and id) before each payload that are not part of it
     bad: dict[int, str]
 
     def run_ends(self) -> list[int]:
-        """The end of each run of records with the same schema; records without bytes fit into any run."""
+        """Returns the end (exclusive) of each run of rows with the same schema. Null and bad values fit in any run."""
         rows = np.flatnonzero(self.codes >= 0)
         changes = np.flatnonzero(np.diff(self.codes[rows])) + 1
         return [*rows[changes].tolist(), len(self.codes)]
 
 
 def unframed(array: pa.Array, headers: pa.Array | None, *, is_key: bool) -> Framed:
-    """Split values into schema ids and payloads; `headers` (columns.HEADERS_TYPE): None if only prefixes count."""
+    """Splits values (binary) into schema ids and payloads. `headers` (columns.HEADERS_TYPE): None to read only the ids
+    before payloads.
+    """
     named = {} if headers is None else _named(headers, _HEADERS[is_key])
     size = len(array)
     ids: dict[SchemaId, int] = {}
@@ -49,9 +50,9 @@ def unframed(array: pa.Array, headers: pa.Array | None, *, is_key: bool) -> Fram
     there = array.is_valid().to_numpy(zero_copy_only=False)
     prefixed = there.copy()
     prefixed[list(named)] = False
-    heads, sizes = _heads(array)
-    good = prefixed & (sizes >= _SIZE) & (heads[:, 0] == 0)
-    found = heads[:, 1:].copy().view(">i4")[:, 0].astype(np.int64)
+    prefixes, sizes = _prefixes(array)
+    good = prefixed & (sizes >= _SIZE) & (prefixes[:, 0] == 0)
+    found = prefixes[:, 1:].copy().view(">i4")[:, 0].astype(np.int64)
     for one in np.unique(found[good]).tolist():
         codes[good & (found == one)] = ids.setdefault(int(one), len(ids))
     values = array.to_pylist()
@@ -71,7 +72,7 @@ def unframed(array: pa.Array, headers: pa.Array | None, *, is_key: bool) -> Fram
 
 
 def framed(schema_id: int, payloads: pa.Array, index: bytes = b"") -> pa.Array:
-    """The payloads (binary, null for records without bytes) after the prefix with the id; `index`: bytes after it."""
+    """Returns the payloads (binary; nulls stay null) after a magic byte, the schema id, and the bytes `index`."""
     prefix = struct.pack(">bi", 0, schema_id) + index
     if payloads.null_count:
         return pc.binary_join_element_wise(pa.scalar(prefix, payloads.type), payloads, pa.scalar(b"", payloads.type))
@@ -80,7 +81,7 @@ def framed(schema_id: int, payloads: pa.Array, index: bytes = b"") -> pa.Array:
 
 def with_header(headers: pa.Array, rows: np.ndarray[Any, Any], guid: str, index: bytes = b"", *, is_key: bool
                 ) -> pa.Array:
-    """Headers (columns.HEADERS_TYPE) with one more, the last, in these rows: the schema's GUID and `index`."""
+    """Appends a header to `rows` of `headers` (columns.HEADERS_TYPE): a magic byte, the schema's GUID and `index`."""
     size = len(headers)
     chosen = np.zeros(size, np.bool_)
     chosen[rows] = True
@@ -97,20 +98,20 @@ def with_header(headers: pa.Array, rows: np.ndarray[Any, Any], guid: str, index:
     return pa.ListArray.from_arrays(offsets, pairs, type=headers.type)
 
 
-def _heads(array: pa.Array) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """The first bytes of each value (zeros where it has fewer) and the values' sizes."""
+def _prefixes(array: pa.Array) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Returns the first five bytes of each value (zeros if it is shorter), and the sizes of the values."""
     sizes = pc.fill_null(pc.binary_length(array), 0).to_numpy(zero_copy_only=False)
-    heads = np.zeros((len(array), _SIZE), np.uint8)
+    prefixes = np.zeros((len(array), _SIZE), np.uint8)
     whole = sizes >= _SIZE
     if whole.any():
         offsets = np.frombuffer(array.buffers()[1], np.int32)[array.offset : array.offset + len(array)]
         data = np.frombuffer(array.buffers()[2], np.uint8)
-        heads[whole] = data[offsets[whole][:, None] + np.arange(_SIZE)]
-    return heads, sizes
+        prefixes[whole] = data[offsets[whole][:, None] + np.arange(_SIZE)]
+    return prefixes, sizes
 
 
 def _named(headers: pa.Array, name: str) -> dict[int, bytes]:
-    """The rows with a header of that name, and the value of the last of them."""
+    """Returns for each row with a header of that name its value; the last one counts."""
     if headers.null_count == len(headers) or not len(headers):
         return {}
     flat = headers.flatten()
@@ -125,7 +126,7 @@ def _named(headers: pa.Array, name: str) -> dict[int, bytes]:
 
 
 def _identified(whole: bytes, header: bytes | None) -> tuple[SchemaId, bytes]:
-    """The schema id of a value and its payload; ValueError if it is invalid."""
+    """Returns the schema id of a value and its payload. Raises ValueError if the id is invalid."""
     id_bytes = whole if header is None else header
     if id_bytes[:1] == b"\x00" and len(id_bytes) >= _SIZE:
         schema_id: SchemaId = int.from_bytes(id_bytes[1:_SIZE], "big", signed=True)
@@ -136,5 +137,5 @@ def _identified(whole: bytes, header: bytes | None) -> tuple[SchemaId, bytes]:
         raise ValueError("Unknown magic byte!")
     else:
         raise ValueError(f"Error deserializing schema ID: only {len(id_bytes)} bytes")
-    # Protobuf's header has the message index after the id: put it before the payload, where it is without headers
+    # A Protobuf header has the message index after the id. Without headers it is before the payload: move it there.
     return schema_id, rest if header is None else rest + whole

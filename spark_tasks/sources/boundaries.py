@@ -1,4 +1,4 @@
-"""When a transaction of an exactly-once source task ends (KIP-618's transaction.boundary). Pure."""
+"""Decides when a transaction of an exactly-once source task ends (transaction.boundary, KIP-618). Pure."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from spark_tasks.kafka.task_clients import number
 from spark_tasks.plugins.api import TransactionSignal
 
 DEFAULT_INTERVAL_MS: Final = 60_000  # Kafka Connect's offset.flush.interval.ms
-# The coordinator aborts a transaction at its timeout and fences its producer. Ending it earlier is always allowed.
-_LONGEST_SHARE: Final = 2 / 3
+# The coordinator aborts a transaction at its timeout and fences its producer, so the interval is at most this fraction.
+_MAX_TIMEOUT_FRACTION: Final = 2 / 3
 
 
 class BoundaryKind(Enum):
-    """transaction.boundary."""
+    """The values of transaction.boundary."""
 
-    POLL = "poll"  # with each batch
+    POLL = "poll"  # after each batch
     INTERVAL = "interval"
-    CONNECTOR = "connector"  # where the reader decides
+    CONNECTOR = "connector"  # decided by the reader
 
 
 @dataclass(frozen=True, slots=True)
 class Boundary:
-    """When transactions end. `interval_ms` applies to INTERVAL only."""
+    """When transactions end. `interval_ms` applies only to INTERVAL."""
 
     kind: BoundaryKind
     interval_ms: int = DEFAULT_INTERVAL_MS
 
     @classmethod
     def configured(cls, connector: Mapping[str, str], usual_ms: int, transaction_timeout_ms: int) -> Boundary:
-        """The boundary in the connector's configuration; `usual_ms`: the default interval. Raises ConfigError."""
+        """Parses the connector's configuration. `usual_ms`: the default interval. Raises ConfigError."""
         text = connector.get("transaction.boundary", "").strip().lower() or BoundaryKind.POLL.value
         try:
             kind = BoundaryKind(text)
@@ -43,33 +43,37 @@ class Boundary:
                 f"Invalid value {text} for configuration transaction.boundary: expected one of {allowed}"
             ) from None
         interval = number(connector, "transaction.boundary.interval.ms", usual_ms)
-        return cls(kind, min(interval, int(transaction_timeout_ms * _LONGEST_SHARE)))
+        return cls(kind, min(interval, int(transaction_timeout_ms * _MAX_TIMEOUT_FRACTION)))
 
     def ends(self, open_ms: float, signal: TransactionSignal) -> bool:
-        """Whether a transaction that has been open for this long ends after a batch with this signal of the reader."""
+        """Returns whether a transaction ends after a batch. `open_ms`: for how long it has been open; `signal`: the
+        reader's signal for the batch.
+        """
         if self.kind is BoundaryKind.CONNECTOR:
             return signal != "continue"
         return self.kind is BoundaryKind.POLL or open_ms >= self.interval_ms
 
     def due_ms(self, open_ms: float) -> float | None:
-        """How long an open transaction may wait for another batch; None for no limit."""
+        """Returns how long an open transaction may wait for another batch, in milliseconds; None means no limit."""
         if self.kind is BoundaryKind.CONNECTOR:
             return None
         return 0.0 if self.kind is BoundaryKind.POLL else max(0.0, self.interval_ms - open_ms)
 
     @property
     def ends_with_the_task(self) -> bool:
-        """Whether a task that pauses or stops commits its open transaction; otherwise its records are read again."""
+        """Whether a task that pauses or stops commits its open transaction. If not, it rereads the records later."""
         return self.kind is not BoundaryKind.CONNECTOR
 
 
 def signal_of(reader: Any, kind: BoundaryKind, start: Mapping[str, Any], end: Mapping[str, Any]) -> TransactionSignal:
-    """The signal for a batch from a reader with TransactionBoundaries; "commit" if the reader does not decide."""
+    """Returns the signal for a batch from `start` to `end`: that of a reader with TransactionBoundaries for CONNECTOR,
+    otherwise "commit". Raises ConfigError, ConnectError.
+    """
     if kind is not BoundaryKind.CONNECTOR:
         return "commit"
     if not hasattr(reader, "transaction"):
         raise ConfigError(
-            "transaction.boundary is connector, and the connector's reader does not define transactions; set it to "
+            "transaction.boundary is connector, but the connector's reader does not define transactions; set it to "
             "poll or interval"
         )
     found: TransactionSignal = reader.transaction(dict(start), dict(end))

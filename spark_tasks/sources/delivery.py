@@ -1,8 +1,8 @@
-"""How a source batch gets its producers and is committed. The runner is the same for every guarantee.
+"""The delivery guarantees of source tasks: how a batch gets its producers and is committed.
 
-A lane is a producer identity with its next sequence numbers. The task owns the lanes; an executor only appends under
-one and returns the new sequence numbers. A lane has one writer at a time, so its records keep their order from batch to
-batch.
+A lane is a producer identity with its next sequence numbers. The task owns the lanes. An executor only appends with a
+lane, and returns the new sequence numbers. Only one split at a time uses a lane, so its records keep their order from
+batch to batch.
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ from spark_tasks.sources.stream_offsets import Changed, SourceOffsets
 from spark_tasks.task import OffsetStore
 
 MOST_LANES = 32
-INIT_TIMEOUT_MS = 5_000  # the task tries again; meanwhile it can be stopped
+INIT_TIMEOUT_MS = 5_000  # short, as the task can be stopped only between attempts
 
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """The identity for one writer. `identity` None: idempotence is turned off. `added`: partitions already in the
-    transaction; the writer adds others before it writes to them, the `likely` ones in one request.
+    """The producer of one split. `identity`: None without idempotence. `sequences`: the next sequence number of each
+    partition. `added`: the partitions that are already in the transaction; the split adds others before it appends to
+    them. `likely`: partitions to add together with the first new one, which saves requests.
     """
 
     identity: ProducerIdentity | None
@@ -37,66 +38,68 @@ class Lane:
 
 
 class Delivery(Protocol):
-    """The delivery guarantee of one task. Errors are ConnectErrors; after an error the runner calls `abort`."""
+    """The delivery guarantee of one task. All methods raise ConnectErrors. After an error the runner calls `abort`."""
 
     @property
     def most_lanes(self) -> int:
-        """How many splits of a batch may write in parallel."""
+        """How many splits of a batch may append in parallel."""
 
     @property
     def overlaps(self) -> bool:
         """Whether the next batch may start while the offsets of the last one are being written."""
 
     def start(self) -> None:
-        """Called before the first batch; a transactional delivery fences its predecessors here."""
+        """Called before the first batch. A transactional delivery fences earlier producers."""
 
     def lanes(self, count: int) -> Sequence[Lane]:
-        """The lanes of the next batch, at most `most_lanes`."""
+        """Returns `count` lanes for the next batch, at most `most_lanes`."""
 
     def written(self, sequences: Sequence[Mapping[TopicPartition, int]]) -> None:
-        """All splits of the batch are acknowledged; their next sequence numbers, in the order of the lanes."""
+        """Called when all records of the batch are acknowledged. `sequences`: the next sequence numbers, by lane."""
 
     def commit(self, offsets: SourceOffsets, signal: TransactionSignal = "commit") -> bool:
-        """The batch is complete, and these are the offsets after it. True if it is committed now, with all before it.
-        `signal`: the reader's wish for the transaction, if transactions end where the reader decides.
+        """Called when a batch is complete. `offsets`: those after it. `signal`: the reader's signal for the
+        transaction. Returns whether the batch and all earlier ones are committed now.
         """
 
     def settle(self, *, finish: bool) -> bool:
-        """Called between batches: commit what is due; with `finish` (the task pauses or stops) also what is not due
-        yet. True if everything is committed now.
+        """Called between batches. Commits a transaction that is due or, with `finish` (the task pauses or stops), also
+        one that is not due yet. Returns whether a commit has taken place.
         """
 
     @property
     def due_ms(self) -> float | None:
-        """Milliseconds until `settle` has something to do; None if nothing waits."""
+        """Milliseconds until `settle` has a transaction to commit; None if there is none."""
 
     @property
     def open(self) -> bool:
-        """Whether anything was written that is not committed."""
+        """Whether there are records that are not committed."""
 
     @property
     def boundary(self) -> Boundary | None:
-        """When transactions end; None if there are none."""
+        """When transactions end; None without transactions."""
 
     def abort(self) -> None:
-        """Give up what is not committed: it will be repeated, or the task ends. Sends no request."""
+        """Gives up the records that are not committed, because they will be read again or the task ends. Sends no
+        request.
+        """
 
     def recover(self) -> None:
         """Called after an abort, before the offsets are loaded again, and called again after a retriable error."""
 
     def failure(self, error: Exception) -> Exception:
-        """The error as users should see it."""
+        """Returns an error as it should be shown to users."""
 
     def cancel(self) -> None:
-        """Make `start` end soon. Any thread."""
+        """Makes `start` end soon. Any thread."""
 
     def close(self) -> None:
-        """Release all resources. May be called twice."""
+        """Releases all resources. May be called twice."""
 
 
 class AtLeastOnce(Delivery):
-    """Idempotent lanes; the offsets are written after all records are acknowledged. After a failure the batch is
-    repeated from the last offsets under new identities.
+    """At-least-once delivery with idempotent lanes. Offsets are written when all records are acknowledged. After a
+    failure the batch is repeated from the last offsets, with new producer identities.
     """
 
     most_lanes = MOST_LANES
@@ -114,7 +117,7 @@ class AtLeastOnce(Delivery):
 
     @override
     def start(self) -> None:
-        """Nothing to do: there are no predecessors to fence."""
+        """Does nothing, as there are no earlier producers to fence."""
 
     @override
     def lanes(self, count: int) -> Sequence[Lane]:
@@ -138,7 +141,7 @@ class AtLeastOnce(Delivery):
 
     @override
     def settle(self, *, finish: bool) -> bool:
-        """Nothing to do: commits do not wait."""
+        """Does nothing, as `commit` has already committed everything."""
         return False
 
     @override
@@ -147,7 +150,7 @@ class AtLeastOnce(Delivery):
 
     @override
     def recover(self) -> None:
-        """Nothing to do: the next lanes are new ones."""
+        """Does nothing, as the next lanes are new ones."""
 
     @override
     def failure(self, error: Exception) -> Exception:
@@ -155,8 +158,8 @@ class AtLeastOnce(Delivery):
 
     @override
     def cancel(self) -> None:
-        """Nothing to do: `start` does not wait."""
+        """Does nothing, as `start` does not block."""
 
     @override
     def close(self) -> None:
-        """Release the identities. The cluster's connections are shared and stay open."""
+        """Does nothing: the cluster's connections are shared and stay open."""

@@ -1,4 +1,4 @@
-"""A source task in Python whose chain ends in the host of Java plugins."""
+"""A Python source task of which the host of Java plugins runs the last part of the chain."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from spark_tasks.tasks.pace import IdleTasks
 
 
 class JavaChainSourceTask(SourceTask):
-    """A SourceTask whose splits know where the host is."""
+    """A SourceTask whose splits connect to the current host."""
 
     def __init__(
         self, context: TaskContext, settings: SourceSettings, connector: type[SourceConnector],

@@ -1,5 +1,5 @@
-"""The part of a Java source's chain that heeler runs: a split that transforms and converts what the host hands over.
-The worker appends what comes out, with the producer of the task.
+"""The heeler part of a Java source's chain: a split that transforms and converts the records from the host. The worker
+appends the results with the task's producer.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from logging import getLogger
 
 import pyarrow as pa
 
-from spark_tasks.data.cut import Handed
+from spark_tasks.data.cut import CutRecords
 from spark_tasks.dead_letters.error_handling import ErrorHandling
 from spark_tasks.dead_letters.refusals import Original, Refusals, Refused
 from spark_tasks.errors import ToleranceExceededError
@@ -29,7 +29,7 @@ _logger = getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class JavaSourceJob:
-    """What all splits of a task share."""
+    """The data that all splits of a task share."""
 
     pipeline: JavaSourcePipeline
     errors: ErrorHandling
@@ -37,7 +37,9 @@ class JavaSourceJob:
 
 @dataclass(frozen=True, slots=True)
 class JavaSourceResult:
-    """The result of a split. `records`: for the topics (see JavaSourcePipeline.taken); `letters`: dead letters."""
+    """The result of a split. `records`: those to append, see JavaSourcePipeline.raw_batches. `letters`: dead letters,
+    as pairs of topic and batch.
+    """
 
     records: tuple[RawBatch, ...]
     letters: tuple[tuple[str, pa.RecordBatch], ...]
@@ -47,19 +49,19 @@ class JavaSourceResult:
 
 @dataclass(frozen=True, slots=True)
 class JavaSourceSplit:
-    """A frame of the host; `job`: pickled."""
+    """Processes the records of one frame. `job`: a pickled JavaSourceJob."""
 
     job: bytes
-    handed: Handed
+    records: CutRecords
 
     def run(self) -> JavaSourceResult:
-        """Raises ToleranceExceededError, after the dead letter of that record was written."""
-        job, raw = _unpacked(self.job), self.handed.raw
+        """Transforms and converts the records. Raises ToleranceExceededError after it has written the dead letter."""
+        job, raw = _unpickled(self.job), self.records.raw
         refusals = Refusals(job.errors)
         letters: list[tuple[str, pa.RecordBatch]] = []
         with measured() as watch, counting() as plugins:
             try:
-                found = tuple(job.pipeline.taken(self.handed, partial(_refusing, job, refusals)))
+                found = tuple(job.pipeline.raw_batches(self.records, partial(_refusing, job, refusals)))
             except ToleranceExceededError:
                 _send_apart(refusals)
                 raise
@@ -79,21 +81,21 @@ def _refusing(job: JavaSourceJob, refusals: Refusals, batch: pa.RecordBatch) -> 
 
 
 def _send_apart(refusals: Refusals) -> None:
-    """Outside the transaction, which ends with the task."""
+    """Writes dead letters outside of the transaction, which the failure of the task aborts."""
     try:
         refusals.send_apart()
-    except Exception as error:  # noqa: BLE001 - what has failed before is what counts
-        _logger.warning("no dead letter: %s", error)
+    except Exception as error:  # noqa: BLE001 - the task fails with the earlier error
+        _logger.warning("Could not write to the dead letter queue: %s", error)
 
 
 def java_source_job(context: TaskContext, errors: ErrorHandling, cut: Cut) -> bytes:
-    """The pickled job of a task. ConfigError, PluginNotFoundError."""
+    """Returns the pickled JavaSourceJob of a task. Raises ConfigError, PluginNotFoundError."""
     pipeline = JavaSourcePipeline(context.worker.converters, cut.for_far(context.connector), cut.converted)
-    _ = pipeline.stages  # an invalid converter or transform fails here, not in the first batch
+    _ = pipeline.stages  # so that an invalid converter or transform fails now and not in the first batch
     return pickle.dumps(JavaSourceJob(pipeline, errors))
 
 
 @lru_cache(maxsize=256)
-def _unpacked(job: bytes) -> JavaSourceJob:
+def _unpickled(job: bytes) -> JavaSourceJob:
     found: JavaSourceJob = pickle.loads(job)
     return found

@@ -1,4 +1,4 @@
-"""The two kinds of PySpark stream readers behind one interface for the source runner."""
+"""A common interface to the two kinds of PySpark stream readers."""
 
 from __future__ import annotations
 
@@ -14,13 +14,15 @@ from spark_tasks.sources.stream_offsets import StreamOffset, plain
 from spark_tasks.tasks.data_sources import pickled, schema_of, stream_reader_of
 from spark_tasks.tasks.pace import SplitSize
 
-_GUESSED_RECORD_BYTES = 80.0
-_FIRST_ROWS = 10_000  # the first batch of a reader that limits rows, which may be large
+_FIRST_RECORD_BYTES = 80.0  # the estimate before the first batch
+_FIRST_ROWS = 10_000  # in the first batch of a reader that limits rows, whose size is unknown
 
 
 @dataclass(frozen=True, slots=True)
 class BatchPlan:
-    """The next batch: its end (None if only the executor will know it) and the partitions to read, pickled."""
+    """The next batch. `end`: its end offset, or None for a simple reader, whose `read` in the executor returns it.
+    `partitions`: the InputPartitions to read, pickled. `start`: a simple reader's start offset, pickled.
+    """
 
     end: StreamOffset | None
     partitions: tuple[bytes, ...] = ()
@@ -28,7 +30,7 @@ class BatchPlan:
 
 
 class StreamReader:
-    """A DataSourceStreamReader or SimpleDataSourceStreamReader of a data source."""
+    """The DataSourceStreamReader or SimpleDataSourceStreamReader of a data source. `simple`: it is the latter."""
 
     def __init__(self, source: Any) -> None:
         self.schema = schema_of(source)
@@ -37,9 +39,10 @@ class StreamReader:
         self._default: ReadLimit | None = self.reader.getDefaultReadLimit() if takes_limit else None
 
     def plan(self, start: StreamOffset, size: SplitSize, *, idle: bool = False) -> BatchPlan | None:
-        """The batch from `start` on; None if there is nothing new. Planning happens on the worker, so it must be quick.
-        For a simple reader the executor finds out whether there is anything; with `idle` the reader is asked here first
-        (as PySpark always does), so that an idle task costs no Spark job.
+        """Returns the plan of the batch from `start`, or None if there are no new records. Runs on the worker.
+
+        A simple reader reads in the executor, which finds out whether there are new records. With `idle`, it reads here
+        first (as PySpark always does), so that an idle task does not submit batches.
         """
         if self.simple:
             if idle and plain(self.reader, self.reader.read(plain(self.reader, start))[1]) == start:
@@ -55,27 +58,29 @@ class StreamReader:
         return BatchPlan(end, partitions)
 
     def commit(self, end: StreamOffset) -> None:
-        """Tell the reader that everything up to `end` is in Kafka and its offsets are written."""
+        """Calls the reader's `commit`: all records up to `end` are in Kafka, and their offsets are committed."""
         self.reader.commit(end)
 
     def stop(self) -> None:
-        """Stop the reader."""
-        stop = getattr(self.reader, "stop", None)  # simple readers have none
+        """Stops the reader."""
+        stop = getattr(self.reader, "stop", None)  # simple readers do not have this method
         if stop is not None:
             stop()
 
 
 def _limited(default: ReadLimit, size: SplitSize) -> ReadLimit:
-    """The reader's limit, reduced if a batch would take too long."""
+    """Returns the reader's limit, reduced to the size for a batch."""
     if isinstance(default, ReadMaxBytes):
-        known = size.record_bytes or _GUESSED_RECORD_BYTES
-        return ReadMaxBytes(min(default.max_bytes, int(size.records * known)))
+        record_bytes = size.record_bytes or _FIRST_RECORD_BYTES
+        return ReadMaxBytes(min(default.max_bytes, int(size.records * record_bytes)))
     if isinstance(default, ReadMaxRows):
         return ReadMaxRows(min(default.max_rows, size.records if size.record_bytes else _FIRST_ROWS))
     return default if not isinstance(default, ReadAllAvailable) else ReadAllAvailable()
 
 
-def deal(partitions: Sequence[bytes], lanes: int) -> list[tuple[bytes, ...]]:
-    """Distribute partitions to lanes, one each while there are enough lanes. A lane's partitions keep their order."""
+def distribute(partitions: Sequence[bytes], lanes: int) -> list[tuple[bytes, ...]]:
+    """Distributes partitions to at most `lanes` lanes, as evenly as possible. The partitions of a lane keep their
+    order.
+    """
     count = max(1, min(lanes, len(partitions)))
     return [tuple(partitions[number::count]) for number in range(count)]

@@ -1,4 +1,4 @@
-"""The settings of a source task from the configurations of worker and connector, parsed once."""
+"""The settings of a source task, parsed from the configurations of worker and connector."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MAX_BLOCK_MS: Final = 60_000
 
 @dataclass(frozen=True, slots=True)
 class TransactionSettings:
-    """A task's transactional producer. `appender`: keyword arguments of the Appender; times in milliseconds."""
+    """The settings of a task's transactional producer. `appender`: keyword arguments of the Appender."""
 
     transactional_id: str
     boundary: Boundary
@@ -34,15 +34,15 @@ class TransactionSettings:
 
     @classmethod
     def of(cls, context: TaskContext, properties: Mapping[str, str]) -> TransactionSettings:
-        """Parse the producer's `properties`. Raises ConfigError."""
+        """Parses the producer's `properties`. Raises ConfigError."""
         producer = ProducerSettings.of({**properties, "enable.idempotence": "true"})
         if not producer.idempotent:
             raise ConfigError(
-                f"Invalid value {properties.get('acks')} for configuration acks: exactly-once delivery needs all"
+                f"Invalid value {properties.get('acks')} for configuration acks: exactly-once delivery requires all"
             )
         mine = f"{context.worker.group_id}-{context.connector_name}-{context.task}"
         if properties.get("transactional.id", mine) != mine:
-            _logger.warning("%s: transactional.id is ignored, exactly-once delivery needs %s", context.id, mine)
+            _logger.warning("%s: transactional.id is ignored, as exactly-once delivery requires %s", context.id, mine)
         timeout = number(properties, "transaction.timeout.ms", TRANSACTION_TIMEOUT_MS, 1)
         boundary = Boundary.configured(context.connector, context.worker.offset_flush_interval_ms, timeout)
         return cls(mine, boundary, producer.appender, timeout, number(properties, "max.block.ms", _MAX_BLOCK_MS, 1))
@@ -50,8 +50,8 @@ class TransactionSettings:
 
 @dataclass(frozen=True, slots=True)
 class SourceSettings:
-    """`topics`: None if brokers create topics automatically; `transactions`: None if records are delivered at least
-    once.
+    """The settings of a source task. `topics`: None if brokers create topics automatically. `transactions`: None for
+    at-least-once delivery.
     """
 
     producer: ProducerSettings
@@ -61,7 +61,7 @@ class SourceSettings:
 
     @classmethod
     def of(cls, context: TaskContext) -> SourceSettings:
-        """Parse the settings. Raises ConfigError."""
+        """Parses the settings. Raises ConfigError."""
         clients, connector = context.worker.clients, context.connector
         properties = client_properties(clients, connector, "producer")
         transactions = None if context.guard is None else TransactionSettings.of(context, properties)

@@ -1,4 +1,4 @@
-"""The executor's part of a source batch: reads with the plugin's reader, and appends through the pipeline."""
+"""The executor's part of a source batch: reads with the plugin's reader, transforms, converts and appends records."""
 
 from __future__ import annotations
 
@@ -41,17 +41,18 @@ from spark_tasks.sources.stream_offsets import StreamOffset, plain
 _logger = logging.getLogger(__name__)
 
 _SOURCE_TASK = "org.apache.kafka.connect.runtime.WorkerSourceTask"  # Kafka Connect's name for the stage's class
-_FIRST_TUPLES = 100  # rows gathered first, while their size is unknown
-_MOST_TUPLES = 10_000
-_MISFITS = (pa.ArrowException, ValueError, TypeError, AssertionError, ArithmeticError)  # errors of PySpark's conversion
-_MOST_ROWS = 65_536  # rows through the pipeline at once: enough to be fast, few enough to overlap
-_MOST_BYTES = 32 * 1024 * 1024  # and their bytes, unless a single row has more
+_FIRST_TUPLES = 100  # in the first batch, while the size of rows is unknown
+_MAX_TUPLES = 10_000
+_CONVERSION_ERRORS = (pa.ArrowException, ValueError, TypeError, AssertionError, ArithmeticError)  # of PySpark
+_MAX_ROWS = 65_536  # in a batch for the pipeline: enough to be fast, few enough to overlap with the append
+_MAX_BYTES = 32 * 1024 * 1024  # of such a batch, unless a single row is larger
 
 
 @dataclass(frozen=True, slots=True)
 class SourceJob:
-    """What all splits of a task share; pickled once, `reader` with cloudpickle. `schema` names the columns of
-    readers that yield tuples (empty: there are none). `appender`: keyword arguments for the Appender.
+    """The data that all splits of a task share; pickled once. `client`, `appender`: see ProducerSettings. `reader`: the
+    stream reader, pickled with cloudpickle. `schema`: that of the rows of readers that yield tuples, otherwise empty.
+    `creation`: None if brokers create topics.
     """
 
     client: Mapping[str, Any]
@@ -65,7 +66,10 @@ class SourceJob:
 
 @dataclass(frozen=True, slots=True)
 class SourceResult:
-    """The result of a split. `end`: the offset that a simple stream reader returned."""
+    """The result of a split. `sequences`: the next sequence numbers of its lane. `records`, `size`: the number and the
+    bytes of the appended records; `topics`: theirs. `seconds`: the run time. `end`: the offset that a simple stream
+    reader returned.
+    """
 
     sequences: Mapping[TopicPartition, int]
     records: int
@@ -79,8 +83,8 @@ class SourceResult:
 
 @dataclass(frozen=True, slots=True)
 class SourceSplit:
-    """Reads `partitions` (pickled InputPartitions) one after the other, or, with `start`, a simple stream reader from
-    that offset; writes everything under one lane.
+    """Reads `partitions` (pickled InputPartitions) one after the other or, with `start` (a pickled offset), a simple
+    stream reader. Appends all records with one lane. `job`: a pickled SourceJob.
     """
 
     job: bytes
@@ -90,55 +94,56 @@ class SourceSplit:
     expected_seconds: float = 0.0
 
     def run(self) -> SourceResult:
-        """Read, convert, append, and wait until everything is acknowledged."""
+        """Reads, converts and appends records, and waits until they are acknowledged."""
         with measured() as watch, counting() as plugins:
             return self._run(watch, plugins)
 
     def _run(self, watch: Stopwatch, plugins: PluginMetrics) -> SourceResult:
         begun = time.perf_counter()
-        job = _unpacked(self.job)
+        job = _unpickled(self.job)
         reader = cloudpickle.loads(job.reader)
-        writing = _Writing(job, self.lane)
+        writer = _Writer(job, self.lane)
         end = None
         try:
             if self.start is not None:
                 with phase("read"):
-                    rows, end = answer_of(reader, pickle.loads(self.start))
-                writing.write(rows)
+                    rows, end = read_simple(reader, pickle.loads(self.start))
+                writer.write(rows)
             for partition in self.partitions:
                 with phase("read"):
                     rows = reader.read(cloudpickle.loads(partition))
-                writing.write(rows)
+                writer.write(rows)
             with phase("write"):
-                writing.flush()
+                writer.flush()
         finally:
-            writing.close()
+            writer.close()
         return SourceResult(
-            dict(writing.sequences), writing.records, writing.size, time.perf_counter() - begun,
-            tuple(writing.topics), end, writing.refusals.refused,
+            dict(writer.sequences), writer.records, writer.size, time.perf_counter() - begun,
+            tuple(writer.topics), end, writer.refusals.refused,
             SplitFigures(
-                writing.read, writing.read_bytes, writing.records, writing.size, watch.seconds, plugins.counted()
+                writer.read, writer.read_bytes, writer.records, writer.size, watch.seconds, plugins.counted()
             ),
         )
 
 
-def answer_of(reader: Any, start: StreamOffset) -> tuple[Iterable[Any], StreamOffset]:
-    """The rows of a simple reader from `start` on, and the offset after them. DataError if it returns something else,
-    or rows with the same offset as before: they would be read again after each restart. (Spark refuses them too.)
+def read_simple(reader: Any, start: StreamOffset) -> tuple[Iterable[Any], StreamOffset]:
+    """Returns the rows of a simple reader from `start`, and the offset after them. Raises DataError if `read` returns
+    anything else, or rows with an unchanged offset, which would be read again after each restart. (Spark rejects them,
+    too.)
     """
     match reader.read(plain(reader, start)):
         case tuple((rows, found)):
             end = plain(reader, found)
         case other:
             what = f"{type(reader).__name__}.read() returned a {type(other).__name__}"
-            raise DataError(f"{what}; a simple reader returns two things: its rows, and the offset after them")
+            raise DataError(f"{what}; a simple reader must return two values: its rows, and the offset after them")
     if end == start and next(iter(rows), None) is not None:
         raise DataError(f"{type(reader).__name__}.read() returned rows, but the offset is unchanged: {start}")
     return rows, end
 
 
-class _Writing:
-    """Converts batches, writes them to an appender, and counts."""
+class _Writer:
+    """Converts rows, appends them, and counts records and bytes."""
 
     def __init__(self, job: SourceJob, lane: Lane) -> None:
         self._job = job
@@ -175,7 +180,7 @@ class _Writing:
             self.refusals.send(self._append_letters)  # with the other records: in their transaction, if any
 
     def _append(self, topic: str, partitions: pa.Array | None, raw: pa.RecordBatch) -> None:
-        raw, partitions = self._fitting(topic, partitions, raw)
+        raw, partitions = self._without_too_large(topic, partitions, raw)
         if not len(raw):
             return
         if topic not in self.topics:
@@ -193,10 +198,12 @@ class _Writing:
         topic, _, raw = self._job.pipeline.original(batch, failure.row)
         self.refusals.add(failure, Original(topic, raw))
 
-    def _fitting(
+    def _without_too_large(
         self, topic: str, partitions: pa.Array | None, raw: pa.RecordBatch
     ) -> tuple[pa.RecordBatch, pa.Array | None]:
-        """The batch without records larger than max.request.size, if bad records are tolerated (KIP-779)."""
+        """Returns the batch and its partitions without records larger than max.request.size, if bad records are
+        tolerated (KIP-779).
+        """
         if not self._job.errors.tolerant:
             return raw, partitions
         keep = np.ones(len(raw), np.bool_)
@@ -212,17 +219,17 @@ class _Writing:
         return raw.filter(mask), None if partitions is None else partitions.filter(mask)
 
     def _send_apart(self) -> None:
-        """Send the letter of a record that errors.tolerance=none does not allow, outside the transaction, which ends
-        with the task.
+        """Writes the dead letter of a record that is not tolerated. Writes it outside of the transaction, which the
+        failure of the task aborts.
         """
         try:
             self.refusals.send_apart()
-        except Exception as error:  # noqa: BLE001 - what has failed before is what counts
-            _logger.warning("no dead letter: %s", error)
+        except Exception as error:  # noqa: BLE001 - the task fails with the earlier error
+            _logger.warning("Could not write to the dead letter queue: %s", error)
 
 
 def too_large(raw: pa.RecordBatch, limit: int) -> list[tuple[int, int]]:
-    """The records larger than the limit: row, and size in bytes as a batch of one record."""
+    """Returns (row, size as a batch of one record) of the records larger than `limit`. Sizes in bytes."""
     if raw.nbytes < limit:
         return []
     sizes = sum(pc.fill_null(pc.binary_length(raw.column(part)), 0).to_numpy().astype(np.int64)
@@ -237,14 +244,14 @@ def too_large(raw: pa.RecordBatch, limit: int) -> list[tuple[int, int]]:
 
 
 def without_value(raw: pa.RecordBatch) -> pa.RecordBatch:
-    """A record that is too large, without its value, so that a dead letter can hold it."""
+    """Returns a record without its value, so that it fits into a dead letter."""
     empty = pa.nulls(len(raw), pa.binary())
     return raw.set_column(raw.schema.get_field_index("value"), raw.schema.field("value"), empty)
 
 
 def as_batches(rows: Iterable[Any], schema: StructType) -> Iterator[pa.RecordBatch]:
-    """What a reader yields, as record batches of limited size: record batches, of which large ones are split, or
-    tuples, lists and Rows, which are gathered. Raises DataError for anything else.
+    """Converts a reader's rows to record batches of limited size. Splits large record batches, and collects tuples,
+    lists and Rows. `schema`: that of the rows, see SourceJob. Raises DataError for anything else.
     """
     if not isinstance(rows, Iterable):
         raise DataError(f"read() of the source's reader returned a {type(rows).__name__}; it must yield rows or Arrow "
@@ -256,7 +263,7 @@ def as_batches(rows: Iterable[Any], schema: StructType) -> Iterator[pa.RecordBat
     together = itertools.chain([first], iterator)
     if isinstance(first, pa.RecordBatch):
         for batch in together:
-            count = _rows_at_once(batch, _MOST_ROWS)
+            count = _batch_rows(batch, _MAX_ROWS)
             for start in range(0, len(batch), count):
                 yield batch.slice(start, count)
         return
@@ -265,51 +272,53 @@ def as_batches(rows: Iterable[Any], schema: StructType) -> Iterator[pa.RecordBat
     count = _FIRST_TUPLES
     while some := list(itertools.islice(together, count)):
         table = _from_tuples(some, schema)
-        count = _rows_at_once(table, _MOST_TUPLES)
+        count = _batch_rows(table, _MAX_TUPLES)
         yield from table.to_batches()
 
 
-def _rows_at_once(seen: pa.RecordBatch | pa.Table, most: int) -> int:
-    """How many rows of the size seen so far to gather at once."""
-    fitting = _MOST_BYTES * len(seen) // max(int(seen.nbytes), 1)
-    return max(1, min(most, fitting))
+def _batch_rows(sample: pa.RecordBatch | pa.Table, most: int) -> int:
+    """Returns how many rows, at most `most`, a batch should have if all rows are as large as those of `sample`."""
+    rows = _MAX_BYTES * len(sample) // max(int(sample.nbytes), 1)
+    return max(1, min(most, rows))
 
 
 def _from_tuples(rows: Sequence[Any], schema: StructType) -> pa.Table:
     rows = _in_order(rows, schema.names)
     widths = set(map(len, rows)) - {len(schema)}
     if widths:
-        raise DataError(f"the source yields rows of {max(widths)} values, its schema has {len(schema)} columns")
+        raise DataError(f"the source yields rows of {max(widths)} values, but its schema has {len(schema)} columns")
     try:
         return _converted(rows, schema)
-    except _MISFITS as error:
-        raise DataError(f"rows of the source do not fit its schema: {_misfit(rows, schema) or error}") from error
+    except _CONVERSION_ERRORS as error:
+        raise DataError(f"rows of the source do not match its schema: {_mismatch(rows, schema) or error}") from error
 
 
 def _converted(rows: Sequence[Any], schema: StructType) -> pa.Table:
-    """Convert rows as Spark does, so that data sources give the same values: naive times are local, for example."""
+    """Converts rows as Spark does, so that values are the same as in Spark. For example, naive datetimes are local."""
     return LocalDataToArrowConversion.convert(list(rows), schema, False)
 
 
-def _misfit(rows: Sequence[Any], schema: StructType) -> str | None:
-    """Describe the first value that does not fit; PySpark's errors mostly name neither the column nor the value."""
+def _mismatch(rows: Sequence[Any], schema: StructType) -> str | None:
+    """Describes the first value that does not match the schema. (Most of PySpark's errors do not name the column.)"""
     for number, field in enumerate(schema):
         for row in rows:
             try:
                 _converted([(row[number],)], StructType([field]))
-            except _MISFITS as error:
+            except _CONVERSION_ERRORS as error:
                 why = f": {error}" if str(error) else ""
                 kind = type(row[number]).__name__
-                return f"column {field.name} is {field.dataType.simpleString()} and got a {kind}{why}"
+                return f"column {field.name} is {field.dataType.simpleString()} but got a {kind}{why}"
     return None
 
 
 def _in_order(rows: Sequence[Any], names: Sequence[str]) -> Sequence[Any]:
-    """The rows with their values in the order of the schema: as in PySpark, a Row with names is matched by name."""
+    """Returns the rows with their values in the order of the schema. As in PySpark, a Row with names is matched by
+    name.
+    """
     kinds = set(map(type, rows))
-    for kind in kinds:  # a dict or a text would be accepted as a sequence of its keys or letters
+    for kind in kinds:  # a dict or a string would pass as a sequence of its keys or characters
         if not issubclass(kind, (tuple, list)):
-            raise DataError(f"the source yields rows of type {kind.__name__}; a row is a tuple, a list or a Row")
+            raise DataError(f"the source yields rows of type {kind.__name__}; a row must be a tuple, a list or a Row")
     return [_by_name(row, names) for row in rows] if any(issubclass(kind, Row) for kind in kinds) else rows
 
 
@@ -318,11 +327,11 @@ def _by_name(row: Any, names: Sequence[str]) -> Any:
     if fields is None or fields == names:
         return row
     if sorted(fields) != sorted(names):
-        raise DataError(f"the source yields a Row with {', '.join(fields)}; its schema has {', '.join(names)}")
+        raise DataError(f"the source yields a Row with {', '.join(fields)}, but its schema has {', '.join(names)}")
     return [row[name] for name in names]
 
 
 @lru_cache(maxsize=256)
-def _unpacked(job: bytes) -> SourceJob:
+def _unpickled(job: bytes) -> SourceJob:
     found: SourceJob = pickle.loads(job)
     return found

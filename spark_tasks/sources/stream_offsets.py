@@ -1,4 +1,4 @@
-"""Converts between a stream reader's offset (one JSON dict) and Connect's offsets (a map per source partition)."""
+"""Converts between a stream reader's offset (a JSON dict) and Connect's offsets (a mapping per source partition)."""
 
 from __future__ import annotations
 
@@ -12,24 +12,27 @@ from spark_tasks.plugins.api import SourceOffset, SourcePartition
 StreamOffset = dict[str, Any]
 SourceOffsets = Sequence[tuple[SourcePartition, SourceOffset]]
 
-_NESTED = "stream"  # the only key of an offset that cannot be a flat map
+_NESTED = "stream"  # the only key of a Connect offset whose stream offset is not flat; its value is that offset as JSON
 
 
 def plain(reader: Any, offset: Any) -> StreamOffset:
-    """A copy as it will be read back from Kafka: through JSON, as in Spark, so that keys become texts and tuples lists
-    at once and not only after a restart. Raises DataError.
+    """Returns a copy of a stream offset after a round trip through JSON, as in Spark: keys are strings and tuples are
+    lists. So the reader gets the same offset as after a restart. Raises DataError.
     """
     if not isinstance(offset, dict):
         raise DataError(f"an offset of {type(reader).__name__} is a {type(offset).__name__}; it must be a dict")
     try:
         copy: StreamOffset = json.loads(json.dumps(offset))
     except (TypeError, ValueError) as error:
-        raise DataError(f"an offset of {type(reader).__name__} has values that JSON cannot express: {error}") from error
+        raise DataError(
+            f"an offset of {type(reader).__name__} has values that JSON cannot represent: {error}") from error
     return copy
 
 
 def to_connect(reader: Any, task: int, offset: StreamOffset) -> SourceOffsets:
-    """Connect's offsets: those of a reader with PartitionedOffsets, else one for the source partition {"task": n}."""
+    """Converts a stream offset to Connect's offsets: with the reader's PartitionedOffsets, or to one offset for the
+    source partition {"task": n}.
+    """
     if hasattr(reader, "to_source_offsets"):
         found: SourceOffsets = reader.to_source_offsets(offset)
         return found
@@ -39,7 +42,7 @@ def to_connect(reader: Any, task: int, offset: StreamOffset) -> SourceOffsets:
 
 
 def from_connect(reader: Any, task: int, offsets: SourceOffsets) -> StreamOffset:
-    """The offset to start from; `reader.initialOffset()` if nothing is committed for this task."""
+    """Returns the stream offset to start from: `reader.initialOffset()` if this task has no committed offset."""
     if hasattr(reader, "from_source_offsets"):
         return plain(reader, reader.from_source_offsets(offsets))
     for partition, offset in offsets:
@@ -49,20 +52,20 @@ def from_connect(reader: Any, task: int, offsets: SourceOffsets) -> StreamOffset
 
 
 class Changed:
-    """Skips offsets that have not changed since they were last written."""
+    """Filters out offsets that have not changed since they were last written."""
 
     def __init__(self) -> None:
         self._written: dict[str, SourceOffset] = {}
 
     def of(self, offsets: SourceOffsets) -> SourceOffsets:
-        """The offsets that are new or have changed."""
+        """Returns the offsets that are new or have changed."""
         return [(p, o) for p, o in offsets if self._written.get(partition_key(p)) != dict(o)]
 
     def note(self, offsets: SourceOffsets) -> None:
-        """Note that these offsets were written."""
+        """Records that these offsets have been written."""
         self._written |= {partition_key(partition): dict(offset) for partition, offset in offsets}
 
 
 def partition_key(partition: SourcePartition) -> str:
-    """A text that identifies a partition, whatever the order of its fields."""
+    """Returns a string that identifies a source partition, independent of the order of its fields."""
     return json.dumps(dict(partition), sort_keys=True)

@@ -1,9 +1,9 @@
-"""Runs one source task: a PySpark stream reader whose batches are Spark jobs.
+"""Runs one source task: a PySpark stream reader, whose batches run in executors.
 
-A batch: plan from the end of the last one -> splits, one per lane -> read, convert, append in the executors ->
-everything acknowledged -> the delivery commits it with its offsets -> the reader's commit. The next batch runs while
-the offsets of the last one are written. After a failure everything starts again from the last committed offsets, under
-new lanes.
+The steps of a batch: the reader plans it from the end of the last one -> one split per lane -> executors read, convert
+and append -> all records are acknowledged -> the delivery commits the offsets -> the reader's `commit`. The next batch
+runs while the offsets of the last one are written. After a failure the task continues from the last committed offsets,
+with new lanes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from spark_tasks.plugins.api import SourceConnector
 from spark_tasks.process.pulse import process_pulse
 from spark_tasks.sources.boundaries import signal_of
 from spark_tasks.sources.delivery import AtLeastOnce, Delivery
-from spark_tasks.sources.readers import BatchPlan, StreamReader, deal
+from spark_tasks.sources.readers import BatchPlan, StreamReader, distribute
 from spark_tasks.sources.settings import SourceSettings
 from spark_tasks.sources.split import SourceJob, SourceResult, SourceSplit
 from spark_tasks.sources.stream_offsets import StreamOffset, from_connect, to_connect
@@ -56,7 +56,7 @@ class _Batch:
 
 
 class SourceTask(TaskRunner):
-    """`delivery` None: at least once. `idle`: the worker's."""
+    """The runner of a source task. `delivery`: None means at-least-once. `idle`: the worker's idle source tasks."""
 
     def __init__(
         self, context: TaskContext, settings: SourceSettings, connector: type[SourceConnector],
@@ -87,7 +87,7 @@ class SourceTask(TaskRunner):
         self._batch: _Batch | None = None
         self._waiting = BatchWait(context.wake)
         self._stream: StreamReader | None = None
-        self._position: StreamOffset | None = None  # where the next batch starts; None: at the committed offsets
+        self._position: StreamOffset | None = None  # the start of the next batch; None: the committed offsets
 
     @property
     @override
@@ -102,14 +102,14 @@ class SourceTask(TaskRunner):
 
     @override
     def start(self) -> None:
-        """Make the reader, fence predecessors if the delivery does so, load the offsets."""
+        """Creates the reader, fences earlier producers if the delivery does so, and loads the offsets."""
         work_for(self._metrics.plugins)
         self._metrics.running(paused=False)
         with self._metrics.blaming("start"):
             self._start()
 
     def _start(self) -> None:
-        _ = self._pipeline.stages  # an invalid converter or transform fails here, not in the first batch
+        _ = self._pipeline.stages  # so that an invalid converter or transform fails now and not in the first batch
         self._stream = StreamReader(data_source_of(self._connector, self._context.config))
         producer = self._settings.producer
         job = SourceJob(
@@ -118,7 +118,7 @@ class SourceTask(TaskRunner):
         )
         self._job = pickle.dumps(job)
         self._delivery.start()
-        with suppress(RetriableError):  # run_once tries again
+        with suppress(RetriableError):  # run_once retries
             self._load_offsets()
 
     @property
@@ -135,15 +135,15 @@ class SourceTask(TaskRunner):
         return self._position
 
     @property
-    def _slept(self) -> bool:
-        """Whether this process slept for so long that another worker may run this task and write its offsets. Writes in
-        transactions are fenced by Kafka.
+    def _was_suspended(self) -> bool:
+        """Whether this process was suspended for so long that another worker may run this task and have written its
+        offsets. Always False with transactions, as Kafka fences them.
         """
         return self._delivery.boundary is None and process_pulse().silence_since(self._loaded_at) > self._session_s
 
     @override
     def run_once(self) -> Progress:
-        """Do one step. While Spark is busy elsewhere, wait for at most MAX_WAIT_S: the batch wakes the task later."""
+        """Runs a batch. If the batch takes longer than MAX_WAIT_S, returns, and the end of the batch wakes the task."""
         with self._metrics.blaming("task"):
             return self._run_once()
 
@@ -157,7 +157,7 @@ class SourceTask(TaskRunner):
         pause = self._retry_state.pause()
         if pause is not None:
             return pause
-        if self._slept:
+        if self._was_suspended:
             self._position = None
         try:
             submitted = self._submit()
@@ -168,15 +168,15 @@ class SourceTask(TaskRunner):
         return self._collect(MAX_WAIT_S)
 
     def _while_paused(self) -> Progress:
-        """While paused: abort a transaction that was given up, so that consumers need not wait for its timeout."""
+        """Aborts a transaction that was given up, so that consumers do not have to wait for its timeout."""
         try:
             self._delivery.recover()
-        except Exception as error:  # noqa: BLE001 - Kafka's; one that may pass is tried again
+        except Exception as error:  # noqa: BLE001 - `_failed` retries retriable errors
             return self._failed(error)
         return Progress(idle_ms=PAUSED_MS)
 
     def _submit(self) -> bool:
-        """Plan and submit the next batch; False if there is nothing new."""
+        """Plans and submits the next batch. Returns False if there are no new records."""
         if not self._prepared:
             self._errors.prepare()
             self._prepared = True
@@ -190,12 +190,12 @@ class SourceTask(TaskRunner):
             (lane,) = self._delivery.lanes(1)
             splits = [SourceSplit(self._job, lane, start=plan.start)]
         else:
-            dealt = deal(plan.partitions, self._delivery.most_lanes) if plan.partitions else []
+            by_lane = distribute(plan.partitions, self._delivery.most_lanes) if plan.partitions else []
             seconds = self._size.seconds(self._size.records)
-            lanes = self._delivery.lanes(len(dealt))
+            lanes = self._delivery.lanes(len(by_lane))
             splits = [
                 SourceSplit(self._job, lane, partitions, expected_seconds=seconds)
-                for lane, partitions in zip(lanes, dealt, strict=True)
+                for lane, partitions in zip(lanes, by_lane, strict=True)
             ]
         self._metrics.spent("plan", time.perf_counter() - begun)
         future = self._context.engine.submit(self._context.id, splits)
@@ -209,7 +209,7 @@ class SourceTask(TaskRunner):
             return self._failed(error)
         pause = max(self._idling.idle_ms, SIMPLE_IDLE_MS if self._reading.simple else 0)
         self._idle_tasks.add(self._context.id)
-        self._idling = self._idling.next(self._idle_tasks.crowded_ms)
+        self._idling = self._idling.next(self._idle_tasks.shared_pause_ms)
         due_ms = self._delivery.due_ms
         return Progress(idle_ms=pause if due_ms is None else max(1, min(pause, int(due_ms))))
 
@@ -228,7 +228,7 @@ class SourceTask(TaskRunner):
             self._metrics.transaction_ended()
 
     def _collect(self, max_wait_s: float, *, more: bool = True) -> Progress:
-        """Wait for the batch in flight; commit it if it is done, and with `more` submit the next one."""
+        """Waits for the batch in flight. If it has ended, commits it and, with `more`, submits the next one."""
         if self._batch is None:
             return Progress()
         try:
@@ -238,7 +238,7 @@ class SourceTask(TaskRunner):
         except CancelledError:
             self._batch = None
             raise ConnectError(f"the batch of {self._context.id} was cancelled") from None
-        except Exception as error:  # noqa: BLE001 - Spark's errors and the plugin's
+        except Exception as error:  # noqa: BLE001 - errors of Spark and of plugins
             return self._failed(error)
         for result in results:
             result.refused.tell(self._metrics, skipped=self._errors.tolerant)
@@ -263,13 +263,13 @@ class SourceTask(TaskRunner):
         reader, boundary = self._reading.reader, self._delivery.boundary
         offsets = to_connect(reader, self._context.task, end)
         signal = signal_of(reader, boundary.kind, start or {}, end) if boundary is not None else "commit"
-        if self._slept:
-            raise RetriableError("this process slept for so long that another worker may be running its tasks")
+        if self._was_suspended:
+            raise RetriableError("this process was suspended for so long that another worker may be running its tasks")
         error: Exception | None = None
         if more and self._delivery.overlaps and not self._paused:
             try:
                 self._submit()
-            except Exception as problem:  # noqa: BLE001 - plugin code; this batch is good all the same
+            except Exception as problem:  # noqa: BLE001 - plugin code; raised after the commit of this batch
                 error = problem
         begun = time.perf_counter()
         with phase("commit"):
@@ -288,22 +288,24 @@ class SourceTask(TaskRunner):
             self._context.topic_used(topic)
 
     def _failed(self, error: Exception) -> Progress:
-        """After a retriable error everything since the last offsets is repeated; other errors fail the task."""
+        """Prepares the repetition of all records since the committed offsets after a retriable error. Raises other
+        errors, which fail the task.
+        """
         batch, self._batch = self._batch, None
-        if batch is not None:  # it must not write while it is being repeated
-            with suppress(Exception):  # its outcome does not matter: it is repeated
+        if batch is not None:  # it must not append while it is repeated
+            with suppress(Exception):  # it is repeated in any case
                 batch.future.result(LEFTOVER_S)
             self._context.engine.cancel(batch.future)
         self._position = None
         self._delivery.abort()
-        seen = self._delivery.failure(error)
-        if self._cancelled or seen is not error:
-            raise seen from error
+        shown = self._delivery.failure(error)
+        if self._cancelled or shown is not error:
+            raise shown from error
         return self._retry_state.later(error)
 
     @override
     def pause(self) -> None:
-        """Finish the batch in flight; start no other until `resume`."""
+        """Finishes the batch in flight, and starts no other until `resume`."""
         self._paused = True
         self._idle_tasks.discard(self._context.id)
         self._finish()
@@ -311,21 +313,19 @@ class SourceTask(TaskRunner):
 
     @override
     def resume(self) -> None:
-        """Undo `pause`."""
+        """Starts batches again."""
         self._paused = False
         self._metrics.running(paused=False)
 
     def _finish(self) -> None:
-        """Commit a running batch, and a transaction that is still open; a batch that only waits for Spark is
-        withdrawn.
-        """
+        """Waits for a running batch and commits it, and commits an open transaction. Cancels a batch that is queued."""
         if self._batch is not None and self._batch.future.cancel():
             self._batch = None
         while self._batch is not None:
             self._collect(MAX_WAIT_S, more=False)
         try:
             if not self._settle(finish=True) and self._delivery.open:
-                # The reader has not ended this transaction, so its records are read again.
+                # The reader has not ended this transaction: its records are read again.
                 self._delivery.abort()
                 self._position = None
         except Exception as error:  # noqa: BLE001 - plugin code
@@ -333,7 +333,7 @@ class SourceTask(TaskRunner):
 
     @override
     def close(self) -> None:
-        """Finish, stop the reader, close the connections."""
+        """Finishes the batch in flight, stops the reader and releases all resources."""
         stream = self._stream
         self._metrics.stopped()
         self._idle_tasks.discard(self._context.id)

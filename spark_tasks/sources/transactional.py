@@ -1,8 +1,10 @@
-"""Exactly once: records and offsets in one transaction (KIP-618). docs/exactly-once.md explains why this is safe.
+"""Exactly-once delivery: records and offsets in one transaction (KIP-618). docs/exactly-once.md explains why it is
+safe.
 
-The task owns the transactional id. Executors append under its producer id, epoch and sequences, one writer at a time;
-they may add partitions to the transaction, and nothing else. After any failure the owner aborts, takes the next epoch,
-and the batch runs again from the committed offsets; batches still in flight have a stale epoch.
+The task owns the transactional id. Executors append with its producer id, epoch and sequence numbers, one split at a
+time; apart from that they may only add partitions to the transaction. After any failure the owner aborts the
+transaction and takes the next epoch, and the batch is repeated from the committed offsets. Brokers reject records in
+flight, which have the old epoch.
 """
 
 from __future__ import annotations
@@ -32,7 +34,9 @@ from spark_tasks.task import OffsetStore, StartGuard, TaskContext
 _logger = logging.getLogger(__name__)
 
 class Transactional(Delivery):
-    """One lane, and no overlap: a transaction has one writer, and ends before the next one begins."""
+    """Exactly-once delivery with one lane and without overlap: a transaction has one writer, and must end before the
+    next one begins.
+    """
 
     most_lanes = 1
     overlaps = False
@@ -50,15 +54,16 @@ class Transactional(Delivery):
             transaction_timeout_ms=settings.transaction_timeout_ms, timeout_ms=settings.max_block_ms,
         )  # fmt: skip
         self._changed = Changed()
-        self._pending: dict[str, Any] = {}  # the newest offset of each source partition, not committed yet
-        self._used: frozenset[TopicPartition] = frozenset()  # the partitions that the last batch wrote to
+        self._pending: dict[str, Any] = {}  # the uncommitted offset of each source partition
+        self._used: frozenset[TopicPartition] = frozenset()  # the partitions to which the last batch was appended
         self._begun: float | None = None
         self._broken = False
 
     @override
     def start(self) -> None:
-        """In KIP-618's order: the leader fences former tasks, then this task's transactional id is initialised (which
-        fences its former user), and only then it is checked that there is no newer set of tasks.
+        """Takes over the transactional id, in the order of KIP-618: the leader fences earlier tasks; this task
+        initializes its transactional id, which fences earlier owners; then it checks that there is no newer generation
+        of task configurations.
         """
         self._guard.fence()
         self._owner.init()
@@ -66,15 +71,16 @@ class Transactional(Delivery):
 
     @override
     def recover(self) -> None:
-        """Abort in Kafka. Retriable errors are raised, and nothing is forgotten until it has succeeded."""
+        """Aborts a transaction that was given up. After an error, the next call tries again."""
         if self._broken:
             self._owner.abort(unsure=True)
             self._broken = False
 
     @override
     def lanes(self, count: int) -> Sequence[Lane]:
-        """The one lane. Most batches write to the same partitions as the last one, so these are added in one request,
-        but by the writer, so that the transaction's timeout does not run while the batch waits for Spark.
+        """Returns the one lane. Most batches are appended to the same partitions as the last one, so these are added to
+        the transaction in one request. The executor sends it, so that the transaction's timeout does not run while the
+        batch is queued.
         """
         if count and self._begun is None:
             self._begun = time.monotonic()
@@ -96,7 +102,7 @@ class Transactional(Delivery):
         if not self._boundary.ends(self._open_ms, signal):
             return False
         if signal == "abort":
-            self._owner.abort(unsure=True)  # its records are discarded; the offsets after them are not (KIP-618)
+            self._owner.abort(unsure=True)  # discards the records, but not the offsets after them (KIP-618)
         self._end()
         return True
 
@@ -158,7 +164,7 @@ class Transactional(Delivery):
 
     @override
     def abort(self) -> None:
-        """Give up the open transaction. Sends nothing to Kafka: `recover` does, and repeats it if it fails."""
+        """Gives up the open transaction. `recover` aborts it in Kafka."""
         self._broken = True
         self._pending.clear()
         self._used = frozenset()
@@ -171,9 +177,9 @@ class Transactional(Delivery):
             return error
         return ProducerFencedError(
             f"The producer with transactional id {self._settings.transactional_id} was fenced: another instance of "
-            "this task or a newer set of tasks has started, or a transaction was open for longer than "
-            f"transaction.timeout.ms ({self._settings.transaction_timeout_ms}). Nothing of the open transaction is "
-            f"visible; restart the task to go on after the committed offsets. ({error})", error.code,
+            "this task or a newer generation of tasks has started, or a transaction was open for longer than "
+            f"transaction.timeout.ms ({self._settings.transaction_timeout_ms}). No record of the open transaction is "
+            f"visible; restart the task to continue after the committed offsets. ({error})", error.code,
         )  # fmt: skip
 
     @override
@@ -182,7 +188,7 @@ class Transactional(Delivery):
 
     @override
     def close(self) -> None:
-        """Abort an open transaction, so that consumers do not have to wait for its timeout, and close the owner."""
+        """Aborts an open transaction, so that consumers do not have to wait for its timeout."""
         if self._broken or self._begun is not None or self._owner.open:
             self._owner.give_up()
         self._begun = None
@@ -190,7 +196,7 @@ class Transactional(Delivery):
 
 
 def delivery_of(context: TaskContext, settings: SourceSettings) -> Transactional | None:
-    """The delivery of a source task that has a guard; None: at least once."""
+    """Returns the exactly-once delivery of a source task that has a guard, or None, which means at-least-once."""
     if context.guard is None or settings.transactions is None:
         return None
     if context.offsets is None:

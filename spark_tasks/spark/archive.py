@@ -1,8 +1,8 @@
-"""Spark's JVM with a class data archive: recorded by `heeler warm`, used by every worker.
+"""The class data archive of Spark's JVM. `heeler warm` records it, and every worker uses it.
 
 An archive belongs to one Java and one copy of Spark. At each start Java compares it with the class path, and ignores it
-if a setting has put something before Spark's jars or a jar was replaced. It is recorded in a run of its own, not by a
-worker: a JVM needs seconds at its end to write it, and a worker has to stop promptly.
+if a setting has put entries before Spark's jars, or if a jar was replaced. Workers do not record it, because a JVM
+needs seconds to write it when it ends, and a worker has to stop promptly.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from spark_tasks.spark.gateway import spark_home
 _logger = logging.getLogger(__name__)
 
 _OPTIONS = "spark.driver.extraJavaOptions"
-_OWN_CHOICE = ("-Xshare", "SharedArchiveFile", "ArchiveClassesAtExit")
-_WRITE_S = 120.0
+_ARCHIVE_OPTIONS = ("-Xshare", "SharedArchiveFile", "ArchiveClassesAtExit")
+_WRITE_S = 120.0  # timeout for the JVM to write the archive
 
 
 def spark_archive() -> ClassArchive | None:
-    """The archive of the Java and the Spark that would be started here; None if either is not found."""
+    """Returns the archive of the Java and the Spark that a worker would start here, or None if either is not found."""
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     if java is None:
@@ -37,25 +37,29 @@ def spark_archive() -> ClassArchive | None:
         jars = sorted((path, state.st_size, state.st_mtime_ns) for path, state in files)
         return ClassArchive(java, cache_root() / "spark", repr(jars))
     except (OSError, RuntimeError):
-        return None  # no jars, which Spark's start will report; or a user without a home folder
+        return None  # there are no jars, which Spark's start will report, or the user has no home folder
 
 
 def with_java_options(settings: Mapping[str, str], options: Sequence[str]) -> dict[str, str]:
-    """The settings with these options for the driver's JVM, put before the user's, which may be about archives too."""
+    """Adds options of the driver's JVM to the settings, before the user's options. If those have an option for
+    archives, returns the settings unchanged.
+    """
     own = settings.get(_OPTIONS, "")
-    if any(word in own for word in _OWN_CHOICE):
+    if any(word in own for word in _ARCHIVE_OPTIONS):
         return dict(settings)
     return {**settings, _OPTIONS: f"{shlex.join(options)} {own}".strip()}
 
 
 def with_archive(settings: Mapping[str, str]) -> dict[str, str]:
-    """The settings with the archive, if there is one."""
+    """Adds the options for the archive, if there is one, to the settings."""
     archive = spark_archive()
     return with_java_options(settings, archive.use_flags() if archive else ())
 
 
 def record() -> None:
-    """Start Spark, run a job and stop it, for the archive. Does nothing if there is one, or no place to keep it."""
+    """Records the archive: starts Spark, runs a job and stops it. Does nothing if there is an archive, or no place for
+    it.
+    """
     archive = spark_archive()
     if archive is None:
         return
@@ -75,6 +79,6 @@ def record() -> None:
         finally:
             clean = spark.close(_WRITE_S) == 0
     except ConnectError as error:
-        _logger.warning("no class archive for Spark: %s", error)
+        _logger.warning("Could not record a class archive for Spark: %s", error)
     finally:
         archive.finish(clean=clean)

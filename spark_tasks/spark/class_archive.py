@@ -1,7 +1,8 @@
-"""A Java program starts twice as fast from a class data archive, which one run of it leaves behind.
+"""Class data archives (CDS), with which a Java program starts twice as fast. One run of the program records the
+archive.
 
-Measured on two busy cores: Kafka's format and start together take 3.5 s without and 1.8 s with it, Spark 5.5 s and
-2.1 s. A Java that cannot use an archive, or finds it damaged, says nothing and starts without.
+Measured on two busy cores: formatting and starting Kafka takes 3.5 s without and 1.8 s with an archive, starting Spark
+5.5 s and 2.1 s. If Java cannot use an archive, or it is damaged, Java starts without it and prints no message.
 """
 
 from __future__ import annotations
@@ -16,14 +17,15 @@ from pathlib import Path
 from spark_tasks.process.private_files import trusted
 
 _SILENT = ("-Xshare:auto", "-Xlog:disable", "-Xlog:all=off")
-# Verifying takes 0.02 s for 70 MB; Java would crash on what a failing disk left. Not every Java knows the option.
+# Verification takes 0.02 s for 70 MB. Without it, Java crashes if a disk error has damaged the archive. Not every Java
+# has the option.
 _VERIFY = ("-XX:+IgnoreUnrecognizedVMOptions", "-XX:+VerifySharedSpaces")
-_KEPT = 4  # archives in a folder: each virtual environment has one of Spark's, and each is 70 MB
+_MAX_ARCHIVES = 4  # in a folder; each virtual environment has its own for Spark, of 70 MB
 _ABANDONED_S = 3600.0  # an unfinished archive older than this was left by a killed process
 
 
 def cache_root() -> Path:
-    """Where fetched and recorded files live: HEELER_CACHE, else `heeler` in the XDG cache folder."""
+    """Returns the folder for downloads and archives: HEELER_CACHE, or `heeler` in the XDG cache folder."""
     own = os.environ.get("HEELER_CACHE")
     if own:
         return Path(own).expanduser().absolute()
@@ -32,9 +34,8 @@ def cache_root() -> Path:
 
 
 class ClassArchive:
-    """The archive in `folder` for a Java program and its jars; it need not exist yet. Raises OSError without a Java.
-
-    `jars` distinguishes sets of jars that share a folder.
+    """The archive of a Java program in a folder, whether it exists or not. `java`: the path of Java's executable.
+    `jars`: identifies the program's jars among those that share the folder. Raises OSError if Java does not exist.
     """
 
     def __init__(self, java: str, folder: Path, jars: str = "") -> None:
@@ -47,43 +48,47 @@ class ClassArchive:
 
     @property
     def recording(self) -> bool:
-        """Whether the process started with `record_flags` has to end in order, for the archive to be written."""
+        """Whether a process with `record_flags` records the archive, and so has to end regularly, see `finish`."""
         return self._recording is not None
 
     def use_flags(self) -> list[str]:
-        """JVM flags that use the archive; none if there is no archive."""
-        whole = self._whole()
-        if whole is not None:
-            with suppress(OSError):  # another user's cache
-                os.utime(whole)
-        return [] if whole is None else [f"-XX:SharedArchiveFile={whole}", *_VERIFY, *_SILENT]
+        """Returns JVM options that use the archive; none if there is no archive."""
+        archive = self._complete()
+        if archive is not None:
+            with suppress(OSError):  # another user owns the cache
+                os.utime(archive)
+        return [] if archive is None else [f"-XX:SharedArchiveFile={archive}", *_VERIFY, *_SILENT]
 
     def record_flags(self) -> list[str]:
-        """JVM flags that write the archive at exit; those of `use_flags` if there is one or none could be kept."""
-        if self._whole() or not os.access(self._folder, os.W_OK):
+        """Returns JVM options that write the archive at exit. Returns those of `use_flags` if there is an archive, or
+        the folder is not writable.
+        """
+        if self._complete() or not os.access(self._folder, os.W_OK):
             return self.use_flags()
-        self._tidy()
+        self._clean_up()
         handle, name = tempfile.mkstemp(prefix=".classes-", suffix=".jsa", dir=self._folder)
         os.close(handle)
-        Path(name).unlink()  # the JVM makes it; an unfinished one has another name than a finished one
+        Path(name).unlink()  # the JVM creates it; complete archives have other names
         self._recording = Path(name)
         return [f"-XX:ArchiveClassesAtExit={name}", *_SILENT]
 
     def finish(self, *, clean: bool) -> None:
-        """The recorded process has ended, in order or not: keep what it wrote, or remove it."""
+        """Keeps or removes the archive that the process with `record_flags` has written. `clean`: the process has ended
+        regularly.
+        """
         if self._recording is None:
             return
         with suppress(OSError):
             size = self._recording.stat().st_size
-            if clean and size and self._whole() is None:
+            if clean and size and self._complete() is None:
                 self._recording.rename(self._folder / f"{self._name}-{size}.jsa")
             else:
                 self._recording.unlink()
         self._recording = None
 
-    def _whole(self) -> Path | None:
-        """The archive, if its size is the one in its name and its owner can be trusted: Java 17 crashes on a truncated
-        one, and runs whatever code is in it.
+    def _complete(self) -> Path | None:
+        """Returns the archive if its size is the one in its name and its owner is trusted, else None. Java 17 crashes
+        if an archive is truncated, and runs any code in it.
         """
         for file in self._folder.glob(f"{self._name}-*.jsa"):
             with suppress(OSError, ValueError):
@@ -91,11 +96,11 @@ class ClassArchive:
                     return file
         return None
 
-    def _tidy(self) -> None:
-        """Remove abandoned archives, and all but those that were used most recently."""
+    def _clean_up(self) -> None:
+        """Removes abandoned archives, and all but the most recently used ones."""
         unfinished = [f for f in self._folder.glob(".classes-*.jsa") if time.time() - _mtime(f) > _ABANDONED_S]
-        whole = sorted(self._folder.glob("classes-*.jsa"), key=_mtime, reverse=True)
-        for file in unfinished + whole[_KEPT - 1 :]:
+        complete = sorted(self._folder.glob("classes-*.jsa"), key=_mtime, reverse=True)
+        for file in unfinished + complete[_MAX_ARCHIVES - 1 :]:
             with suppress(OSError):
                 file.unlink()
 
@@ -103,5 +108,5 @@ class ClassArchive:
 def _mtime(file: Path) -> float:
     try:
         return file.stat().st_mtime
-    except OSError:  # it was deleted
+    except OSError:  # another process has deleted it
         return time.time()

@@ -1,8 +1,9 @@
-"""The one place that talks to Spark: run lists of splits as one RDD job, cancel, stop. gateway.py starts its JVM.
+"""The only module that uses Spark: starts and stops a SparkContext, runs lists of splits as an RDD job, and cancels
+jobs. gateway.py starts the JVM.
 
-A job is built from few Py4J calls on an RDD of empty rows that is made once for each number of partitions; the
-splits travel inside the Python command. Measured on 2 cores: 15 ms from submission to result, of which 11 ms pass
-before the Python worker runs (scheduler, task launch, hand-over of the command).
+A job takes few Py4J calls on an RDD of empty rows, which is created once for each number of partitions. The Python
+command of the job contains the splits. Measured on 2 cores: 15 ms from submission to result, of which 11 ms pass before
+the Python worker runs (scheduler, task launch, transfer of the command).
 """
 
 from __future__ import annotations
@@ -24,38 +25,38 @@ import spark_tasks
 from spark_tasks.errors import RetriableError
 from spark_tasks.spark.environment import ENVIRONMENT, NEEDED, needed
 from spark_tasks.spark.executor import Outcome, SplitRunner
-from spark_tasks.spark.gateway import STOP_TIMEOUT_S, SparkStartError, await_master, forget, launch
+from spark_tasks.spark.gateway import STOP_TIMEOUT_S, SparkStartError, await_master, launch, reset_pyspark
 from spark_tasks.spark.security import authentication, is_local, python_sockets
-from spark_tasks.spark.stacks import told
+from spark_tasks.spark.stacks import describe_stacks
 
 _logger = logging.getLogger(__name__)
 
 _PYTHON_ERROR = re.compile(r"(?!(?:org|java|scala|py4j)\.)[\w.]+(?:Error|Exception|Exit|Interrupt)\b(?!.* at )")
 
-_FROM_PYTHON = re.compile(r"Error from python worker:\s+(\S.*)")  # of one that died before it had a traceback
+_FROM_PYTHON = re.compile(r"Error from python worker:\s+(\S.*)")  # the worker ended before it had a traceback
 
-# A split waits for Kafka about half of the time, and a short one should not wait for the long ones of other tasks.
+# A split waits for Kafka about half of the time, and short splits should not wait for long ones of other tasks.
 SLOTS_PER_CPU = 2
 
 
 class SparkLostError(RetriableError):
-    """The Spark job failed as a whole: its JVM, an executor or a Python worker died. The batch may be repeated."""
+    """A Spark job failed because its JVM, an executor or a Python worker ended. The batch may be repeated."""
 
 
 class ExecutorEndedError(SparkLostError):
-    """The process that ran a split has ended: what it did is done, and nothing of it goes on."""
+    """The process that ran a split has ended for certain, so no part of the split is still running."""
 
 
 class SparkSilentError(SparkLostError):
-    """The connection to the JVM broke, which is dead or about to be, or the SparkContext was stopped."""
+    """The connection to the JVM broke because the JVM has ended or is ending, or the SparkContext was stopped."""
 
 
 def spark_settings(worker: Mapping[str, str], slots: int | None = None) -> dict[str, str]:
-    """The SparkConf of a worker with these properties: defaults, overridden by its `spark.*` keys. `slots`: how many
-    tasks a local Spark may run at a time; by default the number of CPUs decides.
+    """Returns the SparkConf of a worker: defaults, overridden by the worker's `spark.*` properties. `slots`: how many
+    Spark tasks a local Spark runs at the same time; by default it depends on the number of CPUs.
 
-    A failed or slow task is never run again by Spark itself: the Connect task repeats its batch, with new producers.
-    Raises ConfigError for a cluster that does not authenticate its clients.
+    Spark never retries a failed or slow Spark task: the Connect task repeats its batch with new producers. Raises
+    ConfigError for a cluster without authentication.
     """
     usual = max(2, os.cpu_count() or 2) * SLOTS_PER_CPU
     defaults = {
@@ -65,8 +66,8 @@ def spark_settings(worker: Mapping[str, str], slots: int | None = None) -> dict[
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "WARN",
         "spark.driver.memory": "512m",
-        # Records do not pass through the JVM, so a quick start and little memory matter more than peak speed. The heap
-        # begins small (Java's own choice takes 100 MiB more), and shrinks again after Spark jobs of plugins.
+        # Records do not pass through the JVM, so a fast start and low memory matter more than peak speed. The heap is
+        # small at first (Java's default takes 100 MiB more), and shrinks again after Spark jobs of plugins.
         "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xss512k "
                                          "-Xms32m -XX:MinHeapFreeRatio=10 -XX:MaxHeapFreeRatio=20",
         "spark.broadcast.compress": "false",
@@ -76,7 +77,7 @@ def spark_settings(worker: Mapping[str, str], slots: int | None = None) -> dict[
         "spark.python.daemon.module": "spark_tasks.spark.daemon",
         **authentication(worker),
     }
-    if slots is not None and "spark.master" not in worker:  # plugins' jobs still get as many tasks as are useful
+    if slots is not None and "spark.master" not in worker:  # jobs of plugins keep their parallelism
         defaults["spark.default.parallelism"] = str(usual)
     if is_local(worker):
         defaults |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
@@ -85,8 +86,8 @@ def spark_settings(worker: Mapping[str, str], slots: int | None = None) -> dict[
 
 
 def python_path() -> str:
-    """PYTHONPATH of the Python workers: where this package lies, then what was set before. Plugin folders are not on
-    it: their modules are found by their names (spark_tasks/spaces.py).
+    """Returns PYTHONPATH for the Python workers: the folder of this package, then the previous value. It does not have
+    plugin folders, whose modules are found by their names (spark_tasks/spaces.py).
     """
     here = str(Path(spark_tasks.__file__).resolve().parent.parent)
     before = [p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p]
@@ -94,16 +95,16 @@ def python_path() -> str:
 
 
 def executors_python(settings: Mapping[str, str]) -> str:
-    """The Python that executors run: this one, or on a cluster that of spark.pyspark.python."""
+    """Returns the Python of executors: this process's or, on a cluster, that of spark.pyspark.python."""
     return sys.executable if is_local(settings) else settings.get("spark.pyspark.python") or sys.executable
 
 
 class SparkJobs:
-    """A running SparkContext. `run` and `cancel` may be called from several threads."""
+    """A running SparkContext. `run` and `cancel` are thread-safe."""
 
     def __init__(self, settings: Mapping[str, str], stop: threading.Event | None = None) -> None:
-        """Start the JVM and wait for it (seconds), or until `stop` is set. Raises SparkStartError."""
-        from pyspark import SparkConf, SparkContext  # noqa: PLC0415 - 0.2 s that start-up should not wait for
+        """Starts the JVM, and waits for it (some seconds) unless `stop` is set. Raises SparkStartError."""
+        from pyspark import SparkConf, SparkContext  # noqa: PLC0415 - would make a worker's start 0.2 s longer
         from pyspark.serializers import NoOpSerializer  # noqa: PLC0415
 
         self._serializer = NoOpSerializer()
@@ -126,17 +127,17 @@ class SparkJobs:
         try:
             self._context = SparkContext(gateway=gateway, conf=conf)
         except Exception as error:
-            why = _first_line(error)  # asks the JVM, so before its end
+            why = _first_line(error)  # needs the JVM
             self._end_jvm(STOP_TIMEOUT_S)
             raise SparkStartError(f"Spark did not start: {why}") from error
-        # This machine's paths mean nothing on a cluster, whose executors get spark.executorEnv.*.
+        # Paths of this machine do not apply to a cluster, whose executors get spark.executorEnv.*.
         here = {"PYTHONPATH": python_path()} if self._is_local else {}
         self._context.environment.update({**ENVIRONMENT, NEEDED: needed(), **here})
-        # It would print a traceback when the connection ends, as it does whenever the JVM stops.
+        # Otherwise it prints a traceback whenever the JVM ends, because the connection breaks.
         self._context._accumulatorServer.handle_error = lambda *_arguments: None  # noqa: SLF001
         self.slots = 1
         self.count_slots()
-        self._jvm = self._context._jvm  # noqa: SLF001 - there is no public way to make a Python command
+        self._jvm = self._context._jvm  # noqa: SLF001 - there is no public API for Python commands
         self._environment = self._convert(self._context.environment)
         self._nothing = self._convert([])
 
@@ -148,7 +149,7 @@ class SparkJobs:
 
     @property
     def pid(self) -> int:
-        """The process id of its JVM."""
+        """The process id of the JVM."""
         return int(self._process.pid)
 
     @property
@@ -163,17 +164,19 @@ class SparkJobs:
 
     @property
     def driver_host(self) -> str:
-        """Where executors reach this process."""
+        """The host name or address by which executors reach this process."""
         return str(self._context.getConf().get("spark.driver.host", "127.0.0.1"))
 
     def count_slots(self) -> None:
-        """Ask Spark how many tasks it runs at a time: a cluster's executors come after the start, and may go."""
+        """Updates `slots`, the number of Spark tasks that can run at the same time. On a cluster, executors register
+        after the start, and may disappear.
+        """
         from py4j.protocol import Py4JError  # noqa: PLC0415
 
         try:
             self.slots = max(1, int(self._context.defaultParallelism))
-        except (Py4JError, OSError, AttributeError) as error:  # it was stopped, or is about to be
-            _logger.debug("Spark does not say how many slots it has: %s", error)
+        except (Py4JError, OSError, AttributeError) as error:  # Spark has stopped or is stopping
+            _logger.debug("Could not get the number of slots from Spark: %s", error)
 
     def _base(self, partitions: int) -> Any:
         with self._lock:
@@ -184,10 +187,10 @@ class SparkJobs:
 
     def run(self, group: str, label: str, partitions: list[list[bytes]], names: list[list[str]] | None = None
             ) -> list[list[Outcome]]:
-        """Run each list of pickled splits in a Spark task. Returns their Outcomes in the same shape. `names`: the
-        splits' names for `where`.
+        """Runs each list of pickled splits in a Spark task, and returns their Outcomes in the same shape. `group`: the
+        job group, for `cancel`. `label`: the job's description. `names`: the splits' names, for `where`.
 
-        Raises SparkLostError if the job did not end in success (also if it was cancelled).
+        Raises SparkLostError if the job does not succeed, also if it is cancelled.
         """
         from py4j.protocol import Py4JError, Py4JNetworkError  # noqa: PLC0415
 
@@ -199,18 +202,22 @@ class SparkJobs:
             raise SparkSilentError(f"Spark's JVM was lost during the job of {label}: {error}") from error
         except Py4JError as error:
             kind = SparkSilentError if self._stopped() else SparkLostError
-            raise kind(f"the Spark job of {label} did not end: {_first_line(error)}") from error
+            raise kind(f"the Spark job of {label} failed: {_first_line(error)}") from error
 
     def where(self, name: str) -> str | None:
-        """Where the processes hang that run splits of that name now, in words; None if none does. Takes seconds."""
-        return told(self._folder, name) if self._is_local else "Only its executor on the cluster knows where it hangs"
+        """Returns the stacks of the processes that are running splits with this name, or None if there are none. Takes
+        seconds.
+        """
+        if not self._is_local:
+            return "The stack is available only on the cluster, in its executor"
+        return describe_stacks(self._folder, name)
 
     def begin(self, group: str, label: str, function: Callable[[int, Iterable[Any]], Iterator[bytes]]) -> Any:
-        """Start a job of one task that runs `function`; does not wait. Returns the job, for `failure`."""
+        """Starts a job of one Spark task that runs `function`. Does not wait. Returns the job, for `failure`."""
         return self._rdd(group, label, function, 1).collectAsync()
 
     def failure(self, job: Any) -> str | None:
-        """Why a started job has ended; None while it runs."""
+        """Returns why a job of `begin` has ended, or None while it is running."""
         from py4j.protocol import Py4JError  # noqa: PLC0415
 
         try:
@@ -222,11 +229,11 @@ class SparkJobs:
         return "its Spark job ended early"
 
     def _rdd(self, group: str, label: str, function: Any, partitions: int) -> Any:
-        """An RDD that runs the function in this many tasks; the thread's next job belongs to the group."""
+        """Returns an RDD that runs `function` in so many Spark tasks. Sets the group of this thread's next job."""
         serializer, context = self._serializer, self._context
         command = pickle.dumps((function, None, serializer, serializer), pickle.HIGHEST_PROTOCOL)
         if context._jsc is None:  # noqa: SLF001
-            raise SparkSilentError(f"Spark was stopped before the job of {label}, perhaps by a plugin")
+            raise SparkSilentError(f"Spark was stopped before the job of {label}, probably by a plugin")
         python = self._jvm.SimplePythonFunction(
             bytearray(command), self._environment, self._nothing, context.pythonExec, context.pythonVer,
             self._nothing, context._javaAccumulator,  # noqa: SLF001
@@ -235,16 +242,16 @@ class SparkJobs:
         return self._jvm.PythonRDD(self._base(partitions), python, True, False).asJavaRDD()
 
     def quiet(self, loggers: Sequence[str]) -> None:
-        """Silence these loggers of the JVM."""
+        """Turns these loggers of the JVM off."""
         log4j = self._jvm.org.apache.logging.log4j
         try:
             for name in loggers:
                 log4j.core.config.Configurator.setLevel(name, log4j.Level.OFF)
-        except Exception as error:  # noqa: BLE001 - a Spark with another logging library, or one that has just died
-            _logger.debug("Spark's loggers could not be set: %s", error)
+        except Exception as error:  # noqa: BLE001 - Spark has another logging library, or has just ended
+            _logger.debug("Could not set the levels of Spark's loggers: %s", error)
 
     def cancel(self, group: str) -> None:
-        """Make the job of that group fail, even one that has not begun."""
+        """Cancels the job of a group, even if it has not started yet."""
         from py4j.protocol import Py4JError  # noqa: PLC0415
 
         if self._context._jsc is None:  # noqa: SLF001 - stopped, and its jobs with it
@@ -255,11 +262,11 @@ class SparkJobs:
             _logger.warning("Spark did not accept the cancellation of %s: %s", group, _first_line(error))
 
     def alive(self, grace_s: float = 0.0) -> bool:
-        """Whether Spark can run jobs, and still can after `grace_s`: a JVM that ends breaks its connections first."""
+        """Returns whether Spark can run jobs, now and after `grace_s`: a JVM that ends closes its connections first."""
         return self.process_lives(grace_s) and not self._stopped()
 
     def process_lives(self, grace_s: float = 0.0) -> bool:
-        """Whether the JVM runs, and still does after `grace_s`."""
+        """Returns whether the JVM is running, now and after `grace_s`."""
         try:
             self._process.wait(grace_s)
         except subprocess.TimeoutExpired:
@@ -267,7 +274,7 @@ class SparkJobs:
         return False
 
     def _stopped(self) -> bool:
-        """Whether the SparkContext was stopped although its JVM runs: by a cluster's master, or by a plugin."""
+        """Returns whether the SparkContext was stopped while its JVM is running: by a cluster's master or a plugin."""
         from py4j.protocol import Py4JError  # noqa: PLC0415
 
         jsc = self._context._jsc  # noqa: SLF001
@@ -278,9 +285,9 @@ class SparkJobs:
             return True
 
     def close(self, timeout_s: float = STOP_TIMEOUT_S) -> int:
-        """Stop Spark, within twice `timeout_s`. A local Spark has no executors to release, so its JVM just ends.
+        """Stops Spark within twice `timeout_s`. Returns the exit code of the JVM, 0 if it did not have to be killed.
 
-        Returns the JVM's exit code: 0 if it did not have to be killed.
+        A local Spark has no executors to release, so only its JVM is ended.
         """
         server = self._context._accumulatorServer  # noqa: SLF001 - the context forgets it when it is stopped
         if self.process_lives() and not self._context.master.startswith("local"):
@@ -288,7 +295,7 @@ class SparkJobs:
             stopper.start()
             stopper.join(timeout_s)
         code = self._end_jvm(timeout_s)
-        if server is not None:  # after the JVM, which would log that it cannot reach it
+        if server is not None:  # after the JVM, which would otherwise log that it cannot connect
             threading.Thread(target=server.shutdown, name="spark-accumulators-stop", daemon=True).start()
         return code
 
@@ -299,27 +306,29 @@ class SparkJobs:
             self._process.kill()
         code = self._process.wait()
         shutil.rmtree(self._folder, ignore_errors=True)
-        forget()
+        reset_pyspark()
         return code
 
     def _stop_context(self) -> None:
         try:
             self._context.stop()
-        except Exception as error:  # noqa: BLE001 - the JVM may be dead in any way; it is killed next
+        except Exception as error:  # noqa: BLE001 - any error; the JVM is ended next in any case
             _logger.debug("stopping the SparkContext failed: %s", error)
 
 
 def python_error(error: BaseException) -> str | None:
-    """The last line of the executor's Python traceback in Spark's error: for example, which module is missing there."""
+    """Returns the last line of an executor's Python traceback in an error of Spark, such as the name of a module that
+    is missing there; None if the error has no traceback.
+    """
     lines = [line for line in str(error).splitlines() if _PYTHON_ERROR.match(line)]
     return lines[0] if lines else None
 
 
 def _cause(error: BaseException) -> str:
-    """The cause of a failed job in one line."""
+    """Returns the cause of a failed job in one line."""
     try:
         text = str(error.java_exception.getCause().getMessage())  # type: ignore[attr-defined]
-    except Exception:  # noqa: BLE001 - asking a dead JVM
+    except Exception:  # noqa: BLE001 - the JVM may have ended
         return _first_line(error)
     python = _FROM_PYTHON.search(text)
     return python[1] if python is not None else text.partition("\n")[0]
@@ -329,6 +338,6 @@ def _first_line(error: BaseException) -> str:
     java = getattr(error, "java_exception", None)
     try:
         text = str(java.getMessage()) if java is not None else str(error)
-    except Exception:  # noqa: BLE001 - asking a dead JVM for its message
+    except Exception:  # noqa: BLE001 - the JVM may have ended
         text = type(error).__name__
     return text.strip().partition("\n")[0] or type(error).__name__

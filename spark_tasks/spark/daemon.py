@@ -1,8 +1,9 @@
-"""The parent of Spark's Python workers: imports once what every split needs, so that forked workers start quickly.
+"""The parent process of Spark's Python workers. It imports the modules that all splits need, so that forked workers
+start quickly.
 
-Spark starts it instead of `pyspark.daemon` (`spark.python.daemon.module`). It must have no thread when it forks, or a
-child could inherit a lock that nobody releases: environment.py keeps the libraries from starting threads, and `main`
-ends the daemon if there is one.
+Spark starts it instead of `pyspark.daemon` (`spark.python.daemon.module`). It must not have threads when it forks, or a
+child could inherit a lock that is never released. environment.py keeps libraries from starting threads, and `main`
+fails if there is one.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from spark_tasks.process.pandas_later import hold_back_pandas
 from spark_tasks.spark.environment import ENVIRONMENT, NEEDED
 from spark_tasks.spark.output import log_as_the_worker
 
-# In this order; those of heeler compile or load their kernels when they are imported or warmed up.
+# The order of imports. heeler's modules compile or load their kernels when they are imported or in `warm_up`.
 PRELOADED = (
     "numpy",
     "numba",
@@ -39,39 +40,39 @@ PRELOADED = (
 )
 
 _IMPORTED_AT = time.time()
-_STARTING_S = 60.0  # longer than Python takes from its start until it imports this
+_STARTUP_S = 60.0  # more than the time from Python's start until it imports this module
 _logger = logging.getLogger(__name__)
 
 
 def import_all(names: Iterable[str]) -> None:
-    """Import these modules; one that cannot be imported will fail in the split that needs it."""
+    """Imports modules. Logs a warning for a module that cannot be imported; the split that needs it will fail."""
     for name in names:
         try:
             importlib.import_module(name)
         except ImportError as error:
-            _logger.warning("%s is not preloaded: %s", name, error)
+            _logger.warning("Could not preload %s: %s", name, error)
 
 
 def preload() -> None:
-    """Import everything in PRELOADED, and what is NEEDED."""
-    gc.disable()  # a quarter of the time would be spent on looking for garbage in what is kept for good
+    """Imports the modules in PRELOADED and in the environment variable NEEDED, and compiles or loads kernels."""
+    gc.disable()  # garbage collection would take a quarter of the time and find nothing
     hold_back_pandas()
     import_all((*PRELOADED, *filter(None, os.environ.get(NEEDED, "").split(","))))
     from spark_tasks.spark.warm import warm_up  # noqa: PLC0415 - after the environment is set
 
     warm_up()
     keep_archives()
-    # PySpark collects garbage after every task; frozen objects are not visited (and their memory stays shared).
+    # PySpark collects garbage after every task. It does not visit frozen objects, so their memory stays shared.
     gc.freeze()
     gc.enable()
 
 
 def keep_archives() -> None:
-    """Make importlib.invalidate_caches keep the directories of zip files that have not changed since they were read.
+    """Makes importlib.invalidate_caches keep the directories of zip files that have not changed since they were read.
 
-    Spark puts two on the path (pyspark.zip, a jar), and has every forked worker invalidate the caches: each of them
-    then read both directories, 45 ms of CPU at least, into memory that it did not share. One that changes, or that is
-    added later, is read as before.
+    Spark puts two zip files on the path (pyspark.zip and a jar), and every forked worker invalidates the caches. Each
+    worker would then read both directories again, which takes at least 45 ms of CPU time and memory that is not shared.
+    A file that has changed, or that is added later, is read as usual.
     """
     read = zipimport.zipimporter.invalidate_caches
     cache: dict[str, dict[str, Any]] = zipimport._zip_directory_cache  # type: ignore[attr-defined]  # noqa: SLF001
@@ -98,13 +99,13 @@ def _stamp(archive: str) -> tuple[int, int, int] | None:
 
 
 def _is_old(archive: str) -> bool:
-    """Whether it is older than this process, so that its directory as it was read is still valid."""
+    """Returns whether a zip file is older than this process, so that its cached directory is still valid."""
     stamp = _stamp(archive)
-    return stamp is not None and stamp[0] / 1e9 < _IMPORTED_AT - _STARTING_S
+    return stamp is not None and stamp[0] / 1e9 < _IMPORTED_AT - _STARTUP_S
 
 
-def quietly(worker: Callable[..., int]) -> Callable[..., int]:
-    """PySpark's worker function, without the traceback that each idle worker prints when Spark stops."""
+def without_broken_pipe(worker: Callable[..., int]) -> Callable[..., int]:
+    """Wraps PySpark's worker function so that idle workers do not print a traceback when Spark stops."""
 
     def run(*arguments: Any) -> int:
         try:
@@ -116,19 +117,19 @@ def quietly(worker: Callable[..., int]) -> Callable[..., int]:
 
 
 def refuse_threads() -> None:
-    """Raise RuntimeError if this process has threads, with which a fork is not safe."""
+    """Raises RuntimeError if this process has threads, because a fork would not be safe."""
     if threading.active_count() > 1:
         names = ", ".join(thread.name for thread in threading.enumerate())
-        msg = f"a preloaded module started a thread, a fork would not be safe: {names}"
+        msg = f"a preloaded module has started a thread, so a fork would not be safe: {names}"
         raise RuntimeError(msg)
 
 
 def main() -> None:
-    """Preload, then serve forks until Spark closes standard input."""
-    from pyspark import daemon  # noqa: PLC0415 - it belongs after the environment is set
+    """Preloads modules, then forks workers on request until Spark closes standard input."""
+    from pyspark import daemon  # noqa: PLC0415 - after the environment is set
 
     log_as_the_worker()
-    daemon.worker = quietly(daemon.worker)
+    daemon.worker = without_broken_pipe(daemon.worker)
     preload()
     refuse_threads()
     daemon.manager()

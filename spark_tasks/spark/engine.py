@@ -1,9 +1,9 @@
-"""A Spark job for each batch: the worker's one Spark behind a queue of splits (the Engine of spark_tasks.task).
+"""The engine of `heeler.executors.mode=batch`, which runs batches as Spark jobs. The other engine is in
+spark/residents.
 
-For `heeler.executors.mode=batch`; the other engine is in spark/residents. Starting never blocks: `start` returns at
-once, and submissions wait until Spark is up. There are as many threads as Spark has slots; each runs one Spark job at a
-time, with the submissions that jobs.next_job picks. A Spark that dies is started again: batches in flight fail with a
-retriable error, and those that wait go on waiting.
+`start` does not block; submissions wait in a queue until Spark is running. There is a thread for each slot of Spark. It
+runs one Spark job at a time, with the submissions that jobs.next_job chooses. If Spark ends, it is started again:
+batches in flight fail with a retriable error, and those in the queue stay there.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from spark_tasks.task import Engine, Split
 _logger = logging.getLogger(__name__)
 
 WARM_SECONDS = 0.2
-LATE_S = 30.0  # a job that several tasks share takes a second or two: something in it hangs
-DYING_S = 2.0  # how long a JVM may take to end after its connection broke
+LATE_S = 30.0  # a job that several tasks share should take a second or two; after this time something in it hangs
+DYING_S = 2.0  # how long a JVM may take to end after its connection has broken
 
 
 @dataclass(slots=True)
@@ -52,7 +52,7 @@ class _Submission:
     def finish(self, outcomes: list[Outcome]) -> None:
         try:
             results = [value_of(outcome) for outcome in outcomes]
-        except Exception as error:  # noqa: BLE001 - whatever the plugin raised in the executor
+        except Exception as error:  # noqa: BLE001 - the plugin may have raised anything in the executor
             self.fail(error)
             return
         complete(self.future, results)
@@ -62,15 +62,15 @@ class _Submission:
 
 
 class _WarmSplit:
-    """Occupies a slot for a moment, so that every slot forks its Python worker."""
+    """Occupies a slot for a moment, so that Spark forks a Python worker for every slot."""
 
     def run(self) -> None:
-        """Sleep for WARM_SECONDS."""
+        """Sleeps for WARM_SECONDS."""
         time.sleep(WARM_SECONDS)
 
 
 class SparkEngine(Engine):
-    """The Engine of `heeler.executors.mode=batch`. `worker`: the worker's properties."""
+    """Runs batches as Spark jobs. `worker`: the worker's properties."""
 
     def __init__(self, worker: Mapping[str, str]) -> None:
         self._changed = threading.Condition()
@@ -79,23 +79,23 @@ class SparkEngine(Engine):
         )
         self._waiting: dict[int, _Submission] = {}
         self._running: dict[str, list[_Submission]] = {}
-        self._alone: set[str] = set()  # tasks in a job that was lost: they do not share until one of theirs succeeds
+        self._alone: set[str] = set()  # tasks of a lost job, which share no job until a batch of theirs succeeds
         self._keys = itertools.count()
         self._submitted = 0
         self._threads: list[threading.Thread] = []
 
     @property
     def state(self) -> EngineState:
-        """The current state."""
+        """The engine's state."""
         return self._life.state
 
     @property
     def spark(self) -> SparkJobs | None:
-        """The running Spark, if any."""
+        """The running Spark, or None."""
         return self._life.spark
 
     def start(self) -> None:
-        """Start Spark in the background. Call it when the REST server is up: it takes seconds of CPU."""
+        """Starts Spark in the background. Call it after the start of the REST server: it takes seconds of CPU time."""
         self._life.start()
 
     def _up(self, spark: SparkJobs) -> None:
@@ -113,7 +113,7 @@ class SparkEngine(Engine):
             submission.fail(error)
 
     def await_spark(self) -> None:
-        """Return when Spark is up; start it if it is not started yet. Raises ConnectError if it cannot be started."""
+        """Starts Spark if necessary, and returns when it is running. Raises ConnectError if it cannot be started."""
         self._life.wait()
 
     @override
@@ -135,8 +135,9 @@ class SparkEngine(Engine):
 
     @override
     def cancel(self, batch: Future[list[Any]]) -> None:
-        """A Spark job that other tasks have splits in goes on, and the batch's results are dropped. But a job that
-        should have ended long ago is cancelled, and the other tasks repeat their batches, each in a job of its own.
+        """Cancels a batch. If its Spark job has splits of other tasks, the job continues and the batch's results are
+        dropped. But a job that should have ended long ago is cancelled, and the other tasks repeat their batches, each
+        in a separate job.
         """
         with self._changed:
             waiting = [s for s in self._waiting.values() if s.future is batch]
@@ -146,25 +147,27 @@ class SparkEngine(Engine):
             spark = self._life.spark
         for submission in itertools.chain(waiting, *(job for _, job in running)):
             if submission.future is batch:
-                submission.fail(CancelledError(f"a batch of {submission.task} was given up"))
+                submission.fail(CancelledError(f"a batch of {submission.task} was cancelled"))
         for group, job in running:
             late = any(time.monotonic() - s.begun > LATE_S for s in job)
             if spark is not None and (late or all(s.future.done() for s in job)):
                 spark.cancel(group)
 
     def where(self, batch: Future[list[Any]]) -> str | None:
-        """Where the splits of a batch are now, in words; None if none of them runs. Takes seconds."""
+        """Returns the stacks of the processes that are running splits of a batch, or None if none is running. Takes
+        seconds.
+        """
         with self._changed:
             names = [s.name for job in self._running.values() for s in job if s.future is batch]
             spark = self._life.spark
         return spark.where(names[0]) if names and spark is not None else None
 
     def degraded(self) -> Sequence[str]:
-        """Tasks with problems, in words. None here: in this mode the worker's watchdog finds those that hang."""
+        """Returns no tasks: in this mode, only the worker's watchdog finds tasks that hang."""
         return ()
 
     def figures(self) -> EngineFigures:
-        """The engine's figures for the worker's metrics."""
+        """Returns the engine's metrics."""
         spark = self._life.spark
         with self._changed:
             running = sum(len(job) for job in self._running.values())
@@ -173,13 +176,13 @@ class SparkEngine(Engine):
                              running, spark.pid if spark is not None else None)
 
     def close(self) -> None:
-        """Fail all batches and stop Spark. Takes a few seconds at most."""
+        """Fails all batches and stops Spark. Takes at most a few seconds."""
         with self._changed:
             lost = [*self._waiting.values(), *(s for job in self._running.values() for s in job)]
             self._waiting.clear()
             spark = self._life.end()
         for submission in lost:
-            submission.fail(CancelledError("the worker stops"))
+            submission.fail(CancelledError("the worker is stopping"))
         if spark is not None:
             spark.close()
         self._life.join()
@@ -196,7 +199,7 @@ class SparkEngine(Engine):
                     return
                 group, job = f"job-{next(self._keys)}", self._take(spark.slots)
                 if not job:
-                    continue  # all of it was cancelled while it waited
+                    continue  # all submissions were cancelled while they waited
                 self._running[group] = job
             try:
                 self._run(spark, group, job)
@@ -205,7 +208,7 @@ class SparkEngine(Engine):
                     del self._running[group]
 
     def _take(self, slots: int) -> list[_Submission]:
-        """The next job's submissions; the caller holds the lock."""
+        """Returns the submissions of the next job. The caller holds the lock."""
         waiting = [Waiting(s.key, s.seconds, s.task in self._alone) for s in self._waiting.values()]
         taken = [self._waiting.pop(key) for key in next_job(waiting, slots - len(self._running))]
         job = [s for s in taken if s.future.set_running_or_notify_cancel()]
@@ -219,10 +222,10 @@ class SparkEngine(Engine):
         names = [submission.name for submission in job for _ in submission.pickled]
         layout = spread(len(flat), spark.slots, shared=len(job) > 1)
         try:
-            answers = spark.run(group, tasks, [[flat[i] for i in numbers] for numbers in layout],
+            results = spark.run(group, tasks, [[flat[i] for i in numbers] for numbers in layout],
                                 [[names[i] for i in numbers] for numbers in layout])
-        except Exception as error:  # noqa: BLE001 - the answers are pickled, and unpickling may raise anything
-            lost = error if isinstance(error, SparkLostError) else SparkLostError(f"{tasks}: no answer: {error!r}")
+        except Exception as error:  # noqa: BLE001 - unpickling the results may raise anything
+            lost = error if isinstance(error, SparkLostError) else SparkLostError(f"{tasks}: no result: {error!r}")
             self._alone |= {s.task for s in job}
             if isinstance(lost, SparkSilentError) and not spark.alive(DYING_S):
                 self._life.died(spark)
@@ -230,8 +233,8 @@ class SparkEngine(Engine):
                 submission.fail(lost)
             return
         outcomes: list[Outcome] = [Outcome()] * len(flat)
-        for numbers, answer in zip(layout, answers, strict=True):
-            for number, outcome in zip(numbers, answer, strict=True):
+        for numbers, result in zip(layout, results, strict=True):
+            for number, outcome in zip(numbers, result, strict=True):
                 outcomes[number] = outcome
         at = 0
         for submission in job:

@@ -1,4 +1,6 @@
-"""Which engine runs the splits of a worker. Quick to import: the engine starts before the rest of the data plane."""
+"""Chooses a worker's engine. This module is fast to import, because the engine starts before the rest of the data
+plane.
+"""
 
 from __future__ import annotations
 
@@ -13,5 +15,5 @@ AnyEngine = SparkEngine | ResidentEngine
 
 
 def engine_of(worker: Mapping[str, str], hangs: Hangs = lambda _task, _text: None) -> AnyEngine:
-    """The engine that heeler.executors.mode asks for, not started. `hangs`: see ResidentEngine. Raises ConfigError."""
+    """Returns the engine for heeler.executors.mode, not started. `hangs`: see ResidentEngine. Raises ConfigError."""
     return SparkEngine(worker) if worker.get(MODE) == BATCH else ResidentEngine(worker, hangs)

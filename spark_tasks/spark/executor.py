@@ -1,8 +1,8 @@
-"""What runs in an executor's Python worker: a Spark partition is a list of splits, run one after the other.
+"""Runs splits in an executor's Python worker. A Spark partition is a list of splits, which run one after the other.
 
-The command that Spark sends is this module's SplitRunner, pickled by reference, so executors need `spark_tasks` by
-that name and nothing of the driver's. A split's error is a result like any other: it must not fail the Spark job,
-which may carry splits of other tasks.
+The function of a Spark job is this module's SplitRunner, pickled by reference: executors need the package
+`spark_tasks`, and nothing of the driver. The error of a split is returned as a result. It must not fail the Spark job,
+which may also have splits of other tasks.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from spark_tasks.errors import ConnectError, PermanentError, RetriableError, is_permanent
 from spark_tasks.metrics.phases import mark, stage_of
-from spark_tasks.spark.stacks import telling
+from spark_tasks.spark.stacks import stacks_available
 from spark_tasks.task import Split
 
 if TYPE_CHECKING:
@@ -24,31 +24,31 @@ if TYPE_CHECKING:
 
 
 class SplitError(ConnectError):
-    """A split raised something that cannot be sent between processes; the message has its type and text."""
+    """A split raised an error that cannot be pickled. The message has its type and message."""
 
 
 class RetriableSplitError(SplitError, RetriableError):
-    """The same for an error that was retriable."""
+    """A SplitError for a retriable error."""
 
 
 class PermanentSplitError(SplitError, PermanentError):
-    """The same for an error that a retry cannot cure."""
+    """A SplitError for a permanent error."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of one split. `trace` is the executor's traceback where there is an error."""
+    """The value or the error of one split. `trace`: the executor's traceback of the error. `seconds`: the run time."""
 
     value: Any = None
     error: BaseException | None = None
     trace: str | None = None
     seconds: float = 0.0
-    stage: str = ""  # where the error came from
+    stage: str = ""  # of the error, see metrics.phases
 
 
 class SplitRunner:
-    """The function of a Spark job: partition i runs the pickled splits `partitions[i]`. While it runs one, the process
-    says under the name of `names[i]` in `folder` where it is (stacks.py).
+    """The function of a Spark job. Partition i runs the pickled splits `partitions[i]`. While a split runs, the stacks
+    of the process are available in `folder`, under the split's name in `names[i]` (stacks.py).
     """
 
     def __init__(self, partitions: list[list[bytes]], folder: str = "", names: list[list[str]] | None = None) -> None:
@@ -57,8 +57,10 @@ class SplitRunner:
         self._names = names
 
     def __call__(self, index: int, rows: Iterable[Any]) -> Iterator[bytes]:
-        """One pickled list of Outcomes. `rows` is empty, but has to be read or Spark throws the worker away."""
-        from pyspark import TaskContext  # noqa: PLC0415 - the worker itself starts without it
+        """Yields one pickled list of Outcomes. `rows` is empty but must be read, or Spark does not reuse the Python
+        worker.
+        """
+        from pyspark import TaskContext  # noqa: PLC0415 - heeler's worker imports this module, but not PySpark
 
         for _ in rows:
             pass
@@ -70,56 +72,56 @@ class SplitRunner:
     def _run(self, split: bytes, name: str) -> Outcome:
         if not name:
             return run_split(split)
-        with telling(self._folder, name):
+        with stacks_available(self._folder, name):
             return run_split(split)
 
 
 class SecondAttemptError(ConnectError):
-    """Spark ran a task again by itself. Its first attempt may still be writing."""
+    """Spark has retried a Spark task, whose first attempt may still be appending records."""
 
 
 def refuse_second_attempt(context: TaskContext | None) -> None:
-    """Have the Spark job fail instead: the Connect task then repeats the whole batch under new producer epochs.
-
-    spark.task.maxFailures does not cover everything: attempts that end with their executor do not count.
+    """Raises SecondAttemptError if this is a retry by Spark. The Spark job then fails, and the Connect task repeats the
+    batch with new producer epochs. (spark.task.maxFailures does not prevent all retries: attempts whose executor ended
+    do not count.)
     """
     if context is not None and context.attemptNumber():
         raise SecondAttemptError(f"attempt {context.attemptNumber()} of a Spark task; the batch is repeated instead")
 
 
 def run_split(pickled: bytes) -> Outcome:
-    """Unpickle and run one split; every error becomes an Outcome."""
+    """Unpickles and runs one split. Returns its value or its error."""
     begun = time.perf_counter()
     try:
         split: Split[Any] = pickle.loads(pickled)
         return Outcome(value=split.run(), seconds=time.perf_counter() - begun)
-    except Exception as error:  # noqa: BLE001 - plugin code: whatever it raises is its task's failure
+    except Exception as error:  # noqa: BLE001 - plugin code; its task fails with the error
         return failed_outcome(error, time.perf_counter() - begun)
 
 
 def packed(outcomes: list[Outcome]) -> bytes:
-    """The pickled outcomes; a value that cannot be pickled is its own split's error."""
+    """Pickles outcomes. A value that cannot be pickled becomes the error of its split."""
     try:
         return pickle.dumps(outcomes, pickle.HIGHEST_PROTOCOL)
-    except Exception:  # noqa: BLE001 - a value holds what a plugin made: the message of a sink's writer
-        return pickle.dumps([_sendable(outcome) for outcome in outcomes], pickle.HIGHEST_PROTOCOL)
+    except Exception:  # noqa: BLE001 - a value contains a plugin's object, the commit message of a sink's writer
+        return pickle.dumps([_picklable(outcome) for outcome in outcomes], pickle.HIGHEST_PROTOCOL)
 
 
-def _sendable(outcome: Outcome) -> Outcome:
+def _picklable(outcome: Outcome) -> Outcome:
     try:
         pickle.dumps(outcome)
     except Exception as error:  # noqa: BLE001 - as above
-        return failed_outcome(SplitError(f"the answer of a split cannot be sent to the worker: {error}"))
+        return failed_outcome(SplitError(f"the result of a split cannot be sent to the worker: {error}"))
     return outcome
 
 
 def failed_outcome(error: Exception, seconds: float = 0.0) -> Outcome:
-    """The Outcome of an error, in a form that can be sent between processes."""
+    """Returns the Outcome of an error, in a form that can be pickled."""
     trace, stage = "".join(traceback.format_exception(error)), stage_of(error)
     bare = error.with_traceback(None)
     try:
         pickle.loads(pickle.dumps(bare))
-    except Exception:  # noqa: BLE001 - exceptions with odd constructors fail in any way they like
+    except Exception:  # noqa: BLE001 - exceptions with unusual constructors may raise anything
         kind = SplitError
         if isinstance(error, RetriableError):
             kind = RetriableSplitError
@@ -130,14 +132,14 @@ def failed_outcome(error: Exception, seconds: float = 0.0) -> Outcome:
 
 
 class ExecutorTracebackError(Exception):
-    """The cause of an error that came from an executor: its text is the traceback there."""
+    """The cause of an error from an executor. Its message is the executor's traceback."""
 
     def __str__(self) -> str:
         return f"\n{self.args[0]}"
 
 
 def value_of(outcome: Outcome) -> Any:
-    """The split's value, or its error with the executor's traceback as the cause."""
+    """Returns the split's value, or raises its error with the executor's traceback as the cause."""
     if outcome.error is not None:
         mark(outcome.error, outcome.stage)
         raise outcome.error from ExecutorTracebackError(outcome.trace or "")

@@ -1,4 +1,4 @@
-"""Spark's JVM: started, connected to, and forgotten, so that another one can be started."""
+"""Starts Spark's JVM and connects to it."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from spark_tasks.spark.security import write_properties
 _logger = logging.getLogger(__name__)
 
 START_TIMEOUT_S = 120.0
-STOP_TIMEOUT_S = 10.0  # usually half a second; a JVM that has to be killed leaves its temporary files behind
-END_S = 3.0  # for each of three ways to end a JVM that is starting; whoever stops the engine waits for all three
-ORPHAN_S = 30  # for a JVM whose worker was killed: once it is up it ends by itself and removes its files
-MASTER_TIMEOUT_S = 60.0  # for a standalone cluster that is starting too; as long as Spark itself would wait
+STOP_TIMEOUT_S = 10.0  # a stop usually takes half a second; a killed JVM leaves its temporary files behind
+END_S = 3.0  # for each of three ways to end a JVM that is starting; a stop of the engine may wait for all three
+ORPHAN_S = 30  # for a JVM whose worker was killed: when it has started, it ends by itself and removes its files
+MASTER_TIMEOUT_S = 60.0  # for a standalone cluster that may be starting at the same time; as long as Spark itself waits
 _STANDALONE = "spark://"
 
-# $1: a process group, $2: seconds. Standard input ends when the worker dies. The group then has so long to end by
-# itself before it is killed: a JVM whose folder was deleted cannot write its connection file and would never end.
+# $1: a process group, $2: seconds. Standard input closes when the worker ends. The group then has $2 seconds to end by
+# itself before it is killed: a JVM whose folder was deleted cannot write its connection file, and would never end.
 _WATCH = """read -r _
 n=0
 while kill -0 "-$1" 2>/dev/null && [ $n -lt "$2" ]; do sleep 1; n=$((n + 1)); done
@@ -39,20 +39,20 @@ kill -KILL "-$1" 2>/dev/null
 
 
 class SparkStartError(ConnectError):
-    """Spark could not be started; the message says why, or which log does."""
+    """Spark could not be started. The message says why, or where to find the reason."""
 
 
 def spark_home() -> Path:
-    """The folder of the Spark that is started: SPARK_HOME, else the one inside PySpark."""
+    """Returns the folder of Spark: SPARK_HOME, or the one in PySpark."""
     from pyspark.find_spark_home import _find_spark_home  # noqa: PLC0415
 
     return Path(_find_spark_home())
 
 
 def await_master(master: str, stop: threading.Event) -> None:
-    """Wait until a standalone cluster's master takes connections. Raises SparkStartError.
+    """Waits until the master of a standalone cluster accepts connections. Raises SparkStartError.
 
-    Spark itself would wait in a constructor that cannot be interrupted, and then return a context that is stopped.
+    Spark itself would wait in a constructor that cannot be interrupted, and then return a stopped context.
     """
     if not master.startswith(_STANDALONE):
         return
@@ -61,7 +61,7 @@ def await_master(master: str, stop: threading.Event) -> None:
         if stop.is_set():
             raise SparkStartError("Spark was stopped while it waited for its master")
         if time.monotonic() > deadline:
-            raise SparkStartError(f"No Spark master answered at {master} within {MASTER_TIMEOUT_S:.0f} s: start it, "
+            raise SparkStartError(f"No Spark master responded at {master} within {MASTER_TIMEOUT_S:.0f} s: start it, "
                                   "or set spark.master to its address, and restart the tasks")
         stop.wait(0.5)
 
@@ -80,17 +80,18 @@ def _listens(address: str) -> bool:
 def launch(
     settings: Mapping[str, str], stop: threading.Event, folder: Path
 ) -> tuple[subprocess.Popen[bytes], Any]:
-    """Start Spark's gateway JVM in a process group of its own (Ctrl-C is for the worker alone) and connect to it.
+    """Starts Spark's gateway JVM in a process group of its own, so that Ctrl-C reaches only the worker, and connects to
+    it. Returns the process and the Py4J gateway.
 
-    Waits for it, or until `stop` is set. `folder` is readable by this user only: the settings, which may contain
-    secrets, are passed in a file there and not on the command line, which every user can see. Raises SparkStartError.
+    Waits for the JVM unless `stop` is set. `folder` must be readable only by this user: the settings, which may contain
+    secrets, are passed in a file there, because every user can see command lines. Raises SparkStartError.
     """
     from pyspark.java_gateway import launch_gateway  # noqa: PLC0415
 
-    home, answer, properties = str(spark_home()), folder / "connection", folder / "settings"
+    home, connection, properties = str(spark_home()), folder / "connection", folder / "settings"
     environment = {
-        **os.environ, "SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": str(answer),
-        "SPARK_HOME": home,  # spares the script a start of Python to find it
+        **os.environ, "SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": str(connection),
+        "SPARK_HOME": home,  # otherwise the script would start Python to find it
     }
     write_properties(settings, properties)
     try:
@@ -101,9 +102,9 @@ def launch(
         )  # fmt: skip
         pump(process.stdout, "spark-output")
         with _watched(process):
-            port, secret = _await_connection(process, answer, stop)
+            port, secret = _await_connection(process, connection, stop)
     finally:
-        for file in (properties, answer):
+        for file in (properties, connection):
             file.unlink(missing_ok=True)
     given = {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}
     os.environ.update(given)
@@ -116,7 +117,9 @@ def launch(
 
 @contextmanager
 def _watched(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """If this process dies inside the block, the JVM and its group are killed. Later the JVM notices by itself."""
+    """A context manager that kills the process group of the JVM if this process ends in the block. After its start, the
+    JVM detects the end of this process itself.
+    """
     watcher = subprocess.Popen(  # noqa: S603 - a fixed script
         ["/bin/sh", "-c", _WATCH, "heeler-watch", str(process.pid), str(ORPHAN_S)],
         stdin=subprocess.PIPE, start_new_session=True,
@@ -124,60 +127,60 @@ def _watched(process: subprocess.Popen[bytes]) -> Iterator[None]:
     try:
         yield
     finally:
-        watcher.kill()  # before its input ends, and before the group's number can be used again
+        watcher.kill()  # before its input closes, and before the group's number can be reused
         watcher.wait()
-        assert watcher.stdin is not None  # noqa: S101 - a pipe was asked for
+        assert watcher.stdin is not None  # noqa: S101 - Popen opens a pipe
         watcher.stdin.close()
 
 
-def _await_connection(process: subprocess.Popen[bytes], answer: Path, stop: threading.Event) -> tuple[int, str]:
+def _await_connection(process: subprocess.Popen[bytes], connection: Path, stop: threading.Event) -> tuple[int, str]:
     deadline = time.monotonic() + START_TIMEOUT_S
-    while not answer.exists():
+    while not connection.exists():
         if process.poll() is not None:
             raise SparkStartError(
-                f"Spark's JVM ended with code {process.returncode} while it started; the worker's output says why."
+                f"Spark's JVM ended with code {process.returncode} while it was starting; the worker's output says why."
                 " It needs Java 17 or newer (JAVA_HOME or java on the PATH) and settings (spark.master, spark.driver.*)"
                 " that Spark and this Java accept."
             )
         if stop.is_set() or time.monotonic() > deadline:
             _end(process)
             late = f"did not start within {START_TIMEOUT_S:.0f} s"
-            raise SparkStartError(f"Spark's JVM {'was stopped while it started' if stop.is_set() else late}")
+            raise SparkStartError(f"Spark's JVM {'was stopped while it was starting' if stop.is_set() else late}")
         stop.wait(0.02)
-    data = answer.read_bytes()
+    data = connection.read_bytes()
     port, length = struct.unpack_from(">ii", data)
     return port, data[8 : 8 + length].decode()
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a JVM that is starting. Once it is up it notices that its input has ended. A signal before that may leave a
-    temporary folder behind: Spark makes the folder first, and registers its deletion later.
+    """Ends a JVM that is starting. When it has started, it ends because its input is closed. A signal before that may
+    leave a temporary folder behind, because Spark creates the folder before it registers its deletion.
     """
-    assert process.stdin is not None  # noqa: S101 - a pipe was asked for
+    assert process.stdin is not None  # noqa: S101 - Popen opens a pipe
     process.stdin.close()
     with suppress(subprocess.TimeoutExpired):
         process.wait(END_S)
         return
     for number in (signal.SIGTERM, signal.SIGKILL):
         with suppress(ProcessLookupError, subprocess.TimeoutExpired):
-            os.killpg(process.pid, number)  # the whole group: a script starts the JVM
+            os.killpg(process.pid, number)  # the whole group, since a script has started the JVM
             process.wait(END_S)
             return
 
 
-def forget() -> None:
-    """Make PySpark forget its JVM, so that another one can be started in this process."""
+def reset_pyspark() -> None:
+    """Resets PySpark's references to its JVM, so that this process can start another one."""
     from pyspark import SparkContext  # noqa: PLC0415
 
     gateway = SparkContext._gateway  # noqa: SLF001
     if gateway is not None:
         try:
             gateway.shutdown()
-        except Exception as error:  # noqa: BLE001 - it may be broken in any way, and is abandoned anyway
+        except Exception as error:  # noqa: BLE001 - any error; the connection is given up in any case
             _logger.debug("closing the connection to Spark failed: %s", error)
     SparkContext._active_spark_context = None  # noqa: SLF001
     SparkContext._gateway = None  # noqa: SLF001
     SparkContext._jvm = None  # noqa: SLF001
-    sessions = sys.modules.get("pyspark.sql.session")  # imported if a plugin has used a session
+    sessions = sys.modules.get("pyspark.sql.session")  # present if a plugin has used a session
     if sessions is not None:
         sessions.SparkSession._instantiatedSession = None  # noqa: SLF001

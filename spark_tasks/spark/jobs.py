@@ -1,8 +1,9 @@
-"""Which waiting submissions share the next Spark job: pure, the engine asks it whenever a slot is free.
+"""Chooses the submissions that share the next Spark job. Pure.
 
-A Spark job costs about 15 ms of latency and as much CPU whatever it does, so some 50 fit into a second on two cores.
-While there are enough free slots each submission gets its own job; when more wait than there are slots, small ones
-share. A big one (its splits say how long they may take) never shares: its neighbours would wait for it.
+A Spark job has a fixed cost of about 15 ms of latency and of CPU time, so two cores can run about 50 per second. With
+enough free slots, each submission gets its own job. If more submissions wait than there are free slots, small ones
+share jobs. Large ones never do, because the others would wait for them; the size is the expected run time of the
+splits.
 """
 
 from __future__ import annotations
@@ -11,13 +12,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-BIG_SECONDS = 0.1  # a submission that may take longer than this has a job of its own
+BIG_SECONDS = 0.1  # a submission with a longer expected run time gets a job of its own
 MOST_SHARING = 64  # submissions in one job
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """One submission as the planner sees it; `alone` where it must not share (it took a job down before)."""
+    """A waiting submission. `seconds`: its expected run time. `alone`: it must not share a job, because an earlier job
+    with its task was lost.
+    """
 
     key: int
     seconds: float
@@ -25,17 +28,17 @@ class Waiting:
 
     @property
     def may_share(self) -> bool:
-        """Whether it may run in one job with others."""
+        """Whether it may share a job."""
         return not self.alone and self.seconds <= BIG_SECONDS
 
 
 def expected_seconds(splits: Sequence[Any]) -> float:
-    """How long the splits may take: the sum of their optional `expected_seconds`, else they count as small."""
+    """Returns the expected run time of splits: the sum of their optional `expected_seconds`, by default 0."""
     return sum(float(getattr(split, "expected_seconds", 0.0)) for split in splits)
 
 
 def next_job(waiting: Sequence[Waiting], free_slots: int) -> list[int]:
-    """Keys of the submissions for the next job; the first waiting one is always among them."""
+    """Returns the keys of the submissions for the next job, which always include the first one."""
     if not waiting or free_slots < 1:
         return []
     first = waiting[0]
@@ -43,7 +46,7 @@ def next_job(waiting: Sequence[Waiting], free_slots: int) -> list[int]:
     if not first.may_share:
         return job
     small = [w for w in waiting if w.may_share]
-    share = -(-len(small) // free_slots)  # spread over the free slots
+    share = -(-len(small) // free_slots)  # distributes them over the free slots
     seconds = first.seconds
     for other in small[1:]:
         if len(job) >= min(share, MOST_SHARING):
@@ -56,6 +59,6 @@ def next_job(waiting: Sequence[Waiting], free_slots: int) -> list[int]:
 
 
 def spread(splits: int, slots: int, *, shared: bool) -> list[list[int]]:
-    """Split numbers by Spark partition: one each, but at most a slot's worth of partitions where tasks share."""
+    """Returns the indexes of splits by Spark partition: one each, but with `shared` at most `slots` partitions."""
     count = min(splits, slots) if shared else splits
     return [list(range(start, splits, count)) for start in range(count)]

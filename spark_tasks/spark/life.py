@@ -1,4 +1,4 @@
-"""The life of a worker's one Spark: started in the background, restarted if it dies, given up if it soon dies again."""
+"""Starts a worker's Spark in the background, restarts it if it ends, and gives up if it soon ends again."""
 
 from __future__ import annotations
 
@@ -14,23 +14,25 @@ from spark_tasks.spark.context import SparkJobs
 
 _logger = logging.getLogger(__name__)
 
-RESTART_AFTER_S = 60.0  # a JVM that lived shorter than this after a restart is not restarted again
-RETRY_AFTER_S = 5.0  # a task that is restarted later than this after a failed start has Spark started again
-START_END_S = 10.0  # how long ending a start may take: making a SparkContext cannot be interrupted
+RESTART_AFTER_S = 60.0  # a JVM that ends earlier than this after a restart is not restarted again
+RETRY_AFTER_S = 5.0  # after a failed start, the first submission after this time starts Spark again
+START_END_S = 10.0  # how long it may take to end a start, as creating a SparkContext cannot be interrupted
 
 
 class EngineState(Enum):
-    """Where the engine is in its life."""
+    """The state of an engine."""
 
-    NEW = "new"  # not asked to start yet; submissions wait
+    NEW = "new"  # not started yet; submissions wait
     STARTING = "starting"
     RUNNING = "running"
-    FAILED = "failed"  # Spark could not be started: submissions fail at once, and after RETRY_AFTER_S start it again
+    FAILED = "failed"  # Spark could not be started: submissions fail, but after RETRY_AFTER_S they start it again
     CLOSED = "closed"
 
 
 class SparkLife:
-    """`changed` is also the engine's lock; `up` and `failed` are called without it, in this object's own threads."""
+    """The lifecycle of a worker's Spark. `changed`: a condition with the engine's lock. `up` and `failed` are called
+    when Spark is running or could not be started, in a thread of this object and without the lock.
+    """
 
     def __init__(
         self, settings: Mapping[str, str], changed: threading.Condition, *,
@@ -50,23 +52,23 @@ class SparkLife:
         self._starter: threading.Thread | None = None
 
     def start(self) -> None:
-        """Start Spark in the background."""
+        """Starts Spark in the background."""
         with self._changed:
             if self.state is EngineState.NEW:
                 self._begin()
 
     def wait(self) -> None:
-        """Start Spark if it is not started yet, and return when it is up. Raises what `refusal` returns."""
+        """Starts Spark if necessary, and returns when it is running. Raises the error of `refusal`."""
         self.start()
         with self._changed:
-            self.refusal()  # may start it again
+            self.refusal()  # may start Spark again
             self._changed.wait_for(lambda: self.state not in (EngineState.NEW, EngineState.STARTING))
             refusal = self.refusal() if self.state is not EngineState.RUNNING else None
         if refusal is not None:
             raise refusal
 
     def _begin(self) -> None:
-        """Start Spark in a thread; the caller holds the lock."""
+        """Starts Spark in a thread. The caller holds the lock."""
         self.state = EngineState.STARTING
         self._starter = threading.Thread(target=self._start, name="engine-start", daemon=True)
         self._starter.start()
@@ -84,7 +86,7 @@ class SparkLife:
                 return
             self.spark, self.state, self._started_at = spark, EngineState.RUNNING, time.monotonic()
             self._changed.notify_all()
-        _logger.info("Spark is up after %.1f s with %d slots", time.monotonic() - begun, spark.slots)
+        _logger.info("Spark started in %.1f s with %d slots", time.monotonic() - begun, spark.slots)
         self._up(spark)
 
     def _fail(self, error: Exception) -> None:
@@ -97,8 +99,8 @@ class SparkLife:
         self._failed(error)
 
     def refusal(self) -> Exception | None:
-        """Why nothing can be submitted now, or None. Starts Spark again if it failed more than RETRY_AFTER_S ago. The
-        caller holds the lock.
+        """Returns an error if nothing can be submitted now, else None. Starts Spark again if its start failed more than
+        RETRY_AFTER_S ago. The caller holds the lock.
         """
         if self.state is EngineState.FAILED and time.monotonic() - self._failed_at > RETRY_AFTER_S:
             self._begin()
@@ -107,7 +109,7 @@ class SparkLife:
         return self.error if self.state is EngineState.FAILED else None
 
     def died(self, dead: SparkJobs) -> bool:
-        """Replace a Spark that cannot run jobs any more. False if that has been done already."""
+        """Replaces a Spark that cannot run jobs any more. Returns False if it has already been replaced."""
         with self._changed:
             if self.spark is not dead or self.state is not EngineState.RUNNING:
                 return False
@@ -116,24 +118,26 @@ class SparkLife:
             self._restarted = True
         dead.close()
         if again:
-            self._fail(ConnectError("Spark died again soon after it was started; restart the tasks to try again"))
+            self._fail(ConnectError("Spark ended again soon after its start; restart the tasks to try again"))
             return True
-        _logger.error("Spark's JVM died, or its context was stopped; Spark is started again, and the batches in flight "
-                      "are repeated")
+        _logger.error("Spark's JVM ended, or its context was stopped; restarting Spark and repeating the batches in "
+                      "flight")
         with self._changed:
             if self.state is EngineState.STARTING:
                 self._begin()
         return True
 
     def end(self) -> SparkJobs | None:
-        """Start nothing any more; returns the Spark that has to be closed. The caller holds the lock."""
+        """Prevents further starts, and returns the Spark that the caller has to close, or None. The caller holds the
+        lock.
+        """
         self.state = EngineState.CLOSED
         spark, self.spark = self.spark, None
         self._changed.notify_all()
         return spark
 
     def join(self) -> None:
-        """After `end`: wait until a start that is still going on has ended too."""
+        """Waits, after `end`, for a start that is still in progress."""
         self._stop.set()
         if self._starter is not None:
             self._starter.join(START_END_S)

@@ -1,4 +1,4 @@
-"""Gives the worker's Spark to plugins that ask PySpark for a SparkContext or SparkSession on the worker (ADR 0009)."""
+"""Lets plugins on the worker use the worker's Spark with PySpark's SparkContext and SparkSession (ADR 0009)."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from pyspark import SparkContext
 _NAME = "getOrCreate"
 
 
-class LentSpark:
-    """Until `close`, `SparkContext.getOrCreate`, and with it `SparkSession.builder.getOrCreate`, wait for the worker's
-    Spark. Otherwise a plugin that asks before it is up would start another one, and a process cannot have two.
+class SharedSpark:
+    """Until `close`, `SparkContext.getOrCreate`, and so `SparkSession.builder.getOrCreate`, wait for the worker's
+    Spark. Otherwise a plugin that calls them earlier would start a second Spark, and a process can have only one.
     """
 
     def __init__(self, wait: Callable[[], None]) -> None:
-        """`wait` returns when Spark is up, and raises if it cannot be started."""
-        self._lent = True
+        """`wait` returns when Spark is running, and raises an error if it cannot be started."""
+        self._open = True
         before = self._before = SparkContext.__dict__[_NAME]
 
         def get_or_create(cls: type[SparkContext], conf: Any = None) -> SparkContext:
-            if self._lent:
+            if self._open:
                 wait()
             found: SparkContext = before.__get__(None, cls)(conf)
             return found
@@ -30,7 +30,7 @@ class LentSpark:
         setattr(SparkContext, _NAME, self._mine)
 
     def close(self) -> None:
-        """Give PySpark its own `getOrCreate` back."""
-        self._lent = False
+        """Restores PySpark's own `getOrCreate`."""
+        self._open = False
         if SparkContext.__dict__[_NAME] is self._mine:
             setattr(SparkContext, _NAME, self._before)

@@ -1,7 +1,7 @@
-"""Authentication of Spark's processes: settings by master, and files and sockets that only their owner can open.
+"""Authentication between Spark's processes: settings by master, and files and sockets that only their owner can open.
 
-A split carries its connector's configuration, including passwords, through Spark's memory. Every Spark process serves
-that memory on a port, without a shared secret to anybody.
+A split has its connector's configuration, including passwords, and passes through Spark's memory. Every Spark process
+serves that memory on a port; without a shared secret, anybody can read it.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from spark_tasks.process.private_files import open_private
 AUTHENTICATE, SECRET = "spark.authenticate", "spark.authenticate.secret"
 _CRYPTO, _SSL = "spark.network.crypto.enabled", "spark.ssl.rpc.enabled"
 _SOCKETS, _SOCKET_FOLDER = "spark.python.unix.domain.socket.enabled", "spark.python.unix.domain.socket.dir"
-_SUN_PATH = 103  # bytes of a Unix socket's name: 107 on Linux, 103 on macOS
+_SUN_PATH = 103  # the maximum length of a Unix socket's path in bytes: 107 on Linux, 103 on macOS
 
 
 def is_local(settings: Mapping[str, str]) -> bool:
-    """Whether Spark runs on this machine alone: its master is local, local[N] or unset."""
+    """Returns whether Spark runs only on this machine: its master is local, local[N] or not set."""
     return settings.get("spark.master", "local").startswith("local")
 
 
 def authenticates(settings: Mapping[str, str]) -> bool:
-    """Whether Spark's processes authenticate each other: unless spark.authenticate is false."""
+    """Returns whether Spark's processes authenticate each other: spark.authenticate is not false."""
     return settings.get(AUTHENTICATE, "true").strip().lower() != "false"
 
 
 def authentication(settings: Mapping[str, str]) -> dict[str, str]:
-    """What to add to these `spark.*` settings: a new secret for a Spark on this machine, encryption for a cluster. YARN
-    and Kubernetes distribute a secret by themselves.
+    """Returns additional `spark.*` settings: a new secret for a local Spark, encryption for a cluster. (YARN and
+    Kubernetes distribute a secret themselves.)
 
     Raises ConfigError for a standalone cluster without a secret, unless spark.authenticate is false.
     """
@@ -44,18 +44,18 @@ def authentication(settings: Mapping[str, str]) -> dict[str, str]:
     master = settings["spark.master"]
     if master.startswith("spark://") and not settings.get(SECRET, "").strip():
         raise ConfigError(
-            f'Missing required configuration "{SECRET}" for spark.master={master}: without it, whoever reaches the '
-            "ports of Spark can run code there and read the passwords of connectors. Set spark.authenticate=true and "
-            f"{SECRET} to the same value here and for the cluster's master and workers (a config provider may hold "
-            "it), or set spark.authenticate=false if nobody else reaches that network."
+            f'Missing required configuration "{SECRET}" for spark.master={master}: without it, anybody who can connect '
+            "to Spark's ports can run code there and read the passwords of connectors. Set spark.authenticate=true and "
+            f"{SECRET} to the same value here and for the cluster's master and workers (a config provider may provide "
+            "it), or set spark.authenticate=false if nobody else has access to that network."
         )
     encrypted = settings.get(_SSL, "").strip().lower() == "true"
     return {AUTHENTICATE: "true", **({} if encrypted else {_CRYPTO: "true"})}
 
 
 def python_sockets(settings: Mapping[str, str], folder: Path) -> dict[str, str]:
-    """Settings for the sockets between the JVM and the Python workers. On this machine these are Unix sockets, which
-    ask for no secret, in a private folder; if their names would be too long, or on a cluster, TCP with a secret.
+    """Returns settings for the sockets between the JVM and the Python workers: Unix sockets in the private `folder`,
+    which need no secret, or TCP with a secret on a cluster, or if the paths would be too long.
     """
     if _SOCKETS in settings:
         return {}
@@ -66,8 +66,8 @@ def python_sockets(settings: Mapping[str, str], folder: Path) -> dict[str, str]:
 
 
 def write_properties(settings: Mapping[str, str], file: Path) -> None:
-    """Write the settings as Spark reads them, into a file that only this user can read."""
-    import javaproperties  # noqa: PLC0415 - a start that fails earlier does not need it
+    """Writes the settings to a new properties file that only this user can read."""
+    import javaproperties  # noqa: PLC0415 - rarely needed
 
     with open_private(file, "x") as out:
         javaproperties.dump(settings, out, timestamp=False)

@@ -1,8 +1,8 @@
-"""Finds out where a split hangs: while it runs, its process has a file in a folder on this machine, and writes the
-stacks of its threads to it when it gets a signal, even while plugin code holds the interpreter's lock.
+"""Gets the stacks of a process that runs a split on this machine. While a split runs, its process has a file in a
+folder. On a signal, it writes the stacks of its threads to the file, even while plugin code holds the GIL.
 
-The process holds a lock on its file: a file without a lock was left by a process that has ended, and no signal is sent
-to another process that has its number by now.
+The process holds a lock on its file. A file without a lock belongs to a process that has ended, so another process that
+has its number now does not get a signal.
 """
 
 from __future__ import annotations
@@ -19,15 +19,16 @@ from pathlib import Path
 from typing import IO
 
 STACK_SIGNAL = signal.SIGUSR2
-STACK_S = 2.0  # how long a process may take to write its stacks
-LOOK_S = 0.05
-MOST = 8_000  # characters of the stacks that are shown
+STACK_S = 2.0  # timeout for a process to write its stacks
+POLL_S = 0.05
+MAX_CHARS = 8_000  # of the stacks of a process
 
 
 @contextmanager
-def telling(folder: str, name: str) -> Iterator[None]:
-    """Inside this block the process answers `told`. `name`: of what it works on. Does nothing if `folder` does not
-    exist, which is then on another machine, or outside the main thread, which alone can handle signals.
+def stacks_available(folder: str, name: str) -> Iterator[None]:
+    """A context manager in whose block `describe_stacks` can get the stacks of this process. `name`: that of the
+    running split. Does nothing if `folder` does not exist, because it is on another machine, or outside of the main
+    thread, as only that can handle signals.
     """
     path = Path(folder) / f"{name}.{os.getpid()}"
     file = None
@@ -43,33 +44,35 @@ def telling(folder: str, name: str) -> Iterator[None]:
         try:
             yield
         finally:
-            signal.signal(STACK_SIGNAL, signal.SIG_IGN)  # a signal that is on its way must not end the process
+            signal.signal(STACK_SIGNAL, signal.SIG_IGN)  # a late signal must not end the process
             faulthandler.unregister(STACK_SIGNAL)
             signal.signal(STACK_SIGNAL, signal.SIG_IGN)
             path.unlink(missing_ok=True)
 
 
-def told(folder: Path, name: str) -> str | None:
-    """The stacks of the processes that work on `name` now; None if none does. Takes STACK_S at most for each."""
+def describe_stacks(folder: Path, name: str) -> str | None:
+    """Returns the stacks of the processes that are running splits with this name, or None if there are none. Takes at
+    most STACK_S for each process.
+    """
     found = []
     for path in sorted(folder.glob(f"{name}.*")):
         pid = int(path.suffix[1:])
         with suppress(OSError), path.open() as file:
-            text = _ask(pid, file)
+            text = _stacks(pid, file)
             if text is not None:
-                found.append(f"Its process {pid} is here:\n{text}" if text else
-                             f"Its process {pid} does not say where it hangs: it may be suspended")
+                found.append(f"The stacks of its process {pid}:\n{text}" if text else
+                             f"Its process {pid} has not written its stacks: it may be suspended")
     return "\n".join(found) or None
 
 
-def _ask(pid: int, file: IO[str]) -> str | None:
-    """The stacks; empty if the process does not write them, None if it has ended or continued. Raises OSError."""
-    if not _is_held(file):
-        Path(file.name).unlink(missing_ok=True)  # its process was killed
+def _stacks(pid: int, file: IO[str]) -> str | None:
+    """Returns the stacks: "" if the process does not write them, None if it or its split has ended. Raises OSError."""
+    if not _is_locked(file):
+        Path(file.name).unlink(missing_ok=True)  # the process was killed
         return None
     process = os.pidfd_open(pid) if hasattr(os, "pidfd_open") else None
     try:
-        if not _is_held(file):  # by now the number may be another process's
+        if not _is_locked(file):  # the number may belong to another process now
             return None
         file.seek(0, os.SEEK_END)
         before = file.tell()
@@ -82,16 +85,16 @@ def _ask(pid: int, file: IO[str]) -> str | None:
             os.close(process)
     size, deadline = before, time.monotonic() + STACK_S
     while time.monotonic() < deadline:  # until the file has grown and then stays the same
-        time.sleep(LOOK_S)
+        time.sleep(POLL_S)
         now = os.fstat(file.fileno()).st_size
         if now > before and now == size:
             break
         size = now
     file.seek(before)
-    return file.read(MOST).rstrip()
+    return file.read(MAX_CHARS).rstrip()
 
 
-def _is_held(file: IO[str]) -> bool:
+def _is_locked(file: IO[str]) -> bool:
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -1,8 +1,8 @@
-"""Runs a few records through the codec, the converters and the file connectors without Kafka, so that numba's
-machine code is loaded before Spark's Python daemon forks: a worker that forks later has it, and shares the memory.
+"""Runs a few records through the codec, the converters and the file connectors without Kafka. This loads numba's
+machine code before Spark's Python daemon forks, so that forked workers have it and share its memory.
 
-`heeler warm` leaves behind all that makes later starts fast: numba's compiled kernels and the class archive of Spark's
-JVM. `make` runs it; a container image should, when it is built.
+`heeler warm` creates the files that make later starts fast: numba's compiled kernels and the class archive of Spark's
+JVM. `make` runs it; the build of a container image should run it, too.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _logger = logging.getLogger(__name__)
 _STRING = "org.apache.kafka.connect.storage.StringConverter"
 _JSON = "org.apache.kafka.connect.json.JsonConverter"
 _TEXTS = [json.dumps({"id": i, "name": "n", "amount": i / 4, "flag": i > 1, "none": None}) for i in range(3)]
-# Less common in records: escapes, arrays, nested objects, maps with a schema, several schemas, headers.
+# Less common records: escapes, arrays, nested objects, maps with a schema, several schemas, headers.
 _RARE = [json.dumps({"text": 'a"\\\n\u00e9\U0001f600', "list": [i, 2], "object": {"deep": {"x": i}}}) for i in range(3)]
 _LIST: dict[str, Any] = {"type": "array", "items": {"type": "int32"}}
 _MAP: dict[str, Any] = {"type": "map", "keys": {"type": "string"}, "values": _LIST}
@@ -41,28 +41,28 @@ _HEADER = {"transforms": "h", "transforms.h.type": "InsertHeader", "transforms.h
 
 
 def warm_up() -> None:
-    """Load the kernels that most records need. Never fails: an error shows in the first split that needs one."""
+    """Loads the kernels that most records need. Only logs errors: the split that needs the kernel will fail."""
     for converter in (_STRING, _JSON):
         try:
             _round_trip(_converters(converter), _TEXTS)
-        except Exception as error:  # noqa: BLE001 - it only costs the first split some time
-            _logger.warning("warming up %s failed: %s", converter, error)
+        except Exception as error:  # noqa: BLE001 - without it, the first split only takes longer
+            _logger.warning("Warming up %s failed: %s", converter, error)
 
 
 def prepare() -> None:
-    """Do what `heeler warm` does: compile the kernels, record the archive. Takes seconds to a minute."""
+    """Compiles all kernels and records the class archive, for `heeler warm`. Takes up to a minute."""
     warm_up()
     compile_all()
     record()
 
 
 def compile_all() -> None:
-    """Have numba compile and store what `warm_up` leaves out so that daemons start quickly. Never fails either."""
+    """Compiles and caches the kernels that `warm_up` omits to keep the start of daemons fast. Only logs errors."""
     for texts, schemas in ((_RARE, False), (_TYPED, True), (_MIXED, True)):
         try:
             _round_trip(_converters(_JSON, schemas=schemas), texts, _HEADERS)
         except Exception as error:  # noqa: BLE001 - as above
-            _logger.warning("compiling the rest of the data plane failed: %s", error)
+            _logger.warning("Compiling the rest of the data plane failed: %s", error)
 
 
 def _converters(value: str, *, schemas: bool = False) -> dict[str, str]:

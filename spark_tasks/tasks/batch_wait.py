@@ -1,4 +1,4 @@
-"""How long a task waits for a batch in flight, and what wakes it when one that takes longer has ended."""
+"""How long a task waits for a batch in flight."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any, Final
 
 from spark_tasks.task import Progress
 
-MAX_WAIT_S: Final = 1.0  # how long one run_once waits, so that messages are handled in between
-_LOOK_MS: Final = 5_000
+MAX_WAIT_S: Final = 1.0  # for one run_once, so that the task actor handles messages in between
+_POLL_MS: Final = 5_000
 
 
 class BatchWait:
-    """After MAX_WAIT_S the end of a batch wakes its task. If hundreds of tasks polled instead, that would be what they
-    all wait for.
+    """Lets a task wait up to MAX_WAIT_S for a batch; after that, the end of the batch wakes the task. Frequent polls of
+    hundreds of tasks would take so much CPU time that they would delay the batches.
     """
 
     def __init__(self, wake: Callable[[], None]) -> None:
@@ -22,12 +22,14 @@ class BatchWait:
         self._awaited: Future[list[Any]] | None = None  # its end wakes the task
 
     def max_wait_s(self, batch: Future[list[Any]]) -> float:
-        """How long a run_once should wait for this batch."""
+        """Returns how long a `run_once` should wait for this batch."""
         return 0.0 if batch is self._awaited else MAX_WAIT_S
 
     def longer(self, batch: Future[list[Any]]) -> Progress:
-        """What a run_once returns if the batch did not end while it waited."""
+        """Returns the result of a `run_once` whose batch did not end in time, and makes the end of the batch wake the
+        task.
+        """
         if batch is not self._awaited:
             self._awaited = batch
             batch.add_done_callback(lambda _: self._wake())
-        return Progress(idle_ms=_LOOK_MS)
+        return Progress(idle_ms=_POLL_MS)

@@ -1,4 +1,4 @@
-"""Turns what a connector's `task_configs` returns into the task configurations for the config topic."""
+"""Turns the result of a connector's `task_configs` into the task configurations for the config topic."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 _PLACEHOLDER = re.compile(r"\$\{[^}]*?:[^}]*?\}")  # of a config provider (KIP-297)
 _LIMITS = ConfigDef(COMMON.keys["tasks.max"], COMMON.keys["tasks.max.enforce"])
-_COPIED = ("topics", "topics.regex")  # a sink's tasks need to know what to read
+_COPIED = ("topics", "topics.regex")  # from the connector's configuration to that of a sink's tasks
 
 
 class TooManyTasksError(ConnectError):
-    """More tasks than `tasks.max` (KIP-1004); a retry will not help."""
+    """The connector generated more tasks than `tasks.max` allows (KIP-1004)."""
 
     permanent = True
 
@@ -36,9 +36,10 @@ class TooManyTasksError(ConnectError):
 
 
 def check_tasks_max(connector: str, tasks: int, config: Mapping[str, str]) -> None:
-    """Raise TooManyTasksError if the connector has more tasks than `tasks.max`; log a warning if that is permitted.
+    """Raises TooManyTasksError if `tasks` exceeds `tasks.max`; only logs a warning if tasks.max.enforce is false.
 
-    `config`: the connector's, resolved. Called also before tasks start, as an older worker may have made them.
+    `config`: the connector's configuration, resolved. Also called before tasks start, because a worker of another
+    version may have generated their configurations.
     """
     limits = _LIMITS.parse(config)
     if tasks <= limits["tasks.max"]:
@@ -53,45 +54,46 @@ def make_task_configs(
     connector: str, instance: Connector, class_name: str, raw: Mapping[str, str], resolved: Mapping[str, str],
     wanted: int | None = None,
 ) -> tuple[dict[str, str], ...]:
-    """Ask the plugin, check the number of tasks, add what tasks need, and replace secrets by their placeholders.
+    """Returns the task configurations of a connector, as they are written to the config topic.
 
-    `class_name`: the connector's as REST shows it; `raw` and `resolved`: its configuration; `wanted`: the wanted number
-    of tasks, by default `tasks.max`. Raises TooManyTasksError, ConfigError if the plugin does not return a list of
-    mappings of texts, and whatever the plugin raises.
+    Asks the plugin, checks the number of tasks, adds the settings that all tasks need, and replaces secrets with their
+    placeholders. `class_name`: the connector's class as REST shows it. `raw` and `resolved`: the connector's
+    configuration with and without placeholders. `wanted`: the number of tasks to ask for, by default `tasks.max`.
+    Raises TooManyTasksError, ConfigError if the result is not a list of mappings of strings, and the plugin's errors.
     """
-    answered = instance.task_configs(wanted or _LIMITS.parse(resolved)["tasks.max"])
-    if not isinstance(answered, Sequence):
-        raise ConfigError(f"{connector}: task_configs must return a list of mappings, not a {type(answered).__name__}")
-    check_tasks_max(connector, len(answered), resolved)
+    generated = instance.task_configs(wanted or _LIMITS.parse(resolved)["tasks.max"])
+    if not isinstance(generated, Sequence):
+        raise ConfigError(f"{connector}: task_configs must return a list of mappings, not a {type(generated).__name__}")
+    check_tasks_max(connector, len(generated), resolved)
     secrets = {key for key, value in raw.items() if value is not None and _PLACEHOLDER.search(value)}
     extra = {key: resolved[key] for key in _COPIED if key in resolved}
-    back = resolved.placeholders if isinstance(resolved, ResolvedConfig) else {}
+    placeholders = resolved.placeholders if isinstance(resolved, ResolvedConfig) else {}
 
     def stored(key: str, value: str) -> str:
         if key in secrets:
             return raw[key]
-        return value if raw.get(key) == value else _put_back(value, back)
+        return value if raw.get(key) == value else _with_placeholders(value, placeholders)
 
-    tasks = [{key: stored(key, value) for key, value in _checked(connector, config).items()} for config in answered]
+    tasks = [{key: stored(key, value) for key, value in _checked(connector, config).items()} for config in generated]
     own_class = getattr(instance, "task_class", None) or task_class(class_name)
     added = {"task.class": own_class, **{k: raw[k] if k in secrets else v for k, v in extra.items()}}
     return tuple({**task, **added} for task in tasks)
 
 
-def _put_back(value: str, placeholders: Mapping[str, str]) -> str:
-    """A value that a plugin made with a provider's value (a URL with a password, for example), with placeholders, so
-    that it can be stored. They are resolved again when the task starts.
+def _with_placeholders(value: str, placeholders: Mapping[str, str]) -> str:
+    """Replaces values of config providers in a value that the plugin composed (such as a URL with a password), so that
+    it can be stored. The placeholders are resolved again when the task starts.
     """
     if len(value) >= ALONE and value in placeholders:
         return placeholders[value]
-    for given in sorted(placeholders, key=len, reverse=True):
-        if len(given) >= ANYWHERE:
-            value = value.replace(given, placeholders[given])
+    for secret in sorted(placeholders, key=len, reverse=True):
+        if len(secret) >= ANYWHERE:
+            value = value.replace(secret, placeholders[secret])
     return value
 
 
 def task_class(connector_class: str) -> str:
-    """The class name for `task.class`; for the name of a Java connector that of its task in Java."""
+    """Returns the value of `task.class`. For the name of a Java connector class, it is that of Java's task class."""
     return connector_class.removesuffix("Connector") + "Task"
 
 
@@ -100,5 +102,5 @@ def _checked(connector: str, config: Any) -> Mapping[str, str]:
         raise ConfigError(f"{connector}: task_configs must return mappings, not a {type(config).__name__}")
     wrong = [key for key, value in config.items() if not isinstance(key, str) or not isinstance(value, str)]
     if wrong:
-        raise ConfigError(f"{connector}: task_configs must return text, which {', '.join(map(str, wrong))} is not")
+        raise ConfigError(f"{connector}: task_configs must return strings only; check {', '.join(map(str, wrong))}")
     return config

@@ -1,4 +1,4 @@
-"""What a task gets from its connector's data source; errors name what the connector's author has left out."""
+"""Gets readers, writers and schemas from a connector's PySpark data source. Errors name the method that is missing."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _MISSING = (PySparkNotImplementedError, NotImplementedError)
 
 
 def data_source_of(connector: type[Connector], config: Options) -> DataSource:
-    """The data source of a task with that configuration."""
+    """Returns the data source of a task. `config`: the task's configuration. Raises ConnectError."""
     source = connector.data_source(dict(config))
     if not isinstance(source, DataSource):
-        answer = f"{connector.__qualname__}.data_source() returns a {type(source).__name__}"
-        raise ConnectError(f"{answer}; it must be a PySpark DataSource")
+        raise ConnectError(
+            f"{connector.__qualname__}.data_source() returns a {type(source).__name__}, not a PySpark DataSource")
     return source
 
 
 def schema_of(source: Any) -> StructType:
-    """The data source's schema; empty if it has none (sources and sinks of Connect records need none)."""
+    """Returns the data source's schema, which is empty if it has none: for Connect records none is needed."""
     try:
         schema = source.schema()
     except _MISSING:
@@ -36,7 +36,7 @@ def schema_of(source: Any) -> StructType:
 
 
 def stream_reader_of(source: Any, schema: StructType) -> tuple[Any, bool]:
-    """The data source's stream reader, and whether it is a SimpleDataSourceStreamReader."""
+    """Returns the data source's stream reader and whether it is a SimpleDataSourceStreamReader. Raises ConnectError."""
     try:
         return source.streamReader(schema), False
     except _MISSING:
@@ -49,7 +49,7 @@ def stream_reader_of(source: Any, schema: StructType) -> tuple[Any, bool]:
 
 
 def writer_of(source: Any) -> Any:
-    """The data source's writer, for appending."""
+    """Returns the data source's writer, for appending. Raises ConnectError."""
     try:
         return source.writer(schema_of(source), overwrite=False)
     except _MISSING as error:
@@ -57,12 +57,12 @@ def writer_of(source: Any) -> Any:
 
 
 def pickled(plugin: Any) -> bytes:
-    """A reader, writer or partition, pickled for executors. Raises ConnectError."""
+    """Pickles a reader, writer or partition for executors. Raises ConnectError."""
     try:
         found: bytes = cloudpickle.dumps(plugin)
     except (TypeError, PicklingError) as error:
         what = f"{type(plugin).__qualname__} cannot be sent to Spark's executors: {error}"
-        remedy = "make connections, locks and the like where they are used, in read() or write()"
+        remedy = "create connections, locks and similar objects where they are used, in read() or write()"
         raise ConnectError(f"{what}; {remedy}") from error
     return found
 

@@ -1,4 +1,4 @@
-"""A task's lease of the host of Java plugins, which runs a part of a Python connector's chain."""
+"""A Python connector's use of the host of Java plugins, which runs the Java part of its chain."""
 
 from __future__ import annotations
 
@@ -10,28 +10,30 @@ from spark_tasks.pipeline.java_chain import JavaFirstPipeline, JavaLastPipeline
 
 
 class Lease(Protocol):
-    """`token`: what executors show to the host."""
+    """A task's right to use the host. `token`: with which executors authenticate to the host."""
 
     token: str
 
     def folder(self) -> str:
-        """The folder of the host's socket. Starts the host, or moves to a new one, if necessary. Raises RetriableError,
-        ConnectError.
+        """Returns the folder with the host's socket. Starts the host if necessary; if the task's host has ended, it
+        is another folder than before. Raises RetriableError, ConnectError.
         """
 
     def close(self) -> None:
-        """End what the host does for the task. Safe to call twice."""
+        """Ends the task's use of the host. May be called twice."""
 
 
 class LeasedChain:
-    """A task's pipeline of which the host runs a part. If the task gets another host, later splits use that one."""
+    """A task's pipeline of which the host runs a part. When the task gets a new host, later splits use that one."""
 
     def __init__(self, pipeline: JavaFirstPipeline | JavaLastPipeline, lease: Lease) -> None:
         self._pipeline = pipeline
         self._lease = lease
 
     def follow(self, job: bytes) -> bytes:
-        """The pickled SinkJob or SourceJob with the host's present folder. Raises as `Lease.folder`."""
+        """Returns `job`, a pickled SinkJob or SourceJob, with the folder of the current host. Raises the errors of
+        `Lease.folder`.
+        """
         folder = self._lease.folder()
         if folder == self._pipeline.java.folder:
             return job
@@ -39,5 +41,5 @@ class LeasedChain:
         return pickle.dumps(replace(pickle.loads(job), pipeline=self._pipeline))
 
     def close(self) -> None:
-        """End the lease."""
+        """Closes the lease."""
         self._lease.close()

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-FIRST_RECORDS = 200_000  # of a task's first split, when nothing is known about the records
+FIRST_RECORDS = 200_000  # in a task's first split, when the size and speed of its records are unknown
 LEAST_RECORDS = 1_000
 MOST_RECORDS = 4_000_000
-MOST_BYTES = 256 * 1024 * 1024  # of a split; limits what is repeated after a failure
-TARGET_SECONDS = 0.8  # of a split: the fixed cost of a batch (30 ms) does not matter, and a stop does not take long
+MOST_BYTES = 256 * 1024 * 1024  # in a split; limits the work that is repeated after a failure
+TARGET_SECONDS = 0.8  # for a split: much more than the fixed cost of a batch (30 ms), and still quick to stop
 MOST_GROWTH = 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class SplitSize:
-    """How many records a split should have, learned from earlier splits; never more than `most`."""
+    """How many records the next split should have, estimated from earlier splits. `most`: an upper limit."""
 
     records: int = FIRST_RECORDS
     record_bytes: float = 0.0
@@ -22,11 +22,13 @@ class SplitSize:
 
     @classmethod
     def at_most(cls, most: int) -> SplitSize:
-        """The first size, with a limit."""
+        """Returns the size for a task's first split, with an upper limit of `most` records."""
         return cls(min(FIRST_RECORDS, most), most=min(most, MOST_RECORDS))
 
     def after(self, records: int, size: int, seconds: float) -> SplitSize:
-        """The size after a split of so many records and bytes. A small split says nothing about speed."""
+        """Returns the size for the next split after one of `records` records and `size` bytes that took `seconds`.
+        Small splits are ignored, since fixed costs dominate their time.
+        """
         if records < LEAST_RECORDS:
             return self
         record_bytes = size / records
@@ -38,7 +40,7 @@ class SplitSize:
         return replace(self, records=int(min(max(wanted, LEAST_RECORDS), self.most)), record_bytes=record_bytes)
 
     def seconds(self, records: int) -> float:
-        """Roughly how long a split of so many records takes."""
+        """Estimates how long a split of `records` records takes."""
         return TARGET_SECONDS * records / self.records
 
 
@@ -46,43 +48,48 @@ SHORTEST_IDLE_MS = 5
 LONGEST_IDLE_MS = 100
 LONG_IDLE_MS = 500
 LONG_IDLE_AFTER_MS = 60_000
-LOOKS_PER_S = 500
+POLLS_PER_S = 500
 
 
 @dataclass(frozen=True, slots=True)
 class Idling:
-    """The pause before a source that has nothing new is asked again: short at first, then longer and longer.
+    """The pause before the next poll of a source that has no new records. It grows from poll to poll.
 
-    It is about an eighth of the time since the last record, which limits how long the next one waits. Within a minute
-    after a record it is at most LONGEST_IDLE_MS, so that a source of one record a second delays it by 50 ms on average;
-    later at most LONG_IDLE_MS, so that a hundred idle tasks cost little. Among more (IdleTasks) it may grow further.
+    The pause is about an eighth of the time since the last record, so the next record waits for no more than that. In
+    the first minute it is at most LONGEST_IDLE_MS: a source with one record per second delays it by 50 ms on average.
+    Later it is at most LONG_IDLE_MS, which keeps a hundred idle tasks cheap; with more tasks it may be longer
+    (IdleTasks).
     """
 
     idle_ms: int = SHORTEST_IDLE_MS
     since_ms: int = 0
 
-    def next(self, crowded_ms: int = 0) -> Idling:
-        """The state after `idle_ms` more without anything new. `crowded_ms`: how long the pause may be at least."""
+    def next(self, shared_pause_ms: int = 0) -> Idling:
+        """Returns the state after another pause without new records. `shared_pause_ms`: the limit of the pause is at
+        least this (see IdleTasks).
+        """
         since = self.since_ms + self.idle_ms
         longest = LONG_IDLE_MS if since > LONG_IDLE_AFTER_MS else LONGEST_IDLE_MS
-        return Idling(min(self.idle_ms + max(1, self.idle_ms // 8), max(longest, crowded_ms)), since)
+        return Idling(min(self.idle_ms + max(1, self.idle_ms // 8), max(longest, shared_pause_ms)), since)
 
 
 class IdleTasks:
-    """The source tasks of a worker that have nothing new: a thousand look no more often than fifty. Any thread."""
+    """The source tasks of a worker that have no new records. It limits how often all of them together poll.
+    Thread-safe.
+    """
 
     def __init__(self) -> None:
         self._tasks: set[str] = set()
 
     def add(self, task: str) -> None:
-        """It has nothing new."""
+        """Adds a task that has no new records."""
         self._tasks.add(task)
 
     def discard(self, task: str) -> None:
-        """It has, or it is over."""
+        """Removes a task that has new records or has ended."""
         self._tasks.discard(task)
 
     @property
-    def crowded_ms(self) -> int:
-        """The pause with which all of them look LOOKS_PER_S times a second."""
-        return len(self._tasks) * 1000 // LOOKS_PER_S
+    def shared_pause_ms(self) -> int:
+        """The pause with which all tasks together poll POLLS_PER_S times a second."""
+        return len(self._tasks) * 1000 // POLLS_PER_S

@@ -1,7 +1,7 @@
-"""What a task does after an error in its batch: retry, and when, or fail.
+"""Decides whether and when a task retries a failed batch.
 
-As in Kafka Connect, retriable errors (a broker or an external system that is down) are retried without limit. A job
-that Spark has lost is different: it may be this task's data or plugin that kills the process.
+As in Kafka Connect, retriable errors (such as an unavailable broker or external system) are retried without limit.
+Batches whose process ended are retried only a few times, since the task's data or plugin may have ended the process.
 """
 
 from __future__ import annotations
@@ -25,49 +25,51 @@ FIRST_WAIT_MS = 50
 LONGEST_WAIT_MS = 10_000
 MOST_LOST_JOBS = 4
 LEAST_DELAY_MS = 300  # Kafka Connect's, where errors.retry.timeout is set
-LOST_WAIT_MS = 2_500  # by then Spark has killed the rest of a lost job, so that it no longer writes
+LOST_WAIT_MS = 2_500  # within this time Spark kills all processes of a lost job, so that they no longer write
 
 
 @dataclass(frozen=True, slots=True)
 class Retries:
-    """How often in a row a batch has failed so far."""
+    """Counts consecutive failures of a batch. `may_run`: the last attempt may still be running somewhere."""
 
     failures: int = 0
     lost_jobs: int = 0
-    lingers: bool = False  # something of the last one may still run
+    may_run: bool = False
 
     def after(self, error: BaseException) -> Retries | None:
-        """The state after another failure; None if the task has to fail."""
+        """Returns the state after another failure, or None if the task has to fail."""
         if not isinstance(error, RetriableError):
             return None
         is_lost = isinstance(error, SparkLostError)
         lost = self.lost_jobs + is_lost
         if lost > MOST_LOST_JOBS:
             return None
-        lingers = is_lost and not isinstance(error, ExecutorEndedError)
-        return replace(self, failures=self.failures + 1, lost_jobs=lost, lingers=lingers)
+        may_run = is_lost and not isinstance(error, ExecutorEndedError)
+        return replace(self, failures=self.failures + 1, lost_jobs=lost, may_run=may_run)
 
     @property
     def wait_ms(self) -> int:
-        """How long to wait before the next attempt."""
+        """The pause before the next attempt."""
         if not self.failures:
             return 0
         wait = doubled(FIRST_WAIT_MS, self.failures, LONGEST_WAIT_MS)
-        return max(wait, LOST_WAIT_MS) if self.lingers else wait
+        return max(wait, LOST_WAIT_MS) if self.may_run else wait
 
 
 @dataclass(frozen=True, slots=True)
 class RetryLimits:
-    """errors.retry.timeout and errors.retry.delay.max.ms: for how long a converter or transform with a retriable error
-    is retried (-1: without limit), and the longest pause. Neither applies with a timeout of 0.
+    """errors.retry.timeout and errors.retry.delay.max.ms, which apply to retriable errors of converters and transforms.
+
+    `timeout_ms`: for how long such an error is retried; -1 means forever, 0 that these limits do not apply.
+    `delay_max_ms`: the longest pause.
     """
 
     timeout_ms: int = 0
     delay_max_ms: int = 60_000
 
     def wait_ms(self, failures: int, since_ms: float, chance: float) -> int | None:
-        """The pause before the next attempt after so many failures, the first of them `since_ms` ago; None if the time
-        is over. `chance`, from 0 to 1: the part of the longest pause that replaces a pause that would be longer.
+        """Returns the pause before the next attempt, or None after the timeout. `since_ms`: the time since the first of
+        the `failures`. `chance`: a random number from 0 to 1; a pause above `delay_max_ms` becomes that fraction of it.
         """
         left = float("inf") if self.timeout_ms < 0 else self.timeout_ms - since_ms
         if left <= 0:
@@ -90,7 +92,7 @@ class RetryState:
         self._until = 0.0
 
     def later(self, error: Exception) -> Progress:
-        """The pause before the next attempt. Raises the error if the task has to fail."""
+        """Records a failure and returns the pause before the next attempt. Raises the error if the task has to fail."""
         retries = self._retries.after(error)
         if retries is None:
             raise error
@@ -106,14 +108,14 @@ class RetryState:
         self._retries = retries
         self._metrics.failed(error, "spark" if isinstance(error, SparkLostError) else "task", again=True)
         self._until = now + wait_ms / 1000
-        _logger.warning("%s tries again in %d ms: %s", self._task, wait_ms, error)
+        _logger.warning("%s retries in %d ms: %s", self._task, wait_ms, error)
         return Progress(idle_ms=wait_ms)
 
     def pause(self) -> Progress | None:
-        """The rest of the pause; None if it is over."""
+        """Returns the rest of the pause before the next attempt, or None if it is over."""
         wait_ms = int((self._until - time.monotonic()) * 1000)
         return Progress(idle_ms=wait_ms) if wait_ms > 0 else None
 
     def succeeded(self) -> None:
-        """An attempt succeeded: the next error counts as the first."""
+        """Resets the state after a successful attempt."""
         self._retries = Retries()

@@ -1,4 +1,6 @@
-"""Kafka Connect's keys for one connector: defaults, choices and checks that depend on the worker and its plugins."""
+"""Kafka Connect's keys for one connector, with defaults, recommendations and checks that depend on the worker's
+plugins.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ SIMPLE_HEADERS = "org.apache.kafka.connect.storage.SimpleHeaderConverter"
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What is validated: the connector plugin and its resolved properties, with the worker and its plugins."""
+    """The connector to validate: its plugin and resolved properties, the worker's plugins and properties."""
 
     plugin: Plugin
     props: Mapping[str, str | None]
@@ -39,7 +41,9 @@ class Subject:
 
 
 def base_def(subject: Subject, static: ConfigDef, *, with_worker: bool = True) -> ConfigDef:
-    """The static keys with the connector's version and, `with_worker`, the worker's converters as defaults."""
+    """Returns the keys `static` with the connector's version as a default and, if `with_worker`, also the worker's
+    converters.
+    """
     changed = {}
     versions = subject.plugins.versions(subject.plugin)
     key = static.keys["connector.plugin.version"]
@@ -69,7 +73,7 @@ def _converter_keys(
 
 
 def check_base(subject: Subject, values: Mapping[str, ConfigValue]) -> None:
-    """Add errors about converters and plugin versions."""
+    """Adds errors of converters and plugin versions to the values."""
     wrong = version_error(subject.plugins, subject.plugin, subject.props.get("connector.plugin.version"))
     if wrong:
         values["connector.class"].errors.append(wrong)
@@ -81,7 +85,7 @@ def check_base(subject: Subject, values: Mapping[str, ConfigValue]) -> None:
 
 
 def note_nulls(props: Mapping[str, Any], values: dict[str, ConfigValue]) -> None:
-    """Add an error for each null: it may remove a key in a PATCH, but it is not a value."""
+    """Adds an error for each null. (In a PATCH request null removes a key, but it is not a valid value.)"""
     for name, value in props.items():
         if value is None:
             entry = values.setdefault(name, ConfigValue(name))

@@ -1,4 +1,4 @@
-"""Transformations and predicates: each alias adds keys for its type and version, and those of its plugin."""
+"""The keys of transformations and predicates. Each alias has keys for its type and version, and those of its plugin."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ from spark_tasks.validation.classes import (
 )
 
 _log = logging.getLogger(__name__)
-_IMPLICIT = ConfigDef(  # every transformation has these, which hide keys of its own with the same names (KIP-585)
+_IMPLICIT = ConfigDef(  # of every transformation; they replace keys of the same names of the plugin (KIP-585)
     ConfigKey("predicate", Type.STRING, default=None,
-              doc="The alias of the predicate that decides which records are transformed."),
+              doc="The alias of the predicate that selects the records to transform."),
     ConfigKey("negate", Type.BOOLEAN, default=False,
-              doc="Whether the records that the predicate does not match are transformed instead."),
+              doc="Whether to transform the records that the predicate does not match instead."),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """One alias of `transforms` or `predicates`."""
+    """An alias in `transforms` or `predicates`."""
 
     list_key: str
     alias: str
@@ -46,22 +46,22 @@ class Link:
 
     @property
     def prefix(self) -> str:
-        """The prefix of the alias's keys."""
+        """The prefix of the keys of this alias."""
         return f"{self.list_key}.{self.alias}."
 
     @property
     def type_key(self) -> str:
-        """The key of the plugin's class."""
+        """The key with the plugin's class."""
         return self.prefix + "type"
 
     @property
     def version_key(self) -> str:
-        """The key of the plugin's version."""
+        """The key with the plugin's version."""
         return self.prefix + "plugin.version"
 
 
 def links(props: Mapping[str, Any]) -> list[Link]:
-    """All aliases, each once, transformations first."""
+    """Returns the distinct aliases, transformations first. Raises ConfigError."""
     found = []
     for list_key, kind in (("transforms", Kind.TRANSFORMATION), ("predicates", Kind.PREDICATE)):
         aliases = parse_type(list_key, props.get(list_key), Type.LIST) or []
@@ -70,7 +70,7 @@ def links(props: Mapping[str, Any]) -> list[Link]:
 
 
 def chain_def(link: Link, props: Mapping[str, Any], plugins: Plugins) -> ConfigDef:
-    """The keys of one alias; only type and version if the plugin is unknown or cannot be used."""
+    """Returns the keys of one alias; only its type and version if the plugin is unknown or cannot be used."""
     group = f"{link.list_key.capitalize()}: {link.alias}"
     word = link.kind.interface
     plugin = lookup(plugins, link.kind, props.get(link.type_key), props.get(link.version_key))
@@ -81,14 +81,14 @@ def chain_def(link: Link, props: Mapping[str, Any], plugins: Plugins) -> ConfigD
                   doc=f"The plugin of {word.lower()} '{link.alias}'."),
         ConfigKey(link.version_key, Type.STRING, default=versions[-1] if versions else None, group=group, order=1,
                   importance=Importance.HIGH, width=Width.LONG, display_name=f"{word} version for {link.alias}",
-                  recommender=Values(versions), doc="The version, or range of versions, that it has to have."),
+                  recommender=Values(versions), doc="The required version, or range of versions, of the plugin."),
     )
     if plugin is None or version_error(plugins, plugin, props.get(link.version_key)):
         return definition
     try:
         own = config_def_of(plugin) or ConfigDef()
     except ConfigError as e:
-        _log.warning("%s", e)  # check_link reports it at the type key
+        _log.warning("%s", e)  # check_link adds the error to the type key
         return definition
     if link.kind is Kind.TRANSFORMATION:
         own = _IMPLICIT.plus(*(key for key in own.keys.values() if key.name not in _IMPLICIT))
@@ -96,7 +96,7 @@ def chain_def(link: Link, props: Mapping[str, Any], plugins: Plugins) -> ConfigD
 
 
 def check_link(link: Link, props: Mapping[str, Any], plugins: Plugins, values: Mapping[str, ConfigValue]) -> None:
-    """Add errors about the alias's plugin to its type key."""
+    """Adds errors of the alias's plugin to the values."""
     negate, predicate = link.prefix + "negate", link.prefix + "predicate"
     type_value = values[link.type_key]
     if link.kind is Kind.TRANSFORMATION and negate in props and predicate not in props:
@@ -113,7 +113,7 @@ def check_link(link: Link, props: Mapping[str, Any], plugins: Plugins, values: M
     except ConfigError as e:
         type_value.errors.append(f"Error getting config definition from {link.kind.interface}: {e}")
         return
-    if (examine := getattr(plugin.cls, "examine", None)) is not None:  # a Java plugin, whose validators are in the host
+    if (examine := getattr(plugin.cls, "examine", None)) is not None:  # a Java plugin, which the host validates
         own = {key.removeprefix(link.prefix): text for key, text in props.items() if key.startswith(link.prefix)}
         _add(values, link.prefix, examine(own))
 
@@ -122,5 +122,5 @@ def _add(values: Mapping[str, ConfigValue], prefix: str, found: Iterable[ConfigV
     for one in found:
         value = values.get(prefix + one.name)
         if value is not None:
-            value.errors += () if value.errors else one.errors  # an error about the type is there already
+            value.errors += () if value.errors else one.errors  # heeler has already reported an error of the type
             value.recommended_values, value.visible = one.recommended_values, one.visible

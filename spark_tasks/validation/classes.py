@@ -1,4 +1,4 @@
-"""Keys whose value is a plugin: whether it exists, with the right kind and version, and what to recommend."""
+"""Validates keys whose value is a plugin: its existence, kind and version. Recommends plugins and versions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from spark_tasks.plugins import Kind, Plugin, PluginNotFoundError, Plugins, Plug
 
 @dataclass(frozen=True, slots=True)
 class Values(Recommender):
-    """Recommends the same values, and is visible or not, whatever the other keys' values are."""
+    """Recommends fixed values and has a fixed visibility, independent of other keys."""
 
     values: tuple[Any, ...]
     show: bool = True
@@ -31,8 +31,8 @@ class Values(Recommender):
 
 
 def lookup(plugins: Plugins, kind: Kind, name: str | None, version: str | None = None) -> Plugin | None:
-    """The plugin in the newest version that fits, or, if none does, in its newest (then `version_error` is not None).
-    None if the name is None or unknown.
+    """Returns the plugin in the newest version that meets `version` or, if none does, in its newest version
+    (`version_error` then returns an error). Returns None if the name is None or unknown.
     """
     if name is None:
         return None
@@ -43,9 +43,8 @@ def lookup(plugins: Plugins, kind: Kind, name: str | None, version: str | None =
 
 
 def check_class(value: ConfigValue, kind: Kind, plugins: Plugins, version: str | None = None) -> Plugin | None:
-    """Replace the name in the value by the class name that REST shows, and add errors to the value.
-
-    Returns the plugin if it can be used.
+    """Replaces the name in the value with the class name that REST shows, and adds errors to the value. Returns the
+    plugin if it can be used, else None.
     """
     name = value.value
     if name is None:
@@ -79,13 +78,13 @@ def _not_found(key: str, name: str, kind: Kind, plugins: Plugins) -> str:
     reason = f"Class {name} could not be found.\n{plugins.advice(kind, name)}"
     try:
         plugins.get(kind, name)
-    except PluginNotFoundError as e:  # several have the name, or it cannot be imported
+    except PluginNotFoundError as e:  # several plugins have the name, or its module cannot be imported
         reason = str(e)
     return str(invalid(key, name, reason))
 
 
 def version_error(plugins: Plugins, plugin: Plugin, version: str | None) -> str | None:
-    """An error if no version of the plugin fits (KIP-891), else None."""
+    """Returns an error if no version of the plugin meets `version` (KIP-891), else None."""
     try:
         plugins.get(plugin.kind, plugin.name, version)
     except (PluginVersionError, ConfigError) as e:
@@ -94,7 +93,7 @@ def version_error(plugins: Plugins, plugin: Plugin, version: str | None) -> str 
 
 
 def add_version_error(plugins: Plugins, plugin: Plugin, named: ConfigValue, version: ConfigValue) -> None:
-    """Add an error about the version to both keys."""
+    """Adds an error of the version to both keys."""
     wrong = version_error(plugins, plugin, version.value)
     if wrong:
         named.errors.append(wrong)
@@ -102,7 +101,7 @@ def add_version_error(plugins: Plugins, plugin: Plugin, named: ConfigValue, vers
 
 
 def config_def_of(plugin: Plugin) -> ConfigDef | None:
-    """The plugin's own keys. Raises ConfigError if `config_def` is not a ConfigDef."""
+    """Returns the plugin's own keys, or None. Raises ConfigError if `config_def` is not a ConfigDef."""
     definition = getattr(plugin.cls, "config_def", None)
     if definition is None or isinstance(definition, ConfigDef):
         return definition

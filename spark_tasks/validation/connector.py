@@ -24,7 +24,7 @@ Resolve = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
 
 class NoConnectorClassError(ConfigError):
-    """The configuration does not say which connector it is for."""
+    """The configuration has no connector.class."""
 
 
 def validate_connector(
@@ -35,11 +35,12 @@ def validate_connector(
     resolve: Resolve = dict,
     stage: Callable[[str], None] = lambda _: None,
 ) -> ConfigInfos:
-    """Every key with its value and errors. `stage` is called with what happens next, for the message of a time-out.
+    """Returns every key with its value and errors. Runs plugin code, which may hang or raise.
 
-    Values from config providers are checked but not shown. Kafka Connect shows them, so that a client of REST can read
-    whatever the worker can. Runs plugin code, which may hang or raise.
-    Raises NoConnectorClassError, PluginNotFoundError (unknown connector class), ConfigError (placeholders).
+    `resolve` replaces placeholders. `stage` is called with a description of the next step, for the message of a
+    timeout. The result does not contain values of config providers. (In Kafka Connect it does, so that a client of REST
+    can read any secret that the worker can.) Raises NoConnectorClassError, PluginNotFoundError (unknown connector
+    class), ConfigError (invalid placeholder).
     """
     stage("resolving transformed configuration properties for the connector")
     props = resolve(config)
@@ -88,7 +89,7 @@ def _validated(
 
 
 def _unfit_version(name: str, subject: Subject) -> ConfigInfos:
-    """Only the common keys can be validated if the connector's version does not exist (KIP-891)."""
+    """Validates only the common keys, because the required version of the connector does not exist (KIP-891)."""
     definition = base_def(subject, COMMON, with_worker=False)
     values = definition.validate_all(subject.props)
     check_base(subject, values)
@@ -99,9 +100,9 @@ def _unfit_version(name: str, subject: Subject) -> ConfigInfos:
 def _framework(subject: Subject) -> tuple[ConfigDef, dict[str, ConfigValue]]:
     chain = links(subject.props)
     definition = base_def(subject, SINK if subject.is_sink else SOURCE)
-    if healing.given(subject.props):  # shown only if they are used: else the keys are exactly Kafka Connect's
+    if healing.is_configured(subject.props):  # only if they are used: otherwise the keys are exactly Kafka Connect's
         definition = definition.plus(healing.CONNECTOR)
-    if scaling.given(subject.props):
+    if scaling.is_configured(subject.props):
         definition = definition.plus(scaling.SCALING)
     definition = definition.plus(*(chain_def(link, subject.props, subject.plugins) for link in chain))
     values = definition.validate_all(subject.props)
@@ -116,7 +117,7 @@ def _framework(subject: Subject) -> tuple[ConfigDef, dict[str, ConfigValue]]:
 
 
 def _own(subject: Subject) -> tuple[ConfigDef, dict[str, ConfigValue]]:
-    """The plugin's own keys, and, if each is valid, what its `validate` says."""
+    """Validates the plugin's own keys and, if all are valid, calls its `validate`."""
     definition = config_def_of(subject.plugin)
     if definition is None:
         raise ConfigError(f"{subject.plugin.name} has no config_def")
@@ -129,18 +130,18 @@ def _own(subject: Subject) -> tuple[ConfigDef, dict[str, ConfigValue]]:
     if any(value.errors for value in values.values()):
         return definition, values
     given = {key: value for key, value in subject.props.items() if value is not None}
-    answer = subject.plugin.cls.validate(given)
-    if not isinstance(answer, Mapping):
-        what = f"{subject.plugin.name}.validate() returns a {type(answer).__name__}"
-        raise ConfigError(f"{what}; it has to return lists of messages by key, {{}} if there are none")
-    for key, messages in answer.items():
+    found = subject.plugin.cls.validate(given)
+    if not isinstance(found, Mapping):
+        what = f"{subject.plugin.name}.validate() returns a {type(found).__name__}"
+        raise ConfigError(f"{what}; it must return lists of messages by key, {{}} if there are none")
+    for key, messages in found.items():
         errors = [messages] if isinstance(messages, str) else messages
         values.setdefault(key, ConfigValue(key, given.get(key))).errors.extend(errors)
     return definition, values
 
 
 def _converters(subject: Subject, values: Mapping[str, ConfigValue]) -> Iterator[ConfigInfos]:
-    """The keys of the converters that the connector names, not those of the worker's."""
+    """Validates the keys of the converters that the connector sets, not those of the worker's converters."""
     for key in ("header.converter", "key.converter", "value.converter"):
         if subject.props.get(key) is None or values[key].errors:
             continue
@@ -152,25 +153,26 @@ def _converters(subject: Subject, values: Mapping[str, ConfigValue]) -> Iterator
         prefix = key + "."
         own = {k.removeprefix(prefix): v for k, v in subject.props.items() if k.startswith(prefix)}
         own.setdefault("converter.type", key.partition(".")[0])
-        # A Java converter's validators are in the host.
+        # The host validates the keys of a Java converter.
         examine = getattr(plugin and plugin.cls, "examine", None) or definition.validate
         yield under_prefix(definition.keys, examine(own), prefix)
 
 
 def plugin_config(plugins: Plugins, name: str, version: str | None = None) -> list[dict[str, Any]]:
-    """The answer to GET /connector-plugins/{name}/config: the plugin's keys, for a connector with the common ones.
+    """Returns the body of GET /connector-plugins/{name}/config: the plugin's keys and, for a connector, the common
+    ones.
 
-    Raises PluginNotFoundError, and ConfigError if the plugin's version is not what `version` requires.
+    Raises PluginNotFoundError, and ConfigError if no version of the plugin meets `version`.
     """
     plugin = plugins.search(name)
     if plugin is None:
         raise PluginNotFoundError(f"Unknown plugin {name}.")
     try:
-        fitting = plugins.find(plugin.kind, plugin.name, version)
+        found = plugins.find(plugin.kind, plugin.name, version)
     except PluginVersionError as error:
         raise ConfigError(str(error)) from error
-    own = config_def_of(fitting) or ConfigDef()
-    return own.key_infos() + (_common_infos(fitting, plugins) if fitting.kind is Kind.CONNECTOR else [])
+    own = config_def_of(found) or ConfigDef()
+    return own.key_infos() + (_common_infos(found, plugins) if found.kind is Kind.CONNECTOR else [])
 
 
 def _common_infos(plugin: Plugin, plugins: Plugins) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Keeps the values that config providers gave to a configuration out of the result of its validation."""
+"""Removes values of config providers from the result of a configuration's validation."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from spark_tasks.config.masking import MASK, Secrets
 from spark_tasks.plugins.config_providers import ResolvedConfig
 from spark_tasks.validation.infos import ConfigInfo, ConfigInfos
 
-# Keys whose values become parts of other keys.
+# Keys whose values become parts of the names of other keys.
 _NAMES = ("transforms", "predicates", "topic.creation.groups")
 
 
 class Given:
-    """`raw`: the configuration with its placeholders; `props`: with the values in their places."""
+    """The values that config providers gave to a configuration. `raw`: the configuration with placeholders; `props`:
+    with values.
+    """
 
     def __init__(self, raw: Mapping[str, str | None], props: Mapping[str, Any]) -> None:
         self._raw = raw
@@ -26,16 +28,16 @@ class Given:
         self._secrets = Secrets.of([*values, *(item for value in values for item in value.split(","))])
 
     def masked(self, error: Exception) -> Exception:
-        """The error, or a copy without the values if its text contains any."""
+        """Returns the error, or a masked copy if its message contains any of the values."""
         return self._secrets.masked(error) if self._by_key else error
 
     def hidden(self, infos: ConfigInfos) -> ConfigInfos:
-        """The infos with placeholders in place of the values, also in messages."""
+        """Returns the infos with placeholders instead of values, and with masked messages."""
         if not self._by_key:
             return infos
         name = self._raw.get("connector.class") if "connector.class" in self._by_key else infos.name
         named = any(key in self._by_key for key in _NAMES)
-        configs = tuple(self._everywhere(info) if named else self._in_messages(info) for info in infos.configs)
+        configs = tuple(self._masked_info(info) if named else self._in_messages(info) for info in infos.configs)
         groups = tuple(map(self._secrets.mask, infos.groups)) if named else infos.groups
         return replace(infos, name=name or "", groups=groups, configs=configs)
 
@@ -51,11 +53,11 @@ class Given:
         return replace(info, value=hidden)
 
     def _message(self, text: str) -> str:
-        for key in self._by_key:  # here even a very short value can be hidden
+        for key in self._by_key:  # at this position even a very short value can be hidden
             text = text.replace(f"Invalid value {self._props[key]} for ", f"Invalid value {MASK} for ")
         return self._secrets.mask(text)
 
-    def _everywhere(self, info: ConfigInfo) -> ConfigInfo:
+    def _masked_info(self, info: ConfigInfo) -> ConfigInfo:
         info = self._in_messages(info)
         definition, value = self._masked(info.definition), self._masked(info.value)
         if value is not None and info.value is not None and info.value["name"] in self._by_key:
@@ -63,7 +65,7 @@ class Given:
         return ConfigInfo(definition, value)
 
     def _masked(self, data: Any) -> Any:
-        """The same data with all texts masked, including those in keys."""
+        """Returns the same data with all string values masked."""
         if isinstance(data, str):
             return self._secrets.mask(data)
         if isinstance(data, Mapping):

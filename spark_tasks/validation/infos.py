@@ -1,4 +1,4 @@
-"""The result of validation: each key's definition and value, as REST shows them."""
+"""The result of a validation, as REST shows it: the definition and the value of each key."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SEE_ALSO = (
 
 @dataclass(frozen=True, slots=True)
 class ConfigInfo:
-    """One key. `definition` is None for a key without one, `value` for a key that was not validated."""
+    """One key. `definition` is None for a key that is not defined, `value` for a key that was not validated."""
 
     definition: Mapping[str, Any] | None
     value: Mapping[str, Any] | None
@@ -24,10 +24,10 @@ class ConfigInfo:
 
 @dataclass(frozen=True, slots=True)
 class ConfigInfos:
-    """The result for one configuration. `name` is the connector class as the configuration names it.
+    """The result for one configuration. `name`: the connector class as in the configuration.
 
-    `error_count` is Kafka Connect's: of the connector's and Connect's own keys every error message counts, of
-    converters' keys and client overrides every key with errors.
+    `error_count` is counted as in Kafka Connect: each error message of the connector's and of Connect's own keys, but
+    only each key with errors of converters and client overrides.
     """
 
     name: str
@@ -36,7 +36,7 @@ class ConfigInfos:
     configs: tuple[ConfigInfo, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """The body of the REST answer."""
+        """Returns the body of the REST response."""
         return {
             "name": self.name,
             "error_count": self.error_count,
@@ -45,11 +45,11 @@ class ConfigInfos:
         }
 
     def errors(self) -> list[str]:
-        """All error messages."""
+        """Returns all error messages."""
         return [message for c in self.configs if c.value for message in c.value["errors"]]
 
     def message(self) -> str:
-        """The message of the answer 400 to a request that would create or change the connector."""
+        """Returns the message of the response 400 to a request that creates or changes a connector."""
         return "\n".join((
             f"Connector configuration is invalid and contains the following {self.error_count} error(s):",
             *self.errors(),
@@ -60,8 +60,8 @@ class ConfigInfos:
 def of_keys(
     name: str, keys: Mapping[str, ConfigKey], values: Iterable[ConfigValue], groups: Sequence[str]
 ) -> ConfigInfos:
-    """Values of undefined keys first, then all keys in the order of definition. A later value replaces an earlier one
-    of the same name (a connector may validate one of Connect's keys again).
+    """Returns the infos of undefined keys, followed by all keys in the order of definition. A later value replaces an
+    earlier one of the same name, because a connector may define one of Connect's keys, too.
     """
     by_name = {value.name: value for value in values}
     undefined = [ConfigInfo(None, _value(v, None)) for n, v in by_name.items() if n not in keys]
@@ -73,7 +73,9 @@ def of_keys(
 
 
 def under_prefix(keys: Mapping[str, ConfigKey], values: Iterable[ConfigValue], prefix: str) -> ConfigInfos:
-    """Values of a converter or of a client, shown under the prefix that they have in the connector's config."""
+    """Returns the infos of a converter's or a client's keys, with the prefix that they have in the connector's
+    configuration.
+    """
     infos = []
     count = 0
     groups: dict[str, None] = {}
@@ -89,7 +91,7 @@ def under_prefix(keys: Mapping[str, ConfigKey], values: Iterable[ConfigValue], p
 
 
 def merged(name: str, parts: Iterable[ConfigInfos]) -> ConfigInfos:
-    """All parts as one result."""
+    """Merges several results into one."""
     known = list(parts)
     groups = dict.fromkeys(group for part in known for group in part.groups)
     configs = tuple(config for part in known for config in part.configs)

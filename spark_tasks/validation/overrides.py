@@ -1,4 +1,4 @@
-"""Client settings in a connector's config (producer.override.*, …) and the worker's policy on them (KIP-458)."""
+"""Validates a connector's client overrides (producer.override.*, …), according to the worker's policy (KIP-458)."""
 
 from __future__ import annotations
 
@@ -18,13 +18,12 @@ _POLICY = "connector.client.config.override.policy"
 _CLASS = re.compile(r"org\.apache\.kafka\.connect\.connector\.policy\.(\w+)ConnectorClientConfigOverridePolicy")
 
 Policy = Callable[[str], str | None]
-"""Returns the error about overriding a client's setting, or None if that is allowed."""
+"""Returns an error if a client's setting may not be overridden, else None."""
 
 
 def policy_of(worker: Mapping[str, str]) -> Policy:
-    """The policy in the worker's properties: All (the default), None, Principal or Allowlist.
-
-    Raises ConfigError for another name.
+    """Returns the policy in the worker's properties: All (the default), None, Principal or Allowlist. Raises
+    ConfigError for any other name.
     """
     given = worker.get(_POLICY, "All").strip()
     java = _CLASS.fullmatch(given)
@@ -39,9 +38,9 @@ def policy_of(worker: Mapping[str, str]) -> Policy:
         case "allowlist":
             allowed = parse_type(_POLICY, worker.get("connector.client.config.override.allowlist", ""), Type.LIST)
             return _only(tuple(allowed), "Allowlist")
-    raise ConfigError(f"Invalid value {given} for configuration {_POLICY}: heeler runs no policy classes, in jars or "
-                      "elsewhere. Use All, None, Principal, or Allowlist, which allows what "
-                      "connector.client.config.override.allowlist names")
+    raise ConfigError(f"Invalid value {given} for configuration {_POLICY}: heeler runs no custom policy classes. Use "
+                      "All, None, Principal, or Allowlist, which allows the settings in "
+                      "connector.client.config.override.allowlist")
 
 
 def _only(allowed: tuple[str, ...], name: str) -> Policy:
@@ -55,7 +54,7 @@ def _only(allowed: tuple[str, ...], name: str) -> Policy:
 
 def validate_overrides(client: Kind, policy: Policy, props: Mapping[str, Any], worker: Mapping[str, str]
                        ) -> ConfigInfos:
-    """Validate the overrides of one client."""
+    """Validates the overrides of one kind of client. `props`: the connector's configuration."""
     prefix = f"{client}.override."
     keys = client_config_def(client).keys
     given = {key: str(value) for key, value in props.items() if value is not None}
@@ -69,12 +68,12 @@ def validate_overrides(client: Kind, policy: Policy, props: Mapping[str, Any], w
             if value.name in keys:
                 value.value = parse_type(value.name, raw, keys[value.name].type)
         except ConfigError as e:
-            # Java answers 500 with this text; as an error of the key it does not hide others.
+            # Java responds with status 500 and this message; an error of the key does not hide other errors.
             value.value = None
             value.errors.append(str(e))
         if forbidden := policy(value.name):
             value.errors.append(forbidden)
-        elif value.name == "security.protocol":  # the worker's settings may be insecure only with this one
+        elif value.name == "security.protocol":  # with it, settings of the worker may have to be rejected
             value.errors += [why for key, why in insecure.items() if prefix + key not in given]
         elif value.name in insecure:
             value.errors.append(insecure[value.name])
@@ -83,7 +82,7 @@ def validate_overrides(client: Kind, policy: Policy, props: Mapping[str, Any], w
 
 
 def clients_of(props: Mapping[str, Any], *, sink: bool, exactly_once_worker: bool) -> list[Kind]:
-    """The clients that a connector with this configuration needs, whose overrides therefore matter."""
+    """Returns the clients that a connector with this configuration uses."""
     dead_letters = bool((props.get("errors.deadletterqueue.topic.name") or "").strip())
     creates_topics = not sink and any(key.startswith("topic.creation.") for key in props)
     own_offsets = not sink and (exactly_once_worker or bool((props.get("offsets.storage.topic") or "").strip()))

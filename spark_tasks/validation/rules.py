@@ -1,4 +1,4 @@
-"""Kafka Connect's checks of sinks and sources that concern several keys; errors are added to the keys at fault."""
+"""Kafka Connect's checks of sinks and sources that involve several keys. Each adds errors to the keys concerned."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Values = dict[str, ConfigValue]
 
 
 def check_sink(subject: Subject, values: Values) -> None:
-    """Check topics, the dead letter queue and the consumer group."""
+    """Checks topics, the dead letter queue and the consumer group."""
     _check_topics(subject, values)
     _check_dead_letters(subject, values)
     _check_group(subject, values)
@@ -39,11 +39,11 @@ def check_scaling(subject: Subject, values: Values) -> None:
     if not subject.is_sink:
         key, value = (MAX, AUTO) if auto else ("tasks.auto", "true")
         values[key].errors.append(
-            f"Invalid value {value} for configuration {key}: the number of tasks can follow the lag of a sink only; "
+            f"Invalid value {value} for configuration {key}: only the number of a sink's tasks can follow its lag; "
             f"set {MAX} to a number")
     least, most = values["tasks.auto.min"], values[MOST if auto else MAX]
     if not least.errors and not most.errors and least.value > most.value:
-        least.errors.append(f"Invalid value {least.value} for configuration tasks.auto.min: it is more than "
+        least.errors.append(f"Invalid value {least.value} for configuration tasks.auto.min: must not exceed "
                             f"{most.name}, which is {most.value}")
 
 
@@ -63,7 +63,7 @@ def _text(subject: Subject, key: str) -> str:
 
 
 def topics_error(props: Mapping[str, str | None]) -> str | None:
-    """An error in how a sink names its topics, or None."""
+    """Returns an error in a sink's settings of topics, or None."""
     topics, regex = ((props.get(key) or "").strip() for key in ("topics", "topics.regex"))
     if topics and regex:
         return "topics and topics.regex are mutually exclusive options, but both are set."
@@ -112,21 +112,23 @@ def _check_group(subject: Subject, values: Values) -> None:
 
 
 def check_source(subject: Subject, values: Values) -> None:
-    """Check that exactly-once delivery and the transaction boundary are possible if they are configured (KIP-618)."""
+    """Checks that the connector supports exactly-once delivery and its own transaction boundaries, if they are required
+    (KIP-618).
+    """
     support = values["exactly.once.support"]
     if not support.errors and str(support.value).lower() == "required":
         if not subject.exactly_once_worker:
             support.errors.append("This worker does not have exactly-once source support enabled.")
-        _ask_plugin(support, lambda: _support_error(subject))
+        _add_plugin_error(support, lambda: _support_error(subject))
     boundary = values["transaction.boundary"]
     if not boundary.errors and str(boundary.value).lower() == "connector":
-        _ask_plugin(boundary, lambda: _boundary_error(subject))
+        _add_plugin_error(boundary, lambda: _boundary_error(subject))
 
 
-def _ask_plugin(value: ConfigValue, question: Callable[[], str | None]) -> None:
+def _add_plugin_error(value: ConfigValue, check: Callable[[], str | None]) -> None:
     try:
-        message = question()
-    except Exception as e:  # noqa: BLE001  (the plugin's code; its failure is an answer too)
+        message = check()
+    except Exception as e:  # noqa: BLE001  (the plugin's code may raise anything)
         detail = str(e).strip()
         message = "An unexpected error occurred during validation" + (
             f": {detail}" if detail else "; please see the worker logs for more details."

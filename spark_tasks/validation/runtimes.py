@@ -1,4 +1,4 @@
-"""Checks chains of both Python and Java plugins, which have to be cut between the runtimes (plugins/cut.py)."""
+"""Checks that a chain of both Python and Java plugins can be divided between the two runtimes (plugins/cut.py)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from spark_tasks.validation.classes import lookup
 
 
 def check_runtimes(subject: Subject, chain: Iterable[Link], values: Mapping[str, ConfigValue]) -> None:
-    """Add errors about plugins of the other runtime that cannot run at their place in the chain."""
+    """Adds errors of plugins of the other runtime that cannot run at their place in the chain."""
     java = is_java(subject.plugin)
     for refusal in cut_of(subject.plugins, subject.props, subject.worker, is_sink=subject.is_sink, java=java)[1]:
         values[refusal.key].errors.append(refusal.message)
@@ -24,5 +24,5 @@ def check_runtimes(subject: Subject, chain: Iterable[Link], values: Mapping[str,
         plugin = lookup(subject.plugins, kind, name)
         if plugin is not None and is_java(plugin):
             values[key].errors.append(
-                f"{plugin.name} is a Java plugin, and a Python connector's executors are on a cluster (spark.master), "
-                "which has no Java plugins. Use one that heeler has, or a Java connector")
+                f"{plugin.name} is a Java plugin, but a Python connector's executors run on a cluster (spark.master), "
+                "which cannot run Java plugins. Use a plugin that is built into heeler, or a Java connector")

@@ -2,8 +2,8 @@
 
     fold(state, deferred, records, started) -> (state, deferred, changes)
 
-The rules are Kafka Connect's (connect-surface.md, 3.1). All workers of a group, Java's too, must come to the same
-state and above all to the same offset from the same records.
+The rules are those of Kafka Connect's KafkaConfigBackingStore. From the same records, all workers of a group, Java's
+too, must get the same state and above all the same offset.
 """
 
 from __future__ import annotations
@@ -140,8 +140,8 @@ def _target_state(draft: _Draft, rest: str, value: Any) -> None:
     connector = ConnectorName(rest)
     known = connector in draft.read("connector_configs")
     if value is None:
-        # Not reported: a connector's config is always removed together with its target state. If there still is a
-        # config, the connector has the default state again.
+        # Not reported, because a connector's config is always removed together with its target state. If the config is
+        # still there, the connector has the default state again.
         if known:
             draft.write("target_states")[connector] = TargetState.STARTED
         else:

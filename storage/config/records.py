@@ -1,4 +1,4 @@
-"""Keys and values of the config topic, byte for byte as Kafka Connect writes them (connect-surface.md, 3.1)."""
+"""Keys and values of the config topic, byte for byte as Kafka Connect's KafkaConfigBackingStore writes them."""
 
 from __future__ import annotations
 

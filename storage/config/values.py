@@ -1,4 +1,4 @@
-"""Parses the values of config records as leniently as Kafka Connect: what cannot be used is logged and ignored."""
+"""Parses the values of config records as leniently as Kafka Connect: unusable values are logged and ignored."""
 
 from __future__ import annotations
 

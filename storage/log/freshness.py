@@ -42,4 +42,4 @@ class Freshness:
         with self._lock:
             since = min(self._since.values(), default=time.monotonic())
         slept = process_pulse().silence_since(min(since, time.monotonic() - SOON_S))
-        return SuspendedError(f"this process did nothing for {slept:.1f} s") if slept > self._session_s else None
+        return SuspendedError(f"this process was suspended for {slept:.1f} s") if slept > self._session_s else None

@@ -89,12 +89,12 @@ def _topic(worker: Mapping[str, str], kind: str, purpose: str, partitions: str) 
 
 
 def ensure_topics(admin: KafkaAdminClient, topics: Sequence[InternalTopic], timeout_s: float = 0.0) -> None:
-    """Create missing topics, then check existing ones. Blocks; raises ConnectError, or ConfigError for what only the
-    user can fix: unsuitable topics, more replicas than brokers.
+    """Create missing topics, then check existing ones. Blocks; raises ConnectError, or ConfigError for problems that
+    only the user can fix: unsuitable topics, more replicas than brokers.
 
-    What the broker does not authorise is skipped: the topics may exist and be suitable. If fewer brokers than replicas
-    are up, because they start at the same time as the worker, the creation is retried for `timeout_s` seconds, as in
-    Kafka Connect.
+    Steps that the broker does not authorise are skipped: the topics may exist and be suitable. If fewer brokers than
+    replicas are up, because they start at the same time as the worker, the creation is retried for `timeout_s` seconds,
+    as in Kafka Connect.
     """
     deadline = time.monotonic() + timeout_s
     existed = [topic for topic in topics if not _create_in_time(admin, topic, deadline)]
@@ -124,7 +124,7 @@ def check_topic(admin: KafkaAdminClient, topic: InternalTopic) -> Sequence[Mappi
 
 
 def _create_in_time(admin: KafkaAdminClient, topic: InternalTopic, deadline: float) -> bool:
-    """Create a topic; errors that may pass with time are retried until the deadline. Whether the topic is new."""
+    """Create a topic; transient errors are retried until the deadline. Returns whether the topic is new."""
     warned = False
     while True:
         try:
@@ -140,17 +140,17 @@ def _create_in_time(admin: KafkaAdminClient, topic: InternalTopic, deadline: flo
 
 
 def _create(admin: KafkaAdminClient, topic: InternalTopic) -> bool:
-    """Create a topic. Whether it is new."""
+    """Create a topic. Returns whether it is new. Raises ConnectError."""
     options = {
         "num_partitions": topic.partitions,
         "replication_factor": topic.replication_factor,
         "configs": {**topic.settings, _POLICY: "compact"},
     }
     try:
-        answer = admin.create_topics({topic.name: options}, raise_errors=False)
+        response = admin.create_topics({topic.name: options}, raise_errors=False)
     except KafkaError as error:
         raise _creation_failed(topic, error) from error
-    [created] = answer["topics"]
+    [created] = response["topics"]
     error_type = for_code(created["error_code"])
     if not created["error_code"]:
         log.info("Created topic %s for %s", topic.name, topic.purpose)

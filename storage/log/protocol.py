@@ -1,4 +1,4 @@
-"""The interface of a compacted topic for the stores: it is read from its beginning on continuously, and appended to.
+"""The interface of a compacted topic for the stores, which read it continuously from its beginning and append to it.
 
 topic_log.py implements it with Kafka, tests/rigs/memory_log.py in memory; tests/contract checks both.
 """

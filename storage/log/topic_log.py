@@ -1,8 +1,8 @@
 """A compacted topic over kafka-python, the counterpart of Kafka Connect's KafkaBasedLog: one thread reads it; sending
 and looking up ends are asynchronous.
 
-The broker does the waiting (a long poll returns with the first record), so an idle log costs next to nothing, and a
-record is read back as soon as it is committed.
+Long polls return with the first record, so an idle log costs next to nothing, and a record is read back as soon as it
+is committed.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ class KafkaTopicLog(TopicLog):
             try:
                 producer.close(timeout=2)
             except KafkaError as error:
-                log.warning("Not everything could be written to topic %s before the stop: %s", self._topic, error)
+                log.warning("Not all records could be written to topic %s before the stop: %s", self._topic, error)
         self._progress.close()
 
     # ------------------------------------------------------------ the reader's thread
@@ -254,7 +254,7 @@ class KafkaTopicLog(TopicLog):
             try:
                 on_records(batch)
             except Exception as error:
-                # A defect in a store must not end the reading, or futures would never complete.
+                # A defect in a store must not stop the reader, or futures would never complete.
                 log.exception("Defect while handling records of topic %s", self._topic)
                 on_error(error)
         self._progress.advance(ends)
@@ -314,10 +314,10 @@ class KafkaTopicLog(TopicLog):
             return self._producer
 
     def _prepare_to_send(self) -> None:
-        """Connect the producer, so that the first `send` need not wait. Without the lock, so that `stop` need not."""
+        """Connect the producer, so that the first `send` need not wait; without the lock, which `stop` needs."""
         self._make_producer().partitions_for(self._topic)
 
 
 def _by_number(found: Mapping[TopicPartition, Any]) -> Ends:
-    """Offsets by the number of their partition."""
+    """The offsets, by partition number."""
     return {partition.partition: end.offset for partition, end in found.items()}

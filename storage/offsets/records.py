@@ -1,4 +1,4 @@
-"""Keys and values of an offsets topic (connect-surface.md, 3.3), and which keys mean the same partition."""
+"""Keys and values of an offsets topic, as Kafka Connect writes them, and which keys mean the same partition."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ class ConnectorOffsetStore:
         self._read_at = time.monotonic()
         self._unwanted = threading.Event()
         self._reading: Future[list[tuple[Partition, Offset]]] | None = None
-        # Not waited for here: a former task's transaction may have to be ended before the topic can be read.
+        # Not awaited here: a former task's transaction may have to be ended before the topic can be read.
         self._ready = done(None) if own is None else own.start()
 
     @property

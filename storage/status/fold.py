@@ -113,8 +113,8 @@ def _task(draft: _Draft, key: str, value: bytes | None) -> bool:
 def _stale(status: Status, current: Status) -> bool:
     """Whether a status is outdated: a worker that lost a task may write UNASSIGNED after its successor's RUNNING.
 
-    Statuses of the same worker are in order. Kafka Connect compares generations for these, too, and so takes a task for
-    running that a worker gave up outside the group, or in the generation in which it had started it.
+    Statuses of the same worker are in order. Kafka Connect compares generations for these, too. So it shows a task as
+    running although the worker gave it up outside the group, or in the generation in which it had started the task.
     """
     return _outlived(status, current) or (
         status.worker_id != current.worker_id
@@ -128,7 +128,7 @@ def _outlived(status: Status, current: Status) -> bool:
     """Whether another worker has written a status in a later generation than the one in which the item was given up.
 
     Only for UNASSIGNED, and for statuses written outside the group: generations start again if a group was empty for a
-    long time, and a start must never be missed. Outside the group nothing starts; what is stopping may still fail.
+    long time, and a start must never be missed. Outside the group nothing starts, but items that stop may still fail.
     """
     return (
         (status.state is State.UNASSIGNED or status.generation < 0)

@@ -1,4 +1,4 @@
-"""Keys and values of the status topic, byte for byte as Kafka Connect writes them (connect-surface.md, 3.2).
+"""Keys and values of the status topic, byte for byte as Kafka Connect's KafkaStatusBackingStore writes them.
 
 A status may have two additional fields, `heeler_restarts` and `heeler_stalled`, which Java's reader ignores.
 """
@@ -113,7 +113,7 @@ def _restarts(value: Any) -> Restarts | None:
 
 
 def _stalled(value: Any) -> Stall | None:
-    """As _restarts."""
+    """Parse the stall; None if it is invalid, which must not invalidate the status."""
     if not isinstance(value, dict):
         return None
     try:

@@ -12,7 +12,7 @@ from storage.ids import ConnectorName, ItemId, State, TopicName, WorkerId
 class Restarts:
     """Automatic restarts of a connector or task that fails (errors.restart.policy). `count`: restarts so far; `cause`:
     the last failure in one line; `next_ms`: when it will be restarted (ms since 1970); `permanent`: it will not be
-    restarted, which cannot fix the failure.
+    restarted, because a restart cannot fix the failure.
     """
 
     count: int
@@ -23,8 +23,8 @@ class Restarts:
 
 @dataclass(frozen=True, slots=True)
 class Stall:
-    """A task makes no progress (task.progress.timeout.ms): since when (ms since 1970), and `what` it is at, in a line,
-    with the stack of where it hangs in the lines below.
+    """A task makes no progress (task.progress.timeout.ms). `since_ms`: since when, in ms since 1970; `what`: what it is
+    doing, in one line, followed by the stack trace of where it hangs.
     """
 
     since_ms: int

@@ -1,4 +1,4 @@
-"""How far what arrives is behind what is made: measured in a thread, by a reader of its own."""
+"""How far consumed records are behind produced ones, measured in a thread with a separate reader."""
 
 from __future__ import annotations
 
@@ -17,13 +17,15 @@ _LOOK_S = 0.2
 
 
 class Behind:
-    """`sunk` answers a sink's next number of each stream. `furthest` is the most that a task was behind, in seconds,
-    whose own process was not suspended. A context manager: it measures within the block.
+    """`sunk` returns a sink's next number of each stream.
+
+    `furthest`: the largest delay, in seconds, of a task whose own process was not suspended. A context manager that
+    measures within the block.
     """
 
     def __init__(self, kafka: Kafka, topic: str, streams: int, sunk: Callable[[], Mapping[int, int]]) -> None:
         self.furthest = {"source": 0.0, "sink": 0.0}
-        self.excused_until = 0.0  # a process is suspended, or was a moment ago: the two worst streams are its own
+        self.excused_until = 0.0  # a process is or was just suspended: the two worst streams belong to it
         self._reader = Reader(kafka, topic)
         self._streams = streams
         self._sunk = sunk
@@ -49,7 +51,7 @@ class Behind:
             while now - self._history[0][0] > _KEPT_S:
                 self._history.popleft()
             made = [time.time() - at for at in reader.made_at.values()]
-            # What was there before is read first.
+            # Older records are read first.
             caught_up = caught_up or (len(made) == self._streams and max(made) < 1)
             if caught_up:
                 self._note("source", made)
@@ -57,7 +59,7 @@ class Behind:
                 self._note("sink", [self._since(stream, at, now) for stream, at in sunk.items()])
 
     def _since(self, stream: int, number: int, now: float) -> float:
-        """How long ago the reader had seen that number already."""
+        """How long ago the reader saw that number."""
         return next((now - at for at, seen in self._history if seen.get(stream, 0) > number), 0.0)
 
     def _note(self, what: str, behind: list[float]) -> None:

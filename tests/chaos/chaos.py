@@ -2,12 +2,12 @@
 
     python -m tests.chaos.chaos --minutes 5 --seed 7
 
-Half of the time only plugins misbehave (they hang, hold the interpreter, end their process, break it) and executor
-processes are killed and suspended: nobody else may be more than some seconds behind. Then everything is killed.
+In the first half, only plugins misbehave (they hang, hold the interpreter, end or crash their process), and executor
+processes are killed and suspended: no other stream may be more than a few seconds behind. Then everything is killed.
 
 In the end a read_committed reader must have seen every number of every stream once and in order, and so must the
-Parquet files. Whoever operates a cluster restarts tasks that failed, and frees readers from transactions whose end
-Kafka has lost (docs/exactly-once.md, Limits); so does this.
+Parquet files. Like an operator of a cluster, the program restarts tasks that failed, and aborts transactions whose end
+Kafka has lost (docs/exactly-once.md, Limits).
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ from tests.rigs.workers import Kafka
 STREAMS = 4
 SETTLE_S = 300.0  # a hanging transaction is found when it is a minute old
 PAUSE_S = (1.0, 6.0)  # between two events
-LOOK_S = 2.0  # how often somebody looks for failed tasks
-HANGING_S = 75.0  # how often somebody looks for hanging transactions
+LOOK_S = 2.0  # how often failed tasks are restarted
+HANGING_S = 75.0  # how often hanging transactions are looked up
 SUSPEND_S = (0.5, 9.0)  # the session is 3 s
 WAYS = ("sleep", "hold", "exit", "crash", "raise")
 TROUBLED = 6  # connectors that misbehave, at most
@@ -54,7 +54,7 @@ CATCH_UP_S = 8.0  # for whoever was suspended, until it is measured again
 
 
 class Chaos:
-    """One run. `say` tells what happens."""
+    """One run. `say` reports what happens."""
 
     def __init__(self, folder: Path, seed: int, say: Callable[[str], None], rate: int = 400,
                  pause: tuple[float, float] = PAUSE_S, suspend: tuple[float, float] = SUSPEND_S) -> None:
@@ -74,7 +74,10 @@ class Chaos:
         self.behind: Behind | None = None  # while nothing happens to workers and the broker
 
     def run(self, seconds: float) -> dict[str, Any]:
-        """Cause trouble for so long, then check; the figures. AssertionError where a record is lost, doubled, moved."""
+        """Cause failures for this long, then check; returns the figures.
+
+        AssertionError if a record is lost, duplicate or out of order.
+        """
         settings = {"group.min.session.timeout.ms": "500", **BACK_SOON}
         with EmbeddedBroker(data_dir=self.folder / "kafka", quick=True, settings=settings) as self.broker:
             self.kafka = Kafka(self.broker.bootstrap_servers)
@@ -119,7 +122,7 @@ class Chaos:
             self.say(f"{name}: {detail}")
 
     def _victim(self) -> tuple[int, WorkerProcess] | None:
-        """One that may be hurt: somebody else runs, so that there is a cluster."""
+        """A worker that may be hurt: another one runs, so that there is a cluster."""
         up = [(n, w) for n, w in enumerate(self.cluster.workers) if n not in self._suspended and w.exit_code() is None]
         up = [(n, w) for n, w in up if w.pid is not None]
         return self.random.choice(up) if len(up) > 1 else None
@@ -191,7 +194,7 @@ class Chaos:
         return self._kill_below(lambda name: name.startswith("python"), below_java=True, kill=suspend)
 
     def _plugin(self) -> str | None:
-        """One that misbehaves where it reads or writes, on executors."""
+        """A plugin that misbehaves when it reads or writes, on executors."""
         if len(self._troubled) == TROUBLED:
             return None
         name, how = f"trouble-{sum(self.happened.values())}", self.random.choice(WAYS)
@@ -216,7 +219,7 @@ class Chaos:
         return f"{name} is deleted"
 
     def _restart_broker(self) -> str:
-        # Killed: an only broker that ends in order loses commits (KAFKA-20734; see docs/exactly-once.md).
+        # Killed: a single broker that is shut down cleanly loses commits (KAFKA-20734; see docs/exactly-once.md).
         self.broker.stop(graceful=False)
         time.sleep(self.random.uniform(0, 4))
         self.broker.start()
@@ -237,9 +240,9 @@ class Chaos:
             self.reader.check()
 
     def _operate(self) -> None:
-        """What somebody who watches the cluster does: start what ended, restart what failed."""
+        """Act like an operator of the cluster: start what ended, restart what failed."""
         now = time.monotonic()
-        if now >= self._look_for_hanging_at and self.behind is None:  # five JVMs, beside what is measured
+        if now >= self._look_for_hanging_at and self.behind is None:  # five JVMs, in addition to what is measured
             self._free_readers()
             self._look_for_hanging_at = time.monotonic() + HANGING_S
         for worker in self.cluster.workers:
@@ -302,7 +305,7 @@ class Chaos:
             return False
 
     def _rows(self) -> dict[int, int]:
-        """The next number of each stream by the Parquet files, if every number before is there exactly once."""
+        """The next number of each stream in the Parquet files, if every earlier number is there exactly once."""
         found: dict[int, list[int]] = {}
         for file in (self.folder / "rows").glob("[!.]*.parquet"):
             table = pq.read_table(file, columns=["stream", "sequence"])
@@ -326,7 +329,7 @@ def _resume(process: psutil.Process) -> None:
 
 
 def main() -> int:
-    """The command line; exit code 1 where something is lost, doubled or out of order."""
+    """The command line; exit code 1 if something is lost, duplicate or out of order."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=5.0)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
@@ -342,7 +345,7 @@ def main() -> int:
 
     folder = Path(tempfile.mkdtemp(prefix="heeler-chaos-"))
     say(f"seed {options.seed}, {options.minutes:g} minutes, {folder}")
-    temporary = folder / "temporary"  # who is killed leaves files
+    temporary = folder / "temporary"  # killed processes leave files
     temporary.mkdir()
     os.environ |= {"TMPDIR": str(temporary), "SPARK_LOCAL_DIRS": str(temporary)}
     try:

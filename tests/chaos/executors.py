@@ -2,8 +2,8 @@
 
     python -m tests.chaos.executors --records 6000000 --kills 12
 
-At least once: nothing is missing, and each kill has at most one batch of each stream come twice. Exactly once: each
-record is there once. The executors have another environment than the worker, and a heeler of their own.
+At least once: nothing is missing, and each kill repeats at most one batch of each stream. Exactly once: each record is
+there once. The executors have another Python environment than the worker, with a separate installation of heeler.
 """
 
 from __future__ import annotations
@@ -33,13 +33,14 @@ from tests.rigs.topic_reader import read_topic
 from tests.rigs.workers import PATIENT, Kafka, Rig, running_worker
 
 STREAMS = 4
-TIMEOUT_S = 240.0  # executors have to be started anew, on a busy machine
+TIMEOUT_S = 240.0  # executors have to be started again, on a busy machine
 _DONE_S = 900.0
 
 
 @dataclass(slots=True)
 class Stream:
-    """What a reader has seen of one, in order: `next` number, and where it was begun anew: (from, back to)."""
+    """What a reader has seen of one stream, in order: the `next` number, and where it was restarted: (from, back to).
+    """
 
     next: int = 0
     again: list[tuple[int, int]] = field(default_factory=list)
@@ -67,7 +68,7 @@ def read(kafka: Kafka, topic: str, *, committed: bool) -> dict[int, Stream]:
 
 
 class Killing:
-    """One run. Kills executors' JVMs and their Python processes in turn, one after each part of the records."""
+    """One run. Kills executors' JVMs and their Python processes alternately, one after each part of the records."""
 
     def __init__(self, kafka: Kafka, cluster: SparkCluster, folder: Path, python: Path, say: Callable[[str], None],
                  seed: int = 7) -> None:
@@ -79,7 +80,7 @@ class Killing:
         self._random = random.Random(seed)
 
     def run(self, records: int, kills: int, *, exactly_once: bool, rate: int = 0) -> str:
-        """So many records in all; what came of it. AssertionError where a promise is broken."""
+        """This many records in total; returns the results. AssertionError if a promise is broken."""
         name = "exactly-once" if exactly_once else "at-least-once"
         topic = self._kafka.create(f"{name}-{records}", STREAMS)
         more = {**self._cluster.settings, "spark.pyspark.python": str(self._python), **PATIENT}
@@ -122,7 +123,7 @@ class Killing:
         return self._random.choice(executors) if executors else None
 
     def _python_process(self) -> psutil.Process | None:
-        """One that runs splits: the child of the daemon that an executor's JVM has started."""
+        """A process that runs splits: the child of the daemon that an executor's JVM has started."""
         found = []
         for java in self._cluster.executors():
             with suppress(psutil.NoSuchProcess):
@@ -148,7 +149,7 @@ class Killing:
 
 
 def main() -> int:
-    """The command line; exit code 1 where a record is missing, or doubled where it must not be."""
+    """The command line; exit code 1 if a record is missing, or duplicate where it must not be."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--records", type=int, default=6_000_000)
     parser.add_argument("--kills", type=int, default=12)

@@ -132,7 +132,7 @@ CHANGES = (
 )
 
 
-def test_events_are_those_of_a_java_worker(rig, java, postgres):
+def test_events_equal_those_of_a_java_worker(rig, java, postgres):
     """One by one: schemas, keys, headers, the place of each change in the database's log; also after the worker and
     its host were killed.
     """

@@ -52,7 +52,7 @@ def kit(tmp_path_factory):
 
 
 def run(kit, name):
-    """Messages by the name of the test, None where it went well."""
+    """Error messages by the name of the test, None if it passed."""
     folder, path, plugins = kit
     command = [
         find_java(), "-Xmx1G", f"-Dheeler.python={sys.executable}", f"-Dheeler.folder={folder}",
@@ -73,14 +73,14 @@ def run(kit, name):
 @pytest.mark.parametrize(("name", "different"), [
     ("ConnectorValidationIntegrationTest", set()),
     ("OffsetsApiIntegrationTest", {
-        # A task that hangs leaves the group when it is given up, so its offsets can be altered.
+        # A task that hangs leaves the group when it is abandoned, so its offsets can be altered.
         "testAlterSinkConnectorOffsetsZombieSinkTasks", "testResetSinkConnectorOffsetsZombieSinkTasks",
         # One of its bodies is no JSON, which Jackson notices after something else.
         "testAlterSourceConnectorOffsetsInvalidRequestBody"}),
     ("ConnectorTopicsIntegrationTest", set()),
     ("ConnectorClientPolicyIntegrationTest", set()),
     ("InternalTopicsIntegrationTest", {
-        # It asks a worker that cannot make its topics how it is: heeler's has ended by then.
+        # It sends requests to a worker that cannot create its topics: heeler's has ended by then.
         "testFailToCreateInternalTopicsWithMoreReplicasThanBrokers"}),
     ("SourceConnectorsIntegrationTest", set()),
     # It counts starts of a connector in the tests' own JVM, where heeler runs none.

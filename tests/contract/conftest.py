@@ -13,7 +13,7 @@ from tests.rigs.memory_log import MemoryPrivilegedWriter, MemoryTopic, MemoryTop
 
 
 class Logs(Protocol):
-    """Makes logs and writers of one topic with one partition; the twins share what is written."""
+    """Creates logs and writers of one topic with one partition; the twins share what is written."""
 
     def log(self) -> TopicLog: ...
     def writer(self) -> PrivilegedWriter: ...

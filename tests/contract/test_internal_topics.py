@@ -1,4 +1,4 @@
-"""Internal topics on a real broker: made as configured, refused where they would lose data."""
+"""Internal topics on a real broker: created as configured, refused if they could lose data."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def described(admin: KafkaAdminClient, name: str) -> tuple[int, dict[str, str]]:
     return len(topic["partitions"]), {k: v["value"] for k, v in configs["topic"][name].items()}
 
 
-def test_made_as_configured_and_then_left_alone(admin: KafkaAdminClient, worker: dict[str, str]) -> None:
+def test_created_as_configured_and_then_left_alone(admin: KafkaAdminClient, worker: dict[str, str]) -> None:
     worker |= {"config.storage.min.insync.replicas": "1", "config.storage.partitions": "7",
                "status.storage.cleanup.policy": "delete", "offset.storage.segment.bytes": "2097152"}
     topics = internal_topics(worker)

@@ -123,7 +123,7 @@ class Left:
 
 
 @pytest.mark.integration  # processes that are killed
-def test_what_the_parent_has_left_over_does_not_go_in_a_child(tmp_path: Path) -> None:
+def test_unread_data_of_the_parent_are_not_used_in_a_child(tmp_path: Path) -> None:
     sink, parent = parquet(tmp_path / "rows"), os.getpid()
     left: list[Left] = []
 

@@ -88,7 +88,7 @@ def test_senders_of_several_threads_are_all_read(logs: Logs) -> None:
     assert [r.offset for r in reader.records] == list(range(201))
 
 
-def test_stop_cancels_who_waits_and_nothing_is_delivered_any_more(logs: Logs) -> None:
+def test_stop_cancels_waiting_readers_and_nothing_is_delivered_any_more(logs: Logs) -> None:
     reader, writer = Reader(logs.log()), Reader(logs.log())
     reader.started.result(WAIT)
     writer.started.result(WAIT)

@@ -22,7 +22,7 @@ COMPILED_S = 170.0  # on a machine that has never run heeler, numba compiles bef
 
 @pytest.fixture(scope="session")
 def warm_worker(kafka, tmp_path_factory):
-    """A worker through which records have gone."""
+    """A worker that has already moved records."""
     provider = {"config_providers": "short", "config_providers_short_class": "short_lived.ShortLivedConfigProvider"}
     with running_worker(kafka, tmp_path_factory.mktemp("worker"), "shared-worker", **provider, **PATIENT) as rig:
         sums = rig.folder / "sums"
@@ -36,14 +36,14 @@ def warm_worker(kafka, tmp_path_factory):
 
 @pytest.fixture
 def rig(warm_worker, tmp_path):
-    """The shared worker with a folder of this test's own; its connectors go afterwards."""
+    """The shared worker with a folder for this test; its connectors are deleted afterwards."""
     with shared(warm_worker, tmp_path) as own:
         yield own
 
 
 @pytest.fixture(scope="session")
 def java_worker(kafka, tmp_path_factory):
-    """A worker with jars in its plugin.path, which those tests share that do it no harm."""
+    """A worker with jars in its plugin.path, shared by tests that do it no harm."""
     with worker_with_jars(kafka, tmp_path_factory.mktemp("java"), "java-worker") as rig:
         yield rig
 

@@ -26,7 +26,7 @@ SOURCE = {"connector.class": FILE + "FileStreamSourceConnector", "topic": "t"}
 
 
 def defects(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """What was answered with 500 and nobody raised on purpose."""
+    """Requests that failed with 500 because of a defect."""
     mine = [record for record in caplog.records if record.name.startswith("rest.")]  # others may have threads here
     return [record.getMessage() for record in mine if record.levelno >= logging.ERROR]
 

@@ -78,8 +78,8 @@ def test_a_broker_that_fails_and_returns_keeps_port_and_records(topic_name):
         wait_until(lambda: serves_kafka(own.host, own.port), what="the broker to go on")
 
 
-def test_settings_reach_the_broker_and_bad_ones_are_told():
-    with pytest.raises(SetupError, match=r"Kafka ended at its start.*num.partitions"):
+def test_settings_reach_the_broker_and_bad_ones_are_reported():
+    with pytest.raises(SetupError, match=r"Kafka failed to start.*num.partitions"):
         EmbeddedBroker(quick=True, settings={"num.partitions": "none"}).start()
 
 

@@ -18,7 +18,7 @@ def test_the_command_line(rig, topic_name):
 
 
 def test_top_story_and_restarts(rig, topic_name):
-    """What only heeler's workers tell."""
+    """What only heeler's workers return."""
     terminal, release = Terminal(rig.rest.url), rig.folder / "release"
     rig.create(topic_name, {**failing(release, "read", topic_name), **QUICK})
     sink, out = f"{topic_name}-out", rig.folder / "out"

@@ -56,7 +56,7 @@ def takes_records(kafka, topic):
 
 
 def starts(cluster):
-    """What the parts of the connector `alone` told when they started."""
+    """What the parts of the connector `alone` wrote when they started."""
     return {file.name: file.read_text().splitlines() for file in (cluster.folder / "starts").iterdir()}
 
 
@@ -141,13 +141,13 @@ def positions(messages):
 
 
 @pytest.mark.parametrize("who", ["follower", "leader"])
-def test_a_worker_that_was_suspended_past_its_session_does_not_speak_as_a_member(cluster, who):
+def test_a_worker_suspended_past_its_session_writes_nothing_as_a_member(cluster, who):
     victim = cluster.leader() if who == "leader" else cluster.follower()
     victim.signal("STOP")
     cluster.wait_settled(without=[victim], within=30)
     cluster.wait_flowing(200)  # the others are well ahead
     victim.signal("CONT")
-    wait_until(lambda: "this process did nothing for" in victim.log.read_text(), 20, "the worker to notice")
+    wait_until(lambda: "this process was suspended for" in victim.log.read_text(), 20, "the worker to notice")
     cluster.wait_settled()
     late = [said for said in generations(cluster.statuses()) if said[1]["state"] != "UNASSIGNED"]
     assert late == []
@@ -155,7 +155,7 @@ def test_a_worker_that_was_suspended_past_its_session_does_not_speak_as_a_member
 
 
 def test_the_config_topic_refuses_writes_for_a_while(cluster):
-    """Nobody can change anything, and is told so; what runs goes on. Later the same request works."""
+    """Changes fail with an error, and what runs continues. Later the same request works."""
     topic = cluster.settings["config.storage.topic"]
     config = {"connector.class": "FileStreamSink", "topics": "late", "file": str(cluster.folder / "late.txt")}
     cluster.kafka.create("late")

@@ -1,5 +1,5 @@
-"""Any worker of a cluster answers for all: requests are forwarded to the leader or the owner, and refused where clients
-know to repeat them.
+"""Any worker of a cluster answers for all: requests are forwarded to the leader or the owner, and refused in cases that
+clients know to repeat.
 """
 
 from __future__ import annotations
@@ -130,8 +130,8 @@ def restarts(cluster, sink):
 
 
 def test_requests_during_rebalances_wait(cluster, topic_name):
-    """Users of all workers make, restart and delete connectors at the same time, and nobody repeats a request; each
-    connector has the group rebalance, several times.
+    """Users of all workers create, restart and delete connectors at the same time without repeating requests; each
+    connector makes the group rebalance several times.
     """
     config = {"connector.class": "FileStreamSource", "file": str(cluster.folder / "missing"), "topic": topic_name}
 
@@ -156,7 +156,7 @@ def test_requests_during_rebalances_wait(cluster, topic_name):
 
 
 def test_fifty_connectors_come_and_go_while_one_streams(cluster, sink):
-    """Nobody is refused, and no record waits for the rebalances: they stop nothing that stays where it is."""
+    """No request is refused, and no record waits for the rebalances: they stop nothing that stays where it is."""
     config = {"connector.class": "FileStreamSource", "file": str(cluster.folder / "missing"), "topic": f"{sink}-none"}
     lines, over, waited = cluster.folder / f"{sink}.txt", threading.Event(), []
 
@@ -240,7 +240,7 @@ def test_internal_requests_are_signed(cluster, sink):
     cluster.wait_settled()
 
 
-def test_the_session_key_is_renewed_and_requests_go_on_being_accepted(cluster, tmp_path, topic_name):
+def test_the_session_key_is_renewed_and_requests_are_still_accepted(cluster, tmp_path, topic_name):
     names = [f"{topic_name}-{n}" for n in range(3)]  # one on each worker: two of them send task configs to the leader
     for tasks in (1, 2):
         known = len(session_keys(cluster))

@@ -1,5 +1,6 @@
-"""Workers that sleep past their session while nobody takes their work, and a broker that restarts. Lost work waits for
-its worker for five minutes, as by default: they go on with it as soon as they are back, each part once.
+"""Workers that are suspended past their session while nobody takes over their work, and a broker that restarts.
+
+Lost work is held for five minutes, the default: the workers continue as soon as they are back, each part once.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ def fragile():
 
 @pytest.fixture(scope="module")
 def cluster(fragile, tmp_path_factory):
-    """Two workers, of which one runs, and a connector that tells of every start."""
+    """Two workers, of which one runs, and a connector that records every start."""
     kafka = Kafka(fragile.bootstrap_servers)
     cluster = Cluster(kafka, tmp_path_factory.mktemp("sleep"), "sleepers", 2, session_timeout_ms="4000",
                       scheduled_rebalance_max_delay_ms=TIMEOUT_MS)
@@ -81,7 +82,7 @@ def asleep(cluster):
 
 
 def starts(cluster):
-    """What each part told when it started."""
+    """What each part wrote when it started."""
     return {file.name: file.read_text().splitlines() for file in (cluster.folder / "starts").iterdir()}
 
 
@@ -106,16 +107,16 @@ def wait_started_again(cluster, before):
 
 
 @pytest.mark.parametrize("children", [False, True], ids=["alone", "with-children"])
-def test_a_lone_worker_goes_on_with_its_work(cluster, asleep, children):
+def test_a_single_worker_continues_its_work(cluster, asleep, children):
     before = starts(cluster)
     asleep(cluster.workers[0], children=children)
     asleep.wake()
     assert wait_started_again(cluster, before) == {"started"}
 
 
-def test_two_workers_that_both_slept_go_on_with_their_work(cluster, asleep):
-    """The follower wakes first, leads, and has never heard what the other one runs: what that has not let go of, while
-    it sleeps on, may begin twice.
+def test_two_workers_that_were_both_suspended_continue_their_work(cluster, asleep):
+    """The follower wakes first and leads, without knowing what the other one runs: work that the other one still holds
+    while it is suspended may start twice.
     """
     have_both(cluster)
     leader, before = cluster.leader(), starts(cluster)
@@ -127,7 +128,7 @@ def test_two_workers_that_both_slept_go_on_with_their_work(cluster, asleep):
     wait_started_again(cluster, before)
 
 
-def test_a_broker_that_restarts_costs_no_delay(cluster, fragile):
+def test_a_broker_restart_causes_no_delay(cluster, fragile):
     """It is away for so long that the workers, both of them members again, give their work up."""
     have_both(cluster)
     wait_until(lambda: [(group.state, len(group.members)) for group in groups(cluster)] == [("Stable", 2)], SOON_S,

@@ -75,7 +75,7 @@ def test_a_writer_refuses_records_and_the_rest_is_written_in_order(sink: SinkRig
     assert caplog.text.count(f"Error encountered in task {sink.name}-0. Executing stage 'TASK_PUT' with class ") == 6
 
 
-def test_a_writer_reports_records_and_an_outage_is_none(sink: SinkRig) -> None:
+def test_a_writer_reports_records_and_an_outage_is_not_a_bad_record(sink: SinkRig) -> None:
     sink.produce(100)
     dead = f"dead-{sink.name}"
     loop = sink.start(**TOLERANT, **{"report": "7,42", "down": "yes", "errors.deadletterqueue.topic.name": dead})
@@ -156,8 +156,8 @@ def change(rig: Rig, name: str, config: dict[str, str], tasks: int) -> None:
     rig.wait_states(name, ["RUNNING"] * (1 + tasks))
 
 
-def test_a_queue_is_replayed_into_the_sink_once_it_is_mended(rig: Rig, topic_name: str) -> None:
-    """A number that is none, and one that is not JSON: Cast is mended first, the value of the other never."""
+def test_a_queue_is_replayed_into_the_repaired_sink(rig: Rig, topic_name: str) -> None:
+    """An invalid number, and a value that is not JSON: Cast is repaired first, the other value never."""
     out, dead, name = rig.folder / "out.txt", f"{topic_name}-dead", f"{topic_name}-sink"
     values = ['{"n": 1}', '{"n": "two"}', "{", '{"n": 3}', '{"n": "four"}']
     rig.kafka.send(topic_name, values, list("abcde"), headers={"own": b"kept"})
@@ -204,7 +204,7 @@ def test_a_queue_is_replayed_into_the_sink_once_it_is_mended(rig: Rig, topic_nam
     assert (refused.status, "paused" in str(refused)) == (400, True)
 
 
-def test_a_sink_that_stores_where_it_is_takes_its_letters_once(rig: Rig, topic_name: str) -> None:
+def test_a_sink_that_stores_its_offsets_gets_its_letters_once(rig: Rig, topic_name: str) -> None:
     dead, name = f"{topic_name}-dead", f"{topic_name}-sink"
     rig.kafka.send(topic_name, ["{", "{}", "{", '{"n": 5}'])
     config = {

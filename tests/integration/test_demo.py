@@ -30,7 +30,7 @@ HAPPENED = (
     r"Rejoining the group \S+: .*",
     r"Joined group at generation \d+ with protocol sessioned as leader: " + SHARE,
     r"\S+: (connector|task) (started|stopped)", r"created topic \S+ with \d+ partitions", r"Columns inferred from .*",
-    r"Spark is up after [\d.]+ s with \d+ slots", r"Stopping: .*", r"heeler worker stopped",
+    r"Spark started in [\d.]+ s with \d+ slots", r"Stopping: .*", r"heeler worker stopped",
 )
 TOLD = re.compile(r"\[[-0-9]{10} [0-9:,]{12}\] INFO (\[\S+\|\S+\] )?"  # when, and about whom
                   rf"({'|'.join(HAPPENED)})"

@@ -28,7 +28,7 @@ def test_internal_topics(broker, worker_properties, topic_name, tmp_path):
         return [(said["verdict"], said["message"]) for said in found]
 
     told = doctor(1)
-    assert [verdict for verdict, _ in told] == ["ok", "wrong", "wrong", "wrong"]
+    assert [verdict for verdict, _ in told] == ["ok", "error", "error", "error"]
     for (_, said), words in zip(told[1:], ("single partition", "replication.factor is 3", "cleanup.policy=delete"),
                                 strict=True):
         assert words in said

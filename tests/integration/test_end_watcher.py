@@ -1,4 +1,4 @@
-"""Where partitions end, asked in a fetch session with a real broker."""
+"""The ends of partitions, requested in a fetch session with a real broker."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ class Session(FetchSession):
         return request
 
 
-def test_a_session_goes_on_whatever_the_broker_forgets(
+def test_a_session_continues_whatever_the_broker_forgets(
     kafka: Kafka, topic_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each task is woken by its own partition alone, on and on, also where the broker knows the session no more."""
+    """Each task is woken only by its own partition, repeatedly, even if the broker no longer knows the session."""
     monkeypatch.setattr("spark_tasks.kafka.watcher.FetchSession", Session)
     kafka.create(topic_name, 3)
     watcher = EndWatcher(KafkaCluster({"bootstrap_servers": kafka.servers}))

@@ -25,10 +25,10 @@ from spark_tasks.errors import ConnectError, DataError
 from spark_tasks.spark.context import ExecutorEndedError, SparkLostError, python_path
 from spark_tasks.spark.engine import SparkEngine
 from spark_tasks.spark.engines import AnyEngine, engine_of
-from spark_tasks.spark.environment import SELDOM, needed
+from spark_tasks.spark.environment import OPTIONAL, needed
 from spark_tasks.spark.gateway import SparkStartError
 from spark_tasks.spark.life import EngineState
-from spark_tasks.spark.plugin_sessions import LentSpark
+from spark_tasks.spark.plugin_sessions import SharedSpark
 from spark_tasks.spark.residents import wire
 from spark_tasks.spark.residents.engine import ResidentEngine
 from spark_tasks.spark.residents.listener import ExecutorListener, Line
@@ -69,7 +69,7 @@ def engine(request: pytest.FixtureRequest) -> Iterator[AnyEngine]:
     waiting = engine.submit("early", [Answer(1)])
     assert not waiting.done()
     assert engine.state is EngineState.NEW
-    lent = LentSpark(engine.await_spark)
+    lent = SharedSpark(engine.await_spark)
     engine.start()
     assert not waiting.done(), "start delays nothing"
     assert SparkSession.builder.getOrCreate().range(3).count() == 3, "a plugin that asks early waits for the same Spark"
@@ -121,7 +121,7 @@ def all_busy(engine: AnyEngine, folder: Path, count: int | None = None) -> list[
 
 
 def errors(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """What the engine has told an operator."""
+    """What the engine has reported to an operator."""
     return [r.getMessage() for r in caplog.records if r.levelname == "ERROR"
             and r.name == "spark_tasks.spark.life"]
 
@@ -132,7 +132,7 @@ def test_results_come_in_the_order_of_the_splits(engine: AnyEngine) -> None:
     assert engine.submit("a-0", []).result(20) == []
 
 
-def test_an_answer_that_cannot_be_read_fails_its_task_and_keeps_no_other_waiting(engine: AnyEngine) -> None:
+def test_a_result_that_cannot_be_read_fails_its_task_and_blocks_no_other(engine: AnyEngine) -> None:
     for _ in range(slots(engine)):  # as many as there are threads that run jobs
         with pytest.raises(SparkLostError, match=r"^p-0: no answer: .*no number"):
             engine.submit("p-0", [AnswerPoison()]).result(20)
@@ -188,7 +188,7 @@ def test_cancel_what_runs_and_what_waits(engine: AnyEngine, tmp_path: Path) -> N
 def test_a_shared_job_in_which_something_hangs_ends_with_it(
     engine: SparkEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The others repeat their batches; nobody looks for where they hang."""
+    """The others repeat their batches, and no stacks are requested for them."""
     monkeypatch.setattr("spark_tasks.spark.engine.LATE_S", 0.0)
     busy = all_busy(engine, tmp_path)
     sign = tmp_path / "sign"
@@ -228,7 +228,7 @@ def test_a_submission_that_waits_can_be_taken_back(engine: AnyEngine, tmp_path: 
 
 @pytest.mark.parametrize("how", ["exit", "abort"])
 @only(["resident"])
-def test_a_split_that_ends_its_process_costs_nobody_else_anything(
+def test_a_split_that_ends_its_process_affects_no_others(
     engine: ResidentEngine, tmp_path: Path, how: str
 ) -> None:
     other = engine.submit("other-0", [Hang(str(tmp_path / "other"))])
@@ -277,7 +277,7 @@ def test_executors_outlive_the_process_that_forked_them(engine: ResidentEngine, 
 
 
 @only(["resident"])
-def test_what_hangs_is_told_with_its_stack(
+def test_a_hanging_split_is_reported_with_its_stack(
     engine: ResidentEngine, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
     """Both in Python and in C; and who waits because all processes are taken."""
@@ -327,7 +327,7 @@ def test_every_split_runs_once_while_spark_comes_and_goes(engine: ResidentEngine
     assert notes == [n for n in range(len(places) + len(failed)) if n not in failed]
 
 
-def test_a_dead_jvm_is_started_again_and_told(
+def test_a_dead_jvm_is_started_again_and_reported(
     engine: AnyEngine, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr("spark_tasks.spark.life.RESTART_AFTER_S", 0)  # a test before has killed one, too
@@ -341,7 +341,7 @@ def test_a_dead_jvm_is_started_again_and_told(
     answers_again(engine)
     on_spark(engine)
     assert SparkSession.builder.getOrCreate().range(3).count() == 3
-    assert [text.partition(";")[0] for text in errors(caplog)] == ["Spark's JVM died, or its context was stopped"]
+    assert [text.partition(";")[0] for text in errors(caplog)] == ["Spark's JVM ended, or its context was stopped"]
 
 
 def test_a_plugin_that_stops_spark_has_it_started_again(
@@ -360,7 +360,7 @@ def test_a_plugin_that_stops_spark_has_it_started_again(
 
 
 @only(["batch"])
-def test_a_shared_job_ends_when_the_last_task_has_given_it_up(engine: SparkEngine, tmp_path: Path) -> None:
+def test_a_shared_job_ends_when_the_last_task_has_cancelled_it(engine: SparkEngine, tmp_path: Path) -> None:
     busy = all_busy(engine, tmp_path)
     shared = [engine.submit(task, [Hang(str(tmp_path / task))]) for task in ("shared-0", "shared-1")]
     engine.cancel(busy.pop())  # one slot comes free, for both that wait
@@ -370,7 +370,7 @@ def test_a_shared_job_ends_when_the_last_task_has_given_it_up(engine: SparkEngin
     wait_until(lambda: engine.figures().running == 0, what="free slots")
 
 
-def test_what_the_worker_s_own_processes_write_is_masked_and_forges_no_line_of_its_log(
+def test_output_of_the_worker_s_own_processes_is_masked_and_forges_no_line_of_its_log(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     process_secrets().learn("c", ["of-the-engine-test"])
@@ -407,7 +407,7 @@ def test_what_few_connectors_need_is_imported_before_processes_fork(monkeypatch:
         lines.append(came.get(timeout=START_S))
         wire.send(lines[-1].work, pickle.dumps(IsImported("xml.dom.pulldom")))
         found.append(pickle.loads(wire.receive(lines[-1].work))[0].value)
-        monkeypatch.setitem(SELDOM, "pytest", ("no.such.module", "xml.dom.pulldom"))
+        monkeypatch.setitem(OPTIONAL, "pytest", ("no.such.module", "xml.dom.pulldom"))
     assert found == [False, True]
     processes = [psutil.Process(line.pid) for line in lines]
     for line in lines:

@@ -68,7 +68,7 @@ def test_kill_9(cluster, reader, who):
 
 
 @pytest.mark.parametrize("who", ["follower", "leader"])
-def test_suspended_past_its_session_and_woken(cluster, reader, who):
+def test_suspended_past_its_session_and_resumed(cluster, reader, who):
     """What it still does when it wakes up is done by others by then."""
     settled(cluster)
     reader.wait_flowing(STREAMS)

@@ -93,7 +93,7 @@ def test_dead_letters_are_in_the_transaction_of_their_batch(rig: OnceRig) -> Non
     assert (value, headers["stage"], headers["topic"]) == (None, "KAFKA_PRODUCE", rig.topic)
 
 
-def test_what_a_lost_job_has_written_is_aborted(rig: OnceRig) -> None:
+def test_the_writes_of_a_lost_job_are_aborted(rig: OnceRig) -> None:
     """Spark loses the answer of a job that did all of its work."""
     rig.engine.lose_answers += [SparkLostError("the executor is gone")] * 2
     rig.limit(2000)
@@ -104,7 +104,7 @@ def test_what_a_lost_job_has_written_is_aborted(rig: OnceRig) -> None:
     assert len(rig.values(committed=False)) > 2000
 
 
-def test_an_executor_that_comes_late_can_write_no_more(rig: OnceRig) -> None:
+def test_a_late_executor_cannot_write_any_more(rig: OnceRig) -> None:
     """A split of a task whose successor has started: its epoch is stale wherever it runs."""
     kept: list[bytes] = []
     submit = rig.engine.submit
@@ -214,7 +214,7 @@ def test_paused_within_a_transaction_of_the_connector_keeps_no_reader_waiting(ri
     wait_until(lambda: rig.values() == [*numbers(200), "another", *numbers(400, 200)], 20, "the rest")
 
 
-def test_a_transaction_that_outlives_its_time_out_fails_the_task(rig: OnceRig) -> None:
+def test_a_transaction_that_outlives_its_timeout_fails_the_task(rig: OnceRig) -> None:
     rig.limit(100)
     options = {"rows": "100", "transaction_boundary": "connector", "producer_override_transaction_timeout_ms": "1000"}
     loop = rig.start(commit_every="1000", **options)
@@ -233,7 +233,7 @@ def test_a_transaction_that_outlives_its_time_out_fails_the_task(rig: OnceRig) -
     assert rig.values() == ["another", *numbers(200)]
 
 
-def test_the_connector_discards_a_transaction_and_goes_on(rig: OnceRig) -> None:
+def test_the_connector_discards_a_transaction_and_continues(rig: OnceRig) -> None:
     rig.limit(400)
     options = {"rows": "100", "commit_every": "100", "abort_at": "200", "transaction_boundary": "connector"}
     loop = rig.start(**options)
@@ -306,7 +306,7 @@ def test_offsets_behind_a_transaction_that_somebody_left_open_are_waited_for(rig
 
 
 def test_acks_and_transactional_id_cannot_be_overridden(rig: OnceRig) -> None:
-    with pytest.raises(ConnectError, match="exactly-once delivery needs all"):
+    with pytest.raises(ConnectError, match="exactly-once delivery requires all"):
         rig.start(producer_override_acks="1")
     rig.limit(10)
     loop = rig.start(producer_override_transactional_id="mine")
@@ -315,12 +315,12 @@ def test_acks_and_transactional_id_cannot_be_overridden(rig: OnceRig) -> None:
     assert rig.values() == numbers(10)
 
 
-def test_a_transaction_time_out_that_the_brokers_do_not_allow_is_told(rig: OnceRig) -> None:
+def test_a_transaction_timeout_that_the_brokers_do_not_allow_is_reported(rig: OnceRig) -> None:
     error = rig.start(producer_override_transaction_timeout_ms="900001").await_error()
     assert "transaction.timeout.ms 900001 is more than the brokers' transaction.max.timeout.ms" in str(error)
 
 
-def test_a_start_can_be_given_up(rig: OnceRig) -> None:
+def test_a_start_can_be_abandoned(rig: OnceRig) -> None:
     guard = Guard()
     guard.before_verify = lambda: guard.cancelled.wait(20) and None
     loop = rig.start(guard)

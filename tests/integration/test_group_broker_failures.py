@@ -1,4 +1,6 @@
-"""A group member while its broker is away: told once, tasks can stop, and everything comes back by itself."""
+"""A group member while its broker is unavailable: it is reported once, tasks can stop, and everything recovers by
+itself.
+"""
 
 
 import pytest

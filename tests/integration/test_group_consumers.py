@@ -68,7 +68,7 @@ def open_files() -> int:
     return sum(1 for _ in Path("/proc/self/fd").iterdir())
 
 
-def test_a_join_that_waits_for_another_member_holds_up_nobody_else(broker, topic_name, io):
+def test_a_join_that_waits_for_another_member_blocks_no_others(broker, topic_name, io):
     """A broker answers the requests of a connection one by one, and this JoinGroup takes as long as the test."""
     kafka = Kafka(broker.bootstrap_servers)
     kafka.create(topic_name)
@@ -115,7 +115,7 @@ def test_a_topic_that_a_sink_may_not_read_fails_that_sink_alone(broker, topic_na
         refused.close()
 
 
-def test_a_topic_that_comes_later_is_found(broker, topic_name, io):
+def test_a_topic_that_is_created_later_is_found(broker, topic_name, io):
     other = f"{topic_name}-other"
     Kafka(broker.bootstrap_servers).create(other)
     client = {"bootstrap_servers": broker.bootstrap_servers}

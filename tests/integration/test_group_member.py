@@ -80,7 +80,7 @@ def test_an_eager_member_drags_the_group_to_eager_and_back(worker):
     assert one.membership.protocol is old.membership.protocol is Protocol.EAGER
     one.forget()
     old.leave()
-    assert one.next(JoinPreparing).eager is True, "after an eager round everything stops before the next one"
+    assert one.next(JoinPreparing).eager is True, "after an eager rebalance everything stops before the next one"
     assert one.joined().protocol is Protocol.SESSIONED
     wait_until(lambda: settled(one))
 
@@ -94,7 +94,7 @@ def test_a_compatible_member_keeps_the_group_cooperative(worker):
 
 
 @pytest.mark.parametrize("how", ["leave", "stop"])
-def test_who_leaves_is_replaced_at_once(worker, how):
+def test_a_member_that_leaves_is_replaced_at_once(worker, how):
     """Long before its session would end."""
     one, two = (worker(name, session_timeout_ms=60_000).join() for name in ("w1", "w2"))
     wait_until(lambda: settled(one, two), 30, "an even share")
@@ -111,7 +111,7 @@ def test_the_leader_leaves(pair):
     wait_until(lambda: settled(one, two), what="the former leader as a follower")
 
 
-def test_who_crashes_is_replaced_when_its_session_ends(worker):
+def test_a_member_that_crashes_is_replaced_when_its_session_ends(worker):
     one, two = (worker(name, session_timeout_ms=1500, heartbeat_interval_ms=400).join() for name in ("w1", "w2"))
     wait_until(lambda: settled(one, two), 30, "an even share")
     two.crash()
@@ -166,7 +166,7 @@ def test_the_group_waits_for_a_herder_that_stops_its_work_while_heartbeats_flow(
     assert settled(one, two)
 
 
-def test_a_herder_that_never_answers_costs_the_membership(worker):
+def test_a_herder_that_never_answers_loses_the_membership(worker):
     one, two = (worker(name, rebalance_timeout_ms=1200).join() for name in ("w1", "w2"))
     wait_until(lambda: settled(one, two), 30, "an even share")
     two.forget()
@@ -178,7 +178,7 @@ def test_a_herder_that_never_answers_costs_the_membership(worker):
     wait_until(lambda: settled(one, two), what="a member again")
 
 
-def test_a_member_that_nobody_else_waits_for_gives_its_herder_no_more_time(worker):
+def test_a_single_member_gives_its_herder_no_more_time(worker):
     one = worker("w1", rebalance_timeout_ms=1000).join()
     one.joined(30)
     one.holds = True
@@ -188,7 +188,7 @@ def test_a_member_that_nobody_else_waits_for_gives_its_herder_no_more_time(worke
     assert one.joined().assignment.assigned.items == EVERYTHING
 
 
-def test_a_silent_herder_costs_the_membership_until_it_speaks(worker):
+def test_a_silent_herder_loses_the_membership_until_it_responds(worker):
     one = worker("w1", rebalance_timeout_ms=1000).join()
     one.joined(30)
     one.member.tell(HerderAlive())
@@ -203,15 +203,15 @@ def test_a_silent_herder_costs_the_membership_until_it_speaks(worker):
     wait_until(speaks, what="a member again")
 
 
-def test_who_leaves_while_its_join_waits_does_not_hold_up_the_others(pair):
+def test_a_member_that_leaves_during_its_join_does_not_block_others(pair):
     one, two = pair
     two.holds = True
     one.member.tell(RequestRejoin("test"))
     two.next(JoinPreparing)
-    one.member.stop(timeout=15)  # the other one still keeps the round open
+    one.member.stop(timeout=15)  # the other one still keeps the rebalance open
     two.release()
     two.joined()
-    assert settled(two), "the first round is already without the one that left"
+    assert settled(two), "the first rebalance is already without the one that left"
 
 
 def test_a_process_that_was_stopped_past_its_session_loses_its_membership_first(worker):
@@ -231,7 +231,7 @@ def test_a_process_that_was_stopped_past_its_session_loses_its_membership_first(
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_member_whose_thread_died_dies_too(worker):
-    """Its supervisor notices that; without it nobody would, and the work would run on outside the group."""
+    """Its supervisor notices that; otherwise the work would continue outside the group unnoticed."""
     one = worker("w1").join()
     one.joined(30)
     thread = one.coordinator.break_loop()
@@ -242,7 +242,7 @@ def test_a_member_whose_thread_died_dies_too(worker):
                "its last words, which are not the next test's")
 
 
-def test_what_a_member_leaves_undone_when_it_ends_is_no_defect(worker, caplog):
+def test_unfinished_work_of_a_member_that_ends_is_no_defect(worker, caplog):
     one, begun = worker("w1").join(), threading.Event()
     one.joined(30)
 
@@ -265,14 +265,14 @@ def remove_from_group(herder):
         admin.close()
 
 
-def test_who_is_removed_hears_of_it_and_comes_back(pair):
+def test_a_removed_member_notices_it_and_joins_again(pair):
     one, two = pair
     remove_from_group(two)
-    assert "went on without" in two.next(CoordinatorLost).reason
+    assert "rebalanced without" in two.next(CoordinatorLost).reason
     wait_until(lambda: settled(one, two), what="a member again")
 
 
-def test_a_permission_from_before_a_loss_is_void(pair):
+def test_a_permission_from_before_a_loss_is_ignored(pair):
     one, two = pair
     one.holds = two.holds = True  # the first one must not yet have taken the work over
     old = two.owned
@@ -313,7 +313,7 @@ def test_a_leader_that_is_behind_says_so(worker):
     wait_until(lambda: settled(one, two), what="an even share")
 
 
-def test_a_member_that_cannot_be_read_harms_nobody(worker):
+def test_a_member_with_invalid_metadata_does_no_harm(worker):
     one = worker("w1").join()
     one.joined(30)
     broken = worker("w2", offers=[("sessioned", b"\0\2?")]).join()  # of a version to come
@@ -327,8 +327,8 @@ def test_group_type_and_protocol_are_kafka_connects(pair):
     assert [name for name, _ in one.coordinator.group_protocols()] == ["sessioned", "compatible", "default"]
 
 
-def test_a_leader_that_gives_nonsense_ends_no_follower(worker, caplog):
-    """It says why, tries again, and works as soon as somebody else leads."""
+def test_a_leader_that_assigns_garbage_ends_no_follower(worker, caplog):
+    """It reports why, retries, and works as soon as another member leads."""
     one = worker("w1", kind=BabblingCoordinator).join()
     one.joined(30)
     one.coordinator.babbles = True

@@ -53,7 +53,7 @@ def source(worker):
     return {"connector.class": "FileStreamSource", "file": str(worker.folder / "none"), "topic": "none"}
 
 
-def test_a_name_that_the_group_cannot_carry_is_refused(worker, works):
+def test_a_name_that_is_too_long_for_the_group_is_refused(worker, works):
     error = worker.refused("POST", "/connectors", {"name": LONG, "config": source(worker)})
     assert error.status == 400
     assert "takes 40000 bytes in a URL" in str(error)
@@ -79,7 +79,7 @@ def test_offsets_that_nest_deeply_are_refused(worker, topic_name):
     worker.delete(topic_name)
 
 
-def test_records_that_nobody_should_write_stop_nobody(worker, works):
+def test_invalid_records_in_internal_topics_stop_nothing(worker, works):
     """They are there when the worker starts, too."""
     topic = worker.process.properties["config.storage.topic"]
     deep = '{"properties":{"a":' + "[" * 600 + "]" * 600 + "}}"
@@ -140,7 +140,7 @@ def test_connectors_that_the_groups_record_cannot_hold_are_refused(worker, works
 
 
 @pytest.mark.parametrize("what", ["far ahead", "garbage"])
-def test_a_member_that_says_nonsense_keeps_nobody_from_working(worker, small_broker, works, what):
+def test_a_member_with_false_claims_blocks_no_others(worker, small_broker, works, what):
     offset = 2**60 if what == "far ahead" else 0
     intruder = FakeHerder(small_broker.bootstrap_servers, GROUP, f"intruder-{offset}",
                           ClusterConfigState(offset=offset), offers=GARBAGE if what == "garbage" else None)

@@ -39,7 +39,7 @@ SECRET = "s3cr3t-of-the-vault"  # noqa: S105 - a test's
 
 @pytest.fixture(scope="module")
 def stuck(tmp_path_factory):
-    """What it names is where StuckSource hangs."""
+    """Its content names the method in which StuckSource hangs."""
     return tmp_path_factory.mktemp("stuck") / "where"
 
 
@@ -70,7 +70,7 @@ def rig(java_worker, tmp_path):
 
 
 @pytest.mark.parametrize("mode", ["hang", "hang-start", "hang-connector", "hang-stop"])
-def test_a_hung_task_is_given_up_and_holds_nobody_up(rig, topic_name, mode):
+def test_a_hung_task_is_abandoned_and_blocks_no_others(rig, topic_name, mode):
     rig.create(topic_name, counting(topic_name, mode))
     if mode in {"hang", "hang-stop"}:
         rig.wait_records(topic_name, 5)
@@ -80,8 +80,10 @@ def test_a_hung_task_is_given_up_and_holds_nobody_up(rig, topic_name, mode):
     rig.wait_records(other, 10)
 
 
-def test_the_end_of_the_host_is_noticed_and_all_goes_on(rig, topic_name):
-    """Killed, and ended by a plugin: which is FAILED, while the others go on after their offsets, each record once."""
+def test_the_end_of_the_host_is_noticed_and_everything_continues(rig, topic_name):
+    """Killed, and ended by a plugin, which becomes FAILED, while the others continue after their offsets, each record
+    once.
+    """
     file = rig.folder / "lines"
     file.write_text("one\n")
     rig.create(topic_name, {"connector.class": FILE_SOURCE, "file": str(file), "topic": topic_name},
@@ -108,8 +110,8 @@ def test_the_end_of_the_host_is_noticed_and_all_goes_on(rig, topic_name):
     rig.wait_states(topic_name, ["RUNNING", "RUNNING"])
 
 
-def test_a_host_with_too_many_hung_threads_is_replaced_in_order(rig, topic_name):
-    """Its tasks stop as they do at any end, and go on in the next one: no record is missing or doubled."""
+def test_a_host_with_too_many_hung_threads_is_replaced_cleanly(rig, topic_name):
+    """Its tasks stop as usual, and continue in the next one: no record is missing or duplicate."""
     file, sunk, hung = rig.folder / "lines", f"{topic_name}-sink", f"{topic_name}-hung"
     file.write_text("one\n")
     rig.create(topic_name, {"connector.class": FILE_SOURCE, "file": str(file), "topic": topic_name,
@@ -134,7 +136,7 @@ def test_a_host_with_too_many_hung_threads_is_replaced_in_order(rig, topic_name)
                           "start true", "open [0] true", "put 0 1 b"]
     assert [m.value().decode() for m in rig.kafka.messages(topic_name) if m.value()] == ["one", "two"]
     log = rig.process.log.read_text()
-    assert "Too many threads hang in it, the host of Java plugins: its tasks go on in a new one" in log
+    assert "Replacing the host of Java plugins: too many threads hang in it; its tasks continue in a new one" in log
     for name in (topic_name, sunk):
         rig.wait_states(name, ["RUNNING", "RUNNING"])
     assert jvm(rig).pid != first.pid
@@ -145,7 +147,7 @@ def story(rig, name):
 
 
 def lines_of(rig, name):
-    """A source of a file that goes on, and its file."""
+    """A source of a growing file, and its file."""
     file = rig.folder / "lines"
     file.write_text("one\n")
     rig.create(name, {"connector.class": FILE_SOURCE, "file": str(file), "topic": name}, ["RUNNING", "RUNNING"])
@@ -153,8 +155,8 @@ def lines_of(rig, name):
     return file
 
 
-def test_a_jvm_that_answers_nothing_is_ended(rig, topic_name):
-    """Stopped here, as endless garbage collection would have it: its tasks go on in a new one."""
+def test_a_jvm_that_does_not_respond_is_ended(rig, topic_name):
+    """It is suspended here, with the same effect as endless garbage collection: its tasks continue in a new one."""
     file = lines_of(rig, topic_name)
     first = jvm(rig)
     first.suspend()
@@ -162,13 +164,13 @@ def test_a_jvm_that_answers_nothing_is_ended(rig, topic_name):
         out.write("two\n")
     wait_until(lambda: offsets(rig, topic_name) == [{"position": 8}], SLOW_S, "the second offset")
     wait_gone([first])
-    assert f"has ended (it has not answered for {SILENCE_S} s" in story(rig, topic_name)
+    assert f"has ended (it has not responded for {SILENCE_S} s" in story(rig, topic_name)
     assert "RESTARTING" in story(rig, topic_name)
     rig.wait_states(topic_name, ["RUNNING", "RUNNING"])
 
 
-def test_a_heap_that_is_full_without_anybody_noticing_ends_the_jvm(rig, topic_name):
-    """A thread of a plugin's own ends for want of memory, and its task waits for it: all go on in a new JVM."""
+def test_a_full_heap_that_nobody_notices_ends_the_jvm(rig, topic_name):
+    """A plugin's own thread ends for lack of memory, and its task waits for it: all continue in a new JVM."""
     other = f"{topic_name}-other"
     file, once = lines_of(rig, other), rig.folder / "once"
     once.touch()
@@ -183,12 +185,12 @@ def test_a_heap_that_is_full_without_anybody_noticing_ends_the_jvm(rig, topic_na
         rig.wait_states(name, ["RUNNING", "RUNNING"])
 
 
-def test_a_plugin_that_hangs_when_it_is_asked_is_given_up(rig, topic_name, stuck):
-    """Who asked is told in time, others are unharmed, its threads count; with too many of them the host is replaced."""
+def test_a_plugin_that_does_not_return_in_time_is_abandoned(rig, topic_name, stuck):
+    """The caller gets an error in time, others are not affected; with too many hung threads the host is replaced."""
     config = counting(topic_name) | {
         "connector.class": STUCK, "exactly.once.support": "required", "name": topic_name}
     validate = f"/connector-plugins/{STUCK}/config/validate"
-    late = f"has not returned within {ANSWER_S} s and is given up (java.plugins.answer.timeout.ms)"
+    late = f"has not returned within {ANSWER_S} s (java.plugins.answer.timeout.ms)"
     with ThreadPoolExecutor(10) as pool:
         try:
             for method, asked in (("constructor", "config"), ("config", "config"), ("validate", "validate")):
@@ -209,7 +211,7 @@ def test_a_plugin_that_hangs_when_it_is_asked_is_given_up(rig, topic_name, stuck
             stuck.write_text("taskConfigs")
             rig.create(topic_name, config, ["RUNNING"])
             rig.delete(topic_name)
-            hung = f"The connector {topic_name} was given up and hangs"
+            hung = f"Thread 'connector {topic_name}' hangs after its connection was closed"
             wait_until(lambda: hung in rig.process.log.read_text(), SLOW_S, "the hung taskConfigs")
             stuck.write_text("")
             rig.create(topic_name, config, ["RUNNING", "RUNNING"])
@@ -226,7 +228,7 @@ def test_a_plugin_that_hangs_when_it_is_asked_is_given_up(rig, topic_name, stuck
             for refused in [pool.submit(rig.refused, "PUT", validate, config) for _ in range(8)]:
                 assert late in str(refused.result(SLOW_S))
             wait_gone([first])
-            assert "Too many threads hang in it, the host of Java plugins" in rig.process.log.read_text()
+            assert "Replacing the host of Java plugins: too many threads hang in it;" in rig.process.log.read_text()
         finally:
             stuck.write_text("")
     rig.call("DELETE", f"/connectors/{topic_name}/offsets")
@@ -277,7 +279,7 @@ def test_config_providers_in_jars(rig, topic_name, journal):
         assert SECRET not in text
 
 
-def test_a_config_provider_that_throws_or_hangs_costs_who_asked_it(rig, topic_name, stuck):
+def test_a_config_provider_that_throws_or_hangs_affects_only_its_callers(rig, topic_name, stuck):
     stuck.write_text("")
     counts = {"records": "${vault:all:records}"}
     for path, why in (
@@ -298,7 +300,7 @@ def test_a_config_provider_that_throws_or_hangs_costs_who_asked_it(rig, topic_na
         rig.create(f"{topic_name}-2", counting(f"{topic_name}-2", **counts))
         rig.wait_records(f"{topic_name}-2", 7)
         refused = asked.result(SLOW_S)
-    assert f"heeler.tests.Vault.get() has not returned within {ANSWER_S} s and is given up" in str(refused)
+    assert f"heeler.tests.Vault.get() has not returned within {ANSWER_S} s" in str(refused)
     stuck.write_text("")
     rig.create(topic_name, counting(topic_name, records="${vault:sealed:records}"), ["RUNNING", "RUNNING"])
     stuck.write_text("sealed")

@@ -32,7 +32,7 @@ def rig(isolating_worker, tmp_path):
 
 
 def test_a_plugin_that_leaks_or_ends_its_jvm_harms_no_other_connector(rig, topic_name):
-    """A heap that is really full, and System.exit; what ran before goes on in the JVM that it has."""
+    """A heap that is really full, and System.exit; everything else continues in its JVM."""
     file = rig.folder / "lines"
     file.write_text("one\n")
     rig.create(topic_name, {"connector.class": FILE_SOURCE, "file": str(file), "topic": topic_name},
@@ -45,7 +45,7 @@ def test_a_plugin_that_leaks_or_ends_its_jvm_harms_no_other_connector(rig, topic
     trace = rig.call("GET", f"/connectors/{leaks}/status")["tasks"][0]["trace"]
     assert "java.lang.OutOfMemoryError: Java heap space" in trace
     story = lambda: str(rig.call("GET", f"/connectors/{leaks}/story"))  # noqa: E731
-    wait_until(lambda: "the host of Java plugins is replaced (Its heap is full)" in story(), SLOW_S, "a free heap")
+    wait_until(lambda: "the host of Java plugins is replaced (its heap is full)" in story(), SLOW_S, "a free heap")
     moved = lambda: set(re.findall(r"(\S+) continues in another host", rig.process.log.read_text()))  # noqa: E731
     wait_until(lambda: leaks in moved(), SLOW_S, "what leaks to go on")
     leaking = set(jvms(rig)) - before
@@ -62,7 +62,7 @@ def test_a_plugin_that_leaks_or_ends_its_jvm_harms_no_other_connector(rig, topic
 
 
 def test_what_java_plugins_of_a_python_connector_measure(rig, topic_name):
-    """KIP-877: of a transform that its executors ask the host for; beside what the connector itself counts."""
+    """KIP-877: metrics of a transform that its executors run in the host, in addition to the connector's own."""
     file = rig.folder / f"{topic_name}.txt"
     file.write_text("a\nb\nc\n")
     rig.create(topic_name, {"connector.class": "FileStreamSource", "file": str(file), "topic": topic_name,

@@ -57,7 +57,7 @@ def test_java_plugins_are_listed_described_and_validated(rig):
     mark, then = {"transforms.m.type": "MarkOne"}, {"transforms.p.type": "heeler.tests.Measured$Pass"}
     assert errors(**counting("t", name="n", transforms="p,m", **mark, **then)) == {}
     behind = errors(**counting("t", name="n", transforms="m,p", **mark, **then))
-    assert ["stands behind the Python plugin pieces_one.MarkOne" in m for m in behind["transforms.p.type"]] == [True]
+    assert ["comes after the Python plugin pieces_one.MarkOne" in m for m in behind["transforms.p.type"]] == [True]
 
 
 def test_lines_of_a_file_with_java_transforms_and_converters(rig, topic_name):
@@ -91,7 +91,7 @@ def test_lines_of_a_file_with_java_transforms_and_converters(rig, topic_name):
     rig.delete(topic_name)
 
 
-def test_what_plugins_log_is_theirs(rig, topic_name):
+def test_log_lines_of_plugins_have_their_names(rig, topic_name):
     """By the name of the class, with connector and task; `PUT /admin/loggers` reaches the JVM."""
     file = rig.folder / "lines"
     file.write_text("one\n")
@@ -134,7 +134,7 @@ def test_records_keep_keys_headers_timestamps_and_offsets_their_numbers(rig, top
     assert tracked == [topic_name]
 
 
-def test_altered_offsets_are_where_it_goes_on(rig, topic_name):
+def test_it_continues_from_altered_offsets(rig, topic_name):
     rig.create(topic_name, counting(topic_name), ["RUNNING", "RUNNING"])
     wait_until(lambda: offsets(rig, topic_name) == [{"next": 9007199254740993 + 10}], what="the last offset")
     rig.call("PUT", f"/connectors/{topic_name}/stop")
@@ -146,7 +146,7 @@ def test_altered_offsets_are_where_it_goes_on(rig, topic_name):
                what="the records from the altered offset on")
 
 
-def test_a_connector_asks_for_other_tasks(rig, topic_name):
+def test_a_connector_requests_other_tasks(rig, topic_name):
     once = {"once": str(rig.folder / "once"), "tasks.max": "2"}
     rig.create(topic_name, counting(topic_name, "reconfigure", **once), ["RUNNING", "RUNNING", "RUNNING"])
 
@@ -156,7 +156,7 @@ def test_a_connector_asks_for_other_tasks(rig, topic_name):
     ("memory", "java.lang.OutOfMemoryError: no heap left, says the plugin"),
     ("overflow", "java.lang.StackOverflowError"),
 ])
-def test_what_a_task_throws_is_its_own_failure(rig, topic_name, mode, message):
+def test_a_tasks_exception_fails_only_this_task(rig, topic_name, mode, message):
     rig.create(topic_name, counting(topic_name, mode), ["RUNNING", "FAILED"])
     status = rig.call("GET", f"/connectors/{topic_name}/status")
     assert message in status["tasks"][0]["trace"]
@@ -165,8 +165,8 @@ def test_what_a_task_throws_is_its_own_failure(rig, topic_name, mode, message):
 
 
 @pytest.mark.parametrize(("mode", "permanent"), [("refused", True), ("refused-by-sql", True), ("unavailable", False)])
-def test_refused_credentials_are_not_tried_again(rig, topic_name, mode, permanent):
-    """As errors of Kafka's clients and of JDBC drivers (SQLSTATE) tell it, whatever wraps them."""
+def test_refused_credentials_are_not_retried(rig, topic_name, mode, permanent):
+    """As reported by errors of Kafka's clients and of JDBC drivers (SQLSTATE), whatever wraps them."""
     rig.create(topic_name, {**counting(topic_name, mode), "errors.restart.policy": "failed",
                             "errors.restart.backoff.initial.ms": "60000"}, ["RUNNING", "FAILED"])
     [task] = rig.call("GET", f"/connectors/{topic_name}/status")["tasks"]
@@ -205,14 +205,14 @@ def test_a_trial_runs_no_java_plugins_and_says_so(rig):
             rig.call("POST", "/connectors/try", {"config": {"topic": "t", **config}})
         return str(refused.value)
 
-    assert f"connector.class: {MODE} is a Java plugin. A trial runs Python" in tried(**{"connector.class": MODE})
+    assert f"connector.class: {MODE} is a Java plugin. A trial runs only" in tried(**{"connector.class": MODE})
     python = {"connector.class": "datagen", "transforms": "a", "transforms.a.type": "heeler.tests.Measured$Pass"}
     assert "HTTP 400: transforms.a.type: heeler.tests.Measured$Pass is a Java plugin" in tried(**python)
     assert "value.converter: heeler.tests.Measured$Longs" in tried(**{
         "connector.class": "datagen", "value.converter": "heeler.tests.Measured$Longs"})
 
 
-def test_another_version_of_a_plugin_runs_beside_it(rig, topic_name):
+def test_two_versions_of_a_plugin_run_at_the_same_time(rig, topic_name):
     """KIP-891: of a connector, a transform, a converter."""
     old = {"connector.plugin.version": "[6.0,7.0)"}
     shown = [p["version"] for p in rig.call("GET", "/connector-plugins") if p["class"] == MODE]
@@ -236,7 +236,7 @@ def test_another_version_of_a_plugin_runs_beside_it(rig, topic_name):
             wait_until(lambda line=line: bool(re.search(line, rig.process.log.read_text())), what=line)
 
 
-def test_a_class_for_a_newer_java_is_named_to_who_asks_for_it(rig, topic_name):
+def test_a_class_for_a_newer_java_is_named_in_the_error(rig, topic_name):
     refused = rig.refused("POST", "/connectors", {"name": topic_name, "config": {
         "connector.class": "heeler.tests.Newer", "topic": topic_name}})
     assert refused.status == 400

@@ -45,7 +45,7 @@ def test_it_is_configured_with_its_settings_asked_and_closed(jars, tmp_path):
     assert journal.read_text().splitlines() == ["configured by PluginClassLoader", "get a", "get b", "closed"]
 
 
-def test_one_that_is_not_there_or_refuses_its_settings_is_told_of(jars, tmp_path):
+def test_a_provider_that_is_missing_or_refuses_its_settings_is_reported(jars, tmp_path):
     with pytest.raises(ConfigError, match="Failed to find any class that implements ConfigProvider and which name "
                                           r"matches com.acme.Vault, available .*heeler\.tests\.Vault"):
         worker(jars, **{"config.providers": "v", "config.providers.v.class": "com.acme.Vault"})

@@ -124,7 +124,7 @@ def test_partitions_move_between_tasks_of_a_sink(rig, topic_name):
     assert notes(rig).count("put 0 0 a") == 1
 
 
-def test_a_sink_that_fails_and_one_that_hangs_hold_nobody_up(rig, topic_name):
+def test_a_sink_that_fails_and_one_that_hangs_block_no_others(rig, topic_name):
     rig.kafka.create(topic_name)
     rig.kafka.send(topic_name, ["a", "throw"])
     rig.create(topic_name, noting(rig, topic_name), ["RUNNING", "FAILED"])

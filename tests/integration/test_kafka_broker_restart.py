@@ -29,7 +29,7 @@ def raw(number):
     return pa.RecordBatch.from_pylist(rows, schema=RAW_SCHEMA)
 
 
-def test_appending_and_reading_go_on_after_a_crash():
+def test_appending_and_reading_continue_after_a_crash():
     with EmbeddedBroker(quick=True, settings=BACK_SOON) as broker:
         cluster = KafkaCluster(client_settings({"bootstrap.servers": broker.bootstrap_servers}))
         appender = Appender(cluster, cluster.init_producer_id(), max_batch_bytes=20_000)

@@ -166,7 +166,7 @@ def test_a_topic_that_takes_only_small_batches(cluster, topic):
     assert appender.sequences == {(name, 0): 3000}
     assert offsets == {number: (0, number) for number in range(3000)}
     appender.append(name, 0, raw([os.urandom(6000)]))
-    with pytest.raises(RecordTooLargeError, match=rf"a broker refused a record for topic '{name}'.*of the topic"):
+    with pytest.raises(RecordTooLargeError, match=rf"a broker rejected a record for topic '{name}'.*of the topic"):
         appender.flush()
 
 

@@ -37,7 +37,7 @@ def alone(kafka, tmp_path_factory):
             try:
                 return session_key(kafka.servers, rig.process.properties["config.storage.topic"])
             except IndexError:
-                return None  # the group's first round is not over yet
+                return None  # the group's first rebalance is not over yet
 
         yield rig, wait_until(key, 30, "the session key")
 

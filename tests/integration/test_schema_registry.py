@@ -151,7 +151,7 @@ def test_guids_in_headers_need_a_registry_that_gives_them(registry):
     """Apicurio's gives none: tests/pure/spark_tasks/registry/test_guid_headers.py has one that does."""
     values, metadata = column([5], Schema(Type.INT32))
     in_headers = "io.confluent.kafka.serializers.schema.id.HeaderSchemaIdSerializer"
-    with pytest.raises(ConfigError, match=r"value\.schema\.id\.serializer: .* gives none for schema \d+; leave"):
+    with pytest.raises(ConfigError, match=r"value\.schema\.id\.serializer: .* has none for schema \d+; remove"):
         avro(registry, **{"value.schema.id.serializer": in_headers}).from_connect("guids", values, metadata)
 
 
@@ -172,7 +172,7 @@ def test_a_schema_that_is_not_compatible_is_a_clear_error_of_its_records(registr
     registry.ask("PUT", "config/strict-value", {"compatibility": "BACKWARD"})
     converter = avro(registry)
     converter.from_connect("strict", *column([{"a": 1}], _with("a", Type.INT32)))
-    with pytest.raises(BadRowsError, match=r"strict-value: .*not compatible with those that") as bad:
+    with pytest.raises(BadRowsError, match=r"strict-value: .*not compatible with earlier schemas") as bad:
         converter.from_connect("strict", *column([{"a": "x"}, {"a": "y"}], _with("a", Type.STRING)))
     assert [row for row, _ in bad.value.bad] == [0, 1]
     assert isinstance(bad.value.bad[0][1], RefusedSchemaError)
@@ -206,7 +206,7 @@ def test_the_newest_version_of_the_subject_is_written(registry):
     assert avro(registry, **given).from_connect("newest", *column([{"a": 1}], _with("a", Type.INT32))) == written
 
 
-def test_bad_records_are_told_apart(registry):
+def test_bad_records_are_distinguished(registry):
     values, metadata = column([ROW, ROW, ROW], RECORD)
     converter = avro(registry)
     good = converter.from_connect("hurt", values, metadata).to_pylist()
@@ -222,7 +222,7 @@ def test_bad_records_are_told_apart(registry):
 
 
 class Door(http.server.BaseHTTPRequestHandler):
-    """In front of the registry: lets in who has the right header, says it is busy while `busy`."""
+    """A proxy in front of the registry: accepts requests with the right header, and reports to be busy while `busy`."""
 
     def _pass(self):
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0)) or None
@@ -276,7 +276,7 @@ def through(door, **config):
     ("Basic dTpw", {"basic.auth.credentials.source": "USER_INFO", "basic.auth.user.info": "u:p"}),
     ("Bearer t", {"bearer.auth.credentials.source": "STATIC_TOKEN", "bearer.auth.token": "t"}),
 ])
-def test_who_may_ask(door, wanted, config):
+def test_authentication(door, wanted, config):
     door.wanted = wanted
     data = column([1], Schema(Type.INT32))
     assert len(through(door, **config).from_connect("guarded", *data)) == 1
@@ -284,8 +284,8 @@ def test_who_may_ask(door, wanted, config):
         through(door).from_connect("guarded", *data)
 
 
-def test_a_registry_that_is_away_is_nobodys_fault(door):
-    """Ids that are known go on, other questions wait without being sent, and several URLs stand in for each other."""
+def test_an_unreachable_registry_fails_no_record(door):
+    """Known ids continue to work, other requests wait without being sent, and several URLs replace each other."""
     converter = through(door, **{"retries.wait.ms": "60000", "retries.max.wait.ms": "60000"})
     data = column([1], Schema(Type.INT32))
     written = converter.from_connect("away", *data)
@@ -442,7 +442,7 @@ def test_protobuf_and_confluents_own(registry):
 
 
 def test_one_protobuf_schema_has_many_messages(registry):
-    """A batch may mix them; an index that no message has, or a schema that contains itself, is its records' trouble."""
+    """A batch may mix them; records with an index of no message, or with a recursive schema, are bad records."""
     text = """syntax = "proto3"; package mix;
     message A { int32 x = 1; message Inner { string s = 1; } }
     message B { B again = 1; }"""

@@ -44,7 +44,7 @@ def test_a_failed_task_is_restarted_until_it_works(rig, topic_name):
     assert "restarting after a failure" in story(rig, topic_name)
 
 
-def test_a_permanent_failure_is_not_tried_again(rig, topic_name):
+def test_a_permanent_failure_is_not_retried(rig, topic_name):
     config = {**failing(rig.folder / "release", "read", topic_name), **QUICK, "says": " for good"}
     rig.create(topic_name, config, [RUNNING, FAILED])
     assert restarts(rig, topic_name) == {
@@ -54,7 +54,7 @@ def test_a_permanent_failure_is_not_tried_again(rig, topic_name):
 
 
 @pytest.mark.parametrize("at", ["plan", "read"])
-def test_a_stalled_task_is_told_with_its_stack_and_restarted(rig, topic_name, at):
+def test_a_stalled_task_is_reported_with_its_stack_and_restarted(rig, topic_name, at):
     """In a call on the worker (plan), and in a Spark job (read)."""
     release = rig.folder / "release"
     rig.create(topic_name, {**hanging(release, at, topic=topic_name), **QUICK, "errors.restart.policy": "all",
@@ -74,8 +74,9 @@ def test_a_stalled_task_is_told_with_its_stack_and_restarted(rig, topic_name, at
     assert not any(topic_name in told for told in rig.call("GET", "/health").get("degraded", ()))
 
 
-def test_a_sink_whose_write_hangs_is_given_up_in_plain_words(rig, topic_name):
-    """It is told at /health, other connectors go on, and what the worker itself cancels has no stack in the log."""
+def test_a_sink_whose_write_hangs_is_abandoned_with_a_plain_message(rig, topic_name):
+    """It is reported at /health, other connectors continue, and what the worker itself cancels has no stack in the log.
+    """
     release, other = rig.folder / "release", f"{topic_name}-other"
     rig.kafka.create(topic_name)
     rig.kafka.send(topic_name, ["a"])

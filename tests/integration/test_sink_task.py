@@ -145,7 +145,7 @@ def test_no_reset_means_failure(rig: SinkRig) -> None:
     assert rig.topic in str(error)
 
 
-def test_a_topic_made_anew_is_read_from_its_start(rig: SinkRig) -> None:
+def test_a_topic_that_was_created_again_is_read_from_its_start(rig: SinkRig) -> None:
     rig.produce(100)
     loop = rig.start(**{"consumer.override.allow.auto.create.topics": "false"})
     loop.await_records(100)
@@ -179,7 +179,7 @@ def test_tasks_share_the_partitions_and_take_over(rig: SinkRig) -> None:
     assert len(rig.values()) == written + 20, "orderly handovers double nothing"
 
 
-def test_a_member_that_was_thrown_out_during_its_batch_does_not_commit(rig: SinkRig) -> None:
+def test_a_member_that_was_removed_during_its_batch_does_not_commit(rig: SinkRig) -> None:
     rig.produce(10)
     loop = rig.start(slow="3", **{"consumer.override.max.poll.interval.ms": "1000"})
     loop.await_records(10)
@@ -189,7 +189,7 @@ def test_a_member_that_was_thrown_out_during_its_batch_does_not_commit(rig: Sink
     assert rig.notes.heard("commits") == [[[5, 5]]]
 
 
-def test_a_member_that_slept_past_its_session_joins_anew_first(rig: SinkRig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_member_suspended_past_its_session_joins_again_first(rig: SinkRig, monkeypatch: pytest.MonkeyPatch) -> None:
     sleeper = Sleeper(monkeypatch, "spark_tasks.kafka.membership")
     rig.produce(10)
     rig.engine.free.clear()
@@ -269,7 +269,7 @@ def test_stop_takes_back_what_waits_for_spark(rig: SinkRig) -> None:
     assert rig.committed() == {}
 
 
-def test_cancel_gives_up_a_hanging_batch(rig: SinkRig) -> None:
+def test_cancel_abandons_a_hanging_batch(rig: SinkRig) -> None:
     rig.produce(10)
     loop = rig.start(slow="15")
     wait_until((rig.notes.path / "slow.once").exists)
@@ -291,7 +291,7 @@ def test_a_session_that_the_brokers_refuse_is_explained(rig: SinkRig) -> None:
     assert f"joining the consumer group connect-{rig.name}: Invalid value 100 for configuration {session}" in error
 
 
-def test_a_broker_that_goes_away_is_waited_for(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unavailable_broker_is_waited_for(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     settings = {"group.initial.rebalance.delay.ms": "0", **BACK_SOON}
     with EmbeddedBroker(data_dir=tmp_path / "data", quick=True, settings=settings) as broker:
         (tmp_path / "notes").mkdir()

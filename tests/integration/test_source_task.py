@@ -80,7 +80,7 @@ def test_a_lost_batch_is_repeated_from_the_last_offsets(rig: SourceRig, how: str
     assert rig.records() == {0: numbers(3000)}, "nothing had been written before the failure"
 
 
-def test_a_batch_that_was_slept_over_is_repeated_alone(rig: SourceRig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_interrupted_by_a_suspension_is_repeated_alone(rig: SourceRig, monkeypatch: pytest.MonkeyPatch) -> None:
     """Others may run the task by then: the next batch is not written by both, and no offsets are."""
     sleeper = Sleeper(monkeypatch, "spark_tasks.sources.task")
     rig.worker["session.timeout.ms"] = "60000"
@@ -111,7 +111,7 @@ def test_a_failing_plan_fails_the_task(rig: SourceRig) -> None:
     assert str(rig.start(**{"fail.latest": "gone"}).await_error()) == "gone"
 
 
-def test_offsets_that_cannot_be_written_fail_the_task_and_the_batch_comes_again(rig: SourceRig) -> None:
+def test_offsets_that_cannot_be_written_fail_the_task_and_the_batch_is_repeated(rig: SourceRig) -> None:
     rig.make_topic(1)
     rig.limit(10)
     write, rig.offsets.write = rig.offsets.write, _refuse
@@ -126,7 +126,7 @@ def _refuse(_offsets: Any) -> None:
     raise ConnectError("the offsets topic is gone")
 
 
-def test_pause_finishes_the_batch_and_resume_goes_on(rig: SourceRig) -> None:
+def test_pause_finishes_the_batch_and_resume_continues(rig: SourceRig) -> None:
     rig.make_topic(1)
     rig.limit(100)
     loop = rig.start(slow="0.5")
@@ -165,7 +165,7 @@ def test_stop_takes_back_what_waits_for_spark(rig: SourceRig) -> None:
     assert rig.offsets.written == []
 
 
-def test_cancel_gives_up_a_hanging_batch(rig: SourceRig) -> None:
+def test_cancel_abandons_a_hanging_batch(rig: SourceRig) -> None:
     rig.make_topic(1)
     rig.limit(10)
     loop = rig.start(slow="15")
@@ -213,7 +213,7 @@ def test_the_brokers_create_topics_otherwise(rig: SourceRig) -> None:
     assert sorted(rig.values(), key=lambda v: int(v[2:])) == numbers(10)
 
 
-def test_a_broker_that_goes_away_is_waited_for(tmp_path: Path) -> None:
+def test_an_unavailable_broker_is_waited_for(tmp_path: Path) -> None:
     with EmbeddedBroker(data_dir=tmp_path / "data", quick=True, settings=BACK_SOON) as broker:
         (tmp_path / "notes").mkdir()
         rig = SourceRig(broker.bootstrap_servers, tmp_path / "notes")

@@ -70,7 +70,7 @@ def of_another_program(file: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [cut, scratch, of_another_program])
-def test_an_archive_that_is_of_no_use_does_no_harm(
+def test_a_useless_archive_does_no_harm(
     archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: Callable[[Path], None]
 ) -> None:
     monkeypatch.setenv("HEELER_CACHE", str(tmp_path))

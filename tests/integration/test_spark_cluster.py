@@ -33,7 +33,7 @@ def cluster(tmp_path: Path, temporary: Path) -> Iterator[SparkCluster]:
         yield cluster
 
 
-def test_a_master_that_is_none(temporary: Path) -> None:
+def test_an_invalid_master(temporary: Path) -> None:
     with pytest.raises(SparkStartError, match=r"^Spark did not start: .*Could not parse Master URL: 'local\[x\]'"):
         SparkJobs(spark_settings({"spark.master": "local[x]"}))
     assert jvms() == []

@@ -58,10 +58,10 @@ def test_the_demo_on_a_cluster(cluster: SparkCluster, kafka: Kafka, python: Path
                           env={**os.environ, **names}, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Everything agrees." in done.stdout
-    assert "Spark is up" in (tmp_path / "heeler-demo" / "worker.log").read_text()
+    assert "Spark started in" in (tmp_path / "heeler-demo" / "worker.log").read_text()
 
 
-def test_what_is_missing_on_the_cluster_is_said(cluster: SparkCluster, kafka: Kafka, tmp_path: Path) -> None:
+def test_what_is_missing_on_the_cluster_is_reported(cluster: SparkCluster, kafka: Kafka, tmp_path: Path) -> None:
     """Executors have nothing of the worker's environment: neither its packages nor its folder of plugins."""
     python, plugins, away = other_python(tmp_path / "bare", heeler=False), tmp_path / "plugins", tmp_path / "away"
     plugins.mkdir()
@@ -75,7 +75,7 @@ def test_what_is_missing_on_the_cluster_is_said(cluster: SparkCluster, kafka: Ka
         plugins.rename(away)  # this worker has read it
         install_heeler(python)
         rig.wait_states("late", ["RUNNING", "FAILED"], STARTED_S)
-        assert f"the plugin folder {plugins} is not there on this machine; on a Spark" in rig.rest.failure("late")
+        assert f"the plugin folder {plugins} is missing on this machine; on a Spark" in rig.rest.failure("late")
         away.rename(plugins)
         rig.call("POST", "/connectors/late/restart?includeTasks=true&onlyFailed=true")
         rig.wait_records("late", 1, STARTED_S)

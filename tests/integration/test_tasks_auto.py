@@ -24,7 +24,7 @@ def numbers(first: int, count: int) -> list[str]:
     return [json.dumps({"n": n}) for n in range(first, first + count)]
 
 
-def test_tasks_come_with_a_backlog_and_go_without_it(rig, topic_name):
+def test_tasks_are_added_with_a_backlog_and_removed_without_it(rig, topic_name):
     rig.kafka.create(topic_name, PARTITIONS)
     rig.kafka.send(topic_name, numbers(0, FIRST))
     release, out = rig.folder / "release", rig.folder / "out"

@@ -65,7 +65,7 @@ def test_records_are_lines_that_do_no_harm(topic: Topic, worker_properties: dict
     assert f"heeler: the record of {topic.name}-0 at offset 0 has" in refused.stderr
 
 
-def test_what_is_new_comes_as_it_is_written(topic: Topic, tmp_path: Path) -> None:
+def test_new_records_are_printed_as_they_are_written(topic: Topic, tmp_path: Path) -> None:
     topic.write(b"old")
     log = tmp_path / "lines"
     command = [sys.executable, "-m", "heeler", "topics", "read", topic.name, "--bootstrap-servers", topic.servers]
@@ -83,7 +83,7 @@ def test_what_is_new_comes_as_it_is_written(topic: Topic, tmp_path: Path) -> Non
     assert topic.read("--bootstrap-servers", topic.servers, "--from-end").output == ""
 
 
-def test_what_is_in_the_way_is_told(broker: Any, topic_name: str) -> None:
+def test_obstacles_are_reported(broker: Any, topic_name: str) -> None:
     run = CliRunner().invoke
     result = run(main, ["topics", "read", topic_name, "--bootstrap-servers", broker.bootstrap_servers])
     assert (result.exit_code, result.stdout) == (2, "")

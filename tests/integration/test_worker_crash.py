@@ -1,4 +1,4 @@
-"""kill -9 of a worker that moves data both ways, again and again: what is lost, and what comes twice."""
+"""kill -9 of a worker that moves data in both directions, repeatedly: what is lost, and what is duplicate."""
 
 from __future__ import annotations
 
@@ -35,8 +35,9 @@ def runs(numbers: Sequence[int]) -> list[tuple[int, int]]:
 
 
 def assert_resumed(found: Sequence[tuple[int, int]], total: int) -> int:
-    """Each run but the first begins where the one before had come to, or before: nothing lost. Answers how often it
-    was begun anew.
+    """Each run but the first starts where the one before ended, or before that: nothing is lost.
+
+    Returns how often it started again.
     """
     assert found[0][0] == 0, found
     assert max(last for _, last in found) == total - 1, found

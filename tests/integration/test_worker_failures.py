@@ -50,7 +50,7 @@ def test_wrong_configuration(rig, topic_name, case):
     assert topic_name not in rig.call("GET", "/connectors")
 
 
-def test_several_errors_are_told_together(rig, topic_name):
+def test_several_errors_are_reported_together(rig, topic_name):
     error = rig.refused("POST", "/connectors", {"name": topic_name, "config": {
         "connector.class": "FileStreamSource", "tasks.max": "x", "batch.size": "y"}})
     lines = str(error).splitlines()
@@ -62,7 +62,7 @@ def test_several_errors_are_told_together(rig, topic_name):
 
 
 def test_failing_task(rig, topic_name):
-    """The trace is in its status, others go on, and after a restart it goes on where it was."""
+    """The trace is in its status, others continue, and after a restart it continues where it stopped."""
     healthy, out = rig.folder / "in.txt", topic_name + "-other"
     healthy.write_text("before\n")
     rig.create(f"{topic_name}-other", {"connector.class": "FileStreamSource", "file": str(healthy), "topic": out})
@@ -85,7 +85,7 @@ def test_failing_task(rig, topic_name):
     assert rig.kafka.values(topic_name) == [f"record {n}" for n in range(20)]
 
 
-def test_strangers_words_forge_no_line_of_the_log(rig, topic_name):
+def test_foreign_text_forges_no_line_of_the_log(rig, topic_name):
     """From REST, both internal topics, a plugin's exception and its log; answers of REST have them as they are."""
     forged = f"[2026-01-01 00:00:00,000] ERROR forged {topic_name} (x:1)"
     name = f"{topic_name}-\u202e\u2028{forged}"
@@ -155,7 +155,7 @@ def test_raising_in_stop(rig, topic_name):
     rig.delete(topic_name)
 
 
-def test_raising_task_configs_are_tried_again(rig, topic_name):
+def test_raising_task_configs_are_retried(rig, topic_name):
     """As with Kafka Connect, the connector is RUNNING meanwhile; nothing is lost."""
     release = rig.folder / "release"
     rig.create(topic_name, failing(release, "tasks", topic_name), [RUNNING])
@@ -180,7 +180,7 @@ def works(rig, topic_name):
 
 
 @pytest.mark.parametrize("at", ["start", "tasks", "task-start", "plan", "read"])
-def test_hanging_plugin_blocks_nobody(rig, topic_name, at, works):
+def test_a_hanging_plugin_blocks_no_others(rig, topic_name, at, works):
     release = rig.folder / "release"
     rig.create(topic_name, hanging(release, at, topic=topic_name))
     sign = release.with_name("release.hangs")
@@ -194,7 +194,7 @@ def test_hanging_plugin_blocks_nobody(rig, topic_name, at, works):
 
 @pytest.mark.parametrize("at", ["start", "tasks", "task-start", "plan", "read"])
 def test_hanging_plugin_can_be_deleted(rig, topic_name, at, works):
-    """It is given up after task.shutdown.graceful.timeout.ms (2 s here), and a new one of its name works."""
+    """It is abandoned after task.shutdown.graceful.timeout.ms (2 s here), and a new one with its name works."""
     release = rig.folder / "release"
     rig.create(topic_name, hanging(release, at, topic=topic_name))
     works()

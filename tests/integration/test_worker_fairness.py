@@ -1,4 +1,4 @@
-"""A worker whose plugins wait, hang and die: each costs itself and nobody else."""
+"""A worker whose plugins wait, hang and die: each affects only itself."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def ticking(rig, name):
 
 
 def advance(rig, names):
-    """Each of them goes on from where it is."""
+    """Each of them continues from where it is."""
     for name, end in [(name, rig.kafka.end(name)) for name in names]:
         rig.wait_records(name, end + SOME)
 
@@ -39,7 +39,7 @@ def reads(sign):
     return sign.read_text().split() if sign.exists() else []
 
 
-def test_sources_that_wait_for_an_hour_or_poll_for_long_keep_nobody_waiting(rig, topic_name):
+def test_sources_that_sleep_for_an_hour_or_poll_for_long_block_no_others(rig, topic_name):
     signs = {name: waiting(rig, name, 3600) for name in (f"{topic_name}-asleep-{n}" for n in range(6))}
     ticks = [ticking(rig, f"{topic_name}-tick-{n}") for n in range(4)]
     held = [wait_until(lambda s=sign: reads(s), SOON_S, "a source to sleep") for sign in signs.values()]
@@ -58,7 +58,7 @@ def test_sources_that_wait_for_an_hour_or_poll_for_long_keep_nobody_waiting(rig,
         assert rig.rest.states(name) == ["RUNNING", "RUNNING"]
 
 
-def test_a_task_goes_on_when_its_executor_process_is_killed(rig, topic_name):
+def test_a_task_continues_when_its_executor_process_is_killed(rig, topic_name):
     """And no record is missing."""
     sign = rig.folder / "reads"
     topic = rig.kafka.create(topic_name)

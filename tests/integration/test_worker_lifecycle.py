@@ -43,7 +43,7 @@ def pipe(rig, topic_name):
     return into, out
 
 
-def test_lines_travel_and_all_is_told(rig, pipe, topic_name):
+def test_lines_are_moved_and_everything_is_reported(rig, pipe, topic_name):
     into, out = pipe
     append(into, numbered("line", 0, 100))
     rig.wait_lines(out, numbered("line", 0, 100))
@@ -132,7 +132,7 @@ def test_restarts(rig, pipe, topic_name):
     assert rig.refused("POST", f"/connectors/{topic_name}-in/tasks/7/restart").status == 404
 
 
-def test_restarted_when_what_a_config_provider_gave_has_lived_its_time(rig, topic_name):
+def test_restarted_when_the_time_to_live_of_a_providers_value_is_over(rig, topic_name):
     """The connector again and again, one after the other (KIP-297); its task, whose configuration stays, never."""
     folder = rig.folder / "alone"
     folder.mkdir()

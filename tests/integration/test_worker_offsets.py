@@ -162,7 +162,7 @@ def test_of_a_sink(rig, writer):
     rig.wait_lines(out, ["a", "b", "c", "b", "c", "a", "b", "c"])
 
 
-def test_a_wrong_one_of_a_sink(rig, topic_name):
+def test_invalid_offsets_of_a_sink(rig, topic_name):
     config = {"connector.class": "FileStreamSink", "topics": topic_name, "file": str(rig.folder / "out")}
     rig.created.append(topic_name)
     rig.call("POST", "/connectors", {"name": topic_name, "config": config, "initial_state": STOPPED})

@@ -32,7 +32,7 @@ def test_each_plugin_folder_has_modules_of_its_own(rig, topic_name):
     ("BadDefaultSource", "the definition of configuration n is wrong: Invalid value soon for configuration n: "),
     ("BadSchema", "unknown type strin"),
 ])
-def test_what_an_author_got_wrong_is_told_at_once_and_hides_nothing_else(rig, topic_name, name, message):
+def test_an_authors_mistake_is_reported_at_once_and_hides_nothing_else(rig, topic_name, name, message):
     config = {"connector.class": name, "topic": "t"}
     refused = rig.refused("POST", "/connectors", {"name": topic_name, "config": config})
     assert refused.status == 400

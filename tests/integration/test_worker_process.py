@@ -39,7 +39,7 @@ def last_statuses(rig, topic):
 
 
 def test_stopped_in_the_middle_of_work(own_worker, topic_name):
-    """SIGTERM, then Ctrl-C: exit code 0, everything written and gone; the next worker goes on, nothing twice."""
+    """SIGTERM, then Ctrl-C: exit code 0, everything written and gone; the next worker continues without duplicates."""
     rig, name = own_worker, topic_name
     rig.process.properties["task.shutdown.graceful.timeout.ms"] = "10000"  # a batch that is given up is repeated
     own = {"value.converter": JSON, "value.converter.schemas.enable": "false"}
@@ -80,8 +80,9 @@ def test_stopped_in_the_middle_of_work(own_worker, topic_name):
 
 
 def test_stopped_while_plugins_hang(own_worker, topic_name):
-    """They are given up after task.shutdown.graceful.timeout.ms (2 s here). An exit code of 0 says that it was so: a
-    worker that has not stopped in order some seconds after that time ends with 1.
+    """They are abandoned after task.shutdown.graceful.timeout.ms (2 s here).
+
+    An exit code of 0 shows that: a worker that has not stopped cleanly some seconds after that time exits with 1.
     """
     rig, name = own_worker, topic_name
     rig.process.start()
@@ -165,7 +166,7 @@ def test_refusals(kafka, tmp_path, topic_name):
                       f"Failed to connect to and describe Kafka cluster at {nobody}"),
         "bad value": ({"session.timeout.ms": "soon"}, 2, "Invalid value soon for configuration session.timeout.ms"),
         "no group": ({"group.id": None}, 2, 'Missing required configuration "group.id"'),
-        "open": ({"rest.extension.classes": "com.example.BasicAuth"}, 2, "put a proxy before them that does this work"),
+        "open": ({"rest.extension.classes": "com.example.BasicAuth"}, 2, "let the proxy do this work"),
         "client": ({"producer.security.protocol": "SSL", "producer.ssl.engine.factory.class": "com.example.Pins"}, 2,
                    "Invalid value com.example.Pins for configuration producer.ssl.engine.factory.class: heeler cannot"),
         "listener": ({"listeners": f"https://127.0.0.1:{free_port()}", "listeners.https.ssl.provider": "BCFIPS",

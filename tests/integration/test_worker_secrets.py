@@ -122,7 +122,7 @@ def test_another_user_of_the_machine_gets_nothing(rig: Rig, world: Path, secrets
     config = {"connector.class": "LeakingSource", "topic": topic_name, "password": f"${{file:{secrets}:password}}"}
     rig.create(topic_name, config, [RUNNING, RUNNING])
     rig.wait_records(topic_name, 5, 120)
-    wait_until(lambda: "Spark is up" in rig.process.log.read_text(), 120, "Spark, which records do not wait for")
+    wait_until(lambda: "Spark started in" in rig.process.log.read_text(), 120, "Spark, which records do not wait for")
     wait_until(lambda: len(listening(rig)) >= 4, 60, "REST, and three ports of Spark's JVM")
     family, ports = processes_of(rig.process), listening(rig)
     assert [p for p in family if p.name() == "java"]

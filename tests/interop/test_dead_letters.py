@@ -120,7 +120,7 @@ def by_offset(found):
     return {int(dict(letter[3])["__connect.errors.offset"]): letter for letter in found}
 
 
-def test_letters_are_javas(broker, tmp_path, rig):
+def test_dead_letters_equal_javas(broker, tmp_path, rig):
     java, run = rig
     kafka, producer = Kafka(broker.bootstrap_servers), Producer({"bootstrap.servers": broker.bootstrap_servers})
     for case, (config, records) in CASES.items():

@@ -89,7 +89,7 @@ class Mixed:
         wait_until(more, SOON_S, "all tasks to count on, with each number once and in order")
 
     def call(self, rest: RestClient, method: str, path: str, body: Any = None) -> Any:
-        """Once the worker can do it: it may not know yet who leads."""
+        """Retry the request until the worker can serve it: it may not know the leader yet."""
         def answered() -> list[Any]:
             try:
                 return [rest.call(method, path, body)]
@@ -158,7 +158,7 @@ class Mixed:
         return zombie
 
     def alter(self, rest: RestClient) -> None:
-        """Set the offsets that this leader finds, which the other worker wrote, and go on."""
+        """Set the offsets that this leader finds, which the other worker wrote, and resume."""
         found = self.call(rest, "GET", "/connectors/lines/offsets")
         position = sum(len(line) + 1 for line in self.lines)
         assert found == {"offsets": [{"partition": {"filename": str(self.file)}, "offset": {"position": position}}]}
@@ -200,8 +200,8 @@ def mixed(kafka: Kafka, there: Kafka, tmp_path: Path, topic_name: str) -> Iterat
 
 @pytest.mark.parametrize(("first", "there"), [("java", "same Kafka"), ("heeler", "another Kafka")], indirect=["there"])
 def test_sources_move_between_java_and_heeler(mixed: Mixed, first: str) -> None:
-    """`first` leads and begins; the other one takes over its stopped connectors when it is killed, fences what is left
-    of them, and is killed in its turn.
+    """`first` leads and starts; when it is killed, the other one takes over its stopped connectors, fences what is left
+    of them, and is then killed itself.
     """
     rests = {"java": mixed.java.rest, "heeler": mixed.heeler.rest}
     second = "heeler" if first == "java" else "java"

@@ -22,7 +22,7 @@ LINES = 50
 
 
 class Mixed(Cluster):
-    """The cluster's questions, asked of one Java and one heeler worker."""
+    """The cluster's requests, sent to one Java and one heeler worker."""
 
     def __init__(self, kafka, folder, properties):
         self.kafka, self.folder, self.group = kafka, folder, properties["group.id"]

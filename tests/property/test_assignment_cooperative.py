@@ -25,7 +25,7 @@ class Worker:
 
 @dataclass
 class Group:
-    """Workers, a broker that elects the oldest member, and a config topic; every round checks what must always hold."""
+    """Workers, a broker that elects the oldest member, and a config topic; every rebalance checks the invariants."""
 
     max_delay_ms: int
     now_ms: int = 1_000
@@ -35,7 +35,7 @@ class Group:
     workers: dict[str, Worker] = field(default_factory=dict)
     hung: list[Worker] = field(default_factory=list)
     delay_ms: int = 0
-    patience: int = 12  # rounds until it has to be settled
+    patience: int = 12  # rebalances until it has to be settled
 
     def join(self):
         self.joined += 1
@@ -78,7 +78,7 @@ class Group:
             offset=self.config.offset + 1, connector_configs={key: {} for key in counts}, task_counts=counts
         )
 
-    def round(self, deaf=frozenset(), leader_completes=True):
+    def rebalance(self, deaf=frozenset(), leader_completes=True):
         """One rebalance. Workers in `deaf` (by number) do not get their answer."""
         self.generation += 1
         leader_id = min(self.workers)
@@ -150,9 +150,9 @@ class Group:
         return frozenset(names).union(*(self.config.tasks(name) for name in names))
 
     def settle(self):
-        """Rounds as the members themselves would ask for: after a revocation, and when a delay is over."""
+        """Rebalances as the members themselves would ask for: after a revocation, and when a delay is over."""
         for _ in range(self.patience):
-            answers = self.round()
+            answers = self.rebalance()
             if self.delay_ms:
                 self.now_ms += self.delay_ms
             elif not any(answer.revoked for answer in answers.values()):
@@ -164,7 +164,7 @@ class Group:
         assert sum(len(one.items) for one in owned) == len(self.configured())
         assert frozenset().union(*(one.items for one in owned)) == self.configured()
         self.check_balance(owned)
-        assert not any(answer.assigned or answer.revoked or answer.delay_ms for answer in self.round().values())
+        assert not any(answer.assigned or answer.revoked or answer.delay_ms for answer in self.rebalance().values())
 
     def check_balance(self, owned):
         for sizes in ([len(one.connectors) for one in owned], [len(one.tasks) for one in owned]):
@@ -186,7 +186,7 @@ def histories(*configured):
         st.tuples(st.just("wake")),
         st.tuples(st.just("configure"), st.sampled_from(NAMES), st.none() | st.integers(0, 9), *configured),
         st.tuples(st.just("wait"), st.integers(1, 400)),
-        st.tuples(st.just("round"), st.frozensets(small, max_size=3), st.booleans()),
+        st.tuples(st.just("rebalance"), st.frozensets(small, max_size=3), st.booleans()),
         st.tuples(st.just("settle")),
     ), max_size=30)
 
@@ -219,13 +219,13 @@ def check_back_at_once(group, index, claims):
     """
     leaver = sorted(group.workers)[1:][index % (len(group.workers) - 1)]
     worker = group.workers.pop(leaver)
-    group.round()
+    group.rebalance()
     group.join()
     back = group.workers[max(group.workers)]
     before, back.url = worker.owned, worker.url
     if claims:
         back.owned = worker.owned
-    answers = group.round()
+    answers = group.rebalance()
     assert back.owned == before
     assert not any(answer.revoked or answer.delay_ms for answer in answers.values())
     group.check_settled()
@@ -243,14 +243,14 @@ def test_work_of_a_departed_worker_waits_and_nothing_else_moves(workers, tasks, 
     lost = group.workers[leaver].owned
     del group.workers[leaver]
     for _ in range(3):
-        answers = group.round()
+        answers = group.rebalance()
         assert not any(answer.assigned or answer.revoked for answer in answers.values())
         assert (group.delay_ms > 0) == bool(lost)
         group.now_ms += 10_000
     others_idle = not all(worker.owned for worker in group.workers.values())
     group.join()  # the worker comes back under a new id, without work
     back = max(group.workers)
-    assert not group.round()[back].assigned
+    assert not group.rebalance()[back].assigned
     group.now_ms += group.delay_ms
     group.settle()
     group.check_settled()
@@ -264,10 +264,10 @@ def test_a_worker_that_is_back_has_its_work_at_once(workers, tasks, index, claim
 
 
 @given(st.integers(1, 8), st.lists(st.integers(0, 9), max_size=8))
-def test_a_new_worker_costs_one_round_that_takes_and_one_that_gives(workers, tasks):
+def test_a_new_worker_costs_one_rebalance_that_takes_and_one_that_gives(workers, tasks):
     group = settled(Group(max_delay_ms=60_000), workers, ((count,) for count in tasks))
     group.join()
-    group.round()
+    group.rebalance()
     assert group.delay_ms == 0
-    group.round()
+    group.rebalance()
     group.check_settled()

@@ -67,7 +67,7 @@ def test_a_worker_that_is_back_has_its_work_at_once(workers, tasks, index, claim
     check_back_at_once(settled(WeightedGroup(max_delay_ms=300_000), workers, tasks), index, claims)
 
 
-def test_heavy_connectors_do_not_sit_beside_each_other():
+def test_heavy_connectors_are_on_different_workers():
     group = WeightedGroup(max_delay_ms=0)
     for _ in range(3):
         group.join()
@@ -102,7 +102,7 @@ def test_a_new_weight_moves_only_what_helps():
 
 
 @given(st.integers(1, 5), st.lists(st.tuples(st.integers(0, 9), WEIGHTS), min_size=1, max_size=6))
-def test_the_eager_assignor_deals_by_weight(workers, tasks):
+def test_the_eager_assignor_assigns_by_weight(workers, tasks):
     group = WeightedGroup(max_delay_ms=0)
     for name, (count, weight) in zip(NAMES, tasks, strict=False):
         group.configure(name, count, weight)
@@ -119,6 +119,6 @@ def test_the_eager_assignor_deals_by_weight(workers, tasks):
 @pytest.mark.parametrize(("text", "weight"), [
     (None, 1), ("7", 7), (" 007 ", 7), ("1000", 1000), ("1001", 1), ("0", 1), ("-3", 1), ("1.5", 1), ("${env:W}", 1),
     ("٣", 1), ("9" * 5000, 1)])
-def test_what_is_no_weight_is_one(text, weight):
+def test_an_invalid_weight_counts_as_one(text, weight):
     config = ClusterConfigState(connector_configs={"a": {"tasks.weight": text}}, task_counts={"a": 1})
     assert Weights.of(config).weight(ConnectorTaskId("a", 0)) == weight

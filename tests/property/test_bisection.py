@@ -16,8 +16,10 @@ def batches(draw):
 
 
 class Stage:
-    """Fails where a bad row is in the stretch. `tells`: for each bad row whether it says which it is; `guesses`: which
-    row, or rows, it says that it may be, of all rows. `written`: rows of the calls that went well.
+    """Fails if the stretch contains a bad row.
+
+    `tells`: for each bad row, whether the error names it; `guesses`: which row, or rows, the error suspects. `written`:
+    rows of the calls that succeeded.
     """
 
     def __init__(self, bad, tells, guesses=lambda _: None):
@@ -101,7 +103,7 @@ def test_bad_rows_cost_little():
 
 
 @given(st.integers(0, 999), st.integers(-1, 1001) | st.lists(st.integers(0, 1001), min_size=1, unique=True).map(sorted))
-def test_wrong_guesses_are_soon_not_believed(bad, guess):
+def test_wrong_guesses_end_soon(bad, guess):
     stage, silent = Stage({bad}, (), lambda _: guess), Stage({bad}, ())
     assert outcome(1000, stage) == outcome(1000, silent)
     assert stage.tries <= silent.tries + 4

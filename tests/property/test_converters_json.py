@@ -226,7 +226,7 @@ def test_values_as_deep_as_may_be_go_through_all_there_is(rows):
 
 @pytest.mark.parametrize("depth", [MAX_DEPTH + 1, 500, 990, 1001, 100_000])
 @pytest.mark.parametrize("pair", ["[]", ('{"a":', "}")], ids=["lists", "objects"])
-def test_a_value_that_nests_deeper_is_its_records_trouble(depth, pair):
+def test_a_value_that_nests_too_deeply_is_a_bad_record(depth, pair):
     deep = (pair[0] * depth + "1" + pair[1] * depth).encode()
     for config, around in (({}, b"%s"), ({"schemas.enable": "true"}, b'{"schema":null,"payload":%s}'),
                            ({"schemas.enable": "true"}, b'{"schema":%s,"payload":null}')):

@@ -15,7 +15,7 @@ STEPS = st.lists(st.tuples(st.sampled_from(["put", "take", "take", "end", "back"
 
 
 @given(STEPS, st.integers(1, 3), st.integers(1, 4))
-def test_nothing_is_lost_or_doubled_and_nobody_has_more_than_allowed(steps, most_per_task, most_per_connector):
+def test_nothing_is_lost_or_duplicated_and_no_limit_is_exceeded(steps, most_per_task, most_per_connector):
     queue: FairQueue[int] = FairQueue(most_per_task, most_per_connector)
     waiting: dict[str, deque[int]] = {task: deque() for task in TASKS}
     running: Counter[str] = Counter()

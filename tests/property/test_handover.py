@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_tasks.data.columns import RAW_SCHEMA, SCHEMA_KEY
-from spark_tasks.data.cut import Handed, is_converted, schema_text
+from spark_tasks.data.cut import CutRecords, is_converted, schema_text
 from spark_tasks.data.schema import from_text, to_text
 from spark_tasks.errors import ConnectError
 from spark_tasks.pipeline.handover import JavaSinkPipeline, JavaSourcePipeline, from_json, to_json
@@ -121,19 +121,19 @@ def test_transforms_that_mix_up_records_before_a_java_sink_are_refused(monkeypat
 
 
 def test_a_source_s_records_are_taken_in_runs_of_a_schema():
-    """A tombstone among records with a schema stays one; the rows that records come from are told."""
+    """A tombstone among records with a schema stays one; the results have the row numbers of their records."""
     connector = {"value.converter": JSON, "key.converter": "somebody.Elses", "transforms": "f", "predicates": "p",
                  "transforms.f.type": f"{CONNECT}transforms.Filter", "transforms.f.predicate": "p",
                  "predicates.p.type": f"{CONNECT}transforms.predicates.TopicNameMatches",
                  "predicates.p.pattern": "gone"}
     cut = Cut(("f",), (), frozenset({"value"}))
     pipeline = JavaSourcePipeline({}, cut.for_far(connector), cut.converted)
-    handed = Handed(
+    records = CutRecords(
         ("t", "gone"), np.array([0, 1, 0, 0], np.int32), np.array([-1, -1, -1, 2], np.int32),
         raw((0, b"1"), (0, b"2"), (0, None), (0, b'"NaN"')),
         np.full(4, -1, np.int32), np.array([0, 0, -1, 1], np.int32),
         ('{"type":"int32","optional":true}', '{"type":"double","optional":true}'))
-    found = list(pipeline.taken(handed, lambda _: Refused()))
+    found = list(pipeline.raw_batches(records, lambda _: Refused()))
     rows = [(topic, partitions and partitions.to_pylist(), row["offset"], row["key"], row["value"])
             for topic, partitions, part in found for row in part.to_pylist()]
     assert rows == [

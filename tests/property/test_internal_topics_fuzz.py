@@ -1,5 +1,6 @@
-"""Whatever lies on an internal topic, it is that record's trouble alone. HEELER_FUZZ=1000000 (make fuzz) tries so many
-records, not some thousands.
+"""An invalid record on an internal topic affects nothing else.
+
+HEELER_FUZZ=1000000 (make fuzz) tries that many records instead of a few thousand.
 """
 
 from __future__ import annotations
@@ -101,7 +102,7 @@ def test_offset_records_end_no_store_and_change_nothing_of_others(seed: int) -> 
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_herder_goes_on_whatever_the_config_topic_says(seed: int) -> None:
+def test_a_herder_continues_whatever_the_config_topic_contains(seed: int) -> None:
     """A leader over the real records, assignors and codecs, in a simulated cluster."""
     chance = random.Random(seed)
     world = World(2, seed=seed)

@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from rest.wire.answers import instant
+from rest.wire.responses import instant
 from storage.ids import ConnectorName, ConnectorTaskId, State, TopicName, WorkerId
 from storage.log.record import KeyValue, LogRecord
 from storage.status import records as to
@@ -54,7 +54,7 @@ JSON = st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_size
 @given(JSON, JSON)
 @example({"count": 1, "cause": "c", "next": 2**62}, {"since": 2**62, "what": "w"})
 @example({"count": 1, "cause": "c", "next": -1}, {"since": -1, "what": "w"})
-def test_what_no_heeler_wrote_in_its_fields_does_not_take_the_status_with_it(restarts: Any, stalled: Any) -> None:
+def test_invalid_values_in_heelers_fields_do_not_invalidate_the_status(restarts: Any, stalled: Any) -> None:
     """Nor the answer that shows it."""
     value = {"state": "RUNNING", "trace": None, "worker_id": "w", "generation": 1, to.RESTARTS: restarts,
              to.STALLED: stalled}

@@ -1,4 +1,4 @@
-"""What several pure tests use."""
+"""Fixtures of several pure tests."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Schemathesis against a running server's /openapi.json: hostile and well-formed requests, alone and along its links.
-
-What is checked: each answer's status, media type and body are as the document says; what was deleted is gone; what
-was created is there. 500 is what Kafka Connect has for malformed bodies, so a test looks for defects in the log itself.
+"""Schemathesis against a running server's /openapi.json: hostile and well-formed requests, individually and along its
+links. Checks that each response's status, media type and body match the document, that deleted objects are gone, and
+that created ones exist. Kafka Connect returns 500 for malformed bodies, so a test has to search the log for defects
+itself.
 """
 
 from __future__ import annotations
@@ -45,9 +45,10 @@ def gone_once_deleted(context, response, case):
 
 def api_failures(port: int, folder: Path, config: Mapping[str, str], *, examples: int, seed: int | None = None,
                  checks: Sequence[str] = CHECKS, more: Sequence[str] = ()) -> str:
-    """What it found, empty where all is well. `examples`: for each operation; without `seed` always the same ones.
+    """What schemathesis found, empty if all is well.
 
-    `config` is a connector's that can be created; `folder` is for files of the run; `more`: options of `st run`.
+    `examples`: for each operation; without `seed` always the same ones. `config`: of a connector that can be created;
+    `folder`: for files of the run; `more`: options of `st run`.
     """
     hooks = folder / "hooks_of_the_api_test.py"
     hooks.write_text(_HOOKS)

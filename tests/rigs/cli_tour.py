@@ -1,4 +1,4 @@
-"""What the `heeler` command does with a cluster, whichever worker runs it: one body for Java's and heeler's."""
+"""The `heeler` command used with a cluster, whichever worker runs it: the same steps for Java's and heeler's."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ SOURCE, SINK = (f"org.apache.kafka.connect.file.FileStream{kind}Connector" for k
 
 
 class Terminal:
-    """Types commands for the worker at `url`."""
+    """Runs commands for the worker at `url`."""
 
     def __init__(self, url: str) -> None:
         self.url = url
 
     def run(self, *words: object, code: int = 0, **more: Any) -> Result:
-        """A command that ends with this exit code."""
-        # Nobody listens at the first address: the second one is asked.
+        """Run a command that ends with this exit code."""
+        # Nothing listens at the first address: the second one is used.
         url = ["--url", f"http://127.0.0.1:1,{self.url}"]
         done = CliRunner().invoke(main, [*map(str, words), *url], catch_exceptions=False, **more)
         assert done.exit_code == code, f"{words}: {done.exit_code}, {done.output}"
         return done
 
     def data(self, *words: object, code: int = 0) -> Any:
-        """What a command prints for programs."""
+        """The output of a command in the format for programs."""
         return json.loads(self.run(*words, "-o", "json", code=code).stdout)
 
     def until(self, connector: str, *states: str) -> None:
-        """The connector, then its tasks, are in these states."""
+        """Wait until the connector and its tasks are in these states."""
 
         def so() -> bool:
             said = self.run("connectors", "list").stdout
@@ -47,7 +47,7 @@ class Terminal:
 
 
 def tour(url: str, kafka: Kafka, folder: Path, name: str) -> None:
-    """Connectors are created from files, looked at, changed, moved, deleted. `name`: of a topic, begins all names."""
+    """Create connectors from files, show, change, move and delete them. `name`: of a topic; all names begin with it."""
     terminal = Terminal(url)
     files, out = folder / "connectors", folder / "out.txt"
     files.mkdir()
@@ -80,7 +80,7 @@ def _apply(terminal: Terminal, files: Path, source: str, sink: str) -> None:
     refused = terminal.run("connectors", "apply", "-f", files, code=2)
     assert "--yes" in refused.output  # nobody can be asked
     assert "created" in terminal.run("connectors", "apply", "-f", files, "--yes").stdout
-    assert terminal.run("connectors", "apply", "-f", files).stdout.endswith("2 as they should be.\n")
+    assert terminal.run("connectors", "apply", "-f", files).stdout.endswith("2 unchanged.\n")
 
 
 def _look(terminal: Terminal, source: str, sink: str, topic: str) -> None:
@@ -143,7 +143,7 @@ def _offsets(terminal: Terminal, kafka: Kafka, sink: str, topic: str) -> None:
     assert sum(c["then"]["kafka_offset"] - (c["now"] or {"kafka_offset": 0})["kafka_offset"] for c in ends) == 1
     wait_until(lambda: terminal.run("offsets", "reset", sink, "--to", "beginning", *servers, "-y").exit_code == 0, 30)
     assert at(0, 0)
-    terminal.run("offsets", "reset", sink, "--to", "2199-01-01T00:00:00Z", *servers, "-y")  # nothing is as new: the end
+    terminal.run("offsets", "reset", sink, "--to", "2199-01-01T00:00:00Z", *servers, "-y")  # in the future: the end
     assert sum(o["offset"]["kafka_offset"] for o in terminal.data("offsets", "show", sink)["offsets"]) == 4
     shown = terminal.run("offsets", "reset", sink, "-y").stdout
     assert shown.count(" -\n") == 2, shown
@@ -153,7 +153,7 @@ def _offsets(terminal: Terminal, kafka: Kafka, sink: str, topic: str) -> None:
 
 def _refusals(terminal: Terminal, files: Path, source: str) -> None:
     assert "not found" in terminal.run("connectors", "show", "nobody", code=4).output
-    done = terminal.run("connectors", "pause", "nobody", source, code=4)  # one's trouble is not the other's
+    done = terminal.run("connectors", "pause", "nobody", source, code=4)  # an error of one does not affect the other
     assert f"{source}: will pause" in done.stdout
     wrong = files / "wrong.properties"
     wrong.write_text(f"name=wrong\nconnector.class={SOURCE}\ntasks.max=many\n")

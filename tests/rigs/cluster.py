@@ -26,7 +26,7 @@ Parts = dict[str, tuple[str, str]]
 def http_call(
     worker: WorkerProcess, method: str, path: str, body: bytes | str = b"", headers: Mapping[str, str] | None = None
 ) -> tuple[int, Any]:
-    """Status and parsed answer, nothing repeated."""
+    """Status and parsed response of a request, which is never repeated."""
     if worker.rest.tls is None:
         connection = http.client.HTTPConnection("127.0.0.1", worker.port, timeout=30)
     else:
@@ -68,7 +68,7 @@ class Cluster:
         return [worker for worker in self.workers if worker.exit_code() is None and worker.pid]
 
     def leads(self, worker: WorkerProcess) -> bool:
-        """Whether it is the leader: only the leader can tell whether a connector exists that is to be deleted."""
+        """Whether it is the leader: only the leader can know whether a connector that is to be deleted exists."""
         try:
             worker.rest.call("DELETE", "/connectors/there-is-none?forward=false")
         except RestError as error:
@@ -76,11 +76,11 @@ class Cluster:
         raise AssertionError("a connector that does not exist was deleted")
 
     def leader(self) -> WorkerProcess:
-        """The leader, once there is one."""
+        """The leader, as soon as there is one."""
         return wait_until(lambda: next((w for w in self.living() if self._leads_now(w)), None), SETTLE_S, "a leader")
 
     def follower(self) -> WorkerProcess:
-        """Any that is not the leader."""
+        """Any worker that is not the leader."""
         leader = self.leader()
         return next(worker for worker in self.living() if worker is not leader)
 
@@ -100,7 +100,7 @@ class Cluster:
         self.living()[-1].rest.call("DELETE", f"/connectors/{quote(name, safe='')}")
 
     def parts(self, worker: WorkerProcess) -> Parts:
-        """What a worker says of every connector and task: state and worker."""
+        """The state and worker of every connector and task, according to a worker."""
         try:
             listed = worker.rest.call("GET", "/connectors?expand=status")
         except RestError as error:
@@ -113,7 +113,9 @@ class Cluster:
         return found
 
     def settled(self, *, without: Iterable[WorkerProcess] = (), even: bool = True) -> Parts:
-        """Everything is RUNNING on living workers, and all of them agree; `even`: spread as evenly as can be."""
+        """Whether everything is RUNNING on living workers, and all of them agree; `even`: and distributed as evenly as
+        possible.
+        """
         gone = list(without)
         living = [worker for worker in self.living() if worker not in gone]
         names = {*self.wanted, *(f"{c}-{n}" for c, tasks in self.wanted.items() for n in range(tasks))}
@@ -133,13 +135,13 @@ class Cluster:
 
     def wait_settled(self, *, without: Iterable[WorkerProcess] = (), even: bool = True,
                      within: float = SETTLE_S) -> Parts:
-        """Until `settled`."""
+        """Wait until `settled`."""
         parts = wait_until(lambda: [self.settled(without=without, even=even)], within, "the cluster to settle")
         return parts[0]
 
     # ------------------------------------------------------------ data
     def move_numbers(self, rate: int = 200, tasks: int = 3) -> None:
-        """Numbered records all the time, and somebody who checks them."""
+        """Keep writing numbered records, and check them with a sink."""
         self.kafka.create(f"{self.group}-numbers", tasks)
         self.create("numbers-in", {"connector.class": "datagen", "topic": f"{self.group}-numbers", "rate": str(rate),
                                    "streams": str(tasks), **SCHEMALESS}, tasks)
@@ -151,14 +153,14 @@ class Cluster:
         return read_summary(self.folder / "sums")
 
     def numbers(self) -> dict[int, int]:
-        """The highest number of each stream, without a gap below."""
+        """The highest number of each stream up to which nothing is missing."""
         streams = self.summary().streams
         gaps = {stream: seen.seen[:3] for stream, seen in streams.items() if seen.missing}
         assert not gaps, f"missing numbers: {gaps}"
         return {stream: seen.highest for stream, seen in streams.items()}
 
     def wait_flowing(self, more: int = 100) -> None:
-        """Until every stream has got on by so many records, nothing missing."""
+        """Wait until every stream has advanced by this many records, with none missing."""
         before = {stream: seen.highest for stream, seen in self.summary().streams.items()}
         streams = int(self.wanted["numbers-in"])
 

@@ -25,7 +25,7 @@ def jars(folder: Path, *names: str) -> Path:
 
 
 def source(postgres: Postgres, *tables: str, **more: str) -> dict[str, str]:
-    """A connector's configuration, exactly once; `more`: dots as underscores."""
+    """The configuration of a source connector, exactly once; `more`: with underscores instead of dots."""
     return {
         "connector.class": "io.debezium.connector.postgresql.PostgresConnector", "plugin.name": "pgoutput",
         "topic.prefix": "shop", "table.include.list": ",".join(f"public.{table}" for table in tables),
@@ -49,7 +49,7 @@ def events(kafka: Kafka, topic: str) -> list[tuple[str, int, int | None]]:
 
 
 def wait_events(kafka: Kafka, topic: str, wanted: Sequence[tuple[str, int, int | None]], within: float) -> None:
-    """Until there are so many; they have to be these, in this order."""
+    """Wait until there are this many events; they have to be these, in this order."""
 
     def there() -> bool:
         assert kafka.end(topic)
@@ -62,8 +62,8 @@ def wait_events(kafka: Kafka, topic: str, wanted: Sequence[tuple[str, int, int |
 
 
 def whole(kafka: Kafka, topics: Iterable[str]) -> list[Any]:
-    """All that each event says (key, headers, value with its schema), but for when the connector saw it, for the number
-    that each run of a connector gives itself and, in a snapshot, for the database's place and time then.
+    """The complete content of each event (key, headers, value with its schema), except when the connector saw it, the
+    number that each run of a connector chooses and, in a snapshot, the database's position and time.
     """
     found = []
     for message in (message for topic in topics for message in kafka.messages(topic)):

@@ -1,4 +1,4 @@
-"""What a read_committed reader sees of numbered streams: nothing missing, nothing twice, everything in order."""
+"""What a read_committed reader sees of numbered streams: nothing missing, nothing duplicate, everything in order."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from tests.rigs.workers import Kafka
 
 @dataclass
 class Reader:
-    """Reads a topic of datagen on and on; `problems` says what is wrong with it. Where `exactly` is False, it may
-    bring a record more than once.
+    """Reads a topic of datagen continuously; `problems` lists what is wrong with it.
+
+    If `exactly` is False, a record may occur more than once.
     """
 
     kafka: Kafka
@@ -38,7 +39,7 @@ class Reader:
         self._consumer.assign([TopicPartition(self.topic, p, 0) for p in partitions])
 
     def read(self, seconds: float = 0.2) -> None:
-        """What comes in so long."""
+        """Read what arrives within this time."""
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:
             for message in self._consumer.consume(20_000, min(left, 0.2)):
@@ -57,14 +58,14 @@ class Reader:
         self.made_at[stream] = value["time"] / 1000
 
     def check(self) -> dict[int, int]:
-        """Read, and fail where anything is wrong; the next number of each stream."""
+        """Read, and fail if anything is wrong; returns the next number of each stream."""
         self.read()
         assert not self.problems, self.problems[:5]
         return dict(self.next)
 
     def wait_flowing(self, streams: int, more: int = 100, within: float = SETTLE_S,
                      also: Callable[[], Any] = lambda: None) -> None:
-        """Until every stream has got on by so many records."""
+        """Wait until every stream has advanced by this many records."""
         before = self.check()
 
         def further() -> bool:
@@ -89,7 +90,7 @@ def numbers(cluster: Cluster, name: str, tasks: int, *, streams: int = 4, rate: 
 
 
 def config_records(cluster: Cluster, prefix: str) -> list[tuple[str, Any]]:
-    """Key and parsed value of the config topic's records with such a key, in order."""
+    """Key and parsed value of the config topic's records with this prefix of their keys, in order."""
     raw = cluster.kafka.messages(cluster.settings["config.storage.topic"])
     return [(m.key().decode(), json.loads(m.value()) if m.value() else None) for m in raw
             if m.key().decode().startswith(prefix)]

@@ -1,4 +1,4 @@
-"""An exactly-once source task against a real broker, with threads for executors and a guard that tests steer."""
+"""An exactly-once source task against a real broker, with threads as executors and a guard that tests control."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from tests.rigs.topic_reader import read_topic
 
 
 class TransactionsConnector(NumbersConnector):
-    """Numbers whose reader ends a transaction after `commit.every` of a stream and discards those up to `abort.at`;
-    in the first batch beyond `break` it fails once, when somebody has seen half of it.
+    """Numbers whose reader ends a transaction after `commit.every` of a stream and discards those up to `abort.at`; in
+    the first batch beyond `break` it fails once, after half of the batch has been read.
     """
 
     @classmethod
@@ -63,7 +63,7 @@ class TransactionsReader(NumbersReader):
 
 
 class Guard:
-    """A StartGuard that counts, and refuses where a test wants it to."""
+    """A StartGuard that counts, and refuses if a test wants it to."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -88,12 +88,12 @@ class Guard:
 
 
 def visible(servers: str, topic: str, *, committed: bool = True) -> list[str]:
-    """The values that a reader of the topic sees now, partition by partition."""
+    """The values that a reader of the topic can see now, partition by partition."""
     return [(message.value() or b"").decode() for message in read_topic(servers, topic, committed=committed)]
 
 
 class OnceRig(TaskRig):
-    """Beside its topic: the worker's offsets topic, and the instances of its task."""
+    """A topic, the worker's offsets topic, and the instances of a task."""
 
     def __init__(self, bootstrap: str, folder: Path) -> None:
         super().__init__(bootstrap, folder, "once", "tests.rigs.task_plugins:NumbersConnector",
@@ -121,7 +121,7 @@ class OnceRig(TaskRig):
         return self.stores.of(ConnectorName(self.name), self.own(own) if own else None)
 
     def start(self, guard: Guard | None = None, own_offsets: str | None = None, **options: str) -> Loop:
-        """An instance of task 0; dots in options as underscores."""
+        """Start an instance of task 0; options with underscores instead of dots."""
         connector = {
             "name": self.name, "connector.class": "tests.rigs.exactly_once_tasks.TransactionsConnector",
             "topic": self.topic, "folder": str(self.notes.path),
@@ -136,7 +136,7 @@ class OnceRig(TaskRig):
         return self.run(context, loop)
 
     def values(self, topic: str | None = None, *, committed: bool = True) -> list[str]:
-        """What a reader of the topic sees now."""
+        """What a reader of the topic can see now."""
         return visible(self.bootstrap, topic or self.topic, committed=committed)
 
     def size(self) -> int:

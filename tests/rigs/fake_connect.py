@@ -1,4 +1,4 @@
-"""Something that answers HTTP in place of a worker: what a real one never says, or says seldom."""
+"""An HTTP server in place of a worker, for responses that a real worker never or seldom sends."""
 
 from __future__ import annotations
 
@@ -18,16 +18,19 @@ Answer = tuple[int, Any]
 
 @dataclass
 class FakeConnect:
-    """`answers` by method and path, without the query; a list is said one after the other, its last for ever."""
+    """`answers`: by method and path, without the query.
+
+    The responses of a list are sent one after another, and its last one repeatedly.
+    """
 
     answers: dict[str, Answer | list[Answer]] = field(default_factory=dict)
     asked: list[tuple[str, Any]] = field(default_factory=list)  # method and target, body
     headers: list[dict[str, str]] = field(default_factory=list)
     url: str = ""
-    ahead_s: float = 0.0  # of its clock
+    ahead_s: float = 0.0  # of this server's clock
 
     def next_answer(self, request: str) -> Answer:
-        """What is said now."""
+        """The next response for a request."""
         found = self.answers.get(request.partition("?")[0], (404, {"error_code": 404, "message": "HTTP 404 Not Found"}))
         if isinstance(found, list):
             return found.pop(0) if len(found) > 1 else found[0]
@@ -36,7 +39,7 @@ class FakeConnect:
 
 @contextmanager
 def fake_connect(answers: dict[str, Any] | None = None) -> Iterator[FakeConnect]:
-    """It listens on a free port."""
+    """A fake that listens on a free port."""
     fake = FakeConnect(dict(answers or {}))
 
     class Handler(BaseHTTPRequestHandler):
@@ -46,7 +49,7 @@ def fake_connect(answers: dict[str, Any] | None = None) -> Iterator[FakeConnect]
             fake.asked.append((request, json.loads(sent) if sent else None))
             fake.headers.append(dict(self.headers))
             status, body = fake.next_answer(request)
-            if status == 0:  # the worker is killed before it answers
+            if status == 0:  # the worker is killed before it responds
                 self.connection.shutdown(socket.SHUT_RDWR)
                 return
             data = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
@@ -65,7 +68,7 @@ def fake_connect(answers: dict[str, Any] | None = None) -> Iterator[FakeConnect]
 
     class Server(ThreadingHTTPServer):
         def handle_error(self, *_: Any) -> None:
-            """Clients may hang up."""
+            """Ignores that clients may disconnect."""
 
     with Server(("127.0.0.1", 0), Handler) as server:
         thread = Thread(target=server.serve_forever, args=(0.01,), daemon=True)

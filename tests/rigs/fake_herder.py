@@ -1,6 +1,6 @@
-"""A worker in memory that keeps the contract of actors/messages: enough for REST to be tested without a cluster.
+"""A worker in memory that keeps the contract of actors/messages: enough to test REST without a cluster.
 
-It does at once what a herder does in its turn. Where it should belong to another worker, `redirect` says so.
+It does at once what a herder does in its turn. If something belongs to another worker, `redirect` names that worker.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ STATES = {TargetState.STARTED: State.RUNNING, TargetState.PAUSED: State.PAUSED, 
 
 
 class FakeLoggers:
-    """Loggers in memory; the clock ticks with each change."""
+    """Loggers in memory; the clock advances with each change."""
 
     def __init__(self) -> None:
         self._levels: dict[str, LoggerLevel] = {}
@@ -89,7 +89,7 @@ class FakeLoggers:
 
 @dataclass(frozen=True)
 class Validated:
-    """The answer to ValidateConfig."""
+    """The result of ValidateConfig."""
 
     body: dict[str, Any]
 
@@ -99,7 +99,7 @@ class Validated:
 
 @dataclass
 class FakeWorker:
-    """Both sides that REST sees of a worker: `ask` and the WorkerView."""
+    """Both interfaces of a worker that REST uses: `ask` and the WorkerView."""
 
     config: ClusterConfigState = field(default_factory=lambda: ClusterConfigState(session_key=KEY))
     statuses: StatusState = field(default_factory=StatusState)
@@ -119,7 +119,7 @@ class FakeWorker:
     waits: list[int | None] = field(default_factory=list)
     redirect: Exception | None = None
     silent: bool = False
-    unanswered: list[pykka.Future[Any]] = field(default_factory=list)  # while it is silent
+    unanswered: list[pykka.Future[Any]] = field(default_factory=list)  # while it does not respond
     troubles: list[str] = field(default_factory=list)
 
     # ---- WorkerView
@@ -244,7 +244,7 @@ class FakeWorker:
         return Created(not exists, info)
 
     def _set(self, name: ConnectorName, config: Config, target: TargetState) -> None:
-        if None in config.values():  # Java's worker takes such a config and cannot start it
+        if None in config.values():  # Java's worker accepts such a config and cannot start it
             target = TargetState.STOPPED
         tasks = {TargetState.STARTED: 1, TargetState.STOPPED: 0}.get(target, self.config.task_count(name))
         self.put(name, config, target, tasks)

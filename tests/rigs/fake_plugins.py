@@ -1,4 +1,4 @@
-"""What Java's file connectors and its herder say of configs and offsets, as far as the golden answers go."""
+"""How Java's file connectors and its herder respond to configs and offsets, as far as the golden responses need it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def validation_key(config: Mapping[str, Any]) -> str:
 
 
 def kind_of(config: Mapping[str, Any]) -> str:
-    """Source or sink; BadRequestError where the class is missing or unknown."""
+    """Source or sink; BadRequestError if the class is missing or unknown."""
     if "connector.class" not in config:
         items = sorted(config.items(), key=lambda item: item[0] != "name")
         shown = ", ".join(f"{key}={'null' if value is None else value}" for key, value in items)

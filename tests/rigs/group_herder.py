@@ -1,4 +1,4 @@
-"""A herder as far as the group needs one: answers JoinPreparing, follows assignments, rejoins after a revocation."""
+"""The part of a herder that the group needs: answers JoinPreparing, follows assignments, rejoins after a revocation."""
 
 import queue
 import time
@@ -15,14 +15,14 @@ EVERYTHING = frozenset(CONFIG.connectors()).union(*(CONFIG.tasks(name) for name 
 
 
 class Coordinator(GroupCoordinator):
-    """The real one, in trouble where a test wants it."""
+    """The real coordinator, with failures that a test triggers."""
 
     def crash(self):
-        """Every connection is gone without a word."""
+        """Close every connection without leaving the group."""
         self._client.close()
 
     def break_loop(self):
-        """A defect in the client's network loop. Returns the thread that dies of it."""
+        """Cause a defect in the client's network loop. Returns the thread that ends because of it."""
         thread = self._net._io_thread  # noqa: SLF001 - kafka-python's
         self._net._poll_once = lambda: 1 // 0  # noqa: SLF001
         self.wake()
@@ -40,8 +40,10 @@ class BabblingCoordinator(Coordinator):
 
 
 class FakeHerder:
-    """One worker's herder, with a real member below it. `holds` makes it keep its AllowJoin back; `offers`: what its
-    member says to the group in place of what it should.
+    """The herder of one worker, with a real member.
+
+    `holds` makes it withhold AllowJoin; `offers`: metadata that its member sends to the group instead of the right
+    ones.
     """
 
     def __init__(self, bootstrap_servers, group, name, config=CONFIG, *, kind=Coordinator, offers=None, **settings):
@@ -104,7 +106,7 @@ class FakeHerder:
         self.member.tell(LeaveGroup("test"))
 
     def next(self, kind, within=10.0):
-        """The next event of this kind; earlier others are dropped."""
+        """The next event of this kind; drops events before it."""
         deadline = time.monotonic() + within
         while True:
             try:
@@ -118,23 +120,23 @@ class FakeHerder:
         return self.next(Joined, within).membership
 
     def forget(self):
-        """Drop the events so far."""
+        """Drop all events so far."""
         while not self.events.empty():
             self.events.get()
 
     def on_io_thread(self, function):
-        """Run something on the member's IO thread, as a stopped process or a lost request would be felt there."""
+        """Run something on the member's IO thread, where a stopped process or a lost request would have its effect."""
         self.coordinator.post(function)
 
     def crash(self):
-        """The process is gone without a word to the group."""
+        """End like a killed process, without leaving the group."""
         self.coordinator.crash()
         self.member.stop(block=False)
         self.membership, self.owned = None, Allocation()
 
 
 def settled(*herders):
-    """Whether all are in one generation and run everything once, evenly."""
+    """Whether all are in one generation and run everything once, evenly distributed."""
     memberships = [herder.membership for herder in herders]
     if None in memberships or len({membership.generation for membership in memberships}) > 1:
         return False

@@ -1,5 +1,6 @@
-"""A schema registry that gives GUIDs, as Confluent's does since Platform 8; Apicurio's gives none. Only what clients
-ask to write and read records.
+"""A schema registry with GUIDs, as Confluent's since Platform 8; Apicurio's has none.
+
+It has only the requests that clients need to write and read records.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from urllib.parse import unquote, urlsplit
 
 
 class GuidRegistry:
-    """`guids` False: it gives ids alone. Each schema text has one id, whatever its subject."""
+    """If `guids` is False, it returns ids only. Each schema text has one id, whatever its subject is."""
 
     def __init__(self, *, guids: bool = True) -> None:
         self.guids = guids
@@ -27,13 +28,13 @@ class GuidRegistry:
         return str(uuid.UUID(int=0xABC0 + number))
 
     def told(self, number: int, subject: str | None = None) -> dict[str, Any]:
-        """A schema as an answer."""
+        """A schema as a response."""
         named = {"subject": subject, "version": self.subjects[subject].index(number) + 1} if subject else {}
         guid = {"guid": self.guid(number)} if self.guids else {}
         return {"id": number, **guid, **named, **self.schemas[number - 1]}
 
     def answer(self, method: str, path: str, body: Any) -> dict[str, Any] | None:
-        """None where there is no such thing."""
+        """The response to a request; None if there is no such thing."""
         match method, [unquote(part) for part in path.strip("/").split("/")]:
             case "POST", ["subjects", subject, "versions"]:
                 return self.told(self._register(subject, body), subject)
@@ -66,7 +67,7 @@ def _kept(body: Any) -> dict[str, Any]:
 
 @contextmanager
 def guid_registry(*, guids: bool = True) -> Iterator[GuidRegistry]:
-    """One that listens."""
+    """A registry that listens."""
     registry = GuidRegistry(guids=guids)
 
     class Handler(http.server.BaseHTTPRequestHandler):

@@ -1,4 +1,4 @@
-"""Keys and values of internal topics as somebody would write them who means harm, or only made a mistake."""
+"""Keys and values of internal topics as somebody would write them with hostile intent, or by mistake."""
 
 from __future__ import annotations
 
@@ -48,17 +48,17 @@ OFFSET_VALUES: tuple[Any, ...] = ({"position": 7}, {"p": {"q": [1, 2.5]}}, {}, N
 
 
 def config_record(chance: random.Random) -> KeyValue:
-    """For a config topic."""
+    """A record for a config topic."""
     return _key(chance, CONFIG_KEYS), _value(chance, CONFIG_VALUES)
 
 
 def status_record(chance: random.Random) -> KeyValue:
-    """For a status topic."""
+    """A record for a status topic."""
     return _key(chance, STATUS_KEYS), _value(chance, STATUS_VALUES)
 
 
 def offset_record(chance: random.Random) -> KeyValue:
-    """For an offsets topic."""
+    """A record for an offsets topic."""
     if chance.random() < 0.3:
         return _garbled(chance, _text(chance, ["a", {"p": 1}])), _value(chance, OFFSET_VALUES)
     key = chance.choice(OFFSET_KEYS).format(json.dumps(chance.choice(NAMES))[1:-1])
@@ -81,7 +81,7 @@ def _value(chance: random.Random, templates: tuple[Any, ...]) -> bytes | None:
 
 
 def _text(chance: random.Random, template: Any) -> bytes:
-    """The template as JSON, some of its parts replaced."""
+    """The template as JSON, with some of its parts replaced."""
 
     def text(value: Any) -> str:
         if chance.random() < 0.12:
@@ -94,7 +94,7 @@ def _text(chance: random.Random, template: Any) -> bytes:
 
 
 def _garbled(chance: random.Random, data: bytes) -> bytes:
-    """Mostly as it was; else with bytes changed, cut, doubled, put in, or in another encoding."""
+    """Mostly the unchanged bytes; otherwise with bytes changed, cut, duplicated or inserted, or in another encoding."""
     roll = chance.random()
     if roll < 0.7 or not data:
         return data

@@ -1,4 +1,4 @@
-"""Java connectors of tests: what starts them, and what is seen of them."""
+"""Java connectors of tests: their workers, their configurations, and what they have written."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SLOW_S = 60.0  # a JVM starts on a busy machine
 
 @contextmanager
 def worker_with_jars(kafka: Kafka, folder: Path, name: str, options: str = "", **more: str) -> Iterator[Rig]:
-    """A worker with jars in its plugin.path, and records that have come from them. `options`: of the JVM."""
+    """A worker with jars in its plugin.path, and records that they have written. `options`: of the JVM."""
     jars = plugin_folder(folder / "jars")
     settings = {
         "plugin_path": f"{PLUGINS},{jars}", "java_plugins_prefer": f"{FILE_SOURCE},{FILE_SINK}",
@@ -37,7 +37,7 @@ def worker_with_jars(kafka: Kafka, folder: Path, name: str, options: str = "", *
 
 
 def counting(topic: str, mode: str = "count", **more: str) -> dict[str, str]:
-    """A source's configuration."""
+    """The configuration of a source that counts."""
     return {"connector.class": MODE, "topic": topic, "mode": mode, "records": "10", **LONGS, **more}
 
 
@@ -53,31 +53,31 @@ def jvm(rig: Rig) -> psutil.Process:
 
 
 def numbers(rig: Rig, topic: str) -> list[int]:
-    """What a counting source has written."""
+    """The numbers that a counting source has written."""
     return [int.from_bytes(m.value() or b"", "big") for m in rig.kafka.messages(topic)]
 
 
 def offsets(rig: Rig, name: str) -> list[dict[str, int]]:
-    """A source's."""
+    """The offsets of a source."""
     return [o["offset"] for o in rig.call("GET", f"/connectors/{name}/offsets")["offsets"]]
 
 
 def committed(rig: Rig, name: str) -> dict[tuple[str, int], int]:
-    """A sink's offsets."""
+    """The offsets of a sink."""
     return rig.kafka.committed(f"connect-{name}")
 
 
 def noting(rig: Rig, topic: str, **more: str) -> dict[str, str]:
-    """A sink's configuration."""
+    """The configuration of a sink that notes its calls."""
     return {"connector.class": NOTES, "topics": topic, "notes": str(rig.folder / "notes"), **more}
 
 
 def notes(rig: Rig, name: str = "notes") -> list[str]:
-    """What it was called with."""
+    """The calls of a sink."""
     file = rig.folder / name
     return file.read_text().splitlines() if file.exists() else []
 
 
 def wait_notes(rig: Rig, *wanted: str) -> None:
-    """Until it was called with all of these."""
+    """Wait until a sink has been called with all of these."""
     wait_until(lambda: [n for n in wanted if n not in notes(rig)] == [], SLOW_S, f"{wanted}")

@@ -1,4 +1,4 @@
-"""Jars of Java plugins for tests: Kafka's own, and ones that misbehave, compiled from tests/rigs/java."""
+"""Jars of Java plugins for tests: Kafka's own, and misbehaving ones that are compiled from tests/rigs/java."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ _PROVIDERS = "org/apache/kafka/common/config/provider/"
 
 
 def plugin_folder(folder: Path) -> Path:
-    """A folder for plugin.path: connect-file, connect-json, Kafka's config providers, the plugins that misbehave (7.1,
-    and an older 6.0), a jar that is none, a class for a Java that is not there yet. All is fetched before.
+    """A folder for plugin.path: connect-file, connect-json, Kafka's config providers, the misbehaving plugins (7.1, and
+    an older 6.0), a file that is not a jar, and a class for a Java version that does not exist yet. Everything is
+    downloaded before.
     """
     host_classpath()
     for name in ("file", "json", "mode", "older", "broken", "newer"):
@@ -49,7 +50,7 @@ def plugin_folder(folder: Path) -> Path:
 
 
 def compile_classes(sources: Iterable[Path], jars: str, into: Path) -> None:
-    """Compile with the compiler that the host is compiled with."""
+    """Compile with the compiler that compiles the host."""
     subprocess.run(
         [find_java(), "-jar", classpath(resolve(COMPILER)), "--release", "17", "-nowarn", "-proc:none",
          "-d", str(into), "-classpath", jars, *map(str, sources)],
@@ -57,7 +58,7 @@ def compile_classes(sources: Iterable[Path], jars: str, into: Path) -> None:
 
 
 def compile_into(jar: Path) -> None:
-    """tests/rigs/java as a jar with a manifest."""
+    """Compile tests/rigs/java into a jar with a manifest."""
     classes = jar.with_suffix("")
     compile_classes(SOURCES.glob("*.java"), classpath(resolve(RUNTIME)), classes)
     with zipfile.ZipFile(jar, "w") as archive:

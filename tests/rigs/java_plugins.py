@@ -1,4 +1,4 @@
-"""Plugins with the names and keys of Java's, so that validation can be compared key by key with what Java answers."""
+"""Plugins with the names and keys of Java's, so that validation can be compared key by key with Java's responses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A distributed worker of Java Kafka Connect, beside which heeler is held."""
+"""A distributed worker of Java Kafka Connect, with which heeler is compared."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ MAIN = "org.apache.kafka.connect.cli.ConnectDistributed"
 
 
 def java_command(file: Path | str, *more: JarSet) -> list[str]:
-    """What starts a worker with a properties file. `more`: jars beside Kafka Connect's."""
+    """The command that starts a worker with a properties file. `more`: jars in addition to Kafka Connect's."""
     quick = ("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
     path = os.pathsep.join(classpath(resolve(jars)) for jars in (CONNECT, *more))
     return [find_java(), *quick, "-cp", path, MAIN, str(file)]
 
 
 class JavaWorker:
-    """One worker; may be started again after it was stopped or killed."""
+    """One worker; it may be started again after it was stopped or killed."""
 
     def __init__(self, folder: Path, properties: Mapping[str, str], *jars: JarSet) -> None:
         self.folder = folder
@@ -41,24 +41,24 @@ class JavaWorker:
         settings = {
             **properties,
             "listeners": self.url.rstrip("/"),
-            "plugin.discovery": "service_load",  # to look into every class takes most of its start
+            "plugin.discovery": "service_load",  # inspecting every class takes most of its start
             **TIMES,
         }
         self.file.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
         self.process: GuardedProcess | None = None
 
     def start(self) -> None:
-        """Return when it answers."""
+        """Start the worker, and return when it responds."""
         self.process = GuardedProcess(java_command(self.file, *self.jars), self.folder / "java-worker.log")
         wait_until(self.rest.ready, 90, "the Java worker")
 
     def stop(self, grace: float = 15) -> None:
-        """SIGTERM, and kill -9 after `grace` seconds (0: at once)."""
+        """Send SIGTERM, and kill -9 after `grace` seconds (0: at once)."""
         if self.process is not None:
             self.process.close(grace=grace)
 
     def running(self) -> set[ConnectorName | ConnectorTaskId]:
-        """What it says it runs, by the statuses."""
+        """What the worker runs, according to the statuses."""
         try:
             listed = self.rest.call("GET", "/connectors?expand=status")
         except RestError as error:

@@ -1,4 +1,4 @@
-"""Kafka's own command line tools, and Java programs beside them."""
+"""Kafka's own command line tools, and Java programs in addition to them."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ _LONGEST_S = 60.0
 
 
 def java(program: str, *arguments: str) -> list[list[str]]:
-    """The words of each line that a Java program prints. Raises subprocess.SubprocessError where it fails."""
+    """The words of each line that a Java program prints. Raises subprocess.SubprocessError if it fails."""
     command = [find_java(), "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", classpath(resolve(TOOLS)), program]
     said = subprocess.run([*command, *arguments], check=True, capture_output=True, text=True, timeout=_LONGEST_S).stdout
     return [line.split() for line in said.splitlines() if line.strip()]
 
 
 def abort_hanging_transactions(servers: str, topics: list[str]) -> list[str]:
-    """Transactions that are open in a partition and over for their coordinator (KIP-664), older than a minute:
-    readers of committed records wait for them for ever. Answers what was aborted.
+    """Abort transactions that are open in a partition but completed for their coordinator (KIP-664), if they are older
+    than a minute: readers of committed records wait for them forever. Returns what was aborted.
     """
     tool = ("org.apache.kafka.tools.TransactionsCommand", "--bootstrap-server", servers)
     aborted = []

@@ -1,6 +1,6 @@
-"""Twins in memory of the Kafka logs: many "workers" of one process share a MemoryTopic.
+"""In-memory twins of the Kafka logs: many "workers" of one process share a MemoryTopic.
 
-Records are delivered in the thread that sends them, or, for simulations, when and as far as the test says.
+Records are delivered in the thread that sends them or, in simulations, when and as far as the test decides.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ from storage.log.record import KeyValue, LogRecord, Position
 
 
 class MemoryTopic:
-    """The records of one topic, and who is told of new ones. `refuse` makes sends fail with what it returns."""
+    """The records of one topic, and the logs that are notified of new ones.
+
+    If `refuse` returns an error, sends fail with it.
+    """
 
     def __init__(self, name: str, partitions: int = 1, clock: Callable[[], int] = lambda: 0) -> None:
         self.name = name
@@ -32,7 +35,7 @@ class MemoryTopic:
         self._listeners: list[Callable[[], None]] = []
 
     def append(self, records: Sequence[KeyValue]) -> list[Position]:
-        """Add records as one unit and tell all logs."""
+        """Add records as one unit and notify all logs."""
         with self._lock:
             done = [self._append(key, value) for key, value in records]
             listeners = list(self._listeners)
@@ -48,7 +51,7 @@ class MemoryTopic:
         return Position(partition, offset)
 
     def compact(self, keep_tombstones: bool = True) -> None:
-        """Keep each key's newest record only; the ends stay where they are."""
+        """Keep only the newest record of each key; the end offsets stay the same."""
         with self._lock:
             for number, records in enumerate(self._records):
                 newest = {record.key: record.offset for record in records}
@@ -57,12 +60,12 @@ class MemoryTopic:
                 ]
 
     def records(self) -> list[LogRecord]:
-        """All that is there, partition by partition."""
+        """All records, partition by partition."""
         with self._lock:
             return [record for records in self._records for record in records]
 
     def after(self, reached: dict[int, int]) -> list[LogRecord]:
-        """All records from the given positions on."""
+        """All records after the given positions."""
         with self._lock:
             return [r for p, records in enumerate(self._records) for r in records if r.offset >= reached.get(p, 0)]
 
@@ -72,7 +75,7 @@ class MemoryTopic:
             return dict(enumerate(self._ends))
 
     def listen(self, listener: Callable[[], None]) -> None:
-        """Have `listener` called after each append."""
+        """Register `listener`, which is called after each append."""
         with self._lock:
             self._listeners.append(listener)
 
@@ -82,7 +85,7 @@ class MemoryTopic:
             self._listeners.remove(listener)
 
     def claim(self, transactional_id: str) -> int:
-        """A new epoch for a transactional id: older ones are fenced."""
+        """A new epoch for a transactional id; older ones are fenced."""
         with self._lock:
             self._epochs[transactional_id] = self._epochs.get(transactional_id, -1) + 1
             return self._epochs[transactional_id]
@@ -156,14 +159,14 @@ class MemoryTopicLog(TopicLog):
             self._allowed = 0
 
     def deliver(self, count: int = 1) -> None:
-        """Let `count` more records through."""
+        """Deliver `count` more records."""
         with self._lock:
             self._allowed = (self._allowed or 0) + count
         self._pump()
 
     @property
     def waits(self) -> bool:
-        """Whether it is started, and delivers nothing until it is told."""
+        """Whether it is started, and delivers nothing until it is told to."""
         return self._allowed == 0 and self._on_records is not None
 
     def release(self) -> None:
@@ -173,12 +176,12 @@ class MemoryTopicLog(TopicLog):
         self._pump()
 
     def fail_reads(self, error: Exception | None) -> None:
-        """Make `read_to_end` fail with this error, or (None) work again."""
+        """Make `read_to_end` fail with this error; None ends that."""
         self._read_error = error
 
     # ------------------------------------------------------------ delivery
     def _pump(self) -> None:
-        # Only one thread delivers at a time; it goes on until nothing is left, so nobody else has to wait for it.
+        # Only one thread delivers at a time; it continues until nothing is left, so nobody else has to wait for it.
         while True:
             with self._lock:
                 if self._delivering or self._on_records is None:

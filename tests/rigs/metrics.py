@@ -1,4 +1,4 @@
-"""A worker's metrics without a worker: what they are made from, set by hand."""
+"""A worker's metrics without a worker: the values from which they are created, set by hand."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STATE = HerderState(HerderSettings(ME, "group"))
 
 
 class Cluster:
-    """A worker's metrics, and what they are made from."""
+    """A worker's metrics, and the values from which they are created."""
 
     def __init__(self) -> None:
         self.config = ClusterConfigState()
@@ -33,7 +33,10 @@ class Cluster:
 
     def has(self, name: str, *tasks: State, state: State = State.RUNNING, worker: WorkerId = ME,
             restarts: Sequence[Restarts | None] = ()) -> None:
-        """A connector with tasks in these states. `restarts`: of each task; the first one's also of the connector."""
+        """Add a connector with tasks in these states.
+
+        `restarts`: of each task; the first one's also of the connector.
+        """
         connector = ConnectorName(name)
         self.config = replace(
             self.config, connector_configs={**self.config.connector_configs, connector: {
@@ -68,7 +71,7 @@ class Cluster:
 
 
 def busy(cluster: Cluster, name: str, number: int, kind: str) -> TaskMetrics:
-    """A task that has done a bit of everything."""
+    """Add a task that has done a little of everything."""
     task = cluster.metrics.task(ConnectorTaskId(ConnectorName(name), number))
     task.kind = kind
     task.running(paused=False)

@@ -1,4 +1,4 @@
-"""A connector whose behaviour the tests script; the object of the newest instance is found by the connector's name."""
+"""A connector whose behaviour tests determine; its newest instance is found by the connector's name."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from spark_tasks.plugins.discovery import Found
 
 
 class Scripted:
-    """`hooks`: by connector name, a function that is called with the name of each method before it does anything."""
+    """`hooks`: by connector name, a function that is called with the name of each method before the method does
+    anything.
+    """
 
     hooks: ClassVar = {}
     instances: ClassVar = {}

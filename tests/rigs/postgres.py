@@ -1,4 +1,4 @@
-"""A PostgreSQL server of this test's own, from the system's packages (Debian's `postgresql`)."""
+"""A PostgreSQL server for one test, from the system's packages (Debian's `postgresql`)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ USER = "postgres"
 
 
 class Postgres:
-    """A server that takes connections of USER, with any password; logical replication is on."""
+    """A server that accepts connections of USER with any password; logical replication is enabled."""
 
     def __init__(self, port: int, programs: Path) -> None:
         self.port = port
@@ -27,7 +27,7 @@ class Postgres:
                       "-v", "ON_ERROR_STOP=1"]
 
     def sql(self, text: str) -> list[str]:
-        """The rows of what was asked, columns between bars."""
+        """The rows of a query's result, with bars between columns."""
         done = subprocess.run([*self._psql, "-c", text], capture_output=True, text=True, timeout=60, check=False)
         assert done.returncode == 0, done.stderr
         return done.stdout.splitlines()
@@ -35,11 +35,11 @@ class Postgres:
 
 @contextmanager
 def running_postgres() -> Iterator[Postgres]:
-    """It and all that it has are gone at the end."""
+    """A running server; at the end, it and all its data are removed."""
     programs = max(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: int(path.parent.name))
     folder, port = Path(tempfile.mkdtemp(prefix="heeler-postgres-")), free_port()
     as_user = []
-    if os.geteuid() == 0:  # which PostgreSQL does not run as
+    if os.geteuid() == 0:  # PostgreSQL does not run as root
         account = pwd.getpwnam(USER)
         os.chown(folder, account.pw_uid, account.pw_gid)
         folder.parent.chmod(folder.parent.stat().st_mode | 0o711)  # the tests' own folder of temporary files

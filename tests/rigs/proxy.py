@@ -1,4 +1,4 @@
-"""Between clients and a broker: lets one client's requests, or the answers to them, not through for a while."""
+"""A proxy between clients and a broker that holds back one client's requests, or the responses to them, for a while."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Self
 
 
 class Proxy:
-    """Forwards to a port of this machine; a context manager. `held` is the client id that gets no answers."""
+    """Forwards to a port of this machine; a context manager. `held` is the id of the client that gets no responses."""
 
     def __init__(self, target: int) -> None:
         self._target = target
@@ -21,11 +21,11 @@ class Proxy:
 
     @property
     def address(self) -> str:
-        """Where clients connect."""
+        """The address for clients."""
         return f"127.0.0.1:{self._server.getsockname()[1]}"
 
     def hold(self, client_id: str) -> None:
-        """Nothing of this client goes through from now on; of all others it does. "": of everybody."""
+        """Hold back everything of this client from now on, and nothing of others. "" holds back everybody's."""
         with self._changed:
             self._held = client_id
             self._changed.notify_all()

@@ -1,4 +1,4 @@
-"""What Hypothesis works out anew in each new clone, before its first example: several seconds of every process."""
+"""Avoids work that Hypothesis repeats in each new clone before its first example: several seconds of every process."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ _constants = providers._get_local_constants  # noqa: SLF001  # there is no setti
 
 
 def _encodable(codec: str) -> tuple[IntervalSet, IntervalSet]:
-    """What UTF-8 encodes, without trying each of a million characters."""
+    """The characters that UTF-8 can encode, without trying a million of them."""
     return (UTF_8, IntervalSet([])) if codec == "utf-8" else _intervals(codec)
 
 
 def _no_constants() -> Any:
-    """Constants of our own files only where new examples are looked for.
+    """Use constants of our own files only when new examples are generated.
 
-    The quick profile has the same examples each time, and these would differ with the modules that other tests import.
+    The quick profile always has the same examples, and these would change with the modules that other tests import.
     """
     thorough = settings.get_current_profile_name() == "thorough"
     return _constants() if thorough else providers._local_constants  # noqa: SLF001
 
 
 def install() -> None:
-    """For this process."""
+    """Install this in the current process."""
     charmap.intervals_from_codec = _encodable
     providers._get_local_constants = _no_constants  # noqa: SLF001

@@ -1,6 +1,6 @@
-"""REST's applications for tests: made once for all workers whose settings are the same.
+"""REST's applications for tests, created once for all workers with the same settings.
 
-Werkzeug compiles every route anew for each application, which takes longer than most tests of REST do.
+Werkzeug compiles every route again for each application, which takes longer than most tests of REST.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _worker: ContextVar[FakeWorker] = ContextVar("the worker that answers the reques
 
 
 class _Asked:
-    """Whichever worker is asked now."""
+    """The worker that is being called."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(_worker.get(), name)
 
 
 class _BySettings:
-    """Settings as a key: they hold dicts."""
+    """Settings as a key, because they contain dicts."""
 
     def __init__(self, settings: RestSettings) -> None:
         self.settings = settings
@@ -58,12 +58,12 @@ def _of(make: Callable[..., Wsgi | None], worker: FakeWorker, settings: RestSett
 
 
 def app_of(worker: FakeWorker, settings: RestSettings = RestSettings()) -> Any:  # noqa: B008
-    """What `create_app` makes."""
+    """The application that `create_app` returns."""
     return _of(create_app, worker, settings)
 
 
 def admin_app_of(worker: FakeWorker, settings: RestSettings) -> Any:
-    """What `create_admin_app` makes."""
+    """The application that `create_admin_app` returns."""
     return _of(create_admin_app, worker, settings)
 
 

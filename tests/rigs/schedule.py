@@ -1,7 +1,8 @@
-"""Which test files run together, and which ones first, where `make test` has two processes for them.
+"""Which test files run together, and which run first, if `make test` uses two processes.
 
 A process is given its next unit shortly before it is done with the last one. So those that take long come first, and
-what is left for the end is short. Files that share a worker for the whole session are one unit: it is started once.
+the units at the end are short. Files that share a worker for the whole session are one unit, so that the worker is
+started once.
 """
 
 from __future__ import annotations
@@ -53,18 +54,18 @@ _UNIT_OF: Final = {file: number for number, unit in enumerate(UNITS) for file in
 
 
 def place(nodeid: str) -> tuple[int, int]:
-    """Where a test's file stands: its unit, then its place in there. All that are in none come last."""
+    """The position of a test's file: its unit, then its place in the unit. Files without a unit come last."""
     file = nodeid.partition("::")[0].removeprefix("tests/")
     unit = _UNIT_OF.get(file, len(UNITS))
     return unit, UNITS[unit].index(file) if unit < len(UNITS) else 0
 
 
 class UnitScheduling(LoadFileScheduling):
-    """Hands out units, in the order in which their tests were collected."""
+    """Assigns units in the order in which their tests were collected."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self.config.option.loadscopereorder = False  # it would have those with many tests first
+        self.config.option.loadscopereorder = False  # it would put those with many tests first
 
     def _split_scope(self, nodeid: str) -> str:
         unit, _ = place(nodeid)

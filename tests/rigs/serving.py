@@ -54,7 +54,7 @@ def serving(worker: FakeWorker, settings: RestSettings | None = None) -> Iterato
 def call(
     port: int, method: str, path: str, body: Any = None, *, tls: ssl.SSLContext | None = None, **headers: str
 ) -> tuple[int, Any]:
-    """One request over a connection of its own: status and parsed body."""
+    """One request over a separate connection: status and parsed body."""
     kind = http.client.HTTPConnection if tls is None else partial(http.client.HTTPSConnection, context=tls)
     connection = kind("127.0.0.1", port, timeout=60)
     with contextlib.closing(connection):
@@ -68,7 +68,7 @@ def call(
 
 @dataclass
 class Stub:
-    """Another worker that answers what it is told and remembers what it was asked."""
+    """Another worker, which sends given responses and remembers the requests."""
 
     status: int = 200
     body: bytes = b"{}"
@@ -78,7 +78,7 @@ class Stub:
 
 @contextlib.contextmanager
 def stub(status: int = 200, body: Any = None) -> Iterator[Stub]:
-    """A Stub on a free port; `body` is sent as JSON, or as it is if it is bytes."""
+    """A Stub on a free port; `body` is sent as JSON, or unchanged if it is bytes."""
     told = Stub(status, body if isinstance(body, bytes) else json.dumps(body).encode())
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -120,7 +120,7 @@ class Certificates:
 
     @property
     def jks(self) -> Path:
-        """What keytool makes of `pkcs12` in Java's old format; the key has the password `own pass`."""
+        """The file that keytool creates from `pkcs12` in Java's old format; the key has the password `own pass`."""
         made = self.pem.with_name("jks")
         if not made.exists():
             subprocess.run([

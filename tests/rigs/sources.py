@@ -1,4 +1,4 @@
-"""heeler's own files and what Python reads in them, parsed once for all tests that look into them."""
+"""heeler's own files and what Python parses from them, once for all tests that inspect them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A standalone Spark cluster on this machine, whose processes know nothing of this one's environment."""
+"""A standalone Spark cluster on this machine, whose processes know nothing of this process's environment."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ class SparkCluster:
 
     @property
     def master(self) -> str:
-        """For spark.master."""
+        """The value of spark.master."""
         return f"spark://127.0.0.1:{self._port}"
 
     @property
     def settings(self) -> dict[str, str]:
-        """What a heeler worker needs to use it."""
+        """The settings that a heeler worker needs to use it."""
         return {"spark.master": self.master, "spark.authenticate.secret": SECRET, "spark.executor.memory": "512m",
                 "spark.executor.cores": str(self._cores), "spark.executor.extraJavaOptions": _QUICK}
 
@@ -57,12 +57,12 @@ class SparkCluster:
         self._started.clear()
 
     def start(self) -> Self:
-        """Returns when the master takes connections; its workers come soon after."""
+        """Start the cluster. Returns when the master accepts connections; its workers follow soon."""
         shared = self._folder / "cluster.properties"
         write_properties(_SECURED, shared)
         host = ["--host", "127.0.0.1", "--webui-port", "0", "--properties-file", str(shared)]
         self._run("master", f"{_DEPLOY}.master.Master", *host, "--port", str(self._port))
-        await_master(self.master, threading.Event())  # a worker that comes first would ask again seconds later
+        await_master(self.master, threading.Event())  # a worker that starts first would retry only seconds later
         for number in range(self._workers):
             self._run(f"worker-{number}", f"{_DEPLOY}.worker.Worker", *host, "--cores", str(self._cores), "--memory",
                       "1g", "--work-dir", str(self._work / str(number)), self.master)
@@ -77,7 +77,7 @@ class SparkCluster:
         self._started.append(GuardedProcess([*program, main, *arguments], self._folder / f"{name}.log"))
 
     def executors(self) -> list[psutil.Process]:
-        """The JVMs of executors that live now; the Python processes that run splits are their children."""
+        """The JVMs of executors that are alive; the Python processes that run splits are their children."""
         return [process for guard in self._started for process in psutil.Process(guard.pid).children(recursive=True)
                 if _is_executor(process)]
 
@@ -90,10 +90,10 @@ def _is_executor(process: psutil.Process) -> bool:
 
 
 def other_python(folder: Path, *, heeler: bool = True) -> Path:
-    """Another environment than this one's, with what heeler needs, and with heeler: a cluster machine's."""
+    """Another environment, with heeler and its dependencies, like that of a cluster's machine."""
     venv.create(folder, with_pip=False)
     packages = Path(sysconfig.get_path("purelib", vars={"base": str(folder)}))
-    (packages / "needed.pth").write_text(f"{sysconfig.get_path('purelib')}\n")  # what is editable there is not found
+    (packages / "needed.pth").write_text(f"{sysconfig.get_path('purelib')}\n")  # editable ones are not found
     python = folder / "bin" / Path(sys.executable).name
     if heeler:
         install_heeler(python)
@@ -101,7 +101,7 @@ def other_python(folder: Path, *, heeler: bool = True) -> Path:
 
 
 def install_heeler(python: Path) -> None:
-    """In such an environment: links, so that nothing is compiled anew."""
+    """Install heeler in such an environment with links, so that nothing is compiled again."""
     packages = Path(sysconfig.get_path("purelib", vars={"base": str(python.parents[1])}))
     for name in ("spark_tasks", "heeler"):
         (packages / name).symlink_to(Path(spark_tasks.__file__).parents[1] / name)

@@ -18,7 +18,7 @@ from tests.rigs.support import wait_until
 
 @dataclass(frozen=True)
 class Answer:
-    """Answers its number, after a while."""
+    """Returns its number, after a while."""
 
     number: int
     seconds: float = 0.0
@@ -38,7 +38,7 @@ class Fail:
 
 @dataclass(frozen=True)
 class Poison:
-    """Its answer can be pickled, and not be unpickled."""
+    """Its result can be pickled, but not unpickled."""
 
     def __reduce__(self) -> tuple[type[int], tuple[str]]:
         return int, ("no number",)
@@ -52,7 +52,7 @@ class AnswerPoison:
 
 @dataclass(frozen=True)
 class Hang:
-    """Touches the file and sleeps."""
+    """Creates the file and sleeps."""
 
     started: str
 
@@ -63,7 +63,7 @@ class Hang:
 
 @dataclass(frozen=True)
 class Meet:
-    """Answers when so many of them run at once."""
+    """Returns when this many of them run at the same time."""
 
     folder: str
     count: int
@@ -82,7 +82,7 @@ class KillWorker:
 
 @dataclass(frozen=True)
 class Describe:
-    """What the Python worker is like."""
+    """Describes the Python worker."""
 
     def run(self) -> dict[str, object]:
         return {
@@ -96,7 +96,7 @@ class Describe:
 
 @dataclass(frozen=True)
 class Say:
-    """Says the text in all ways."""
+    """Writes the text in every possible way."""
 
     text: str
 
@@ -108,7 +108,7 @@ class Say:
 
 @dataclass(frozen=True)
 class EndProcess:
-    """`how`: exit, or abort (a crash in C)."""
+    """Ends its process. `how`: exit, or abort (a crash in C)."""
 
     how: str
 
@@ -120,7 +120,7 @@ class EndProcess:
 
 @dataclass(frozen=True)
 class HoldInterpreter:
-    """Sleeps in C for a minute, and lets no other thread of its process run; the file has its process's number."""
+    """Sleeps in C for a minute, so that no other thread of its process can run; the file contains its process's id."""
 
     started: str
 
@@ -133,7 +133,7 @@ class HoldInterpreter:
 
 @dataclass(frozen=True)
 class IsImported:
-    """Whether the process that it runs in has the module already."""
+    """Whether its process has already imported the module."""
 
     name: str
 
@@ -143,7 +143,7 @@ class IsImported:
 
 @dataclass(frozen=True)
 class Note:
-    """Writes its number down, and answers what it ran in."""
+    """Writes its number to a file, and returns the process that it ran in."""
 
     number: int
     file: str

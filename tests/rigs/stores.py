@@ -1,4 +1,4 @@
-"""Starts store actors over any log and collects what they say."""
+"""Starts store actors over any log and collects the messages that they send."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.rigs.support import wait_until
 
 
 class Rig:
-    """`said` is everything that the stores told the herder, in order."""
+    """`said`: everything that the stores told the herder, in order."""
 
     def __init__(self) -> None:
         self.said: list[Any] = []
@@ -59,7 +59,7 @@ class Rig:
         return wait_until(lambda: next((m for m in list(self.said) if isinstance(m, kind) and m.op == op), None))
 
     def catch_up(self, ref: pykka.ActorRef[Any]) -> None:
-        """Return when the status store has handled what it was told."""
+        """Return when the status store has handled its messages."""
         op = self.op()
         ref.tell(FlushStatuses(op))
         self.done(op, StatusesFlushed)

@@ -1,6 +1,6 @@
-"""Another user of the machine, who tries every listener of a worker and shows all that was given out.
+"""Another user of the machine, who tries every listener of a worker and prints everything that it got.
 
-Run as root: `python stranger.py PORTS SOCKETS FOLDERS PIDS`, each a list with colons. It becomes nobody first.
+Run as root: `python stranger.py PORTS SOCKETS FOLDERS PIDS`, each a list with colons. First it becomes the user nobody.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 SECONDS = 2.0
-BLOCKS = 60  # broadcast variables that are asked for
+BLOCKS = 60  # broadcast variables to request
 NOBODY = 65534
 TRIES = {
     "HTTP": b"GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n",
@@ -33,7 +33,7 @@ def frame(kind: int, body: bytes) -> bytes:
 
 
 def received(sock: socket.socket) -> bytes:
-    """What comes until there is silence."""
+    """What arrives until there is silence."""
     found = b""
     with suppress(OSError):
         while more := sock.recv(1 << 20):
@@ -57,7 +57,7 @@ def message(sock: socket.socket) -> bytes:
 
 
 def spark_block(port: int, name: str) -> bytes:
-    """Asks as an executor of Spark does: OpenBlocks, then each chunk of the stream that is answered."""
+    """Requests blocks like an executor of Spark: OpenBlocks, then each chunk of the returned stream."""
     with socket.create_connection(("127.0.0.1", port), SECONDS) as sock:
         inner = b"\0" + text("app") + text("0") + struct.pack(">i", 1) + text(name)
         sock.sendall(frame(3, struct.pack(">qi", 7, len(inner)) + inner))
@@ -76,7 +76,7 @@ def show(what: str, found: bytes) -> None:
 
 def main(ports: list[str], sockets: list[str], folders: list[str], pids: list[str]) -> None:
     for port in map(int, ports):
-        with suppress(OSError):  # a port that is none of Spark's says nothing, or ends the connection
+        with suppress(OSError):  # a port that is not Spark's sends nothing, or ends the connection
             for number in range(BLOCKS):
                 found = spark_block(port, f"broadcast_{number}_piece0")
                 show(f"port {port} gave a block", found) if found else None

@@ -1,4 +1,4 @@
-"""Helpers of many tests."""
+"""Helpers for many tests."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ BACK_SOON = {"broker.session.timeout.ms": "1500", "broker.heartbeat.interval.ms"
 def wait_until(
     condition: Callable[[], T], within: float = 15.0, what: str = "the condition", *, longest_pause: float = 0.1
 ) -> T:
-    """The first true answer of `condition`, asked again and again for at most `within` seconds.
+    """Wait for a true result of `condition`, which is called repeatedly for at most `within` seconds.
 
-    An AssertionError in the condition counts as "not yet"; the last one is shown when time is up. On a busy machine
-    asking takes longer, and is done less often: what is waited for needs the CPU. `longest_pause` (seconds) is short
-    for a moment that passes quickly.
+    An AssertionError in the condition counts as "not yet"; the last one is shown when time is up. On a busy machine,
+    calls take longer and are made less often, because what is waited for needs the CPU. `longest_pause` (seconds) is
+    short for a state that passes quickly.
     """
     deadline = time.monotonic() + within
     pause = min(0.005, longest_pause)

@@ -28,7 +28,7 @@ from spark_tasks.plugins.errant_records import errant_record_reporter
 
 
 class Folder:
-    """Notes that processes leave each other: `say` adds a line to a file, `heard` reads all lines."""
+    """Notes that processes exchange: `say` adds a line to a file, `heard` reads all lines."""
 
     def __init__(self, path: str) -> None:
         self.path = Path(path)
@@ -42,7 +42,7 @@ class Folder:
         return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
 
     def once(self, name: str) -> bool:
-        """True for the first who asks."""
+        """True for the first caller."""
         try:
             (self.path / f"{name}.once").touch(exist_ok=False)
         except FileExistsError:
@@ -51,7 +51,7 @@ class Folder:
 
 
 def misbehave(options: Options, folder: Folder) -> None:
-    """`fail`: always; `retry`: the first time; `slow`: so many seconds, once."""
+    """`fail`: always; `retry`: the first time; `slow`: for this many seconds, once."""
     if options.get("fail"):
         raise ConnectError(options["fail"])
     if options.get("retry") and folder.once("retry"):
@@ -62,7 +62,7 @@ def misbehave(options: Options, folder: Folder) -> None:
 
 # ---------------------------------------------------------------- sources
 class NumbersConnector(SourceConnector):
-    """Numbers from 0 up to the number in the file `folder/limit`, from `streams` source partitions at a time."""
+    """Numbers from 0 up to the number in the file `folder/limit`, from `streams` source partitions in parallel."""
 
     version = "1.2.3"
     config_def = ConfigDef()
@@ -129,7 +129,7 @@ class NumbersReader(DataSourceStreamReader):  # type: ignore[misc]
 
 
 class SimpleConnector(NumbersConnector):
-    """The same numbers by the simple interface, as tuples that are rows."""
+    """The same numbers with the simple interface, as tuples that are rows."""
 
     yields: ClassVar[Any] = "rows"
 
@@ -207,7 +207,8 @@ class NotesWriter(DataSourceArrowWriter):  # type: ignore[misc]
         return Noted(count)
 
     def refuse(self, batch: pa.RecordBatch) -> None:
-        """`refuse`: values that a batch must not have; `report`: values that are reported; `down`: not there once."""
+        """`refuse`: values that a batch must not contain; `report`: values that are reported; `down`: an outage, once.
+        """
         values = batch.column("value").to_pylist()
         if self.options.get("down") and self.folder.once("down"):
             raise ConnectionRefusedError("nobody listens")
@@ -227,7 +228,7 @@ class NotesWriter(DataSourceArrowWriter):  # type: ignore[misc]
 
 
 class ResumableWriter(NotesWriter):
-    """`resume`: where its data end at first; `half`: the first commit stores up to there and fails."""
+    """`resume`: the end of its data at the beginning; `half`: the first commit stores up to there and fails."""
 
     def commit(self, messages: Sequence[Noted]) -> None:
         if self.options.get("half") and self.folder.once("half"):

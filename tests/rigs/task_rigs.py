@@ -35,13 +35,13 @@ class TaskRig:
         self.used: list[str] = []
 
     def make_topic(self, partitions: int = 1, topic: str = "", **config: str) -> None:
-        """`self.topic`, or another one."""
+        """Create `self.topic`, or another topic."""
         made = self.admin.create_topics([NewTopic(topic or self.topic, partitions, 1, config=config)])
         for future in made.values():
             future.result(20)
 
     def limit(self, count: int) -> None:
-        """How many records a source has from now on."""
+        """Set how many records a source has from now on."""
         (self.notes.path / "new-limit").write_text(str(count))
         (self.notes.path / "new-limit").rename(self.notes.path / "limit")
 
@@ -68,7 +68,7 @@ class SinkRig(TaskRig):
         self.make_topic(2)
 
     def produce(self, count: int, topic: str = "", start: int = 0) -> None:
-        """Values "0", "1", … of which the even ones go to partition 0."""
+        """Produce the values "0", "1", …; even ones go to partition 0."""
         for n in range(start, start + count):
             self.producer.produce(topic or self.topic, str(n).encode(), partition=n % 2)
         self.producer.flush(20)
@@ -94,7 +94,7 @@ class SinkRig(TaskRig):
 
 
 class SourceRig(TaskRig):
-    """Its offsets are in memory; a test makes the topic."""
+    """Its offsets are in memory; a test creates the topic."""
 
     def __init__(self, bootstrap: str, folder: Path) -> None:
         super().__init__(bootstrap, folder, "source", "tests.rigs.task_plugins:NumbersConnector",

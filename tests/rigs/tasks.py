@@ -1,4 +1,6 @@
-"""What tests and benchmarks of task runners share: an engine without Spark, a loop that does what a task actor does."""
+"""The common part of tests and benchmarks of task runners: an engine without Spark, and a loop that acts like a task
+actor.
+"""
 
 from __future__ import annotations
 
@@ -22,16 +24,16 @@ from tests.rigs.support import wait_until
 
 
 def plugins_with(*connectors: str) -> Plugins:
-    """heeler's own plugins and these connectors of tests ("module:Class"), as if a distribution published them."""
+    """heeler's own plugins and these connectors of tests ("module:Class"), as if a distribution provided them."""
     more = [Found(target.replace(":", "."), Kind.CONNECTOR, target, "classpath") for target in connectors]
     return Plugins(installed=[*installed(), *more])
 
 
 class ThreadEngine:
-    """The Engine contract with threads for executors; splits are pickled as they would be for Spark.
+    """The Engine contract with threads as executors; splits are pickled as for Spark.
 
-    `free` cleared: jobs wait. `lose`: so many next jobs fail as if Spark had lost them; `lose_answers`: so many next
-    jobs fail after they did all of their work.
+    `free` cleared: jobs wait. `lose`: this many of the next jobs fail as if Spark had lost them; `lose_answers`: this
+    many of the next jobs fail after they have done all their work.
     """
 
     def __init__(self) -> None:
@@ -74,7 +76,7 @@ def _lost(errors: list[Exception]) -> bool:
 
 
 class MemoryOffsets:
-    """An OffsetStore; `written` has all writes in order."""
+    """An OffsetStore; `written` contains all writes in order."""
 
     topic = "none"
 
@@ -100,7 +102,7 @@ class MemoryOffsets:
 
 
 class Loop:
-    """A thread that does what a task actor does: run_once, sleep, be woken, obey."""
+    """A thread that acts like a task actor: run_once, sleep, wake up, obey."""
 
     def __init__(self) -> None:
         self._woken = threading.Event()
@@ -109,7 +111,7 @@ class Loop:
         self.batches: list[tuple[float, Progress]] = []
         self.error: Exception | None = None
         self.runs = 0
-        self.idle_ms = 0  # what the last run_once asked for
+        self.idle_ms = 0  # what the last run_once returned
 
     def wake(self) -> None:
         self._woken.set()
@@ -177,7 +179,7 @@ _REQUIRED = {
 
 
 def worker_settings(properties: Mapping[str, str]) -> WorkerSettings:
-    """What tasks get from a worker with these properties."""
+    """What a worker with these properties gives its tasks."""
     return _settings(tuple(sorted(properties.items())))
 
 

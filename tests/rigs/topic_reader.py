@@ -1,4 +1,4 @@
-"""What is in a topic now, read with librdkafka: a client that is not heeler's."""
+"""What is in a topic now, read with librdkafka, a client that is not heeler's."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 
 def read_topic(servers: str, topic: str, *, committed: bool = True, within_s: float = 20) -> Iterator[Message]:
-    """All records, one partition after the other. `committed`: not those of open and aborted transactions."""
+    """All records, one partition after another. `committed`: without those of open and aborted transactions."""
     consumer = Consumer({
         "bootstrap.servers": servers, "group.id": uuid.uuid4().hex, "enable.partition.eof": True, "log_level": 0,
         "enable.auto.commit": False, "isolation.level": "read_committed" if committed else "read_uncommitted",

@@ -53,10 +53,10 @@ class Kafka:
     def __init__(self, servers: str) -> None:
         self.servers = servers
         self.admin = AdminClient({"bootstrap.servers": servers})
-        self._looker = self._consumer()  # to make one takes more than all that it is asked
+        self._looker = self._consumer()  # creating one takes longer than all its requests
 
     def create(self, topic: str, partitions: int = 1, **config: Any) -> str:
-        """A topic, with Kafka's settings (dots as underscores)."""
+        """Create a topic, with Kafka's settings (underscores instead of dots)."""
         settings = {key.replace("_", "."): str(value) for key, value in config.items()}
         self.admin.create_topics([NewTopic(topic, partitions, 1, config=settings)])[topic].result(30)
         return topic
@@ -69,7 +69,7 @@ class Kafka:
 
     @contextmanager
     def denied(self, operation: AclOperation, kind: ResourceType, name: str) -> Iterator[None]:
-        """While this is open, an ACL denies everybody the operation on the resource of this name."""
+        """As long as this is open, an ACL denies everybody the operation on the resource with this name."""
         rule = (kind, name, ResourcePatternType.LITERAL, "User:*", "*", operation, AclPermissionType.DENY)
         [made] = self.admin.create_acls([AclBinding(*rule)]).values()
         made.result(30)
@@ -81,7 +81,7 @@ class Kafka:
 
     def send(self, topic: str, values: Sequence[str | None], keys: Sequence[str | None] | None = None,
              headers: Any = None, partition: int = -1) -> None:
-        """Records, acknowledged when this returns."""
+        """Send records; they are acknowledged when this returns."""
         producer = Producer({"bootstrap.servers": self.servers, "linger.ms": 5,
                              "queue.buffering.max.messages": 500_000, "log_level": 0})
         failed: list[Any] = []
@@ -97,7 +97,7 @@ class Kafka:
         assert not failed, failed[0]
 
     def end(self, topic: str) -> int:
-        """How many offsets all partitions of the topic have; 0 where there is none, or not all of it yet."""
+        """The sum of the end offsets of a topic's partitions; 0 if the topic does not exist, or not completely yet."""
         try:
             found = self._looker.list_topics(topic, 10).topics[topic].partitions
             return sum(self._looker.get_watermark_offsets(TopicPartition(topic, p), 10)[1] for p in found)
@@ -107,7 +107,7 @@ class Kafka:
             raise
 
     def messages(self, topic: str) -> list[Message]:
-        """All records that are there now, by partition."""
+        """All records that exist now, by partition."""
         consumer = self._consumer()
         found: list[Message] = []
         try:
@@ -124,12 +124,12 @@ class Kafka:
         return found
 
     def values(self, topic: str) -> list[str | None]:
-        """The values of all records that are there now, by partition."""
+        """The values of all records that exist now, by partition."""
         raw = (message.value() for message in self.messages(topic))
         return [None if value is None else value.decode() for value in raw]
 
     def delete_before(self, topic: str, offset: int, partition: int = 0) -> None:
-        """Delete records, as retention does."""
+        """Delete records, like retention."""
         places = [TopicPartition(topic, partition, offset)]
         for deleted in self.admin.delete_records(places).values():
             assert deleted.result(30).low_watermark == offset
@@ -140,7 +140,7 @@ class Kafka:
         return {(p.topic, p.partition): p.offset for p in answer.topic_partitions}
 
     def group_state(self, group: str) -> str:
-        """What the broker says of any group, such as STABLE or EMPTY; DEAD where there is none."""
+        """The state of any group according to the broker, such as STABLE or EMPTY; DEAD if it does not exist."""
         for listed in self.admin.list_consumer_groups().result(30).valid:
             if listed.group_id == group:
                 return str(listed.state.name)
@@ -166,7 +166,7 @@ class Rig:
         return self.process.rest
 
     def create(self, name: str, config: Mapping[str, str], states: Sequence[str] | None = None) -> str:
-        """Create or change a connector; with `states` wait until it and its tasks have these."""
+        """Create or change a connector; with `states`, wait until it and its tasks have these states."""
         if name not in self.created:
             self.created.append(name)
         self.rest.put_config(name, dict(config))
@@ -175,7 +175,7 @@ class Rig:
         return name
 
     def wait_states(self, name: str, states: Sequence[str], within: float = SOON_S) -> None:
-        """Until the connector, then each task, are in these states."""
+        """Wait until the connector and then each task are in these states."""
 
         def same() -> bool:
             found = self.rest.states(name)
@@ -185,7 +185,7 @@ class Rig:
         wait_until(same, within, f"{name} to be {list(states)}")
 
     def wait_records(self, topic: str, count: int, within: float = SOON_S) -> None:
-        """Until the topic has so many records."""
+        """Wait until the topic has this many records."""
 
         def there() -> bool:
             found = self.kafka.end(topic)
@@ -195,7 +195,7 @@ class Rig:
         wait_until(there, within, f"{count} records in {topic}")
 
     def wait_lines(self, file: Path, lines: Sequence[str], within: float = SOON_S) -> None:
-        """Until the file has exactly these lines."""
+        """Wait until the file has exactly these lines."""
 
         def there() -> bool:
             found = file.read_text().splitlines() if file.exists() else []
@@ -205,11 +205,11 @@ class Rig:
         wait_until(there, within, f"the lines of {file}")
 
     def call(self, method: str, path: str, body: Any = None) -> Any:
-        """A request; raises RestError from 400 on."""
+        """A request; raises RestError for statuses from 400 on."""
         return self.rest.call(method, path, body)
 
     def refused(self, method: str, path: str, body: Any = None) -> RestError:
-        """The error that a request is answered with."""
+        """The error of a request that has to fail."""
         try:
             answer = self.rest.call(method, path, body)
         except RestError as error:
@@ -224,7 +224,7 @@ class Rig:
             self.created.remove(name)
 
     def tidy(self) -> None:
-        """Delete what was created here and is still there."""
+        """Delete what was created here and still exists."""
         there = set(self.call("GET", "/connectors"))
         for name in self.created:
             if name in there:
@@ -233,7 +233,10 @@ class Rig:
 
 
 def worker_settings(servers: str, group: str, **more: str) -> dict[str, str]:
-    """A worker's properties, for tests: short times, its own group and internal topics. `more`: dots as underscores."""
+    """A worker's properties for tests: short times, its own group and internal topics.
+
+    `more`: with underscores instead of dots.
+    """
     return {
         "bootstrap.servers": servers,
         "group.id": group,
@@ -256,7 +259,7 @@ def worker_settings(servers: str, group: str, **more: str) -> dict[str, str]:
 
 @contextmanager
 def running_worker(kafka: Kafka, folder: Path, group: str, **more: str) -> Iterator[Rig]:
-    """A worker that answers REST; stopped with SIGTERM at the end."""
+    """A worker that responds to REST; stopped with SIGTERM at the end."""
     folder.mkdir(parents=True, exist_ok=True)
     with WorkerProcess(folder, worker_settings(kafka.servers, group, **more)) as process:
         process.wait_ready(READY_S)
@@ -265,7 +268,7 @@ def running_worker(kafka: Kafka, folder: Path, group: str, **more: str) -> Itera
 
 @contextmanager
 def shared(worker: Rig, folder: Path) -> Iterator[Rig]:
-    """A worker that several tests use, with a folder of this test's own; its connectors go afterwards."""
+    """A worker that several tests use, with a folder for this test; its connectors are deleted afterwards."""
     assert worker.process.exit_code() is None, worker.process.tail()
     own = Rig(worker.process, worker.kafka, folder)
     yield own
@@ -273,13 +276,13 @@ def shared(worker: Rig, folder: Path) -> Iterator[Rig]:
 
 
 def processes_of(worker: WorkerProcess) -> list[psutil.Process]:
-    """The guarding shell, the worker, Spark's JVM, Python workers, …, that live now."""
+    """The guarding shell, the worker, Spark's JVM, Python workers and so on that are alive."""
     shell = psutil.Process(worker.pid)
     return [shell, *shell.children(recursive=True)]
 
 
 def jvms() -> list[psutil.Process]:
-    """Spark's, of engines in this process; the worker that many tests share has one too."""
+    """Spark's JVMs of engines in this process; the worker that many tests share has one too."""
     found = []
     for process in psutil.Process().children(recursive=True):
         try:
@@ -292,7 +295,7 @@ def jvms() -> list[psutil.Process]:
 
 
 def wait_gone(processes: Sequence[psutil.Process]) -> None:
-    """Until none of these processes lives. (A zombie has ended; taking it away is its parent's, or init's.)"""
+    """Wait until none of these processes is alive. (A zombie has ended; its parent, or init, has to remove it.)"""
 
     def lives(process: psutil.Process) -> bool:
         try:
@@ -304,10 +307,10 @@ def wait_gone(processes: Sequence[psutil.Process]) -> None:
 
 
 def leftovers(folder: Path) -> list[str]:
-    """What is left in a folder of temporary files, but for what JVMs forget."""
+    """What is left in a folder of temporary files, except for what JVMs forget."""
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if not path.name.startswith("hsperfdata"))
 
 
 def pause_between(earlier: float, seconds: float) -> None:
-    """Wait until `seconds` after the (monotonic) time `earlier`: for what must not happen in that time."""
+    """Wait until `seconds` after the (monotonic) time `earlier`: for something that must not happen in that time."""
     time.sleep(max(0.0, earlier + seconds - time.monotonic()))

@@ -1,4 +1,4 @@
-"""`heeler connectors apply`, `create` and `delete`: the connectors of files, and what differs from them."""
+"""`heeler connectors apply`, `create` and `delete`: makes the connectors of a cluster match files."""
 # ruff: noqa: PLC0415  (imports inside: the command line starts fast)
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _DONE: Final = {"create": "created", "change": "changed", "delete": "deleted"}
 
 @click.command()
 @click.argument("paths", nargs=-1, type=FILES, metavar="[FILE|FOLDER]...")
-@click.option("-f", "--file", "more", multiple=True, type=FILES, metavar="FILE|FOLDER", help="The same.")
-@click.option("--dry-run", is_flag=True, help="Only show what would change, and have the worker check it.")
+@click.option("-f", "--file", "more", multiple=True, type=FILES, metavar="FILE|FOLDER", help="Same as the argument.")
+@click.option("--dry-run", is_flag=True, help="Only show what would change, and let the worker validate it.")
 @click.option("--prune", is_flag=True, help="Delete connectors of the cluster that are not in the files.")
 @click.option("--exit-code", is_flag=True, help="With --dry-run: exit with 1 if something would change.")
 @YES
@@ -43,16 +43,16 @@ def apply(
     session: ClusterSession, paths: tuple[Path, ...], more: tuple[Path, ...], dry_run: bool, prune: bool,
     exit_code: bool, yes: bool,
 ) -> int:
-    """Make the cluster equal to files (JSON, YAML, properties) or folders of them. Shows the difference first."""
-    from heeler.cli.cluster.answers import a_config, an_object, expanded
+    """Make the connectors match files (JSON, YAML, properties) or folders of files. Shows the difference first."""
     from heeler.cli.cluster.config_files import read_connectors
     from heeler.cli.cluster.plan import Action, plan
+    from heeler.cli.cluster.responses import as_config, as_object, expanded
 
     if not paths and not more:
-        raise click.UsageError("Name files or folders.")
+        raise click.UsageError("Specify files or folders.")
     wanted = {w.name: w for w in read_connectors([*paths, *more])}
     listed = expanded(session.call("GET", "/connectors", query={"expand": "info"}))
-    there = {name: a_config(an_object(parts.get("info"), "a connector").get("config"), "a connector's config")
+    there = {name: as_config(as_object(parts.get("info"), "a connector").get("config"), "a connector's config")
              for name, parts in listed.items()}
     changes = plan({name: w.config for name, w in wanted.items()}, there, prune=prune)
     shown = _hidden(session, changes, wanted, there)
@@ -63,7 +63,7 @@ def apply(
         return NO if wrong or (exit_code and ahead) else 0
     if not ahead:
         return 0
-    confirm("Do that?", yes=yes)
+    confirm("Apply these changes?", yes=yes)
 
     def act(name: str) -> ChangeMade:
         change = next(c for c in ahead if c.name == name)
@@ -78,7 +78,7 @@ def apply(
 @click.option("--state", type=click.Choice(["running", "paused", "stopped"]), help="Create them in this state.")
 @cluster_command
 def create(session: ClusterSession, paths: tuple[Path, ...], state: str | None) -> int:
-    """Create the connectors of files (JSON, YAML, properties); one that is there already is an error."""
+    """Create the connectors of files (JSON, YAML, properties). A connector that exists already is an error."""
     from dataclasses import replace
 
     from heeler.cli.cluster.config_files import read_connectors
@@ -98,7 +98,7 @@ def create(session: ClusterSession, paths: tuple[Path, ...], state: str | None) 
 @YES
 @cluster_command
 def delete(session: ClusterSession, connectors: tuple[str, ...], yes: bool) -> int:
-    """Delete connectors. Topics and offsets stay."""
+    """Delete connectors. Their topics and offsets remain."""
     from heeler.cli.rest_client import path_of
 
     confirm(f"Delete {', '.join(map(safe, connectors))}?", yes=yes)
@@ -169,11 +169,11 @@ def _post(session: ClusterSession, wanted: Wanted) -> Any:
 
 def _without_secrets(session: ClusterSession, response: Any) -> dict[str, Any]:
     """The response to POST /connectors."""
-    from heeler.cli.cluster.answers import a_config, an_object
+    from heeler.cli.cluster.responses import as_config, as_object
     from heeler.cli.cluster.secret_keys import SecretKeys
 
-    created = an_object(response, "a connector")
-    config = a_config(created.get("config"), "a connector's config")
+    created = as_object(response, "a connector")
+    config = as_config(created.get("config"), "a connector's config")
     mask = SecretKeys(session).mask(config)
     return {**created, "config": {key: mask(key, value) for key, value in config.items()}}
 

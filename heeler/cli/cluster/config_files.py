@@ -1,5 +1,5 @@
-"""Reads connectors from JSON, YAML and properties files. The result is a connector, or an error that names the file,
-whatever is in it.
+"""Reads connectors from JSON, YAML and properties files. Whatever a file contains, the result is its connectors or an
+error that names the file.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MOST: Final = 10_000  # entries of a YAML mapping with all that it merges
 
 
 class ConfigFileError(SetupError):
-    """Files without a connector, or with an invalid one; one line for each."""
+    """A file contains no connector, or an invalid one. The message has a line for each problem."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Wanted:
 def read_connectors(paths: Iterable[Path]) -> list[Wanted]:
     """The connectors of all files, and of all files in folders and their subfolders, in the order of their names.
 
-    Raises ConfigFileError with all errors, so that nothing is done half.
+    Raises ConfigFileError with the errors of all files, so that no command is half done.
     """
     found: list[Wanted] = []
     wrong: list[str] = []
@@ -55,7 +55,7 @@ def read_connectors(paths: Iterable[Path]) -> list[Wanted]:
     first: dict[str, str] = {}
     for wanted in found:
         if wanted.name in first:
-            wrong.append(f"{wanted.file}: connector {safe(wanted.name)} is in {first[wanted.name]}, too")
+            wrong.append(f"{wanted.file}: connector {safe(wanted.name)} is also defined in {first[wanted.name]}")
         first.setdefault(wanted.name, wanted.file)
     if wrong:
         raise ConfigFileError("\n".join(wrong))
@@ -69,13 +69,13 @@ def parse_connectors(text: str, ending: str, stem: str, file: str) -> list[Wante
     have a list of them, YAML also several documents. Numbers and booleans are kept as they are written.
     """
     try:
-        made = [_wanted(item, stem, file) for item in _items(text, ending)]
+        found = [_wanted(item, stem, file) for item in _items(text, ending)]
     except (ValueError, RecursionError, yaml.YAMLError) as error:
         why = "it is nested too deeply" if isinstance(error, RecursionError) else safe(" ".join(str(error).split()))
         raise ConfigFileError(f"{file}: {why}") from error
-    if not made:
+    if not found:
         raise ConfigFileError(f"{file}: it contains no connector")
-    return made
+    return found
 
 
 def _files(folder: Path) -> Iterator[Path]:
@@ -96,7 +96,7 @@ def _text(file: Path) -> str:
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        if file.suffix.lower() == ".properties":  # what Java reads them in
+        if file.suffix.lower() == ".properties":  # Java reads these files as Latin-1
             return data.decode("latin-1")
         raise ConfigFileError(f"{file}: not UTF-8 at byte {error.start}") from error
 
@@ -125,11 +125,11 @@ def _wanted(item: Any, stem: str, file: str) -> Wanted:
     wrapped = isinstance(item.get("config"), dict)
     others = sorted(map(str, item.keys() - _ALSO)) if wrapped else []
     if others:
-        raise ValueError(f"unknown key {others[0]} beside the config")
+        raise ValueError(f"unknown key {others[0]} next to the config")
     config = {_a_key(key): _value(key, value) for key, value in (item["config"] if wrapped else item).items()}
     given = item.get("name") if wrapped else None
     if given is not None and not isinstance(given, str):
-        raise ValueError(f"the name must be a text, not {_kind(given)}")
+        raise ValueError(f"the name must be a string, not {_kind(given)}")
     name = (given or config.get("name") or stem).strip()
     if not name:
         raise ValueError("the connector has no name")
@@ -142,13 +142,13 @@ def _wanted(item: Any, stem: str, file: str) -> Wanted:
         raise ValueError(f"initial_state must be one of {', '.join(_STATES)}")
     text = [name, *config, *config.values()]
     if any("\ud800" <= c <= "\udfff" for part in text for c in part):
-        raise ValueError("it contains half of a surrogate pair")
+        raise ValueError("it contains an unpaired surrogate")
     return Wanted(name, {**config, "name": name}, file, state and state.upper())
 
 
 def _a_key(key: Any) -> str:
     if not isinstance(key, str):
-        raise ValueError(f"a key must be a text, not {_kind(key)}")  # noqa: TRY004
+        raise ValueError(f"a key must be a string, not {_kind(key)}")  # noqa: TRY004
     return key
 
 
@@ -156,12 +156,12 @@ def _value(key: Any, value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if not isinstance(value, str):
-        raise ValueError(f"the value of {key} must be a text, a number or true or false, not {_kind(value)}")  # noqa: TRY004
+        raise ValueError(f"the value of {key} must be a string, a number or a boolean, not {_kind(value)}")  # noqa: TRY004
     return value
 
 
 def _kind(value: Any) -> str:
-    return {dict: "an object", list: "a list", type(None): "nothing"}.get(type(value), f"a {type(value).__name__}")
+    return {dict: "an object", list: "a list", type(None): "null"}.get(type(value), f"a {type(value).__name__}")
 
 
 def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -186,12 +186,12 @@ class _Loader(yaml.SafeLoader):
     }
 
     def flatten_mapping(self, node: yaml.MappingNode) -> None:
-        """Merge keys (<<); a few lines may otherwise ask for billions of entries."""
+        """Merge keys (<<), up to a limit: a few lines could ask for billions of entries."""
         own = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode) and key.value != "<<"]
         twice = next((key for n, key in enumerate(own) if key in own[:n]), None) if len(own) > len(set(own)) else None
         if twice is not None and not getattr(node, "flat", False):
             raise ValueError(f"key {twice} appears twice")
         super().flatten_mapping(node)
-        node.flat = True  # type: ignore[attr-defined]  # what it has merged may be twice in it
+        node.flat = True  # type: ignore[attr-defined]  # merged keys may occur twice in it
         if len(node.value) > _MOST:
             raise ValueError(f"more than {_MOST} entries in one mapping")

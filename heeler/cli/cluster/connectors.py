@@ -18,7 +18,7 @@ from heeler.cli.safe_text import safe
 
 @click.group()
 def connectors() -> None:
-    """See and change connectors."""
+    """Show and change connectors."""
 
 
 for command in (apply, create, delete, replay, status):
@@ -26,37 +26,37 @@ for command in (apply, create, delete, replay, status):
 
 
 @connectors.command("list")
-@click.option("--show-secrets", is_flag=True, help="Do not hide passwords (of --output json and yaml).")
+@click.option("--show-secrets", is_flag=True, help="Do not hide passwords (in --output json and yaml).")
 @cluster_command
 def list_(session: ClusterSession, show_secrets: bool) -> None:
-    """All connectors, with their states. Passwords are hidden."""
-    from heeler.cli.cluster.answers import a_list, a_status, expanded
+    """List all connectors with their states. Passwords are hidden."""
+    from heeler.cli.cluster.responses import as_list, as_status, expanded
     from heeler.cli.output import Format
 
     found = expanded(session.call("GET", "/connectors", query={"expand": ["status", "info"]}))
     rows = []
     for name, parts in found.items():
-        state = a_status(parts.get("status"))
+        state = as_status(parts.get("status"))
         rows.append((name, state.kind, state.connector.state, f"{state.running}/{len(state.tasks)}",
                      state.connector.worker))
     if session.format is not Format.TABLE and not show_secrets:
         found = _without_secrets(session, found)
-    starting = sorted({str(name) for name in a_list(session.call("GET", "/connectors"), "names")} - found.keys())
+    starting = sorted({str(name) for name in as_list(session.call("GET", "/connectors"), "names")} - found.keys())
     rows += [(name, "", "(no status yet)", "", "") for name in starting]
     session.show({**found, **{name: {} for name in starting}},
                  ("NAME", "TYPE", "STATE", "TASKS RUNNING", "WORKER"), sorted(rows), "There are no connectors.")
 
 
 def _without_secrets(session: ClusterSession, found: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
-    from heeler.cli.cluster.answers import a_config, an_object
+    from heeler.cli.cluster.responses import as_config, as_object
     from heeler.cli.cluster.secret_keys import SecretKeys
 
     secret, hidden = SecretKeys(session), {}
     for name, parts in found.items():
         hidden[name] = parts
         if "info" in parts:
-            info = an_object(parts["info"], "a connector")
-            config = a_config(info.get("config"), "a connector's config")
+            info = as_object(parts["info"], "a connector")
+            config = as_config(info.get("config"), "a connector's config")
             mask = secret.mask(config)
             hidden[name] = {**parts, "info": {**info, "config": {k: mask(k, v) for k, v in config.items()}}}
     return hidden
@@ -67,23 +67,23 @@ def _without_secrets(session: ClusterSession, found: Mapping[str, Mapping[str, A
 @click.option("--show-secrets", is_flag=True, help="Do not hide passwords.")
 @cluster_command
 def show(session: ClusterSession, connector: str, show_secrets: bool) -> None:
-    """A connector's configuration, and its state. Passwords are hidden."""
-    from heeler.cli.cluster.answers import a_config, a_status, a_text, an_object
+    """Show a connector's configuration and state. Passwords are hidden."""
+    from heeler.cli.cluster.responses import as_config, as_object, as_status, as_text
     from heeler.cli.cluster.secret_keys import SecretKeys
     from heeler.cli.output import Format
     from heeler.cli.rest_client import RestError, path_of
 
-    response = an_object(session.call("GET", path_of("connectors", connector)), "a connector")
-    config = a_config(response.get("config"), "a connector's config")
+    response = as_object(session.call("GET", path_of("connectors", connector)), "a connector")
+    config = as_config(response.get("config"), "a connector's config")
     if not show_secrets:
         mask = SecretKeys(session).mask(config)
         config = {key: mask(key, value) for key, value in config.items()}
     session.show({**response, "config": config}, ("KEY", "VALUE"), sorted(config.items()))
     if session.format is not Format.TABLE:
         return
-    click.echo(f"\n{safe(a_text(response.get('name')))} is a {safe(a_text(response.get('type')))} connector.")
+    click.echo(f"\n{safe(as_text(response.get('name')))} is a {safe(as_text(response.get('type')))} connector.")
     try:
-        status_of = a_status(session.call("GET", path_of("connectors", connector, "status")))
+        status_of = as_status(session.call("GET", path_of("connectors", connector, "status")))
     except RestError as error:
         if error.status != HTTPStatus.NOT_FOUND:
             raise
@@ -109,24 +109,24 @@ def _target(verb: str, done: str, doc: str) -> None:
 
 
 _target("pause", "will pause", "Pause connectors and their tasks; tasks keep their resources.")
-_target("resume", "will go on", "Resume paused or stopped connectors.")
-_target("stop", "stopped", "Stop connectors: their tasks end, as offsets set and offsets reset require.")
+_target("resume", "will resume", "Resume paused or stopped connectors.")
+_target("stop", "stopped", "Stop connectors and end their tasks, as offsets set and offsets reset require.")
 
 
 @connectors.command()
 @connector_argument(several=True)
 @click.option("--include-tasks", is_flag=True, help="Restart the tasks too.")
-@click.option("--only-failed", is_flag=True, help="Restart only what has failed.")
+@click.option("--only-failed", is_flag=True, help="Restart only the connector and tasks that have failed.")
 @click.option("--task", type=click.IntRange(0), metavar="N", help="Restart only this task.")
 @cluster_command
 def restart(
     session: ClusterSession, connectors: tuple[str, ...], include_tasks: bool, only_failed: bool, task: int | None
 ) -> int:
-    """Restart connectors, their tasks, or only those of them that have failed."""
+    """Restart connectors, also with their tasks, or only those that have failed."""
     from heeler.cli.rest_client import path_of
 
     if task is not None and (include_tasks or only_failed):
-        raise click.UsageError("--task goes without --include-tasks and --only-failed")
+        raise click.UsageError("--task cannot be used with --include-tasks or --only-failed")
     query = {"includeTasks": str(include_tasks).lower(), "onlyFailed": str(only_failed).lower()}
 
     def act(name: str) -> ChangeMade:
@@ -144,21 +144,21 @@ def restart(
 @click.option("--show-secrets", is_flag=True, help="Do not hide passwords.")
 @cluster_command
 def tasks(session: ClusterSession, connector: str, show_secrets: bool) -> int:
-    """A connector's tasks: state, worker, configuration. Passwords are hidden."""
-    from heeler.cli.cluster.answers import a_config, a_list, a_status, an_object
+    """Show a connector's tasks: state, worker, configuration. Passwords are hidden."""
+    from heeler.cli.cluster.responses import as_config, as_list, as_object, as_status
     from heeler.cli.cluster.secret_keys import SecretKeys
     from heeler.cli.rest_client import path_of
 
-    found = a_list(session.call("GET", path_of("connectors", connector, "tasks")), "a list of tasks")
-    parts = {p.task: p for p in a_status(session.call("GET", path_of("connectors", connector, "status"))).tasks}
+    found = as_list(session.call("GET", path_of("connectors", connector, "tasks")), "a list of tasks")
+    parts = {p.task: p for p in as_status(session.call("GET", path_of("connectors", connector, "status"))).tasks}
     secret = SecretKeys(session)
     of_connector = secret.keys_of(session.call("GET", path_of("connectors", connector, "config")))
     rows: list[tuple[Any, ...]] = []
     data = []
     for item in found:
-        response = an_object(item, "a task")
-        number = an_object(response.get("id"), "a task's id").get("task")
-        config = a_config(response.get("config"), "a task's config")
+        response = as_object(item, "a task")
+        number = as_object(response.get("id"), "a task's id").get("task")
+        config = as_config(response.get("config"), "a task's config")
         if not show_secrets:
             mask = secret.mask(config, of_connector)
             config = {key: mask(key, value) for key, value in config.items()}
@@ -174,18 +174,18 @@ def tasks(session: ClusterSession, connector: str, show_secrets: bool) -> int:
 @connector_argument()
 @cluster_command
 def story(session: ClusterSession, connector: str) -> None:
-    """What happened to a connector, and why: on the workers of --url and those that run it or a task. Only with
-    heeler's workers.
+    """Show what happened to a connector and why, on the workers of --url and those that run it or its tasks. Requires
+    heeler workers.
 
-    Workers with admin.listeners of their own are asked there: give all of those as --url. Of what has several lines,
-    as the stack of a task that hangs, a table has the first: -o yaml shows all.
+    Workers with their own admin.listeners serve the story only there: give all of these addresses as --url. Of a text
+    with several lines, such as the stack trace of a task that hangs, the table shows the first; -o yaml shows all.
     """
     from heeler.cli.cluster.stories import row_of, whole_story
 
     steps = whole_story(session, connector)
     rows = [(step["worker"], *row_of(step)) for step in steps]
     session.show({"connector": connector, "story": steps},
-                 ("WORKER", "AT", "STEP", "BECAUSE OF", "WHAT", "WHAT CAME OF IT"), rows, "The workers have no story.")
+                 ("WORKER", "AT", "STEP", "BECAUSE OF", "WHAT", "EFFECTS"), rows, "The workers have no story.")
 
 
 @connectors.command()
@@ -193,18 +193,18 @@ def story(session: ClusterSession, connector: str) -> None:
 @click.option("--reset", is_flag=True, help="Clear the list.")
 @cluster_command
 def topics(session: ClusterSession, connector: str, reset: bool) -> int:
-    """The topics that a connector has read or written."""
-    from heeler.cli.cluster.answers import a_list, an_object
+    """Show the topics that a connector has read or written."""
+    from heeler.cli.cluster.responses import as_list, as_object
     from heeler.cli.rest_client import path_of
 
     if reset:
         path = path_of("connectors", connector, "topics", "reset")
         return each(session, {connector: "reset topics"},
                     lambda _: ChangeMade("the list of topics was cleared", session.call("PUT", path)))
-    response = an_object(session.call("GET", path_of("connectors", connector, "topics")), "a list of topics")
-    found = a_list(an_object(response.get(connector), "a list of topics").get("topics"), "a list of topics")
+    response = as_object(session.call("GET", path_of("connectors", connector, "topics")), "a list of topics")
+    found = as_list(as_object(response.get(connector), "a list of topics").get("topics"), "a list of topics")
     if not found:  # so is the list of a connector that does not exist
         session.call("GET", path_of("connectors", connector))
     session.show(sorted(found, key=str), ("TOPIC",), [(topic,) for topic in sorted(found, key=str)],
-                 "It has used no topic yet.")
+                 "It has not used any topic yet.")
     return 0

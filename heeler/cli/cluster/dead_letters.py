@@ -1,4 +1,4 @@
-"""`heeler connectors replay`: gives a sink the records of its dead letter queue again."""
+"""`heeler connectors replay`: replays the records of a sink's dead letter queue into the sink."""
 # ruff: noqa: PLC0415  (imports inside: the command line starts fast)
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ import click
 
 from heeler.cli.cluster.session import NO, YES, ClusterSession, cluster_command, confirm, connector_argument
 
-_LOOK_S: Final = 0.5
+_POLL_S: Final = 0.5
 _COLUMNS: Final = ("WHAT", "LETTERS")
 _TOTALS: Final = (
-    ("looked at", "scanned"), ("would be replayed", "would_replay"), ("replayed", "replayed"),
+    ("scanned", "scanned"), ("would be replayed", "would_replay"), ("replayed", "replayed"),
     ("of these refused again", "refused_again"), ("excluded by the filter", "left"),
     ("already in the sink", "held_by_the_sink"), ("of other connectors, or without context headers", "not_replayable"),
 )
 _APART: Final = ("would_replay", "replayed", "left", "held_by_the_sink", "not_replayable")
-"""Each letter that was looked at is one of these, or was replayed before."""
+"""Each scanned letter counts as one of these, or was replayed before."""
 _SAMPLE: Final = ("queue_partition", "queue_offset", "topic", "partition", "offset", "stage", "exception", "message")
 
 
@@ -42,9 +42,9 @@ _SAMPLE: Final = ("queue_partition", "queue_offset", "topic", "partition", "offs
 @cluster_command
 def replay(session: ClusterSession, connector: str, limit: int | None, values: bool, dry_run: bool, yes: bool,
            **chosen: Any) -> int:
-    """Give a sink the records of its dead letter queue again, except those that were replayed before.
+    """Replay the records of a sink's dead letter queue into the sink, except those that were replayed before.
 
-    Shows them first, then asks. The records go only to this sink. Requires a running heeler sink with
+    Shows them first, then asks. The records go only to this sink. Requires a running sink on heeler workers with
     errors.tolerance=all and errors.deadletterqueue.context.headers.enable=true. Exits with 1 if records were refused
     again.
     """
@@ -67,19 +67,19 @@ def replay(session: ClusterSession, connector: str, limit: int | None, values: b
 
 
 def _replay(session: ClusterSession, connector: str, order: Mapping[str, Any]) -> dict[str, Any]:
-    from heeler.cli.cluster.answers import an_object
+    from heeler.cli.cluster.responses import as_object
     from heeler.cli.rest_client import path_of
 
     path = path_of("connectors", connector, "dead-letters", "replay")
-    response = an_object(session.call("POST", path, order), "a replay's progress")
+    response = as_object(session.call("POST", path, order), "a replay's progress")
     while response.get("state") == "RUNNING":
-        time.sleep(_LOOK_S)
-        response = an_object(session.call("GET", path), "a replay's progress")
+        time.sleep(_POLL_S)
+        response = as_object(session.call("GET", path), "a replay's progress")
     return response
 
 
 def _show(session: ClusterSession, response: Mapping[str, Any]) -> None:
-    from heeler.cli.cluster.answers import a_list, a_text, an_object
+    from heeler.cli.cluster.responses import as_list, as_object, as_text
     from heeler.cli.output import Format
     from heeler.cli.safe_text import safe
 
@@ -89,16 +89,16 @@ def _show(session: ClusterSession, response: Mapping[str, Any]) -> None:
     if before > 0:
         rows.append(("replayed before", before))
     for key in ("by_topic", "by_stage", "by_exception"):
-        kinds = an_object(response.get(key), "a replay's counts")
+        kinds = as_object(response.get(key), "a replay's counts")
         rows += [(f"{key.removeprefix('by_')} {kind}", count) for kind, count in sorted(kinds.items())]
     session.show(response, _COLUMNS, rows, "The queue has nothing to replay.")
     if session.format is not Format.TABLE:
         return
-    samples = [an_object(one, "a sample") for one in a_list(response.get("samples"), "samples")]
+    samples = [as_object(one, "a sample") for one in as_list(response.get("samples"), "samples")]
     if samples:
         columns = [*_SAMPLE, *(part for part in ("key", "value") if part in samples[0])]
         click.echo()
         session.show(samples, [name.upper().replace("_", " ") for name in columns],
                      [tuple(one.get(name) for name in columns) for one in samples])
     if response.get("error"):
-        click.echo(f"heeler: the replay ended early: {safe(a_text(response.get('error')))}", err=True)
+        click.echo(f"heeler: the replay ended early: {safe(as_text(response.get('error')))}", err=True)

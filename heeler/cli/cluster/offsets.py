@@ -27,12 +27,13 @@ _ENDS: Final[Mapping[str, Literal["earliest", "latest"]]] = {
 _QUEUE: Final = "errors.deadletterqueue.topic.name"
 _NUMBER: Final = re.compile(r"(\d+)")
 _TIMEOUT_MS: Final = 15_000
+_NO_OFFSETS: Final = "does not contain offsets as heeler offsets show -o json prints them"
 _DRY: Final = click.option("--dry-run", is_flag=True, help="Only show the difference.")
 
 
 @click.group()
 def offsets() -> None:
-    """See and change the offsets of connectors."""
+    """Show and change the offsets of connectors."""
 
 
 @offsets.command()
@@ -58,11 +59,11 @@ def set_(
 ) -> None:
     """Set offsets of a stopped connector: a sink's as TOPIC:PARTITION=OFFSET, any connector's from a file.
 
-    Partitions that are not named keep theirs; a null offset resets its partition.
+    Partitions that are not named keep their offsets; a null offset resets its partition.
     """
     then = [*(_read(file) if file else []), *map(_parsed_position, positions)]
     if not then:
-        raise click.UsageError("Name the offsets to set: TOPIC:PARTITION=OFFSET, or --from FILE.")
+        raise click.UsageError("Specify the offsets to set: TOPIC:PARTITION=OFFSET, or --from FILE.")
     _alter(session, connector, then, dry_run=dry_run, yes=yes)
 
 
@@ -81,7 +82,7 @@ def reset(
 ) -> None:
     """Reset a stopped connector: forget its offsets or, with --to, move those of a sink.
 
-    --to asks Kafka: name it with --bootstrap-servers or --worker-config.
+    --to reads the topics: specify their Kafka with --bootstrap-servers or --worker-config.
     """
     if to is not None:
         clients = broker_properties(bootstrap_servers, worker_config)
@@ -102,8 +103,8 @@ def changes(now: Iterable[Mapping[str, Any]], then: Iterable[Mapping[str, Any]])
 
 
 def where(to: str) -> Literal["earliest", "latest"] | int:
-    """What --to means: an end of the topics, in our words or Kafka's, or a time in ISO 8601 as ms since 1970. Raises
-    UsageError.
+    """Parse --to: an end of the topics, in our words or Kafka's, or a time in ISO 8601, returned as ms since 1970.
+    Raises UsageError.
     """
     if to in _ENDS:
         return _ENDS[to]
@@ -125,10 +126,10 @@ def _carry_out(
     session: ClusterSession, connector: str, method: Literal["PATCH", "DELETE"], then: Offsets, *, dry_run: bool,
     yes: bool,
 ) -> None:
-    """Show the difference, ask, and change the offsets. Programs get one document: the changes and, if the worker was
-    asked to make them, its message.
+    """Show the difference, ask, and change the offsets. With -o json or yaml, print one document: the changes and, if
+    they were made, the worker's message.
     """
-    from heeler.cli.cluster.answers import a_text, an_object
+    from heeler.cli.cluster.responses import as_object, as_text
     from heeler.cli.output import Format
     from heeler.cli.rest_client import path_of
     from heeler.cli.safe_text import safe
@@ -139,14 +140,14 @@ def _carry_out(
     if session.format is Format.TABLE:
         rows = [(_shown(partition), _shown(before), _shown(after)) for partition, before, after in found]
         session.show(done, _COLUMNS, rows, "Nothing would change.")
-    # A connector that keeps offsets itself, too, may forget some that the worker does not know.
+    # A connector may also keep offsets itself, which the worker does not know.
     if not dry_run and (found or method == "DELETE"):
         many = f"{len(found)} offset{'' if len(found) == 1 else 's'}"
-        forget = f"Forget {many}?" if found else f"Have {safe(connector)} forget offsets that it may keep itself?"
+        forget = f"Reset {many}?" if found else f"Reset offsets that {safe(connector)} may keep itself?"
         confirm(forget if method == "DELETE" else f"Change {many}?", yes=yes)
         response = session.call(method, path_of("connectors", connector, "offsets"),
                                 {"offsets": then} if method == "PATCH" else None)
-        done["message"] = a_text(an_object(response, "the answer").get("message"))
+        done["message"] = as_text(as_object(response, "a change of offsets").get("message"))
         session.tell(safe(done["message"]))
     if session.format is not Format.TABLE:
         session.show(done, (), ())
@@ -155,16 +156,16 @@ def _carry_out(
 def _positions(
     session: ClusterSession, connector: str, properties: Mapping[str, str], which: Literal["earliest", "latest"] | int
 ) -> Offsets:
-    """The offsets of all partitions of a sink's topics, from Kafka. The offset of its dead letter queue, which is among
-    the sink's, is not its own: it says which letters have been replayed.
+    """The offsets of all partitions of a sink's topics, from Kafka. Its dead letter queue is left out: the offset there
+    records which letters have been replayed.
     """
-    from heeler.cli.cluster.answers import a_config
+    from heeler.cli.cluster.responses import as_config
     from heeler.cli.rest_client import path_of
     from spark_tasks.kafka.client_config import client_settings
     from spark_tasks.kafka.cluster import KafkaCluster
     from spark_tasks.kafka.record_limit import MAX_RECORD_KEY
 
-    config = a_config(session.call("GET", path_of("connectors", connector, "config")), "a connector's config")
+    config = as_config(session.call("GET", path_of("connectors", connector, "config")), "a connector's config")
     queue = config.get(_QUEUE, "").strip()
     listed = {topic.strip() for topic in config.get("topics", "").split(",")}
     used = {item["partition"].get("kafka_topic") for item in _ask(session, connector)}
@@ -183,31 +184,34 @@ def _positions(
 
 
 def _ask(session: ClusterSession, connector: str) -> Offsets:
-    from heeler.cli.cluster.answers import an_object
+    from heeler.cli.cluster.responses import as_object
     from heeler.cli.rest_client import path_of
 
-    response = an_object(session.call("GET", path_of("connectors", connector, "offsets")), "a connector's offsets")
+    response = as_object(session.call("GET", path_of("connectors", connector, "offsets")), "a connector's offsets")
     return _checked(response.get("offsets"), "a connector's offsets")
 
 
 def _checked(value: Any, what: str) -> Offsets:
-    from heeler.cli.cluster.answers import a_list, an_object
+    from heeler.cli.cluster.responses import as_list, as_object
 
-    found = [an_object(item, what) for item in a_list(value, what)]
-    return [{"partition": an_object(item.get("partition"), what), "offset": item.get("offset")} for item in found]
+    found = [as_object(item, what) for item in as_list(value, what)]
+    return [{"partition": as_object(item.get("partition"), what), "offset": item.get("offset")} for item in found]
 
 
 def _read(file: Path) -> Offsets:
     try:
         content = json.loads(file.read_text())
-        return _checked(content["offsets"] if isinstance(content, dict) else content, f"what {file} holds")
-    except (OSError, ValueError, KeyError, RecursionError, ConnectError) as error:
+        return _checked(content["offsets"] if isinstance(content, dict) else content, str(file))
+    except ConnectError as error:
+        raise SetupError(f"{file} {_NO_OFFSETS}: it must have a list of objects, each with a partition and an offset"
+                         ) from error
+    except (OSError, ValueError, KeyError, RecursionError) as error:
         why = f"it has no {error}" if isinstance(error, KeyError) else str(error)
-        raise SetupError(f"{file} does not hold offsets as heeler offsets show -o json prints them: {why}") from error
+        raise SetupError(f"{file} {_NO_OFFSETS}: {why}") from error
 
 
 def _parsed_position(text: str) -> dict[str, Any]:
-    """Of TOPIC:PARTITION=OFFSET."""
+    """Parse TOPIC:PARTITION=OFFSET. Raises UsageError."""
     place, equals, offset = text.rpartition("=")
     topic, colon, partition = place.rpartition(":")
     if not (equals and colon and topic) or not (partition.isdecimal() and offset.isdecimal()):
@@ -232,6 +236,6 @@ def _key(value: Any) -> str:
 
 
 def _order(item: Mapping[str, Any]) -> tuple[tuple[str, int, str], ...]:
-    """Sorts as people do: t:2 comes before t:10."""
+    """A sort key that compares numbers in names as numbers: t:2 comes before t:10."""
     return tuple(("", int(part), "") if part.isdecimal() else (part, 0, "") for part in
                  _NUMBER.split(_shown(item["partition"])))

@@ -51,7 +51,9 @@ class Change:
 
 
 def plan(wanted: Mapping[str, Config], there: Mapping[str, Config], *, prune: bool = False) -> list[Change]:
-    """The changes from the existing to the wanted configs, by name; deletions come last, and only with `prune`."""
+    """The changes from the existing configs (`there`) to the wanted ones, by name; deletions come last, and only with
+    `prune`.
+    """
     changes = [_change(name, config, there.get(name)) for name, config in sorted(wanted.items())]
     gone = sorted(there.keys() - wanted.keys()) if prune else []
     return [*changes, *(Change(name, Action.DELETE) for name in gone)]
@@ -70,9 +72,9 @@ def masked(change: Change, mask: Mask) -> Change:
 
 
 def mask_of(*configs: Config, secret_keys: Collection[str] = ()) -> Mask:
-    """Hides the secrets of all these configs, in each of them: the values of keys that are secret by their name or are
-    `secret_keys` (which the plugin says), wherever they occur, and passwords in URLs. A config provider's placeholder
-    stays.
+    """Returns a function that hides the secrets of all these configs in the value of a key: the values of keys whose
+    name says that they are secret, and of `secret_keys` (defined by the plugin), wherever they occur, and passwords in
+    URLs. Placeholders of config providers remain.
     """
     plain = [{k: v for k, v in config.items() if not _PLACEHOLDER.fullmatch(v.strip())} for config in configs]
     secrets = Secrets.of(word for config in plain for word in [
@@ -93,9 +95,9 @@ def mask_of(*configs: Config, secret_keys: Collection[str] = ()) -> Mask:
 def counts(changes: Iterable[Change]) -> str:
     """A summary in words: 1 to create, 2 to change, 3 unchanged."""
     words = {Action.CREATE: "to create", Action.CHANGE: "to change", Action.DELETE: "to delete",
-             Action.NONE: "as they should be"}
+             Action.NONE: "unchanged"}
     actions = [change.action for change in changes]
-    return ", ".join(f"{actions.count(action)} {said}" for action, said in words.items() if action in actions)
+    return ", ".join(f"{actions.count(action)} {word}" for action, word in words.items() if action in actions)
 
 
 def _change(name: str, config: Config, before: Config | None) -> Change:

@@ -39,7 +39,7 @@ class Profile:
             try:
                 password = self.password_file.read_text().strip()
             except (OSError, ValueError) as error:
-                raise SetupError(f"The password's file {self.password_file} cannot be read: {error}") from error
+                raise SetupError(f"The password file {self.password_file} cannot be read: {error}") from error
         return {"Authorization": f"Basic {base64.b64encode(f'{self.user}:{password}'.encode()).decode()}"}
 
     def tls(self) -> ssl.SSLContext | None:
@@ -90,7 +90,7 @@ def parse_profiles(text: str, wanted: str | None, file: str) -> Profile:
     import yaml  # noqa: PLC0415 - seldom needed
 
     try:
-        content = yaml.load(text, yaml.BaseLoader) or {}  # noqa: S506 - makes texts, lists and objects alone
+        content = yaml.load(text, yaml.BaseLoader) or {}  # noqa: S506 - creates only strings, lists and mappings
     except (yaml.YAMLError, RecursionError) as error:
         raise SetupError(f"{file} is not YAML: {' '.join(str(error).split())}") from error
     profiles = content.get("profiles", {}) if isinstance(content, dict) else None
@@ -114,7 +114,7 @@ def _profile(fields: Any, where: str) -> Profile:
     urls = fields.get("url", DEFAULT_URL)
     texts = {key: value for key, value in fields.items() if key != "url"}
     if any(not isinstance(value, str) for value in [*texts.values(), *(urls if isinstance(urls, list) else [urls])]):
-        raise SetupError(f"{where}: each value must be a text; url may be a list of them")
+        raise SetupError(f"{where}: each value must be a string; url may be a list of strings")
     files = {key.replace("-", "_"): Path(texts[key]).expanduser() for key in ("password-file", "ca", "cert", "key")
              if key in texts}
     base = _with_urls(urls if isinstance(urls, list) else [urls], where)
@@ -124,7 +124,9 @@ def _profile(fields: Any, where: str) -> Profile:
 
 
 def _with_urls(given: Sequence[str], where: str) -> Profile:
-    """The URLs, which may be separated by commas in one text; user and password are taken out of them."""
+    """A profile with these URLs, each of which may be several, separated by commas; user and password are removed from
+    them.
+    """
     urls, user, password = [], None, None
     for url in (part for text in given for part in text.replace(",", " ").split()):
         full = url if "://" in url else f"http://{url}"

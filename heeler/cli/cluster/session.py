@@ -1,4 +1,4 @@
-"""What all commands that talk to a cluster share: options, a client, exit codes for errors, output."""
+"""The common part of all commands that talk to a cluster: options, a client, exit codes for errors, output."""
 # ruff: noqa: PLC0415  (imports inside: the command line starts fast)
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NO: Final = 1
 """The exit code that reports a problem found by the command (docs/cli.md)."""
 _NOT_FOUND: Final = 404
 _NO_SUCH_PATH: Final = "HTTP 404 Not Found"
-"""Jersey's words, and so Kafka Connect's and heeler's, for a path that an address does not have."""
+"""The message of Jersey, and so of Kafka Connect and heeler, for a path that an address does not serve."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,20 +54,20 @@ class ClusterSession:
                             "with admin.listeners serves it only there: give one of them as --url") from None
 
     def show(self, data: Any, columns: Sequence[str], rows: Iterable[Sequence[Any]], nothing: str = "") -> None:
-        """Show the data to programs, the rows to people."""
+        """Print the rows as a table, or the data as JSON or YAML. `nothing` is printed for an empty table."""
         if self.format is Format.TABLE:
             print_table(columns, rows, nothing)
         else:
             click.echo(data_text(data, self.format))
 
     def tell(self, text: str) -> None:
-        """Show a line to people."""
+        """Print a line, unless the output is JSON or YAML."""
         if self.format is Format.TABLE:
             click.echo(text)
 
 
 def client_of(urls: Sequence[str], profile: str | None, timeout: float) -> ConnectClient:
-    """Raises SetupError."""
+    """A client of the workers at these URLs, or of a profile's. Raises SetupError."""
     from heeler.cli.cluster.profiles import profile_of
     from heeler.cli.rest_client import ConnectClient
 
@@ -80,7 +80,9 @@ def client_of(urls: Sequence[str], profile: str | None, timeout: float) -> Conne
 
 
 def cluster_command(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Options, and a Session as the first argument. A number that the function returns is the exit code."""
+    """Add the options of a cluster to a command, and pass a ClusterSession as its first argument. If the command
+    returns a number, that is the exit code.
+    """
 
     @click.option("--url", "urls", multiple=True, metavar="URL",
                   help="A worker's REST address; several (with commas, or --url again) are tried in turn. Also: "
@@ -110,17 +112,17 @@ def confirm(question: str, *, yes: bool) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ChangeMade:
-    """What came of a change: `words` for people, and the worker's response, if it has one, for programs."""
+    """The outcome of a change: `words` for the table, and the worker's response, if it has one, for JSON and YAML."""
 
     words: str
     response: Any = None
 
 
 def each(session: ClusterSession, actions: Mapping[str, str], act: Callable[[str], ChangeMade]) -> int:
-    """Call it for each name and report errors, which do not affect other names. The first error's exit code counts.
+    """Call `act` for each name and report errors, which do not affect other names. Returns the first error's exit code.
 
-    `actions`: what is asked for, by name. Programs get one document: {"changes": [{"name", "action", and "response" or
-    "error", if there is one}]}.
+    `actions`: the requested actions, by name. With -o json or yaml, one document is printed: {"changes": [{"name",
+    "action", and "response" or "error", if there is one}]}.
     """
     from heeler.cli.safe_text import safe
 
@@ -145,19 +147,19 @@ def each(session: ClusterSession, actions: Mapping[str, str], act: Callable[[str
 
 
 def complete_connectors(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """The names of connectors, for the shell; empty if no worker answers at once."""
-    from heeler.cli.cluster.answers import a_list
+    """The names of connectors, for the shell; empty if no worker responds at once."""
+    from heeler.cli.cluster.responses import as_list
     from heeler.cli.safe_text import unsafe
 
     with suppress(ConnectError, OSError):
         client = client_of(context.params.get("urls") or (), context.params.get("profile"), 0)
-        names = [n for n in a_list(client.call("GET", "/connectors"), "names") if isinstance(n, str) and not unsafe(n)]
+        names = [n for n in as_list(client.call("GET", "/connectors"), "names") if isinstance(n, str) and not unsafe(n)]
         return [CompletionItem(name) for name in sorted(names) if name.startswith(incomplete)]
     return []
 
 
 def connector_argument(*, several: bool = False) -> Callable[[Any], Any]:
-    """CONNECTOR, or CONNECTOR..., which the shell completes."""
+    """The argument CONNECTOR, or CONNECTOR..., which the shell can complete."""
     name = "connectors" if several else "connector"
     return click.argument(name, nargs=-1 if several else 1, required=True, shell_complete=complete_connectors,
                           metavar="CONNECTOR..." if several else "CONNECTOR")

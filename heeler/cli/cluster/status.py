@@ -14,10 +14,10 @@ from heeler.cli.safe_text import safe, safe_lines
 from spark_tasks.errors import ConnectError
 
 if TYPE_CHECKING:
-    from heeler.cli.cluster.answers import ConnectorOverview
+    from heeler.cli.cluster.responses import ConnectorOverview
 
 _COLUMNS = ("CONNECTOR", "PART", "STATE", "WORKER", "RESTARTS", "ERROR")
-_SPARE = ("WORKER",)  # on a narrow terminal
+_SPARE = ("WORKER",)  # left out on a narrow terminal
 _RESTARTS = _COLUMNS.index("RESTARTS")
 
 
@@ -54,10 +54,10 @@ def status(session: ClusterSession, connectors: tuple[str, ...], watch: bool, in
 def ask(
     session: ClusterSession, names: Iterable[str], refused: Callable[[str, ConnectError], None] | None = None
 ) -> tuple[dict[str, Any], list[ConnectorOverview]]:
-    """The statuses of these connectors, or of all if none is named: the response, and its parsed form. `refused` is
-    called for each named one whose status the worker does not give; without it, the first such error is raised.
+    """The statuses of these connectors, or of all if none is named: the responses, and their parsed form. `refused` is
+    called for each named connector whose status the worker refuses; without it, the first such error is raised.
     """
-    from heeler.cli.cluster.answers import a_status, expanded
+    from heeler.cli.cluster.responses import as_status, expanded
     from heeler.cli.rest_client import RestError, path_of
 
     wanted = list(names)
@@ -73,11 +73,11 @@ def ask(
     else:
         listed = expanded(session.call("GET", "/connectors", query={"expand": "status"}))
         data = {name: parts.get("status") for name, parts in listed.items()}
-    return data, [a_status(said) for said in data.values()]
+    return data, [as_status(response) for response in data.values()]
 
 
 def rows(statuses: Iterable[ConnectorOverview]) -> list[tuple[Any, ...]]:
-    """One for each connector and task. What the last column says is not repeated as the cause of a restart."""
+    """A row for each connector and task. The cause of a restart is left out if the last column already shows it."""
     found: list[tuple[Any, ...]] = []
     for one in statuses:
         for part in one:
@@ -97,8 +97,8 @@ def _table(found: Sequence[tuple[Any, ...]]) -> tuple[tuple[str, ...], list[tupl
 
 
 def _watch(session: ClusterSession, names: tuple[str, ...], interval: float) -> None:
-    """On a terminal a table that is updated in place; elsewhere the differences from the last refresh, as lines or as
-    one document.
+    """On a terminal, update a table in place; elsewhere, print the differences from the last refresh as lines, or the
+    whole as one document.
     """
     import sys
 

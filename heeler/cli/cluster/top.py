@@ -17,10 +17,10 @@ from heeler.cli.cluster.session import ClusterSession, cluster_command
 from spark_tasks.errors import ConnectError
 
 if TYPE_CHECKING:
-    from heeler.cli.cluster.answers import ConnectorOverview
+    from heeler.cli.cluster.responses import ConnectorOverview
 
 COLUMNS: Final = ("CONNECTOR", "PART", "STATE", "RECORDS/S", "LAG", "ERRORS", "WORKER", "PROBLEM")
-SPARE: Final = ("WORKER", "ERRORS", "LAG", "RECORDS/S")  # on a narrow terminal
+SPARE: Final = ("WORKER", "ERRORS", "LAG", "RECORDS/S")  # left out, in this order, on a narrow terminal
 Place = tuple[str, int]
 """A task: its connector and number."""
 _SAMPLE = re.compile(
@@ -30,7 +30,7 @@ _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
 @dataclass(slots=True)
 class TopFigures:
-    """The figures of tasks that workers provide: records since the start, lag, errors."""
+    """The figures of tasks from the workers' metrics: records since the start, lag, errors."""
 
     at: float  # seconds
     records: dict[Place, float] = field(default_factory=dict)
@@ -45,7 +45,7 @@ class TopFigures:
 def top(session: ClusterSession, interval: float, times: int | None) -> None:
     """Watch all connectors and tasks on a full screen, until Ctrl-C. Failed and stalled ones come first.
 
-    Records, lag and errors come from heeler's metrics; for Java workers only the rate of sinks is known, from offsets.
+    Records, lag and errors come from heeler's metrics. For Java workers, only the rate of sinks is known, from offsets.
     """
     from heeler.cli.cluster.status import ask
 
@@ -70,8 +70,8 @@ def top(session: ClusterSession, interval: float, times: int | None) -> None:
 
 
 def lines(statuses: Iterable[ConnectorOverview], before: TopFigures | None, now: TopFigures) -> list[tuple[Any, ...]]:
-    """A line for each connector, with the sums of its tasks, and for each task; failed connectors first, then those
-    with a task that has stalled.
+    """A line for each connector, with the sums of its tasks, and for each task. Failed connectors come first, then
+    those with a stalled task.
     """
     found: list[tuple[Any, ...]] = []
     for one in sorted(statuses, key=lambda status: (not status.failed, not status.stalled, status.name)):
@@ -118,7 +118,7 @@ def _sum(numbers: Mapping[Place, float], places: Sequence[Place]) -> str:
 
 def _numbers(session: ClusterSession, statuses: Sequence[ConnectorOverview]) -> TopFigures:
     """Collect the figures from all workers."""
-    from heeler.cli.cluster.answers import workers
+    from heeler.cli.cluster.responses import workers
 
     found = TopFigures(time.monotonic())
     found_metrics = False

@@ -1,4 +1,4 @@
-"""`heeler validate`: has a worker check configurations, without creating anything."""
+"""`heeler validate`: lets a worker check configurations, without creating anything."""
 # ruff: noqa: PLC0415  (imports inside: the command line starts fast)
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from heeler.cli.cluster.config_files import Wanted
 
 Finding = tuple[str, str, tuple[str, ...]]
-"""A key, its value with secrets hidden, and what is wrong with it."""
+"""A key, its value with secrets hidden, and its error messages."""
 _UNKNOWN: Final = "Failed to find any class that implements Connector"
-"""What Java's workers, and so heeler's, answer with 500 where a plugin is not theirs."""
+"""The message, with status 500, of Java's and heeler's workers if they do not have a plugin."""
 
 
 @click.command()
@@ -24,7 +24,7 @@ _UNKNOWN: Final = "Failed to find any class that implements Connector"
 @click.option("--all", "every", is_flag=True, help="Show valid keys too.")
 @cluster_command
 def validate(session: ClusterSession, paths: tuple[Path, ...], every: bool) -> int:
-    """Have a worker check the connectors of FILEs (JSON, YAML, properties). Exits with 1 if there are errors."""
+    """Let a worker check the connectors in FILEs (JSON, YAML, properties). Exits with 1 if there are errors."""
     from heeler.cli.cluster.config_files import read_connectors
 
     rows, data, errors = [], [], 0
@@ -40,21 +40,21 @@ def validate(session: ClusterSession, paths: tuple[Path, ...], every: bool) -> i
 
 
 def checked(session: ClusterSession, wanted: Wanted) -> list[Finding]:
-    """What the worker says of each key; of connector.class alone where it does not know the plugin."""
-    from heeler.cli.cluster.answers import a_list, a_text, an_object
+    """The worker's findings about each key; if it does not have the plugin, only one about connector.class."""
     from heeler.cli.cluster.plan import mask_of
+    from heeler.cli.cluster.responses import as_list, as_object, as_text
     from heeler.cli.rest_client import RestError, path_of
 
     plugin = wanted.config["connector.class"]
     try:
-        answer = session.call("PUT", path_of("connector-plugins", plugin, "config", "validate"), dict(wanted.config))
+        response = session.call("PUT", path_of("connector-plugins", plugin, "config", "validate"), dict(wanted.config))
     except RestError as error:
         _, unknown, plugins = error.message.partition(_UNKNOWN)
         if not unknown:
             raise
         return [("connector.class", plugin, (f"{unknown}{plugins}",))]
-    response = an_object(answer, "a validation")
-    infos = [an_object(info, "a key's validation") for info in a_list(response.get("configs"), "a validation's keys")]
+    result = as_object(response, "a validation")
+    infos = [as_object(info, "a key's validation") for info in as_list(result.get("configs"), "a validation's keys")]
     secret = {
         str(value.get("name")) for info in infos if isinstance(value := info.get("definition"), dict)
         and value.get("type") == "PASSWORD"
@@ -62,8 +62,8 @@ def checked(session: ClusterSession, wanted: Wanted) -> list[Finding]:
     mask = mask_of(wanted.config, secret_keys=secret)
     found = []
     for info in infos:
-        value = an_object(info.get("value"), "a key's value")
-        key = a_text(value.get("name"))
-        messages = tuple(mask("", a_text(m)) for m in a_list(value.get("errors") or [], "a key's errors"))
-        found.append((key, mask(key, a_text(value.get("value"))), messages))
+        value = as_object(info.get("value"), "a key's value")
+        key = as_text(value.get("name"))
+        messages = tuple(mask("", as_text(m)) for m in as_list(value.get("errors") or [], "a key's errors"))
+        found.append((key, mask(key, as_text(value.get("value"))), messages))
     return sorted(found)

@@ -23,7 +23,7 @@ _KAFKAS = client_config_def("consumer").keys
 
 
 def _key(name: str, doc: str, validator: Validator | None = None, **different: Any) -> ConfigKey:
-    """A key as Kafka's clients define it, but for what is `different` in a worker."""
+    """A key as Kafka's clients define it, except for the fields that are `different` in a worker."""
     return replace(_KAFKAS[name], doc=doc, validator=validator, **different)
 
 
@@ -37,7 +37,7 @@ CONNECTION_KEYS = ConfigDef(
     _key("client.id", "The name that brokers log for this worker's requests."),
     _key("metadata.max.age.ms", "The age at which cluster metadata is refreshed.", at_least(0)),
     _key("metadata.recovery.strategy",
-         "What a client does when it can reach no known broker: start over from bootstrap.servers, or nothing.",
+         "What a client does when it cannot reach any known broker: start over from bootstrap.servers, or nothing.",
          OneOfIgnoringCase("rebootstrap", "none")),
     _key("metadata.recovery.rebootstrap.trigger.ms",
          "How long metadata may be missing before a client starts over from bootstrap.servers.", at_least(0)),
@@ -47,7 +47,7 @@ CONNECTION_KEYS = ConfigDef(
     _key("reconnect.backoff.max.ms", "Longest pause before reconnecting to a broker.", at_least(0)),
     _key("retry.backoff.ms", "First pause before a failed request is retried.", at_least(0)),
     _key("retry.backoff.max.ms", "Longest pause before a failed request is retried.", at_least(0)),
-    _key("request.timeout.ms", "How long a broker may take to answer.", at_least(0), default=40_000),
+    _key("request.timeout.ms", "How long a broker may take to respond.", at_least(0), default=40_000),
     _key("connections.max.idle.ms", "An idle connection is closed after this time."),
     _key("socket.connection.setup.timeout.ms",
          "How long the first attempt to connect to a broker may take.", at_least(0), importance=Importance.LOW),
@@ -72,9 +72,9 @@ SSL_KEYS = ConfigDef(
     _key("ssl.enabled.protocols", "The TLS versions that are allowed.", ValidList()),
     _key("ssl.cipher.suites", "The ciphers that are allowed; empty for all.", ValidList()),
     _key("ssl.endpoint.identification.algorithm",
-         "https checks that a server's certificate names its host; empty does not."),
+         "https: check that a server's certificate names its host; empty: do not check it."),
     _key("ssl.provider", "Security provider." + _JVM),
-    _key("ssl.engine.factory.class", "Maker of TLS engines." + _JVM),
+    _key("ssl.engine.factory.class", "Factory of TLS engines." + _JVM),
     _key("ssl.keymanager.algorithm", "Key manager." + _JVM),
     _key("ssl.trustmanager.algorithm", "Trust manager." + _JVM),
     _key("ssl.secure.random.implementation", "Source of random numbers." + _JVM),
@@ -83,23 +83,25 @@ SSL_KEYS = ConfigDef(
 SASL_KEYS = ConfigDef(
     _key("sasl.mechanism", "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER or GSSAPI."),
     _key("sasl.jaas.config",
-         "User and password as Java clients write them: a login module and its options, ended by a semicolon."),
+         "User and password as in Java clients: a login module and its options, ended by a semicolon."),
     _key("sasl.client.callback.handler.class", "Callback of the client." + _JVM),
     _key("sasl.login.callback.handler.class", "Callback of the login." + _JVM),
     _key("sasl.login.class", "The login." + _JVM),
     _key("sasl.kerberos.service.name", "Kerberos principal name that brokers run as."),
     _key("sasl.kerberos.kinit.cmd", "Path of kinit."),
-    _key("sasl.kerberos.ticket.renew.window.factor", "Part of a ticket's life after which it is renewed."),
+    _key("sasl.kerberos.ticket.renew.window.factor", "Fraction of a ticket's lifetime after which it is renewed."),
     _key("sasl.kerberos.ticket.renew.jitter", "Random part of the renewal time."),
     _key("sasl.kerberos.min.time.before.relogin", "Shortest time (ms) between two renewals."),
-    _key("sasl.login.connect.timeout.ms", "Time-out of connecting to the token endpoint."),
-    _key("sasl.login.read.timeout.ms", "Time-out of reading from the token endpoint."),
+    _key("sasl.login.connect.timeout.ms", "Timeout for connecting to the token endpoint."),
+    _key("sasl.login.read.timeout.ms", "Timeout for reading from the token endpoint."),
     _key("sasl.login.retry.backoff.ms", "First pause before a login is retried."),
     _key("sasl.login.retry.backoff.max.ms", "Longest pause before a login is retried."),
-    _key("sasl.login.refresh.window.factor", "Part of a login's life after which it is renewed.", between(0.5, 1.0)),
+    _key("sasl.login.refresh.window.factor", "Fraction of a token's lifetime after which it is renewed.",
+         between(0.5, 1.0)),
     _key("sasl.login.refresh.window.jitter", "Random part of that time.", between(0.0, 0.25)),
     _key("sasl.login.refresh.min.period.seconds", "Shortest time between two renewals.", between(0, 900)),
-    _key("sasl.login.refresh.buffer.seconds", "Time kept in hand before a login ends.", between(0, 3600)),
+    _key("sasl.login.refresh.buffer.seconds", "Time before a token's expiry by which it must be renewed.",
+         between(0, 3600)),
 )
 
 
@@ -116,7 +118,7 @@ OAUTH_KEYS = ConfigDef(
     _oauth("sub.claim.name", "The claim that holds the subject."),
     _oauth("header.urlencode", "Whether id and secret are URL-encoded in the header."),
     _oauth("expected.audience", "Audiences that a token may be for."),
-    _oauth("expected.issuer", "Who must have issued a token."),
+    _oauth("expected.issuer", "The issuer that a token must have."),
     _oauth("clock.skew.seconds", "How far two clocks may differ."),
     _oauth("jwks.endpoint.url", "Where the keys that sign tokens are found."),
     _oauth("jwks.endpoint.refresh.ms", "How often those keys are refreshed."),
@@ -128,10 +130,10 @@ OAUTH_KEYS = ConfigDef(
     _oauth("assertion.claim.aud", "Audience of assertions."),
     _oauth("assertion.claim.iss", "Issuer of assertions."),
     _oauth("assertion.claim.sub", "Subject of assertions."),
-    _oauth("assertion.claim.exp.seconds", "Life of assertions.", between(0, 86_400)),
+    _oauth("assertion.claim.exp.seconds", "Lifetime of assertions.", between(0, 86_400)),
     _oauth("assertion.claim.nbf.seconds", "How far back assertions are valid.", between(0, 3_600)),
     _oauth("assertion.claim.jti.include", "Whether assertions carry an id."),
-    _oauth("assertion.file", "A file with a ready-made assertion."),
+    _oauth("assertion.file", "A file with a complete assertion."),
     _oauth("assertion.template.file", "A file with claims for assertions."),
     _oauth("assertion.private.key.file", "PEM file with the key that signs assertions."),
     _oauth("assertion.private.key.passphrase", "Its password."),

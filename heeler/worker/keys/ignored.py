@@ -13,9 +13,9 @@ from heeler.worker.keys.worker import WORKER_KEYS
 from spark_tasks.config import unsupported
 from spark_tasks.kafka.client_properties import Kind, client_properties
 
-_METRICS: Final = "heeler has metrics of its own; leave it out"
-_PROXY: Final = ("Have the listeners on an address that only a proxy reaches (such as http://127.0.0.1:8083), put a "
-                 "proxy before them that does this work, and leave the key out")
+_METRICS: Final = "heeler has its own metrics (GET /metrics); leave it out"
+_PROXY: Final = ("Set listeners to an address that only a proxy can reach (such as http://127.0.0.1:8083), let the "
+                 "proxy do this work, and leave the key out")
 _CLIENTS: Final[tuple[Kind, ...]] = ("producer", "consumer", "admin")
 
 _CLIENT_AUTH: Final = "the key is ssl.client.auth, with required, requested or none"
@@ -28,7 +28,7 @@ REFUSED: Final[Mapping[str, str]] = {
     "ssl.client.authentication": _CLIENT_AUTH,
     "listeners.https.ssl.client.authentication": _CLIENT_AUTH,
 }
-"""Keys that affect the security of REST, with advice; the last five are those of Java's other servers."""
+"""Keys that affect the security of REST, with advice; the last five belong to other Java servers."""
 _OFF: Final = ("", "NONE")
 
 IGNORED: Final[Mapping[str, str]] = {
@@ -49,7 +49,7 @@ def why_ignored(key: str) -> str | None:
 
 
 def refusals(settings: Mapping[str, str]) -> list[str]:
-    """An error for each key that asks for security which this worker would not provide."""
+    """An error for each key that requires security that this worker does not provide."""
     found = {key: f"Invalid value {value} for configuration {key}: heeler cannot honour it: {why}"
              for key, why in REFUSED.items() if (value := settings.get(key, "").strip()).upper() not in _OFF}
     found |= unsupported.refused(settings)

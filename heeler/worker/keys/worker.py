@@ -53,10 +53,10 @@ def _text(name: str, doc: str) -> ConfigKey:
 GROUP_KEYS = ConfigDef(
     _text("group.id", "The name of the worker group; workers with the same one share connectors and tasks."),
     _key("session.timeout.ms", Type.INT, 10_000, _HIGH,
-         "A worker that sent no heartbeat for so long is out of the group; within the limits of the brokers.",
+         "A worker that has sent no heartbeat for this long is removed from the group; within the brokers' limits.",
          at_least(1)),
     _key("heartbeat.interval.ms", Type.INT, 3_000, _HIGH,
-         "Time between heartbeats; under session.timeout.ms, best a third of it.", at_least(1)),
+         "Time between heartbeats; less than session.timeout.ms, typically a third of it.", at_least(1)),
     _key("rebalance.timeout.ms", Type.INT, 60_000, _HIGH,
          "How long a worker may take to stop work and rejoin when the group rebalances.", at_least(1)),
     _key("worker.sync.timeout.ms", Type.INT, 3_000, _MEDIUM,
@@ -64,15 +64,15 @@ GROUP_KEYS = ConfigDef(
     _key("worker.unsync.backoff.ms", Type.INT, 300_000, _MEDIUM,
          "How long a worker that could not catch up stays out of the group."),
     _key("connect.protocol", Type.STRING, "sessioned", _LOW,
-         "The way the group shares work: eager stops all at every change, compatible only what moves, sessioned also "
-         "signs requests between workers.", OneOf("eager", "compatible", "sessioned")),
+         "How the group rebalances: eager stops all work at every change, compatible only the work that moves; "
+         "sessioned also signs requests between workers.", OneOf("eager", "compatible", "sessioned")),
     _key("scheduled.rebalance.max.delay.ms", Type.INT, 300_000, _LOW,
-         "How long the work of a lost worker waits for its return.", between(0, _INT_MAX)),
+         "How long the work of a lost worker is kept for its return.", between(0, _INT_MAX)),
     _key("exactly.once.source.support", Type.STRING, "disabled", _HIGH,
-         "Whether source tasks may write records and offsets in one transaction; a running group goes through "
-         "preparing on all workers first.", OneOfIgnoringCase("disabled", "preparing", "enabled")),
-    _key("inter.worker.key.ttl.ms", Type.INT, 3_600_000, _LOW, "The life of the key that signs requests between "
-         "workers; 0 for ever.", between(0, _INT_MAX)),
+         "Whether source tasks may write records and offsets in one transaction. In a running group, first set "
+         "preparing on all workers.", OneOfIgnoringCase("disabled", "preparing", "enabled")),
+    _key("inter.worker.key.ttl.ms", Type.INT, 3_600_000, _LOW, "The lifetime of the key that signs requests between "
+         "workers; 0 for no limit.", between(0, _INT_MAX)),
     _key("inter.worker.key.generation.algorithm", Type.STRING, "HmacSHA256", _LOW,
          "The algorithm that the key is generated for.", OneOf(*MACS)),
     _key("inter.worker.key.size", Type.INT, None, _LOW, "Its size in bits; unset for the algorithm's own.",
@@ -84,7 +84,7 @@ GROUP_KEYS = ConfigDef(
 )
 
 STORAGE_KEYS = ConfigDef(
-    *(_text(f"{kind}.storage.topic", f"The compacted topic that keeps {what}; one for all workers of the group.")
+    *(_text(f"{kind}.storage.topic", f"The compacted topic that keeps {what}; the same for all workers of the group.")
       for kind, what in (("config", "connector configurations"), ("offset", "offsets of source connectors"),
                          ("status", "states of connectors and tasks"))),
     *(_key(f"{kind}.storage.replication.factor", Type.SHORT, 3, _LOW,
@@ -106,7 +106,7 @@ RUNTIME_KEYS = ConfigDef(
          "How long all tasks together may take to stop."),
     _key("offset.flush.interval.ms", Type.LONG, 60_000, _LOW, "Time between two commits of a task's offsets."),
     _key("offset.flush.timeout.ms", Type.LONG, 5_000, _LOW, "How long such a commit may take before it is cancelled."),
-    _key("plugin.path", Type.LIST, None, _LOW, "Folders with more plugins.",
+    _key("plugin.path", Type.LIST, None, _LOW, "Folders with plugins, in addition to the installed ones.",
          Rule("unset or folders separated by commas", lambda v: v is None or all(v))),
     _key("plugin.discovery", Type.STRING, "hybrid_warn", _LOW,
          "How plugins in jars are found: hybrid_warn and only_scan also find those that no manifest names, hybrid_fail "
@@ -126,7 +126,8 @@ RUNTIME_KEYS = ConfigDef(
     _key("metrics.num.samples", Type.INT, 2, _LOW, "Samples kept for a rate.", at_least(1)),
     _key("metrics.recording.level", Type.STRING, "INFO", _LOW, "How much is measured.", OneOf("INFO", "DEBUG")),
     _key("metric.reporters", Type.LIST, ["org.apache.kafka.common.metrics.JmxReporter"], _LOW,
-         "Java classes that report metrics; heeler has Prometheus instead.", ValidList()),
+         "Java classes that report metrics: ignored. heeler serves its metrics for Prometheus at GET /metrics.",
+         ValidList()),
 )
 
 _MASTER = re.compile(r"local(\[.+\])?|local-cluster\[.+\]|spark://[^,/]+:\d+(,[^,/]+:\d+)*|k8s://.+|yarn")
@@ -136,26 +137,28 @@ HEELER_KEYS = ConfigDef(
          "The log level; heeler.log.level.LOGGER sets it for one logger and those below it.",
          OneOfIgnoringCase(*LEVELS)),
     _key("heeler.log.format", Type.STRING, TEXT, _LOW,
-         "text for Kafka Connect's lines, json for one JSON object a line.", OneOf(TEXT, JSON)),
+         "text for lines in Kafka Connect's layout, json for one JSON object per line.", OneOf(TEXT, JSON)),
     _key(MAX_RECORD_KEY, Type.INT, DEFAULT_MAX_RECORD_BYTES, _MEDIUM,
          "The largest record that a sink task reads, in bytes uncompressed. Its Python worker may need several times "
          "as much memory.", between(1, LARGEST_MAX_RECORD_BYTES)),
     _key("heeler.executors.mode", Type.STRING, RESIDENT, _MEDIUM,
-         "How Spark runs the work of tasks: resident has processes that stay and take one piece of a batch after the "
-         "other, batch starts a Spark job for each batch.", OneOf(RESIDENT, BATCH)),
+         "How Spark runs the splits of batches: resident in long-running processes that take one split after another, "
+         "batch in a Spark job for each batch.", OneOf(RESIDENT, BATCH)),
     _key("heeler.executors.max", Type.INT, MOST, _MEDIUM,
-         "Executor processes at most, of which one connector may hold three quarters. Processes are started on demand; "
-         "a reader that waits for something holds one.", at_least(1)),
+         "The maximum number of executor processes, of which one connector may hold three quarters. Processes are "
+         "started on demand; a reader that waits for something holds one.", at_least(1)),
     _key("heeler.executors.running.max", Type.INT, None, _LOW,
-         "Pieces of work that use the CPU at a time, and those of one task at a time; unset for two for each core. One "
-         "that waits for something else does not count.", Rule("unset or at least 1", lambda v: v is None or v >= 1)),
-    _key("heeler.executors.idle.ms", Type.LONG, IDLE_MS, _LOW, "How long an executor process that is not needed stays.",
+         "The maximum number of splits that use the CPU at the same time, and of one task's splits that run at the "
+         "same time; unset: two for each core. A split that waits for something else does not count.",
+         Rule("unset or at least 1", lambda v: v is None or v >= 1)),
+    _key("heeler.executors.idle.ms", Type.LONG, IDLE_MS, _LOW, "How long an unused executor process is kept.",
          at_least(0)),
     _key("heeler.executors.slow.ms", Type.LONG, SLOW_MS, _LOW,
-         "A piece of work that runs for longer, or waits for longer for a process, is logged with where it "
+         "A split that runs for longer than this, or waits this long for a process, is logged with the place where it "
          "hangs; 0 for never.", at_least(0)),
     _key("heeler.executors.port", Type.INT, 0, _LOW,
-         "Where executors of a cluster connect to, at spark.driver.host, with TLS; 0 for any port.", between(0, 65535)),
+         "The port at spark.driver.host to which the executors of a cluster connect, with TLS; 0 for any port.",
+         between(0, 65535)),
     _key("java.plugins.jvm.options", Type.STRING, None, _LOW,
          "Options of the JVM that runs the Java plugins of plugin.path, such as -Xmx2G; unset for -Xmx1G."),
     _key("java.plugins.isolation", Type.STRING, "worker", _LOW,
@@ -169,11 +172,11 @@ HEELER_KEYS = ConfigDef(
          "stops waiting.",
          at_least(1)),
     _key("java.plugins.silence.timeout.ms", Type.LONG, 30_000, _LOW,
-         "A JVM of Java plugins that answers nothing for so long, since it is stopped or its heap is full, is ended; "
-         "its tasks go on in a new one.", at_least(1)),
+         "A JVM of Java plugins that does not respond for this long, because it is suspended or its heap is full, is "
+         "ended; its tasks continue in a new one.", at_least(1)),
     _key("java.plugins.prefer", Type.LIST, [], _LOW,
-         "Classes of connectors and config providers that heeler has too and of which the Java plugin in plugin.path "
-         "is to be used.",
+         "Classes of connectors and config providers for which the Java plugin in plugin.path is used although heeler "
+         "has its own.",
          ValidList()),
     _key("spark.master", Type.STRING, None, _MEDIUM,
          "Where Spark runs; unset for this machine. All spark.* settings go to Spark.",
@@ -182,11 +185,11 @@ HEELER_KEYS = ConfigDef(
 )
 
 WORKER_KEYS = GROUP_KEYS.plus(STORAGE_KEYS, RUNTIME_KEYS, REST_KEYS, CLIENT_KEYS, HEELER_KEYS, healing.WORKER)
-"""All of them."""
+"""All keys of a worker."""
 
 KNOWN_PREFIXES = (
     "producer.", "consumer.", "admin.", "spark.", "config.storage.", "offset.storage.", "status.storage.",
     "config.providers.", "key.converter.", "value.converter.", "header.converter.", "listeners.https.",
     "admin.listeners.https.", "heeler.log.level.", "metrics.context.",
 )
-"""Keys that are passed on to something else, which knows what they mean."""
+"""Prefixes of keys that are passed on to other parts, which check them."""

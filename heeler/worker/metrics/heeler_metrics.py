@@ -1,4 +1,4 @@
-"""heeler's own metrics, which Kafka Connect does not have, in Prometheus' base units."""
+"""heeler's own metrics, in Prometheus' base units."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def connectors(page: Page, rows: Sequence[ConnectorRow]) -> None:
 
 def tasks(page: Page, rows: Sequence[TaskRow]) -> None:
     """Metrics of tasks."""
-    page.add("heeler_task_state", "gauge", f"The task's state: {_NUMBERS}. Also of one that failed at its start.",
+    page.add("heeler_task_state", "gauge", f"The task's state: {_NUMBERS}. Includes tasks that failed to start.",
              [(row.labels, STATES[row.state]) for row in rows])
     page.add("heeler_task_restarts_total", "counter", "Starts of a task after its first one, by cause.",
              _restarts(rows))
@@ -48,11 +48,11 @@ def tasks(page: Page, rows: Sequence[TaskRow]) -> None:
         page.add(f"heeler_task_last_{stage}_age_seconds", "gauge", f"Time since the last {stage}; no series before it.",
                  [(row.labels, row.now - at if row.now > at else 0.0) for row, task in made
                   if (at := task.last[stage]) is not None])
-    page.add_summary("heeler_task_phase_seconds", "How often batches went through a phase, and its time. wait: for "
-                     "Spark. Phases of splits that run concurrently add up.",
+    page.add_summary("heeler_task_phase_seconds", "Number of batches that went through a phase, and the time spent in "
+                     "it. wait: for Spark. The times of concurrent splits add up.",
                      [(f'{row.labels},phase="{phase}"', count, seconds) for row, task in made
                       for phase, (count, seconds) in list(task.phases.items())])
-    page.add("heeler_sink_lag_records", "gauge", "How many offsets a sink task is behind the end of a partition.",
+    page.add("heeler_sink_lag_records", "gauge", "How far a sink task is behind the end of a partition, in offsets.",
              [(f"{row.labels},{labels({'topic': topic, 'partition': partition})}", lag) for row, task in made
               for (topic, partition), lag in task.lags.items()])
 
@@ -60,9 +60,9 @@ def tasks(page: Page, rows: Sequence[TaskRow]) -> None:
 def scaling(page: Page, rows: Sequence[ConnectorRow], found: Mapping[ConnectorName, Scaled]) -> None:
     """Metrics of connectors whose number of tasks follows their lag (tasks.auto)."""
     made = [(row, found[row.name]) for row in rows if row.name in found]
-    page.add("heeler_connector_tasks_wanted", "gauge", "How many tasks the lag asks for (tasks.auto).",
+    page.add("heeler_connector_tasks_wanted", "gauge", "Number of tasks that the lag requires (tasks.auto).",
              [(row.labels, figures.tasks) for row, figures in made])
-    page.add("heeler_connector_lag_records", "gauge", "How many records a sink with tasks.auto is behind in all.",
+    page.add("heeler_connector_lag_records", "gauge", "Total lag of a sink with tasks.auto, in records.",
              [(row.labels, figures.lag) for row, figures in made if figures.lag is not None])
 
 
@@ -78,11 +78,11 @@ def _restarts(rows: Iterable[TaskRow | ConnectorRow]) -> list[tuple[str, float]]
 
 def _healing(page: Page, kind: str, rows: Iterable[TaskRow | ConnectorRow]) -> None:
     found = [(row.labels, row.healing) for row in rows if row.healing is not None]
-    page.add(f"heeler_{kind}_failure_permanent", "gauge", f"1 while the {kind} stays FAILED, though "
-             "errors.restart.policy restarts it, because a restart cannot fix that.",
+    page.add(f"heeler_{kind}_failure_permanent", "gauge", f"1 while the {kind} stays FAILED in spite of "
+             "errors.restart.policy, because a restart cannot fix the failure.",
              [(where, int(healing.permanent)) for where, healing in found])
     page.add(f"heeler_{kind}_next_restart_timestamp_seconds", "gauge", f"When the {kind} will be restarted "
-             "(errors.restart.policy), since 1970; no series if that is not planned.",
+             "(errors.restart.policy), in seconds since 1970; no series if no restart is planned.",
              [(where, healing.next_ms / 1000) for where, healing in found if healing.next_ms is not None])
 
 
@@ -90,10 +90,11 @@ def worker(page: Page, seen: Observed, where: str, version: str) -> None:
     """Metrics of the worker and its group."""
     page.add("heeler_worker_info", "gauge", "heeler's version, as a label.",
              [(f"{where},{labels({'version': version})}", 1)])
-    rounds = seen.rounds
-    page.add_summary("heeler_rebalance_seconds", "Rebalances that this worker has completed, and their length.",
-                     [(where, rounds.count, rounds.seconds)])
-    page.add("heeler_rebalancing", "gauge", "1 while this worker rebalances.", [(where, int(rounds.begun is not None))])
+    rebalances = seen.rebalances
+    page.add_summary("heeler_rebalance_seconds", "Rebalances that this worker has completed, and their duration.",
+                     [(where, rebalances.count, rebalances.seconds)])
+    page.add("heeler_rebalancing", "gauge", "1 while this worker rebalances.",
+             [(where, int(rebalances.begun is not None))])
 
 
 def queues(page: Page, core: Mapping[str, int], where: str, rows: Iterable[TaskRow | ConnectorRow]) -> None:
@@ -109,8 +110,8 @@ def queues(page: Page, core: Mapping[str, int], where: str, rows: Iterable[TaskR
 def spark(page: Page, figures: EngineFigures, where: str) -> None:
     """Metrics of the worker's Spark."""
     for name, text, value in (
-        ("up", "1 while there is a Spark.", int(figures.up)),
-        ("slots", "Splits that Spark runs at a time.", figures.slots),
+        ("up", "1 while Spark runs.", int(figures.up)),
+        ("slots", "Splits that Spark can run at the same time.", figures.slots),
         ("waiting_batches", "Batches that wait for Spark.", figures.waiting),
         ("running_batches", "Batches that run.", figures.running),
     ):
@@ -145,7 +146,7 @@ def plugins(page: Page, found: Iterable[tuple[str, Figures]]) -> None:
             page.add_summary(name, texts[name], some)
         else:
             page.add(name, kind, texts[name], [(where, first) for where, first, _ in some])
-    page.add("heeler_plugin_dropped_total", "counter", "What plugins counted for more series than they may have.",
+    page.add("heeler_plugin_dropped_total", "counter", "Values that were dropped because a plugin has too many series.",
              dropped)
 
 

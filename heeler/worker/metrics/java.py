@@ -23,7 +23,7 @@ _WORDS = {state: state.value.lower() for state in State}
 
 @dataclass(frozen=True, slots=True)
 class _Figure:
-    """One attribute. `only`: of source or of sink tasks, empty for all."""
+    """One attribute. `only`: "source" or "sink" if only such tasks have it; empty for all."""
 
     group: str
     attribute: str
@@ -65,18 +65,19 @@ FIGURES: Sequence[_Figure] = (
             lambda t, now: 1000 * t.commit_seconds.most(now)),
     _Figure(_TASK, "offset-commit-avg-time-ms", "Average time of an offset commit recently.",
             lambda t, now: 1000 * t.commit_seconds.average(now)),
-    _Figure(_TASK, "batch-size-max", "Records of the largest batch recently.", lambda t, now: t.batch_sizes.most(now)),
-    _Figure(_TASK, "batch-size-avg", "Records of a batch on average recently.",
+    _Figure(_TASK, "batch-size-max", "Number of records in the largest batch recently.",
+            lambda t, now: t.batch_sizes.most(now)),
+    _Figure(_TASK, "batch-size-avg", "Average number of records in a batch recently.",
             lambda t, now: t.batch_sizes.average(now)),
-    _Figure(_TASK, "offset-commit-failure-percentage", "Part of the offset commits that failed, 0 to 1.",
+    _Figure(_TASK, "offset-commit-failure-percentage", "Fraction of the offset commits that failed, 0 to 1.",
             lambda t, _: _percent(t.commits["failed"], _commits(t))),
-    _Figure(_TASK, "offset-commit-success-percentage", "Part of the offset commits that succeeded, 0 to 1.",
+    _Figure(_TASK, "offset-commit-success-percentage", "Fraction of the offset commits that succeeded, 0 to 1.",
             lambda t, _: _percent(t.commits["done"], _commits(t))),
-    _Figure(_SOURCE, "source-record-poll-rate", "Records read each second, before transforms.",
+    _Figure(_SOURCE, "source-record-poll-rate", "Records read per second, before transforms.",
             lambda t, now: t.record_rates["read"].rate(now), "source"),
     _Figure(_SOURCE, "source-record-poll-total", "Records read, before transforms.",
             lambda t, _: t.records["read"], "source"),
-    _Figure(_SOURCE, "source-record-write-rate", "Records written to Kafka each second.",
+    _Figure(_SOURCE, "source-record-write-rate", "Records written to Kafka per second.",
             lambda t, now: t.record_rates["write"].rate(now), "source"),
     _Figure(_SOURCE, "source-record-write-total", "Records written to Kafka.",
             lambda t, _: t.records["write"], "source"),
@@ -84,46 +85,46 @@ FIGURES: Sequence[_Figure] = (
             lambda t, now: 1000 * t.batch_seconds.most(now), "source"),
     _Figure(_SOURCE, "poll-batch-avg-time-ms", "Average time to read a batch recently.",
             lambda t, now: 1000 * t.batch_seconds.average(now), "source"),
-    _Figure(_SOURCE, "source-record-active-count", "Records that are read and not committed yet.",
+    _Figure(_SOURCE, "source-record-active-count", "Records that have been read but not committed yet.",
             lambda t, _: t.active, "source"),
-    _Figure(_SOURCE, "source-record-active-count-max", "The most of them recently.",
+    _Figure(_SOURCE, "source-record-active-count-max", "Largest number of uncommitted records recently.",
             lambda t, now: t.active_counts.most(now), "source"),
-    _Figure(_SOURCE, "source-record-active-count-avg", "Their average recently.",
+    _Figure(_SOURCE, "source-record-active-count-avg", "Average number of uncommitted records recently.",
             lambda t, now: t.active_counts.average(now), "source"),
-    _Figure(_SOURCE, "transaction-size-min", "Records of the smallest transaction recently.",
+    _Figure(_SOURCE, "transaction-size-min", "Number of records in the smallest transaction recently.",
             lambda t, now: t.transactions.least(now), "source"),
-    _Figure(_SOURCE, "transaction-size-max", "Records of the largest transaction recently.",
+    _Figure(_SOURCE, "transaction-size-max", "Number of records in the largest transaction recently.",
             lambda t, now: t.transactions.most(now), "source"),
-    _Figure(_SOURCE, "transaction-size-avg", "Records of a transaction on average recently.",
+    _Figure(_SOURCE, "transaction-size-avg", "Average number of records in a transaction recently.",
             lambda t, now: t.transactions.average(now), "source"),
-    _Figure(_SINK, "sink-record-read-rate", "Records read from Kafka each second.",
+    _Figure(_SINK, "sink-record-read-rate", "Records read from Kafka per second.",
             lambda t, now: t.record_rates["read"].rate(now), "sink"),
     _Figure(_SINK, "sink-record-read-total", "Records read from Kafka.", lambda t, _: t.records["read"], "sink"),
-    _Figure(_SINK, "sink-record-send-rate", "Records given to the sink each second, after transforms.",
+    _Figure(_SINK, "sink-record-send-rate", "Records passed to the sink per second, after transforms.",
             lambda t, now: t.record_rates["write"].rate(now), "sink"),
-    _Figure(_SINK, "sink-record-send-total", "Records given to the sink, after transforms.",
+    _Figure(_SINK, "sink-record-send-total", "Records passed to the sink, after transforms.",
             lambda t, _: t.records["write"], "sink"),
     _Figure(_SINK, "sink-record-lag-max", "The largest lag of a partition, in offsets.",
             lambda t, _: max(t.lags.values(), default=0), "sink"),
     _Figure(_SINK, "partition-count", "Topic partitions assigned to the task.", lambda t, _: len(t.lags), "sink"),
     _Figure(_SINK, "offset-commit-seq-no", "The number of the last offset commit.", lambda t, _: _commits(t), "sink"),
-    _Figure(_SINK, "offset-commit-completion-rate", "Successful offset commits each second.",
+    _Figure(_SINK, "offset-commit-completion-rate", "Successful offset commits per second.",
             lambda t, now: t.commit_rates["done"].rate(now), "sink"),
     _Figure(_SINK, "offset-commit-completion-total", "Successful offset commits.",
             lambda t, _: t.commits["done"], "sink"),
-    _Figure(_SINK, "offset-commit-skip-rate", "Offset commits each second that came too late for the group.",
+    _Figure(_SINK, "offset-commit-skip-rate", "Offset commits per second that were too late for the group.",
             lambda t, now: t.commit_rates["skipped"].rate(now), "sink"),
-    _Figure(_SINK, "offset-commit-skip-total", "Offset commits that came too late for the group.",
+    _Figure(_SINK, "offset-commit-skip-total", "Offset commits that were too late for the group.",
             lambda t, _: t.commits["skipped"], "sink"),
     _Figure(_SINK, "put-batch-max-time-ms", "Longest time to write a batch recently.",
             lambda t, now: 1000 * t.batch_seconds.most(now), "sink"),
     _Figure(_SINK, "put-batch-avg-time-ms", "Average time to write a batch recently.",
             lambda t, now: 1000 * t.batch_seconds.average(now), "sink"),
-    _Figure(_SINK, "sink-record-active-count", "Records that are read and not committed yet.",
+    _Figure(_SINK, "sink-record-active-count", "Records that have been read but not committed yet.",
             lambda t, _: t.active, "sink"),
-    _Figure(_SINK, "sink-record-active-count-max", "The most of them recently.",
+    _Figure(_SINK, "sink-record-active-count-max", "Largest number of uncommitted records recently.",
             lambda t, now: t.active_counts.most(now), "sink"),
-    _Figure(_SINK, "sink-record-active-count-avg", "Their average recently.",
+    _Figure(_SINK, "sink-record-active-count-avg", "Average number of uncommitted records recently.",
             lambda t, now: t.active_counts.average(now), "sink"),
     _Figure(_ERRORS, "total-record-failures", "Records that failed: skipped ones, and errors that failed the task.",
             lambda t, _: t.skipped + t.failures),
@@ -137,7 +138,7 @@ FIGURES: Sequence[_Figure] = (
             lambda t, _: t.letters + t.lost_letters),
     _Figure(_ERRORS, "deadletterqueue-produce-failures", "Records that could not be written to the dead letter queue.",
             lambda t, _: t.lost_letters),
-    _Figure(_ERRORS, "last-error-timestamp", "When the last error was, in milliseconds since 1970; 0: never.",
+    _Figure(_ERRORS, "last-error-timestamp", "When the last error occurred, in milliseconds since 1970; 0: never.",
             lambda t, _: 1000 * (t.last["error"] or 0)),
 )
 
@@ -153,9 +154,9 @@ def tasks(page: Page, rows: Sequence[TaskRow]) -> None:
                if attribute in row.classes])
     made = [(row, row.metrics) for row in rows if row.metrics is not None]
     places = ended(row.labels for row, _ in made)
-    page.column(name_of(_TASK, "running-ratio"), "gauge", "Part of its life in which the task was running.", places,
+    page.column(name_of(_TASK, "running-ratio"), "gauge", "Fraction of its lifetime that the task was running.", places,
                 [row.ratios[0] for row, _ in made])
-    page.column(name_of(_TASK, "pause-ratio"), "gauge", "Part of its life in which the task was paused.", places,
+    page.column(name_of(_TASK, "pause-ratio"), "gauge", "Fraction of its lifetime that the task was paused.", places,
                 [row.ratios[1] for row, _ in made])
     of_kind = {"": (places, [(task, row.now) for row, task in made])}
     for kind in ("source", "sink"):
@@ -168,7 +169,7 @@ def tasks(page: Page, rows: Sequence[TaskRow]) -> None:
 
 
 def _label_series(page: Page, name: str, text: str, labels_: Sequence[str]) -> None:
-    """What is a text in Java."""
+    """A metric that is a string in Java: its value is a label of each series, whose value is 1."""
     page.column(name, "gauge", text, ended(labels_), [1] * len(labels_))
 
 
@@ -182,7 +183,7 @@ def connectors(page: Page, rows: Sequence[ConnectorRow]) -> None:
         ("status", "The connector's state", [_WORDS[row.state] if row.state else "" for row in here]),
         ("connector_type", "Source or sink", [row.kind for row in here]),
         ("connector_class", "The connector's class", [row.class_name for row in here]),
-        ("connector_version", "Its version", [row.version for row in here]),
+        ("connector_version", "The connector's version", [row.version for row in here]),
     ):
         _label_series(page, name_of("connector-metrics", attribute), f"{text}, as a label.",
               [f'{row.labels},{attribute}="{escaped(value)}"' for row, value in zip(here, values, strict=True)])
@@ -205,20 +206,20 @@ def worker(page: Page, seen: Observed, where: str, now: float, client_id: str) -
     for kind, starts, count in (("connector", seen.connector_starts, seen.connectors),
                                 ("task", seen.task_starts, seen.tasks)):
         ended = starts.succeeded + starts.failed
-        add(_WORKER, f"{kind}-count", f"How many {kind}s this worker runs.", count)
+        add(_WORKER, f"{kind}-count", f"Number of {kind}s that this worker runs.", count)
         for what, value in (("attempts", starts.attempts), ("success", starts.succeeded), ("failure", starts.failed)):
             add(_WORKER, f"{kind}-startup-{what}-total", f"Starts of {kind}s: {what}.", value)
         for what, value in (("success", starts.succeeded), ("failure", starts.failed)):
-            add(_WORKER, f"{kind}-startup-{what}-percentage", f"Part of the starts of {kind}s: {what}, 0 to 1.",
+            add(_WORKER, f"{kind}-startup-{what}-percentage", f"Fraction of the starts of {kind}s: {what}, 0 to 1.",
                 _percent(value, ended))
-    group, rounds = "connect-worker-rebalance-metrics", seen.rounds
+    group, rebalances = "connect-worker-rebalance-metrics", seen.rebalances
     add(group, "epoch", "The group's generation.", seen.generation)
-    add(group, "completed-rebalances-total", "Rebalances that this worker has completed.", rounds.count)
-    add(group, "rebalancing", "1 while this worker rebalances.", int(rounds.begun is not None))
-    add(group, "rebalance-max-time-ms", "Longest rebalance recently.", 1000 * rounds.lately.most(now))
-    add(group, "rebalance-avg-time-ms", "Average rebalance recently.", 1000 * rounds.lately.average(now))
+    add(group, "completed-rebalances-total", "Rebalances that this worker has completed.", rebalances.count)
+    add(group, "rebalancing", "1 while this worker rebalances.", int(rebalances.begun is not None))
+    add(group, "rebalance-max-time-ms", "Longest rebalance recently.", 1000 * rebalances.lately.most(now))
+    add(group, "rebalance-avg-time-ms", "Average rebalance recently.", 1000 * rebalances.lately.average(now))
     add(group, "time-since-last-rebalance-ms", "Time since the last rebalance.",
-        _NAN if rounds.ended is None else 1000 * (now - rounds.ended))
+        _NAN if rebalances.ended is None else 1000 * (now - rebalances.ended))
     for attribute, text, about in (("connect_protocol", "The group's protocol", seen.protocol),
                                   ("leader_name", "The group's leader", seen.leader)):
         page.add(name_of(group, attribute), "gauge", f"{text}, as a label.",
@@ -226,17 +227,19 @@ def worker(page: Page, seen: Observed, where: str, now: float, client_id: str) -
     group = _COORDINATOR
     add(group, "assigned-connectors", "Connectors assigned to this worker.", seen.assigned_connectors)
     add(group, "assigned-tasks", "Tasks assigned to this worker.", seen.assigned_tasks)
-    add(group, "rebalance-total", "Rebalances that this worker has completed.", rounds.count)
-    add(group, "rebalance-rate-per-hour", "Rebalances per hour, recently.", 3600 * rounds.often.rate(now))
-    add(group, "rebalance-latency-avg", "Average rebalance lately, in milliseconds.", 1000 * rounds.lately.average(now))
-    add(group, "rebalance-latency-max", "Longest rebalance recently, in milliseconds.", 1000 * rounds.lately.most(now))
-    add(group, "rebalance-latency-total", "Time of all rebalances, in milliseconds.", 1000 * rounds.seconds)
-    add(group, "last-rebalance-seconds-ago", "Time since the last rebalance; -1: there was none.",
-        -1 if rounds.ended is None else now - rounds.ended)
+    add(group, "rebalance-total", "Rebalances that this worker has completed.", rebalances.count)
+    add(group, "rebalance-rate-per-hour", "Rebalances per hour, recently.", 3600 * rebalances.often.rate(now))
+    add(group, "rebalance-latency-avg", "Average rebalance recently, in milliseconds.",
+        1000 * rebalances.lately.average(now))
+    add(group, "rebalance-latency-max", "Longest rebalance recently, in milliseconds.",
+        1000 * rebalances.lately.most(now))
+    add(group, "rebalance-latency-total", "Time of all rebalances, in milliseconds.", 1000 * rebalances.seconds)
+    add(group, "last-rebalance-seconds-ago", "Seconds since the last rebalance; -1: there was none.",
+        -1 if rebalances.ended is None else now - rebalances.ended)
 
 
 def client(page: Page, found: Iterable[Figure], where: str, client_id: str) -> None:
-    """What the Kafka client of the group membership counts."""
+    """The metrics of the Kafka client of the group membership."""
     for figure in found:
         name = name_of(figure.group, figure.attribute)
         place = f"{where},{labels({'client_id': client_id, **figure.tags})}"

@@ -24,15 +24,15 @@ class Starts:
 
 
 @dataclass(slots=True)
-class Rounds:
+class Rebalances:
     """The rebalances of this worker. Times are in seconds of the clock given to `follow`."""
 
     count: int = 0
     seconds: float = 0.0
     begun: float | None = None
     ended: float | None = None
-    lately: Window = field(default_factory=Window)  # their lengths
-    often: Window = field(default_factory=Window)  # ones
+    lately: Window = field(default_factory=Window)  # the durations of recent rebalances
+    often: Window = field(default_factory=Window)  # 1 for each recent rebalance
 
 
 class Observed:
@@ -41,7 +41,7 @@ class Observed:
     def __init__(self) -> None:
         self.connector_starts = Starts()
         self.task_starts = Starts()
-        self.rounds = Rounds()
+        self.rebalances = Rebalances()
         self.restarts: dict[ItemId, dict[str, int]] = {}  # by cause
         self.slots: Mapping[ItemId, Slot] = {}
         self.generation = -1
@@ -53,12 +53,12 @@ class Observed:
 
     @property
     def tasks(self) -> int:
-        """How many tasks run here."""
+        """The number of tasks that run here."""
         return sum(map(is_task, self.slots))
 
     @property
     def connectors(self) -> int:
-        """How many connectors run here."""
+        """The number of connectors that run here."""
         return len(self.slots) - self.tasks
 
     def follow(self, state: HerderState, now: float) -> None:
@@ -84,15 +84,15 @@ class Observed:
                 del self.restarts[item]
 
     def _rebalance(self, phase: Phase, now: float) -> None:
-        rounds = self.rounds
-        if phase in _REBALANCING and rounds.begun is None:
-            rounds.begun = now
-        elif phase is Phase.RESOLVED and rounds.begun is not None:
-            length, rounds.begun, rounds.ended = now - rounds.begun, None, now
-            rounds.count += 1
-            rounds.seconds += length
-            rounds.lately.add(length, now)
-            rounds.often.add(1, now)
+        rebalances = self.rebalances
+        if phase in _REBALANCING and rebalances.begun is None:
+            rebalances.begun = now
+        elif phase is Phase.RESOLVED and rebalances.begun is not None:
+            length, rebalances.begun, rebalances.ended = now - rebalances.begun, None, now
+            rebalances.count += 1
+            rebalances.seconds += length
+            rebalances.lately.add(length, now)
+            rebalances.often.add(1, now)
 
     def _compare(self, item: ItemId, old: Slot | None, new: Slot) -> None:
         starts = self.task_starts if is_task(item) else self.connector_starts
@@ -113,7 +113,7 @@ class Observed:
 
 
 def _over(state: HerderState, connector: ConnectorName) -> bool:
-    """Forget a connector that was deleted or stopped by its user: its next start is not a restart."""
+    """Whether a connector was deleted, or stopped by its user: its next start is not a restart."""
     return state.store.target_state(connector) in (None, TargetState.STOPPED)
 
 

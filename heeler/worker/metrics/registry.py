@@ -1,4 +1,4 @@
-"""The worker's metrics: its parts report here, and /metrics reads here.
+"""The registry of the worker's metrics, which its parts report to and /metrics reads.
 
 Series are built on request, so those of a removed connector, task or partition disappear with it. Nothing here waits
 for an actor, and nothing in the data path takes a lock.
@@ -31,7 +31,7 @@ Queues = Callable[[], tuple[Mapping[str, int], Mapping[ItemId, int]]]
 
 
 class WorkerMetrics:
-    """Everything of one worker. `page` may be asked from any thread. `worker`: the worker's properties."""
+    """All metrics of one worker. `page` may be called on any thread. `worker`: the worker's properties."""
 
     def __init__(
         self, worker: Mapping[str, str], configs: Callable[[], ClusterConfigState], statuses: Callable[[], StatusState],
@@ -115,7 +115,7 @@ class WorkerMetrics:
                 if status.worker_id != self.worker_id:
                     continue
                 task = ConnectorTaskId(name, number)
-                # What was UNASSIGNED here last may run elsewhere by now, or nowhere.
+                # A task whose last status here is UNASSIGNED may run elsewhere by now, or nowhere.
                 if status.state is State.UNASSIGNED and task not in self._seen.slots:
                     continue
                 if classes is None:
@@ -164,7 +164,7 @@ def _plugins(connectors: Iterable[ConnectorRow], tasks: Iterable[TaskRow]) -> It
 
 @cache
 def _collectors() -> Callable[[], bytes]:
-    # Imported on first use: it takes a tenth of a second, which the start of REST must not wait for.
+    # Imported on first use: the import takes a tenth of a second, which would delay the start of REST.
     from prometheus_client import CollectorRegistry, GCCollector, ProcessCollector, generate_latest  # noqa: PLC0415
 
     registry = CollectorRegistry()
@@ -179,5 +179,5 @@ def _process() -> str:
 
 
 def queue_length(ref: Any) -> int:
-    """Messages in a Pykka actor's inbox."""
+    """The number of messages in a Pykka actor's inbox."""
     return int(ref.actor_inbox.qsize())

@@ -1,4 +1,4 @@
-"""The rows to show of a worker at one moment, one for each connector and task."""
+"""What /metrics shows of a worker at one moment: a row for each connector and task."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ def _of_connector(connector: ConnectorName, worker: WorkerId) -> str:
 
 @dataclass(slots=True)
 class TaskRow:
-    """A task of this worker. `metrics` None: it could not be created. `healing`: what errors.restart.policy does."""
+    """A task of this worker. `metrics`: None if it could not be created. `healing`: its automatic restarts
+    (errors.restart.policy).
+    """
 
     id: ConnectorTaskId
     worker: WorkerId
@@ -54,7 +56,7 @@ class TaskRow:
 
 @dataclass(slots=True)
 class ConnectorRow:
-    """A connector that runs on this worker, or of which only tasks do (`state` None). `healing`: see TaskRow."""
+    """A connector of which the instance, or only tasks (`state` None), run on this worker. `healing`: see TaskRow."""
 
     name: ConnectorName
     worker: WorkerId
@@ -74,17 +76,17 @@ class ConnectorRow:
 
 
 Version = Callable[[Kind, str, str | None], str | None]
-"""A plugin's version by its kind, its name and the requested versions; None if there is none."""
+"""Returns a plugin's version, given its kind, its name and the requested versions; None if there is none."""
 _CONVERTERS: Final = (("key", Kind.CONVERTER, ""), ("value", Kind.CONVERTER, ""),
                       ("header", Kind.HEADER_CONVERTER, "org.apache.kafka.connect.storage.SimpleHeaderConverter"))
 CLASSES: Final = (
     "connector_class", "connector_type", "connector_version", "task_class", "task_version",
     *(f"{part}_converter_{what}" for part, _, _ in _CONVERTERS for what in ("class", "version")))
-"""What Kafka Connect says of a task's plugins (KIP-891), as attributes of its task metrics."""
+"""The attributes of Kafka Connect's task metrics that describe a task's plugins (KIP-891)."""
 
 
 def classes_of(worker: Mapping[str, str], connector: Config, kind: str, version: Version) -> dict[str, str]:
-    """The known versions of the connector and its converters."""
+    """The known classes and versions of the connector and its converters, by attribute (see CLASSES)."""
     found: dict[str, str | None] = {
         "connector_class": connector.get("connector.class"), "connector_type": kind if connector else None}
     for part, of_kind, default in _CONVERTERS:

@@ -25,7 +25,7 @@ def labels(pairs: Mapping[str, object]) -> str:
 
 
 def ended(labels: Iterable[str]) -> list[str]:
-    """Labels as they stand before a value, for `Page.column`."""
+    """Labels with everything that separates them from a value, for `Page.column`."""
     return [f"{one}}} " for one in labels]
 
 
@@ -36,8 +36,8 @@ class Page:
         self._families: dict[str, list[str]] = {}
 
     def add(self, name: str, kind: Kind, text: str, samples: Iterable[tuple[str, float]]) -> None:
-        """Samples (labels as `labels` makes them, value) of a family. More may come later, of the same kind."""
-        # Only what is not finite costs a call: there are tens of thousands of lines.
+        """Add samples (labels as from `labels`, value) to a family. A second call for a family must have its kind."""
+        # Only values that are not finite cost a call: there are tens of thousands of lines.
         head = f"{name}{{"
         lines = [f"{head}{where}}} {value!r}\n" if value - value == 0 else f"{head}{where}}} {_number(value)}\n"
                  for where, value in samples]
@@ -56,7 +56,7 @@ class Page:
         self._lines(name, kind, text).extend(lines)
 
     def add_summary(self, name: str, text: str, samples: Iterable[tuple[str, float, float]]) -> None:
-        """Samples (labels, count, sum) of a summary without quantiles."""
+        """Add samples (labels, count, sum) to a summary without quantiles."""
         head, then = f"{name}_sum{{", f"\n{name}_count{{"
         lines = [f"{head}{where}}} {total!r}{then}{where}}} {count!r}\n" if total - total == 0 == count - count
                  else f"{head}{where}}} {_number(total)}{then}{where}}} {_number(count)}\n"
@@ -71,7 +71,7 @@ class Page:
         return self._families[name]
 
     def text(self) -> str:
-        """All of it."""
+        """The whole page."""
         return "".join("".join(lines) for lines in self._families.values())
 
 

@@ -1,4 +1,4 @@
-"""Kafka Connect's file connectors, under one name."""
+"""Kafka Connect's file connectors in one module, for the entry points."""
 
 from spark_tasks.connectors.file_stream.sink import FileStreamSinkConnector
 from spark_tasks.connectors.file_stream.source import FileStreamSourceConnector

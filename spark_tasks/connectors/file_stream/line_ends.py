@@ -12,9 +12,9 @@ _LF, _CR = 10, 13
 
 
 def last_line_end(fd: int, start: int, bound: int, size: int) -> int:
-    """The position after the last complete line that begins at or after `start` and ends at or before `bound` (one
-    byte more where the bound would cut a CR LF); if the first line is longer than that, the end of the first line;
-    `start` if no line is complete. `size`: how much of the file there is to look at.
+    """Returns the position after the last complete line that starts at or after `start` and ends at or before `bound`,
+    or one byte later if `bound` is inside a CR LF. If the first line is longer, returns its end. If no line is
+    complete, returns `start`. `size`: the size of the file.
     """
     at = bound
     while at > start:
@@ -27,7 +27,9 @@ def last_line_end(fd: int, start: int, bound: int, size: int) -> int:
 
 
 def _last_in(block: bytes, begin: int, at: int, size: int) -> int | None:
-    """The last line end in [begin, at); `block` has one byte more, if the file has it."""
+    """Returns the position after the last line end in [begin, at), or None. `block`: these bytes and the next one, if
+    the file has it.
+    """
     index = max(block.rfind(b"\n", 0, at - begin), block.rfind(b"\r", 0, at - begin))
     while index >= 0:
         position = begin + index
@@ -35,13 +37,13 @@ def _last_in(block: bytes, begin: int, at: int, size: int) -> int | None:
             return position + 1
         if position + 1 < size and index + 1 < len(block):
             return position + (2 if block[index + 1] == 10 else 1)
-        # a CR at the very end of the file: a LF may still follow
+        # A CR at the end of the file: a LF may still follow.
         index = max(block.rfind(b"\n", 0, index), block.rfind(b"\r", 0, index))
     return None
 
 
 def first_line_end(fd: int, start: int, size: int) -> int | None:
-    """The position after the first line end at or after `start`; None if there is none."""
+    """Returns the position after the first line end at or after `start`, or None if there is none."""
     at = start
     while at < size:
         block = os.pread(fd, min(_LINE_BLOCK, size - at) + 1, at)
@@ -58,9 +60,9 @@ def first_line_end(fd: int, start: int, size: int) -> int | None:
 
 
 def nth_line_end(fd: int, start: int, bound: int, lines: int) -> int:
-    """The position after this number of complete lines from `start` on, but at most `bound`."""
+    """Returns the position after `lines` complete lines from `start`, but at most `bound`."""
     at = start
-    # One byte more, to know whether a CR ends a line. Where the file has none, its end is the bound anyway.
+    # The additional byte shows whether a CR ends a line. If the file has no more bytes, its end is the bound anyway.
     while len(block := np.frombuffer(os.pread(fd, min(BLOCK_BYTES, bound - at) + 1, at), np.uint8)) > 1:
         here, following = block[:-1], block[1:]
         ends = np.flatnonzero((here == _LF) | ((here == _CR) & (following != _LF)))

@@ -1,4 +1,4 @@
-"""FileStreamSink: each record's value as a line of a file, or of the standard output."""
+"""FileStreamSink, which writes each record's value as a line to a file or to standard output."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from spark_tasks.process import code_folders
 
 
 class FileStreamSinkConnector(SinkConnector):
-    """Kafka Connect's FileStreamSink: each line is a value's toString. At least once."""
+    """Kafka Connect's FileStreamSink. Each line is the toString of a value. Delivers at least once."""
 
     version = "4.3.1"
     aliases = ("org.apache.kafka.connect.file.FileStreamSinkConnector", "FileStreamSink")
@@ -47,7 +47,7 @@ class FileStreamSinkConnector(SinkConnector):
 
     @classmethod
     def alter_offsets(cls, config: Options, offsets: Mapping[tuple[str, int], int | None]) -> bool:  # noqa: ARG003
-        """Any consumer group offsets will do."""
+        """Accepts any offsets of the consumer group."""
         return True
 
 
@@ -61,7 +61,7 @@ class FileStreamSinkData(DataSource):  # type: ignore[misc]  # PySpark has no ty
 
     @override
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
-        """The writer. The file is opened at once, so that the task fails at its start as in Kafka Connect."""
+        """Returns the writer. Opens the file once, so that the task fails at its start, as in Kafka Connect."""
         file = self.options.get("file") or None
         if file is not None:
             os.close(_open(file, code_folders.of_plugins()))
@@ -70,7 +70,7 @@ class FileStreamSinkData(DataSource):  # type: ignore[misc]  # PySpark has no ty
 
 @dataclass
 class Written(WriterCommitMessage):  # type: ignore[misc]  # PySpark has no types
-    """The result of one split; `lines`: lines for the worker to print."""
+    """The commit message of one split. `lines`: for the worker to write to standard output."""
 
     rows: int
     size: int  # bytes
@@ -78,12 +78,12 @@ class Written(WriterCommitMessage):  # type: ignore[misc]  # PySpark has no type
 
 
 class LineWriter(DataSourceArrowWriter):  # type: ignore[misc]  # PySpark has no types
-    """Appends whole lines in few large writes, each to the end of the file as it then is: several splits can write
-    to one file at a time and no line is torn. Data is written when `write` returns (not forced to the disk).
+    """Appends complete lines in few large writes to the current end of the file, so that several splits can write to a
+    file at the same time without splitting lines. Data is written when `write` returns, but not forced to the disk.
     """
 
     def __init__(self, file: str | None, code: Sequence[str] = ()) -> None:
-        """`code`: folders of plugins, in which no file may be written."""
+        """`file`: None means standard output. `code`: the folders of plugins, in which no file may be written."""
         self._file = file
         self._code = code
 
@@ -106,7 +106,7 @@ class LineWriter(DataSourceArrowWriter):  # type: ignore[misc]  # PySpark has no
             os.close(fd)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Print the lines for the standard output."""
+        """Writes the lines for standard output."""
         if self._file is None:
             for message in messages:
                 if isinstance(message, Written) and message.lines:
@@ -128,4 +128,4 @@ def _open(file: str, code: Sequence[str]) -> int:
 
 def _append(fd: int, lines: memoryview) -> None:
     while len(lines):
-        lines = lines[os.write(fd, lines) :]  # writes less only on a full disk or a signal: then a line may be torn
+        lines = lines[os.write(fd, lines) :]  # a full disk or a signal may cut a write, and so a line

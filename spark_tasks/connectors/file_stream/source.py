@@ -1,4 +1,4 @@
-"""FileStreamSource: the lines of one file, which may grow, or of the standard input."""
+"""FileStreamSource, which reads the lines of a file that may grow, or of standard input."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from spark_tasks.errors import ConnectError, RetriableError
 from spark_tasks.plugins.api import Options, SourceConnector, SourceOffset, SourcePartition
 
 _LOG = logging.getLogger(__name__)
-_FIRST_CHUNK = 1024 * 1024  # small, so that the broker has work while the next one is read
+_FIRST_CHUNK = 1024 * 1024  # small, so that the broker gets records early, while the next chunk is read
 CHUNK_BYTES = 8 * 1024 * 1024
-_HELD_BYTES = 64 * 1024 * 1024  # of the standard input, held in the worker's memory
+_BUFFER_BYTES = 64 * 1024 * 1024  # of standard input, in the worker's memory
 _MAX_LONG = 2**63 - 1
 
 
 class FileStreamSourceConnector(SourceConnector):
-    """Kafka Connect's FileStreamSource, with one source partition {"filename"} whose offset {"position"} counts the
-    bytes of the lines sent. (Java adds up characters and then skips as many bytes: ADR 0008.) `batch.size` is used only
-    if it is set: for batches of its default, 2000 lines, Spark's jobs would cost far more than the reading.
+    """Kafka Connect's FileStreamSource, with one source partition {"filename"}. The offset {"position"} is the number
+    of bytes of the sent lines. (Java counts characters and later skips as many bytes, see ADR 0008.) `batch.size`
+    applies only if it is set: batches of its default, 2000 lines, would cost far more than reading them.
     """
 
     version = "4.3.1"
@@ -48,12 +48,12 @@ class FileStreamSourceConnector(SourceConnector):
         ),
         ConfigKey(
             "topic", Type.STRING, validator=NonEmpty(), importance=Importance.HIGH,
-            doc="The topic to write the lines to.",
+            doc="The topic to write lines to.",
         ),
         ConfigKey(
             "batch.size", Type.INT, default=2000, importance=Importance.LOW,
-            doc="The most lines of a batch; with transaction.boundary=poll each batch is a transaction. Unless set, "
-                "batches are planned by bytes and time, which is faster.",
+            doc="The maximum number of lines in a batch; transaction.boundary=poll makes each batch a transaction. If "
+                "not set, size and time limit batches, which is faster.",
         ),
     )  # fmt: skip
 
@@ -68,12 +68,12 @@ class FileStreamSourceConnector(SourceConnector):
 
     @classmethod
     def exactly_once_support(cls, config: Options) -> bool | None:
-        """Supported for a file, which can be read again from a position, but not for the standard input."""
+        """Returns True for a file, which can be read again from a position, and False for standard input."""
         return bool(config.get("file"))
 
     @classmethod
     def alter_offsets(cls, config: Options, offsets: Sequence[tuple[SourcePartition, SourceOffset | None]]) -> bool:
-        """Refuse offsets that no task could start from; tombstones are always allowed."""
+        """Raises ConnectError for offsets from which no task could start. Tombstones are always allowed."""
         if not config.get("file"):
             raise ConnectError(
                 "Offsets cannot be modified if the 'file' configuration is unspecified. This is because stdin is used "
@@ -104,7 +104,7 @@ def _is_long(value: object) -> bool:
 
 
 class FileStreamData(DataSource):  # type: ignore[misc]  # PySpark has no types
-    """The lines of one file, or of the standard input."""
+    """The lines of a file or of standard input."""
 
     @classmethod
     @override
@@ -126,7 +126,7 @@ class FileStreamData(DataSource):  # type: ignore[misc]  # PySpark has no types
 
 @dataclass
 class FileRange(InputPartition):  # type: ignore[misc]  # PySpark has no types
-    """Complete lines of a file: the bytes from `start` to `end`."""
+    """Complete lines of a file, from byte `start` to byte `end` (exclusive)."""
 
     file: str
     topic: str
@@ -135,16 +135,17 @@ class FileRange(InputPartition):  # type: ignore[misc]  # PySpark has no types
 
 
 class FileReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark has no types
-    """The offset is {"filename", "position"}. Opens the file again for each batch, so a file that was replaced is read
-    from the same position on; if a file gets shorter, the reader waits until it is longer again. A batch has at most
-    `lines` lines, but at least one.
+    """Reads a file. The offset is {"filename", "position"}. A batch has at most `lines` lines, but at least one.
+
+    Opens the file for each batch. If the file was replaced, reads the new file from the same position. If it has become
+    shorter, waits until it is longer again.
     """
 
     def __init__(self, file: str, topic: str, lines: int | None = None) -> None:
         self._file = file
         self._topic = topic
         self._lines = lines
-        self._complaint = ""
+        self._warning = ""  # the last one
 
     @override
     def initialOffset(self) -> dict[str, Any]:
@@ -155,21 +156,21 @@ class FileReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark has n
         return ReadMaxBytes(DEFAULT_BYTES)
 
     def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit | None = None) -> dict[str, Any]:  # noqa: N802
-        """The end of the last complete line within the limit; `start` if there is nothing new."""
+        """Returns the end of the last complete line within the limit, or `start` if there is no new line."""
         position = int(start["position"])
         try:
             fd = os.open(self._file, os.O_RDONLY)
         except FileNotFoundError:
-            self._complain(f"Couldn't find file {self._file} for FileStreamSource, waiting for it to be created")
+            self._warn(f"Couldn't find file {self._file} for FileStreamSource, waiting for it to be created")
             return dict(start)
         except OSError as error:
             raise RetriableError(f"file {self._file} cannot be opened: {error}") from error
         try:
             size = os.fstat(fd).st_size
             if size < position:
-                self._complain(f"File {self._file} has {size} bytes, the next line is expected at {position}: waiting")
+                self._warn(f"File {self._file} has {size} bytes, but the next line is expected at {position}: waiting")
                 return dict(start)
-            self._complaint = ""
+            self._warning = ""
             allowed = max_bytes(limit)
             bound = size if allowed is None else min(size, position + max(1, allowed))
             if self._lines is not None:
@@ -180,10 +181,10 @@ class FileReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark has n
         finally:
             os.close(fd)
 
-    def _complain(self, complaint: str) -> None:
-        if complaint != self._complaint:
-            _LOG.warning(complaint)
-            self._complaint = complaint
+    def _warn(self, warning: str) -> None:
+        if warning != self._warning:
+            _LOG.warning(warning)
+            self._warning = warning
 
     @override
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:
@@ -192,26 +193,26 @@ class FileReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark has n
         return [FileRange(self._file, self._topic, int(start["position"]), int(end["position"]))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The lines of the range, in batches of some megabytes."""
+        """Yields the lines of the range, in batches of some megabytes."""
         assert isinstance(partition, FileRange)  # noqa: S101
-        at, end, room = partition.start, partition.end, _FIRST_CHUNK
+        at, end, chunk = partition.start, partition.end, _FIRST_CHUNK
         with open(partition.file, "rb", buffering=0) as file:  # noqa: PTH123 - unbuffered
             while at < end:
-                data = np.empty(min(room, end - at), np.uint8)
+                data = np.empty(min(chunk, end - at), np.uint8)
                 file.seek(at)
-                got = file.readinto(data.data)
-                if not got:
+                size = file.readinto(data.data)
+                if not size:
                     raise ConnectError(f"file {partition.file} ends at {at}, but had {end} bytes: was it truncated?")
-                lines, used = split_lines(data[:got], final=at + got == end)
+                lines, used = split_lines(data[:size], final=at + size == end)
                 if not used:
-                    if got < len(data) or at + got == end:  # there was a line end when the batch was planned
+                    if size < len(data) or at + size == end:  # the batch was planned up to a line end
                         raise ConnectError(f"file {partition.file} has no complete line at {at} any more: was it "
                                            "truncated or replaced?")
-                    room *= 2  # a line longer than the chunk
+                    chunk *= 2  # a line is longer than the chunk
                     continue
                 yield line_batch(partition.topic, lines)
                 at += used
-                room = max(room, min(2 * room, CHUNK_BYTES))
+                chunk = max(chunk, min(2 * chunk, CHUNK_BYTES))
 
     @override
     def to_source_offsets(self, offset: dict[str, Any]) -> Sequence[tuple[SourcePartition, SourceOffset]]:
@@ -219,7 +220,7 @@ class FileReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark has n
 
     @override
     def from_source_offsets(self, offsets: Sequence[tuple[SourcePartition, SourceOffset]]) -> dict[str, Any]:
-        """ConnectError where the position is not a number."""
+        """Returns the offset to start from. Raises ConnectError if the position is not a number."""
         for partition, offset in offsets:
             if dict(partition) == {"filename": self._file} and offset and offset.get("position") is not None:
                 if not _is_long(offset["position"]):
@@ -232,7 +233,7 @@ _LINE_METADATA = {SCHEMA_KEY: to_text(STRING).encode()}
 
 
 def line_batch(topic: str, lines: pa.Array) -> pa.RecordBatch:
-    """A source batch of lines, without keys and with the current time."""
+    """Returns a source batch of lines, with the current time and without keys."""
     now = pa.array(np.full(len(lines), int(time.time() * 1000), np.int64))
     topics = one_topic(topic, len(lines))
     fields = [
@@ -245,25 +246,27 @@ def line_batch(topic: str, lines: pa.Array) -> pa.RecordBatch:
 
 @dataclass
 class Lines(InputPartition):  # type: ignore[misc]  # PySpark has no types
-    """Complete lines that the worker has read."""
+    """Complete lines of standard input that the worker has read."""
 
     topic: str
     data: bytes
 
 
 class StandardInputReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark has no types
-    """The worker's standard input, which cannot be read again: {"filename": null} has {"position": null}."""
+    """Reads the worker's standard input, which cannot be read again: the source partition is {"filename": null}, with
+    the offset {"position": null}.
+    """
 
     def __init__(self, topic: str) -> None:
         self._topic = topic
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        """The position after the last committed batch."""
+        """Returns the position after the last committed batch."""
         return {"at": standard_input().begin}
 
     @override
     def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit | None = None) -> dict[str, Any]:
-        return {"at": standard_input().line_end(int(start["at"]), max_bytes(limit) or _HELD_BYTES)}
+        return {"at": standard_input().line_end(int(start["at"]), max_bytes(limit) or _BUFFER_BYTES)}
 
     @override
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:
@@ -277,8 +280,8 @@ class StandardInputReader(DataSourceStreamReader):  # type: ignore[misc]  # PySp
         yield line_batch(partition.topic, lines)
 
     def commit(self, end: Mapping[str, Any]) -> None:
-        """Forget lines that have been committed."""
-        standard_input().forget(int(end["at"]))
+        """Discards lines that have been committed."""
+        standard_input().discard(int(end["at"]))
 
     @override
     def to_source_offsets(self, offset: dict[str, Any]) -> Sequence[tuple[SourcePartition, SourceOffset]]:

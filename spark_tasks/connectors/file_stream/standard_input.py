@@ -1,4 +1,4 @@
-"""The worker's standard input, read ahead by one thread of the process; only the worker uses it, never an executor."""
+"""Reads the worker's standard input ahead in a thread. Only the worker uses it, not executors."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import sys
 from functools import cache
 from threading import Condition, Thread
 
-_READ = 64 * 1024
-_ROOM = 64 * 1024 * 1024
+_READ_BYTES = 64 * 1024
+_BUFFER_BYTES = 64 * 1024 * 1024
 
 
 class ReadAhead:
-    """Data read from a descriptor and not committed yet; positions count from the first byte."""
+    """Data that was read from a file descriptor and is not committed yet. Positions are the number of bytes before."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
@@ -24,23 +24,25 @@ class ReadAhead:
     def _run(self) -> None:
         while True:
             try:
-                data = os.read(self._fd, _READ)
+                data = os.read(self._fd, _READ_BYTES)
             except OSError:
-                return  # closed, or the terminal was closed: there is no more input
+                return  # the descriptor or the terminal was closed
             if not data:
                 return
             with self._changed:
                 self._data += data
-                while len(self._data) > _ROOM:
+                while len(self._data) > _BUFFER_BYTES:
                     self._changed.wait()
 
     @property
     def begin(self) -> int:
-        """The first position that is not forgotten."""
+        """The position of the first byte that is not discarded."""
         return self._begin
 
     def line_end(self, start: int, limit: int) -> int:
-        """The end of the last complete line after `start` and within `limit` bytes; of the first if it is longer."""
+        """Returns the end of the last complete line within `limit` bytes after `start`, or of the first one if it is
+        longer, or `start` if no line is complete.
+        """
         with self._changed:
             first = start - self._begin
             for stop in (min(len(self._data), first + limit), len(self._data)):
@@ -51,12 +53,12 @@ class ReadAhead:
             return start
 
     def between(self, start: int, end: int) -> bytes:
-        """The bytes from one position to another."""
+        """Returns the bytes from position `start` to `end` (exclusive)."""
         with self._changed:
             return bytes(self._data[start - self._begin : end - self._begin])
 
-    def forget(self, end: int) -> None:
-        """Forget everything before `end`."""
+    def discard(self, end: int) -> None:
+        """Discards the bytes before position `end`."""
         with self._changed:
             if end > self._begin:
                 del self._data[: end - self._begin]
@@ -66,5 +68,5 @@ class ReadAhead:
 
 @cache
 def standard_input() -> ReadAhead:
-    """The standard input of this process."""
+    """Returns the standard input of this process."""
     return ReadAhead(sys.stdin.fileno())

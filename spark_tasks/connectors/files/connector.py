@@ -1,4 +1,4 @@
-"""The `files` source: CSV, JSON lines and Parquet files of a folder, in which files may appear and grow."""
+"""The `files` source, which reads CSV, JSON lines and Parquet files of a folder. Files may be added and grow."""
 
 from __future__ import annotations
 
@@ -19,43 +19,44 @@ _INDEX, _COUNT = "files.task.index", "files.task.count"
 
 
 class FilesSourceConnector(SourceConnector):
-    """Source partition {"filename"}; offset {"position"}: bytes of a CSV or JSON file, row groups of a Parquet file.
+    """Reads files. A file is a source partition {"filename"}. Its offset {"position"} is the number of bytes read of a
+    CSV or JSON file, or of row groups of a Parquet file.
 
-    Rows keep their order within a file; several files are read in parallel, and distributed among tasks.
+    The rows of a file keep their order. Several files are read in parallel, and distributed to the tasks.
     """
 
     version = "0.1.0"
     config_def = ConfigDef(
         ConfigKey(
-            "path", Type.STRING, validator=NonEmpty(), importance=Importance.HIGH, doc="The folder, or one file.",
+            "path", Type.STRING, validator=NonEmpty(), importance=Importance.HIGH, doc="The folder, or a single file.",
         ),
         ConfigKey("topic", Type.STRING, validator=NonEmpty(), importance=Importance.HIGH, doc="The topic to write to."),
         ConfigKey(
             "format", Type.STRING, default="auto", validator=OneOf("auto", "csv", "json", "parquet"),
-            importance=Importance.HIGH, doc="The format of the files; auto decides by their names.",
+            importance=Importance.HIGH, doc="The format of the files; auto determines it from their names.",
         ),
-        ConfigKey("pattern", Type.STRING, default="*", doc="Names of files to read, such as *.csv; never hidden ones."),
+        ConfigKey("pattern", Type.STRING, default="*", doc="Names of files, such as *.csv; hidden files are skipped."),
         ConfigKey("recursive", Type.BOOLEAN, default=False, doc="Whether to read subfolders."),
         ConfigKey(
             "schema", Type.STRING, default=None,
             doc="The columns and types of CSV files, for example: id BIGINT, name STRING, at TIMESTAMP_NTZ (2024-01-02 "
-                "03:04:05; TIMESTAMP where times have a zone). Unset: inferred from the beginning of the first file.",
+                "03:04:05; TIMESTAMP if times have a zone). Unset: inferred from the start of the first file.",
         ),
         ConfigKey("csv.delimiter", Type.STRING, default=",", doc="The character between fields; \\t for a tab."),
         ConfigKey("csv.quote", Type.STRING, default='"', doc="The character around quoted fields."),
         ConfigKey(
-            "csv.header", Type.BOOLEAN, default=True, doc="Whether each file begins with a line of column names.",
+            "csv.header", Type.BOOLEAN, default=True, doc="Whether each file starts with a line of column names.",
         ),
         ConfigKey(
-            "csv.null.values", Type.LIST, default=",NA,N/A,NULL,null,NaN", doc="What stands for null, unless quoted.",
+            "csv.null.values", Type.LIST, default=",NA,N/A,NULL,null,NaN", doc="Unquoted values that mean null.",
         ),
         ConfigKey("csv.multiline", Type.BOOLEAN, default=False, doc="Whether quoted fields may contain line ends."),
         ConfigKey(
             "last.line.wait.ms", Type.LONG, default=60000, validator=at_least(-1),
-            doc="A last line without a line end is read when the file has not changed for this time; -1 for never.",
+            doc="How long a file must not have changed before its last line is read without a line end; -1: never.",
         ),
         ConfigKey(
-            "files.parallel", Type.INT, default=4, validator=at_least(1), doc="The most files of a batch.",
+            "files.parallel", Type.INT, default=4, validator=at_least(1), doc="The maximum number of files in a batch.",
         ),
     )  # fmt: skip
 
@@ -65,7 +66,7 @@ class FilesSourceConnector(SourceConnector):
         return FilesSettings.problems(config)
 
     def task_configs(self, max_tasks: int) -> Sequence[Options]:
-        """Tasks share the files by a hash of their names."""
+        """Returns `max_tasks` configurations. A hash of its name assigns each file to a task."""
         return [{**self.config, _INDEX: str(index), _COUNT: str(max_tasks)} for index in range(max_tasks)]
 
     @classmethod
@@ -75,12 +76,12 @@ class FilesSourceConnector(SourceConnector):
 
     @classmethod
     def exactly_once_support(cls, config: Options) -> bool | None:  # noqa: ARG003
-        """Supported: files can be read again from any position."""
+        """Returns True, as files can be read again from any position."""
         return True
 
     @classmethod
     def alter_offsets(cls, config: Options, offsets: Sequence[tuple[SourcePartition, SourceOffset | None]]) -> bool:  # noqa: ARG003
-        """A position is a number that is not negative."""
+        """Raises ConnectError unless each offset has a non-negative position and each partition a file name."""
         for partition, offset in offsets:
             if offset is None:
                 continue
@@ -101,7 +102,7 @@ class FilesData(DataSource):  # type: ignore[misc]  # PySpark has no types
         return "files"
 
     def schema(self) -> str:
-        """Connect records."""
+        """Returns the names of the columns of Connect records."""
         return "topic string, value string"
 
     @override

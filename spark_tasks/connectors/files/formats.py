@@ -1,4 +1,4 @@
-"""Reading pieces of CSV, JSON lines and Parquet files as Connect values."""
+"""Reads parts of CSV, JSON lines and Parquet files as Connect values."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from spark_tasks.pipeline.converters.json_columns import parse_columns
 
 Columns = tuple[tuple[str, pa.DataType], ...]
 
-_SAMPLE = 1024 * 1024
+_SAMPLE_BYTES = 1024 * 1024  # of the start of a file, for its header and the types of columns
 BLOCK_BYTES = 4 * 1024 * 1024
 _ROWS = 65_536
 
 
 class FilePiece(Protocol):
-    """The piece of a file to read (see reader.FilePart)."""
+    """A part of a file, see reader.FilePart."""
 
     path: str
     format: FileFormat
@@ -40,14 +40,17 @@ class FilePiece(Protocol):
 
 
 def read(part: FilePiece, settings: FilesSettings) -> Iterator[Column]:
-    """The values of the piece with the metadata of their field, in batches of some megabytes."""
+    """Yields the values of a part of a file with the metadata of their field, in batches of some megabytes."""
     if part.format is FileFormat.CSV:
         return _read_csv(part, settings)
     return _read_json(part) if part.format is FileFormat.JSON else _read_parquet(part)
 
 
 def complete_until(path: Path, start: int, share: int | None, size: int, quote: str | None) -> int:
-    """The end of the last complete row within `share` bytes after `start`, or of the first row if that is longer."""
+    """Returns the end of the last complete row within `share` bytes (None: no limit) after `start`, or of the first row
+    if it is longer. `size`: that of the file. `quote`: the quote character if quoted fields may contain line ends, else
+    None.
+    """
     bound = size if share is None else min(size, start + share)
     fd = os.open(path, os.O_RDONLY)
     try:
@@ -65,7 +68,7 @@ def complete_until(path: Path, start: int, share: int | None, size: int, quote: 
 
 @jit
 def _last_unquoted_end(data: Any, quote: int) -> int:
-    """The position after the last LF outside quotes; 0 if there is none."""
+    """Returns the position after the last LF outside of quotes, 0 if there is none."""
     inside, end = False, 0
     for i in range(len(data)):
         if data[i] == quote:
@@ -86,17 +89,18 @@ def _options(settings: FilesSettings) -> tuple[csv.ParseOptions, dict[str, Any]]
 
 
 def _head(path: str | Path) -> bytes:
-    """Complete lines from the beginning of a file."""
+    """Returns complete lines from the start of a file."""
     with open(path, "rb") as file:  # noqa: PTH123
-        data = file.read(_SAMPLE)
+        data = file.read(_SAMPLE_BYTES)
     end = data.rfind(b"\n") + 1
-    return data[:end] if end and len(data) == _SAMPLE else data
+    return data[:end] if end and len(data) == _SAMPLE_BYTES else data
 
 
 def infer_columns(path: Path, settings: FilesSettings) -> Columns:
-    """Infer names and types from the beginning of a file; a column without values there becomes text."""
+    """Infers the names and types of columns from the start of a file. A column without values there is a string."""
     parsing, converting = _options(settings)
-    reading = csv.ReadOptions(use_threads=False, block_size=_SAMPLE, autogenerate_column_names=not settings.header)
+    reading = csv.ReadOptions(
+        use_threads=False, block_size=_SAMPLE_BYTES, autogenerate_column_names=not settings.header)
     try:
         table = csv.read_csv(
             pa.BufferReader(_head(path)), reading, parsing, csv.ConvertOptions(**converting)
@@ -134,11 +138,11 @@ def _read_csv(part: FilePiece, settings: FilesSettings) -> Iterator[Column]:
                     yield as_value(batch), value_field(batch.schema)
     except pa.ArrowInvalid as error:
         if "Empty CSV file" in str(error):
-            return  # nothing but the header
+            return  # the file has only a header
         where = f"{part.path}, bytes {part.start} to {part.end}"
         hint = "" if settings.columns else " (the types were inferred; `schema` sets them)"
         if "zone offset" in str(error):
-            hint = " (in `schema`, TIMESTAMP is for times with a zone, TIMESTAMP_NTZ for those without)"
+            hint = " (in `schema`, TIMESTAMP is for times with a zone, TIMESTAMP_NTZ for times without)"
         raise DataError(f"a row of {where} cannot be read: {error}{hint}") from error
 
 
@@ -161,7 +165,7 @@ def _read_json(part: FilePiece) -> Iterator[Column]:
         if last and len(rest):  # a last line without a line end
             lines, used = pa.concat_arrays([lines, pa.array([rest.tobytes().decode("utf-8", "replace")])]), len(piece)
         if not used:
-            lines, used = split_lines(np.append(data[at:], np.uint8(10)), final=True)  # a line longer than a block
+            lines, used = split_lines(np.append(data[at:], np.uint8(10)), final=True)  # a line is longer than a block
             used = min(used, len(data) - at)
         texts = lines.filter(pc.not_equal(pc.utf8_trim_whitespace(lines), "")).cast(pa.binary())
         try:
@@ -174,7 +178,7 @@ def _read_json(part: FilePiece) -> Iterator[Column]:
 
 
 def row_groups(path: Path) -> int | None:
-    """The number of row groups of a Parquet file; None if it is incomplete, or not a Parquet file."""
+    """Returns the number of row groups of a Parquet file, or None if it is incomplete or no Parquet file."""
     try:
         return int(pq.read_metadata(path).num_row_groups)
     except (OSError, pa.ArrowInvalid):
@@ -182,7 +186,9 @@ def row_groups(path: Path) -> int | None:
 
 
 def row_groups_within(path: Path, start: int, share: int | None) -> int:
-    """The row group after the last one within `share` bytes, but at least one more than `start`."""
+    """Returns the end (exclusive) of the row groups from `start` that have at most `share` bytes (None: no limit); at
+    least one.
+    """
     metadata = pq.read_metadata(path)
     end, size = start, 0
     while end < metadata.num_row_groups:

@@ -1,4 +1,4 @@
-"""The stream reader of the `files` source, which chooses the parts of files for the next batch."""
+"""The stream reader of the `files` source, which chooses the parts of files for each batch."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass
 class FilePart(InputPartition):  # type: ignore[misc]  # PySpark has no types
-    """Bytes (or row groups) `start` to `end` of a file."""
+    """The bytes, or row groups, from `start` to `end` (exclusive) of a file."""
 
     path: str
     format: FileFormat
@@ -39,15 +39,17 @@ class FilePart(InputPartition):  # type: ignore[misc]  # PySpark has no types
 
 
 class FilesReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark has no types
-    """The offset is {"files": {path: position}}, for all files of the task that it has begun to read."""
+    """Reads the files of one task, number `index` of `count`. The offset is {"files": {path: position}}, with all files
+    that the task has started to read.
+    """
 
     def __init__(self, settings: FilesSettings, index: int, count: int) -> None:
         self._settings = settings
         self._index = index
         self._count = count
         self._columns: formats.Columns | None = settings.columns
-        self._complaints: dict[str, str] = {}
-        self._served: set[str] = set()  # files read to the end by the last batch, for fairness
+        self._warnings: dict[str, str] = {}  # the last one by file
+        self._caught_up: set[str] = set()  # files of which the last batch read everything
 
     @override
     def initialOffset(self) -> dict[str, Any]:
@@ -58,10 +60,10 @@ class FilesReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark has 
         return ReadMaxBytes(DEFAULT_BYTES)
 
     def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit | None = None) -> dict[str, Any]:  # noqa: N802
-        """`start` advanced by the next pieces of some files, up to the limit in all, evenly shared."""
+        """Returns the end of the batch after `start`: the next parts of some files, which share the limit evenly."""
         before: Mapping[str, int] = start["files"]
         grown = [path for path in self._files() if self._has_more(path, before.get(str(path), 0))]
-        grown.sort(key=lambda path: str(path) in self._served)  # by name, but files with an old backlog first
+        grown.sort(key=lambda path: str(path) in self._caught_up)  # by name, but files with a backlog first
         most = max_files(limit) or self._settings.parallel
         allowed = max_bytes(limit)
         share = None if allowed is None else max(1, allowed // max(1, min(most, len(grown))))
@@ -73,45 +75,45 @@ class FilesReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark has 
             if end > position:
                 after[str(path)] = end
                 chosen[str(path)] = end - position
-        self._served = {path for path, size in chosen.items() if share is None or size < share // 2}
+        self._caught_up = {path for path, size in chosen.items() if share is None or size < share // 2}
         return {"files": after}
 
     def _files(self) -> list[Path]:
-        """The task's files, by name."""
+        """Returns the task's files in the order of their names."""
         root = Path(self._settings.path)
         if root.is_file():
             return [root] if self._index == 0 else []
         found: list[Path] = []
         for folder, folders, names in os.walk(root):
             folders[:] = sorted(f for f in folders if self._settings.recursive and not f.startswith((".", "_")))
-            found += (Path(folder, name) for name in names if self._wanted(Path(folder, name), name))
-        return sorted(path for path in found if self._mine(path.relative_to(root)))
+            found += (Path(folder, name) for name in names if self._is_selected(Path(folder, name), name))
+        return sorted(path for path in found if self._owns(path.relative_to(root)))
 
-    def _wanted(self, path: Path, name: str) -> bool:
+    def _is_selected(self, path: Path, name: str) -> bool:
         hidden = name.startswith((".", "_")) or name.endswith((".tmp", ".crc"))
         return not hidden and fnmatch(name, self._settings.pattern) and self._settings.format_of(path) is not None
 
-    def _mine(self, path: Path) -> bool:
+    def _owns(self, path: Path) -> bool:
         return self._count == 1 or zlib.crc32(str(path).encode()) % self._count == self._index
 
     def _has_more(self, path: Path, position: int) -> bool:
         if self._settings.format_of(path) is FileFormat.PARQUET:
             groups = formats.row_groups(path)
             if groups is None:
-                self._complain(path, "is not a complete Parquet file (yet): waiting")
+                self._warn(path, "is not a complete Parquet file (yet): waiting")
             return groups is not None and groups > position
         try:
             size = path.stat().st_size
         except FileNotFoundError:
             return False  # removed since the folder was listed
         if size < position:
-            self._complain(path, f"has {size} bytes, the next row is expected at {position}: waiting")
+            self._warn(path, f"has {size} bytes, but the next row is expected at {position}: waiting")
         return size > position
 
-    def _complain(self, path: Path, complaint: str) -> None:
-        if self._complaints.get(str(path)) != complaint:
-            self._complaints[str(path)] = complaint
-            _LOG.warning("File %s %s", path, complaint)
+    def _warn(self, path: Path, warning: str) -> None:
+        if self._warnings.get(str(path)) != warning:
+            self._warnings[str(path)] = warning
+            _LOG.warning("File %s %s", path, warning)
 
     def _end(self, path: Path, position: int, share: int | None) -> int:
         if self._settings.format_of(path) is FileFormat.PARQUET:
@@ -122,16 +124,16 @@ class FilesReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark has 
             end = formats.complete_until(path, position, share, status.st_size, quote)
         except FileNotFoundError:
             return position  # removed since the folder was listed
-        if end == position and self._is_abandoned(status):
+        if end == position and self._is_final(status):
             return status.st_size
         return end
 
-    def _is_abandoned(self, status: os.stat_result) -> bool:
-        waited_ms = (time.time() - status.st_mtime) * 1000
-        return 0 <= self._settings.wait_ms <= waited_ms
+    def _is_final(self, status: os.stat_result) -> bool:
+        unchanged_ms = (time.time() - status.st_mtime) * 1000
+        return 0 <= self._settings.wait_ms <= unchanged_ms
 
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:
-        """One partition for each file that has grown."""
+        """Returns one partition for each file with new data."""
         parts = []
         for path, until in sorted(end["files"].items()):
             begin = start["files"].get(path, 0)
@@ -142,22 +144,22 @@ class FilesReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark has 
         return parts
 
     def _csv_columns(self) -> formats.Columns:
-        """The columns of all CSV files: configured, or inferred from the first file by name."""
+        """Returns the columns of all CSV files: the configured ones, or those inferred from the first file by name."""
         if self._columns is None:
             root = Path(self._settings.path)
             files = [root] if root.is_file() else sorted(
                 path for path in root.glob("**/*" if self._settings.recursive else "*")
-                if path.is_file() and self._wanted(path, path.name)
+                if path.is_file() and self._is_selected(path, path.name)
                 and self._settings.format_of(path) is FileFormat.CSV and path.stat().st_size
             )  # fmt: skip
             if not files:
-                raise ConnectError(f"there is no CSV file in {root} to infer columns from")
+                raise ConnectError(f"there is no CSV file in {root} from which to infer columns")
             self._columns = formats.infer_columns(files[0], self._settings)
             _LOG.info("Columns inferred from %s: %s", files[0], self._columns)
         return self._columns
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Batches of records, in the order of the file. DataError where a row cannot be read."""
+        """Yields batches of records in the order of the file. Raises DataError if a row cannot be read."""
         assert isinstance(partition, FilePart)  # noqa: S101
         for value, metadata in formats.read(partition, self._settings):
             topics = one_topic(self._settings.topic, len(value))
@@ -170,13 +172,13 @@ class FilesReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark has 
 
     @override
     def from_source_offsets(self, offsets: Sequence[tuple[SourcePartition, SourceOffset]]) -> dict[str, Any]:
-        """Files of other tasks stay out, so that a change of tasks.max moves files over."""
+        """Returns the positions of this task's files only, so that a change of tasks.max reassigns files."""
         root = Path(self._settings.path)
         files = {}
         for partition, offset in offsets:
             path = partition.get("filename")
             if isinstance(path, str) and offset and isinstance(offset.get("position"), int):
                 inside = root in Path(path).parents
-                if (inside and self._mine(Path(path).relative_to(root))) or (Path(path) == root and self._index == 0):
+                if (inside and self._owns(Path(path).relative_to(root))) or (Path(path) == root and self._index == 0):
                     files[path] = offset["position"]
         return {"files": files}

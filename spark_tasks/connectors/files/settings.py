@@ -1,4 +1,4 @@
-"""The checked settings of a `files` source."""
+"""The parsed settings of a `files` source."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ _ENDINGS = {
 
 @dataclass(frozen=True, slots=True)
 class FilesSettings:
-    """A task's configuration. `columns`: names and Arrow types, or None to infer them."""
+    """A task's configuration. `format`: None means auto. `columns`: names and Arrow types, or None to infer them.
+    `nulls`: unquoted values that mean null. `wait_ms`: last.line.wait.ms. `parallel`: files.parallel.
+    """
 
     path: str
     topic: str
@@ -51,7 +53,9 @@ class FilesSettings:
 
     @classmethod
     def of(cls, parsed: Mapping[str, Any]) -> FilesSettings:
-        """The settings from values parsed by FilesSourceConnector.config_def. ConfigError for an invalid schema."""
+        """Returns the settings for values parsed by FilesSourceConnector.config_def. Raises ConfigError if the schema
+        is invalid.
+        """
         return cls(
             path=parsed["path"],
             topic=parsed["topic"],
@@ -70,7 +74,7 @@ class FilesSettings:
 
     @staticmethod
     def problems(config: Options) -> Mapping[str, Sequence[str]]:
-        """Errors in single keys that a ConfigDef cannot find."""
+        """Returns errors by key that a ConfigDef cannot find."""
         found: dict[str, list[str]] = {}
         for key in ("csv.delimiter", "csv.quote"):
             value = config.get(key)
@@ -87,7 +91,7 @@ class FilesSettings:
         return found
 
     def format_of(self, path: Path) -> FileFormat | None:
-        """The format of the file; None if it is unknown."""
+        """Returns the format of a file, or None if it is unknown."""
         return self.format or _ENDINGS.get(path.suffix.lower())
 
 

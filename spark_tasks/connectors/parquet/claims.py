@@ -1,9 +1,10 @@
-"""Ensures that at most one file of the parquet sink begins at any offset, even with several writers.
+"""Ensures that at most one file of the parquet sink starts at any offset, even with several writers.
 
-Checking the folder is not enough: a task that is suspended after the check, and resumed when its successor has
-written the same offsets with another end, would add its file. So a file is claimed first: a second name, made of the
-first offset only, is linked to it, which fails if that name exists. All tasks continue where a file ends, so their
-files form one chain. A claim keeps the data; a file whose task died before the final rename is renamed later.
+A check of the folder is not enough: a task that is suspended after the check, and resumed when its successor has
+written the same offsets with another end, would add its file. So a task first claims the offset: it links the file to a
+second name, which contains only the first offset. This fails if the name exists. All tasks continue where a file ends,
+so their files form one chain. A claim keeps the data of the file: if its task ends before the final rename, a later
+task completes it.
 """
 
 from __future__ import annotations
@@ -21,20 +22,19 @@ from spark_tasks.connectors.parquet.files import OffsetRange, parse
 
 _logger = logging.getLogger(__name__)
 
-RANGE_KEY = "heeler.offsets"  # in the file's metadata: its proper name
+RANGE_KEY = "heeler.offsets"  # in the file's metadata: its final name
 _CLAIM = re.compile(r"\.(?P<topic>.+)-(?P<partition>\d+)-(?P<first>\d{20})\.claim")
-KEPT_S = 3600  # a claim keeps a file's data on the disk, even if the file is removed
+KEPT_S = 3600  # the lifetime of a claim, which keeps the data on the disk even if the file is removed
 
 
 def name_of_claim(folder: Path, held: OffsetRange) -> Path:
-    """The name of the claim for a file with these offsets."""
+    """Returns the path of the claim for a file with these offsets."""
     return folder / f".{held.topic}-{held.partition}-{held.first:020d}.claim"
 
 
 def claim(folder: Path, path: str, held: OffsetRange) -> bool:
-    """Claim the offsets for this file; True also if a file with exactly the same offsets has the claim.
-
-    On file systems without hard links it is always True.
+    """Claims the first offset for a file. Returns whether the file, or one with exactly the same offsets, has the
+    claim; always True on file systems without hard links.
     """
     name = name_of_claim(folder, held)
     try:
@@ -49,9 +49,8 @@ def claim(folder: Path, path: str, held: OffsetRange) -> bool:
 
 
 def finish(folder: Path, topic: str, partition: int) -> None:
-    """Rename claimed files that do not have their final name yet, and remove old claims.
-
-    A file that was removed after it had its final name is not restored.
+    """Renames claimed files that do not have their final name yet, and removes old claims. Does not restore a file that
+    was removed after it had its final name.
     """
     for name in folder.glob(f".{_escaped(topic)}-{partition}-*.claim") if folder.is_dir() else ():
         found = _CLAIM.fullmatch(name.name)
@@ -59,7 +58,7 @@ def finish(folder: Path, topic: str, partition: int) -> None:
         if held is None:
             continue
         with suppress(FileExistsError, FileNotFoundError):
-            if name.stat().st_nlink > 1:  # its hidden or its final name
+            if name.stat().st_nlink > 1:  # the file still has its hidden or its final name
                 os.link(name, folder / held.name)
         with suppress(FileNotFoundError):
             if name.stat().st_nlink == 1 or time.time() - name.stat().st_mtime > KEPT_S:

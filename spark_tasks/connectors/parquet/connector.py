@@ -1,4 +1,4 @@
-"""The `parquet` sink: values as rows of Parquet files, each row exactly once."""
+"""The `parquet` sink, which writes values as rows of Parquet files, exactly once."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ _CODECS = ("none", "snappy", "gzip", "zstd", "lz4", "brotli")
 
 
 class ParquetSinkConnector(SinkConnector):
-    """Exactly once: a file is named after its offsets (topic-partition-first-last.parquet), written under a hidden
-    name, and renamed when the whole batch is complete; a task resumes after the offsets of the existing files.
+    """Writes Parquet files, with exactly-once delivery. A file's name has its offsets
+    (topic-partition-first-last.parquet). It is written with a hidden name, and renamed when the whole batch is
+    complete. A task resumes after the offsets of the existing files.
     """
 
     version = "0.1.0"
@@ -29,23 +30,23 @@ class ParquetSinkConnector(SinkConnector):
             "path", Type.STRING, validator=NonEmpty(), importance=Importance.HIGH, doc="The folder for the files.",
         ),
         ConfigKey(
-            "compression", Type.STRING, default="snappy", validator=OneOf(*_CODECS), doc="The compression of pages.",
+            "compression", Type.STRING, default="snappy", validator=OneOf(*_CODECS), doc="The compression codec.",
         ),
         ConfigKey(
             "rotate.records", Type.LONG, default=1_000_000, validator=at_least(0),
-            doc="A file is closed when it has this many rows; 0 for no limit.",
+            doc="The maximum number of rows in a file; 0: no limit.",
         ),
         ConfigKey(
             "rotate.bytes", Type.LONG, default=128 * 1024 * 1024, validator=at_least(0),
-            doc="A file is closed when its rows take this many bytes in memory; 0 for no limit.",
+            doc="The size of the rows in memory, in bytes, at which a file is closed; 0: no limit.",
         ),
         ConfigKey(
             "rotate.ms", Type.LONG, default=0, validator=at_least(0),
-            doc="A file is closed after this time, and at the end of each batch; 0 for no limit.",
+            doc="The time after which a file is closed; 0: no limit. Files are always closed at the end of a batch.",
         ),
         ConfigKey(
             "kafka.columns", Type.BOOLEAN, default=False,
-            doc="Whether rows begin with the record's _topic, _partition, _offset and _timestamp.",
+            doc="Whether rows start with the columns _topic, _partition, _offset and _timestamp of the record.",
         ),
     )  # fmt: skip
 

@@ -11,7 +11,7 @@ _NAME = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)-(?P<first>\d{20})-(?P<last
 
 @dataclass(frozen=True, slots=True)
 class ParquetSettings:
-    """The settings of a writer. A limit of 0 means no limit."""
+    """The settings of a writer. `records`, `bytes`, `millis`: the limits of a file; 0 means no limit."""
 
     folder: str
     compression: str
@@ -24,7 +24,7 @@ class ParquetSettings:
 
 @dataclass(frozen=True, slots=True, order=True)
 class OffsetRange:
-    """Offsets `first` to `last` (included) of a topic partition in Kafka: what one file holds."""
+    """The offsets from `first` to `last` (inclusive) of a topic partition, which one file has."""
 
     topic: str
     partition: int
@@ -33,17 +33,17 @@ class OffsetRange:
 
     @property
     def name(self) -> str:
-        """The file's name; names sort as offsets do."""
+        """The file's name. Names have the same order as offsets."""
         return f"{self.topic}-{self.partition}-{self.first:020d}-{self.last:020d}.parquet"
 
     def overlaps(self, other: OffsetRange) -> bool:
-        """Whether some offset is in both."""
+        """Returns whether the ranges have a common offset."""
         same = (self.topic, self.partition) == (other.topic, other.partition)
         return same and self.first <= other.last and other.first <= self.last
 
 
 def parse(name: str) -> OffsetRange | None:
-    """Parse a file's name; None for other files."""
+    """Parses a file's name. Returns None if it is no name of this sink."""
     found = _NAME.fullmatch(name)
     if found is None:
         return None
@@ -51,7 +51,7 @@ def parse(name: str) -> OffsetRange | None:
 
 
 def present(folder: str, topic: str, partition: int) -> list[OffsetRange]:
-    """The ranges of the existing files, in order."""
+    """Returns the ranges of the existing files of a partition, in order."""
     path = Path(folder)
     names = (entry.name for entry in path.iterdir()) if path.is_dir() else ()
     ranges = (parse(name) for name in names if name.startswith(f"{topic}-{partition}-"))

@@ -26,27 +26,27 @@ from spark_tasks.pipeline.converters.json_write import JsonWriter
 from spark_tasks.plugins.origin import kafka_partition
 from spark_tasks.process import code_folders
 
-_STALE_S = 24 * 3600  # older hidden files do not belong to any task
+_STALE_S = 24 * 3600  # older hidden files do not belong to a running task
 
 
 @dataclass
 class Files(WriterCommitMessage):  # type: ignore[misc]  # PySpark has no types
-    """The result of one split: hidden files and their final names."""
+    """The commit message of one split: the paths of hidden files, and their offsets."""
 
     files: list[tuple[str, OffsetRange]]
 
 
 class ParquetWriter(DataSourceArrowWriter):  # type: ignore[misc]  # PySpark has no types
-    """`write` makes hidden files, `commit` renames them: a batch that fails half-way leaves no files that a
-    reader would see. The folder must be the same for the worker and the executors.
+    """Creates hidden files in `write`, and renames them in `commit`: readers never see files of a batch that failed.
+    The worker and all executors must use the same folder.
     """
 
     def __init__(self, settings: ParquetSettings) -> None:
         self.settings = settings
-        self._claims = deque[tuple[float, Path]]()  # claims of its own commits, and when they were made
+        self._claims = deque[tuple[float, Path]]()  # claims of its own commits, with their times
 
     def __reduce__(self) -> tuple[type[ParquetWriter], tuple[ParquetSettings]]:
-        """Pickled without the claims, which only the committing worker needs."""
+        """Pickles without the claims, which only the worker needs."""
         return ParquetWriter, (self.settings,)
 
     @override
@@ -77,7 +77,7 @@ class ParquetWriter(DataSourceArrowWriter):  # type: ignore[misc]  # PySpark has
         return Files(done)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Rename in the order of the offsets, so that a crash in between leaves no gap."""
+        """Renames the files in the order of their offsets, so that a crash leaves no gap."""
         files = sorted((r, path) for m in messages if isinstance(m, Files) for path, r in m.files)
         for held in {(r.topic, r.partition) for r, _ in files}:
             self._refuse_overlap([r for r, _ in files if (r.topic, r.partition) == held])
@@ -86,8 +86,8 @@ class ParquetWriter(DataSourceArrowWriter):  # type: ignore[misc]  # PySpark has
         for held_range, path in files:
             if not claim(folder, path, held_range):
                 raise OverlapError(
-                    f"{folder} already has a file from offset {held_range.first} of {held_range.topic}-"
-                    f"{held_range.partition} on: another task has written it"
+                    f"{folder} already has a file that starts at offset {held_range.first} of {held_range.topic}-"
+                    f"{held_range.partition}: another task has written it"
                 )
             os.replace(path, folder / held_range.name)  # noqa: PTH105
             self._claims.append((time.monotonic(), name_of_claim(folder, held_range)))
@@ -97,26 +97,26 @@ class ParquetWriter(DataSourceArrowWriter):  # type: ignore[misc]  # PySpark has
             self._claims.popleft()[1].unlink(missing_ok=True)
 
     def _refuse_overlap(self, new: Sequence[OffsetRange]) -> None:
-        """Refuse offsets that are in files with other names, which another task has written in the meantime."""
+        """Raises OverlapError if another task has in the meantime written a file with some of the offsets."""
         names = {one.name for one in new}
-        for there in present(self.settings.folder, new[0].topic, new[0].partition):
-            if there.name not in names and any(there.overlaps(one) for one in new):
+        for existing in present(self.settings.folder, new[0].topic, new[0].partition):
+            if existing.name not in names and any(existing.overlaps(one) for one in new):
                 raise OverlapError(
-                    f"{self.settings.folder} already has {there.name}, offsets {new[0].first} to {new[-1].last} of "
-                    f"{there.topic}-{there.partition} were to be added: another task has written them"
+                    f"cannot add offsets {new[0].first} to {new[-1].last} of {existing.topic}-{existing.partition}: "
+                    f"another task has written {existing.name} to {self.settings.folder}"
                 )
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Remove the files of the splits."""
+        """Removes the files of the splits."""
         _remove(path for m in messages if isinstance(m, Files) for path, _ in m.files)
 
     @override
     def resume_from(self, topic: str, partition: int) -> int | None:
-        """Also removes hidden files that were left behind long ago."""
+        """Returns the offset after those of the existing files, or None. Also removes stale hidden files."""
         self._remove_stale()
         finish(Path(self.settings.folder), topic, partition)
-        there = present(self.settings.folder, topic, partition)
-        return there[-1].last + 1 if there else None
+        existing = present(self.settings.folder, topic, partition)
+        return existing[-1].last + 1 if existing else None
 
     def _remove_stale(self) -> None:
         folder = Path(self.settings.folder)
@@ -127,7 +127,7 @@ class ParquetWriter(DataSourceArrowWriter):  # type: ignore[misc]  # PySpark has
 
 
 class OverlapError(RetriableError):
-    """Another task has just written the same offsets; the next batch starts after them."""
+    """Another task has written the same offsets in the meantime. The next batch starts after them."""
 
 
 class _OpenFile:
@@ -135,8 +135,8 @@ class _OpenFile:
 
     def __init__(self, settings: ParquetSettings, first: pa.RecordBatch, schema: pa.Schema) -> None:
         self._settings = settings
-        self._where = _where(first)
-        self._place = kafka_partition() or self._where  # resume_from is called with the partition in the name
+        self._partition_of = _partition_of(first)
+        self._place = kafka_partition() or self._partition_of  # as resume_from gets the original partition, too
         self._first = self._last = _offset(first, 0)
         self._schema = schema
         self._path = str(Path(settings.folder) / f".{uuid.uuid4().hex}.parquet.tmp")
@@ -145,14 +145,14 @@ class _OpenFile:
         self._writer = pq.ParquetWriter(self._path, schema, compression=settings.compression)
 
     def takes(self, batch: pa.RecordBatch, schema: pa.Schema) -> bool:
-        """Whether the batch can be added to this file."""
+        """Returns whether the batch can be added to this file."""
         limits = self._settings
         full = (
             (limits.records and self._records + len(batch) > limits.records)
             or (limits.bytes and self._size >= limits.bytes)
             or (limits.millis and (time.monotonic() - self._begun) * 1000 >= limits.millis)
         )
-        return not full and _where(batch) == self._where and schema.equals(self._schema)
+        return not full and _partition_of(batch) == self._partition_of and schema.equals(self._schema)
 
     def add(self, batch: pa.RecordBatch, table: pa.Table) -> None:
         self._writer.write_table(table)
@@ -161,7 +161,7 @@ class _OpenFile:
         self._size += table.nbytes
 
     def close(self) -> tuple[str, OffsetRange]:
-        """The data is on the disk then, before the name is."""
+        """Closes the file and forces its data to the disk, before `commit` changes its name."""
         held = OffsetRange(*self._place, self._first, self._last)
         self._writer.add_key_value_metadata({RANGE_KEY: held.name})
         self._writer.close()
@@ -183,7 +183,7 @@ def _pieces(batch: pa.RecordBatch, limit: int) -> Iterator[pa.RecordBatch]:
         yield batch.slice(start, size)
 
 
-def _where(batch: pa.RecordBatch) -> tuple[str, int]:
+def _partition_of(batch: pa.RecordBatch) -> tuple[str, int]:
     return str(batch.column("topic")[0].as_py()), int(batch.column("partition")[0].as_py())
 
 
@@ -206,7 +206,9 @@ def _sync_folder(folder: Path) -> None:
 
 
 def as_table(batch: pa.RecordBatch, *, kafka_columns: bool) -> pa.Table:
-    """The fields of the values as columns; values other than structs and maps become one column `value`."""
+    """Converts records to a table with the fields of the values as columns. Values other than structs and maps become
+    one column `value`. `kafka_columns`: see the setting.
+    """
     value, field = batch.column("value"), batch.schema.field("value")
     if is_json(field.metadata):
         parsed, _ = parse_columns(value.cast(pa.binary()))
@@ -229,7 +231,9 @@ def as_table(batch: pa.RecordBatch, *, kafka_columns: bool) -> pa.Table:
 
 
 def storable(array: pa.Array, *, json: bool = False) -> pa.Array:
-    """The array in a form that Parquet supports: mixed numbers as doubles, structs without fields as JSON."""
+    """Converts an array to a form that Parquet supports: mixed numbers become doubles, structs without fields JSON.
+    `json`: the array has schemaless values as JSON.
+    """
     if json:
         parsed = _as_doubles(array)
         return array if parsed is None else parsed

@@ -1,4 +1,4 @@
-"""Finds PySpark Python data sources, and passes them their options."""
+"""Finds PySpark's Python data sources, and creates them with their options."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from pyspark.sql.datasource import CaseInsensitiveDict, DataSource
 from spark_tasks.config.definition import ConfigDef, ConfigKey, Importance, NonEmpty, Type
 from spark_tasks.data import ddl
 from spark_tasks.errors import ConfigError
-from spark_tasks.plugins.data_sources import offered
+from spark_tasks.plugins.data_sources import available
 from spark_tasks.plugins.discovery import Found
-from spark_tasks.plugins.registry import resolve, why
+from spark_tasks.plugins.registry import describe_error, resolve
 
 _log = logging.getLogger(__name__)
 _WHERE = (
-    "Data sources are looked for when the worker starts: in the folders of plugin.path, and in installed packages "
-    "whose metadata speaks of Spark. For any other, put a module with a class derived from it into a folder of "
-    "plugin.path, or have its package publish an entry point of the group heeler.data_sources"
+    "The worker finds data sources when it starts, in the folders of plugin.path and in installed packages whose "
+    "metadata mentions Spark. For any other data source, put a module with a class derived from it into a folder of "
+    "plugin.path, or add an entry point in the group heeler.data_sources to its package"
 )
 
 FORMAT_KEYS = ConfigDef(
     ConfigKey(
         "format", Type.STRING, validator=NonEmpty(), importance=Importance.HIGH,
         doc="A Python data source of PySpark: its format name or the path of its class (package.module:Class). It is "
-            "in a folder of plugin.path, or offered by an installed package.",
+            "in a folder of plugin.path, or provided by an installed package.",
     ),
     ConfigKey(
         "schema", Type.STRING, default=None,
@@ -39,29 +39,30 @@ _OPTION = "option."
 
 
 def find(name: str) -> type[DataSource]:
-    """The class by its format name or its path. Only classes that were found as data sources are ever imported.
-
-    ConfigError lists the known data sources.
+    """Returns the class of a data source by its format name or its path. Imports only classes that were found as data
+    sources. Raises ConfigError, whose message lists the known data sources.
     """
-    found = {f.target: f for f in offered() if _named(f, name)}
-    if not found and not set(name) & set(".:"):  # a class may compute its name, which is known only after the import
-        found = {f.target: f for f in offered() if f.alias is None and _says(f, name)}
+    found = {f.target: f for f in available() if _named(f, name)}
+    if not found and not set(name) & set(".:"):  # the name of a class that computes it is known only after the import
+        found = {f.target: f for f in available() if f.alias is None and _has_format(f, name)}
     if not found:
         raise _wrong(name, f"{_nearest(name)}. {_WHERE}")
     if len(found) > 1:
-        raise _wrong(name, f"several data sources have it: {', '.join(sorted(found))}; use the path of one")
+        raise _wrong(name, f"several data sources have this name: {', '.join(sorted(found))}; use the path of one")
     [one] = found.values()
     try:
         source = resolve(one)
     except Exception as error:  # the module is plugin code
-        raise _wrong(name, f"{one.target} cannot be imported: {why(error)}") from error
+        raise _wrong(name, f"{one.target} cannot be imported: {describe_error(error)}") from error
     if not issubclass(source, DataSource):
         raise _wrong(name, "it is not a PySpark DataSource")
     return source
 
 
 def _named(found: Found, name: str) -> bool:
-    """The data source by format name, by its class's path, or by the path under which a package exports it."""
+    """Returns whether `name` is the data source's format name, the path of its class, or the path by which a package
+    exports it.
+    """
     if name in (found.name, found.target) or name.lower() == (found.alias or "").lower():
         return True
     package, _, attribute = name.replace(":", ".").rpartition(".")
@@ -69,20 +70,20 @@ def _named(found: Found, name: str) -> bool:
     return attribute == of_class and package != "" and module.startswith(f"{package}.")
 
 
-def _says(found: Found, name: str) -> bool:
+def _has_format(found: Found, name: str) -> bool:
     try:
         source: Any = resolve(found)
         return str(source.name()).lower() == name.lower()
-    except Exception as error:  # noqa: BLE001 - of another project, perhaps without its dependencies, and perhaps not used
-        _log.debug("The name of the data source %s cannot be read: %r", found.target, error)
+    except Exception as error:  # noqa: BLE001 - code of another project, whose dependencies may be missing
+        _log.debug("Could not get the name of data source %s: %r", found.target, error)
         return False
 
 
 def _nearest(name: str) -> str:
-    known = sorted({f.alias or f.target for f in offered()})
+    known = sorted({f.alias or f.target for f in available()})
     near = difflib.get_close_matches(name, known, 1)
-    there = f"there are: {', '.join(known)}" if known else "there are none"
-    return f"no data source has that name; {f'did you mean {near[0]}? ' if near else ''}{there}"
+    found = f"available: {', '.join(known)}" if known else "none are available"
+    return f"no data source has this name; {f'did you mean {near[0]}? ' if near else ''}{found}"
 
 
 def _wrong(name: str, what: str) -> ConfigError:
@@ -90,12 +91,12 @@ def _wrong(name: str, what: str) -> ConfigError:
 
 
 def has(kind: type[DataSource], *methods: str) -> bool:
-    """Whether the class implements one of these methods of DataSource."""
+    """Returns whether the class implements any of these methods of DataSource."""
     return any(getattr(kind, name) is not getattr(DataSource, name) for name in methods)
 
 
 def problems(config: Mapping[str, str], *methods: str) -> Mapping[str, Sequence[str]]:
-    """Errors by key: an unknown data source, one without the required methods, an invalid schema."""
+    """Returns errors by key: an unknown data source, one without any of `methods`, an invalid schema."""
     name, found = config["format"], dict[str, list[str]]()
     try:
         if not has(find(name), *methods):
@@ -111,7 +112,9 @@ def problems(config: Mapping[str, str], *methods: str) -> Mapping[str, Sequence[
 
 
 def make(options: Mapping[str, str]) -> DataSource:
-    """Make the data source for a task's configuration; `schema` replaces its own schema."""
+    """Creates the data source of a task. `options`: the task's configuration, whose `schema` replaces the data
+    source's. Raises ConfigError.
+    """
     own = {k.removeprefix(_OPTION): v for k, v in options.items() if k.startswith(_OPTION)}
     source: Any = find(options["format"])(options=CaseInsensitiveDict(own))
     if options.get("schema"):

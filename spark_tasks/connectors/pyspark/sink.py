@@ -1,4 +1,4 @@
-"""Any writable Python data source of PySpark as a sink, with the fields of the values as columns."""
+"""A sink that writes with any Python data source of PySpark. The fields of the values are the columns."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from spark_tasks.plugins.api import Options, SinkConnector
 
 
 class PySparkSinkConnector(SinkConnector):
-    """At least once: a commit of the data source may be repeated after a crash. `option.<name>` is passed to the
-    data source as the option <name>; it appends (overwrite=False).
+    """Writes with a data source in append mode, with at-least-once delivery: a commit may be repeated after a crash.
+    The setting `option.<name>` is the option <name> of the data source.
     """
 
     version = "0.1.0"
@@ -43,7 +43,7 @@ class PySparkSinkConnector(SinkConnector):
 
 
 class AnySink(DataSource):  # type: ignore[misc]  # PySpark has no types
-    """Asks the data source for a writer only when the columns of the data are known."""
+    """Wraps a data source, and gets its writers only when the columns of the data are known."""
 
     def __init__(self, source: DataSource) -> None:
         super().__init__(source.options)
@@ -60,13 +60,13 @@ class AnySink(DataSource):  # type: ignore[misc]  # PySpark has no types
 
 @dataclass
 class Wrapped(WriterCommitMessage):  # type: ignore[misc]  # PySpark has no types
-    """Messages of the data source's writers, each with the schema of its writer."""
+    """The commit messages of the data source's writers, each with the schema of its writer as JSON."""
 
     messages: list[tuple[str, WriterCommitMessage | None]]
 
 
 class AnyWriter(DataSourceArrowWriter):  # type: ignore[misc]  # PySpark has no types
-    """Uses one writer of the data source for each schema in the data, row by row or with Arrow batches."""
+    """Uses a separate writer of the data source for each schema in the data."""
 
     def __init__(self, source: DataSource) -> None:
         self._source = source

@@ -1,4 +1,4 @@
-"""Any Python data source of PySpark as a source: each of its rows becomes a record's value."""
+"""A source that reads with any Python data source of PySpark. Each row becomes the value of a record."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _STREAMS = ("streamReader", "simpleStreamReader")
 
 
 class PySparkSourceConnector(SourceConnector):
-    """One task. Streaming data sources continue from their offset; a data source that supports only batch reads is read
-    once. `option.<name>` is passed to the data source as the option <name>.
+    """Reads a data source with one task. A streaming data source continues from its offset; a data source that supports
+    only batch reads is read once. The setting `option.<name>` is the option <name> of the data source.
     """
 
     version = "0.1.0"
@@ -45,12 +45,12 @@ class PySparkSourceConnector(SourceConnector):
 
     @classmethod
     def exactly_once_support(cls, config: Options) -> bool | None:  # noqa: ARG003
-        """Supported for streaming data sources, which PySpark requires to be readable again from an offset."""
+        """Returns True, as PySpark requires that streaming data sources can be read again from an offset."""
         return True
 
 
 class ReadOnce(DataSource):  # type: ignore[misc]  # PySpark has no types
-    """Presents a data source without streaming as a stream that ends."""
+    """Wraps a data source that supports only batch reads as a stream that ends."""
 
     def __init__(self, source: DataSource) -> None:
         super().__init__(source.options)
@@ -66,7 +66,7 @@ class ReadOnce(DataSource):  # type: ignore[misc]  # PySpark has no types
 
 
 class OnceReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark has no types
-    """The offset is {"done": false}, then {"done": true}."""
+    """Reads a data source once. The offset is {"done": false} before and {"done": true} after the read."""
 
     def __init__(self, reader: DataSourceReader) -> None:
         self._reader = reader
@@ -80,10 +80,10 @@ class OnceReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark has n
         return {"done": True}
 
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:
-        """All partitions of the reader, once."""
+        """Returns all partitions of the reader for the first batch, none later."""
         if start["done"] or not end["done"]:
             return []
-        whole = [InputPartition(None)]  # as in Spark, a reader without partitions reads everything at once
+        whole = [InputPartition(None)]  # as in Spark, for a reader without partitions
         try:
             return list(self._reader.partitions()) or whole
         except (PySparkNotImplementedError, NotImplementedError):

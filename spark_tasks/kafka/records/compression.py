@@ -1,4 +1,4 @@
-"""The compressed part of a record batch: all its records as one block, with the codec given in its attributes."""
+"""Compresses and decompresses the records of a batch. The batch's attributes have the number of the codec."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from spark_tasks.kafka.records.errors import UnsupportedFormatError
 Bytes = bytes | memoryview
 
 CODECS: Final = {None: 0, "none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
-"""Kafka's `compression.type` to the number in a batch's attributes."""
+"""Kafka's `compression.type` -> the number in a batch's attributes."""
 
 _XERIAL_HEADER = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK = 32 * 1024
 _LENGTH = struct.Struct(">i")
 _SNAPPY_RATIO = 22  # an element of three bytes expands to at most 64
 
-# Kafka's LZ4 reader wants independent blocks, which libraries do not write by default: version 1, independent blocks,
-# no checksums, 64 KiB blocks, and the checksum of these two bytes.
+# Kafka's LZ4 reader requires independent blocks, which libraries do not write by default. This frame header says:
+# version 1, independent blocks, no checksums, 64 KiB blocks; the last byte is the checksum of the two before it.
 _LZ4_HEADER = b"\x04\x22\x4d\x18\x60\x40\x82"
 _LZ4_BLOCK = 64 * 1024
 _LZ4_PLAIN = 0x80000000
@@ -32,7 +32,7 @@ _PART = 1024 * 1024
 
 
 def codec_number(name: str | None) -> int:
-    """The codec's number in a batch's attributes. Raises UnsupportedFormatError for an unknown name."""
+    """Returns the codec's number in a batch's attributes. Raises UnsupportedFormatError for an unknown name."""
     try:
         return CODECS[name]
     except KeyError:
@@ -41,13 +41,13 @@ def codec_number(name: str | None) -> int:
 
 
 def compress(codec: int, data: Bytes) -> bytes:
-    """Compress the bytes of the records."""
+    """Compresses the bytes of the records. `codec`: its number."""
     return _COMPRESS[codec](data)
 
 
 def decompress_into(codec: int, data: Bytes, out: memoryview) -> int | None:
-    """Decompress in one step into the front of `out` and return the number of bytes; bytes after them may have changed
-    too. None if there is not enough room, or if `data` is damaged; `Decompressor` tells the two apart. Raises
+    """Decompresses all of `data` into the start of `out`, and returns the number of bytes. May overwrite the bytes
+    after them. Returns None if `out` is too small or `data` is damaged; `Decompressor` distinguishes the two. Raises
     UnsupportedFormatError for an unknown codec.
     """
     function = _INTO.get(codec)
@@ -60,8 +60,8 @@ def decompress_into(codec: int, data: Bytes, out: memoryview) -> int | None:
 
 
 def decompress(codec: int, data: Bytes, most: int) -> bytes:
-    """Decompress. Raises DecompressError, also if the result exceeds `most` bytes (without holding more than that in
-    memory); UnsupportedFormatError.
+    """Decompresses all of `data`. Raises DecompressError, also if the result exceeds `most` bytes (never holding more
+    than that in memory), and UnsupportedFormatError.
     """
     source = Decompressor(codec, data, most)
     parts, total = [], 0
@@ -81,7 +81,7 @@ class DecompressError(ValueError):
 
 
 class BlockTooLargeError(DecompressError):
-    """A snappy block, which can only be decompressed as a whole, is too large. `size`: its bytes uncompressed."""
+    """A snappy block, which can only be decompressed as a whole, is too large. `size`: decompressed, in bytes."""
 
     def __init__(self, size: int, limit: int) -> None:
         super().__init__(f"a snappy block of {size} bytes uncompressed, more than the {limit} allowed")
@@ -89,9 +89,9 @@ class BlockTooLargeError(DecompressError):
 
 
 class Decompressor:
-    """Decompresses piece by piece, so that the reader decides how much is in memory at a time, however large the result
-    is. The codecs themselves keep: zstd and lz4 their window (at most 128 MiB and 4 MiB), snappy a block (at most
-    `most` bytes, else BlockTooLargeError). Raises UnsupportedFormatError for an unknown codec.
+    """Decompresses incrementally, so that the reader decides how much of a large result is in memory. In addition, zstd
+    and lz4 keep a window (at most 128 MiB and 4 MiB), and snappy keeps one block (at most `most` bytes, otherwise
+    `read_into` raises BlockTooLargeError). Raises UnsupportedFormatError for an unknown codec.
     """
 
     def __init__(self, codec: int, data: Bytes, most: int) -> None:
@@ -101,7 +101,7 @@ class Decompressor:
         self._stream = make(data, most)
 
     def read_into(self, out: memoryview) -> int:
-        """Fill `out` and return the number of bytes, which is less only at the end. Raises DecompressError."""
+        """Fills `out`, and returns the number of bytes, which is smaller only at the end. Raises DecompressError."""
         at = 0
         try:
             while at < len(out) and (size := self._stream.readinto(out[at:])):
@@ -114,7 +114,7 @@ class Decompressor:
 
 
 def _snappy_compress(data: Bytes) -> bytes:
-    """Xerial's framing (which snappy-java writes): a header, then blocks, each preceded by its length."""
+    """Compresses in Xerial's framing, as snappy-java does: a header, then blocks, each preceded by its length."""
     view = memoryview(data)
     parts = [_XERIAL_HEADER]
     for at in range(0, len(view), _XERIAL_BLOCK):
@@ -139,11 +139,11 @@ def _lz4_compress(data: Bytes) -> bytes:
 
 class _Stream(Protocol):
     def readinto(self, out: memoryview, /) -> int:
-        """Read some bytes; 0 at the end."""
+        """Reads at most `len(out)` bytes and returns their number, 0 at the end."""
 
 
 class _Snappy:
-    """A _Stream over the blocks."""
+    """A _Stream over the blocks of snappy data."""
 
     def __init__(self, data: Bytes, most: int) -> None:
         self._blocks = snappy_blocks(memoryview(data))
@@ -166,18 +166,20 @@ class _Snappy:
 
 
 def snappy_blocks(view: memoryview) -> Iterator[tuple[memoryview, int]]:
-    """Each block and its uncompressed size, checked against what the block can hold. Raises DecompressError."""
-    if bytes(view[:8]) != _XERIAL_HEADER[:8]:  # librdkafka and others write one plain block
+    """Yields each block and its decompressed size, after a check that the block can contain so many bytes. Raises
+    DecompressError.
+    """
+    if bytes(view[:8]) != _XERIAL_HEADER[:8]:  # librdkafka and other clients write one block without framing
         yield view, _snappy_size(view)
         return
     at = len(_XERIAL_HEADER)
     while at < len(view):
         if len(view) - at < _LENGTH.size:
-            raise DecompressError("a snappy block's length is cut off")
+            raise DecompressError("the length of a snappy block is truncated")
         (size,) = _LENGTH.unpack_from(view, at)
         at += _LENGTH.size
         if not 0 <= size <= len(view) - at:
-            raise DecompressError(f"a snappy block of {size} bytes in {len(view) - at}")
+            raise DecompressError(f"a snappy block of {size} bytes, of which only {len(view) - at} are present")
         block = view[at : at + size]
         yield block, _snappy_size(block)
         at += size

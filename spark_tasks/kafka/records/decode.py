@@ -1,4 +1,4 @@
-"""Decodes Kafka record batches (v2) to an Arrow record batch of columns.RAW_SCHEMA."""
+"""Decodes Kafka record batches (v2) into Arrow record batches of columns.RAW_SCHEMA."""
 
 from __future__ import annotations
 
@@ -45,9 +45,8 @@ MAX_OFFSET = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """`records` in RAW_SCHEMA, with null headers for a record without any. `next_offset`: the offset to continue from,
-    which is the one after the last record or, once everything is decoded, after the last complete batch, including
-    markers and gaps.
+    """Decoded records (RAW_SCHEMA; `headers` is null for a record without any). `next_offset`: where to continue. It is
+    the offset after the last record or, in the last piece, after the last complete batch, including markers and gaps.
     """
 
     records: pa.RecordBatch
@@ -62,7 +61,7 @@ def decode(
     aborted: Iterable[tuple[int, int]] = (),
     check_crc: bool = True,
 ) -> Decoded:
-    """Decode everything into one piece; only for data that is known to be small."""
+    """Decodes all data into one piece, see `decode_pieces`. Only for data that is known to be small."""
     pieces = list(decode_pieces(data, start=start, end=end, aborted=aborted, check_crc=check_crc))
     batches = [piece.records for piece in pieces[:-1]]
     records = _EMPTY if not batches else batches[0] if len(batches) == 1 else pa.concat_batches(batches)
@@ -79,14 +78,14 @@ def decode_pieces(
     max_record_bytes: int = DEFAULT_MAX_RECORD_BYTES,
     window_bytes: int = WINDOW_BYTES,
 ) -> Iterator[Decoded]:
-    """The records with start <= offset < end of concatenated record batches; the last one may be cut off.
+    """Yields the records with start <= offset < end of concatenated record batches, the last of which may be truncated.
 
-    Compressed batches are decompressed as the pieces are taken: at most `window_bytes`, or one record, at a time.
-    Only the last piece has no records. Where no batch is complete, its `next_offset` is `start` or 0.
-    `aborted`: (producer id, first offset) of aborted transactions as a fetch response lists them; their records are
-    left out (read_committed). Control batches always are.
-    Raises CorruptRecordsError, OversizedRecordError (for a record of the range only) or UnsupportedFormatError, once
-    the records before the damage have been taken; never returns a record it is not sure of.
+    Only the last piece has no records. If no batch is complete, its `next_offset` is `start` or 0. Decompresses lazily:
+    at most `window_bytes`, or one record, at a time. `aborted`: (producer id, first offset) of aborted transactions as
+    in a fetch response; their records are skipped (read_committed). Control batches are always skipped.
+
+    Raises CorruptRecordsError, OversizedRecordError (only for a record in the range) or UnsupportedFormatError after it
+    has yielded the records before the damage.
     """
     array = frozen(np.frombuffer(data, np.uint8))
     table = batch_table(array)
@@ -99,18 +98,18 @@ def decode_pieces(
     damage = _wrong_crc(data, table) if check_crc else None
     if damage is not None:
         table = table[table[:, BATCH_AT] < damage.position]
-    wanted = _wanted(data, table, low, high, sorted(aborted, key=lambda item: item[1]))
+    wanted = _selected(data, table, low, high, sorted(aborted, key=lambda item: item[1]))
     if (wanted[:, ATTRIBUTES] & COMPRESSION_MASK).any():
         found = windows(memoryview(data), wanted, low, high, max_record_bytes, window_bytes)
     else:
         found = iter([(array, wanted)] if len(wanted) else [])
     for content, batches in found:
-        records, error = _sound(content, batches, low, high, max_record_bytes)
+        records, error = _valid_records(content, batches, low, high, max_record_bytes)
         if len(records):
             yield Decoded(records, records.column(0)[len(records) - 1].as_py() + 1)
         if error is not None:
             raise error
-        del records  # free them before the next ones are made
+        del records  # frees their memory before the next ones are decoded
     if damage is not None:
         raise damage
     yield Decoded(_EMPTY, next_offset)
@@ -125,8 +124,8 @@ def _wrong_crc(data: Buffer, table: Array) -> CorruptRecordsError | None:
     return None
 
 
-def _wanted(data: Buffer, table: Array, low: int, high: int, aborted: list[tuple[int, int]]) -> Array:
-    """The batches that hold records to return, in order."""
+def _selected(data: Buffer, table: Array, low: int, high: int, aborted: list[tuple[int, int]]) -> Array:
+    """Returns the rows of `table` whose batches have records to return."""
     attributes = table[:, ATTRIBUTES]
     keep = (attributes & CONTROL) == 0
     keep &= table[:, COUNT] > 0
@@ -137,7 +136,9 @@ def _wanted(data: Buffer, table: Array, low: int, high: int, aborted: list[tuple
 
 
 def _in_aborted(data: Buffer, table: Array, aborted: list[tuple[int, int]]) -> Array:
-    """The batches of aborted transactions: from the first offset to the producer's next abort marker (KIP-98)."""
+    """Returns for each batch whether it is part of an aborted transaction (bool array): from the transaction's first
+    offset to the producer's next abort marker (KIP-98).
+    """
     result = np.zeros(len(table), np.bool_)
     active: set[int] = set()
     upcoming = 0
@@ -157,8 +158,9 @@ def _in_aborted(data: Buffer, table: Array, aborted: list[tuple[int, int]]) -> A
 
 
 def _control_type(record: bytes) -> int:
-    """The type in a control record's key (KIP-98: version int16, type int16); -1 if it has no such key. The record is
-    small: its length, its offset delta and the key's length take one byte each, the timestamp delta may take more.
+    """Returns the type in a control record's key (KIP-98: version int16, type int16), or -1 if there is no such key.
+    Control records are small: their length, offset delta and key length take one byte each; only the timestamp delta
+    may take more.
     """
     at = 2  # length, attributes
     while at < len(record) and record[at] & 0x80:  # timestamp delta
@@ -167,10 +169,10 @@ def _control_type(record: bytes) -> int:
     return int.from_bytes(record[at + 2 : at + 4], "big", signed=True) if at + 4 <= len(record) else -1
 
 
-def _sound(
+def _valid_records(
     data: Array, table: Array, low: int, high: int, most: int
 ) -> tuple[pa.RecordBatch, CorruptRecordsError | OversizedRecordError | None]:
-    """The records before the first damaged batch, and the error for that batch."""
+    """Returns the records before the first damaged batch, and the error of that batch (None without damage)."""
     try:
         return _columns(data, table, low, high, most), None
     except OversizedRecordError as error:
@@ -185,7 +187,7 @@ def _columns(data: Array, table: Array, low: int, high: int, most: int) -> pa.Re
     sizes = table[:, END] - table[:, START]
     impossible = np.flatnonzero(table[:, COUNT] * SMALLEST_RECORD > sizes)
     if len(impossible):
-        raise _corrupt("it holds fewer bytes than records", table[impossible[0]])
+        raise _corrupt("it is too short for its number of records", table[impossible[0]])
     rows, room = int(table[:, COUNT].sum()), int(sizes.sum())
     offsets, timestamps = np.empty(rows, np.int64), np.empty(rows, np.int64)
     keys, values = _Bytes(rows, room), _Bytes(rows, room)
@@ -232,7 +234,7 @@ def _headers(data: Array, table: Array, low: int, high: int, count: int) -> pa.A
 
 
 def _readable(names: pa.Array) -> pa.Array:
-    """Header names are strings; bytes that are not UTF-8 (other clients allow them) become U+FFFD as in Java."""
+    """Replaces invalid UTF-8, which some clients allow in names of headers, with U+FFFD, as Java does."""
     try:
         names.validate(full=True)
     except pa.ArrowInvalid:
@@ -263,7 +265,7 @@ class _Bytes:
         self.valid: Array = np.full((rows + 7) // 8, 0xFF, np.uint8)
 
     def array(self, kind: pa.DataType, rows: int, size: int, nulls: int) -> pa.Array:
-        # The size was an upper bound: if most of it was not needed, a copy frees the rest.
+        # The buffer has an upper bound of the size. If most of it is unused, a copy frees the rest.
         data = self.data[:size] if size * 2 > len(self.data) else self.data[:size].copy()
         valid = pa.py_buffer(self.valid) if nulls else None
         return pa.Array.from_buffers(kind, rows, [valid, pa.py_buffer(self.ends), pa.py_buffer(data)], nulls)

@@ -1,4 +1,4 @@
-"""Decodes the bytes of records to flat arrays. Every length is checked against its container before it is used."""
+"""Decodes the bytes of records into flat arrays. Every length is checked against its container before it is used."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from spark_tasks.arrays.jit import copy_bytes, inlined, kernel
 from spark_tasks.kafka.records.scan import APPEND_TIME, BASE_OFFSET, COUNT, END, LAST_DELTA, PREVIOUS, START, TIMESTAMP
 
-# What a kernel returns in addition to its arrays: indexes into its int64 array `report`.
+# Indexes into the kernels' output array `report` (int64).
 ROWS, KEY_BYTES, VALUE_BYTES, KEY_NULLS, VALUE_NULLS, HEADERS, BAD_BATCH, BAD_BYTE = 0, 1, 2, 3, 4, 5, 6, 7
 LARGE_OFFSET, LARGE_SIZE = 8, 9
 REPORT_LENGTH = 10
@@ -17,17 +17,17 @@ REPORT_LENGTH = 10
 OK, BAD_RECORD_LENGTH, BAD_OFFSET_DELTA, BAD_KEY, BAD_VALUE, BAD_HEADERS, BAD_TAIL, TOO_LARGE = 0, 1, 2, 3, 4, 5, 6, 7
 REASONS = {
     BAD_RECORD_LENGTH: "a record is longer or shorter than its batch allows",
-    BAD_OFFSET_DELTA: "a record's timestamp or offset is impossible",
-    BAD_KEY: "a key's length is impossible",
-    BAD_VALUE: "a value's length is impossible",
+    BAD_OFFSET_DELTA: "a record's timestamp or offset is invalid",
+    BAD_KEY: "a key's length is invalid",
+    BAD_VALUE: "a value's length is invalid",
     BAD_HEADERS: "a record's headers do not end where the record ends",
-    BAD_TAIL: "bytes are left over after the last record",
+    BAD_TAIL: "there are bytes after the last record",
 }
 
 
 @inlined
 def _varint(data: Any, at: Any, end: Any) -> Any:
-    """(value, next byte); the next byte is -1 if the number does not end before `end` or within ten bytes."""
+    """Returns (value, index of the next byte). The index is -1 if the number has over ten bytes or exceeds `end`."""
     if at >= end:
         return np.int64(0), np.int64(-1)
     byte = np.int64(data[at])
@@ -49,7 +49,7 @@ def _varint(data: Any, at: Any, end: Any) -> Any:
 
 
 @kernel
-def decode_records(  # noqa: C901, PLR0911, PLR0912, PLR0915, PLR0917  # one loop, as the compiler likes it
+def decode_records(  # noqa: C901, PLR0911, PLR0912, PLR0915, PLR0917  # one loop, which numba compiles best
     data: Any,
     batches: Any,
     low: int,
@@ -65,7 +65,9 @@ def decode_records(  # noqa: C901, PLR0911, PLR0912, PLR0915, PLR0917  # one loo
     value_valid: Any,
     report: Any,
 ) -> int:
-    """All records with low <= offset < high, of at most `most` bytes; OK or an error, `report` says where."""
+    """Decodes the records with low <= offset < high into the arrays. `most`: the largest allowed record in bytes.
+    Returns OK or an error; `report` then has the batch and the byte.
+    """
     row, key_at, value_at = 0, 0, 0
     key_nulls, value_nulls, with_headers = 0, 0, 0
     key_ends[0] = 0
@@ -145,16 +147,18 @@ def decode_records(  # noqa: C901, PLR0911, PLR0912, PLR0915, PLR0917  # one loo
     return OK
 
 
-# What count_records returns in its int64 array: complete records, the byte after them, the last one's offset delta;
-# then for the incomplete record its offset delta (-1 if that is not there yet) and its size in bytes including the
-# length field (0 if that is not there yet).
+# Indexes into the output array of count_records (int64). COMPLETE: the number of complete records; BEHIND: the byte
+# after them; LAST: the offset delta of the last one. For the incomplete record: NEXT is its offset delta (-1 if
+# unknown), NEXT_LENGTH its length without and NEXT_BYTES with the length field (0 if unknown).
 COMPLETE, BEHIND, LAST, NEXT, NEXT_LENGTH, NEXT_BYTES = 0, 1, 2, 3, 4, 5
 COUNTED = 6
 
 
 @kernel
 def count_records(data: Any, size: int, count: int, previous: int, report: Any) -> int:
-    """How many of the next `count` records of a batch lie whole in the first `size` bytes; OK or an error."""
+    """Counts how many of the next `count` records of a batch are complete in the first `size` bytes. `previous`: the
+    offset delta before them. Fills `report`; returns OK or an error.
+    """
     at: Any = np.int64(0)
     report[COMPLETE], report[BEHIND], report[LAST] = 0, 0, previous
     report[NEXT], report[NEXT_LENGTH], report[NEXT_BYTES] = -1, 0, 0
@@ -198,7 +202,9 @@ def decode_headers(  # noqa: PLR0917
     value_valid: Any,
     report: Any,
 ) -> int:
-    """The headers of the records that decode_records has taken (and checked up to the headers)."""
+    """Decodes the headers of the records that decode_records has decoded, and so has checked up to the headers. Returns
+    OK or an error.
+    """
     row, header, name_at, value_at, nulls = 0, 0, 0, 0, 0
     ends[0] = 0
     name_ends[0] = 0

@@ -27,21 +27,21 @@ from spark_tasks.kafka.records.layout import (
 Array = np.ndarray[Any, Any]
 
 DEFAULT_BATCH_BYTES: Final = 1_000_000
-"""A little less than a broker's default message.max.bytes (1 048 588)."""
+"""A little less than the default message.max.bytes of brokers (1,048,588)."""
 
 _SEQUENCES: Final = 2**31
 _LENGTHS: Final = 48  # upper bound for a record's length, deltas, key and value lengths and header count
 
 
 class EncodedBatch(NamedTuple):
-    """One record batch as a produce request carries it, and the number of its records."""
+    """A record batch as in a produce request, and the number of its records."""
 
     data: bytes | memoryview
-    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody wants here
+    count: int  # type: ignore[assignment]  # hides tuple.count
 
 
 def next_sequence(sequence: int, count: int) -> int:
-    """The sequence number after `count` records; wraps to 0 after 2^31 - 1 as in Kafka. -1 (no sequence) stays -1."""
+    """Returns the sequence number after `count` records. It wraps to 0 after 2^31 - 1; -1 (no sequence) stays -1."""
     return -1 if sequence < 0 else (sequence + count) % _SEQUENCES
 
 
@@ -58,13 +58,14 @@ def encode(
     max_batch_bytes: int = DEFAULT_BATCH_BYTES,
     max_record_bytes: int | None = None,
 ) -> list[EncodedBatch]:
-    """Record batches of at most `max_batch_bytes` each; together they hold `rows` (int64 indices, in that order) or
-    all rows. Offsets start at 0 in each batch, as brokers require; column `offset` is not read. Rows whose timestamp is
-    negative or null get `no_timestamp` (ms). Columns `headers` and `timestamp` may be missing.
+    """Encodes `rows` of `raw` (int64 indexes, in this order; by default all rows) as record batches of at most
+    `max_batch_bytes` each.
 
-    `compression`: None, gzip, snappy, lz4 or zstd; a batch that does not get smaller is left uncompressed.
-    A record that exceeds `max_batch_bytes` gets a batch of its own, of up to `max_record_bytes` (by default the same
-    limit); beyond that RecordTooLargeError.
+    Offsets start at 0 in each batch, as brokers require; column `offset` is ignored. A negative or null timestamp
+    becomes `no_timestamp` (ms). Columns `headers` and `timestamp` may be missing. `compression`: None, gzip, snappy,
+    lz4 or zstd; a batch that compression does not shrink stays uncompressed. A record that exceeds `max_batch_bytes`
+    becomes a batch of its own; raises RecordTooLargeError if that exceeds `max_record_bytes` (by default the same
+    limit).
     """
     rows = frozen(np.arange(len(raw), dtype=np.int64) if rows is None else rows.astype(np.int64, copy=False))
     if len(rows) == 0:
@@ -109,7 +110,9 @@ def _column(raw: pa.RecordBatch, name: str) -> Column:
 
 
 def _bytes_of(column: Column, rows: Array) -> int:
-    """The bytes of the rows, or of all where they are most of them (a row is never selected twice)."""
+    """Returns the bytes of the rows, or of the whole column as a fast upper bound if they are most of it (a row is
+    never selected twice).
+    """
     ends = column[0]
     if 2 * len(rows) > len(ends):
         return int(ends[-1]) - int(ends[0])
@@ -121,7 +124,7 @@ def _no_times(rows: int) -> Array:
 
 
 def _finished(batch: memoryview, attributes: int, codec: int, suffix: tuple[int, ...]) -> bytes | memoryview:
-    """Compress the records if that helps, and write the header."""
+    """Compresses the records if that makes them smaller, and writes the header."""
     data: bytearray | memoryview = batch
     if codec:
         packed = compress(codec, batch[HEADER_BYTES:])

@@ -1,4 +1,4 @@
-"""Encodes Arrow's flat arrays to the bytes of records, in batches of bounded size."""
+"""Encodes Arrow's flat arrays as records in batches of bounded size."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import numpy as np
 
 from spark_tasks.arrays.jit import copy_bytes, inlined, kernel
 
-# Columns of the table of batches that encode_records fills. END is a byte, LAST a row (exclusive).
+# Columns of the table of batches that encode_records fills. START and END are bytes, FIRST and LAST indexes into
+# `rows`; END and LAST are exclusive.
 START, END, FIRST, LAST, BASE_TIMESTAMP, MAX_TIMESTAMP = 0, 1, 2, 3, 4, 5
 COLUMNS = 6
 
@@ -17,7 +18,7 @@ _HEADER_BYTES = 61  # of a batch
 
 @inlined
 def _size(number: Any) -> Any:
-    """Bytes of the zigzag varint of `number`."""
+    """Returns the number of bytes of `number` as a zigzag varint."""
     zigzag = np.uint64((number << 1) ^ (number >> 63))
     size = 1
     while zigzag >= np.uint64(128):
@@ -28,7 +29,7 @@ def _size(number: Any) -> Any:
 
 @inlined
 def _write(out: Any, at: Any, number: Any) -> Any:
-    """Write the zigzag varint of `number`; the next byte."""
+    """Writes `number` as a zigzag varint, and returns the index of the next byte."""
     zigzag = np.uint64((number << 1) ^ (number >> 63))
     while zigzag >= np.uint64(128):
         out[at] = np.uint8((zigzag & np.uint64(0x7F)) | np.uint64(0x80))
@@ -40,7 +41,7 @@ def _write(out: Any, at: Any, number: Any) -> Any:
 
 @inlined
 def _null(valid: Any, row: Any) -> Any:
-    """Whether the bitmap says that the row is null; an empty bitmap says that none is."""
+    """Returns whether the row is null. An empty bitmap means no nulls."""
     return valid.shape[0] != 0 and (valid[row >> 3] >> (row & 7)) & 1 == 0
 
 
@@ -70,7 +71,7 @@ def _write_headers(out: Any, at: Any, headers: Any, row: Any) -> Any:
 
 @kernel
 def header_sizes(rows: Any, headers: Any, out: Any) -> None:
-    """The bytes that each row's headers take, including their count."""
+    """Computes the bytes of each row's headers, including their count."""
     ends, valid, base, name_ends, _, value_ends, _, value_valid, value_base = headers
     for place in range(rows.shape[0]):
         row = rows[place]
@@ -90,7 +91,7 @@ def header_sizes(rows: Any, headers: Any, out: Any) -> None:
 
 
 @kernel
-def encode_records(  # noqa: PLR0915, PLR0917  # one loop, as the compiler likes it
+def encode_records(  # noqa: PLR0915, PLR0917  # one loop, which numba compiles best
     rows: Any,
     timestamps: Any,
     no_timestamp: int,
@@ -104,10 +105,11 @@ def encode_records(  # noqa: PLR0915, PLR0917  # one loop, as the compiler likes
     out: Any,
     table: Any,
 ) -> Any:
-    """Write the given rows in order. Returns (batches, -1), or (size, index) of a record that exceeds every batch.
+    """Encodes the given rows in order, with space for a batch's header before its records. Returns (number of batches,
+    -1), or (size as a batch, index) of a record that exceeds `largest`.
 
-    A column is (ends, bytes, validity, first bit). `headers` is (list ends, list validity, first bit, name ends,
-    names, value ends, values, value validity, first bit). Space for each batch's header is left before its records.
+    `keys` and `values`: (ends, bytes, validity, first bit). `headers`: (list ends, list validity, first bit, name ends,
+    names, value ends, values, value validity, first bit); `sizes`: the bytes of each row's headers.
     """
     key_ends, key_data, key_valid, key_base = keys
     value_ends, value_data, value_valid, value_base = values

@@ -9,7 +9,7 @@ from spark_tasks.kafka.record_limit import MAX_RECORD_KEY
 
 
 class CorruptRecordsError(ConnectError):
-    """The bytes are not a valid record batch: a wrong checksum, an impossible length, data that does not decompress.
+    """The bytes are not a valid record batch: a wrong checksum, an invalid length, or data that cannot be decompressed.
     `position`: the byte at which the damaged batch starts; `offset`: its first offset, if its header is readable;
     `where`: topic and partition, if known.
     """
@@ -22,8 +22,8 @@ class CorruptRecordsError(ConnectError):
         else:
             text = (
                 f"the records of {where[0]}-{where[1]} at offset {offset} cannot be read: their batch is corrupt: "
-                f"{reason}. Look for the cause on the broker's disk or in the producer of the batch; to continue after "
-                "it, stop the connector and give it a later offset of the partition (PATCH /connectors/NAME/offsets)"
+                f"{reason}. Look for the cause on the broker's disk or in the producer of the batch. To skip it, "
+                "stop the connector and set a later offset of the partition (PATCH /connectors/NAME/offsets)"
             )
         super().__init__(text)
         self.reason = reason
@@ -32,7 +32,7 @@ class CorruptRecordsError(ConnectError):
         self.where = where
 
     def at(self, topic: str, partition: int, position: int) -> CorruptRecordsError:
-        """The same error with topic and partition. `position`: the offset that was to be read next."""
+        """Returns the same error with topic and partition. `position`: the next offset to read."""
         offset = position if self.offset is None else max(self.offset, position)
         return type(self)(self.reason, self.position, offset, (topic, partition))
 
@@ -41,9 +41,9 @@ class CorruptRecordsError(ConnectError):
 
 
 class OversizedRecordError(ConnectError):
-    """A record to be read is larger than heeler.max.record.bytes: `size` and `limit` in bytes, uncompressed, with key,
-    value and headers. `offset`: the record's; `where`: topic and partition, if known. `what`: the thing that is too
-    large, if it is not a record but something else that cannot be read in pieces.
+    """A record is larger than heeler.max.record.bytes. `size` and `limit`: its size and the limit in bytes,
+    uncompressed, with key, value and headers. `offset`: the record's offset; `where`: topic and partition, if known.
+    `what`: what is too large, if it is not a record but, for example, a compressed block.
     """
 
     def __init__(
@@ -52,8 +52,8 @@ class OversizedRecordError(ConnectError):
         place = "" if where is None else f" of {where[0]}-{where[1]}"
         super().__init__(
             f"{what}{place} at offset {offset} has {size} bytes uncompressed, more than the {limit} that "
-            f"{MAX_RECORD_KEY} allows. Raise it in the properties of all workers (a task needs several times "
-            "its bytes of memory), or stop the connector and give it the next offset (PATCH /connectors/NAME/offsets)",
+            f"{MAX_RECORD_KEY} allows. Raise it in the properties of all workers (a task needs several times as "
+            "much memory), or stop the connector and set the next offset (PATCH /connectors/NAME/offsets)",
         )
         self.size = size
         self.limit = limit
@@ -62,7 +62,7 @@ class OversizedRecordError(ConnectError):
         self.where = where
 
     def at(self, topic: str, partition: int) -> OversizedRecordError:
-        """The same error with topic and partition."""
+        """Returns the same error with topic and partition."""
         return type(self)(self.size, self.limit, self.offset, self.what, (topic, partition))
 
     def __reduce__(self) -> tuple[type[OversizedRecordError], tuple[Any, ...]]:
@@ -70,13 +70,13 @@ class OversizedRecordError(ConnectError):
 
 
 class UnsupportedFormatError(ConnectError):
-    """Records in message format v0 or v1 (brokers before 0.11), or compressed by a codec unknown here."""
+    """Records have message format v0 or v1 (from before Kafka 0.11), or an unknown compression codec."""
 
 
 class RecordTooLargeError(ConnectError):
     """One record does not fit into a batch of the allowed size. `row`: its row in the batch given to `encode`; `size`:
-    its bytes as a batch of one record; `topic`: the topic, if known. `limit`: max.request.size of the producer, which
-    did not send it; None if a broker refused it because of its own limit, which brokers do not tell.
+    its size in bytes as a batch of one record; `topic`: the topic, if known. `limit`: the producer's max.request.size,
+    because of which it did not send the record; None if a broker rejected it, as brokers do not return their limit.
     """
 
     java_class = "org.apache.kafka.common.errors.RecordTooLargeException"
@@ -85,8 +85,8 @@ class RecordTooLargeError(ConnectError):
         where = "" if topic is None else f" for topic {topic!r}"
         if limit is None:
             text = (
-                f"a broker refused a record{where} of {size} bytes in a batch of its own. What decides is "
-                "max.message.bytes of the topic or, where the topic does not set it, message.max.bytes of the brokers; "
+                f"a broker rejected a record{where} of {size} bytes in a batch of its own. The limit is "
+                "max.message.bytes of the topic or, if the topic does not set it, message.max.bytes of the brokers; "
                 "the producer's max.request.size allows the record. Raise max.message.bytes of the topic, or make the "
                 "record smaller"
             )

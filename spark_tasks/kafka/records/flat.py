@@ -1,4 +1,4 @@
-"""Arrow arrays as the flat arrays that kernels read. Only arrays of an unexpected type are copied."""
+"""Converts Arrow arrays to the flat numpy arrays that kernels read. Copies only arrays of an unexpected type."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from spark_tasks.data.columns import HEADERS_TYPE
 
 Array = np.ndarray[Any, Any]
 Column = tuple[Array, Array, Array, int]
-"""Offsets of the values (one more than rows), bytes, validity bitmap (empty: no nulls), bit of the first row."""
+"""(offsets of the values, one more than rows; bytes; validity bitmap, empty without nulls; bit of the first row)."""
 
 Headers = tuple[Array, Array, int, Array, Array, Array, Array, Array, int]
-
+"""The parts of a list column of headers, see encode_kernels.encode_records."""
 
 _NOTHING: Array = np.frombuffer(b"", np.uint8)
 _NO_ENDS: Array = np.frombuffer(bytes(8), np.int32)
@@ -24,7 +24,7 @@ NO_HEADERS: Headers = (_NO_ENDS, _NOTHING, 0, _NO_ENDS, _NOTHING, _NO_ENDS, _NOT
 
 
 def binary_column(array: pa.Array, kind: pa.DataType | None = None) -> Column:
-    """A binary (or, by `kind`, string) array; other types of text and bytes are cast."""
+    """Returns the buffers of a binary array (or of type `kind`). Casts other string and binary types."""
     kind = pa.binary() if kind is None else kind
     if array.type != kind:
         array = array.cast(kind)
@@ -34,7 +34,7 @@ def binary_column(array: pa.Array, kind: pa.DataType | None = None) -> Column:
 
 
 def timestamps(array: pa.Array) -> Array:
-    """Milliseconds, -1 for null."""
+    """Returns timestamps in milliseconds since 1970 (int64), -1 for null."""
     if array.type != pa.int64():
         array = array.cast(pa.timestamp("ms")) if pa.types.is_timestamp(array.type) else array
         array = array.cast(pa.int64())
@@ -47,7 +47,7 @@ def timestamps(array: pa.Array) -> Array:
 
 
 def header_columns(array: pa.Array) -> Headers | None:
-    """The parts of the list array of headers; None if no row has any."""
+    """Returns the parts of a list array of headers, or None if no row has headers."""
     if array.null_count == len(array):
         return None
     if array.type != HEADERS_TYPE:

@@ -1,11 +1,13 @@
-"""The record batch format v2 (KIP-98): the positions of its header's fields. The checksum starts at ATTRIBUTES."""
+"""The record batch format v2 (KIP-98): the positions of the header's fields. The checksum covers the bytes from
+ATTRIBUTES_AT.
+"""
 
 from __future__ import annotations
 
 import struct
 
 HEADER_BYTES = 61
-LOG_OVERHEAD = 12  # base offset and batch length; the length counts the bytes after it
+LOG_OVERHEAD = 12  # the bytes of base offset and batch length; the length is that of the bytes after them
 MAGIC = 2
 
 BATCH_LENGTH_AT = 8

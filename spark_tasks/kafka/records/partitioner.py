@@ -15,14 +15,14 @@ from spark_tasks.kafka.records.flat import binary_column
 Array = np.ndarray[Any, Any]
 
 STICKY_BYTES: Final = 16_384
-"""Java's default `batch.size`: this many bytes without a key go to one partition before the next one is chosen."""
+"""Java's default `batch.size`: the bytes of records without a key that go to a partition before another is chosen."""
 
-_RECORD_OVERHEAD = 10  # about the size of a record without key and value
+_RECORD_OVERHEAD = 10  # the approximate size of a record without key and value, in bytes
 
 
 @inlined
 def _murmur2(data: Any, at: Any, size: Any) -> Any:
-    """Austin Appleby's murmur2 (public domain) with the seed that Kafka's clients share."""
+    """Austin Appleby's murmur2 (public domain) with the seed of Kafka's clients."""
     multiplier = np.uint32(0x5BD1E995)
     hashed = np.uint32(0x9747B28C) ^ np.uint32(size)
     end = at + (size & ~3)
@@ -50,7 +50,9 @@ def _murmur2(data: Any, at: Any, size: Any) -> Any:
 def assign_rows(
     keys: Any, values: Any, partitions: int, available: Any, sticky_bytes: int, state: Any, out: Any
 ) -> None:
-    """Fill the negative entries of `out`. `state`: the sticky partition (-1: none), its bytes, the random state."""
+    """Fills the negative entries of `out`. `state`: the sticky partition (-1: none), its bytes so far, the random
+    state.
+    """
     key_ends, key_data, key_valid, key_base = keys
     value_ends, _, _, _ = values
     for row in range(out.shape[0]):
@@ -73,7 +75,7 @@ def assign_rows(
 
 
 class Partitioner:
-    """The partitioner of one topic; remembers the sticky partition from one batch to the next. Not thread-safe."""
+    """The partitioner of one topic. Keeps the sticky partition from one batch to the next. Not thread-safe."""
 
     def __init__(self, partitions: int, seed: int | None = None, sticky_bytes: int = STICKY_BYTES) -> None:
         self.partitions = partitions
@@ -82,8 +84,9 @@ class Partitioner:
         self._state: Array = np.array([-1, 0, seed | 1], np.int64)
 
     def assign(self, raw: pa.RecordBatch, chosen: Array | None = None, available: Array | None = None) -> Array:
-        """Each row's partition, int32. `chosen`: partitions decided already, else -1. `available`: partitions that have
-        a leader, from which sticky ones are chosen. A row with a key always goes to the partition of its key.
+        """Returns each row's partition (int32). `chosen`: the partitions of rows that already have one, -1 for the
+        others. `available`: partitions with a leader, for records without a key. A record with a key always goes to the
+        partition of its key.
         """
         rows = len(raw)
         out: Array = np.full(rows, -1, np.int32) if chosen is None else chosen.astype(np.int32)
@@ -97,22 +100,22 @@ class Partitioner:
 
 
 def murmur2(key: bytes) -> int:
-    """The hash as Java's Utils.murmur2 returns it: a signed 32-bit number. For tests and tools."""
+    """Returns the hash as Java's Utils.murmur2: a signed 32-bit integer. For tests and tools."""
     unsigned = int(hash_rows(frozen(np.frombuffer(key or b"\0", np.uint8)), len(key)))
     return unsigned - (1 << 32) if unsigned >= 1 << 31 else unsigned
 
 
 @kernel
 def hash_rows(data: Any, size: int) -> Any:
-    """The murmur2 hash of `size` bytes, unsigned."""
+    """Returns the murmur2 hash of `size` bytes, unsigned."""
     return _murmur2(data, 0, size)
 
 
 def rows_by_partition(partitions: Array) -> list[tuple[int, Array]]:
-    """(partition, its rows in order) for each partition that occurs."""
+    """Returns (partition, its rows in order) for each partition that occurs."""
     if len(partitions) == 0:
         return []
-    # A stable sort of 16-bit numbers is a radix sort, several times faster.
+    # numpy sorts 16-bit numbers with a radix sort, which is stable and several times faster.
     small = partitions.astype(np.int16) if partitions.max() < 2**15 else partitions
     order = np.argsort(small, kind="stable").astype(np.int64)
     placed = partitions[order]

@@ -1,4 +1,4 @@
-"""Finds the batches in a fetch response. It reads only their headers, so it is cheap enough for the network thread."""
+"""Finds the batches in a fetch response. Reads only their headers, so it is cheap enough for the IO thread."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from spark_tasks.kafka.records.layout import (
     TRANSACTIONAL,
 )
 
-# Columns of the table of batches. START and END bound the records (decompressed later, if necessary).
+# Columns of the table of batches. The records (compressed, if the batch is) are at the bytes from START to END.
 # TIMESTAMP is the base of the records' deltas or, if APPEND_TIME is set, the timestamp of all of them.
 BATCH_AT, START, END, COUNT, BASE_OFFSET, LAST_DELTA = 0, 1, 2, 3, 4, 5
-# PREVIOUS is the offset delta before the first record: -1 unless a batch is decoded in parts.
+# PREVIOUS is the offset delta before the first record: -1 unless the row is a later part of a batch.
 TIMESTAMP, APPEND_TIME, ATTRIBUTES, PRODUCER_ID, CRC, PREVIOUS = 6, 7, 8, 9, 10, 11
 COLUMNS: Final = 12
 
@@ -37,8 +37,8 @@ _BAD_LENGTH, _BAD_MAGIC, _BAD_COUNT, _BAD_OFFSET = 1, 2, 3, 4
 _LARGEST = 2**63 - 1
 _REASONS = {
     _BAD_LENGTH: "its length is less than a batch header's",
-    _BAD_COUNT: "an impossible record count",
-    _BAD_OFFSET: "an impossible offset",
+    _BAD_COUNT: "its record count is invalid",
+    _BAD_OFFSET: "its offset is invalid",
 }
 
 
@@ -52,7 +52,7 @@ def _big_endian(data: Any, at: Any, size: int) -> Any:
 
 @kernel
 def count_batches(data: Any) -> Any:
-    """The number of complete batches, judging by the length fields only."""
+    """Returns the number of complete batches, according to the length fields."""
     at: Any = 0
     batches, size = 0, data.shape[0]
     while size - at >= LOG_OVERHEAD:
@@ -68,7 +68,7 @@ def count_batches(data: Any) -> Any:
 
 @kernel
 def scan_batches(data: Any, table: Any) -> Any:
-    """Fill the table, one row a batch. Returns (0, rows), or (error, row)."""
+    """Fills the table with one row per batch. Returns (0, number of rows), or (error, row)."""
     at: Any = 0
     previous = np.int64(-1)
     for row in range(table.shape[0]):
@@ -104,10 +104,11 @@ def scan_batches(data: Any, table: Any) -> Any:
 
 
 def batch_table(data: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """The table of complete batches, int64, one row a batch and the COLUMNS above; the last batch may be cut off.
+    """Returns the table of complete batches: int64, one row per batch, with the columns above. The last batch of `data`
+    may be truncated. Does not verify checksums.
 
-    Raises CorruptRecordsError or UnsupportedFormatError if the first batch is damaged; at a later one the table ends,
-    since the next fetch begins with it. Checksums are not verified here.
+    Raises CorruptRecordsError or UnsupportedFormatError if the first batch is damaged. Otherwise the table ends before
+    a damaged batch, with which the next fetch starts.
     """
     data = frozen(data)
     if data.shape[0] > MAGIC_AT and data[MAGIC_AT] != MAGIC:
@@ -120,20 +121,20 @@ def batch_table(data: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def first_batch_bytes(data: bytes) -> int | None:
-    """The length in the first batch's header; None if that is cut off."""
+    """Returns the size of the first batch in bytes, according to its header; None if the header is truncated."""
     if len(data) < LOG_OVERHEAD:
         return None
     return LOG_OVERHEAD + int.from_bytes(data[BATCH_LENGTH_AT:LOG_OVERHEAD], "big", signed=True)
 
 
 def next_offset(data: np.ndarray[Any, Any]) -> int | None:
-    """The offset after the last complete batch; None if there is no complete batch."""
+    """Returns the offset after the last complete batch, or None if there is none."""
     table = batch_table(data)
     return None if len(table) == 0 else int(table[-1, BASE_OFFSET] + table[-1, LAST_DELTA] + 1)
 
 
 def has_transactions(data: np.ndarray[Any, Any]) -> bool:
-    """Whether a complete batch is part of a transaction."""
+    """Returns whether any complete batch is part of a transaction."""
     return bool((batch_table(data)[:, ATTRIBUTES] & TRANSACTIONAL).any())
 
 
@@ -143,7 +144,7 @@ def _refusal(data: np.ndarray[Any, Any], error: int) -> Exception:
     magic = int(data[MAGIC_AT])
     if magic in (0, 1):
         return UnsupportedFormatError(
-            f"records in message format v{magic}, written before Kafka 0.11; only format v2 is read. "
-            "Have a client of Kafka 0.11 or newer write the topic again",
+            f"the records have message format v{magic}, from before Kafka 0.11; only format v2 is supported. "
+            "Rewrite the topic with a client of Kafka 0.11 or newer",
         )
     return CorruptRecordsError(f"unknown format {magic}", 0)

@@ -1,5 +1,5 @@
-"""Decompresses the records of compressed batches a window at a time: however large a batch is, memory holds only one
-window, or one record if that is larger.
+"""Decompresses the records of compressed batches one window at a time. Whatever the size of a batch, only one window is
+in memory, or one record if that is larger.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from spark_tasks.kafka.records.scan import ATTRIBUTES, BASE_OFFSET, BATCH_AT, CO
 
 Array = np.ndarray[Any, Any]
 Window = tuple[Array, Array]
-"""Bytes, valid until the next window, and the rows of the table for the batches (or parts of batches) in them."""
+"""Bytes, valid until the next window, and the table (see scan) of the batches or parts of batches in them."""
 
 WINDOW_BYTES: Final = 32 * 1024 * 1024
 
@@ -26,9 +26,9 @@ WINDOW_BYTES: Final = 32 * 1024 * 1024
 def windows(
     data: memoryview, table: Array, low: int, high: int, most: int, room: int
 ) -> Iterator[Window]:
-    """The batches of the table, window by window; reading a batch stops at the offset `high`. `most`: the largest size
-    of a record with an offset from `low` on; `room`: bytes of a window, at least 64. Raises CorruptRecordsError,
-    OversizedRecordError, UnsupportedFormatError.
+    """Yields the batches of `table` (see scan), whose records are in `data`, window by window. Stops reading a batch at
+    offset `high`. `most`: the largest allowed size of a record with an offset of at least `low`; `room`: the size of a
+    window, at least 64; both in bytes. Raises CorruptRecordsError, OversizedRecordError, UnsupportedFormatError.
     """
     arena: Array = np.empty(room, np.uint8)
     view = memoryview(arena.data)
@@ -66,8 +66,8 @@ class _Batch:
     def windows(self, buffer: Array, low: int, high: int) -> Iterator[Window]:
         base, filled = int(self._row[0, BASE_OFFSET]), 0
         while self._left and base + self._previous + 1 < high:
-            got = self._read(buffer[filled:])
-            ended, filled = got < len(buffer) - filled, filled + got
+            size = self._read(buffer[filled:])
+            ended, filled = size < len(buffer) - filled, filled + size
             self._count(buffer, filled)
             report = self._report
             if complete := int(report[kernels.COMPLETE]):
@@ -77,7 +77,7 @@ class _Batch:
                 buffer[:rest] = buffer[filled - rest : filled].copy()
                 filled = rest
             elif ended:
-                raise self._corrupt("it holds fewer records than its header says, or its last record is cut off")
+                raise self._corrupt("it has fewer records than its header says, or its last record is truncated")
             elif low <= (offset := base + int(report[kernels.NEXT])):
                 if report[kernels.NEXT_LENGTH] > self._most:
                     raise OversizedRecordError(int(report[kernels.NEXT_LENGTH]), self._most, offset)
@@ -97,7 +97,7 @@ class _Batch:
             first = int(self._row[0, BASE_OFFSET]) + self._previous + 1
             raise OversizedRecordError(error.size, self._most, first, "the snappy block of records") from error
         except DecompressError as error:
-            raise self._corrupt(f"its records do not decompress: {error}") from error
+            raise self._corrupt(f"its records cannot be decompressed: {error}") from error
 
     def _count(self, buffer: Array, filled: int) -> None:
         error = kernels.count_records(frozen(buffer), filled, self._left, self._previous, self._report)
@@ -110,15 +110,15 @@ class _Batch:
         return part
 
     def _skip(self, buffer: Array, size: int) -> None:
-        """Skip a record that is not wanted."""
+        """Skips the rest (`size` bytes) of a large record before offset `low`."""
         delta = int(self._report[kernels.NEXT])
         if not self._previous < delta <= self._row[0, LAST_DELTA]:
             raise self._corrupt(kernels.REASONS[kernels.BAD_OFFSET_DELTA])
         while size:
-            got = self._read(buffer[:size])
-            if not got:
-                raise self._corrupt("its last record is cut off")
-            size -= got
+            skipped = self._read(buffer[:size])
+            if not skipped:
+                raise self._corrupt("its last record is truncated")
+            size -= skipped
         self._passed(1, delta)
 
     def _passed(self, count: int, delta: int) -> None:

@@ -1,4 +1,4 @@
-"""Converts stores in Java's old JKS format to PKCS12 with Java's keytool, only where such a store is used."""
+"""Converts key and trust stores in Java's old JKS format to PKCS12, with Java's keytool."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ from typing import Final
 from spark_tasks.errors import ConfigError
 
 _MAGIC: Final = b"\xfe\xed\xfe\xed"
-LONGEST_S: Final = 60  # keytool takes a second on an idle machine
+MAX_KEYTOOL_S: Final = 60  # keytool takes a second on an idle machine
 _KEYS = re.compile(r"^Alias name: (.*)\n.*\nEntry type: PrivateKeyEntry$", re.MULTILINE)
 _ERROR = re.compile(r"^keytool error: (?:[\w.$]+: )?(.*)$", re.MULTILINE)
-_one_at_a_time = Lock()  # a hundred tasks that start at once with the same store wait for one keytool
+_conversion = Lock()  # a hundred tasks that start at the same time with the same store wait for one keytool
 
 
 def is_jks(content: bytes) -> bool:
-    """Whether a store is in JKS, Java's format before PKCS12."""
+    """Returns whether a store has the JKS format, Java's default before PKCS12."""
     return content.startswith(_MAGIC)
 
 
 def to_pkcs12(content: bytes, password: str | None, key_password: str | None) -> tuple[bytes, str]:
-    """The same store in PKCS12, with its new password; made once per process. As in Java, `password` None leaves the
-    store unchecked. `key_password`: of the key, where it has one of its own. Raises ConfigError.
+    """Returns the store in PKCS12 format and its new password. Cached. As in Java, `password` None skips the integrity
+    check of the store. `key_password`: that of the private key, if it differs. Raises ConfigError.
     """
-    with _one_at_a_time:
+    with _conversion:
         return converted(content, password, key_password)
 
 
 @lru_cache(maxsize=32)
 def converted(content: bytes, password: str | None, key_password: str | None) -> tuple[bytes, str]:
-    """What `to_pkcs12` returns, remembered."""
+    """The cached part of `to_pkcs12`."""
     keytool, new_password = _find_keytool(), secrets.token_urlsafe()
     given = {"HEELER_OLD": password, "HEELER_KEY": key_password, "HEELER_NEW": new_password}
     environment = {**os.environ, "LC_ALL": "C.UTF-8"}  # English messages; passwords need not be ASCII
@@ -51,7 +51,7 @@ def converted(content: bytes, password: str | None, key_password: str | None) ->
         old.write_bytes(content)
         known = password is not None
         options = ["-srcstorepass:env", "HEELER_OLD"] if known else []
-        if key_password not in (None, password):  # keytool takes a key's own password only for a key that is named
+        if key_password not in (None, password):  # keytool accepts a key's password only with the key's alias
             listed = run("-list", "-v", "-keystore", str(old), *(["-storepass:env", "HEELER_OLD"] if known else []))
             if key := _KEYS.search(listed):
                 options += ["-srcalias", key[1], "-srckeypass:env", "HEELER_KEY"]
@@ -61,30 +61,30 @@ def converted(content: bytes, password: str | None, key_password: str | None) ->
 
 
 def _find_keytool() -> str:
-    """The keytool of the Java that runs Spark and Kafka: in JAVA_HOME, else on the PATH."""
+    """Returns the keytool of the Java that runs Spark and Kafka: in JAVA_HOME, otherwise on the PATH."""
     home = os.environ.get("JAVA_HOME")
     java = shutil.which("java", path=str(Path(home, "bin")) if home else None)
     keytool = java and shutil.which("keytool", path=str(Path(java).resolve().parent))
     if not keytool:
-        where = f"beside {java}" if java else f"in JAVA_HOME ({home})" if home else "since there is no java on the PATH"
-        raise ConfigError(f"there is no keytool {where}, which JKS stores need: install a complete Java runtime, or "
+        where = f"beside {java}" if java else f"in JAVA_HOME ({home})" if home else "as there is no java on the PATH"
+        raise ConfigError(f"there is no keytool {where}, but JKS stores need it: install a complete Java runtime, or "
                           "convert the store elsewhere (keytool -importkeystore -srckeystore OLD -destkeystore NEW "
                           "-deststoretype pkcs12)")
     return keytool
 
 
 def _run(command: list[str], environment: dict[str, str]) -> str:
-    """The output of keytool. Its standard input is empty, so that it cannot wait for a password."""
+    """Runs keytool and returns its output. Its standard input is empty, so that it cannot wait for a password."""
     try:
         done = subprocess.run(  # noqa: S603 - the user's own Java
             command, env=environment, input="", capture_output=True, encoding="utf-8", errors="replace",
-            timeout=LONGEST_S, check=False,
+            timeout=MAX_KEYTOOL_S, check=False,
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise ConfigError(f"{command[0]}, which a JKS store needs, does not work: {error}") from None
+        raise ConfigError(f"cannot convert a JKS store, as {command[0]} does not work: {error}") from None
     if done.returncode:
         found = _ERROR.search(done.stdout)
         reason = found[1] if found else (done.stdout + done.stderr).strip()[-200:]
-        raise ConfigError(f"keytool cannot read this JKS store ({reason}): check the store's password, the key's own "
-                          "(ssl.key.password), and that the file is whole")
+        raise ConfigError(f"keytool cannot read this JKS store ({reason}): check the store's password, the key's "
+                          "password (ssl.key.password), and that the file is complete")
     return done.stdout

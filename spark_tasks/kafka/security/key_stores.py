@@ -1,6 +1,6 @@
-"""Converts Java's key and trust stores to PEM. The format is recognized by content: keytool has written PKCS12 for
-years, whatever the file is called, and Java reads it even if ssl.*.type is JKS (the default). A store that really is
-JKS is converted to PKCS12 first.
+"""Converts Java's key and trust stores to PEM. The content decides the format, not ssl.*.type: since Java 9 keytool
+writes PKCS12 by default, and Java reads it even if the type is JKS (the default). A store that really is JKS is
+converted to PKCS12 first.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def read_store(key: str, location: str) -> bytes:
-    """A store's content; `key` says where its location is configured. Raises ConfigError."""
+    """Returns a store's content. `key`: the setting that has its location, for the message. Raises ConfigError."""
     try:
         return Path(location).read_bytes()
     except OSError as error:
@@ -24,13 +24,13 @@ def read_store(key: str, location: str) -> bytes:
 
 
 def is_pem(content: bytes) -> bool:
-    """Whether a store is PEM text."""
+    """Returns whether a store is PEM text."""
     return b"-----BEGIN" in content
 
 
 def identity(content: bytes, password: str | None, key_password: str | None) -> bytes:
-    """The private key, unencrypted, and its certificate chain. Only in JKS can a key have a separate password. Raises
-    ConfigError.
+    """Returns the private key, unencrypted, and its certificate chain as PEM. Only in JKS can a key have a password of
+    its own. Raises ConfigError.
     """
     # Imported in functions, because this library would add 100 ms to every start.
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat  # noqa: PLC0415
@@ -44,7 +44,7 @@ def identity(content: bytes, password: str | None, key_password: str | None) -> 
 
 
 def certificates(content: bytes, password: str | None) -> str:
-    """All certificates of a trust store. Raises ConfigError."""
+    """Returns all certificates of a trust store as PEM. Raises ConfigError."""
     from cryptography.hazmat.primitives.serialization import Encoding  # noqa: PLC0415
 
     store = _load("ssl.truststore.location", content, password)

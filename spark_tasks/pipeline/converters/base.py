@@ -1,4 +1,4 @@
-"""The interface of converters, between the bytes of Kafka's records and Connect's typed values, a column at a time."""
+"""The interface of converters, which convert columns between the bytes of Kafka's records and Connect's values."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CONVERTER_KEYS = ConfigDef(
 
 
 class BadRowError(DataError):
-    """Row `row` of the array cannot be converted. `reason`: the error that says why, or its message."""
+    """A row of the array cannot be converted. `reason`: the cause, an error or its message."""
 
     def __init__(self, row: int, reason: object) -> None:
         super().__init__(str(reason))
@@ -33,7 +33,7 @@ class BadRowError(DataError):
 
 
 class BadRowsError(BadRowError):
-    """All rows that cannot be converted, with the reasons. A stage that raises it saves a search for the bad rows."""
+    """Has all rows that cannot be converted and the reasons, so that the caller does not search for them."""
 
     def __init__(self, bad: Sequence[tuple[int, Exception]]) -> None:
         super().__init__(*bad[0])
@@ -41,8 +41,8 @@ class BadRowsError(BadRowError):
 
 
 class MixedSchemasError(DataError):
-    """The rows of one array have different schemas. `ends`: the end of each run with the same schema; convert run by
-    run.
+    """The rows of one array have different schemas. `ends`: the end (exclusive) of each run of rows with the same
+    schema. The caller converts each run by itself.
     """
 
     def __init__(self, ends: list[int]) -> None:
@@ -51,7 +51,7 @@ class MixedSchemasError(DataError):
 
 
 class Converter(ABC):
-    """Converts keys or values. Made without arguments, then configured once; holds no connections."""
+    """Converts keys or values. Its constructor has no arguments; `configure` is called once. It has no connections."""
 
     version: ClassVar[str] = "unknown"
     config_def: ClassVar[ConfigDef] = CONVERTER_KEYS
@@ -59,51 +59,50 @@ class Converter(ABC):
 
     @abstractmethod
     def configure(self, configs: Mapping[str, str], *, is_key: bool) -> None:
-        """Take the configuration, its keys without the prefix key.converter. or value.converter."""
+        """Applies the configuration. `configs`: without the prefix `key.converter.` or `value.converter.`."""
 
     @abstractmethod
     def to_connect(self, topic: str, array: pa.Array, headers: pa.Array | None = None) -> Column:
-        """Convert a binary array to values and the metadata of their field (columns.py).
+        """Converts a binary array. Returns the values and the metadata of their field (data/columns.py).
 
-        BadRowError for the first row that cannot be read; MixedSchemasError where one column cannot hold all rows.
+        Raises BadRowError for the first row that cannot be read, and MixedSchemasError if the rows do not fit into one
+        column.
         """
 
     @abstractmethod
     def from_connect(self, topic: str, array: pa.Array, metadata: Metadata | None = None) -> pa.Array:
-        """Convert values to a binary array, null for records without a key or value. DataError (BadRowError) if it
-        cannot.
-        """
+        """Converts values to a binary array, in which null means no key or no value. Raises DataError (BadRowError)."""
 
     def with_headers(self, topic: str, array: pa.Array, metadata: Metadata | None, headers: pa.Array
                      ) -> tuple[pa.Array, pa.Array]:
-        """Convert values like from_connect; also returns the records' headers (columns.HEADERS_TYPE), to which the
-        converter may add some (KIP-440).
+        """Converts values as `from_connect` does. Also returns the records' headers (columns.HEADERS_TYPE), to which
+        the converter may add others (KIP-440).
         """
         return self.from_connect(topic, array, metadata), headers
 
 
 class HeaderConverter(ABC):
-    """Converts the values of headers one by one, because few of them are used."""
+    """Converts the values of headers one by one, because few headers are used."""
 
     version: ClassVar[str] = "unknown"
     config_def: ClassVar[ConfigDef] = ConfigDef()
     aliases: ClassVar[tuple[str, ...]] = ()
-    takes_java_values: ClassVar[bool] = False  # of transforms/java_values too, and not only Python's own
+    takes_java_values: ClassVar[bool] = False  # also accepts those of transforms/java_values
 
     @abstractmethod
     def configure(self, configs: Mapping[str, str]) -> None:
-        """Take the configuration, its keys without the prefix header.converter."""
+        """Applies the configuration. `configs`: without the prefix `header.converter.`."""
 
     @abstractmethod
     def to_connect_header(self, topic: str, name: str, value: bytes | None) -> tuple[Schema | None, Any]:
-        """The schema of the header and its value as a Python value."""
+        """Returns the header's schema and its value as a Python value."""
 
     @abstractmethod
     def from_connect_header(self, topic: str, name: str, schema: Schema | None, value: Any) -> bytes | None:
-        """The bytes of a value."""
+        """Returns the bytes of a value."""
 
 
 def schema_of(metadata: Metadata | None) -> Schema | None:
-    """The Connect schema in a field's metadata, or None."""
+    """Returns the Connect schema in a field's metadata, or None."""
     text = (metadata or {}).get(SCHEMA_KEY)
     return None if text is None else from_text(text)

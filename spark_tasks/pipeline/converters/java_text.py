@@ -1,6 +1,6 @@
-"""Connect values as Java's toString prints them, for FileStreamSink and StringConverter.
+"""Converts Connect values to the text of Java's toString, for FileStreamSink and StringConverter.
 
-Differences: bytes are printed as Base64 (Java: an address), dates in UTC (Java: in the worker's time zone).
+Differences: bytes become Base64 (in Java an address), and dates are in UTC (in Java in the worker's time zone).
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from spark_tasks.pipeline.transforms.java_calendar import CUTOVER, DAY
 from spark_tasks.pipeline.transforms.java_texts import date_text
 
 _DATE_FORMAT = "%a %b %d %H:%M:%S UTC %Y"
-_PLAIN = (CUTOVER * DAY, 253_402_300_800_000)  # before is Java's Julian calendar, after are years of five digits
+_PLAIN = (CUTOVER * DAY, 253_402_300_800_000)  # before: Java's Julian calendar; after: years with five digits
 
 
 def to_texts(array: pa.Array, metadata: Metadata | None = None) -> pa.Array:
-    """A string array, null where the value is null."""
+    """Returns a string array; null values remain null."""
     described = metadata or {}
     if is_json(described):
         return json_texts(array)
@@ -90,7 +90,7 @@ def _child_texts(field: pa.Field, child: pa.Array, *, schemaless: bool) -> pa.Ar
 
 
 def _map_texts(array: pa.Array) -> pa.Array:
-    """A schemaless map as {k=v, k2=v2}, with its keys in the order of the columns."""
+    """Returns schemaless maps as {k=v, k2=v2}, with the keys in the order of the columns."""
     members = []
     for field, child in zip(array.type, array.flatten(), strict=True):
         optional = child.null_count > 0 and nulls_are_absent(metadata_of(field))
@@ -99,7 +99,7 @@ def _map_texts(array: pa.Array) -> pa.Array:
 
 
 def _struct_texts(array: pa.Array) -> pa.Array:
-    """A struct as Struct{a=1,b=x}, without the fields that are null."""
+    """Returns structs as Struct{a=1,b=x}, without null fields."""
     members = []
     for field, child in zip(array.type, array.flatten(), strict=True):
         text = _child_texts(field, child, schemaless=False)
@@ -121,18 +121,18 @@ def _entries_texts(array: pa.Array, *, schemaless: bool) -> pa.Array:
 
 
 def _bracketed(array: pa.Array, items: pa.Array, opening: str, closing: str) -> pa.Array:
-    """One text for each list of `array`, put together from the texts of its items."""
+    """Returns one text for each list of `array`, joined from `items`, the texts of the items."""
     lists = pa.ListArray.from_arrays(list_offsets(array), pc.fill_null(items, "null"))
     return null_like(array, join(opening, pc.binary_join(lists, ", "), closing))
 
 
 def json_texts(array: pa.Array) -> pa.Array:
-    """FORM_JSON values as Java's toString prints them; a JSON null prints as null."""
+    """Returns FORM_JSON values as the text of Java's toString; a JSON null becomes the text null."""
     return write_mixed(array, to_texts, java_string)
 
 
 def java_string(value: Any) -> str:
-    """What toString gives for a value that JsonConverter made: Long, Double, String, Boolean, ArrayList or HashMap."""
+    """Returns what toString returns for a value of JsonConverter: Long, Double, String, Boolean, ArrayList, HashMap."""
     if value is None:
         return "null"
     if isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""JsonConverter: JSON texts, with a schema next to each payload (schemas.enable) or without."""
+"""JsonConverter: JSON texts, with or without a schema for each payload (schemas.enable)."""
 
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _ENVELOPE = (
 
 
 class JsonConverter(Converter, HeaderConverter):
-    """Does what Kafka Connect's JsonConverter does. Parsed schemas are cached by their text."""
+    """Behaves as Kafka Connect's JsonConverter."""
 
     version = "4.3.1"
     aliases = ("org.apache.kafka.connect.json.JsonConverter", "JsonConverter")
@@ -50,21 +50,21 @@ class JsonConverter(Converter, HeaderConverter):
         ConfigKey(
             "schemas.enable", Type.BOOLEAN, default=True, importance=Importance.HIGH, group="Schemas", order=0,
             width=Width.MEDIUM, display_name="Enable Schemas",
-            doc="Whether each key and value carries its schema beside the payload.",
+            doc="Whether each key and value contains its schema and the payload.",
         ),
         ConfigKey(
             "schemas.cache.size", Type.INT, default=1000, importance=Importance.HIGH, group="Schemas", order=1,
-            width=Width.MEDIUM, display_name="Schema Cache Size", doc="How many schemas are kept in parsed form.",
+            width=Width.MEDIUM, display_name="Schema Cache Size", doc="The number of parsed schemas in the cache.",
         ),
         ConfigKey(
             "schema.content", Type.STRING, default=None, importance=Importance.HIGH, group="Schemas", order=2,
             width=Width.MEDIUM, display_name="Schema Content",
-            doc="One schema for all records, which then consist of the payload only (with schemas.enable, for sinks).",
+            doc="With schemas.enable, for sinks: the schema of all records, which then contain only the payload.",
         ),
         ConfigKey(
             "decimal.format", Type.STRING, default="BASE64", validator=OneOfIgnoringCase("BASE64", "NUMERIC"),
             importance=Importance.LOW, group="Serialization", order=0, width=Width.MEDIUM,
-            display_name="Decimal Format", doc="How decimals are written: BASE64 (their bytes) or NUMERIC.",
+            display_name="Decimal Format", doc="The format of decimals: BASE64 (their bytes) or NUMERIC.",
         ),
         ConfigKey(
             "replace.null.with.default", Type.BOOLEAN, default=True, importance=Importance.LOW, group="Serialization",
@@ -101,7 +101,7 @@ class JsonConverter(Converter, HeaderConverter):
         return found, {SCHEMA_KEY: to_text(schema).encode()}
 
     def _in_same_envelope(self, array: pa.Array) -> Column | None:
-        """The fast path if all records have the same schema text: only the payloads are parsed."""
+        """Parses only the payloads, which is fast. Returns None unless all records have the same schema text."""
         found = texts(array)
         there = all_valid(len(array)) if found.valid is None else found.valid
         envelope = _first_envelope(found, there)
@@ -160,7 +160,9 @@ class JsonConverter(Converter, HeaderConverter):
 
 
 def _first_envelope(found: Texts, there: Bools) -> tuple[Bytes, Bytes, Schema] | None:
-    """The text before and after the payload of the first record, and its schema; None if they cannot be separated."""
+    """Returns the text before and after the payload of the first record, and its schema. Returns None if they cannot be
+    separated.
+    """
     if not there.any():
         return None
     row = int(np.argmax(there))
@@ -180,8 +182,8 @@ def _first_envelope(found: Texts, there: Bools) -> tuple[Bytes, Bytes, Schema] |
 
 
 def _envelopes(tape: Tape, rows: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """The schema and payload tokens of the rows that are envelopes, -1 for the others. BadRowError for an invalid
-    envelope.
+    """Returns the schema and payload tokens of the envelopes in `rows`, -1 for all other rows. Raises BadRowError for
+    an invalid envelope.
     """
     plain = tape.kinds[tape.roots[rows]] != OBJECT
     if plain.any():
@@ -201,7 +203,7 @@ def _envelopes(tape: Tape, rows: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, 
 def _schema_runs(
     tape: Tape, schemas: np.ndarray[Any, Any], rows: np.ndarray[Any, Any]
 ) -> list[tuple[int, Schema | None]]:
-    """The end and the schema of each run of records with the same schema; null records fit into any run."""
+    """Returns the end and the schema of each run of records with the same schema. Null records fit into any run."""
     runs: list[tuple[int, Schema | None]] = []
     begin = int(rows[0])
     while begin < len(schemas):

@@ -1,7 +1,7 @@
-"""Converts JSON texts to Connect columns with the values that JsonConverter gives with schemas.enable=false.
+"""Converts JSON texts to Connect columns, with the values of JsonConverter with schemas.enable=false.
 
-A column of objects becomes a struct column, a column of integers becomes int64, and so on; values of different types
-in one column stay JSON text (FORM_JSON), so that nothing is lost.
+A column of objects becomes a struct column, a column of integers becomes int64, and so on. Values of different types
+in one column remain JSON text (FORM_JSON), so that nothing is lost.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ from spark_tasks.pipeline.converters.json_tape import (
 )
 from spark_tasks.pipeline.converters.json_unescape import unescape
 
-MAX_MEMBERS = 1000  # most names in one column; if there are more, the names are data
-MAX_CELLS = 50_000_000  # most names times rows
+MAX_MEMBERS = 1000  # names in one column; if there are more, the names are data
+MAX_CELLS = 50_000_000  # names times rows
 
 
 def _bits(*kinds: int) -> int:
@@ -50,19 +50,19 @@ def _bits(*kinds: int) -> int:
 
 
 def parse_columns(array: pa.Array) -> Column:
-    """The Connect column of a binary array of JSON texts; BadRowsError for texts that are not JSON."""
+    """Converts a binary array of JSON texts to a Connect column. Raises BadRowsError for texts that are not JSON."""
     tape = read_tape(array)
     return whole_values(tape, tape.roots)
 
 
 def whole_values(tape: Tape, tokens: Ints) -> Column:
-    """As `build`, of whole keys or values."""
+    """Returns a column of whole keys or values, as `build` does."""
     found, metadata = build(tape, tokens)
     return (nulls_of_texts(found), metadata) if is_json(metadata) else (found, metadata)
 
 
 def read_tape(array: pa.Array) -> Tape:
-    """The tokens of all texts; unusual texts are first rewritten in plain form by json_text."""
+    """Returns the tokens of all texts. Rewrites unusual texts in plain form first (json_text)."""
     tape, bad = _tape(array), _not_utf8(array)
     if len(tape.unusual) or bad:
         array = _plain(array, sorted({*tape.unusual.tolist(), *bad}))
@@ -93,7 +93,7 @@ def _is_utf8(text: bytes) -> bool:
 
 
 def _plain(array: pa.Array, rows: list[int]) -> pa.Array:
-    """The array with those texts in canonical form."""
+    """Returns the array with the texts in `rows` in canonical form."""
     mask = np.zeros(len(array), np.bool_)
     mask[rows] = True
     plain = []
@@ -110,7 +110,7 @@ def _plain(array: pa.Array, rows: list[int]) -> pa.Array:
 
 
 def build(tape: Tape, tokens: Ints) -> Column:
-    """The column of the values that begin at `tokens` (-1: null)."""
+    """Returns a column of the values that begin at `tokens` (-1: null)."""
     mask = kernels.kinds_of(tape.kinds, tokens)
     some = mask & ~_bits(NULL, ABSENT)
     if not some:
@@ -137,14 +137,14 @@ def build(tape: Tape, tokens: Ints) -> Column:
 
 
 def integers(tape: Tape, tokens: Ints, valid: np.ndarray | None) -> pa.Array:
-    """INT tokens as int64."""
+    """Returns INT tokens as int64."""
     out = np.empty(len(tokens), np.int64)
     kernels.integers(tape.data, tape.kinds, tape.starts, tape.ends, tokens, out)
     return number_array(out, pa.int64(), valid)
 
 
 def floats(tape: Tape, tokens: Ints) -> pa.Array:
-    """FLOAT (and INT) tokens as doubles, rounded as in Java, with zero in place of negative zero."""
+    """Returns FLOAT and INT tokens as doubles, rounded as in Java; negative zero becomes zero."""
     found = raw(tape, np.where((tokens >= 0) & (tape.kinds[tokens] != NULL), tokens, -1).astype(np.int32))
     cast = found.cast(pa.float64())
     values = np.frombuffer(cast.buffers()[1], np.float64, count=len(cast), offset=8 * cast.offset)
@@ -154,7 +154,7 @@ def floats(tape: Tape, tokens: Ints) -> pa.Array:
 
 
 def strings(tape: Tape, tokens: Ints, valid: np.ndarray | None, *, escaped: bool) -> pa.Array:
-    """STRING tokens as text."""
+    """Returns STRING and ESCAPED tokens as text."""
     offsets = np.empty(len(tokens) + 1, np.int32)
     if escaped or valid is not None:
         room = kernels.spans(tape.starts, tape.ends, tokens, False, tape.kinds, offsets)
@@ -167,7 +167,7 @@ def strings(tape: Tape, tokens: Ints, valid: np.ndarray | None, *, escaped: bool
 
 
 def raw(tape: Tape, tokens: Ints) -> pa.Array:
-    """The text of each value; null where there is no token."""
+    """Returns the JSON text of each value, null for the token -1."""
     offsets = np.empty(len(tokens) + 1, np.int32)
     out = np.empty(kernels.spans(tape.starts, tape.ends, tokens, True, tape.kinds, offsets), np.uint8)
     kernels.copy_texts(tape.data, tape.starts, tape.ends, tokens, offsets, out)
@@ -208,10 +208,8 @@ def _objects(tape: Tape, tokens: Ints, valid: np.ndarray | None) -> Column:
 
 
 def find_members(tape: Tape, tokens: Ints) -> tuple[list[str], np.ndarray] | None:
-    """The member names in the order of appearance, which Java's hash maps keep within a bucket, and for each name the
-    tokens of its values (-1: no such member).
-
-    None if there are so many names that they must be data.
+    """Returns the member names in order of appearance, which Java's hash maps keep within a bucket, and for each name
+    the tokens of its values (-1: no such member). Returns None if there are so many names that they must be data.
     """
     limit = min(MAX_MEMBERS, MAX_CELLS // max(len(tokens), 1))
     cells = np.empty((8, len(tokens)), np.int32)
@@ -234,7 +232,7 @@ def find_members(tape: Tape, tokens: Ints) -> tuple[list[str], np.ndarray] | Non
         ends = np.cumsum([0, *map(len, written)]).astype(np.int32)
     names = [json_text.parse(b'"' + name + b'"') if b"\\" in name else name.decode() for name in written]
     cells = cells[: len(written)]
-    if len(tokens) and (cells[:, 0] < 0).any():  # some appear later: take the order of an object that has them all
+    if len(tokens) and (cells[:, 0] < 0).any():  # some appear later: use the order of an object with all names
         whole = (cells >= 0).all(axis=0)
         if whole.any():
             order = np.argsort(cells[:, np.argmax(whole)])

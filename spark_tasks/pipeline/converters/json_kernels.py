@@ -1,5 +1,5 @@
-"""Numba kernels over columns of tape tokens: find members by name, measure and copy strings, parse numbers."""
-# ruff: noqa: PLR0917 - compiled code: plain comparisons are the fast ones, and it takes no keywords
+"""Numba kernels for columns of tape tokens: find members by name, measure and copy strings, parse numbers."""
+# ruff: noqa: PLR0917 - compiled code: plain comparisons are faster, and keyword arguments are not possible
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FOUND, NEW_KEY = range(2)
 
 @jit
 def kinds_of(kinds: Any, tokens: Any) -> int:
-    """A bit mask of the kinds among the tokens; ABSENT for -1."""
+    """Returns a bit mask of the kinds among the tokens; -1 counts as ABSENT."""
     mask = 0
     for i in range(len(tokens)):
         mask |= 1 << (ABSENT if tokens[i] < 0 else kinds[tokens[i]])
@@ -24,7 +24,7 @@ def kinds_of(kinds: Any, tokens: Any) -> int:
 
 @jit
 def present(kinds: Any, tokens: Any, out: Any) -> None:
-    """Set out[i] to whether there is a value that is not null."""
+    """Sets out[i] to whether there is a value that is not null."""
     for i in range(len(tokens)):
         out[i] = tokens[i] >= 0 and kinds[tokens[i]] != NULL
 
@@ -34,10 +34,10 @@ def members(
     data: Any, kinds: Any, starts: Any, ends: Any, nexts: Any, tokens: Any, names: Any, name_ends: Any, known: int,
     row: int, out: Any,
 ) -> tuple[int, int, int]:  # fmt: skip
-    """Fill out[name, row] with the value tokens of the objects among `tokens`, from `row` on, or -1 if there is no such
-    member. If a name occurs twice, the last value counts, as in Java.
+    """Fills out[name, row] with the value tokens of the objects among `tokens`, starting at `row`; -1 if there is no
+    such member. If an object has a name twice, the last value counts, as in Java. `known`: the number of names.
 
-    Stops at a name that is not among the `known` ones and returns (state, row, key token).
+    Stops at an unknown name and returns (state, row, key token).
     """
     while row < len(tokens):
         for k in range(known):
@@ -60,7 +60,9 @@ def members(
 
 @jit
 def _name(data: Any, start: int, end: int, names: Any, name_ends: Any, known: int, guess: int) -> int:
-    """The index of a known name; the guess, the name after that of the last member, is nearly always right."""
+    """Returns the index of a known name, or -1. `guess`: the index after that of the last member, which is usually
+    right.
+    """
     size = end - start
     for i in range(known):
         k = guess + i
@@ -78,7 +80,7 @@ def _name(data: Any, start: int, end: int, names: Any, name_ends: Any, known: in
 
 @jit
 def item_counts(kinds: Any, nexts: Any, tokens: Any, offsets: Any) -> int:
-    """Fill the offsets of the items of arrays (and of the values of objects) among `tokens`; return their number."""
+    """Fills the offsets of the items of arrays, and of the values of objects, among `tokens`. Returns their number."""
     total = 0
     offsets[0] = 0
     for i in range(len(tokens)):
@@ -96,7 +98,7 @@ def item_counts(kinds: Any, nexts: Any, tokens: Any, offsets: Any) -> int:
 
 @jit
 def items(kinds: Any, nexts: Any, tokens: Any, out: Any) -> None:
-    """The tokens of all those items."""
+    """Fills `out` with the tokens of the items that `item_counts` counts."""
     n = 0
     for i in range(len(tokens)):
         token = tokens[i]
@@ -112,7 +114,7 @@ def items(kinds: Any, nexts: Any, tokens: Any, out: Any) -> None:
 
 @jit
 def spans(starts: Any, ends: Any, tokens: Any, quotes: bool, kinds: Any, offsets: Any) -> int:
-    """Fill the offsets for a copy of the tokens' text (strings with their `quotes`); return the bytes needed."""
+    """Fills the offsets for a copy of the tokens' text. Returns its size in bytes. `quotes`: strings include them."""
     total = 0
     offsets[0] = 0
     for i in range(len(tokens)):
@@ -127,7 +129,7 @@ def spans(starts: Any, ends: Any, tokens: Any, quotes: bool, kinds: Any, offsets
 
 @jit
 def copy_texts(data: Any, starts: Any, ends: Any, tokens: Any, offsets: Any, out: Any) -> None:
-    """Copy each token's text into its span (with one more byte on either side for quotes)."""
+    """Copies each token's text into its span. A span that is two bytes longer than the token includes the quotes."""
     for i in range(len(tokens)):
         token = tokens[i]
         at, size = offsets[i], offsets[i + 1] - offsets[i]
@@ -141,9 +143,8 @@ def copy_texts(data: Any, starts: Any, ends: Any, tokens: Any, offsets: Any, out
 
 @jit
 def integers(data: Any, kinds: Any, starts: Any, ends: Any, tokens: Any, out: Any) -> bool:
-    """The INT tokens as 64-bit numbers; of larger ones the low 64 bits, as Java's BigInteger.longValue returns.
-
-    Returns whether all of them fit.
+    """Fills `out` with INT tokens as 64-bit numbers. Larger ones keep their low 64 bits, as in Java's
+    BigInteger.longValue. Returns False if some may not fit.
     """
     fits = True
     for i in range(len(tokens)):
@@ -155,7 +156,7 @@ def integers(data: Any, kinds: Any, starts: Any, ends: Any, tokens: Any, out: An
             if negative:
                 at += 1
             if end - at >= 19:
-                fits = False  # it may fit; only conversions to narrower types ask, and they then take the slow path
+                fits = False  # 19 digits may fit, but callers then use the slow path, too
             while at < end:
                 value = value * np.uint64(10) + np.uint64(data[at] - 48)
                 at += 1
@@ -167,14 +168,14 @@ def integers(data: Any, kinds: Any, starts: Any, ends: Any, tokens: Any, out: An
 
 @jit
 def booleans(kinds: Any, tokens: Any, out: Any) -> None:
-    """Whether each token is TRUE."""
+    """Sets out[i] to whether the token is TRUE."""
     for i in range(len(tokens)):
         out[i] = tokens[i] >= 0 and kinds[tokens[i]] == TRUE
 
 
 @jit
 def first_differing(data: Any, starts: Any, ends: Any, tokens: Any, begin: int) -> int:
-    """The first position after `begin` whose token's text differs from that at `begin`; the length if none does."""
+    """Returns the first position after `begin` whose token has another text, or the number of tokens if none has."""
     first = tokens[begin]
     start, size = starts[first], ends[first] - starts[first]
     for i in range(begin + 1, len(tokens)):
@@ -196,7 +197,7 @@ def first_differing(data: Any, starts: Any, ends: Any, tokens: Any, begin: int) 
 
 @jit
 def entry_counts(kinds: Any, nexts: Any, tokens: Any, offsets: Any) -> int:
-    """Fill the offsets of the members of the objects among `tokens`; the number of all members."""
+    """Fills the offsets of the members of the objects among `tokens`. Returns the number of all members."""
     total = 0
     offsets[0] = 0
     for i in range(len(tokens)):
@@ -213,7 +214,7 @@ def entry_counts(kinds: Any, nexts: Any, tokens: Any, offsets: Any) -> int:
 
 @jit
 def entries(kinds: Any, nexts: Any, tokens: Any, keys: Any, values: Any) -> None:
-    """The key and value tokens of all members of the objects among `tokens`."""
+    """Fills `keys` and `values` with the tokens of all members of the objects among `tokens`."""
     n = 0
     for i in range(len(tokens)):
         token = tokens[i]

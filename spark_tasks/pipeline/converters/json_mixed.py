@@ -1,4 +1,4 @@
-"""Writes FORM_JSON columns kind by kind: the numbers as one column, the texts as another, and so on."""
+"""Writes FORM_JSON columns. The values of each kind form a column: numbers, texts, and so on."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from spark_tasks.pipeline.converters import json_text
 from spark_tasks.pipeline.converters.json_columns import build, read_tape
 from spark_tasks.pipeline.converters.json_tape import ARRAY, ESCAPED, FALSE, FLOAT, INT, NULL, OBJECT, STRING, TRUE
 
-# Groups of kinds that can share a column; the index in this table is the number of the group.
+# groups of kinds that can be in one column; a group's index is its number
 _GROUPS = ((NULL,), (FALSE, TRUE), (INT,), (FLOAT,), (STRING, ESCAPED), (OBJECT,), (ARRAY,))
 _GROUP_OF = np.empty(16, np.int8)
 for _number, _kinds in enumerate(_GROUPS):
@@ -24,7 +24,9 @@ _NULLS, _MISSING = 0, -1
 def write_mixed(
     array: pa.Array, column: Callable[[pa.Array, Metadata], pa.Array], single: Callable[[Any], str]
 ) -> pa.Array:
-    """The texts of FORM_JSON values: `column` writes a column of one group, `single` a value that fits no column."""
+    """Returns the texts of FORM_JSON values. `column` writes a column of one group, `single` a value that does not fit
+    into a column.
+    """
     tape = read_tape(array.cast(pa.binary()))
     there = tape.roots >= 0
     groups = np.full(len(there), _MISSING, np.int8)

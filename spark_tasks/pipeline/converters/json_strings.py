@@ -1,5 +1,5 @@
-"""Writes strings as JSON string literals with Jackson's escapes, a column at a time."""
-# ruff: noqa: PLR1714 - compiled code: plain comparisons are the fast ones, and it takes no keywords
+"""Writes columns of strings as JSON string literals, with Jackson's escapes."""
+# ruff: noqa: PLR1714 - compiled code: plain comparisons are faster, and keyword arguments are not possible
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from spark_tasks.arrays.jit import kernel as jit
 
 
 def literals(array: pa.Array) -> pa.Array:
-    """The quoted, escaped form of a string array; nulls stay."""
+    """Returns the strings quoted and escaped; null remains null."""
     found = texts(array)
     mask = all_valid(len(array)) if found.valid is None else found.valid
     offsets = np.empty(len(array) + 1, np.int32)
@@ -25,7 +25,7 @@ def literals(array: pa.Array) -> pa.Array:
 
 @jit
 def _short(c: int) -> int:
-    """The letter of a two-character escape, or 0."""
+    """Returns the letter of a two-character escape, or 0."""
     if c == 34 or c == 92:
         return c
     if c == 10:
@@ -51,7 +51,7 @@ def _measure(data: Any, ends: Any, mask: Any, offsets: Any) -> int:
                 if c < 32 or c == 34 or c == 92:
                     total += 1 if _short(c) else 5
                 elif c >= 240:
-                    total += 8  # four bytes become two escapes of six
+                    total += 8  # four bytes become two escapes of six bytes
         offsets[i + 1] = total
     return total
 
@@ -108,7 +108,7 @@ def _digit(value: int) -> int:
 
 @jit
 def _pair(data: Any, j: int, out: Any, at: int) -> int:
-    """A character beyond the first 65,536 as Jackson writes it: an escaped surrogate pair."""
+    """Writes a character beyond U+FFFF as Jackson does: as an escaped surrogate pair."""
     code = ((data[j] & 7) << 18) | ((data[j + 1] & 63) << 12) | ((data[j + 2] & 63) << 6) | (data[j + 3] & 63)
     code -= 0x10000
     for half in (0xD800 + (code >> 10), 0xDC00 + (code & 0x3FF)):
@@ -120,5 +120,5 @@ def _pair(data: Any, j: int, out: Any, at: int) -> int:
 
 
 def literal(text: str) -> str:
-    """One text as a JSON string literal."""
+    """Returns one text as a JSON string literal."""
     return str(literals(pa.array([text], pa.string()))[0].as_py())

@@ -1,11 +1,11 @@
-"""Splits a column of JSON texts into tokens, one pass over the bytes, compiled by numba.
+"""Splits a column of JSON texts into tokens, in one pass over the bytes that numba compiles.
 
-The tape is the flat list of the tokens of all rows, in the order of the text. An object is its OBJECT token, then for
-each member a KEY token and the tokens of the value; `nexts` leads from a value's first token to what follows the whole
-value. Rows that are not plain JSON as in RFC 8259 (or that have an escaped member name) are left out and reported;
-`json_text` then reads them as Jackson would.
+The tape is a flat list of the tokens of all rows, in the order of the text. An object consists of an OBJECT token, and
+of a KEY token and the tokens of the value for each member. `nexts` has, for the first token of a value, the index of
+the token after the whole value. A row that is not plain JSON (RFC 8259), or has an escaped member name, is unusual and
+has no tokens; json_text reads it as Jackson does.
 """
-# ruff: noqa: PLR1714, PLR0917 - compiled code: plain comparisons are the fast ones, and it takes no keywords
+# ruff: noqa: PLR1714, PLR0917 - compiled code: plain comparisons are faster, and keyword arguments are not possible
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ _NO_ROW = -1  # a null row
 
 
 class Tape(NamedTuple):
-    """Tokens of many texts over one buffer; `roots[i]` is the first token of row i, -1 where the row is null."""
+    """The tokens of many texts in one buffer. `roots`: the first token of each row, -1 if it is null. `unusual`: the
+    numbers of unusual rows.
+    """
 
     data: Bytes
     kinds: Bytes
@@ -37,8 +39,8 @@ class Tape(NamedTuple):
 
 
 def tokenize(data: Bytes, begins: Ints, stops: Ints, valid: Bools, *, escaped_keys: bool = False) -> Tape:
-    """The tape of a text column; text i is data[begins[i]:stops[i]]. `unusual`: the rows that were left out.
-    `escaped_keys`: accept member names with escapes, because they are known to be unique as written.
+    """Returns the tape of a text column. Text i is data[begins[i]:stops[i]]. `escaped_keys`: accept member names with
+    escapes, because they are known to be unique as written.
     """
     size = int(np.sum(stops, dtype=np.int64) - np.sum(begins, dtype=np.int64))
     room = size // 2 + len(valid) + 8  # the densest JSON, such as [1,1,1], has a token for every two bytes
@@ -79,7 +81,9 @@ def _space(data: Any, at: int, stop: int) -> int:
 
 @jit
 def _string(data: Any, at: int, stop: int) -> tuple[int, bool]:
-    """The position of the closing quote, scanning from after the opening one; -1 if the string is invalid."""
+    """Returns the position of the closing quote, -1 if the string is invalid, and whether the string has escapes. `at`:
+    the position after the opening quote.
+    """
     escaped = False
     while at < stop:
         c = data[at]
@@ -112,7 +116,9 @@ def _escape(data: Any, at: int, stop: int) -> bool:
 
 @jit
 def _number(data: Any, at: int, stop: int) -> tuple[int, int]:
-    """The end of the number and its kind. The end is -1 if it is invalid, very long or has leading zeros."""
+    """Returns the end of the number and its kind. The end is -1 if the number is invalid or very long, or has leading
+    zeros.
+    """
     begin = at
     if data[at] == 45:
         at += 1
@@ -156,11 +162,11 @@ def _literal(data: Any, at: int, stop: int) -> tuple[int, int]:
 
 
 @jit
-def _row(  # noqa: C901, PLR0911, PLR0912, PLR0915 - one automaton; calls between its states would cost more than they say
+def _row(  # noqa: C901, PLR0911, PLR0912, PLR0915 - one automaton; calls between its states would be slow
     data: Any, at: int, stop: int, escaped_keys: bool, kinds: Any, starts: Any, ends: Any, nexts: Any, count: int,
     stack: Any,
 ) -> int:  # fmt: skip
-    """Tokenize one text; the token count after it, or -1 if the row is unusual."""
+    """Tokenizes one text. Returns the number of tokens including its own, or -1 if the row is unusual."""
     depth = 0
     in_object = False
     wants_key = False
@@ -218,7 +224,7 @@ def _row(  # noqa: C901, PLR0911, PLR0912, PLR0915 - one automaton; calls betwee
         count += 1
         if opened:
             continue
-        while depth > 0:  # after a value: close the containers that end here, or go on to the next member
+        while depth > 0:  # after a value: close the containers that end here, or continue with the next member
             at = _space(data, at, stop)
             if at >= stop:
                 return -1
@@ -239,8 +245,8 @@ def _row(  # noqa: C901, PLR0911, PLR0912, PLR0915 - one automaton; calls betwee
 
 @jit
 def enclosed(data: Any, offsets: Any, valid: Any, prefix: Any, suffix: Any, begins: Any, stops: Any) -> bool:
-    """Whether all texts begin with the prefix and end with the suffix; `begins` and `stops` get the bounds of the text
-    between.
+    """Returns whether all texts begin with the prefix and end with the suffix. Fills `begins` and `stops` with the
+    bounds of the text between them.
     """
     for row in range(len(valid)):
         begin, stop = offsets[row], offsets[row + 1]

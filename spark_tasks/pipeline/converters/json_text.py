@@ -1,8 +1,9 @@
-"""Reads JSON texts one by one as Jackson does in JsonConverter; the reference where the columnar path is not sure.
+"""Reads JSON texts one by one, as Jackson does in JsonConverter. It is slow, and used for texts that json_tape does not
+accept.
 
 Beyond RFC 8259 it accepts leading zeros, a byte order mark, UTF-16 and UTF-32, and anything after the first value. If
-an object has several members of one name, the last one counts. Integers are cut to 64 bits; numbers with a point or an
-exponent become doubles.
+an object has several members with one name, the last one counts. Integers keep their low 64 bits; numbers with a point
+or an exponent become doubles.
 """
 
 from __future__ import annotations
@@ -23,19 +24,19 @@ _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _ESCAPES = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 _LITERALS = {"true": True, "false": False, "null": None}
 _MAX_NUMBER = 1000
-MAX_DIGITS = 500  # characters of a number, and exponents of four digits: the tape takes no longer ones
+MAX_DIGITS = 500  # characters of a number; json_tape accepts no longer ones, and exponents of up to four digits
 
 
 class NumberText(str):
-    """A number as it is written."""
+    """A number as it is written in the JSON text."""
 
     __slots__ = ()
 
 
 def parse(data: bytes, *, numbers_as_written: bool = False) -> Any:
-    """The value as a Python value (dict, list, str, int, float, bool, None); None for an empty text, like Jackson's
-    missing node. With `numbers_as_written` numbers that the tape takes are NumberText, with all their digits.
-    DataError names the position of the error.
+    """Returns the value as dict, list, str, int, float, bool or None; None for an empty text, like Jackson's missing
+    node. With `numbers_as_written`, numbers that json_tape accepts are NumberText, with all their digits. Raises
+    DataError with the position of the error.
     """
     text = _decode(data)
     at = _skip(text, 0)
@@ -55,7 +56,7 @@ class NotJsonError(DataError):
 
 
 def canonical(value: Any) -> str:
-    """The value as plain JSON, which `parse` and the tape read back as the same value."""
+    """Returns the value as plain JSON, from which `parse` and json_tape read the same value."""
     if isinstance(value, dict):
         return "{" + ",".join(f"{canonical(name)}:{canonical(one)}" for name, one in value.items()) + "}"
     if isinstance(value, list):
@@ -119,7 +120,7 @@ class _Parser:
         self._numbers_as_written = numbers_as_written
 
     def value(self, at: int, depth: int) -> tuple[Any, int]:
-        """The value that begins at `at`, and where it has ended."""
+        """Returns the value that begins at `at`, and the position after it."""
         text = self._text
         if at >= len(text):
             raise _wrong(text, at)

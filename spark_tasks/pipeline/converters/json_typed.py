@@ -1,7 +1,6 @@
 """Converts JSON payloads with a Connect schema to Arrow columns, with the coercions of JsonConverter.
 
-Where Jackson's accessors coerce silently (the text "x" read as an int is 0, a number read as a text is null), this
-does the same.
+It coerces silently where Jackson's accessors do: the text "x" read as an int is 0, a number read as a text is null.
 """
 
 from __future__ import annotations
@@ -31,8 +30,8 @@ _INTEGERS: dict[Type, Any] = {Type.INT8: np.int8, Type.INT16: np.int16, Type.INT
 
 
 class TypedReader:
-    """Builds columns by schema. `replace_nulls`: replace.null.with.default; `may_lack`: missing members are null even
-    if the schema requires them; `exact`: a float may be NaN, infinite or negative zero, which JsonConverter reads as 0.
+    """Builds columns by schema. `replace_nulls`: replace.null.with.default. `may_lack`: missing members are null even
+    if the schema requires them. `exact`: a float may be NaN, infinite or negative zero, which JsonConverter reads as 0.
     """
 
     def __init__(self, tape: Tape, *, replace_nulls: bool = True, may_lack: bool = False, exact: bool = False) -> None:
@@ -42,10 +41,11 @@ class TypedReader:
         self._may_lack = may_lack
 
     def build(self, schema: Schema, tokens: Ints, *, tombstones: Bools | None = None) -> pa.Array:
-        """The values at `tokens`; -1 (no such member) and JSON null are null. `tombstones`: records without any value,
-        which are null even if the schema requires one. BadRowError names the position in `tokens`.
+        """Returns the values at `tokens`. The token -1 (no such member) and JSON null are null. `tombstones`: true for
+        records without a value, which are null even if the schema requires one. Raises BadRowError with the position in
+        `tokens`.
         """
-        there = self._there(tokens)
+        there = self._are_present(tokens)
         if there.all():
             return self._values(schema, tokens)
         default = schema.default is not None and self._replace_nulls
@@ -65,13 +65,13 @@ class TypedReader:
         nulls = ~there & ~missing
         return pa.concat_arrays([found, spare]).take(pa.array(index, mask=nulls))
 
-    def _there(self, tokens: Ints) -> Bools:
+    def _are_present(self, tokens: Ints) -> Bools:
         out = np.empty(len(tokens), np.bool_)
         kernels.present(self._tape.kinds, tokens, out)
         return out
 
     def _values(self, schema: Schema, tokens: Ints) -> pa.Array:
-        """The column of values without nulls."""
+        """Returns a column of values. None of the tokens is null."""
         logical = _LOGICAL.get((schema.name or "", schema.type))
         if logical:
             return logical(self, schema, tokens)
@@ -134,7 +134,7 @@ class TypedReader:
 
     def _array(self, schema: Schema, tokens: Ints) -> pa.Array:
         if schema.value is None:
-            raise DataError("the schema does not say its element type")
+            raise DataError("the schema of an array has no element type")
         offsets, inner = self._items(tokens)
         item = pa.field("item", to_arrow(schema.value), nullable=schema.value.optional)
         values = self._nested(schema.value, inner, offsets)
@@ -148,7 +148,7 @@ class TypedReader:
         return offsets, inner
 
     def _nested(self, schema: Schema, tokens: Ints, offsets: Ints) -> pa.Array:
-        """Call `build` for items; an error names the row of the list instead of the item."""
+        """Calls `build` for items. A BadRowError has the row of the list instead of that of the item."""
         try:
             return self.build(schema, tokens)
         except BadRowError as bad:
@@ -156,7 +156,7 @@ class TypedReader:
 
     def _map(self, schema: Schema, tokens: Ints) -> pa.Array:
         if schema.key is None or schema.value is None:
-            raise DataError("the schema does not say its key and value types")
+            raise DataError("the schema of a map has no key or value type")
         if schema.key.type is Type.STRING:
             offsets, keys, values = self._members(tokens)
         else:
@@ -236,9 +236,9 @@ class TypedReader:
 
 
 def last_of_each(keys: pa.Array, offsets: Ints) -> Bools:
-    """Which entries of maps to keep: of entries with the same key, the last."""
+    """Returns which entries of maps to keep: of entries with the same key, the last one."""
     if not (pa.types.is_string(keys.type) or pa.types.is_integer(keys.type)):
-        return all_valid(len(keys))  # in practice no other keys in JSON could be equal
+        return all_valid(len(keys))  # in JSON, other keys are hardly ever equal
     rows = np.repeat(np.arange(len(offsets) - 1, dtype=np.int64), np.diff(offsets))
     codes = keys.dictionary_encode().indices.to_numpy(zero_copy_only=False).astype(np.int64)
     _, from_behind = np.unique((rows * (len(codes) + 1) + codes)[::-1], return_index=True)
@@ -267,7 +267,7 @@ _LOGICAL: dict[tuple[str, Type], _Build] = {
 
 
 def default_value(schema: Schema) -> pa.Array:
-    """The schema's default, as an array of one value."""
+    """Returns the schema's default as an array of one value."""
     tape = read_tape(pa.array([(schema.default or "null").encode()], pa.binary()))
     return TypedReader(tape).build(schema, tape.roots)
 

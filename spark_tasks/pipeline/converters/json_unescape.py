@@ -1,4 +1,4 @@
-"""The contents of JSON strings, a column of tape tokens at a time."""
+"""Reads the contents of JSON strings, for columns of tape tokens."""
 
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from spark_tasks.pipeline.converters.json_tape import ESCAPED, KEY, NULL
 
 @jit
 def unescape(data: Any, kinds: Any, starts: Any, ends: Any, tokens: Any, offsets: Any, out: Any) -> int:
-    """Write the contents of the strings with escapes resolved, fill `offsets`, return the bytes written (never more
-    than the text has).
+    """Writes the contents of the strings, with their escapes resolved, to `out`, and fills `offsets`. Returns the
+    number of bytes written, which is at most that of the text.
     """
     at = 0
     offsets[0] = 0
@@ -22,7 +22,7 @@ def unescape(data: Any, kinds: Any, starts: Any, ends: Any, tokens: Any, offsets
         token = tokens[i]
         if token >= 0 and kinds[token] != NULL:
             start, end = starts[token], ends[token]
-            if kinds[token] == ESCAPED or kinds[token] == KEY:  # a key may have escapes too
+            if kinds[token] == ESCAPED or kinds[token] == KEY:  # a key may have escapes, too
                 at = _resolve(data, start, end, out, at)
             else:
                 for j in range(end - start):
@@ -62,7 +62,7 @@ def _resolve(data: Any, start: int, end: int, out: Any, at: int) -> int:
                     start += 6
             at = _put_code(out, at, code)
         else:
-            # b f n r t; other characters stand for themselves
+            # b f n r t; all other escaped characters are literal
             if c == 98:
                 c = np.uint8(8)
             elif c == 102:
@@ -80,7 +80,7 @@ def _resolve(data: Any, start: int, end: int, out: Any, at: int) -> int:
 
 @jit
 def _put_code(out: Any, at: int, code: int) -> int:
-    if 0xD800 <= code < 0xE000:  # half a surrogate pair becomes a question mark, as in Java's encoder
+    if 0xD800 <= code < 0xE000:  # an unpaired surrogate becomes a question mark, as in Java's encoder
         out[at] = 63
         return at + 1
     if code < 0x80:

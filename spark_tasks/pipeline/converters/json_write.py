@@ -32,9 +32,8 @@ class JsonWriter:
         self._replace_nulls = replace_nulls
 
     def write(self, array: pa.Array, schema: Schema | None, metadata: Metadata | None = None) -> pa.Array:
-        """A string array without nulls: a null value becomes the text null (or the schema's default).
-
-        DataError where a required value is null.
+        """Returns a string array without nulls: a null value becomes the text null, or the schema's default. Raises
+        DataError if a required value is null.
         """
         if schema is None:
             return pc.fill_null(self._schemaless(array, metadata), "null")
@@ -48,14 +47,14 @@ class JsonWriter:
         return pc.fill_null(found, "null")
 
     def _typed(self, array: pa.Array, schema: Schema) -> pa.Array:
-        """The texts, null where the value is null."""
+        """Returns the texts, null for null values."""
         kind = array.type
         if schema.type is Type.STRUCT and pa.types.is_struct(kind):
             names = [field.name for field in kind]
             children = array.flatten()
             members = []
             for field in schema.fields:
-                # a null struct's children are null too: they must not fail the check for required values
+                # the children of a null struct are null: the check for required values must not reject them
                 inner = field.schema.as_optional() if array.null_count else field.schema
                 text = self.write(children[names.index(field.name)], inner)
                 members.append(JoinedField(literal(field.name) + ":", text, optional=False))
@@ -94,7 +93,7 @@ class JsonWriter:
         return self._scalar(array)
 
     def _members(self, array: pa.Array) -> pa.Array:
-        """A schemaless map, without the keys that are absent."""
+        """Returns schemaless maps without absent keys."""
         members = []
         for field, child in zip(array.type, array.flatten(), strict=True):
             described = metadata_of(field)
@@ -119,7 +118,7 @@ class JsonWriter:
 
 
 def decimal_base64(value: Any, scale: int) -> str:
-    """The bytes of a Connect decimal (the unscaled value, big-endian, as short as possible) in quoted Base64."""
+    """Returns the bytes of a Connect decimal (the unscaled value, big-endian, minimal) in quoted Base64."""
     unscaled = int(value.scaleb(scale, EXACT))
     size = (unscaled.bit_length() if unscaled >= 0 else (unscaled + 1).bit_length()) // 8 + 1
     return f'"{base64.b64encode(unscaled.to_bytes(size, "big", signed=True)).decode()}"'
@@ -139,7 +138,7 @@ def _bytes(array: pa.Array) -> pa.Array:
 
 
 def _moment(array: pa.Array) -> pa.Array:
-    """Dates as days, times as milliseconds of the day, timestamps as milliseconds since the epoch."""
+    """Returns dates as days since the epoch, times as ms since midnight, timestamps as ms since the epoch."""
     if pa.types.is_timestamp(array.type):
         return integer_texts(array.cast(pa.timestamp("ms", array.type.tz), safe=False).cast(pa.int64()))
     if pa.types.is_time(array.type):
@@ -159,13 +158,13 @@ _SCALARS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.Array], pa.Arr
 
 
 def lists(array: pa.Array, items: pa.Array, opening: str = "[", closing: str = "]") -> pa.Array:
-    """For each list of `array` the texts of its items, separated by commas."""
+    """Returns one text for each list of `array`: `items`, the texts of its items, separated by commas."""
     joined = pc.binary_join(pa.ListArray.from_arrays(list_offsets(array), items), ",")
     return null_like(array, join(opening, joined, closing))
 
 
 def json_literals(array: pa.Array) -> pa.Array:
-    """FORM_JSON values as JsonConverter would write them."""
+    """Returns FORM_JSON values as JsonConverter writes them."""
     writer = JsonWriter()
     return write_mixed(array, lambda values, metadata: writer.write(values, None, metadata),
                        partial(java_json, order=hash_order))

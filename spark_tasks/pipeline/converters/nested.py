@@ -1,6 +1,4 @@
-"""What all converters need to build columns of nested values: maps, defaults, and errors that name the field and the
-row.
-"""
+"""Builds columns of nested values for all converters: maps, defaults, and errors with the field and the row."""
 
 from __future__ import annotations
 
@@ -20,8 +18,8 @@ from spark_tasks.pipeline.converters.json_typed import default_value, last_of_ea
 
 
 def map_array(wire: pa.Array, offsets: Any, keys: pa.Array, values: pa.Array, schema: Schema) -> pa.Array:
-    """A map column, null where `wire` is null. Of entries with the same key only the last is kept; entries whose keys
-    are texts are in the order of Java's HashMap.
+    """Returns a map column, null where `wire` is null. Of entries with the same key it has only the last one. Entries
+    whose keys are texts are in the order of Java's HashMap.
     """
     offsets = np.asarray(offsets).astype(np.int32)
     last = last_of_each(keys, offsets)
@@ -34,7 +32,7 @@ def map_array(wire: pa.Array, offsets: Any, keys: pa.Array, values: pa.Array, sc
         keys, values = keys.take(order), values.take(order)
     if keys.null_count:
         row = int(np.searchsorted(offsets, int(np.argmax(keys.is_null().to_numpy(zero_copy_only=False))), "right")) - 1
-        raise BadRowError(row, "a map has a null key, which no column of Arrow can hold")
+        raise BadRowError(row, "a map has a null key, which Arrow does not support")
     kind = to_arrow(schema)
     pairs = pa.StructArray.from_arrays([keys, values], fields=[kind.key_field, kind.item_field])
     validity = None if not wire.null_count else wire.is_valid().buffers()[1]
@@ -42,43 +40,43 @@ def map_array(wire: pa.Array, offsets: Any, keys: pa.Array, values: pa.Array, sc
 
 
 def filled(array: pa.Array, schema: Schema) -> pa.Array:
-    """Nulls replaced by the schema's default."""
+    """Replaces nulls by the schema's default."""
     spare = default_value(schema).cast(array.type)
     places = np.where(array.is_valid().to_numpy(zero_copy_only=False), np.arange(len(array)), len(array))
     return pa.concat_arrays([array, spare]).take(pa.array(places))
 
 
 def part(schema: Schema | None) -> Schema:
-    """The schema of items, keys or values. DataError if it is missing."""
+    """Returns the schema of items, keys or values. Raises DataError if it is None."""
     if schema is None:
-        raise DataError("a schema does not say its element, key or value type")
+        raise DataError("a schema has no element, key or value type")
     return schema
 
 
 def mask_of(wire: pa.Array) -> pa.Array | None:
-    """The mask of null rows; None if no row is null."""
+    """Returns the mask of null rows, or None if no row is null."""
     return wire.is_null() if wire.null_count else None
 
 
-def named(name: str, made: Callable[[], pa.Array]) -> pa.Array:
-    """Call `make`; an error names the field."""
+def named(name: str, build: Callable[[], pa.Array]) -> pa.Array:
+    """Calls `build`. An error has the name of the field."""
     try:
-        return made()
+        return build()
     except BadRowError as bad:
         raise BadRowError(bad.row, f"field {name}: {bad}") from None
     except pa.ArrowInvalid as error:
         raise DataError(f"field {name}: {error}") from error
 
 
-def inside(lists: pa.Array, made: Callable[[], pa.Array]) -> pa.Array:
-    """Call `make` for the items of lists or maps; an error names the row of the list."""
+def inside(lists: pa.Array, build: Callable[[], pa.Array]) -> pa.Array:
+    """Calls `build` for the items of lists or maps. An error has the row of the list or map."""
     try:
-        return made()
+        return build()
     except BadRowError as bad:
         raise BadRowError(outer_row(lists, bad.row), bad) from None
 
 
 def outer_row(lists: pa.Array, item: int) -> int:
-    """The row of the list or map that an item belongs to."""
+    """Returns the row of the list or map that an item belongs to."""
     offsets = np.asarray(lists.offsets if pa.types.is_map(lists.type) else list_offsets(lists))
     return int(np.searchsorted(offsets - offsets[0], item, side="right")) - 1

@@ -19,7 +19,7 @@ from spark_tasks.pipeline.converters.base import BadRowsError, Column, Converter
 
 
 class _Primitive(Converter, HeaderConverter):
-    """Has no configuration; a header is converted as a column of one value."""
+    """Has no configuration. Converts a header as a column of one value."""
 
     version = "4.3.1"
     _schema: ClassVar[Schema]

@@ -1,4 +1,4 @@
-"""Connect columns as single Python values, for headers, plugins and messages; not for the fast path."""
+"""Converts Connect columns to Python values, for headers, plugins and messages. It is too slow for records."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from spark_tasks.pipeline.converters import json_text
 
 
 def to_python(array: pa.Array, metadata: Metadata | None = None) -> list[Any]:
-    """Like Arrow's `to_pylist`, but JSON is parsed and absent keys of maps are left out."""
+    """Returns a list as Arrow's `to_pylist` does, but parses JSON and omits absent keys of maps."""
     if is_json(metadata):
         return [None if text is None else json_text.parse(text.encode()) for text in array.to_pylist()]
     if pa.types.is_struct(array.type):

@@ -1,4 +1,4 @@
-"""What converters with a schema registry share: schema ids before the payload, subjects and caches."""
+"""The base class of converters with a schema registry: schema ids before the payload, subjects and caches."""
 
 from __future__ import annotations
 
@@ -33,33 +33,35 @@ from spark_tasks.registry.wire import SchemaId, framed, unframed, with_header
 
 
 def flag(name: str, importance: Importance, doc: str, *, default: bool = False) -> ConfigKey:
-    """A boolean key."""
+    """Returns a boolean key."""
     return ConfigKey(name, Type.BOOLEAN, default=default, importance=importance, doc=doc)
 
 
-# keys of the mappings of all kinds of schemas
+# for the mappings of all schema types
 MAPPING_KEYS = ConfigDef(
     flag("generalized.sum.type.support", Importance.MEDIUM,
-         "Whether enums and unions are described in a form common to all kinds of schemas."),
+         "Whether enums and unions have the same Connect schema for all schema types."),
     flag("ignore.default.for.nullables", Importance.MEDIUM,
-         "Whether a null stays null although the field has a default value."),
+         "Whether a null remains null although the field has a default value."),
     ConfigKey("schemas.cache.config", Type.INT, default=1000, importance=Importance.LOW,
-              doc="How many schemas are kept in converted form."),
+              doc="The number of converted schemas in the cache."),
 )  # fmt: skip
 
 
 
 def keys_of(*more: ConfigDef) -> ConfigDef:
-    """The keys that all converters with a registry have, and those of one kind of converter."""
+    """Returns the keys of all converters with a registry, and `more`: those of one converter."""
     return RegistryConfigDef(*CONVERTER_KEYS.plus(REGISTRY_KEYS, MAPPING_KEYS, *more).keys.values())
 
 
 Read = Callable[[list[bytes], int], Column]
-"""(payloads, bytes to skip before each) -> the values and their field's metadata. BadRowError, BadRowsError."""
+"""Converts payloads, each after a number of bytes to skip, to values and their field's metadata. Raises BadRowError,
+BadRowsError.
+"""
 
 
 class Described(Protocol):
-    """A Connect schema, described as the kind of schema that the registry holds."""
+    """A Connect schema, converted to a schema for the registry."""
 
     @property
     def text(self) -> SchemaText:
@@ -67,7 +69,7 @@ class Described(Protocol):
 
     @property
     def record(self) -> str | None:
-        """The record name, from which a subject may be named."""
+        """The record name, from which a subject name may be made."""
 
     @property
     def index(self) -> bytes:
@@ -75,15 +77,15 @@ class Described(Protocol):
 
 
 Write = Callable[[pa.Array, Metadata], pa.Array]
-"""(values without nulls, metadata) -> their payloads (binary). BadRowError, DataError."""
+"""Converts values without nulls, with their metadata, to payloads (binary). Raises BadRowError, DataError."""
 
 
 class RegisteredConverter(Converter):
-    """Caches what it makes for each schema. Does not connect before the first record."""
+    """A converter with a registry. It caches the readers and writers of schemas, and connects for the first record."""
 
     version = "8.3.0"  # as Confluent's converters, whose settings these are
-    kind: ClassVar[str]  # the registry's word for its kind of schema
-    read_words: ClassVar[str]  # the beginning of Java's message for a record that cannot be read; {} is the topic
+    kind: ClassVar[str]  # the registry's name of the schema type
+    read_words: ClassVar[str]  # the start of Java's message for a record that cannot be read; {} is the topic
     write_words: ClassVar[str]
     packages: ClassVar[tuple[str, ...]] = ()  # packages of the extra, besides those of the client
     writes_nulls: ClassVar[bool] = False  # whether the null of an optional schema is written as a payload
@@ -91,7 +93,7 @@ class RegisteredConverter(Converter):
 
     @override
     def configure(self, configs: Mapping[str, str], *, is_key: bool) -> None:
-        """ConfigError where the packages of the extra are missing."""
+        """Raises ConfigError for invalid settings and if packages of the extra are missing."""
         configs = translated(configs)
         values = self.config_def.parse({**configs, "converter.type": "key" if is_key else "value"})
         check(values)
@@ -107,33 +109,33 @@ class RegisteredConverter(Converter):
 
     @abstractmethod
     def _options_from(self, values: Mapping[str, Any]) -> None:
-        """Take the options of the mapping from the parsed configuration."""
+        """Sets the options of the mapping from the parsed configuration."""
 
     @abstractmethod
     def record_name(self, text: SchemaText) -> str | None:
-        """The record name of a registered schema, from which a subject may be named."""
+        """Returns the record name of a registered schema, from which a subject name may be made."""
 
     @abstractmethod
     def reader(self, text: SchemaText, references: Mapping[str, SchemaText], version: Callable[[], int | None]) -> Read:
-        """The reader for records with a registered schema. `version`: the version of the schema in its subject."""
+        """Returns the reader for records with a registered schema. `version` returns its version in the subject."""
 
     @abstractmethod
     def describe(self, schema: Schema | None) -> Described:
-        """Describe a Connect schema for the registry. DataError."""
+        """Converts a Connect schema to one for the registry. Raises DataError."""
 
     def index_of(self, described: Described, text: SchemaText, *, given: bool) -> bytes:  # noqa: ARG002 - see writer
-        """The bytes between the schema id and the payload of records written with a registered schema."""
+        """Returns the bytes between the schema id and the payload of records written with a registered schema."""
         return described.index
 
     @abstractmethod
     def writer(self, schema: Schema | None, text: SchemaText, *, given: bool) -> Write:
-        """The writer that writes records with a registered schema; `given`: it is not made from the records' own
-        schema.
+        """Returns the writer for records with a registered schema. `given`: the registered schema is not made from the
+        records' own schema.
         """
 
     @override
     def to_connect(self, topic: str, array: pa.Array, headers: pa.Array | None = None) -> Column:
-        """RetriableError while the registry is unreachable."""
+        """Raises RetriableError while the registry is unreachable."""
         found = unframed(array, headers if reads_headers(self._values, is_key=self._is_key) else None,
                          is_key=self._is_key)
         words = self.read_words.format(topic)
@@ -148,7 +150,7 @@ class RegisteredConverter(Converter):
             read = self._read_of(topic, found.ids[0])
             try:
                 values, metadata = read(found.payloads, found.skip)
-            except MixedSchemasError as mixed:  # several messages in one schema
+            except MixedSchemasError as mixed:  # several messages of one schema
                 raise MixedSchemasError([*(int(rows[end]) for end in mixed.ends[:-1]), len(array)]) from None
         return values if len(rows) == len(array) else _scattered(values, rows, len(array)), metadata
 
@@ -179,13 +181,13 @@ class RegisteredConverter(Converter):
 
     @override
     def from_connect(self, topic: str, array: pa.Array, metadata: Metadata | None = None) -> pa.Array:
-        """RetriableError while the registry is unreachable."""
+        """Raises RetriableError while the registry is unreachable."""
         return self.with_headers(topic, array, metadata, pa.nulls(len(array), HEADERS_TYPE))[0]
 
     @override
     def with_headers(self, topic: str, array: pa.Array, metadata: Metadata | None, headers: pa.Array
                      ) -> tuple[pa.Array, pa.Array]:
-        """RetriableError while the registry is unreachable."""
+        """Raises RetriableError while the registry is unreachable."""
         schema = schema_of(metadata)
         there = array.is_valid().to_numpy(zero_copy_only=False)
         words = self.write_words.format(topic)
@@ -215,12 +217,12 @@ class RegisteredConverter(Converter):
     def _guid(self, name: SchemaName) -> str:
         if name.guid is None:
             part = "key" if self._is_key else "value"
-            raise ConfigError(f"{part}.schema.id.serializer: HeaderSchemaIdSerializer writes GUIDs, and the schema "
-                              f"registry gives none for schema {name.id}; leave this setting out")
+            raise ConfigError(f"{part}.schema.id.serializer: HeaderSchemaIdSerializer writes GUIDs, but the schema "
+                              f"registry has none for schema {name.id}; remove this setting")
         return name.guid
 
     def _target(self, topic: str, described: Described) -> tuple[SchemaName, SchemaText, bool]:
-        """Name and text of the schema to write with, and whether it differs from the records' own schema."""
+        """Returns name and text of the schema to write with, and whether it may differ from the records' own schema."""
         values, registry = self._values, self._registry
         record = described.record if self._subjects.need_record else None
         subject = self._subjects.subject(topic, record)
@@ -245,7 +247,7 @@ _OF_ALL = (UnknownSchemaError, RefusedSchemaError, UnusableSchemaError)
 
 
 class _rows:  # noqa: N801 - a context manager, used like a function
-    """Translates errors about these rows, or about the schema that they share, to row numbers of the whole array."""
+    """Converts errors about these rows, or about their common schema, to errors about rows of the whole array."""
 
     def __init__(self, rows: np.ndarray[Any, Any], words: str) -> None:
         self._rows = rows
@@ -272,14 +274,14 @@ class _rows:  # noqa: N801 - a context manager, used like a function
 
 
 def _java(error: Exception, words: str) -> Exception:
-    """The error with Java's message attached."""
+    """Sets Java's message in the error."""
     if isinstance(error, DataError):
         error.java_message = words
     return error
 
 
 def _scattered(values: pa.Array, rows: np.ndarray[Any, Any], size: int) -> pa.Array:
-    """The values put into their rows; null in all others."""
+    """Returns an array with the values in `rows` and null in all others."""
     places = np.zeros(size, np.int64)
     places[rows] = np.arange(len(rows))
     missing = np.ones(size, np.bool_)

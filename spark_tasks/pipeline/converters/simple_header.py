@@ -16,13 +16,13 @@ _LOG = logging.getLogger(__name__)
 
 
 class SimpleHeaderConverter(HeaderConverter):
-    """Does what Kafka Connect's SimpleHeaderConverter does. A header that cannot be read stays bytes."""
+    """Behaves as Kafka Connect's SimpleHeaderConverter. A header that cannot be read remains bytes."""
 
     version = "4.3.1"
     aliases = ("org.apache.kafka.connect.storage.SimpleHeaderConverter", "SimpleHeaderConverter")
 
     def configure(self, configs: Mapping[str, str]) -> None:
-        """There is nothing to configure."""
+        """Does nothing: there are no settings."""
 
     @override
     def to_connect_header(self, topic: str, name: str, value: bytes | None) -> tuple[Schema | None, Any]:
@@ -31,7 +31,7 @@ class SimpleHeaderConverter(HeaderConverter):
         try:
             return values.parse_string(value.decode("utf-8", "replace"))
         except (ValueError, ArithmeticError, RecursionError) as error:
-            _LOG.warning("Header %r on topic %s cannot be read, so it stays bytes: %s", name, topic, error)
+            _LOG.warning("Header %r on topic %s cannot be read, so it remains bytes: %s", name, topic, error)
             return BYTES, value
 
     @override

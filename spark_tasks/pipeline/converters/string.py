@@ -1,4 +1,4 @@
-"""StringConverter: texts in any encoding that both Python and Java know."""
+"""StringConverter: texts in any encoding that both Python and Java support."""
 
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _METADATA = {SCHEMA_KEY: to_text(OPTIONAL_STRING).encode()}
 
 
 class StringConverter(Converter, HeaderConverter):
-    """Like Kafka Connect's: decodes bytes, with U+FFFD for invalid ones, and writes values as Java's toString does."""
+    """Decodes bytes, invalid ones as U+FFFD, and writes values as Java's toString does, like Kafka Connect's."""
 
     version = "4.3.1"
     takes_java_values = True
@@ -50,7 +50,7 @@ class StringConverter(Converter, HeaderConverter):
             try:
                 return array.cast(pa.string()), _METADATA
             except pa.ArrowInvalid:
-                pass  # some text is not UTF-8: replace invalid bytes, as Java does
+                pass  # some text is not UTF-8: invalid bytes are replaced below, as in Java
         decoded = [None if value is None else self._decode(value) for value in array.to_pylist()]
         return pa.array(decoded, pa.string()), _METADATA
 
@@ -71,7 +71,7 @@ class StringConverter(Converter, HeaderConverter):
 
     def _decode(self, value: bytes) -> str:
         if self._codec.name == "utf-16" and value[:2] not in _MARKS:
-            return value.decode("utf-16-be", "replace")  # Java's, where there is no byte order mark
+            return value.decode("utf-16-be", "replace")  # as in Java without a byte order mark
         return self._codec.decode(value, "replace")[0]
 
     def _encode(self, text: str) -> bytes:

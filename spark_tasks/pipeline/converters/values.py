@@ -1,8 +1,9 @@
-"""The text form of Connect values in headers, with the rules of Kafka Connect's `Values` for guessing types from texts
-and for printing.
+"""Reads and writes Connect values in headers as text, by the rules of Kafka Connect's `Values` for inferring types from
+texts and for printing.
 
-Python's values: int (the schema says which size), float (FLOAT64), numpy.float32 (FLOAT32), Decimal, bool, str, bytes,
-list, dict, and an aware datetime for Date, Time and Timestamp. Times are UTC (Java: the worker's time zone).
+The Python values are int (the schema has the size), float (FLOAT64), numpy.float32 (FLOAT32), Decimal, bool, str,
+bytes, list, dict, and an aware datetime for Date, Time and Timestamp. Times are UTC (in Java in the worker's time
+zone).
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ SchemaAndValue = tuple[Schema | None, Any]
 
 _NOTHING: SchemaAndValue = (None, None)
 _DECIMAL = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,9})?")
-_MAX_EXPONENT = 10_000  # larger numbers stay texts: as integers they would need too much memory
+_MAX_EXPONENT = 10_000  # larger numbers remain texts, as integers would need too much memory
 _INTEGERS = ((Type.INT8, 7), (Type.INT16, 15), (Type.INT32, 31), (Type.INT64, 63))
 _NUMERIC = (Type.INT8, Type.INT16, Type.INT32, Type.INT64, Type.FLOAT32, Type.FLOAT64)  # from narrow to wide
 _DATE = r"(?P<year>\d+)-(?P<month>\d+)-(?P<day>\d+)"
@@ -41,7 +42,7 @@ _DAY = timedelta(days=1)
 
 
 def parse_string(text: str | None) -> SchemaAndValue:
-    """The schema and value that a text stands for; (None, None) for null."""
+    """Returns the schema and the value of a text; (None, None) for null."""
     if text is None:
         return _NOTHING
     if not text:
@@ -141,7 +142,7 @@ class _Parser:
             try:
                 found[key[1]] = value[1] if value else None
             except TypeError:
-                raise DataError("lists and maps cannot be keys of a map here") from None
+                raise DataError("keys of a map cannot be lists or maps") from None
             tokens.consume(",")
             keys.merge(key)
             values.merge(value)
@@ -220,7 +221,7 @@ def _moment(token: str) -> SchemaAndValue | None:
 
 
 def to_string(value: Any) -> str | None:
-    """The text of a value; texts and bytes inside lists and maps are quoted."""
+    """Returns the text of a value. Texts and bytes in lists and maps are quoted."""
     return None if value is None else _text(value, embedded=False)
 
 

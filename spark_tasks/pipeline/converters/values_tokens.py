@@ -6,7 +6,7 @@ _DELIMITERS = frozenset(':,{}[]"')
 
 
 class Tokens:
-    """The text, split at delimiters that are not escaped; can be rewound."""
+    """Splits a text at delimiters that are not escaped. Can be rewound."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -15,26 +15,26 @@ class Tokens:
         self.previous: str | None = None
 
     def mark(self) -> int:
-        """Where the next token begins, for `rewind`."""
+        """Returns the position of the next token, for `rewind`."""
         return self._at - len(self._peeked or "")
 
     def rewind(self, position: int) -> None:
-        """Go back to a mark."""
+        """Goes back to a position from `mark`."""
         self._at = position
         self._peeked = self.previous = None
 
     def has_next(self) -> bool:
-        """Whether there is another token."""
+        """Returns whether there is another token."""
         return self._peeked is not None or self._at < len(self.text)
 
     def next(self) -> str:
-        """The next token."""
+        """Reads the next token."""
         token = self._read() if self._peeked is None else self._peeked
         self._peeked, self.previous = None, token
         return token
 
     def next_few(self, count: int) -> str | None:
-        """The next tokens joined; None, without reading any, if there are not enough."""
+        """Reads the next `count` tokens and joins them. Returns None without reading any if there are fewer."""
         start = self.mark()
         for _ in range(count):
             if not self.has_next():
@@ -44,7 +44,7 @@ class Tokens:
         return self.text[start : self._at]
 
     def consume(self, expected: str) -> bool:
-        """Read the next token that is not blank if it is the given one; whether it was."""
+        """Reads the next token that is not blank if it is `expected`. Returns whether it is."""
         if self._peeked is None:
             if not self.has_next():
                 return False

@@ -1,4 +1,4 @@
-"""The interfaces of transforms and predicates, which work on batches of Connect records in columns."""
+"""The interfaces of transforms and predicates, which process batches of Connect records in columns."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from spark_tasks.pipeline.converters.base import HeaderConverter
 
 
 class Transform(ABC):
-    """Changes records. Made without arguments, then configured once. May drop records; keeps the order of the rest."""
+    """Changes records. Its constructor has no arguments; `configure` is called once. It may drop records, and keeps the
+    order of all others.
+    """
 
     version: ClassVar[str] = "unknown"
     config_def: ClassVar[ConfigDef] = ConfigDef()
@@ -22,19 +24,18 @@ class Transform(ABC):
 
     @abstractmethod
     def configure(self, configs: Mapping[str, str]) -> None:
-        """Take the configuration, its keys without the prefix transforms.<alias>."""
+        """Applies the configuration. `configs`: without the prefix `transforms.<alias>.`."""
 
     @abstractmethod
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch | Iterable[pa.RecordBatch]:
-        """The resulting records, in several batches where one cannot hold them (different schemas or topics).
+        """Returns the resulting records, in several batches if they do not fit into one (different schemas).
 
-        BadRowError names the row that cannot be changed; any other DataError means that some record of the batch
-        cannot.
+        Raises BadRowError with the row that cannot be changed, or another DataError if the row is unknown.
         """
 
 
 class Predicate(ABC):
-    """Chooses the records that a transform is applied to. Made without arguments, then configured once."""
+    """Selects the records for a transform. Its constructor has no arguments; `configure` is called once."""
 
     version: ClassVar[str] = "unknown"
     config_def: ClassVar[ConfigDef] = ConfigDef()
@@ -42,8 +43,8 @@ class Predicate(ABC):
 
     @abstractmethod
     def configure(self, configs: Mapping[str, str]) -> None:
-        """Take the configuration, its keys without the prefix predicates.<alias>."""
+        """Applies the configuration. `configs`: without the prefix `predicates.<alias>.`."""
 
     @abstractmethod
     def test(self, batch: pa.RecordBatch) -> pa.BooleanArray:
-        """For each record, whether the predicate holds."""
+        """Returns for each record whether the predicate is true."""

@@ -95,7 +95,7 @@ class Cast(NestingTransform):
     config_def = ConfigDef(
         ConfigKey("spec", ConfigType.LIST, importance=Importance.HIGH,
                   validator=Check(_check_spec, "list of colon-delimited pairs, e.g. <code>foo:bar,abc:xyz</code>"),
-                  doc="Pairs field:type, or one type for the whole key or value."),
+                  doc="Pairs of the form field:type, or one type for the whole key or value."),
         REPLACE_NULLS, SYNTAX,
     )  # fmt: skip
 
@@ -120,7 +120,7 @@ class Cast(NestingTransform):
         found = []
         for where, spec in levels.items():
             level = type(self)()
-            level._setup(spec, defaults=self.fills_defaults)  # noqa: SLF001 - one of this class
+            level._setup(spec, defaults=self.fills_defaults)  # noqa: SLF001 - an instance of this class
             found.append((where, level))
         return Nested(found)
 
@@ -171,7 +171,7 @@ class Cast(NestingTransform):
         default = self._cast(old, default_of(old), target)
         written = None
         if default is not None:
-            if new.logical:  # the default is no longer a value of the logical type
+            if new.logical:  # the default no longer has the logical type
                 raise JavaError("org.apache.kafka.connect.errors.SchemaBuilderException", "Invalid default value")
             array = typed([default], new)
             written = json.dumps(json.loads(JsonWriter().write(array, new)[0].as_py()), separators=(",", ":"),
@@ -195,7 +195,7 @@ class Cast(NestingTransform):
             if name in columns.children:
                 self._cast_child(columns, name, kinds.get(name), target)
             elif columns.schema is None:
-                columns.put(name, pa.nulls(columns.length))  # Java puts the key with a null
+                columns.put(name, pa.nulls(columns.length))  # Java adds the key with null
         if columns.schema is None:
             return columns.build(copied(names, *self._named), None)
         changed = self.changed_schema(columns.schema)
@@ -205,7 +205,7 @@ class Cast(NestingTransform):
     def _cast_child(columns: Columns, name: str, schema: Schema | None, target: Type) -> None:
         its = metadata_of(columns.fields[name])
         if its:
-            raise NotInColumnsError  # values of several types, or a key that some of the maps do not have
+            raise NotInColumnsError  # values of several types, or a key that some maps do not have
         columns.put(name, cast_column(columns.children[name], schema, target))
 
 

@@ -1,4 +1,4 @@
-"""The transforms of a connector in order, each with its predicate: batches in, batches out, in the order of records."""
+"""Applies the transforms of a connector in order, each with its predicate. The order of records remains."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from spark_tasks.plugins import Kind, Plugin, Plugins
 
 
 class TransformError(DataError):
-    """A stage cannot change a record. `alias`, `class_name`: the stage; `record`: a batch of that one record as the
-    stage received it, or None where the stage did not say which one failed; `row`: its row in the stage's batch.
+    """A stage cannot change a record. `alias`, `class_name`: those of the stage. `record`: a batch with only this
+    record, as the stage received it, None if the record is unknown. `row`: its row in the stage's batch.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class TransformError(DataError):
 
     @property
     def part(self) -> StageFailedError:
-        """The same error for a caller that tries parts of a batch."""
+        """The same error, for a caller that tries parts of a batch."""
         reason = self.__cause__ if isinstance(self.__cause__, Exception) else self
         words = f"transforms.{self.alias} ({self.class_name}) cannot change record {{}}"
         failed = StageFailedError(self._row, FailedStage.TRANSFORMATION, self.class_name, reason, words)
@@ -45,7 +45,7 @@ class TransformError(DataError):
         return failed
 
     def move(self, place: Callable[[int], int] | None) -> None:
-        """Translate the row to `place(row)` of a larger batch; None if it cannot be told."""
+        """Replaces the row by that of a larger batch, `place(row)`. `place` None: it is unknown there."""
         self._place.append(place)
 
 
@@ -62,9 +62,7 @@ def _place(record: pa.RecordBatch | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One transform, applied to the records that `predicate` accepts (with `negate`: to all others). `class_name` is
-    the one that REST shows.
-    """
+    """A transform for the records that `predicate` selects, with `negate` for all others. `class_name`: as in REST."""
 
     alias: str
     class_name: str
@@ -73,7 +71,7 @@ class Stage:
     negate: bool = False
 
     def apply(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """The batch with those records changed; the others keep their places between them. TransformError."""
+        """Yields the batch with the selected records changed, in the order of records. Raises TransformError."""
         if self.predicate is None:
             yield from self._changed(batch)
             return
@@ -91,7 +89,7 @@ class Stage:
             yield from self._mixed(batch, chosen)
 
     def _mixed(self, batch: pa.RecordBatch, chosen: pa.BooleanArray) -> Iterator[pa.RecordBatch]:
-        """Change all chosen records at once, then put them back into their places."""
+        """Changes all selected records at once, then merges them with the others in the original order."""
         try:
             changed = list(self._changed(batch.filter(chosen)))
         except TransformError as error:
@@ -100,7 +98,7 @@ class Stage:
             raise
         others = batch.filter(pc.invert(chosen))
         if sum(map(len, changed)) < chosen.true_count:
-            if changed:  # some were dropped, and it is not known which
+            if changed:  # some records were dropped; which ones is unknown
                 for begin, end, mine in _runs(chosen):
                     piece = batch.slice(begin, end - begin)
                     yield from self._changed(piece) if mine else (piece,)
@@ -111,7 +109,7 @@ class Stage:
             places = np.where(flags, np.cumsum(flags) - 1, np.cumsum(~flags) - 1 + len(changed[0]))
             yield pa.concat_batches([changed[0], others]).take(pa.array(places))
         else:
-            yield from _woven(changed, others, chosen)
+            yield from _interleaved(changed, others, chosen)
 
     def _changed(self, batch: pa.RecordBatch) -> list[pa.RecordBatch]:
         try:
@@ -130,7 +128,7 @@ class Stage:
         return TransformError(self.alias, self.class_name, reason, record, row)
 
     def _first_bad(self, batch: pa.RecordBatch) -> int | None:
-        """The first bad row, found by bisection; None if each half succeeds when tried alone."""
+        """Returns the first bad row by bisection, or None if each half succeeds alone."""
         if len(batch) <= 1:
             return 0 if len(batch) else None
         half = len(batch) // 2
@@ -157,10 +155,10 @@ def _runs(chosen: pa.BooleanArray) -> Iterator[tuple[int, int, bool]]:
         begin = end
 
 
-def _woven(
+def _interleaved(
     changed: list[pa.RecordBatch], others: pa.RecordBatch, chosen: pa.BooleanArray
 ) -> Iterator[pa.RecordBatch]:
-    """The records of both in their original order, run by run."""
+    """Yields the records of both in their original order, in runs."""
     left, at = list(changed), 0
     for begin, end, mine in _runs(chosen):
         size = end - begin
@@ -177,21 +175,23 @@ def _woven(
 
 
 class Chain:
-    """All stages."""
+    """The stages of a connector."""
 
     def __init__(self, stages: Iterable[Stage] = ()) -> None:
         self.stages = tuple(stages)
 
     def apply(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """The records after the last stage, in as few batches as their columns allow. TransformError."""
+        """Yields the records after the last stage, in as few batches as possible. Raises TransformError."""
         batches = [batch] if len(batch) else []
         for stage in self.stages:
-            batches = joined(list(_through(stage, batches, complete=sum(map(len, batches)) == len(batch))))
+            batches = joined(list(_apply_stage(stage, batches, complete=sum(map(len, batches)) == len(batch))))
         yield from batches if self.stages else [batch]
 
 
-def _through(stage: Stage, batches: list[pa.RecordBatch], *, complete: bool) -> Iterator[pa.RecordBatch]:
-    """`complete`: no stage has dropped a record so far, so rows can be counted as in the batch given to the chain."""
+def _apply_stage(stage: Stage, batches: list[pa.RecordBatch], *, complete: bool) -> Iterator[pa.RecordBatch]:
+    """Applies a stage to the batches. `complete`: no earlier stage has dropped records, so row numbers of the chain's
+    batch are known.
+    """
     begin = 0
     for one in batches:
         try:
@@ -203,7 +203,7 @@ def _through(stage: Stage, batches: list[pa.RecordBatch], *, complete: bool) -> 
 
 
 def make_chain(plugins: Plugins, connector: Mapping[str, str], header: HeaderConverter | None = None) -> Chain:
-    """The chain of a connector's configuration. ConfigError, PluginNotFoundError."""
+    """Creates the chain of a connector's configuration. Raises ConfigError, PluginNotFoundError."""
     predicates = dict(_predicates(plugins, connector))
     return Chain(_stage(plugins, connector, alias, predicates, header) for alias in _aliases(connector, "transforms"))
 
@@ -217,7 +217,7 @@ def _properties(connector: Mapping[str, str], prefix: str) -> dict[str, str]:
 
 
 def _plugin(plugins: Plugins, kind: Kind, properties: dict[str, str]) -> Plugin:
-    """The plugin that `type` names; the keys that select it are removed from the properties."""
+    """Returns the plugin of `type` and `plugin.version`, and removes these keys from the properties."""
     return plugins.find(kind, properties.pop("type", ""), properties.pop("plugin.version", None))
 
 

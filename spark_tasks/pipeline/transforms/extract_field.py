@@ -30,7 +30,7 @@ class ExtractField(FieldTransform):
     purpose = "field extraction"
     skips_nulls = False
     config_def = ConfigDef(
-        ConfigKey("field", Type.STRING, doc="The field; with field.syntax.version=V2 a path."), REPLACE_NULLS, SYNTAX
+        ConfigKey("field", Type.STRING, doc="The field; with field.syntax.version=V2, its path."), REPLACE_NULLS, SYNTAX
     )
 
     @override
@@ -66,7 +66,7 @@ class ExtractField(FieldTransform):
         if columns.schema is not None:
             schema = self._schema(columns.schema)
             if columns.children[name].null_count:
-                raise NotInColumnsError  # it is not known which of the nulls have the schema
+                raise NotInColumnsError  # which of the nulls have the schema is unknown
             return columns.children[name], described(schema)
         if name not in columns.children:
             return pa.nulls(len(array)), None

@@ -1,4 +1,4 @@
-"""How configurations name fields: plainly (V1: a name of the top level), or by paths with dots and backticks (V2)."""
+"""Parses field names in configurations: names of the top level (V1), or paths with dots and backticks (V2)."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from spark_tasks.pipeline.transforms.java_values import JavaError, Struct, field
 SYNTAX = ConfigKey(
     "field.syntax.version", Type.STRING, default="V1", importance=Importance.HIGH,
     validator=OneOfIgnoringCase("V1", "V2"),
-    doc="How fields are named: V1, plain names of the top level; V2, paths such as address.city, with backticks around "
-    "names that have dots.",
+    doc="The form of field names. V1: names of the top level. V2: paths such as address.city, with backticks around "
+    "names with dots.",
 )  # fmt: skip
 
 
 def parse_path(text: str, version: str) -> tuple[str, ...]:
-    """The names from the outermost in. ConfigError where the backticks of a path do not match."""
+    """Returns the names, the outermost first. Raises ConfigError if the backticks of a path do not match."""
     if version.upper() == "V1":
         return (text,)
     return _Parser(text).parse() if text else ()
@@ -31,8 +31,8 @@ class _Parser:
         self._text = text
 
     def parse(self) -> tuple[str, ...]:
-        """A backtick is special at the beginning of a step, before a dot and at the end; a backslash before it makes it
-        an ordinary character.
+        """Returns the steps. A backtick is special at the beginning of a step, before a dot and at the end; after a
+        backslash it is an ordinary character.
         """
         text, steps, at = self._text, [], 0
         while True:
@@ -64,7 +64,7 @@ class _Parser:
 
 
 def schema_at(schema: Schema, path: Sequence[str]) -> Schema | None:
-    """The schema of the field, or None if there is no such field."""
+    """Returns the schema of the field, or None if there is no such field."""
     found: Schema | None = schema
     for name in path:
         if found is None:
@@ -74,7 +74,7 @@ def schema_at(schema: Schema, path: Sequence[str]) -> Schema | None:
 
 
 def value_at(value: Any, path: Sequence[str], *, defaults: bool = True) -> Any:
-    """The value of the field in a Struct or in maps; None if there is no such field."""
+    """Returns the value of the field in a Struct or in maps, or None if there is no such field."""
     if not path and value is not None:
         raise JavaError("java.lang.IllegalArgumentException", "the path of the field is empty")
     for depth, name in enumerate(path):
@@ -87,5 +87,5 @@ def value_at(value: Any, path: Sequence[str], *, defaults: bool = True) -> Any:
 
 
 def is_struct(schema: Schema | None) -> bool:
-    """Whether the schema has fields."""
+    """Returns whether the schema is that of a struct."""
     return schema is not None and schema.type is ConnectType.STRUCT

@@ -1,7 +1,6 @@
-"""What transforms of the key or value share: taking columns apart, putting them together, going value by value.
+"""The base classes of transforms of the key or value.
 
-The keys of a schemaless map keep the order that Java's HashMap would give them, so that a record's text is the same
-as Java's.
+The keys of a schemaless map have the order of Java's HashMap, so that a record's text is the same as in Java.
 """
 
 from __future__ import annotations
@@ -32,12 +31,14 @@ Part = tuple[Schema | None, Any]
 
 REPLACE_NULLS = ConfigKey(
     "replace.null.with.default", Type.BOOLEAN, default=True,
-    doc="Whether a field that is null takes its default value, where it has one.",
+    doc="Whether a null field gets its default value, if it has one.",
 )  # fmt: skip
 
 
 class Columns:
-    """A struct column taken apart: names, children, their fields, and whether it is a Struct or a schemaless map."""
+    """The parts of a struct column: children and fields by name, and the schema (None for a schemaless map). Raises
+    NotInColumnsError for other columns.
+    """
 
     def __init__(self, array: pa.Array, field: pa.Field) -> None:
         self.schema = schema_of(field.metadata)
@@ -51,7 +52,7 @@ class Columns:
         self.fields: dict[str, pa.Field] = {f.name: f for f in array.type}
 
     def fill_defaults(self) -> None:
-        """Replace nulls with the defaults of their schemas (replace.null.with.default)."""
+        """Replaces nulls with the defaults of their schemas (replace.null.with.default)."""
         for field in self.schema.fields if self.schema else ():
             child = self.children[field.name]
             if field.schema.default is not None and child.null_count:
@@ -59,7 +60,7 @@ class Columns:
                 self.children[field.name] = pa.concat_arrays([child, default_value(field.schema)]).take(index)
 
     def check_nulls(self) -> None:
-        """DataError where a required field is null, which a Struct does not accept."""
+        """Raises DataError if a required field is null, which a Struct does not allow."""
         for field in self.schema.fields if self.schema else ():
             if not field.schema.optional and self.children[field.name].null_count > (
                 self.nulls.true_count if self.nulls is not None else 0
@@ -67,12 +68,12 @@ class Columns:
                 raise DataError(f"null value in required field {field.name}")
 
     def put(self, name: str, array: pa.Array, metadata: dict[bytes, bytes] | None = None) -> None:
-        """Set a column; a new one is put at the end."""
+        """Sets a child. A new one becomes the last."""
         self.children[name] = array
         self.fields[name] = pa.field(name, array.type, metadata=metadata)
 
     def build(self, names: Sequence[str], schema: Schema | None) -> tuple[pa.Array, dict[bytes, bytes] | None]:
-        """The column made of these fields in this order."""
+        """Returns a column of these children in this order, and its metadata."""
         children = [self.children[name] for name in names]
         fields = [self.fields[name].with_name(name) for name in names]
         array = struct_array(children, fields, self.length, self.nulls)
@@ -80,16 +81,16 @@ class Columns:
 
 
 def described(schema: Schema | None) -> dict[bytes, bytes] | None:
-    """The field metadata of a column with this schema."""
+    """Returns the field metadata of a column with this schema."""
     return None if schema is None else {SCHEMA_KEY: to_text(schema).encode()}
 
 
 class FieldTransform(ColumnsOrRows):
-    """Works on the key or on the value; the concrete class says which."""
+    """Changes the key or the value. `part`: "key" or "value". `purpose`: for Java's error messages."""
 
     part: ClassVar[str] = "value"
     purpose: ClassVar[str]
-    skips_nulls: ClassVar[bool] = True  # a null key or value stays as it is, with its schema
+    skips_nulls: ClassVar[bool] = True  # null keys or values and their schemas remain unchanged
     version = "4.3.1"
     fills_defaults = True
 
@@ -107,7 +108,7 @@ class FieldTransform(ColumnsOrRows):
 
     @staticmethod
     def _ambiguous(field: pa.Field) -> bool:
-        """Whether some nulls may have the schema: they would keep it while the other records get another one."""
+        """Returns whether nulls may have the schema. They keep it, while other records may get another one."""
         schema = schema_of(field.metadata)
         return schema is not None and (schema.optional or schema.default is not None)
 
@@ -125,45 +126,45 @@ class FieldTransform(ColumnsOrRows):
 
     @abstractmethod
     def row(self, schema: Schema | None, value: Any, record: Record) -> Part:
-        """The new schema and value of one record."""
+        """Returns the new schema and value of one record. Raises DataError."""
 
     def change(self, batch: pa.RecordBatch, array: pa.Array, field: pa.Field) -> Changed:  # noqa: ARG002
-        """The new column and its metadata; see ColumnsOrRows.columns for the errors."""
+        """Returns the new column and its metadata. Raises the errors of ColumnsOrRows.columns."""
         raise NotInColumnsError
 
     def changed_schema(self, schema: Schema) -> Schema:
-        """The schema that the transform gives to a null value inside another value."""
+        """Returns the new schema of a value, also of null within another value."""
         return schema
 
 
 class Nested:
-    """Transforms that each work on one level inside a record, with the path to that level (field.syntax.version=V2)."""
+    """Transforms for single levels of a record, each with the path to its level (field.syntax.version=V2)."""
 
     def __init__(self, levels: Sequence[tuple[tuple[str, ...], FieldTransform]]) -> None:
         self._levels = levels
 
     def row(self, schema: Schema | None, value: Any, record: Record) -> Part:
-        """Apply all of them to one value."""
+        """Applies all transforms to one value."""
         for path, transform in self._levels:
             schema, value = _at(schema, value, path, transform, record)
         return schema, value
 
     def change(self, batch: pa.RecordBatch, array: pa.Array, field: pa.Field) -> Changed:
-        """Apply all of them to a column."""
+        """Applies all transforms to a column."""
         metadata: dict[bytes, bytes] | None = dict(field.metadata or {})
         for path, transform in self._levels:
             array, metadata = _column_at(batch, array, pa.field("", array.type, metadata=metadata), path, transform)
         return array, metadata
 
     def changed_schema(self, schema: Schema) -> Schema:
-        """Apply all of them to a schema."""
+        """Applies all transforms to a schema."""
         for path, transform in self._levels:
             schema = _schema_at(schema, path, transform)
         return schema
 
 
 class NestingTransform(FieldTransform):
-    """A FieldTransform that knows field.syntax.version=V2: `configure` sets `_nested` if fields are named by path."""
+    """A FieldTransform with field.syntax.version=V2. `configure` sets `_nested` if field names are paths."""
 
     _nested: Nested | None = None
 
@@ -181,11 +182,11 @@ class NestingTransform(FieldTransform):
 
     @abstractmethod
     def _row(self, schema: Schema | None, value: Any, record: Record) -> Part:
-        """Transform the fields of one level of a record."""
+        """Changes the fields of one level of a record."""
 
     @abstractmethod
     def _change(self, batch: pa.RecordBatch, array: pa.Array, field: pa.Field) -> Changed:
-        """Transform the fields of one level of a batch."""
+        """Changes the fields of one level of a batch."""
 
 
 def _at(schema: Schema | None, value: Any, path: Sequence[str], transform: FieldTransform, record: Record) -> Part:
@@ -237,7 +238,7 @@ def _schema_at(schema: Schema, path: Sequence[str], transform: FieldTransform) -
 
 
 def basics(schema: Schema, kind: ConnectType, fields: Sequence[Field] = ()) -> Schema:
-    """A required schema of this type, with the name, version, documentation and parameters of another schema."""
+    """Returns a required schema of the type `kind` with the name, version, doc and parameters of `schema`."""
     return Schema(
         kind, name=schema.name, version=schema.version, doc=schema.doc, parameters=schema.parameters,
         fields=distinct(fields),
@@ -245,7 +246,7 @@ def basics(schema: Schema, kind: ConnectType, fields: Sequence[Field] = ()) -> S
 
 
 def distinct(fields: Sequence[Field]) -> tuple[Field, ...]:
-    """The fields; DataError if two have the same name."""
+    """Returns the fields. Raises DataError if two have the same name."""
     seen: set[str] = set()
     for field in fields:
         if field.name in seen:
@@ -258,14 +259,14 @@ def distinct(fields: Sequence[Field]) -> tuple[Field, ...]:
 
 
 def fields_of(schema: Schema) -> tuple[Field, ...]:
-    """The fields of a struct schema. DataError for any other schema."""
+    """Returns the fields of a struct schema. Raises DataError for any other schema."""
     if schema.type is not ConnectType.STRUCT:
         raise DataError("Cannot list fields on non-struct type")
     return schema.fields
 
 
 def for_key(transform: type[FieldTransform]) -> type[FieldTransform]:
-    """The same transform for the key."""
+    """Returns the transform's class for keys."""
     swap = {"value": "key", "headers": "headers"}
     members: Mapping[str, Any] = {
         "part": "key", "reads": tuple(swap[p] for p in transform.reads),

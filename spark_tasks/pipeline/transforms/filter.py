@@ -11,12 +11,12 @@ from spark_tasks.pipeline.transforms.base import Transform
 
 
 class Filter(Transform):
-    """Drops every record that it is applied to, that is, every record that its predicate chooses."""
+    """Drops all records that its predicate selects."""
 
     version = "4.3.1"
 
     def configure(self, configs: Mapping[str, str]) -> None:
-        """There is nothing to configure."""
+        """Does nothing: there are no settings."""
 
     @override
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:

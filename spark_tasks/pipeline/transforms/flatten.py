@@ -38,7 +38,7 @@ from spark_tasks.pipeline.transforms.rows import NotInColumnsError, Record
 
 
 class Flatten(FieldTransform):
-    """Turns the fields of nested structs and maps into fields of the top level, with joined names."""
+    """Moves the fields of nested structs and maps to the top level, with joined names."""
 
     purpose = "flattening"
     config_def = ConfigDef(ConfigKey("delimiter", ConfigType.STRING, default=".", doc="The text between joined names."))
@@ -96,7 +96,7 @@ class Flatten(FieldTransform):
             if inner.type is Type.STRUCT:
                 self._schemas(inner, name, loose, fields)
             elif inner.type is Type.MAP:
-                distinct(fields)  # Java's builder refuses a name that it has before it comes here
+                distinct(fields)  # Java's builder rejects a duplicate name first
                 raise DataError(f"Flatten transformation does not support MAP for record with schemas (for field "
                                 f"{name}).")
             else:
@@ -123,7 +123,7 @@ class Flatten(FieldTransform):
     ) -> None:  # fmt: skip
         inner = {f.name: f.schema for f in schema.fields} if schema else {}
         if columns.nulls is not None and any(one.default is not None for one in inner.values()):
-            raise NotInColumnsError  # fields of a null struct do not take their defaults
+            raise NotInColumnsError  # fields of a null struct do not get their defaults
         columns.fill_defaults()
         for key, child in columns.children.items():
             name, its = self._name(prefix, key), columns.fields[key]

@@ -126,7 +126,7 @@ class HeaderFrom(FieldTransform):
 
     @override
     def columns(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Numbers, texts and booleans, written by SimpleHeaderConverter."""
+        """Changes the batch. Only for numbers, strings and booleans that SimpleHeaderConverter writes."""
         nested = any(len(path) != 1 for path, _ in self._pairs)
         if nested or not self._writes_texts() or self.part not in batch.schema.names:
             raise NotInColumnsError
@@ -151,7 +151,7 @@ class HeaderFrom(FieldTransform):
 
 
 def _removed(names: list[str], gone: set[str]) -> list[str]:
-    """The keys of a copied map after some of them were removed, in the order that Java's copy has them."""
+    """Returns the keys of a copied map without those that are `gone`, in the order of Java's copy."""
     return [name for name in copied(names) if name not in gone]
 
 

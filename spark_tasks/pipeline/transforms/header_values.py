@@ -1,4 +1,4 @@
-"""Converts values of Java classes to the Python values that header converters take."""
+"""Converts values of Java classes (java_values) to the Python values that header converters accept."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class FarDate:
-    """A date in a year that datetime cannot represent. Its str() is the text that Java writes."""
+    """A date in a year that datetime does not support. Its str() is the text that Java writes."""
 
     def __init__(self, date: Moment) -> None:
         self._text = moment_text(date)
@@ -25,9 +25,9 @@ class FarDate:
 
 
 def header_value(value: Any, *, as_text: bool) -> Any:
-    """Numbers of fewer than 64 bits become int, a Date a datetime, a Struct a dict. `as_text`: SimpleHeaderConverter
-    will write the value as text, so a date may be in any year; otherwise DataError for a year that datetime cannot
-    represent.
+    """Returns the Python value: small integers become int, a Date datetime, a Struct dict. `as_text`:
+    SimpleHeaderConverter writes the value as text, so a date may be in any year. Otherwise raises DataError for a year
+    that datetime does not support.
     """
     if isinstance(value, Moment):
         try:
@@ -35,7 +35,7 @@ def header_value(value: Any, *, as_text: bool) -> Any:
         except OverflowError as error:
             if as_text:
                 return FarDate(value)
-            raise DataError(f"a header cannot hold a date {value.millis} ms from 1970: {error}") from None
+            raise DataError(f"a header cannot contain a date {value.millis} ms from 1970: {error}") from None
     if isinstance(value, np.integer):
         return int(value)
     if isinstance(value, Struct):

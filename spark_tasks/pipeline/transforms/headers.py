@@ -1,4 +1,4 @@
-"""Headers as columns: lists of names and bytes, the bytes as they are on the wire."""
+"""Changes headers in columns: lists of names and bytes, the bytes as in Kafka."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from spark_tasks.pipeline.converters.base import HeaderConverter
 from spark_tasks.pipeline.converters.simple_header import SimpleHeaderConverter
 from spark_tasks.pipeline.transforms.rows import put
 
-_MOST: Final = 2**31 - 1  # the most bytes that a column with 32-bit offsets can hold
+_MAX_BYTES: Final = 2**31 - 1  # in a column with 32-bit offsets
 
 def has_header(batch: pa.RecordBatch, name: str) -> pa.BooleanArray:
-    """For each record, whether it has a header of this name."""
+    """Returns for each record whether it has a header with this name."""
     there = np.zeros(len(batch), np.bool_)
     if _some(batch):
         headers = batch.column("headers")
@@ -30,7 +30,7 @@ def has_header(batch: pa.RecordBatch, name: str) -> pa.BooleanArray:
 
 
 def without(batch: pa.RecordBatch, names: Collection[str]) -> pa.RecordBatch:
-    """The batch without the headers of these names."""
+    """Returns the batch without the headers with these names."""
     if not _some(batch):
         return batch
     headers = batch.column("headers")
@@ -45,8 +45,8 @@ def without(batch: pa.RecordBatch, names: Collection[str]) -> pa.RecordBatch:
 
 
 def with_headers(batch: pa.RecordBatch, new: Sequence[tuple[str, pa.Array]]) -> pa.RecordBatch:
-    """The batch with more headers after those that each record has, in this order: names, and the bytes for each
-    record.
+    """Returns the batch with new headers after those that each record has. `new`: for each header its name, and its
+    bytes for each record.
     """
     rows, starts, old = len(batch), np.zeros(len(batch) + 1, np.int32), pa.array([], HEADERS_TYPE.value_type)
     if _some(batch):
@@ -63,14 +63,14 @@ def with_headers(batch: pa.RecordBatch, new: Sequence[tuple[str, pa.Array]]) -> 
 
 
 def _interleaved(starts: Ints, old: pa.Array, new: Sequence[pa.Array], step: int) -> pa.Array:
-    """For each row its old values, then one value of each new column: the row's own (`step` 1), or one shared by all
-    rows (`step` 0).
+    """Returns for each row its old values, then one value of each new column: the row's own (`step` 1), or the same for
+    all rows (`step` 0).
     """
     rows, before, columns = len(starts) - 1, texts(old), [texts(array) for array in new]
     sizes = [int(one.offsets[-1] - one.offsets[0]) for one in columns]
     total = int(before.offsets[-1] - before.offsets[0]) + sum(sizes) * (1 if step else rows)
-    if total > _MOST:
-        raise OverflowError(f"the headers of {rows} records have {total} bytes, more than a column holds")
+    if total > _MAX_BYTES:
+        raise OverflowError(f"the headers of {rows} records have {total} bytes, too many for one column")
     bounds = np.array([one.offsets - one.offsets[0] + at for one, at in zip(
         columns, np.cumsum([0, *sizes[:-1]]), strict=True)], np.int64)  # fmt: skip
     data = np.concatenate([one.data[one.offsets[0] : one.offsets[-1]] for one in columns])
@@ -92,7 +92,7 @@ def _interleave(  # noqa: PLR0917
     for row in range(len(starts) - 1):
         for i in range(starts[row], starts[row + 1]):
             there[item] = kept[i]
-            if kept[i]:  # ignore the values that lie under a null list
+            if kept[i]:  # ignore the values of a null list
                 count = old_ends[i + 1] - old_ends[i]
                 copy_bytes(out, at, old, np.int64(old_ends[i]), np.int64(count))
                 at += count
@@ -112,7 +112,7 @@ def _interleave(  # noqa: PLR0917
 def write_header(
     converter: HeaderConverter | None, topic: str, name: str, schema: Schema | None, value: Any
 ) -> bytes | None:
-    """The bytes of a header, from the task's header converter (SimpleHeaderConverter where it has none)."""
+    """Returns the bytes of a header. `converter`: the task's, None for SimpleHeaderConverter."""
     return (converter or _DEFAULT).from_connect_header(topic, name, schema, value)
 
 
@@ -124,7 +124,7 @@ def _some(batch: pa.RecordBatch) -> bool:
 
 
 def _rows(headers: pa.Array) -> Any:
-    """The row that each header belongs to."""
+    """Returns the row of each header."""
     return np.repeat(np.arange(len(headers)), np.diff(np.asarray(list_offsets(headers))))
 
 

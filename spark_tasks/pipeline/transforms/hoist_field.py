@@ -46,7 +46,7 @@ class HoistField(FieldTransform):
         if array.null_count and not schema.optional:
             raise NotInColumnsError  # records without a value, or null values of a required schema
         if schema.logical and not (pa.types.is_temporal(array.type) or pa.types.is_decimal(array.type)):
-            raise NotInColumnsError  # Cast kept the logical name, which a struct refuses
+            raise NotInColumnsError  # Cast kept the logical name, which a struct rejects
         inner = pa.field(self._name, array.type, nullable=schema.optional)
         outer = Schema(ConnectType.STRUCT, fields=(Field(self._name, schema),))
         return pa.StructArray.from_arrays([array], fields=[inner]), described(outer)

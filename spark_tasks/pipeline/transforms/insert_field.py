@@ -37,7 +37,7 @@ _INSERTED: dict[str, tuple[pa.DataType, Schema]] = {
     "timestamp": (pa.timestamp("ms", tz="UTC"), Schema(ConnectType.INT64, name=TIMESTAMP, version=1)),
     "static": (pa.string(), STRING),
 }
-Asked = dict[str, tuple[str, bool]]  # purpose: name of the field, whether it is optional
+Insertions = dict[str, tuple[str, bool]]  # by content: the name of the field, whether it is optional
 
 
 def _no_source(purpose: str) -> DataError:
@@ -46,13 +46,14 @@ def _no_source(purpose: str) -> DataError:
 
 
 class InsertField(NestingTransform):
-    """Adds fields with the topic, partition, offset or timestamp of the record, or with a fixed text."""
+    """Adds fields with the record's topic, partition, offset or timestamp, or with a fixed text."""
 
     purpose = "field insertion"
     config_def = ConfigDef(
         *(
-            ConfigKey(f"{what}.field", Type.STRING, default=None, doc=f"Field for the {said}; ! after it: required.")
-            for what, said in (
+            ConfigKey(f"{what}.field", Type.STRING, default=None,
+                      doc=f"The field for the {content}; ! after its name: required.")
+            for what, content in (
                 ("topic", "Kafka topic"),
                 ("partition", "Kafka partition"),
                 ("offset", "Kafka offset (sinks only)"),
@@ -68,7 +69,7 @@ class InsertField(NestingTransform):
     @override
     def configure(self, configs: Mapping[str, str]) -> None:
         values = self.config_def.parse(configs)
-        inserted: Asked = {}
+        inserted: Insertions = {}
         for what in _INSERTED:
             name = values[f"{what}.field"]
             if name is not None:
@@ -81,26 +82,26 @@ class InsertField(NestingTransform):
         if values["field.syntax.version"].upper() == "V2":
             self._nested = self._levels()
 
-    def _setup(self, inserted: Asked, text: str | None, *, defaults: bool) -> None:
-        self._asked, self._text, self.fills_defaults = inserted, text, defaults
+    def _setup(self, inserted: Insertions, text: str | None, *, defaults: bool) -> None:
+        self._insertions, self._text, self.fills_defaults = inserted, text, defaults
         self.changed_schema = by_identity(self._changed_schema)  # type: ignore[method-assign,assignment]
 
     def _levels(self) -> Nested:
-        levels: dict[tuple[str, ...], Asked] = {}
-        for what, (name, optional) in self._asked.items():
+        levels: dict[tuple[str, ...], Insertions] = {}
+        for what, (name, optional) in self._insertions.items():
             *path, last = parse_path(name, "V2")
             levels.setdefault(tuple(path), {})[what] = (last, optional)
         found = []
         for where, inserted in levels.items():
             level = type(self)()
-            level._setup(inserted, self._text, defaults=self.fills_defaults)  # noqa: SLF001 - one of this class
+            level._setup(inserted, self._text, defaults=self.fills_defaults)  # noqa: SLF001 - an instance of this class
             found.append((where, level))
         return Nested(found)
 
     def _changed_schema(self, schema: Schema) -> Schema:
         added = [
             Field(name, _INSERTED[what][1].as_optional() if optional else _INSERTED[what][1])
-            for what, (name, optional) in self._asked.items()
+            for what, (name, optional) in self._insertions.items()
         ]
         return basics(schema, ConnectType.STRUCT, [*schema.fields, *added])
 
@@ -124,7 +125,7 @@ class InsertField(NestingTransform):
 
     def _values(self, record: Record) -> dict[str, Any]:
         found: dict[str, Any] = {}
-        for what, (name, _) in self._asked.items():
+        for what, (name, _) in self._insertions.items():
             if what == "offset" and not record.is_sink:
                 raise _no_source(self.purpose)
             if what == "static":
@@ -144,14 +145,14 @@ class InsertField(NestingTransform):
         if columns.schema is not None:
             columns.check_nulls()
         names, added = list(columns.children), []
-        for what, (name, optional) in self._asked.items():
+        for what, (name, optional) in self._insertions.items():
             found = self._column(what, batch)
             if columns.schema is None and found is None:
                 continue
             value = pa.nulls(len(batch), _INSERTED[what][0]) if found is None else found
             if columns.schema is None:
                 if value.null_count and name in columns.children:
-                    raise NotInColumnsError  # records without a value are left unchanged
+                    raise NotInColumnsError  # records without this content remain unchanged
                 value = value.cast(pa.int64()) if what == "timestamp" else value
             elif value.null_count and not optional:
                 raise NotInColumnsError

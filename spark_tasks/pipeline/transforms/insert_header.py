@@ -15,13 +15,13 @@ from spark_tasks.pipeline.transforms.headers import with_headers, write_header
 
 
 class InsertHeader(Transform):
-    """Adds a header with a fixed value, whose type is guessed from its text."""
+    """Adds a header with a fixed value. Infers its type from its text."""
 
     version = "4.3.1"
     config_def = ConfigDef(
         ConfigKey("header", Type.STRING, importance=Importance.HIGH, validator=NonNull(), doc="The header's name."),
         ConfigKey("value.literal", Type.STRING, importance=Importance.HIGH, validator=NonNull(),
-                  doc="Its value, as a text: 5 is a number, true a boolean, [1,2] a list."),
+                  doc="The header's value as text: 5 is a number, true a boolean, [1,2] a list."),
     )  # fmt: skip
 
     @override

@@ -1,4 +1,4 @@
-"""Java's GregorianCalendar in UTC: Julian before 15 October 1582, and lenient about fields that are out of range."""
+"""Java's GregorianCalendar in UTC: Julian before 15 October 1582, and lenient with fields that are out of range."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ _MONTH_STARTS = (0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334)
 
 
 def date_of(day: int) -> tuple[int, int, int]:
-    """Year (0 is 1 BC), month and day of a day since the epoch."""
-    # counted in years that begin in March, so that the leap day is the last day
+    """Returns year (0 is 1 BC), month and day. `day`: days since the epoch."""
+    # years begin in March here, so that a leap day is the last day of its year
     if day >= CUTOVER:
         shifted = day + 719_468
         era, of_era = divmod(shifted, 146_097)
@@ -27,7 +27,7 @@ def date_of(day: int) -> tuple[int, int, int]:
 
 
 def day_of(year: int, month: int, day: int) -> int:
-    """The day since the epoch of a date; months and days may be out of range."""
+    """Returns the days since the epoch of a date. Month and day may be out of range."""
     year, month = year + (month - 1) // 12, (month - 1) % 12 + 1
     start = _gregorian(year, month)
     if start + day - 1 >= CUTOVER:
@@ -50,10 +50,10 @@ def _julian(year: int, month: int) -> int:
 
 
 def weekday(day: int) -> int:
-    """0 for Sunday."""
+    """Returns the day of the week, 0 for Sunday. `day`: days since the epoch."""
     return (day + 4) % 7
 
 
 def week_of(day: int, start: int) -> int:
-    """The number of the week (from 1) in the year or month that begins at day `start`; weeks begin on Sundays."""
+    """Returns the number of the week (from 1) in a year or month that begins on day `start`. Weeks begin on Sunday."""
     return (day - start + weekday(start)) // 7 + 1

@@ -1,4 +1,4 @@
-"""Casts between Java's classes, of single values and, where the result is the same, of whole columns."""
+"""Casts between Java's classes: single values and, if the result is the same, whole columns."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _PLAIN_INTEGERS, _PLAIN_FLOATS = r"^-?[0-9]+$", r"^-?[0-9]+(\.[0-9]+)?([eE][+-]?
 
 
 def logical_number(schema: Schema | None, value: Any) -> Any:
-    """Replace a java.util.Date whose schema is a logical type with its number of days or milliseconds."""
+    """Converts a java.util.Date to its number of days or milliseconds, by the logical type of its schema."""
     if not isinstance(value, Moment) or schema is None:
         return value
     if schema.name == DATE:
@@ -41,7 +41,7 @@ def logical_number(schema: Schema | None, value: Any) -> Any:
 
 
 def cast(value: Any, target: Type) -> Any:
-    """Cast a value, which is not null, to the type. DataError."""
+    """Casts a value, which is not null, to the type. Raises DataError."""
     try:
         if target in _BITS:
             return _CLASSES[target](_integer(value, _BITS[target]))
@@ -126,7 +126,7 @@ def _boolean(value: Any) -> bool:
 
 
 def text_of(value: Any) -> str:
-    """The text that Cast gives to a value: its toString, with dates in ISO 8601 and bytes in Base64."""
+    """Returns the text of a value as Cast does: its toString, with dates in ISO 8601 and bytes in Base64."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, Moment):
@@ -139,8 +139,8 @@ def text_of(value: Any) -> str:
 
 
 def cast_column(array: pa.Array, schema: Schema | None, target: Type) -> pa.Array:
-    """Cast a column. NotInColumnsError where the values have to be cast one by one; pa.ArrowInvalid where one cannot
-    be.
+    """Casts a column. Raises NotInColumnsError if the values must be cast one by one, and pa.ArrowInvalid or
+    SuspectRowsError if a value may be invalid.
     """
     kind = array.type
     if pa.types.is_null(kind):
@@ -205,7 +205,7 @@ def _from_number(array: pa.Array, target: Type) -> pa.Array:
 
 
 def _saturated(values: Any, bits: int) -> Any:
-    """Doubles as integers, converted as Java's d2l and d2i do."""
+    """Converts doubles to integers as Java's d2l and d2i do."""
     low, high = (-(2**63), 2**63 - 1) if bits == 64 else (-(2**31), 2**31 - 1)
     values = np.nan_to_num(values.astype(np.float64), nan=0.0)
     inside = np.where((values >= float(low)) & (values < float(high)), values, 0.0).astype(np.int64)

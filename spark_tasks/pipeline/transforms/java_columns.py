@@ -18,7 +18,7 @@ from spark_tasks.pipeline.converters import json_text
 from spark_tasks.pipeline.converters.base import Column
 from spark_tasks.pipeline.transforms.java_values import Moment, Struct
 
-# Nulls of this column are values, although its schema is required; they do not stand for a missing key or value.
+# The nulls of a column with this key are null values of a required schema; they do not mean "no key" or "no value".
 NULLS_KEY = b"connect.nulls"
 _DAY = 86_400_000
 _JSON = (bool, int, float, str, list, dict)
@@ -29,14 +29,14 @@ _ARROW: dict[type, pa.DataType] = {
 
 
 class UnmixableError(Exception):
-    """No single column can hold these values."""
+    """The values do not fit into one column."""
 
 
 Rows = Sequence[tuple[Schema | None, Any]]
 
 
 def runs(rows: Rows) -> list[int]:
-    """Split the rows into runs that one column each can hold: the end of each run."""
+    """Returns the end (exclusive) of each run of rows that fit into one column."""
     ends: list[int] = []
     begin = 0
     for at in range(1, len(rows) + 1):
@@ -47,7 +47,7 @@ def runs(rows: Rows) -> list[int]:
 
 
 def _unmixed(rows: Rows) -> list[int]:
-    """The same for rows that have one schema, or that all have no schema."""
+    """Returns the ends of runs for rows that all have the same schema, or no schema."""
     if len(rows) > 1 and rows[0][0] is None:
         try:
             untyped([value for _, value in rows])
@@ -58,7 +58,7 @@ def _unmixed(rows: Rows) -> list[int]:
 
 
 def column(rows: Rows) -> Column:
-    """The column of one run."""
+    """Returns the column of one run and its metadata."""
     schema = rows[0][0] if rows else None
     found = [value for _, value in rows]
     if schema is None:
@@ -70,7 +70,7 @@ def column(rows: Rows) -> Column:
 
 
 def typed(found: Sequence[Any], schema: Schema) -> pa.Array:
-    """The column of values that share a schema. DataError for a value that its Arrow type cannot hold."""
+    """Returns a column of values with the same schema. Raises DataError for a value that does not have its type."""
     kind = to_arrow(schema)
     try:
         return _typed(found, schema, kind)
@@ -94,7 +94,7 @@ def _typed(found: Sequence[Any], schema: Schema, kind: pa.DataType) -> pa.Array:
         keys = typed([one for value in found if value is not None for one in value], schema.key)
         entries = typed([one for value in found if value is not None for one in value.values()], schema.value)
         return pa.MapArray.from_arrays(_offsets(found), keys, entries, type=kind)
-    return pa.array([_plain(value, kind) for value in found], _wire(kind)).cast(kind)
+    return pa.array([_plain(value, kind) for value in found], _plain_type(kind)).cast(kind)
 
 
 def _offsets(found: Sequence[Any]) -> pa.Array:
@@ -102,8 +102,8 @@ def _offsets(found: Sequence[Any]) -> pa.Array:
     return pa.array([None if value is None else at for value, at in zip([*found, ()], ends, strict=True)], pa.int32())
 
 
-def _wire(kind: pa.DataType) -> pa.DataType:
-    """The Arrow type of what `_plain` returns."""
+def _plain_type(kind: pa.DataType) -> pa.DataType:
+    """Returns the Arrow type of the results of `_plain`."""
     if pa.types.is_timestamp(kind):
         return pa.int64()
     return pa.int32() if pa.types.is_temporal(kind) else kind
@@ -118,8 +118,8 @@ def _plain(value: Any, kind: pa.DataType) -> Any:
 
 
 def _days(millis: int) -> int:
-    """Days since the epoch as 32 bits; of a larger number, the lower 32 bits, as in Java. DataError for a time other
-    than midnight, such as the smallest 64-bit number of milliseconds.
+    """Returns days since the epoch. As in Java, a larger number keeps its low 32 bits. Raises DataError for a time
+    other than midnight, such as the smallest 64-bit number of milliseconds.
     """
     if millis % _DAY:
         raise DataError("Kafka Connect Date type should not have any time fields set to non-zero values.")
@@ -127,7 +127,7 @@ def _days(millis: int) -> int:
 
 
 def untyped(found: Sequence[Any]) -> Column:
-    """The column of values without a schema. UnmixableError."""
+    """Returns a column of values without a schema. Raises UnmixableError."""
     kinds = {type(value) for value in found if value is not None}
     if not kinds:
         return pa.nulls(len(found)), {}
@@ -146,7 +146,7 @@ def _as_json(found: Sequence[Any]) -> Column:
 
 
 def _pure(value: Any) -> Any:
-    """The value, if JSON can represent it and reading it back gives the same value."""
+    """Returns the value. Raises UnmixableError unless the value remains the same when written and read as JSON."""
     if value is not None and type(value) not in _JSON:
         raise UnmixableError
     if isinstance(value, dict):
@@ -184,7 +184,7 @@ def _maps(found: Sequence[Any]) -> Column:
 
 
 def _names(found: Sequence[dict[str, Any]]) -> list[str]:
-    """The keys in an order that agrees with the order of every row, where there is one."""
+    """Returns the keys in an order that is that of every row, if possible."""
     longest = max(found, key=len)
     if all(longest.keys() >= one.keys() for one in found):
         return list(longest)

@@ -1,5 +1,5 @@
-"""String.valueOf of values as Java classes have them, or Python's own. Dates are in UTC, and bytes, which Java prints
-as an address, in Base64.
+"""Java's String.valueOf for values of Java classes (java_values) or of Python. Dates are in UTC. Bytes, which Java
+prints as an address, are in Base64.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _DATE = "EEE MMM dd HH:mm:ss 'UTC' y"
 
 
 def java_text(value: Any) -> str:  # noqa: PLR0911 - a table of classes
-    """What Java prints; a Struct without its fields that are null."""
+    """Returns the text that Java prints. A Struct is printed without its null fields."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -41,11 +41,11 @@ def java_text(value: Any) -> str:  # noqa: PLR0911 - a table of classes
         return "[" + ", ".join(map(java_text, value)) + "]"
     if isinstance(value, date | time):
         return date_text((_moment(value) - _EPOCH) // _MS)
-    return str(value)  # of a Decimal too: Python and BigDecimal have one rule
+    return str(value)  # also for Decimal, which Python and Java print in the same way
 
 
 def date_text(millis: int) -> str:
-    """java.util.Date's."""
+    """Returns the text of a java.util.Date. `millis`: since the epoch."""
     return format_millis(_DATE, millis)
 
 

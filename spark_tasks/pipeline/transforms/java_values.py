@@ -1,8 +1,8 @@
-"""Single Connect values, with the classes they have in Java: for transforms that cannot work on columns.
+"""Single Connect values with their Java classes, for transforms that cannot change whole columns.
 
 Long is int; Integer, Short and Byte are numpy's int32, int16 and int8; Double is float, Float is numpy's float32,
-BigDecimal is Decimal, java.util.Date is Moment and Struct is Struct. Texts, bytes, booleans, lists and maps are
-Python's own (a dict has the order in which Java would iterate over the map).
+BigDecimal is Decimal, java.util.Date is Moment, and Struct is Struct. Texts, bytes, booleans, lists and maps have
+Python's types. A dict has the order in which Java iterates over the map.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Found = TypeVar("Found")
 
 
 class JavaError(DataError):
-    """An error whose class in Java is not DataException; `java_class` is the name of that class."""
+    """An error whose class in Java, `java_class`, is not DataException."""
 
     def __init__(self, java_class: str, message: str) -> None:
         super().__init__(message)
@@ -34,7 +34,7 @@ class JavaError(DataError):
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A java.util.Date: milliseconds since the epoch."""
+    """A java.util.Date. `millis`: milliseconds since the epoch."""
 
     millis: int
 
@@ -49,7 +49,9 @@ class Struct:
         self.values = {} if values is None else values
 
     def get(self, name: str, *, defaults: bool = True) -> Any:
-        """The field's value, or with `defaults` its default in place of null. DataError for an unknown field."""
+        """Returns the field's value, or with `defaults` its default instead of null. Raises DataError for an unknown
+        field.
+        """
         schema = field_schema(self.schema, name)
         if schema is None:
             raise DataError(f"{name} is not a valid field name")
@@ -57,7 +59,7 @@ class Struct:
         return default_of(schema) if value is None and defaults else value
 
     def put(self, name: str, value: Any) -> None:
-        """Set a field. DataError for an unknown field, and for null in a required one."""
+        """Sets a field. Raises DataError for an unknown field, null in a required field, or a value of another type."""
         schema = field_schema(self.schema, name)
         if schema is None:
             raise DataError(f"{name} is not a valid field name")
@@ -78,7 +80,7 @@ class Struct:
 
 
 def by_identity(function: Callable[[Schema], Found]) -> Callable[[Schema], Found]:
-    """Cache the function's result for each schema object, by identity, because hashing a schema takes long."""
+    """Caches the function's results by the identity of the schema, because hashing a schema is slow."""
     known: dict[int, tuple[Schema, Found]] = {}
 
     def remembered(schema: Schema) -> Found:
@@ -98,14 +100,14 @@ def _by_name(schema: Schema) -> dict[str, Schema]:
 
 
 def field_schema(schema: Schema, name: str) -> Schema | None:
-    """The schema of a struct's field, or None. DataError if the schema is not a struct."""
+    """Returns the schema of a struct's field, or None. Raises DataError if the schema is not a struct."""
     if schema.type is not Type.STRUCT:
         raise DataError("Cannot look up fields on non-struct type")
     return _by_name(schema).get(name)
 
 
 def default_of(schema: Schema) -> Any:
-    """The schema's default as a value, or None."""
+    """Returns the schema's default as a value, or None."""
     return None if schema.default is None else _default(schema)
 
 
@@ -141,36 +143,36 @@ def _fits(schema: Schema, value: Any) -> bool:
 
 
 def class_name(value: Any) -> str:
-    """The name of the value's Java class, as error messages show it."""
+    """Returns the name of the value's Java class for error messages."""
     return "null" if value is None else _CLASSES[type(value)][0]
 
 
 def schema_type(value: Any) -> Type | None:
-    """The Connect type for a value's class; None for the classes of logical types."""
+    """Returns the Connect type of a value's class, or None for the classes of logical types."""
     return _CLASSES[type(value)][1]
 
 
 def is_number(value: Any) -> bool:
-    """Whether the value is a java.lang.Number."""
+    """Returns whether the value is a java.lang.Number."""
     return isinstance(value, int | float | np.integer | np.floating | Decimal) and not isinstance(value, bool)
 
 
 def require_map(value: Any, purpose: str) -> dict[str, Any]:
-    """The value if it is a map, else DataError."""
+    """Returns the value. Raises DataError if it is not a map."""
     if not isinstance(value, dict):
         raise DataError(f"Only Map objects supported in absence of schema for [{purpose}], found: {class_name(value)}")
     return value
 
 
 def require_struct(value: Any, purpose: str) -> Struct:
-    """The value if it is a Struct, else DataError."""
+    """Returns the value. Raises DataError if it is not a Struct."""
     if not isinstance(value, Struct):
         raise DataError(f"Only Struct objects supported for [{purpose}], found: {class_name(value)}")
     return value
 
 
 def type_name(kind: Type) -> str:
-    """Java's name of a type."""
+    """Returns Java's name of a type."""
     return kind.name
 
 
@@ -184,7 +186,7 @@ _NARROW = {
 
 
 def typed_values(array: pa.Array, schema: Schema) -> list[Any]:
-    """The values of a column with a schema."""
+    """Returns the values of a column with a schema."""
     kind = array.type
     if schema.type is Type.STRUCT and pa.types.is_struct(kind):
         children = dict(zip((f.name for f in kind), array.flatten(), strict=True))
@@ -204,7 +206,7 @@ def typed_values(array: pa.Array, schema: Schema) -> list[Any]:
 
 
 def values(array: pa.Array, metadata: Metadata | None) -> list[Any]:
-    """The values of a column without a schema."""
+    """Returns the values of a column without a schema."""
     kind = array.type
     if is_json(metadata):
         return [None if text is None else _hashed(json_text.parse(text.encode())) for text in array.to_pylist()]
@@ -233,14 +235,14 @@ def _each(array: pa.Array, read: Callable[[pa.Array], Any]) -> list[Any]:
 
 
 def _hashed(value: Any) -> Any:
-    """Maps with their keys in the order of the HashMaps that JsonConverter makes."""
+    """Returns the value with the keys of maps in the order of JsonConverter's HashMaps."""
     if isinstance(value, dict):
         return {key: _hashed(value[key]) for key in hash_order(value)}
     return [_hashed(one) for one in value] if isinstance(value, list) else value
 
 
 def scalars(array: pa.Array) -> list[Any]:
-    """The values of a column whose type is not nested."""
+    """Returns the values of a column whose type is not nested."""
     kind = array.type
     if pa.types.is_dictionary(kind):
         return scalars(array.cast(kind.value_type))

@@ -54,7 +54,7 @@ def _check_replacement(name: str, value: Any) -> None:
 
 
 class MaskField(NestingTransform):
-    """Replaces the values of fields with an empty value or a given one."""
+    """Replaces the values of fields with an empty value or a replacement."""
 
     purpose = "mask fields"
     skips_nulls = False
@@ -63,7 +63,7 @@ class MaskField(NestingTransform):
                   doc="The fields to mask."),
         ConfigKey(
             "replacement", Type.STRING, default=None, importance=Importance.LOW,
-            doc="The replacement, for fields that are numbers or texts.",
+            doc="The replacement, for fields with numbers or strings.",
             validator=Check(_check_replacement, "non-empty string"),
         ),
         REPLACE_NULLS,
@@ -86,7 +86,7 @@ class MaskField(NestingTransform):
 
     def _level(self, names: list[str]) -> MaskField:
         level = type(self)()
-        level._setup(names, self._replacement, defaults=self.fills_defaults)  # noqa: SLF001 - one of this class
+        level._setup(names, self._replacement, defaults=self.fills_defaults)  # noqa: SLF001 - an instance of this class
         return level
 
     @override
@@ -135,20 +135,20 @@ class MaskField(NestingTransform):
                     raise NotInColumnsError
                 columns.put(name, self._mask_column(child), metadata_of(its) or None)
             elif columns.schema is None:
-                columns.put(name, pa.nulls(columns.length))  # Java puts the key with a null
+                columns.put(name, pa.nulls(columns.length))  # Java adds the key with null
         if columns.schema is not None:
             return columns.build(before, columns.schema)
-        if any(self._half_there(columns.fields[name]) for name in self._fields):
+        if any(self._is_partly_absent(columns.fields[name]) for name in self._fields):
             raise NotInColumnsError
         return columns.build(copied(before, *missing), None)
 
     @staticmethod
-    def _half_there(field: pa.Field) -> bool:
-        """Add the key with a null to the maps that lack it, as Java does."""
+    def _is_partly_absent(field: pa.Field) -> bool:
+        """Returns whether some maps lack the key. Java adds it to them with null."""
         return bool(field.metadata)
 
     def _mask_column(self, child: pa.Array) -> pa.Array:
-        """The replacement in each row that is not null."""
+        """Returns a column with the replacement in each row that is not null."""
         if pa.types.is_null(child.type):
             return child
         value = self._value(child.type)

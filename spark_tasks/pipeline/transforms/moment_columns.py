@@ -1,4 +1,4 @@
-"""Columns of moments: texts in patterns of digits, numbers since the epoch, and Connect's logical types."""
+"""Converts columns of timestamps: texts with a pattern, numbers since the epoch, and Connect's logical types."""
 
 from __future__ import annotations
 
@@ -15,18 +15,20 @@ from spark_tasks.pipeline.transforms.rows import NotInColumnsError
 from spark_tasks.pipeline.transforms.simple_date_format import Piece, pieces, text_of
 
 _DAY = 86_400_000
-# for each letter the range of numbers that it can stand for
+# the range of numbers for each letter
 _RANGES = {
     "G": (1, 1), "y": (0, 9999), "M": (1, 12), "L": (1, 12), "d": (1, 31), "D": (1, 366), "E": (0, 6), "u": (1, 7),
     "F": (1, 5), "a": (0, 1), "H": (0, 23), "k": (1, 24), "K": (0, 11), "h": (1, 12), "m": (0, 59), "s": (0, 59),
     "S": (0, 999), "z": (0, 0), "Z": (0, 0), "X": (0, 0),
 }  # fmt: skip
-_LONGEST = 30  # the longest piece, in letters
+_MAX_LETTERS = 30  # of a piece
 _GREGORIAN, _LAST = -12_212_553_600_000, 253_402_300_799_999  # 1583-01-01 to the end of 9999
 
 
 def to_millis(array: pa.Array, kind: str, pattern: str, unit: tuple[int, int]) -> pa.Array:
-    """The column as milliseconds since the epoch. NotInColumnsError; pa.ArrowInvalid for a text that does not match."""
+    """Returns milliseconds since the epoch. Raises NotInColumnsError, and pa.ArrowInvalid for a text that does not
+    match the pattern. `unit`: factor and divisor from numbers to milliseconds.
+    """
     arrow, (up, down) = array.type, unit
     if pa.types.is_null(arrow):
         return array.cast(pa.int64())
@@ -48,7 +50,7 @@ def to_millis(array: pa.Array, kind: str, pattern: str, unit: tuple[int, int]) -
 
 
 def from_millis(millis: pa.Array, target: str, pattern: str, unit: tuple[int, int]) -> pa.Array:
-    """A column of the target type from milliseconds since the epoch."""
+    """Converts milliseconds since the epoch to a column of the target type. `unit`: see `to_millis`."""
     up, down = unit
     if target == "string":
         return format_column(millis, pattern)
@@ -66,20 +68,22 @@ def from_millis(millis: pa.Array, target: str, pattern: str, unit: tuple[int, in
 
 
 def format_column(millis: pa.Array, pattern: str) -> pa.Array:
-    """Moments as texts. NotInColumnsError for patterns with weeks and for years that do not have four digits."""
+    """Formats milliseconds since the epoch. Raises NotInColumnsError for patterns with weeks, and for years that do not
+    have four digits.
+    """
     values = millis.fill_null(0).to_numpy(zero_copy_only=False)
     if len(values) and (values.min() < _GREGORIAN or values.max() > _LAST):
         raise NotInColumnsError
     found = pieces(pattern)
     tables = [_table(piece) for piece in found]
     fields = _fields(values, {letter for letter, count in found if count})
-    stretches = [stretch.dtype for table, _ in tables for stretch in table]
-    rows = np.empty(len(values), np.dtype([(str(n), kind) for n, kind in enumerate(stretches)]))
+    parts = [part.dtype for table, _ in tables for part in table]
+    rows = np.empty(len(values), np.dtype([(str(n), kind) for n, kind in enumerate(parts)]))
     at, lengths = 0, np.zeros(len(values), np.int64)
     for (letter, _), (table, widths) in zip(found, tables, strict=True):
         numbers = fields[letter] - _RANGES[letter][0] if len(widths) > 1 else None
-        for stretch in table:
-            rows[str(at)] = stretch[0] if numbers is None else stretch[numbers]
+        for part in table:
+            rows[str(at)] = part[0] if numbers is None else part[numbers]
             at += 1
         lengths += widths[0] if numbers is None or (widths == widths[0]).all() else widths[numbers]
     out = rows.view(np.uint8)
@@ -95,28 +99,28 @@ def format_column(millis: pa.Array, pattern: str) -> pa.Array:
 
 @lru_cache(maxsize=200)
 def _table(piece: Piece) -> tuple[list[np.ndarray[Any, Any]], np.ndarray[Any, Any]]:
-    """The letters of each number, padded with 0, in stretches of 4, 2 and 1 (each is written at once); and their
-    widths. NotInColumnsError.
+    """Returns the texts of all numbers of a piece, padded with 0, in parts of 4, 2 and 1 bytes that are each written at
+    once, and the lengths of the texts. Raises NotInColumnsError.
     """
     letter, count = piece
-    if count and (letter not in _RANGES or count > _LONGEST):
+    if count and (letter not in _RANGES or count > _MAX_LETTERS):
         raise NotInColumnsError
     first, last = _RANGES[letter] if count else (0, 0)
     written = [(text_of(letter, count, n) if count else letter).encode() for n in range(first, last + 1)]
     if any(0 in text for text in written):
         raise NotInColumnsError
     widths = np.array([len(text) for text in written])
-    width, at, stretches = int(widths.max()), 0, []
+    width, at, parts = int(widths.max()), 0, []
     while at < width:
         size = next(size for size in (4, 2, 1) if at + size <= width)
-        stretch = b"".join(text.ljust(width, b"\0")[at : at + size] for text in written)
-        stretches.append(np.frombuffer(stretch, f"u{size}"))
+        part = b"".join(text.ljust(width, b"\0")[at : at + size] for text in written)
+        parts.append(np.frombuffer(part, f"u{size}"))
         at += size
-    return stretches, widths
+    return parts, widths
 
 
 def _fields(values: Any, letters: set[str]) -> dict[str, Any]:
-    """The fields that the pattern shows. (Division by a constant is fast, computing a remainder is not.)"""
+    """Returns the numbers for the letters of the pattern. Computes no remainders: dividing by a constant is faster."""
     days = values // _DAY
     found: dict[str, Any] = dict.fromkeys(letters & set("zZX"), 0) | dict.fromkeys(letters & {"G"}, 1)
     if letters & set("yMLdDFEu") and len(days):

@@ -1,4 +1,4 @@
-"""Parses columns of texts in a pattern of Java's SimpleDateFormat, one step of the pattern for all rows at a time."""
+"""Parses columns of texts by a pattern of Java's SimpleDateFormat, one part of the pattern for all rows at a time."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from spark_tasks.pipeline.transforms.simple_date_format import DAYS, HALVES, MON
 
 _DAY: Final = 86_400_000
 _NUMBERS: Final = set("yMLdHkKhmsS")
-_SAME: Final = {"L": "M", "k": "H", "K": "h"}
+_ALIASES: Final = {"L": "M", "k": "H", "K": "h"}
 _UNITS: Final = {"m": 60_000, "s": 1000, "S": 1}
-_LONGEST: Final = 9  # digits; a longer number may exceed an int
+_MAX_DIGITS: Final = 9  # digits; a longer number may exceed an int
 
 Bytes = np.ndarray[Any, Any]
 Numbers = np.ndarray[Any, Any]
 
 
 def parse_column(array: pa.Array, pattern: str) -> pa.Array:
-    """Milliseconds since the epoch. NotInColumnsError for patterns with weeks, eras, names of zones and two-digit
-    years; pa.ArrowInvalid for a text in an unusual form, which Java may or may not accept.
+    """Returns milliseconds since the epoch. Raises NotInColumnsError for patterns with weeks, eras, names of time zones
+    or two-digit years, and pa.ArrowInvalid for a text in an unusual form, which Java may or may not accept.
     """
-    found = _known(pattern)
+    found = _supported_pieces(pattern)
     text = texts(array.drop_null() if array.null_count else array)
     if not len(text.offsets) - 1:
         return pa.nulls(len(array), pa.int64())
@@ -38,9 +38,9 @@ def parse_column(array: pa.Array, pattern: str) -> pa.Array:
     return pa.array(millis, mask=~there)
 
 
-def _known(pattern: str) -> tuple[Piece, ...]:
+def _supported_pieces(pattern: str) -> tuple[Piece, ...]:
     found = pieces(pattern)
-    letters = [_SAME.get(letter, letter) for letter, count in found if count]
+    letters = [_ALIASES.get(letter, letter) for letter, count in found if count]
     if not letters or len(set(letters)) < len(letters) or {"H", "h"} <= set(letters):
         raise NotInColumnsError
     for letter, count in found:
@@ -50,8 +50,8 @@ def _known(pattern: str) -> tuple[Piece, ...]:
 
 
 class _Rows:
-    """The texts, one after the other, and how far each has been read. While all are read at the same position
-    (`_column`), the letters of that position lie together in `_matrix`; after that each text has a position in
+    """The texts and the position up to which each has been read. While this position is the same for all (`_column`),
+    `_matrix` has the characters by position, for all rows together. After that, each text has its own position in
     `_data`. Each text ends with a 0, which matches nothing.
     """
 
@@ -73,7 +73,7 @@ class _Rows:
         self._at = self._begins
 
     def _move(self, further: Any) -> None:
-        """Advance by this many letters, or by a number for each row."""
+        """Advances by a number of characters. `further`: for all rows, or one number for each row."""
         if self._column is not None:
             least, most = (further, further) if isinstance(further, int) else (int(further.min()), int(further.max()))
             if least == most:
@@ -90,11 +90,11 @@ class _Rows:
                 continue
             numeric = is_number((piece, count))
             exactly = numeric and index + 1 < len(found) and found[index + 1][1] > 0 and is_number(found[index + 1])
-            fields[_SAME.get(piece, piece)] = self._field(piece, count, exactly=exactly)
+            fields[_ALIASES.get(piece, piece)] = self._field(piece, count, exactly=exactly)
         return _moments(fields, self._rows)
 
     def _letters(self, ahead: int = 0) -> Bytes:
-        """The letter `ahead` letters further on in each row; 0 beyond its end."""
+        """Returns the character of each row, `ahead` characters after the current one; 0 beyond its end."""
         found: Bytes
         if self._column is None:
             found = self._data[np.minimum(self._at + ahead, len(self._data) - 1)] if ahead else self._data[self._at]
@@ -105,7 +105,7 @@ class _Rows:
     def _literal(self, text: bytes) -> None:
         for byte in text:
             if (self._letters() != byte).any():
-                raise pa.ArrowInvalid("a text is not of the pattern")
+                raise pa.ArrowInvalid("a text does not match the pattern")
             self._move(1)
 
     def _field(self, letter: str, count: int, *, exactly: bool) -> Any:
@@ -117,11 +117,11 @@ class _Rows:
             return self._word(DAYS, 3)
         if letter in "ML" and count > 2:
             return self._word(MONTHS, 3) + 1
-        number = self._number(count if exactly else _LONGEST, exactly=exactly)
+        number = self._number(count if exactly else _MAX_DIGITS, exactly=exactly)
         return np.where(number == {"k": 24, "h": 12}[letter], 0, number) if letter in "kh" else number
 
     def _number(self, most: int, *, exactly: bool) -> Numbers:
-        if most > _LONGEST:
+        if most > _MAX_DIGITS:
             raise NotInColumnsError
         number = np.zeros(self._rows, np.int32)
         going = np.ones(self._rows, np.bool_)
@@ -129,7 +129,7 @@ class _Rows:
             digit = self._letters() - np.uint8(48)
             more = going & (digit < 10)
             if not more.all() and (exactly or not place):
-                raise pa.ArrowInvalid("a text is not of the pattern")
+                raise pa.ArrowInvalid("a text does not match the pattern")
             if not more.any():
                 break
             if place == most:
@@ -140,7 +140,7 @@ class _Rows:
         return number
 
     def _word(self, words: tuple[str, ...], short: int) -> Numbers:
-        """The index of the word that comes next, in full or abbreviated, in upper or lower case."""
+        """Reads a word, in full or abbreviated, in upper or lower case. Returns its index in `words`."""
         found = np.full(self._rows, -1, np.int64)
         longer = np.zeros(self._rows, np.int64)
         heads = [self._letters(ahead) | 32 for ahead in range(short)]
@@ -161,29 +161,29 @@ class _Rows:
         return found
 
     def _zone(self) -> Numbers:
-        """The offset east of UTC in milliseconds, from Z, +hh, +hhmm or +hh:mm."""
+        """Reads a time zone: Z, +hh, +hhmm or +hh:mm. Returns its offset east of UTC in milliseconds."""
         first = self._letters()
         away, east = first != ord("Z"), first == ord("+")
         if not (~away | east | (first == ord("-"))).all() or np.isin(self._letters(1)[~away], [43, 45]).any():
-            raise pa.ArrowInvalid("a zone is none")
+            raise pa.ArrowInvalid("a time zone is invalid")
         self._move(1)
         hours = self._pair(away)
         colon = away & (self._letters() == ord(":"))
         self._move(colon.astype(np.int8))
         with_minutes = away & (self._letters() - np.uint8(48) < 10)
         if (colon & ~with_minutes).any():
-            raise pa.ArrowInvalid("a zone is incomplete")
+            raise pa.ArrowInvalid("a time zone is incomplete")
         minutes = self._pair(with_minutes)
         found: Numbers = np.where(east, 1, -1) * (hours * 60 + minutes) * 60_000
         return found
 
     def _pair(self, there: np.ndarray[Any, Any]) -> Numbers:
-        """Read two digits in the rows that must have them; 0 in the others."""
+        """Reads two digits in the rows that must have them. Returns 0 for all other rows."""
         number = np.zeros(self._rows, np.int64)
         for _ in range(2):
             digit = self._letters() - np.uint8(48)
             if (there & (digit > 9)).any():
-                raise pa.ArrowInvalid("a zone is none")
+                raise pa.ArrowInvalid("a time zone is invalid")
             number = np.where(there, number * 10 + digit, number)
             self._move(there.astype(np.int8))
         return number

@@ -1,4 +1,4 @@
-"""Texts of java.util.Date values, as Kafka Connect's Values writes them."""
+"""Formats java.util.Date values as Kafka Connect's `Values` does."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ _DATE = "yyyy-MM-dd"
 
 
 def moment_text(value: Moment) -> str:
-    """A time on the first day of the epoch or before, a date at any other midnight, else date and time."""
+    """Returns a time for the first day of the epoch and before it, a date for any other midnight, otherwise date and
+    time.
+    """
     if value.millis < DAY:
         return format_millis(_TIME, value.millis)
     return format_millis(_DATE if value.millis % DAY == 0 else f"{_DATE}'T'{_TIME}", value.millis)

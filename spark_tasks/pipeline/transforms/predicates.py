@@ -18,7 +18,7 @@ from spark_tasks.pipeline.transforms.topics import topics_of
 
 
 class HasHeaderKey(Predicate):
-    """Chooses records that have a header of this name."""
+    """Selects records that have a header with this name."""
 
     version = "4.3.1"
     config_def = ConfigDef(ConfigKey("name", Type.STRING, validator=NonEmpty(), doc="The header's name."))
@@ -33,12 +33,12 @@ class HasHeaderKey(Predicate):
 
 
 class RecordIsTombstone(Predicate):
-    """Chooses records whose value is null."""
+    """Selects records whose value is null."""
 
     version = "4.3.1"
 
     def configure(self, configs: Mapping[str, str]) -> None:
-        """There is nothing to configure."""
+        """Does nothing: there are no settings."""
 
     @override
     def test(self, batch: pa.RecordBatch) -> pa.BooleanArray:
@@ -46,7 +46,7 @@ class RecordIsTombstone(Predicate):
 
 
 class TopicNameMatches(Predicate):
-    """Chooses records whose whole topic name matches the pattern."""
+    """Selects records whose whole topic name matches the pattern."""
 
     version = "4.3.1"
     config_def = ConfigDef(

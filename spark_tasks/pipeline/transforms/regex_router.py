@@ -26,7 +26,7 @@ class RegexRouter(Transform):
         ConfigKey("regex", Type.STRING, importance=Importance.HIGH, validator=ValidRegex(),
                   doc="A Java regular expression."),
         ConfigKey("replacement", Type.STRING, importance=Importance.HIGH,
-                  doc="The new name; $1 and ${name} stand for the text that a group of the expression matched."),
+                  doc="The new name; $1 and ${name} are replaced by the text that a group of the expression matches."),
     )  # fmt: skip
 
     @override
@@ -48,7 +48,7 @@ class RegexRouter(Transform):
 
 
 def expand(template: str, match: re.Match[str]) -> str:
-    """A Java replacement, expanded: $1, ${name}, and a backslash before a character to be taken literally."""
+    """Expands a Java replacement: $1, ${name}, and a backslash before a literal character. Raises JavaError."""
     out, at = [], 0
     while at < len(template):
         char = template[at]

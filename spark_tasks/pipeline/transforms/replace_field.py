@@ -49,7 +49,7 @@ class ReplaceField(NestingTransform):
         ConfigKey("exclude", Type.LIST, default=(), validator=ValidList(), doc="The fields to remove."),
         ConfigKey("include", Type.LIST, default=(), validator=ValidList(), doc="The only fields to keep."),
         ConfigKey(
-            "renames", Type.LIST, default=(), doc="Pairs old:new.",
+            "renames", Type.LIST, default=(), doc="Pairs of the form old:new.",
             validator=Check(_check_renames, "list of colon-delimited pairs, e.g. <code>foo:bar,abc:xyz</code>"),
         ),
         REPLACE_NULLS,
@@ -70,7 +70,7 @@ class ReplaceField(NestingTransform):
         self.changed_schema = by_identity(self._changed_schema)  # type: ignore[method-assign,assignment]
 
     def _levels(self, exclude: set[str], include: set[str], renames: dict[str, str]) -> Nested:
-        """The excludes, includes and renames of each level, the deepest level first."""
+        """Returns the transforms of the levels, the deepest level first."""
         levels: dict[tuple[str, ...], tuple[set[str], set[str], dict[str, str]]] = {}
 
         def level(path: Sequence[str]) -> tuple[set[str], set[str], dict[str, str]]:
@@ -89,7 +89,7 @@ class ReplaceField(NestingTransform):
         found = []
         for where in sorted(levels, key=len, reverse=True):
             one = type(self)()
-            one._setup(*levels[where], defaults=self.fills_defaults)  # noqa: SLF001 - one of this class
+            one._setup(*levels[where], defaults=self.fills_defaults)  # noqa: SLF001 - an instance of this class
             found.append((where, one))
         return Nested(found)
 
@@ -120,13 +120,13 @@ class ReplaceField(NestingTransform):
         names = [self._renames.get(name, name) for name in kept]
         if columns.schema is None:
             if len(set(names)) < len(names) and any(columns.fields[name].metadata for name in kept):
-                raise NotInColumnsError  # a renamed field takes the place of an existing field of that name
+                raise NotInColumnsError  # a renamed field replaces another field with that name
             capacity = capacity_for(len(columns.children))
         else:
             columns.check_nulls()
             changed = self.changed_schema(columns.schema)
             if [self._sources.get(name, name) for name in names] != kept:
-                raise NotInColumnsError  # a field already has the name that another one gets
+                raise NotInColumnsError  # another field already has the new name
         columns.children = {new: columns.children[old] for new, old in zip(names, kept, strict=True)}
         columns.fields = {new: columns.fields[old] for new, old in zip(names, kept, strict=True)}
         if columns.schema is None:

@@ -1,8 +1,8 @@
-"""Applies transforms record by record, as Java does, where columns cannot express the change.
+"""Applies transforms record by record, as Java does, if they cannot be applied to columns.
 
-`ColumnsOrRows` tries a transform's columnar way first. Where that raises NotInColumnsError, the whole batch goes
-record by record; where it meets a record that cannot be changed, halves of the batch are tried, so that one bad record
-among many slows down only its neighbours. BadRowsError names all bad records that were found; there may be more.
+`ColumnsOrRows` tries a transform on columns first. If this raises NotInColumnsError, it changes the batch record by
+record. If a record is bad, it tries halves of the batch, so that the bad record slows down only a few others. It raises
+BadRowsError with the bad records that it has found; there may be more.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from spark_tasks.pipeline.transforms.base import Transform
 from spark_tasks.pipeline.transforms.java_columns import NULLS_KEY, column, runs
 from spark_tasks.pipeline.transforms.java_values import typed_values, values
 
-_FEW = 64  # a piece of this many rows goes record by record instead of being halved again
+_MIN_PIECE = 64  # pieces with a bad record are halved; those of up to this many rows are changed record by record
 
 
 class NotInColumnsError(Exception):
-    """The columnar way does not support the shape of this batch's columns."""
+    """The transform cannot be applied to the columns of this batch."""
 
 
 class SuspectRowsError(DataError):
-    """The rows, of an array of `length` rows, that the columnar way refuses; most likely they are bad."""
+    """Rows of a column that are probably bad. `length`: the number of rows in the column."""
 
     def __init__(self, rows: np.ndarray[Any, Any], length: int) -> None:
-        super().__init__(f"{len(rows)} rows do not go as columns")
+        super().__init__(f"{len(rows)} rows cannot be changed in columns")
         self.rows, self.length = rows, length
 
 
 class Record:
-    """One record, as a transform sees it in Java. Headers are names and bytes, as on the wire."""
+    """One record, as for a transform in Java. Headers are names and bytes, as in Kafka."""
 
     __slots__ = ("headers", "is_sink", "key", "key_schema", "offset", "partition", "timestamp", "topic", "value",
                  "value_schema")  # fmt: skip
@@ -54,30 +54,30 @@ class Record:
         self.value: Any = None
 
     def get(self, part: str) -> tuple[Schema | None, Any]:
-        """The schema and value of a part, which is "key" or "value"."""
+        """Returns schema and value of a part. `part`: "key" or "value"."""
         return getattr(self, f"{part}_schema"), getattr(self, part)
 
     def set(self, part: str, schema: Schema | None, value: Any) -> None:
-        """Set the schema and value of a part."""
+        """Sets schema and value of a part. `part`: "key" or "value"."""
         setattr(self, f"{part}_schema", schema)
         setattr(self, part, value)
 
 
 class ColumnsOrRows(Transform):
-    """Works on columns or record by record. `reads`, `writes`: the columns that `record` needs and changes."""
+    """Changes columns or single records. `reads`, `writes`: the columns that `record` needs and changes."""
 
     reads: ClassVar[tuple[str, ...]] = ("value",)
     writes: ClassVar[tuple[str, ...]] = ("value",)
 
     @abstractmethod
     def columns(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Change a batch as columns. NotInColumnsError where columns cannot express it; DataError or an ArrowException
-        where a record is bad, or may be.
+        """Changes a batch in columns. Raises NotInColumnsError if this is not possible, and DataError or ArrowException
+        if a record is or may be bad.
         """
 
     @abstractmethod
     def record(self, record: Record) -> None:
-        """Change one record. DataError."""
+        """Changes one record. Raises DataError."""
 
     @override
     def apply(self, batch: pa.RecordBatch) -> list[pa.RecordBatch]:
@@ -107,7 +107,7 @@ class ColumnsOrRows(Transform):
     def _halves(
         self, batch: pa.RecordBatch, begin: int, bad: list[tuple[int, Exception]]
     ) -> Iterator[pa.RecordBatch]:
-        if len(batch) <= _FEW:
+        if len(batch) <= _MIN_PIECE:
             yield from self.by_rows(batch, begin, bad)
             return
         half = len(batch) // 2
@@ -117,8 +117,8 @@ class ColumnsOrRows(Transform):
     def _are_bad(
         self, batch: pa.RecordBatch, begin: int, suspect: SuspectRowsError, bad: list[tuple[int, Exception]]
     ) -> bool:
-        """Whether all suspects are bad; then they are noted. (Trying the rest without them shows if others are bad
-        too.)
+        """Returns whether all suspects are bad, and in this case adds them to `bad`. A retry without them shows whether
+        others are bad, too.
         """
         rows = suspect.rows
         if suspect.length != len(batch):  # a suspect may be an element of a list, for example
@@ -133,8 +133,8 @@ class ColumnsOrRows(Transform):
     def by_rows(
         self, batch: pa.RecordBatch, begin: int = 0, found: list[tuple[int, Exception]] | None = None
     ) -> list[pa.RecordBatch]:
-        """Change the batch record by record. Bad rows, counted from `begin`, are added to `found`, and the result is
-        then to be discarded. Without `found`: BadRowsError.
+        """Changes the batch record by record. Adds bad rows, counted from `begin`, to `found`; the result is then
+        empty. Without `found`, raises BadRowsError.
         """
         bad = [] if found is None else found
         records, good = read_records(batch, self.reads), len(bad)
@@ -154,7 +154,7 @@ class ColumnsOrRows(Transform):
 
 
 def read_records(batch: pa.RecordBatch, parts: Sequence[str]) -> list[Record]:
-    """The records with these columns (topic, partition, offset and timestamp are always read)."""
+    """Returns the records with the columns `parts`, and topic, partition, offset and timestamp."""
     names = batch.schema.names
     plain = [
         batch.column(name).to_pylist() if name in names else [None] * len(batch)
@@ -172,7 +172,7 @@ def read_records(batch: pa.RecordBatch, parts: Sequence[str]) -> list[Record]:
 
 
 def connect_values(batch: pa.RecordBatch, part: str) -> list[tuple[Schema | None, Any]]:
-    """The schema and value of each record. A null of a required schema means that the record has no key or value."""
+    """Returns schema and value of each record. Null for a required schema means that the record has no key or value."""
     array, field = batch.column(part), batch.schema.field(part)
     schema = schema_of(field.metadata)
     if schema is None:
@@ -189,7 +189,7 @@ def _headers(batch: pa.RecordBatch) -> list[list[tuple[str, bytes | None]]]:
 
 
 def write_records(batch: pa.RecordBatch, records: Sequence[Record], parts: Sequence[str]) -> list[pa.RecordBatch]:
-    """The batch with these columns taken from the records; several batches where one column cannot hold them."""
+    """Returns the batch with the columns `parts` of the records, in several batches if they do not fit into one."""
     if "headers" in parts:
         rows = [record.headers or None for record in records]
         batch = put(batch, "headers", pa.array(rows, HEADERS_TYPE))
@@ -208,7 +208,7 @@ def write_records(batch: pa.RecordBatch, records: Sequence[Record], parts: Seque
 
 
 def _column(row: int, found: Sequence[tuple[Schema | None, Any]]) -> Column:
-    """The column of the records from `row` on. BadRowError for the first value that no column can hold."""
+    """Returns a column of the records that start at `row`. Raises BadRowError for the first value that does not fit."""
     try:
         return column(found)
     except (DataError, pa.ArrowException, OverflowError) as error:
@@ -222,14 +222,14 @@ def _column(row: int, found: Sequence[tuple[Schema | None, Any]]) -> Column:
 def put(
     batch: pa.RecordBatch, name: str, array: pa.Array, metadata: dict[bytes, bytes] | None = None
 ) -> pa.RecordBatch:
-    """The batch with this column replaced or added."""
+    """Returns the batch with this column replaced or added."""
     field = pa.field(name, array.type, metadata=metadata or None)
     index = batch.schema.get_field_index(name)
     return batch.append_column(field, array) if index < 0 else batch.set_column(index, field, array)
 
 
 def joined(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
-    """Join neighbouring batches that have the same schema."""
+    """Joins adjacent batches with the same schema."""
     found: list[list[pa.RecordBatch]] = []
     for batch in batches:
         if not len(batch):

@@ -27,7 +27,7 @@ from spark_tasks.pipeline.transforms.rows import NotInColumnsError, Record
 
 
 class SetSchemaMetadata(FieldTransform):
-    """Changes the name or version of the key's or value's struct schema."""
+    """Changes the name or version of the struct schema of keys or values."""
 
     purpose = "updating schema metadata"
     skips_nulls = False

@@ -1,7 +1,7 @@
-"""The shortest way to write a transform: one function of a record or of a batch.
+"""Transforms that are written as one function of a record or of a batch.
 
-The function gets a record's values as Python has them: a dict for a struct or a map, int, float, str, bytes, Decimal,
-and datetime (UTC) for Connect's Date, Time and Timestamp.
+The function gets a record's values as Python values: dict for a struct or a map, int, float, str, bytes, Decimal, and
+datetime (UTC) for Connect's Date, Time and Timestamp.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _SMALL = (Type.INT8, Type.INT16, Type.INT32, Type.FLOAT32)
 
 @dataclass(slots=True)
 class Record:
-    """One record. All but `offset` may be changed; `timestamp` is ms since the epoch; headers are names and bytes."""
+    """One record. All but `offset` can be changed. `timestamp`: ms since the epoch. `headers`: names and bytes."""
 
     topic: str | None
     partition: int | None
@@ -46,7 +46,7 @@ class Record:
 
 
 class _FunctionTransform(Transform):
-    """Made by @transform."""
+    """The base class of transforms from @transform."""
 
     function: Callable[..., Any]
     by_batches = False
@@ -105,7 +105,7 @@ class _FunctionTransform(Transform):
         return any(getattr(row, part) not in (None, []) for row in rows)
 
     def _changed(self, row: Row) -> bool:
-        """Run the function on the record; False if it drops the record."""
+        """Calls the function with the record. Returns False if it drops the record."""
         values = plain(row.key), plain(row.value)
         record = Record(row.topic, row.partition, row.offset, row.timestamp, *values, row.headers)
         found = self.function(record, *self._more)
@@ -122,7 +122,7 @@ class _FunctionTransform(Transform):
 
 
 def plain(value: Any) -> Any:
-    """A value of a Java class as a plain Python value."""
+    """Converts a value of a Java class to a Python value."""
     if isinstance(value, Struct):
         return {one.name: plain(value.values.get(one.name)) for one in value.schema.fields}
     if isinstance(value, dict):
@@ -135,9 +135,11 @@ def plain(value: Any) -> Any:
 
 
 def java(value: Any, schema: Schema | None) -> tuple[Schema | None, Any]:
-    """A Python value as a value of a Java class, with its schema: fields removed are dropped, new ones are optional."""
+    """Converts a Python value to its schema and a value of a Java class. `schema`: the schema before the change;
+    removed fields are dropped from it, new ones are optional.
+    """
     if schema is None or value is None:
-        return schema if value is not None else None, _of_class(value)
+        return schema if value is not None else None, _java_value(value)
     if schema.type is Type.STRUCT:
         return _struct(value, schema)
     if schema.type is Type.ARRAY and schema.value and isinstance(value, list):
@@ -145,20 +147,20 @@ def java(value: Any, schema: Schema | None) -> tuple[Schema | None, Any]:
         return schema, [java(one, inner)[1] for one in value]
     if schema.type is Type.MAP and schema.value and isinstance(value, dict):
         inner = schema.value
-        return schema, {_of_class(name): java(one, inner)[1] for name, one in value.items()}
-    found = _of_class(value)
+        return schema, {_java_value(name): java(one, inner)[1] for name, one in value.items()}
+    found = _java_value(value)
     return schema, cast(found, schema.type) if schema.type in _SMALL and not schema.logical else found
 
 
 def _struct(value: Any, schema: Schema) -> tuple[Schema | None, Any]:
     if not isinstance(value, dict):
-        return _guessed(value), _of_class(value)
+        return _inferred(value), _java_value(value)
     known = {one.name: one.schema for one in schema.fields}
     names = [one.name for one in schema.fields if one.name in value] + [name for name in value if name not in known]
     fields, values = [], {}
     for name in names:
-        kind, found = java(value[name], known.get(name) or _guessed(value[name]))
-        fields.append(Field(name, kind or known.get(name) or _guessed(value[name])))
+        kind, found = java(value[name], known.get(name) or _inferred(value[name]))
+        fields.append(Field(name, kind or known.get(name) or _inferred(value[name])))
         values[name] = found
     changed = schema if tuple(fields) == schema.fields else replace(schema, fields=tuple(fields), default=None)
     struct = Struct(changed)
@@ -167,35 +169,35 @@ def _struct(value: Any, schema: Schema) -> tuple[Schema | None, Any]:
     return changed, struct
 
 
-def _guessed(value: Any) -> Schema:
+def _inferred(value: Any) -> Schema:
     return from_arrow(pa.array([value]).type)
 
 
-def _of_class(value: Any) -> Any:
+def _java_value(value: Any) -> Any:
     if isinstance(value, datetime):
         moment = value if value.tzinfo else value.replace(tzinfo=UTC)
         return Moment((moment - _EPOCH) // timedelta(milliseconds=1))
     if isinstance(value, dict):
-        return {name: _of_class(one) for name, one in value.items()}
+        return {name: _java_value(one) for name, one in value.items()}
     if isinstance(value, list | tuple):
-        return [_of_class(one) for one in value]
+        return [_java_value(one) for one in value]
     if value is None or isinstance(value, bool | int | float | str | bytes | Decimal):
         return value
-    raise DataError(f"a {type(value).__name__} is no value of a record")
+    raise DataError(f"a {type(value).__name__} cannot be a value of a record")
 
 
 def transform(
     function: Callable[..., Any] | None = None, *, batches: bool = False, config: ConfigDef | None = None
 ) -> Any:
-    """Turn a function into a transform: `(record) -> record`, or None to drop the record.
+    """Makes a transform from a function `(record) -> record`; the function returns None to drop the record.
 
-    `batches`: the function takes and returns a pyarrow.RecordBatch (columns.py describes its columns), which is
-    hundreds of times faster. `config`: the definition of its keys; the function takes their values as a second
-    argument, a dict (without `config`: all keys below transforms.<alias>, as texts). An exception counts as a bad
-    record.
+    `batches`: the function gets and returns a pyarrow.RecordBatch (data/columns.py describes its columns), which is
+    hundreds of times faster. `config`: the definition of its keys. A second parameter of the function gets their values
+    as a dict; without `config`, all keys with the prefix `transforms.<alias>.`, as texts. A record for which the
+    function raises an exception is a bad record.
     """
     if function is not None and not callable(function):
-        raise ConfigError("@transform stands before a function")
+        raise ConfigError("@transform must decorate a function")
 
     def decorate(found: Callable[..., Any]) -> type[Transform]:
         members = {

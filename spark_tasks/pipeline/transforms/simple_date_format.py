@@ -1,4 +1,4 @@
-"""Java's SimpleDateFormat in UTC and English: the patterns of TimestampConverter and TimestampRouter."""
+"""Java's SimpleDateFormat in UTC and English, for the patterns of TimestampConverter and TimestampRouter."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _NUMBER = re.compile(r"-?\d+")
 _NOT_A_NUMBER = "NaN"  # Java reads it as 0
 _ZONE = re.compile(r"(?:GMT|UTC|Z)?(?:([+-])(\d{1,2}):?(\d{2})?)?")
 
-Piece = tuple[str, int]  # a letter and how often it is repeated, or a literal text and 0
+Piece = tuple[str, int]  # a letter and the number of its repetitions, or a literal text and 0
 
 
 @lru_cache(maxsize=100)
 def pieces(pattern: str) -> tuple[Piece, ...]:
-    """The parts of the pattern. ValueError with Java's message."""
+    """Returns the parts of a pattern. Raises ValueError with Java's message."""
     found: list[Piece] = []
     at = 0
     while at < len(pattern):
@@ -63,14 +63,14 @@ def _quoted(pattern: str, at: int) -> tuple[str, int]:
 
 
 def format_millis(pattern: str, millis: int) -> str:
-    """Format a moment."""
+    """Returns the text for milliseconds since the epoch."""
     day, rest = divmod(millis, DAY)
     fields = _Fields(day, rest)
     return "".join(text if not count else fields.text(text, count) for text, count in pieces(pattern))
 
 
 class _Fields:
-    """The fields of one moment."""
+    """The numbers for the letters of a pattern. `day`: since the epoch. `rest`: ms since midnight."""
 
     def __init__(self, day: int, rest: int) -> None:
         year, month, day_of_month = date_of(day)
@@ -93,7 +93,7 @@ class _Fields:
 
 
 def text_of(letter: str, count: int, number: int) -> str:  # noqa: PLR0911 - a table of letters
-    """The text of a field for a piece of the pattern; weekdays are counted from Sunday as 0."""
+    """Returns the text of a number for a piece of the pattern. Days of the week count from 0 for Sunday."""
     match letter:
         case "G":
             return _ERAS[number]
@@ -116,7 +116,9 @@ def text_of(letter: str, count: int, number: int) -> str:  # noqa: PLR0911 - a t
 
 
 def parse_millis(pattern: str, text: str) -> int:
-    """Parse a text; whatever follows the date is ignored. ValueError if the text does not match the pattern."""
+    """Parses a text and returns milliseconds since the epoch. Ignores text after the date. Raises ValueError if the
+    text does not match the pattern.
+    """
     return _Parser(pieces(pattern), text).millis()
 
 
@@ -225,7 +227,7 @@ class _Parser:
 
 
 def is_number(piece: Piece) -> bool:
-    """Whether the piece is a number."""
+    """Returns whether the piece is a number."""
     letter, count = piece
     return letter not in "GEazZX" and not (letter in "ML" and count > 2)
 
@@ -236,7 +238,7 @@ def _century_start() -> datetime:
 
 
 def _in_century(value: int) -> int:
-    """A two-digit year lies between 80 years before and 20 years after today."""
+    """Returns the year for two digits, which is between 80 years before and 20 years after the current year."""
     start = _century_start().year
     year = start // 100 * 100 + value
     return year + 100 if year < start else year

@@ -1,4 +1,4 @@
-"""Sql: a SELECT over the records of a batch, run by DataFusion (ADR 0018)."""
+"""Sql: a SELECT on the records of a batch, which DataFusion runs (ADR 0018)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _TOKEN = re.compile(
     r"""(?P<space>\s+|--[^\n]*|/\*.*?\*/)|(?P<text>'(?:[^']|'')*')|"(?P<quoted>(?:[^"]|"")*)"|(?P<word>\w+)|(?P<sign>.)""",
     re.DOTALL,
 )
-_OF_SEVERAL = frozenset(
+_COMBINING = frozenset(
     {"DISTINCT", "EXCEPT", "GROUP", "HAVING", "INTERSECT", "JOIN", "LIMIT", "ORDER", "OVER", "UNION"}
 )
 _PLANS = frozenset({"Projection", "Filter", "TableScan", "Unnest", "SubqueryAlias"})
@@ -45,13 +45,13 @@ _PLANS = frozenset({"Projection", "Filter", "TableScan", "Unnest", "SubqueryAlia
 
 @dataclass(frozen=True, slots=True)
 class _Query:
-    """A query, cut where columns are inserted: the value's fields for each `*`, and the row number."""
+    """A query, divided where columns are inserted: the value's fields for each `*`, and the row number."""
 
     parts: tuple[str, ...]
-    names: frozenset[str]  # all words that may be the name of a column
+    names: frozenset[str]  # all words that may be column names
 
     def text(self, fields: list[str], more: str = "") -> str:
-        """The query for a value with these fields; `more`: further columns to select."""
+        """Returns the query for a value with these fields. `more`: additional columns to select."""
         star = ", ".join(
             f"value[{_text(name)}] AS {_quoted(name)}" if name in _PARTS or name == "value" else _quoted(name)
             for name in fields
@@ -68,7 +68,7 @@ def _quoted(name: str) -> str:
 
 
 def _query(text: str) -> _Query:
-    """Parse the query. ConfigError if it is anything but one SELECT … FROM records …"""
+    """Parses the query. Raises ConfigError unless it is one SELECT … FROM records …"""
     text = text.strip().removesuffix(";")
     tokens = [token for token in _TOKEN.finditer(text) if token["space"] is None]
     names = {token["quoted"].replace('""', '"') if token["quoted"] is not None else token["word"] for token in tokens
@@ -78,9 +78,9 @@ def _query(text: str) -> _Query:
         raise ConfigError("it does not begin with SELECT")
     if words.count("SELECT") > 1:
         raise ConfigError("it has a SELECT inside another")
-    if several := sorted(_OF_SEVERAL.intersection(words)):
-        raise ConfigError(f"{several[0]} combines several records, but a transform changes each by itself "
-        "(put a column of this name in double quotes)")
+    if combining := sorted(_COMBINING.intersection(words)):
+        raise ConfigError(f"{combining[0]} combines several records, but a transform changes each by itself "
+        "(put a column with this name in double quotes)")
     depth, begin, before = 0, 0, ""
     parts: list[str] = []
     for number, (token, after) in enumerate(zip(tokens, [*tokens[1:], None], strict=True)):
@@ -100,10 +100,10 @@ def _query(text: str) -> _Query:
 
 
 class ValidQuery:
-    """Accepts a query that can be parsed. Its columns and types are only known once there are records."""
+    """Accepts a query that can be parsed. Its columns and types are unknown until there are records."""
 
     def __call__(self, name: str, value: Any) -> None:
-        """ConfigError if the query cannot be parsed."""
+        """Raises ConfigError if the query cannot be parsed."""
         try:
             _query(str(value))
         except ConfigError as error:
@@ -114,18 +114,18 @@ class ValidQuery:
 
 
 class Sql(Transform):
-    """Makes the new values with a SELECT, and drops the records that its WHERE does not accept."""
+    """Creates the new values with a SELECT, and drops records that do not satisfy its WHERE."""
 
     version = "1.0"
     config_def = ConfigDef(
         ConfigKey("query", Type.STRING, importance=Importance.HIGH, validator=ValidQuery(), doc=(
-            "SELECT … FROM records WHERE …. Columns are the fields of the value, value, key, headers, topic, "
-            "partition, offset and timestamp; the selected columns are the new value.")),
+            "SELECT … FROM records WHERE …. The columns are the fields of the value, and value, key, headers, topic, "
+            "partition, offset and timestamp. The selected columns become the new value.")),
     )  # fmt: skip
 
     @override
     def configure(self, configs: Mapping[str, str]) -> None:
-        """ConfigError where DataFusion is not installed, and for what no record can make right."""
+        """Raises ConfigError if DataFusion is not installed, and for errors in the query regardless of records."""
         self._query = _query(self.config_def.parse(configs)["query"])
         self._context, self._options = _session()
         names = sorted(self._query.names | _PARTS.keys() | {"value"})
@@ -135,7 +135,7 @@ class Sql(Transform):
                 _check(self._context.sql_with_options(self._query.text([]), self._options).logical_plan())
         except ConfigError:
             raise
-        except Exception as error:  # others are about types, which only records have
+        except Exception as error:  # other errors may depend on the types of records
             if "Invalid function" in str(error):
                 raise ConfigError(f"The query of the transform Sql cannot be run: {error}") from error
 
@@ -153,7 +153,7 @@ class Sql(Transform):
             found = self._selected(_retyped(batch) if _is_mixed(batch) else batch)
         except ConfigError:
             raise
-        except Exception as error:  # DataFusion has no error classes: it may be the record, or a type that does not fit
+        except Exception as error:  # DataFusion has no error classes: a record or a type may be the cause
             if len(batch) == 1:
                 raise BadRowError(begin, _first_line(error)) from error
             yield from self._halves(batch, begin)
@@ -195,7 +195,7 @@ class Sql(Transform):
             self._context.deregister_table("records")
 
     def _table(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, list[str]]:
-        """The table for the query, and which of its columns are fields of the value."""
+        """Returns the table for the query, and the names of the value's fields."""
         arrays, metadata, fields = {}, {}, []
         for name, kind in _PARTS.items():
             there = name in batch.schema.names
@@ -226,7 +226,7 @@ class Sql(Transform):
 
 
 def _session() -> tuple[SessionContext, SQLOptions]:
-    """A session that can read the records and nothing else: no file, no other table, no setting."""
+    """Returns a session that can read only the records: no files, other tables or settings."""
     try:
         from datafusion import SessionConfig, SessionContext, SQLOptions  # noqa: PLC0415 - optional, and large
     except ImportError as error:
@@ -238,7 +238,7 @@ def _session() -> tuple[SessionContext, SQLOptions]:
 
 
 def _check(plan: Any) -> None:
-    """ConfigError for a plan that combines several records, such as an aggregate."""
+    """Raises ConfigError for a plan that combines several records, such as an aggregate."""
     kind = type(plan.to_variant()).__name__
     if kind not in _PLANS:
         raise ConfigError(f"The query of the transform Sql combines several records ({kind}), but a transform changes "
@@ -248,7 +248,7 @@ def _check(plan: Any) -> None:
 
 
 def _is_mixed(batch: pa.RecordBatch) -> bool:
-    """Whether a column of the value holds values of different types, as JSON."""
+    """Returns whether a column of the value contains values of different types, as JSON."""
     return _has_json(batch.schema.field("value"))
 
 
@@ -261,7 +261,7 @@ def _has_json(field: pa.Field) -> bool:
 
 
 def _retyped(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """A batch of one record, whose value has the types of that record's own values."""
+    """Returns a batch of one record with the types of this record's values."""
     return put(batch, "value", *column(connect_values(batch, "value")))
 
 
@@ -279,7 +279,7 @@ def _with_part(
 def _value(
     columns: Mapping[str, pa.Array], metadata: Mapping[str, dict[bytes, bytes]], batch: pa.RecordBatch, *, typed: bool
 ) -> tuple[pa.Array, dict[bytes, bytes] | None]:
-    """The new value's column and its metadata. A tombstone, a record without a value, stays a tombstone."""
+    """Returns the column of the new value and its metadata. A tombstone remains a tombstone."""
     old = batch.column("value")
     nulls = pc.is_null(old) if old.null_count else None
     schema = schema_of(batch.schema.field("value").metadata)
@@ -300,7 +300,7 @@ def _value(
 
 
 def _plain(array: pa.Array, metadata: Mapping[bytes, bytes]) -> tuple[pa.Array, Schema]:
-    """The column in a type that Connect has, and its schema, which is the original if the query only passed it on."""
+    """Returns the column with a Connect type, and its schema: the original one if the query only selects the column."""
     known = schema_of(metadata)
     if known is not None and to_arrow(known) == array.type:
         return array, known

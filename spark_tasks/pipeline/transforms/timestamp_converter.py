@@ -56,7 +56,7 @@ def _saturated(number: int) -> int:
 
 
 def _divided(number: int, by: int) -> int:
-    """Integer division towards zero, as in Java."""
+    """Returns the quotient, rounded towards zero as in Java."""
     return number // by if number >= 0 else -(-number // by)
 
 
@@ -70,7 +70,8 @@ class TimestampConverter(NestingTransform):
                   doc="The field; empty for the whole key or value."),
         ConfigKey("target.type", ConfigType.STRING, importance=Importance.HIGH,
                   validator=OneOf("string", "unix", "Date", "Time", "Timestamp"), doc="The type to convert to."),
-        ConfigKey("format", ConfigType.STRING, default="", doc="The pattern of texts, as for Java's SimpleDateFormat."),
+        ConfigKey("format", ConfigType.STRING, default="",
+                  doc="The pattern of strings, as for Java's SimpleDateFormat."),
         ConfigKey("unix.precision", ConfigType.STRING, default="milliseconds", importance=Importance.LOW,
                   validator=OneOf("nanoseconds", "microseconds", "milliseconds", "seconds"),
                   doc="The unit of numbers since the epoch."),

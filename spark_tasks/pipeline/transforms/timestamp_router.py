@@ -22,14 +22,14 @@ _DAY = 86_400_000
 
 
 class TimestampRouter(Transform):
-    """Puts the time of each record into the name of its topic."""
+    """Adds the timestamp of each record to the name of its topic."""
 
     version = "4.3.1"
     config_def = ConfigDef(
         ConfigKey("topic.format", Type.STRING, default="${topic}-${timestamp}", importance=Importance.HIGH,
-                  doc="The new name: ${topic} is the old one, ${timestamp} the record's time."),
+                  doc="The new name: ${topic} is the old name, ${timestamp} the record's timestamp."),
         ConfigKey("timestamp.format", Type.STRING, default="yyyyMMdd", importance=Importance.HIGH,
-                  doc="The pattern of the time, as for Java's SimpleDateFormat."),
+                  doc="The pattern of the timestamp, as for Java's SimpleDateFormat."),
     )  # fmt: skip
 
     @override
@@ -40,7 +40,7 @@ class TimestampRouter(Transform):
             letters = {letter for letter, count in pieces(self._pattern) if count}
         except ValueError as error:
             raise ConfigError(f"timestamp.format: {error}") from error
-        # moments are rounded to the finest unit that the pattern shows, and each distinct one is formatted once
+        # timestamps are rounded to the smallest unit in the pattern, and each distinct one is formatted once
         units = ((1, "S"), (1000, "s"), (60_000, "m"), (3_600_000, "hHkKa"), (_DAY, ""))
         self._unit = next(unit for unit, finest in units if unit == _DAY or letters & set(finest))
 

@@ -1,4 +1,4 @@
-"""The topics of a batch as a dictionary column, so that work that depends on the topic alone is done once for each."""
+"""Topics of a batch as a dictionary column, so that work that depends only on the topic is done once per topic."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from spark_tasks.pipeline.transforms.rows import put
 
 
 def topics_of(batch: pa.RecordBatch) -> pa.DictionaryArray:
-    """The column `topic`, dictionary-encoded."""
+    """Returns the column `topic`, dictionary-encoded. Raises DataError if there is none."""
     if "topic" not in batch.schema.names:
         raise DataError("the records have no topic")
     topics = batch.column("topic")
@@ -19,7 +19,7 @@ def topics_of(batch: pa.RecordBatch) -> pa.DictionaryArray:
 
 
 def renamed(batch: pa.RecordBatch, rename: Callable[[str], str]) -> pa.RecordBatch:
-    """The batch with its topics replaced."""
+    """Returns the batch with renamed topics."""
     topics = topics_of(batch)
     used = set(topics.indices.unique().to_pylist())
     names = topics.dictionary.to_pylist()

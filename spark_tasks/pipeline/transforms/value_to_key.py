@@ -21,13 +21,13 @@ _PURPOSE = "copying fields from value to key"
 
 
 class ValueToKey(ColumnsOrRows):
-    """Builds a new key from fields of the value."""
+    """Creates a new key from fields of the value."""
 
     version = "4.3.1"
     writes = ("key",)
     config_def = ConfigDef(
         ConfigKey("fields", Type.LIST, importance=Importance.HIGH, validator=ValidList(empty=False),
-                  doc="The fields of the value that make up the key."),
+                  doc="The fields of the value that become the key."),
         REPLACE_NULLS, SYNTAX,
     )  # fmt: skip
 
@@ -55,7 +55,7 @@ class ValueToKey(ColumnsOrRows):
         for path in self._paths:
             found = schema_at(schema, path)
             if found is None:
-                distinct(fields)  # what Java's builder says first
+                distinct(fields)  # Java's builder rejects a duplicate name first
                 raise DataError(f"Field does not exist: {'.'.join(path)}")
             fields.append(Field(path[-1], found))
         return Schema(ConnectType.STRUCT, fields=distinct(fields))
@@ -80,5 +80,5 @@ class ValueToKey(ColumnsOrRows):
             if name not in columns.children:
                 columns.put(name, pa.nulls(len(array)))
             elif columns.fields[name].metadata:
-                raise NotInColumnsError  # what is absent becomes null
+                raise NotInColumnsError  # absent keys become null
         return put(batch, "key", *columns.build(hash_order(names, capacity_for(len(self._paths))), None))

@@ -1,4 +1,4 @@
-"""Actors without threads of their own: order, ends, and who waits for whom."""
+"""Actors without their own threads: order, end, and who waits for whom."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_idle_actors_have_no_thread() -> None:
     assert len(refs[0].ask("again", timeout=WITHIN_S)) == 2
 
 
-def test_an_error_is_its_askers_and_ends_nobody_who_asked() -> None:
+def test_an_error_is_reported_to_its_caller_and_ends_no_caller() -> None:
     ref = Waiter.start(ActorThreads())
     with pytest.raises(ZeroDivisionError):
         ref.ask(lambda: 1 // 0, timeout=WITHIN_S)
@@ -89,7 +89,7 @@ def test_an_error_is_its_askers_and_ends_nobody_who_asked() -> None:
     wait_until(lambda: not ref.is_alive(), WITHIN_S, "the end of the actor")
 
 
-def test_what_waits_for_an_actor_that_stops_is_refused() -> None:
+def test_messages_for_an_actor_that_stops_are_refused() -> None:
     ref, go = Waiter.start(ActorThreads()), threading.Event()
     ref.tell(lambda: go.wait(WITHIN_S))
     stopped = ref.stop(block=False)
@@ -103,8 +103,8 @@ def test_what_waits_for_an_actor_that_stops_is_refused() -> None:
 
 
 @pytest.mark.parametrize("busy", [False, True])
-def test_actors_that_hang_hold_up_no_other(*, busy: bool) -> None:
-    """Nor where others have the processor all the time."""
+def test_actors_that_hang_block_no_others(*, busy: bool) -> None:
+    """Even if others use the processor all the time."""
     threads, go = ActorThreads(time.monotonic if busy else lambda: 0.0), threading.Event()
     for _ in range(3 * LEAST):
         Waiter.start(threads).tell(lambda: go.wait(WITHIN_S))

@@ -24,20 +24,20 @@ def test_alarms_in_the_order_of_their_times() -> None:
     ticker.stop()
 
 
-def test_a_clock_that_is_set_back_delays_nobody(ticker: Ticker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_clock_that_is_set_back_delays_no_alarm(ticker: Ticker, monkeypatch: pytest.MonkeyPatch) -> None:
     heard: queue.Queue[int] = queue.Queue()
     ticker.set("soon", ticker.now_ms() + 50, lambda: heard.put(1))
     monkeypatch.setattr(Ticker, "now_ms", staticmethod(lambda: 0))
     assert heard.get(timeout=WITHIN_S) == 1
 
 
-def test_again_and_again(ticker: Ticker) -> None:
+def test_a_repeated_alarm(ticker: Ticker) -> None:
     heard: queue.Queue[int] = queue.Queue()
     ticker.every("pulse", 1, lambda: heard.put(1))
     assert [heard.get(timeout=WITHIN_S) for _ in range(3)] == [1, 1, 1]
 
 
-def test_an_alarm_that_fails_keeps_no_other_from_being_called(
+def test_an_alarm_that_fails_does_not_prevent_others(
     ticker: Ticker, caplog: pytest.LogCaptureFixture
 ) -> None:
     heard: queue.Queue[int] = queue.Queue()
@@ -47,7 +47,7 @@ def test_an_alarm_that_fails_keeps_no_other_from_being_called(
     assert "An alarm failed" in caplog.text
 
 
-def test_a_time_too_far_away_to_wait_for_stops_no_other(ticker: Ticker) -> None:
+def test_an_alarm_in_the_distant_future_does_not_block_others(ticker: Ticker) -> None:
     heard: queue.Queue[int] = queue.Queue()
     ticker.set("never", 2**63, lambda: heard.put(0))
     for number in (1, 2):  # after the first one it waits for the one that never comes

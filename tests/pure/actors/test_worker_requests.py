@@ -1,4 +1,4 @@
-"""What another worker, or whoever answers in its place, may send: all of it ends, within bounds."""
+"""What another worker, or anything at its address, may send: each request ends, within bounds."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def ask(url: str, method: str = "GET", body: bytes | None = None, **more: Any) -
 
 @contextmanager
 def answering(answer: bytes, *, then_silent: bool = False) -> Iterator[str]:
-    """The URL of something that says this to the first who connects, and closes or says nothing more."""
+    """The URL of a server that sends this to the first client, and then closes the connection or stays silent."""
     ended = threading.Event()
 
     def serve(server: socket.socket) -> None:
@@ -49,7 +49,7 @@ def answering(answer: bytes, *, then_silent: bool = False) -> Iterator[str]:
         thread.join(20)
 
 
-def test_an_answer_comes_as_it_is() -> None:
+def test_a_response_is_returned_unchanged() -> None:
     with stub(201, b"\x1f\x8b no gzip") as other:
         answer = ask(f"http://127.0.0.1:{other.port}/connectors/a%2fb/../c?x=%20&y", "PUT", b"")
     assert answer == (201, b"\x1f\x8b no gzip")
@@ -66,22 +66,22 @@ def test_an_answer_comes_as_it_is() -> None:
     (OK + b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\nzz\r\n", "IncompleteRead"),
     (OK + b"A: b\r\n" * 1000 + b"\r\n", "more than 100 headers"),
     (OK + b"A: " + b"b" * 100_000 + b"\r\n\r\n", "more than 65536 bytes"),
-    (OK + b"Content-Length: 5000\r\n\r\n" + b"x" * 5000, "the answer has more than"),
-    (OK + b"\r\n" + b"x" * 5000, "the answer has more than"),
+    (OK + b"Content-Length: 5000\r\n\r\n" + b"x" * 5000, "the response has more than"),
+    (OK + b"\r\n" + b"x" * 5000, "the response has more than"),
 ])
-def test_what_is_no_answer(monkeypatch: pytest.MonkeyPatch, answer: bytes, reason: str) -> None:
+def test_invalid_responses(monkeypatch: pytest.MonkeyPatch, answer: bytes, reason: str) -> None:
     monkeypatch.setattr(worker_requests, "LONGEST_ANSWER", 4096)
     with answering(answer) as url, pytest.raises(WorkerUnreachableError, match=reason):
         ask(url)
 
 
 @pytest.mark.parametrize("answer", [b"", OK + b"Content-Length: 5\r\n\r\n{}"])
-def test_silence_ends(answer: bytes) -> None:
+def test_a_silent_server_is_not_waited_for_forever(answer: bytes) -> None:
     with answering(answer, then_silent=True) as url, pytest.raises(WorkerUnreachableError, match="timed out"):
         ask(url, answer_s=0.1)
 
 
-def test_who_shuts_the_socket_down_ends_the_request() -> None:
+def test_shutting_the_socket_down_ends_the_request() -> None:
     def shut_down(sock: socket.socket) -> None:
         threading.Timer(0.05, sock.shutdown, (socket.SHUT_RDWR,)).start()
 
@@ -101,7 +101,7 @@ def context(trusted: Path | None, *, names: bool) -> ssl.SSLContext:
 
 
 def test_the_context_decides_what_is_trusted(made: Certificates) -> None:
-    """Names are compared only where it says so (ssl.endpoint.identification.algorithm)."""
+    """Names are compared only if the context requires it (ssl.endpoint.identification.algorithm)."""
     settings = replace(RestSettings(), listeners=(Listener("https", "127.0.0.1", 0),),
                        tls={"ssl.keystore.location": str(made.pem)})
     with serving(FakeWorker(), settings) as server:
@@ -114,6 +114,6 @@ def test_the_context_decides_what_is_trusted(made: Certificates) -> None:
 
 
 @pytest.mark.parametrize("url", ["", "nonsense", "ftp://x/", "http://:x/", "http:///a", "http://a:99999/"])
-def test_what_is_no_address(url: str) -> None:
+def test_invalid_addresses(url: str) -> None:
     with pytest.raises(ValueError, match=r"."):
         ask(url)

@@ -69,7 +69,7 @@ def python(wheel, tmp_path_factory):
     return found
 
 
-def test_the_wheel_has_all_that_is_ours_and_no_more(wheel):
+def test_the_wheel_contains_our_files_and_nothing_else(wheel):
     ours = {str(f.relative_to(ROOT)) for name in PACKAGES for f in (ROOT / name).rglob("*")
             if f.is_file() and "__pycache__" not in f.parts}
     with zipfile.ZipFile(wheel) as archive:

@@ -1,4 +1,4 @@
-"""rest.rebalance.wait.ms: what a rebalance refuses is asked again, by the worker that the user has asked."""
+"""rest.rebalance.wait.ms: requests refused during a rebalance are repeated by the worker that the client has called."""
 
 from __future__ import annotations
 
@@ -59,13 +59,13 @@ def test_a_conflict_is_waited_out(trouble: Callable[[], Exception]) -> None:
 
 
 @pytest.mark.parametrize("trouble", PASSING, ids=lambda make: type(make()).__name__)
-def test_without_the_key_it_is_answered_at_once(trouble: Callable[[], Exception]) -> None:
+def test_without_the_key_the_response_is_immediate(trouble: Callable[[], Exception]) -> None:
     worker = Troubled(troubles_first=[trouble(), trouble()])
     assert client(worker, RestSettings()).delete("/connectors/a").status_code == 409
     assert worker.waits == [None]
 
 
-def test_what_does_not_pass_is_not_waited_for() -> None:
+def test_a_permanent_refusal_is_not_waited_for() -> None:
     for error, status in ((AlreadyExistsError("Connector a already exists"), 409), (NotFoundError("none"), 404)):
         worker = Troubled(troubles_first=[error, error])
         assert client(worker).delete("/connectors/a").status_code == status
@@ -79,7 +79,7 @@ def test_the_time_ends() -> None:
     assert len(worker.asked) >= 2
 
 
-def test_what_another_worker_refuses_is_asked_again_from_the_beginning() -> None:
+def test_a_request_that_another_worker_refuses_is_repeated_from_the_beginning() -> None:
     """As one that leads no more; also a Java worker."""
     with stub(409, {"error_code": 409, "message": "Cannot complete request because of a conflicting operation"}) as old:
         worker = Troubled(troubles_first=[NotLeaderError("no", f"http://127.0.0.1:{old.port}")] * 2)
@@ -87,7 +87,7 @@ def test_what_another_worker_refuses_is_asked_again_from_the_beginning() -> None
     assert (answer.status_code, len(old.requests), len(worker.asked)) == (404, 2, 3)
 
 
-def test_that_it_exists_is_final_from_another_worker_too() -> None:
+def test_already_exists_is_final_from_another_worker_too() -> None:
     with stub(409, {"error_code": 409, "message": "Connector a already exists"}) as other:
         worker = FakeWorker(redirect=NotLeaderError("no", f"http://127.0.0.1:{other.port}"))
         assert client(worker).delete("/connectors/a").status_code == 409
@@ -95,7 +95,7 @@ def test_that_it_exists_is_final_from_another_worker_too() -> None:
 
 
 def test_a_forwarded_request_does_not_wait_twice() -> None:
-    """Who forwards says how much is left; whoever gets it asks nobody again."""
+    """The forwarding worker says how much time is left; the receiving worker does not repeat the request."""
     last = Troubled(troubles_first=[NO_LEADER])
     with serving(last, WAITING) as server:
         url = f"http://127.0.0.1:{server.ports[0]}"
@@ -107,7 +107,7 @@ def test_a_forwarded_request_does_not_wait_twice() -> None:
 
 @pytest.mark.parametrize(("said", "heard"), [("1500", 1500), ("999999", 60_000), ("", None), ("-1", None), ("x", None),
                                              ("1" * 5000, None), ("0", 0), ("\u0661", None)])
-def test_what_a_forwarded_request_may_say(said: str, heard: int | None) -> None:
+def test_the_wait_header_of_a_forwarded_request(said: str, heard: int | None) -> None:
     worker = FakeWorker()
     client(worker).delete("/connectors/a?forward=true", headers={HEADER: said} if said else {})
     wait, = worker.waits
@@ -115,7 +115,7 @@ def test_what_a_forwarded_request_may_say(said: str, heard: int | None) -> None:
     assert wait is None or heard is None or heard - 1000 < wait <= heard
 
 
-def test_only_forwarded_requests_may_say_it() -> None:
+def test_only_forwarded_requests_may_have_the_wait_header() -> None:
     worker = FakeWorker()
     client(worker).delete("/connectors/a", headers={HEADER: "5"})
     assert worker.waits[0] is not None

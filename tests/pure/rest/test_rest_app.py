@@ -150,7 +150,7 @@ def test_location_leads_back_to_the_connector(name: str) -> None:
 
 @pytest.mark.parametrize("path", ["//connectors", "/connectors/%", "/connectors/%zz", "/connectors/%FF",
                                   "/connectors/a%00b", "/connectors//a"])
-def test_a_path_that_is_none_is_400(path: str) -> None:
+def test_an_invalid_path_is_400(path: str) -> None:
     answer = client_of(FakeWorker()).get("/", environ_overrides={"REQUEST_URI": path})
     assert answer.status_code == 400
     assert answer.json is not None
@@ -174,7 +174,7 @@ def test_offsets_keep_large_numbers() -> None:
 
 
 # ---------------------------------------------------------------- statuses, topics
-def test_status_shows_trace_and_version_only_where_there_are_any() -> None:
+def test_status_shows_trace_and_version_only_if_there_are_any() -> None:
     worker = FakeWorker()
     worker.put("c", SOURCE, TargetState.STARTED, 1)
     worker.statuses = replace(worker.statuses, connectors={
@@ -232,7 +232,7 @@ def test_the_signature_covers_the_bytes_as_sent() -> None:
 
 
 # ---------------------------------------------------------------- admin, CORS, headers
-def test_admin_has_its_own_application_where_it_has_its_own_listeners() -> None:
+def test_admin_endpoints_have_their_own_application_on_their_own_listeners() -> None:
     worker = FakeWorker()
     apart = settings(listeners="http://:8083", admin_listeners="http://:8084")
     assert client_of(worker, apart).get("/admin/loggers").status_code == 404
@@ -244,7 +244,7 @@ def test_admin_has_its_own_application_where_it_has_its_own_listeners() -> None:
     assert admin.get("/connectors").status_code == 404
 
 
-def test_the_story_of_a_connector_is_told_on_admin_listeners() -> None:
+def test_the_story_of_a_connector_is_on_admin_listeners() -> None:
     worker = FakeWorker()
     apart = settings(listeners="http://:8083", admin_listeners="http://:8084")
     app = admin_app_of(worker, apart)
@@ -269,7 +269,7 @@ def test_admin_on_the_main_listener_or_nowhere(props: dict[str, str], status: in
     assert admin_app_of(worker, settings(**props)) is None
 
 
-def test_cluster_scope_is_asked_of_the_store() -> None:
+def test_cluster_scope_is_passed_to_the_store() -> None:
     worker = FakeWorker()
     answer = client_of(worker).put("/admin/loggers/a.b?scope=Cluster", json={"level": "trace"})
     assert answer.status_code == 204
@@ -328,7 +328,7 @@ def test_extra_headers() -> None:
 
 
 # ---------------------------------------------------------------- heeler's own: metrics, logs by connector
-def test_metrics_answer_before_kafka_is_reached_and_whatever_is_accepted() -> None:
+def test_metrics_are_served_before_kafka_is_reached_and_for_any_accept_header() -> None:
     worker = FakeWorker(kafka_cluster_id=None, started=False, stage=None)
     answer = client_of(worker).get("/metrics", headers={"Accept": "application/openmetrics-text;version=1.0.0"})
     assert (answer.status_code, answer.content_type) == (200, "text/plain; version=0.0.4; charset=utf-8")
@@ -361,7 +361,7 @@ def test_metrics_and_logs_on_the_admin_listener() -> None:
 
 
 # ---------------------------------------------------------------- self-healing
-def test_restarts_and_stalls_are_told_in_statuses_and_nowhere_else() -> None:
+def test_restarts_and_stalls_are_only_in_statuses() -> None:
     """A Java worker that has forwarded a restart takes no field that it does not know."""
     worker = FakeWorker()
     client = client_of(worker)

@@ -1,4 +1,4 @@
-"""/connectors/{name}/dead-letters/replay: what it takes, and where it goes."""
+"""/connectors/{name}/dead-letters/replay: the accepted requests, and where they go."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def client(worker: FakeWorker) -> Client:
 @pytest.mark.parametrize("order", [
     {}, {"dry_run": True, "limit": 5, "filter": {"topics": ["t"], "from": 1_700_000_000_000}},
 ])
-def test_an_order_reaches_the_herder_with_plain_numbers(client: Client, worker: FakeWorker, order: dict) -> None:
+def test_a_replay_reaches_the_herder_with_plain_numbers(client: Client, worker: FakeWorker, order: dict) -> None:
     answer = client.post("/connectors/c/dead-letters/replay", json=order)
     assert (answer.status_code, answer.json["state"]) == (202, "RUNNING")
     assert worker.asked[-1] == ReplayDeadLetters(C, order)
 
 
-def test_nothing_in_the_body_is_everything(client: Client, worker: FakeWorker) -> None:
+def test_an_empty_body_selects_everything(client: Client, worker: FakeWorker) -> None:
     assert client.post("/connectors/c/dead-letters/replay").status_code == 202
     assert worker.asked[-1] == ReplayDeadLetters(C, {})
 

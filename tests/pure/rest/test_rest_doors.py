@@ -1,4 +1,4 @@
-"""What strangers may send to the server: where a request ends is never in doubt, and nobody keeps others out."""
+"""What any client may send to the server: the end of a request is never ambiguous, and no client blocks others."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def statuses(answers: bytes) -> list[int]:
         b"2;a\nb\r\n{}\r\n0\r\n\r\n", b"0\r\nGET / HTTP/1.1\r\n\r\n", b"0\r\n" + b"A: b\r\n" * 4000 + b"\r\n",
         b"f" * 5000 + b"\r\n")),
 ])
-def test_a_request_whose_end_is_in_doubt_is_refused_and_the_connection_closed(
+def test_a_request_whose_end_is_ambiguous_is_refused_and_the_connection_closed(
     port: int, headers_and_body: bytes
 ) -> None:
     answers = exchange(port, POST + headers_and_body + SMUGGLED)
@@ -119,7 +119,7 @@ def test_what_is_too_large_is_refused_before_it_is_read(port: int) -> None:
         assert statuses(exchange(port, answered)) == [200]
 
 
-def test_an_answer_to_a_client_that_goes_on_sending_arrives(port: int) -> None:
+def test_a_response_reaches_a_client_that_keeps_sending(port: int) -> None:
     """Where bytes are left unread, the system resets the connection, and the answer can be lost with it."""
     for _ in range(20):
         assert statuses(exchange(port, POST + b"Content-Length: 1000000\r\n\r\n" + b" " * 1_000_000)) == [413]
@@ -229,7 +229,7 @@ def test_silent_clients_take_no_thread() -> None:
 
 
 @pytest.mark.parametrize("slowly", [b"GET / HTTP/1.1\r\nHost: a\r\nA: ", POST + b"Content-Length: 4096\r\n\r\n"])
-def test_a_request_that_drips_is_given_up(slowly: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_request_that_arrives_too_slowly_is_aborted(slowly: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rest.server.http, "IDLE_TIMEOUT_S", 0.4)
     monkeypatch.setattr(rest.server.http, "BODY_TIMEOUT_S", 0.4)
     with serving(FakeWorker()) as server, \
@@ -306,7 +306,7 @@ def test_strangers_do_not_fill_the_log(tmp_path: Path, caplog: pytest.LogCapture
     assert not any(record.exc_info for record in caplog.records)
 
 
-def test_a_full_server_lets_idle_ones_go_and_answers_all() -> None:
+def test_a_full_server_closes_idle_connections_and_answers_all() -> None:
     with serving(FakeWorker()) as server, contextlib.ExitStack() as stack:
         port = server.ports[0]
         server.servers[0].max_connections = 20
@@ -318,7 +318,7 @@ def test_a_full_server_lets_idle_ones_go_and_answers_all() -> None:
         assert idle[0].recv(1) == b"", "the one that idled longest has gone"
 
 
-def test_silent_ones_make_room_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_silent_connections_are_closed_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rest.server.http, "SILENT_S", 0.5)
     with serving(FakeWorker()) as server, contextlib.ExitStack() as stack:
         server.servers[0].max_connections = 20

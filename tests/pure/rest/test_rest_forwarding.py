@@ -121,7 +121,7 @@ def test_no_known_leader(url: str | None) -> None:
     assert (answer.status_code, answer.json) == (409, {"error_code": 409, "message": NO_LEADER})
 
 
-def test_the_owner_is_asked_too() -> None:
+def test_the_owner_is_called_too() -> None:
     with stub(204) as other:
         worker = FakeWorker(redirect=NotAssignedError("elsewhere", f"http://127.0.0.1:{other.port}"))
         client = client_of(worker)
@@ -139,7 +139,7 @@ def test_the_owner_is_asked_too() -> None:
     (302, {}, (500, 500, "Unexpected status code when handling forwarded request: 302")),
     (201, b"{", (500, 500, "IO Error trying to forward REST request")),
 ])
-def test_what_the_other_worker_says(status: int, body: Any, expected: tuple[int, int, str]) -> None:
+def test_the_other_workers_response_is_returned(status: int, body: Any, expected: tuple[int, int, str]) -> None:
     with stub(status, body) as other:
         answer = follower(other.port).post("/connectors", json={"name": "a", "config": SOURCE})
     assert answer.json is not None
@@ -147,7 +147,7 @@ def test_what_the_other_worker_says(status: int, body: Any, expected: tuple[int,
     assert answer.json["message"].startswith(expected[2])
 
 
-def test_nobody_there() -> None:
+def test_no_worker_at_the_address() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))  # bound, not listening: refuses connections
         answer = follower(free.getsockname()[1]).delete("/connectors/a")
@@ -157,7 +157,7 @@ def test_nobody_there() -> None:
 
 
 @pytest.mark.parametrize("url", ["ftp://x", "nonsense", "http://:x/"])
-def test_an_address_that_is_none(url: str) -> None:
+def test_an_invalid_address(url: str) -> None:
     answer = follower(url).delete("/connectors/a")
     assert answer.status_code == 500
     assert answer.json is not None

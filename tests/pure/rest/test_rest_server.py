@@ -104,7 +104,7 @@ def test_requests_that_wait_do_not_keep_others_from_being_answered() -> None:
     b"POST /connectors HTTP/1.1\r\nHost: a\r\nContent-Length: x\r\n\r\n",
     b"POST /connectors HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip\r\n\r\n",
 ])
-def test_what_is_no_http_gets_an_error_like_all_others(request_bytes: bytes) -> None:
+def test_input_that_is_not_http_gets_an_error_like_all_others(request_bytes: bytes) -> None:
     with serving(FakeWorker()) as server:
         head, body = raw_exchange(server.ports[0], request_bytes)
         status = int(head.split()[1])
@@ -265,7 +265,7 @@ def test_a_foreign_certificate_and_a_wrong_name_are_refused(certificates: Certif
         assert get_over_tls(port, client_context(lax)) == 200
 
 
-def test_a_silent_client_does_not_keep_others_out(certificates: Certificates) -> None:
+def test_a_silent_client_does_not_block_others(certificates: Certificates) -> None:
     with serving(FakeWorker(), replace(RestSettings(), listeners=HTTPS, tls=tls_of(certificates))) as server:
         address = ("127.0.0.1", server.ports[0])
         with socket.create_connection(address) as silent, socket.create_connection(address) as plain:

@@ -34,7 +34,7 @@ def test_advertised_protocol(props: dict[str, str], protocol: str) -> None:
     assert RestSettings.from_properties(props).advertised_protocol == protocol
 
 
-def test_an_advertised_listener_is_there_or_at_a_port_of_its_own() -> None:
+def test_an_advertised_listener_exists_or_has_its_own_port() -> None:
     props = {"listeners": "http://h:1", "rest.advertised.listener": "https"}
     with pytest.raises(ConfigError, match=r"^rest\.advertised\.listener: none of the listeners uses https"):
         RestSettings.from_properties(props)

@@ -43,14 +43,14 @@ def test_no_more_run_at_once_than_allowed_and_all_run():
     assert most == 3
 
 
-def test_an_error_is_its_futures_and_the_thread_goes_on():
+def test_an_error_is_in_its_future_and_the_thread_continues():
     pool = DaemonPool(1, "test")
     with pytest.raises(ZeroDivisionError):
         pool.submit(lambda: 1 // 0).result(10)
     assert pool.submit(lambda: 5).result(10) == 5
 
 
-def test_close_drops_what_has_not_begun_and_waits_for_nothing():
+def test_close_drops_calls_that_have_not_started_and_does_not_wait():
     pool, begun, go_on = DaemonPool(1, "test"), threading.Event(), threading.Event()
 
     def hang():
@@ -83,7 +83,7 @@ def send_task_configs(hang):
 
 
 @pytest.mark.parametrize("begin", [ask_for_offsets, fence_producers, send_task_configs])
-def test_what_may_hang_keeps_no_process_from_ending(begin):
+def test_a_call_that_hangs_does_not_keep_the_process_alive(begin):
     """At its end Python waits for all threads that are no daemons."""
     daemons: SimpleQueue[bool] = SimpleQueue()
 

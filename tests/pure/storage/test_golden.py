@@ -41,7 +41,7 @@ def rest(mode: str) -> dict[str, Any]:
 
 
 def our_config_record(record: LogRecord) -> KeyValue:
-    """The same thing written by us: through the fold, as far as it tells what the record says."""
+    """The same content written by us, as far as the fold keeps what the record says."""
     assert record.key is not None
     key = record.key.decode()
     value = None if record.value is None else loads(record.value)

@@ -1,5 +1,5 @@
-"""Schemaless values in Avro: each value is a record of one recursive schema, which says what type the value has. They
-are converted one by one, because no Arrow column can have a recursive schema.
+"""Converts schemaless values to and from Avro. Each value is a record of one recursive schema, in which the field with
+the value has its type's name. The values are converted one by one, because Arrow has no recursive types.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SIMPLE = ("boolean", "bytes", "double", "float", "int", "long", "string")
 
 
 def is_anything(text: str) -> bool:
-    """Whether a schema is the one for schemaless values."""
+    """Returns whether a schema is the one for schemaless values."""
     try:
         schema = json.loads(text)
     except (ValueError, RecursionError):
@@ -39,7 +39,7 @@ def is_anything(text: str) -> bool:
 
 
 def read(payloads: list[bytes], skip: int) -> Column:
-    """Schemaless columns. BadRowsError."""
+    """Converts payloads to a schemaless column. `skip`: the bytes before each payload. Raises BadRowsError."""
     texts, bad = [], []
     for row, payload in enumerate(payloads):
         try:
@@ -47,7 +47,7 @@ def read(payloads: list[bytes], skip: int) -> Column:
                 io.BytesIO(payload[skip:]), _PARSED, None, handle_unicode_errors="replace"
             ), 0)
             texts.append(json.dumps(value).encode())
-        except Exception as error:  # noqa: BLE001 - fastavro has no type of its own for bytes that are wrong
+        except Exception as error:  # noqa: BLE001 - fastavro has no error class for invalid bytes
             bad.append((row, DataError(f"Error deserializing Avro message: {type(error).__name__}: {error}")))
     if bad:
         raise BadRowsError(bad)
@@ -56,7 +56,7 @@ def read(payloads: list[bytes], skip: int) -> Column:
 
 def _value(record: Any, depth: int) -> Any:
     if depth > MAX_DEPTH:
-        raise DataError(f"the value nests more than {MAX_DEPTH} levels deep")
+        raise DataError(f"the value is nested more than {MAX_DEPTH} levels deep")
     for name in _SIMPLE:
         if record[name] is not None:
             return base64.b64encode(record[name]).decode() if name == "bytes" else record[name]
@@ -73,7 +73,7 @@ def _key(record: Any, depth: int) -> str:
 
 
 def write(array: pa.Array, metadata: Metadata) -> pa.Array:
-    """The bytes of schemaless values. DataError."""
+    """Converts schemaless values to bytes. Raises DataError."""
     out = []
     for value in to_python(array, metadata):
         target = io.BytesIO()

@@ -1,9 +1,9 @@
-"""Converts Avro's bytes to and from Arrow columns of plain types, without the meaning that a schema gives them.
+"""Converts Avro's bytes to and from Arrow columns of plain types, without logical types.
 
-pyruhvro does it where it supports the schema, and is a hundred times faster. fastavro does it for all other schemas,
-for records on which pyruhvro fails, and as the reference in tests. Both get the schema without names, logical types
-and properties, wrapped in a record of one field, which adds no bytes. A branch of a union of several types is wrapped
-in the same way, so that the value says which branch it is.
+pyruhvro, which is a hundred times faster, does it if it supports the schema. fastavro does it for all other schemas and
+for records on which pyruhvro fails; in tests it is the reference. Both get the schema without names, logical types and
+properties, in a record with one field, which adds no bytes. The branches of a union of several types are such records,
+too, so that a value shows to which branch it belongs.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ _ARROW = {
     "boolean": pa.bool_(), "int": pa.int32(), "long": pa.int64(), "float": pa.float32(), "double": pa.float64(),
     "bytes": pa.binary(), "fixed": pa.binary(), "string": pa.string(), "enum": pa.string(), "null": pa.null(),
 }  # fmt: skip
-_SLOW = frozenset({"fixed", "null"})  # pyruhvro panics
+_UNSUPPORTED = frozenset({"fixed", "null"})  # pyruhvro panics
 PREFIX = 5
 _ID = [{"name": "magic", "type": "boolean"}, {"name": "id", "type": "float"}]
-_STRETCH = 32  # a piece of this many records with a bad one is read record by record
+_MIN_PIECE = 32  # pieces with a bad record are divided; those of up to this many records are read one by one
 
-Ready = Callable[[Any], Any]
+Convert = Callable[[Any], Any]
 
 
 def branches(node: Node) -> list[tuple[int, Node]]:
-    """The branches of a union that are not null, with their indexes."""
+    """Returns the branches of a union that are not null, with their indexes."""
     return [(index, one) for index, one in enumerate(node.inner) if one.kind != "null"]
 
 
 def wire_type(node: Node) -> pa.DataType:
-    """The Arrow type of the values. Fields of records are f0, f1, …, branches of unions b0, b1, …, by their indexes."""
+    """Returns the Arrow type of the values. Fields of records are f0, f1, …, branches of unions b0, b1, …, by index."""
     return _arrow_type(node, _ARROW)
 
 
@@ -64,15 +64,15 @@ class AvroCodec:
 
     def __init__(self, node: Node, *, fast: bool = True) -> None:
         self.type = wire_type(node)
-        self._node = node  # kept alive: its inner nodes are known by their id()
+        self._node = node  # must stay alive: inner nodes are identified by id()
         self._names = 0
         self._branches: dict[tuple[int, int], str] = {}
         inner = self._plain(node)
         self._check_arrays(node)
         value = {"name": "v", "type": inner}
         self._parsed = parse_schema({"type": "record", "name": "r", "fields": [value]})
-        # pyruhvro gets bytes declared as texts, which look the same in Avro and in Arrow and which it does not check.
-        # The five bytes of the schema id are declared as a boolean and a float, so that they need not be cut off.
+        # For pyruhvro, bytes are declared as texts, which have the same layout in Avro and Arrow and which it does not
+        # validate. The five bytes of the schema id are declared as a boolean and a float, so that it skips them.
         texts = {"name": "v", "type": _with_texts(inner)}
         self._text = {
             skip: json.dumps({"type": "record", "name": "r", "fields": [*fields, texts]})
@@ -105,7 +105,7 @@ class AvroCodec:
         if one.kind == "null":
             return "null"
         known = self._branches.get((id(node), index))
-        if known is not None:  # the union of a named type that was used before
+        if known is not None:  # a union in a named type that is used again
             return known
         self._branches[id(node), index] = name = self._name()
         return {"type": "record", "name": name, "fields": [{"name": f"b{index}", "type": self._plain(one)}]}
@@ -115,14 +115,14 @@ class AvroCodec:
         return f"n{self._names}"
 
     def _check_arrays(self, node: Node) -> None:
-        """Refuse arrays of items that take no bytes: a hostile record could declare any number of them."""
+        """Raises DataError for arrays whose items have no bytes: a malicious record could declare any number."""
         if node.kind == "array" and _is_empty(node.inner[0]):
-            raise DataError("an Avro array has items that take no bytes, such as null or an empty record")
+            raise DataError("an Avro array has items without bytes, such as null or an empty record")
         for one in (*node.inner, *(member.node for member in node.members)):
             self._check_arrays(one)
 
     def decode(self, payloads: list[bytes], skip: int = 0) -> pa.Array:
-        """The values. `skip`: how many bytes before each payload to skip, 0 or PREFIX. BadRowsError names all payloads
+        """Returns the values. `skip`: the bytes before each payload, 0 or PREFIX. Raises BadRowsError with all payloads
         that cannot be read.
         """
         bad: list[tuple[int, Exception]] = []
@@ -139,19 +139,19 @@ class AvroCodec:
             if found is not None:
                 yield found
                 return
-            if len(payloads) > _STRETCH:
+            if len(payloads) > _MIN_PIECE:
                 middle = len(payloads) // 2
                 yield from self._decoded(payloads[:middle], skip, begin, bad)
                 yield from self._decoded(payloads[middle:], skip, begin + middle, bad)
                 return
-        yield self._slowly_decoded([one[skip:] for one in payloads] if skip else payloads, begin, bad)
+        yield self._decoded_one_by_one([one[skip:] for one in payloads] if skip else payloads, begin, bad)
 
     def _fast_decoded(self, payloads: list[bytes], skip: int) -> pa.Array | None:
         try:
             found = pyruhvro.deserialize_array(payloads, self._text[skip]).column("v").cast(self._text_type)
-            found = _seen_as(found, self.type)
+            found = _reinterpreted(found, self.type)
             found.validate(full=True)  # texts may not be valid UTF-8
-        except Exception:  # noqa: BLE001 - of any kind: fastavro says what is wrong
+        except Exception:  # noqa: BLE001 - any error: fastavro finds the cause
             return None
         except BaseException as error:  # a Rust panic is not an Exception
             if type(error).__name__ != "PanicException":
@@ -159,14 +159,14 @@ class AvroCodec:
             return None
         return found
 
-    def _slowly_decoded(self, payloads: list[bytes], begin: int, bad: list[tuple[int, Exception]]) -> pa.Array:
+    def _decoded_one_by_one(self, payloads: list[bytes], begin: int, bad: list[tuple[int, Exception]]) -> pa.Array:
         values = []
         for row, payload in enumerate(payloads, begin):
             try:
                 value = self._from_reader(self._read(payload))
                 pa.scalar(value, self.type)
                 values.append(value)
-            except Exception as error:  # noqa: BLE001 - fastavro has no type of its own for bytes that are wrong
+            except Exception as error:  # noqa: BLE001 - fastavro has no error class for invalid bytes
                 bad.append((row, DataError(f"Error deserializing Avro message: {type(error).__name__}: {error}")))
         return pa.array(values, self.type)
 
@@ -177,9 +177,9 @@ class AvroCodec:
         return record["v"]
 
     def encode(self, values: pa.Array) -> pa.Array:
-        """The bytes (binary). DataError."""
+        """Returns the bytes (binary). Raises DataError."""
         if self._fast and len(values):
-            batch = pa.RecordBatch.from_arrays([_seen_as(values, self._text_type)], names=["v"])
+            batch = pa.RecordBatch.from_arrays([_reinterpreted(values, self._text_type)], names=["v"])
             try:
                 found: pa.Array = pyruhvro.serialize_record_batch(batch, self._text[0], 1)[0]
             except ValueError as error:
@@ -197,7 +197,7 @@ class AvroCodec:
 
 
 def _with_texts(definition: Any) -> Any:
-    """The schema with string in place of bytes."""
+    """Returns the schema with string in place of bytes."""
     if isinstance(definition, list):
         return [_with_texts(one) for one in definition]
     if isinstance(definition, dict):
@@ -206,8 +206,8 @@ def _with_texts(definition: Any) -> Any:
     return "string" if definition == "bytes" else definition
 
 
-def _seen_as(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Reinterpret the buffers as another type with the same layout."""
+def _reinterpreted(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Returns the buffers as an array of another type with the same layout."""
     if array.type == kind:
         return array
     _, data = array.__arrow_c_array__()
@@ -215,7 +215,7 @@ def _seen_as(array: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _is_fast(node: Node) -> bool:
-    if node.kind in _SLOW or (node.kind == "record" and not node.members):
+    if node.kind in _UNSUPPORTED or (node.kind == "record" and not node.members):
         return False
     if node.kind == "union":
         return node.optional_of is not None and _is_fast(node.optional_of)
@@ -228,41 +228,41 @@ def _is_empty(node: Node) -> bool:
     return node.kind == "null" or (node.kind == "fixed" and not node.size)
 
 
-def _same(value: Any) -> Any:
+def _unchanged(value: Any) -> Any:
     return value
 
 
-def _from_reader(node: Node) -> Ready:
-    """Convert a value read by fastavro to Arrow's form, in which maps are lists of pairs."""
+def _from_reader(node: Node) -> Convert:
+    """Returns a function that converts a value of fastavro for Arrow, in which maps are lists of pairs."""
     if node.kind == "map":
         inner = _from_reader(node.inner[0])
         return lambda value: [(key, inner(one)) for key, one in value.items()]
     return _nested(node, _from_reader, lambda index: f"b{index}")
 
 
-def _nested(node: Node, of: Callable[[Node], Ready], branch: Callable[[int], str]) -> Ready:
-    """The same for a nested value; `branch`: the key of a union's branch."""
+def _nested(node: Node, of: Callable[[Node], Convert], branch: Callable[[int], str]) -> Convert:
+    """Returns the function for a nested value. `branch` returns the key of a union's branch."""
     if node.kind == "array":
         inner = of(node.inner[0])
-        return _same if inner is _same else lambda value: list(map(inner, value))
+        return _unchanged if inner is _unchanged else lambda value: list(map(inner, value))
     if node.kind == "record":
         steps = [(f"f{i}", of(member.node)) for i, member in enumerate(node.members)]
-        changing = [(name, step) for name, step in steps if step is not _same]
+        changing = [(name, step) for name, step in steps if step is not _unchanged]
         if not changing:
-            return _same
+            return _unchanged
         return lambda value: {**value, **{name: step(value[name]) for name, step in changing}}
     if node.optional_of is not None:
         inner = of(node.optional_of)
-        return _same if inner is _same else lambda value: None if value is None else inner(value)
+        return _unchanged if inner is _unchanged else lambda value: None if value is None else inner(value)
     if node.kind == "union":
         choices = {branch(index): of(one) for index, one in branches(node)}
         return lambda value: None if value is None else {key: choices[key](one) for key, one in value.items()}
-    return _same
+    return _unchanged
 
 
-def _for_writer(node: Node, names: dict[tuple[int, int], str]) -> Ready:
-    """Convert a value from Arrow to fastavro's form: maps are dicts, branches of unions are named."""
-    def of(one: Node) -> Ready:
+def _for_writer(node: Node, names: dict[tuple[int, int], str]) -> Convert:
+    """Returns a function that converts a value of Arrow for fastavro, where maps are dicts and branches have names."""
+    def of(one: Node) -> Convert:
         return _for_writer(one, names)
 
     if node.kind == "map":
@@ -282,7 +282,7 @@ def _for_writer(node: Node, names: dict[tuple[int, int], str]) -> Ready:
 
 
 def wire_default(node: Node, value: Any) -> Any:
-    """Convert a field's default from JSON to Arrow's form for wire_type. DataError where it does not fit."""
+    """Converts a field's default from JSON to a value of `wire_type`. Raises DataError if it does not have the type."""
     inner = node.optional_of
     if inner is not None:
         return None if value is None else wire_default(inner, value)
@@ -301,5 +301,5 @@ def wire_default(node: Node, value: Any) -> Any:
                     for one in node.members}
             return {f"f{i}": wire_default(one.node, fields[one.name]) for i, one in enumerate(node.members)}
     except (AttributeError, TypeError, UnicodeEncodeError) as error:
-        raise DataError(f"a default of the Avro schema does not fit its type: {str(value)[:100]}") from error
+        raise DataError(f"a default in the Avro schema is not of its type: {str(value)[:100]}") from error
     return value

@@ -1,4 +1,4 @@
-"""Converts between columns of plain Avro values (codec.wire_type) and of Connect values (arrow_types.to_arrow)."""
+"""Converts between columns of plain Avro values (codec.wire_type) and columns of Connect values (arrow_types)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ _MOMENTS = {(DATE, Type.INT32), (TIME, Type.INT32), (TIMESTAMP, Type.INT64)}
 
 
 def to_connect(wire: pa.Array, node: Node, schema: Schema) -> pa.Array:
-    """Plain values of the node as Connect values of its schema, from to_connect.connect_schema. BadRowError."""
+    """Converts plain values of the node to Connect values. `schema`: from to_connect.connect_schema. Raises
+    BadRowError.
+    """
     inner = node.optional_of or (node.inner[0] if node.kind == "union" and len(node.inner) == 1
                                  and not n.is_union(schema) else None)
     if inner is not None:
@@ -64,7 +66,7 @@ def _struct(wire: pa.Array, nodes: list[Node], schema: Schema) -> pa.Array:
 
 
 def _entries(wire: pa.Array, node: Node, schema: Schema) -> pa.Array:
-    """A map that Avro holds as an array of records with key and value."""
+    """Returns a map column. In Avro such maps are arrays of records with key and value."""
     flat = wire.flatten()
     columns = {
         member.name: inside(wire, partial(
@@ -75,8 +77,8 @@ def _entries(wire: pa.Array, node: Node, schema: Schema) -> pa.Array:
 
 
 def from_connect(array: pa.Array, schema: Schema, node: Node, options: AvroOptions) -> pa.Array:
-    """Connect values as plain values of the node, without nulls unless the node is optional. `schema`: of the values;
-    the node may be that schema in Avro, or another one that can hold them. BadRowError, DataError.
+    """Converts Connect values to plain values of the node, without nulls unless the node is optional. `schema`: that of
+    the values; the node may be that schema in Avro or another, compatible one. Raises BadRowError, DataError.
     """
     return _Writer(options).column(array, schema, node, outermost=True)
 
@@ -104,7 +106,7 @@ class _Writer:
         return found.take(pa.array(places, mask=~there.to_numpy(zero_copy_only=False)))
 
     def _values(self, array: pa.Array, schema: Schema, node: Node) -> pa.Array:
-        """The same for an array without nulls."""
+        """Converts an array without nulls."""
         node = node.optional_of or node
         if node.kind == "union":
             return self._union(array, schema, node)
@@ -130,7 +132,7 @@ class _Writer:
                 default = wire_default(member.node, member.default)
                 columns.append(pa.repeat(pa.scalar(default, wire_type(member.node)), len(array)))
             else:
-                raise DataError(f"the schema to write with requires a field {member.name}, which the records do "
+                raise DataError(f"the schema to write with requires the field {member.name}, which the records do "
                                 "not have")
         kind = wire_type(node)
         return struct_array(columns, list(kind), len(array), None)
@@ -157,7 +159,7 @@ class _Writer:
         return struct_array(list(columns.values()), list(kind), len(array), mask)
 
     def _branch(self, schema: Schema, node: Node) -> tuple[int, Node]:
-        """The branch of the union to use for values of this schema, which is not a union."""
+        """Returns index and node of the union's branch for values of this schema, which is not a union."""
         kinds = {"record"} if schema.type is Type.STRUCT else {n.AVRO_NAMES[schema.type]}
         kinds |= {"enum"} if schema.type is Type.STRING else {"fixed"} if schema.type is Type.BYTES else set()
         for index, one in branches(node):
@@ -198,7 +200,7 @@ class _Writer:
         found = array.cast(kind)
         if node.kind == "enum":
             return _checked(found, pc.is_in(found, pa.array(node.symbols, pa.string())),
-                            f"a text is not a symbol of the enum {node.name}")
+                            f"the text is not a symbol of the enum {node.name}")
         if node.kind == "fixed":
             return _checked(found, pc.equal(pc.binary_length(found), node.size),
                             f"the value does not have the {node.size} bytes that the fixed {node.name} requires")

@@ -1,4 +1,4 @@
-"""AvroConverter: Avro with the id of the schema, which is in a schema registry, before the payload."""
+"""AvroConverter: Avro payloads, each after the id of its schema in a schema registry."""
 
 from __future__ import annotations
 
@@ -29,15 +29,16 @@ _NAME = "io.confluent.connect.avro.AvroConverter"
 
 _AVRO_KEYS = ConfigDef(
     flag("enhanced.avro.schema.support", Importance.MEDIUM,
-         "Whether enums stay enums and records in unions are told apart by their namespaces too."),
+         "Whether enums remain enums, and records in unions are also distinguished by their namespaces."),
     flag("scrub.invalid.names", Importance.MEDIUM,
-         "Whether letters that Avro does not allow in names are replaced."),
+         "Whether characters that Avro does not allow in names are replaced."),
     flag("connect.meta.data", Importance.LOW,
-         "Whether Avro schemas carry what only Kafka Connect knows, in connect.* properties.", default=True),
+         "Whether Avro schemas have connect.* properties for the parts of Connect schemas that Avro does not have.",
+         default=True),
     flag("discard.type.doc.default", Importance.LOW,
-         "Whether only fields keep docs and defaults; those of types are dropped."),
+         "Whether docs and defaults of types are discarded; those of fields remain."),
     flag("allow.optional.map.keys", Importance.LOW,
-         "Whether maps with optional texts as keys are maps in Avro."),
+         "Whether maps whose keys are optional strings are maps in Avro."),
     flag("flatten.singleton.unions", Importance.LOW,
          "Whether a union of one type is read as that type.", default=True),
 )  # fmt: skip
@@ -51,7 +52,7 @@ class _Described:
 
 
 class AvroConverter(RegisteredConverter):
-    """Does what Confluent's AvroConverter does."""
+    """Behaves as Confluent's AvroConverter."""
 
     aliases = (
         _NAME, "AvroConverter",
@@ -120,7 +121,7 @@ def _record(node: Node) -> str | None:
 
 
 def _check_fits(schema: Schema, node: Node, options: AvroOptions) -> None:
-    """DataError if a reader with the records' own schema would miss a required field in the schema to write with."""
+    """Raises UnusableSchemaError if the schema to write with lacks a field that the records' own schema requires."""
     node = node.optional_of or node
     if node.kind != "record":
         return

@@ -1,4 +1,4 @@
-"""Converts decimals between Arrow and the form of Avro and Connect, which is the bytes of the unscaled value."""
+"""Converts decimals between Arrow and Avro or Connect, where they are the bytes of the unscaled value."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from spark_tasks.pipeline.converters.base import BadRowError
 
 
 def from_bytes(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """A binary array as decimals of an Arrow type. BadRowError for no bytes, or for more digits than the type has."""
+    """Converts a binary array to decimals. `kind`: their Arrow type. Raises BadRowError for empty values, and for
+    values with more digits than the type has.
+    """
     width = kind.bit_width // 8
     found = texts(array)
     starts, ends = found.offsets[:-1].astype(np.int64), found.offsets[1:].astype(np.int64)
@@ -42,7 +44,7 @@ def _one_by_one(array: pa.Array, kind: pa.DataType) -> pa.Array:
     values: list[Decimal | None] = []
     for row, value in enumerate(array.to_pylist()):
         if value == b"":
-            raise BadRowError(row, "Invalid value for a Decimal: it has no bytes")
+            raise BadRowError(row, "Invalid value for a Decimal: it is empty")
         try:
             found = None if value is None else _decimal(value, kind.scale)
             pa.scalar(found, kind)
@@ -58,7 +60,9 @@ def _decimal(value: bytes, scale: int) -> Decimal:
 
 
 def to_bytes(array: pa.Array, size: int | None = None) -> pa.Array:
-    """Decimals as binary: as few bytes as hold the value, or `size` of them. DataError where that is too few."""
+    """Converts decimals to binary. `size`: the number of bytes, None for as few as possible. Raises BadRowError if
+    `size` is too small.
+    """
     if not len(array):
         return pa.array([], pa.binary())
     width = array.type.bit_width // 8

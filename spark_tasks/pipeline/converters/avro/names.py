@@ -1,4 +1,4 @@
-"""The names that Confluent's Avro converter uses in schemas, and the options of the mapping."""
+"""Names that Confluent's Avro converter uses in schemas, and the options of the mapping."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ AVRO_NAMES = {
 
 @dataclass(frozen=True, slots=True)
 class AvroOptions:
-    """The settings of the mapping; each with its key in the converter's configuration."""
+    """The options of the mapping, each with its key in the converter's configuration."""
 
     enhanced: bool = False  # enhanced.avro.schema.support
     scrub: bool = False  # scrub.invalid.names
@@ -57,7 +57,7 @@ class AvroOptions:
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> AvroOptions:
-        """The options of a parsed configuration."""
+        """Returns the options of a parsed configuration."""
         return cls(
             values["enhanced.avro.schema.support"], values["scrub.invalid.names"], values["connect.meta.data"],
             values["discard.type.doc.default"], values["allow.optional.map.keys"], values["flatten.singleton.unions"],
@@ -65,7 +65,7 @@ class AvroOptions:
         )  # fmt: skip
 
     def name(self, name: str) -> str:
-        """With scrub.invalid.names, any name changed to one that Avro allows; otherwise the name itself."""
+        """Returns the name; with scrub.invalid.names, an invalid name becomes one that Avro allows."""
         if not self.scrub or not name or re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
             return name
         encoded = quote_plus(name, safe="*")
@@ -73,27 +73,27 @@ class AvroOptions:
         return re.sub(r"[^A-Za-z0-9_]", "_", encoded)
 
     def split(self, full: str) -> tuple[str | None, str]:
-        """Namespace (or None) and name."""
+        """Returns the namespace (or None) and the name."""
         space, _, name = ".".join(self.name(part) for part in full.split(".")).rpartition(".")
         return space or None, name
 
     @property
     def enum(self) -> str:
-        """The schema parameter that marks a text as an enum."""
+        """The schema parameter of strings that are enums."""
         return SUM_ENUM if self.sums else ENUM
 
 
 def is_enum(schema: Schema) -> bool:
-    """Whether a text stands for an enum of Avro."""
+    """Returns whether a string is an enum in Avro."""
     parameters = dict(schema.parameters)
     return schema.type is Type.STRING and (SUM_ENUM in parameters or ENUM in parameters)
 
 
 def is_fixed(schema: Schema) -> bool:
-    """Whether bytes stand for a fixed of Avro."""
+    """Returns whether bytes are a fixed in Avro."""
     return schema.type is Type.BYTES and schema.name is not None and FIXED_SIZE in dict(schema.parameters)
 
 
 def is_union(schema: Schema) -> bool:
-    """Whether a struct stands for a union, that is, exactly one of its fields is set."""
+    """Returns whether a struct is a union: exactly one of its fields is not null."""
     return schema.type is Type.STRUCT and (schema.name == UNION or SUM_UNION in dict(schema.parameters))

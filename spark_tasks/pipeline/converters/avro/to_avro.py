@@ -1,5 +1,5 @@
-"""The Avro schema of a Connect schema, as Confluent's converter writes it: with the same members in the same order, so
-that a registry that compares texts recognizes it.
+"""Converts Connect schemas to Avro schemas as Confluent's converter does, with the same members in the same order, so
+that a registry that compares texts recognizes them.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ ANYTHING: dict[str, Any] = {
         }}]},
     ],
 }  # fmt: skip
-"""The schema for schemaless values: a record in which one field is not null, the value."""
+"""The schema of schemaless values: a record in which one field, the value, is not null."""
 
 
 def avro_text(schema: Schema | None, options: AvroOptions) -> str:
-    """The Avro schema as text. DataError for a schema that Avro cannot express."""
+    """Returns the Avro schema as text. Raises DataError for a schema without equivalent in Avro."""
     if schema is None:
         return json_text(ANYTHING)
     return json_text(_Mapping(options).schema(schema))
@@ -45,12 +45,12 @@ def avro_text(schema: Schema | None, options: AvroOptions) -> str:
 class _Mapping:
     def __init__(self, options: AvroOptions) -> None:
         self._options = options
-        self._defined: dict[str, Any] = {}  # named types already defined in the text, with their schemas
+        self._defined: dict[str, Any] = {}  # the schemas of named types that are already defined
         self._unnamed = 0
-        self._nameless: dict[Schema, str] = {}  # records without a name, and the names they are given here
+        self._nameless: dict[Schema, str] = {}  # the names that records without a name get
 
     def schema(self, schema: Schema, *, plain: bool = False, space: str | None = None) -> Any:
-        """The Avro schema as JSON. `plain`: as if it were not optional; `space`: the enclosing namespace."""
+        """Returns the Avro schema as JSON. `plain`: as if it were not optional. `space`: the enclosing namespace."""
         if n.is_union(schema):
             branches = [self.schema(field.schema, plain=True, space=space) for field in schema.fields]
             return [_NULL, *branches] if schema.optional else branches
@@ -62,7 +62,7 @@ class _Mapping:
 
     def _one(self, schema: Schema, space: str | None) -> Any:
         definition = self._bare(schema, space)
-        if isinstance(definition, str):  # a type that was defined before
+        if isinstance(definition, str):  # the name of a type that is already defined
             return definition
         self._annotate(definition, schema)
         return definition["type"] if set(definition) == {"type"} else definition
@@ -83,17 +83,17 @@ class _Mapping:
         return {"type": n.AVRO_NAMES[schema.type]}
 
     def _once(self, definition: dict[str, Any], full: str, schema: Schema, space: str | None) -> Any:
-        """Define a named type where it occurs first; refer to it by name after that."""
+        """Returns the definition of a named type for its first use, and its name for later uses."""
         if full not in self._defined:
             self._defined[full] = _core(schema)
             return definition
         if self._defined[full] != _core(schema):
-            raise DataError(f"two schemas that differ have the name {full}: Avro allows one definition of a name")
+            raise DataError(f"two different schemas have the name {full}: Avro allows one definition of a name")
         namespace, _, name = full.rpartition(".")
         return name if namespace in ("", space) else full
 
     def _named(self, full: str | None, space: str | None) -> tuple[dict[str, str], str]:
-        """The members name and namespace (omitted if it is the enclosing one), and the full name."""
+        """Returns the members name and namespace (without namespace if it is the enclosing one), and the full name."""
         if full is not None:
             namespace, name = self._options.split(full)
         else:
@@ -174,7 +174,7 @@ class _Mapping:
         return self._once(definition, full, schema, space)
 
     def _annotate(self, definition: dict[str, Any], schema: Schema) -> None:
-        """Add the properties of Avro's logical types and the connect.* properties."""
+        """Adds the properties of Avro's logical types and the connect.* properties."""
         parameters = dict(schema.parameters)
         decimal = schema.name == DECIMAL and schema.type is Type.BYTES
         precision = int(parameters.get(PRECISION, n.DEFAULT_PRECISION))
@@ -210,7 +210,7 @@ class _Mapping:
         return {key: value for key, value in schema.parameters if self._options.discard or key != n.FIELD_DEFAULT}
 
     def _default(self, schema: Schema, value: Any) -> Any:
-        """Convert a default from the form of JsonConverter's payloads to Avro's form."""
+        """Converts a default from a payload of JsonConverter to a default in Avro."""
         if value is None:
             return None
         match schema.type:
@@ -240,7 +240,7 @@ _PRIMITIVES = frozenset(n.AVRO_NAMES.values()) | {_NULL}
 
 def _part(schema: Schema | None) -> Schema:
     if schema is None:
-        raise DataError("a schema does not say its element, key or value type")
+        raise DataError("a schema has no element, key or value type")
     return schema
 
 
@@ -249,12 +249,12 @@ def _size(schema: Schema) -> int:
 
 
 def _core(schema: Schema) -> tuple[Any, ...]:
-    """The part of a schema that all uses of a named type must share."""
+    """Returns the parts of a schema that all uses of a named type must have in common."""
     words = (n.SUM_ENUM, n.ENUM, n.FIXED_SIZE)
     return schema.type, schema.fields, schema.key, schema.value, tuple(
         one for one in schema.parameters if one[0].startswith(words))
 
 
 def _is_odd(default: Any) -> bool:
-    """Whether a number has no form in JSON: NaN and the infinities."""
+    """Returns whether a default is a number that JSON does not have: NaN or an infinity."""
     return isinstance(default, float) and not math.isfinite(default)

@@ -1,4 +1,4 @@
-"""The Connect schema of an Avro schema, as Confluent's converter makes it."""
+"""Converts Avro schemas to Connect schemas as Confluent's converter does."""
 
 from __future__ import annotations
 
@@ -29,18 +29,20 @@ _LOGICAL = {
 
 
 def connect_schema(node: Node, options: AvroOptions, version: int | None = None) -> Schema:
-    """The Connect schema of the node. `version`: its version in the subject, unless it names one itself. DataError."""
+    """Returns the Connect schema of the node. `version`: the version in the subject, for a schema without its own
+    version. Raises DataError.
+    """
     return _Mapping(options).schema(node, version=version)
 
 
 def is_map_entry(node: Node) -> bool:
-    """Whether an array of this type stands for a map whose keys are not texts."""
+    """Returns whether an array of this type is a map whose keys are not strings."""
     named = node.name == f"{n.NAMESPACE}.{n.MAP_ENTRY}" or node.props.get(n.INTERNAL_TYPE) == n.MAP_ENTRY
     return node.kind == "record" and named
 
 
 def union_member(node: Node, index: int, options: AvroOptions) -> str:
-    """The name of a branch's field in the struct that stands for a union."""
+    """Returns the name of a branch's field in the struct of a union."""
     if options.sums:
         return f"connect_union_field_{index}"
     if node.name is not None:
@@ -57,7 +59,7 @@ class _Mapping:
         self, node: Node, *, optional: bool = False, default: Any = NO_DEFAULT, doc: str | None = None,
         version: int | None = None,
     ) -> Schema:  # fmt: skip
-        """The Connect schema of a node. `default`, `doc`: those of the field that has this type."""
+        """Returns the Connect schema of a node. `default`, `doc`: those of the field with this type."""
         if node.kind == "union":
             only = node.inner[0] if len(node.inner) == 1 and self._options.flatten else node.optional_of
             if only is not None:
@@ -80,7 +82,7 @@ class _Mapping:
         return replace(found, default=self._default(found, node, default), optional=optional or found.optional)
 
     def _bare(self, node: Node) -> Schema:
-        """The type, its logical name, the parameters that belong to it, and its inner schemas."""
+        """Returns a schema with the type, its logical name and parameters, and its inner schemas."""
         kind = node.kind
         if kind in ("bytes", "fixed"):
             return _bytes(node)
@@ -121,7 +123,7 @@ class _Mapping:
         return Schema(Type.STRUCT, parameters=tuple(parameters.items()), fields=tuple(fields))
 
     def _with_parameters(self, schema: Schema, member: AvroField) -> Schema:
-        """The schema with a field's parameters, which may differ from those of a named type defined elsewhere."""
+        """Returns the schema with a field's parameters, which may differ from those of the field's named type."""
         more = member.props.get(n.CONNECT_PARAMETERS)
         if not self._options.metadata or not isinstance(more, Mapping):
             return schema
@@ -170,7 +172,7 @@ class _Mapping:
         if number is not None and (not isinstance(number, int | float) or isinstance(number, bool)):
             raise DataError(f"Invalid Connect version found: {number}")
         if number is not None and schema.version is not None and int(number) != schema.version:
-            raise DataError(f"Mismatched versions: a schema of version {schema.version} says {int(number)}")
+            raise DataError(f"Mismatched versions: the schema has version {schema.version} and says {int(number)}")
         chosen = schema.version if schema.version is not None else int(number) if number is not None else version
         return replace(schema, doc=found, version=chosen)
 
@@ -184,11 +186,11 @@ class _Mapping:
         if name is None or name.startswith(n.DEFAULT_FULL_NAME):
             return schema.name
         if schema.name is not None and schema.name != name:
-            raise DataError(f"Mismatched names: a {schema.name} is called {name} in the schema")
+            raise DataError(f"Mismatched names: the schema of a {schema.name} has the name {name}")
         return name
 
     def _default(self, schema: Schema, node: Node, default: Any) -> str | None:
-        """A default in the form that Schema has; None for one that does not fit."""
+        """Returns a default as in Schema.default, or None if it is not of the type."""
         if default is NO_DEFAULT or default is None:
             return None
         try:
@@ -199,7 +201,7 @@ class _Mapping:
         return None if found is None else json_text(found)
 
     def _default_value(self, schema: Schema, node: Node, value: Any) -> Any:
-        """Convert a default from Avro's form to the form of JsonConverter's payloads."""
+        """Converts a default from Avro to a payload of JsonConverter."""
         inner = node.optional_of
         if inner is not None or (node.kind == "union" and len(node.inner) == 1):
             return None if value is None else self._default_value(schema, inner or node.inner[0], value)
@@ -287,5 +289,5 @@ def _plain_default(kind: str, value: Any) -> Any:
 
 
 def _java_text(value: Any) -> str:
-    """What Java's toString() gives for a JSON value."""
+    """Returns what Java's toString() returns for a JSON value."""
     return value if isinstance(value, str) else {None: "null", True: "true", False: "false"}.get(value, str(value))

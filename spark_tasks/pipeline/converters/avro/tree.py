@@ -1,4 +1,4 @@
-"""Avro schemas as trees with resolved names, used by the readers, the writers and both mappings to Connect."""
+"""Parses Avro schemas to trees with resolved names."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NAMED = frozenset({"record", "enum", "fixed"})
 _STRUCTURE = frozenset({"type", "name", "namespace", "aliases", "doc", "fields", "items", "values", "symbols", "size",
                         "default"})  # fmt: skip
 NO_DEFAULT = object()
-_MOST = 20_000
+_MAX_TYPES = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +31,9 @@ class AvroField:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A type. `kind`: a primitive, record, enum, fixed, array, map or union; `name`: the full name of a named type.
-    `inner`: the items of an array, the values of a map, the branches of a union; `props`: the attributes that Avro does
-    not define.
+    """A type. `kind`: a primitive, record, enum, fixed, array, map or union. `name`: the full name of a named type.
+    `inner`: the items of an array, the values of a map, or the branches of a union. `props`: the attributes that Avro
+    does not define.
     """
 
     kind: str
@@ -48,13 +48,13 @@ class Node:
 
     @property
     def logical(self) -> str | None:
-        """The logicalType attribute, known or not."""
+        """The logicalType attribute, which may be unknown to Avro."""
         definition = self.props.get("logicalType")
         return definition if isinstance(definition, str) else None
 
     @property
     def optional_of(self) -> Node | None:
-        """The other branch of a union of null and one other type; None for every other node."""
+        """The other type in a union of null and one other type; None for all other nodes."""
         if self.kind != "union" or len(self.inner) != 2:
             return None
         others = [one for one in self.inner if one.kind != "null"]
@@ -62,22 +62,21 @@ class Node:
 
 
 def parse(text: str, references: Iterable[str] = ()) -> Node:
-    """The tree of a schema. `references`: the texts of the schemas that it uses, ordered so that each follows those it
-    uses.
-
-    DataError for an invalid schema, or one that no column can hold, such as a recursive record.
+    """Returns the tree of a schema. `references`: the texts of the schemas that it uses; each follows those that it
+    uses itself. Raises DataError for an invalid schema, and for one that Arrow does not support, such as a recursive
+    record.
     """
     names: dict[str, Node | None] = {}
     for one in references:
         _Parser(names).node(_json(one), "")
     found = _Parser(names).node(_json(text), "")
-    if _size(found, {}) > _MOST:
-        raise DataError(f"an Avro schema has more than {_MOST} types, counting each use of a named type")
+    if _size(found, {}) > _MAX_TYPES:
+        raise DataError(f"an Avro schema has more than {_MAX_TYPES} types, counting each use of a named type")
     return found
 
 
 def _size(node: Node, known: dict[int, int]) -> int:
-    """The number of types, counting each use of a named type: names are cheap to repeat, columns are not."""
+    """Returns the number of types, counting each use of a named type, as each use becomes a column."""
     if id(node) not in known:
         inner = (*node.inner, *(member.node for member in node.members))
         known[id(node)] = 1 + sum(_size(one, known) for one in inner)
@@ -88,23 +87,23 @@ def _json(text: str) -> Any:
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):
-        found = text.strip()  # the name of a primitive without quotes
+        found = text.strip()  # the name of a primitive type without quotes
         if found not in PRIMITIVES:
             raise DataError("an Avro schema is not valid JSON") from None
     if nests_deeper(found, 4 * MAX_DEPTH):
-        raise DataError(f"an Avro schema nests more than {MAX_DEPTH} levels deep")
+        raise DataError(f"an Avro schema is nested more than {MAX_DEPTH} levels deep")
     return found
 
 
 class _Parser:
     def __init__(self, names: dict[str, Node | None]) -> None:
-        self._names = names  # None: being defined
+        self._names = names  # None during the definition of the type
         self._depth = 0
 
     def node(self, definition: Any, namespace: str) -> Node:
         self._depth += 1
         if self._depth > MAX_DEPTH:
-            raise DataError(f"an Avro schema nests more than {MAX_DEPTH} levels deep")
+            raise DataError(f"an Avro schema is nested more than {MAX_DEPTH} levels deep")
         try:
             return self._node(definition, namespace)
         finally:
@@ -119,7 +118,7 @@ class _Parser:
             raise DataError(f"an Avro schema has {str(definition)[:100]!r} in place of a type")
         kind = definition["type"]
         if not isinstance(kind, str):
-            return self.node(kind, namespace)  # {"type": {…}}, as some tools nest it
+            return self.node(kind, namespace)  # {"type": {…}}, which some tools write
         props = {key: value for key, value in definition.items() if key not in _STRUCTURE}
         if kind in PRIMITIVES:
             return Node(kind, props=props)
@@ -142,7 +141,7 @@ class _Parser:
             "register that one as a reference")
         found = self._names[full]
         if found is None:
-            raise DataError(f"the Avro record {full} contains itself: no column of Arrow can hold that")
+            raise DataError(f"the Avro record {full} contains itself: Arrow does not support recursive types")
         return found
 
     def _named(self, definition: Mapping[str, Any], kind: str, namespace: str, props: dict[str, Any]) -> Node:

@@ -1,4 +1,4 @@
-"""JsonSchemaConverter: JSON texts with the id of their JSON Schema, which is in a schema registry."""
+"""JsonSchemaConverter: JSON texts, each after the id of its JSON Schema in a schema registry."""
 
 from __future__ import annotations
 
@@ -25,17 +25,18 @@ from spark_tasks.registry.client import SchemaText, require_packages
 
 _JSON_KEYS = ConfigDef(
     flag("object.additional.properties", Importance.MEDIUM,
-         "Whether objects may have members that their schema does not name.", default=True),
+         "Whether objects may have members that are not in their schema.", default=True),
     flag("use.optional.for.nonrequired", Importance.MEDIUM,
          "Whether members that a schema does not require become optional fields."),
-    flag("ignore.modern.dialects", Importance.LOW, "Of no effect: schemas of all drafts are read alike."),
+    flag("ignore.modern.dialects", Importance.LOW, "Has no effect: schemas of all drafts are read in the same way."),
     ConfigKey("decimal.format", Type.STRING, default="BASE64", validator=OneOfIgnoringCase("BASE64", "NUMERIC"),
-              importance=Importance.LOW, doc="How decimals are written: BASE64 (their bytes) or NUMERIC."),
-    flag("flatten.singleton.unions", Importance.LOW, "Whether a choice of one schema is that schema.", default=True),
+              importance=Importance.LOW, doc="The format of decimals: BASE64 (their bytes) or NUMERIC."),
+    flag("flatten.singleton.unions", Importance.LOW, "Whether a union of one schema is read as that schema.",
+         default=True),
     ConfigKey("preserve.additional.properties", Type.BOOLEAN, default=False, importance=Importance.MEDIUM,
-              doc="Not supported: members that a schema does not name are dropped."),
+              doc="Not supported: members that are not in the schema are dropped."),
 )  # fmt: skip
-_VALIDATE = "json.fail.invalid.schema"  # of the serializer, and no key of the converter in Java either
+_VALIDATE = "json.fail.invalid.schema"  # a key of the serializer; in Java the converter does not define it, either
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,7 @@ class _Described:
 
 
 class JsonSchemaConverter(RegisteredConverter):
-    """Converts JSON with a JSON schema like Confluent's JsonSchemaConverter."""
+    """Behaves as Confluent's JsonSchemaConverter."""
 
     aliases = ("io.confluent.connect.json.JsonSchemaConverter", "JsonSchemaConverter")
     config_def: ClassVar[ConfigDef] = keys_of(_JSON_KEYS)
@@ -67,7 +68,7 @@ class JsonSchemaConverter(RegisteredConverter):
 
     @override
     def record_name(self, text: SchemaText) -> str | None:
-        """The title."""
+        """Returns the title of the schema."""
         definition = parse(text.text)
         title = definition.get("title") if isinstance(definition, Mapping) else None
         return title if isinstance(title, str) else None
@@ -90,7 +91,7 @@ class JsonSchemaConverter(RegisteredConverter):
     @override
     def describe(self, schema: Schema | None) -> _Described:
         if schema is None:
-            raise DataError("JsonSchemaConverter writes records that have a schema; JsonConverter needs none")
+            raise DataError("JsonSchemaConverter needs records with a schema; JsonConverter does not")
         return _Described(SchemaText(json_schema_text(schema, self._options), "JSON"), schema.name)
 
     @override
@@ -106,19 +107,21 @@ class JsonSchemaConverter(RegisteredConverter):
         return write
 
     def _validator(self, text: SchemaText, references: Mapping[str, SchemaText]) -> Callable[[list[bytes]], None]:
-        """Raises BadRowsError for texts that are not what the schema says, where json.fail.invalid.schema is set."""
+        """Returns a function that raises BadRowsError for texts that do not match the schema, with
+        json.fail.invalid.schema.
+        """
         if not self._validates:
             return lambda _: None
-        import jsonschema_rs  # noqa: PLC0415 - only who asks for it needs it
+        import jsonschema_rs  # noqa: PLC0415 - an optional package
 
         registry = jsonschema_rs.Registry([(name, parse(one.text)) for name, one in references.items()])
-        judge = jsonschema_rs.validator_for(parse(text.text), registry=registry)
+        validator = jsonschema_rs.validator_for(parse(text.text), registry=registry)
 
         def validate(payloads: list[bytes]) -> None:
             bad: list[tuple[int, Exception]] = []
             for row, payload in enumerate(payloads):
                 try:
-                    judge.validate(json.loads(payload))
+                    validator.validate(json.loads(payload))
                 except jsonschema_rs.ValidationError as error:
                     bad.append((row, DataError(f"JSON does not match its schema: {error.message}")))
             if bad:

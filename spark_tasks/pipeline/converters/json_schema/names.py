@@ -1,4 +1,4 @@
-"""Words that Confluent's JSON Schema converter uses in schemas, and the options of the mapping."""
+"""Names that Confluent's JSON Schema converter uses in schemas, and the options of the mapping."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ENUM = f"{NAMESPACE}.Enum"
 ONE_OF = f"{NAMESPACE}.OneOf"
 SUM_ENUM = "org.apache.kafka.connect.data.Enum"
 SUM_UNION = "org.apache.kafka.connect.data.Union"
-NULL = "<NULL>"  # the symbol of an enum that stands for null
+NULL = "<NULL>"  # the symbol of an enum for null
 CONNECT_TYPE = "connect.type"
 CONNECT_VERSION = "connect.version"
 CONNECT_PARAMETERS = "connect.parameters"
@@ -22,7 +22,7 @@ CONNECT_INDEX = "connect.index"
 
 @dataclass(frozen=True, slots=True)
 class JsonSchemaOptions:
-    """The settings of the mapping."""
+    """The options of the mapping, each with its key in the converter's configuration."""
 
     additional: bool = True  # object.additional.properties
     optional: bool = False  # use.optional.for.nonrequired
@@ -33,7 +33,7 @@ class JsonSchemaOptions:
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> JsonSchemaOptions:
-        """Of a parsed configuration."""
+        """Returns the options of a parsed configuration."""
         return cls(
             values["object.additional.properties"], values["use.optional.for.nonrequired"],
             str(values["decimal.format"]).upper() == "NUMERIC", values["flatten.singleton.unions"],
@@ -42,15 +42,15 @@ class JsonSchemaOptions:
 
     @property
     def enum(self) -> str:
-        """The parameter that says a text is an enum."""
+        """The schema parameter of strings that are enums."""
         return SUM_ENUM if self.sums else ENUM
 
 
 def is_union(schema: Schema) -> bool:
-    """Whether a struct stands for one of several schemas: one of its fields is there."""
+    """Returns whether a struct is a union: one of its fields is not null."""
     return schema.type is Type.STRUCT and (schema.name == ONE_OF or SUM_UNION in dict(schema.parameters))
 
 
 def has_text_keys(schema: Schema) -> bool:
-    """Whether a map is an object; else it is a list of objects with key and value."""
+    """Returns whether a map is an object in JSON; otherwise it is an array of objects with key and value."""
     return schema.key is not None and schema.key.type is Type.STRING and not schema.key.optional

@@ -1,4 +1,4 @@
-"""The Connect schema of a JSON Schema, as Confluent's converter has it."""
+"""Converts JSON Schemas to Connect schemas as Confluent's converter does."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ _CONNECT = {
     "int8": Type.INT8, "int16": Type.INT16, "int32": Type.INT32, "int64": Type.INT64, "float32": Type.FLOAT32,
     "float64": Type.FLOAT64, "bytes": Type.BYTES,
 }  # fmt: skip
-_MOST = 20_000
+_MAX_SCHEMAS = 20_000
 _CHOICES = ("oneOf", "anyOf")
 
 
 def parse(text: str) -> Any:
-    """A schema's JSON. DataError."""
+    """Parses the text of a schema. Raises DataError."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise DataError(f"a JSON schema is not valid JSON: {error}") from error
     if nests_deeper(found, 4 * MAX_DEPTH):
-        raise DataError(f"a JSON schema nests more than {MAX_DEPTH} levels deep")
+        raise DataError(f"a JSON schema is nested more than {MAX_DEPTH} levels deep")
     return found
 
 
 def connect_schema(
     text: str, references: Mapping[str, str], options: JsonSchemaOptions, version: int | None = None
 ) -> Schema:
-    """`references`: the texts of other schemas by the names that $ref has for them; `version`: of the schema in its
-    subject. DataError: no schema, one that contains itself, or one that says no type.
+    """Returns the Connect schema. `references`: the texts of other schemas by their names in $ref. `version`: the
+    schema's version in its subject. Raises DataError for an invalid or recursive schema, and for one without a type.
     """
     root = parse(text)
     others = {name: parse(one) for name, one in references.items()}
@@ -50,16 +50,17 @@ class _Mapping:
         if isinstance(root, Mapping) and isinstance(root.get("$id"), str):
             self._documents.setdefault(root["$id"], root)
         self._options = options
-        self._within: list[int] = []  # schemas that are being looked at, by reference
+        self._within: list[int] = []  # the id() of the enclosing schemas that were reached by $ref or allOf
         self._unions = self._count = 0
 
     def schema(self, definition: Any, document: Any, *, version: int | None = None, optional: bool = False) -> Schema:
-        """`document`: what its local references point into."""
+        """Returns the Connect schema of a definition. `document`: the target of its local references."""
         self._count += 1
-        if self._count > _MOST or len(self._within) > MAX_DEPTH:
-            raise DataError(f"a JSON schema has more than {_MOST} schemas, or nests more than {MAX_DEPTH} levels deep")
+        if self._count > _MAX_SCHEMAS or len(self._within) > MAX_DEPTH:
+            raise DataError(f"a JSON schema has more than {_MAX_SCHEMAS} schemas, or is nested more than {MAX_DEPTH} "
+                            "levels deep")
         if not isinstance(definition, Mapping) or not definition:
-            raise DataError("a JSON schema allows a value of any type, for which there is no column")
+            raise DataError("a JSON schema allows values of any type, which Arrow does not support")
         if isinstance(definition.get("$ref"), str):
             return self._referred(definition["$ref"], document, version, optional)
         if isinstance(definition.get("allOf"), list) and not any(key in definition for key in _CHOICES):
@@ -96,7 +97,7 @@ class _Mapping:
     def _referred(self, name: str, document: Any, version: int | None, optional: bool) -> Schema:
         target, document = self._target(name, document)
         if id(target) in self._within:
-            raise DataError(f"the JSON schema {name} contains itself: no column of Arrow can hold that")
+            raise DataError(f"the JSON schema {name} contains itself: Arrow does not support recursive types")
         self._within.append(id(target))
         try:
             return self.schema(target, document, version=version, optional=optional)
@@ -104,22 +105,24 @@ class _Mapping:
             self._within.pop()
 
     def _target(self, name: str, document: Any) -> tuple[Any, Any]:
-        """What a reference points to, and the document that is in."""
+        """Returns the schema that a reference points to, and its document."""
         where, _, pointer = name.partition("#")
         if where:
             if where not in self._documents:
-                raise DataError(f"a JSON schema refers to {where}, which the registry has to have as a reference")
+                raise DataError(f"a JSON schema refers to {where}, which is not among its references in the registry")
             document = self._documents[where]
         found = document
         for step in pointer.strip("/").split("/") if pointer.strip("/") else ():
             key = unquote(step).replace("~1", "/").replace("~0", "~")
             if not isinstance(found, Mapping) or key not in found:
-                raise DataError(f"a JSON schema refers to {name}, which is not there")
+                raise DataError(f"a JSON schema refers to {name}, which does not exist")
             found = found[key]
         return found, document
 
     def _merged(self, definition: Mapping[str, Any], document: Any) -> dict[str, Any]:
-        """One object of all that allOf names; where none of them is an object, the first that says a type."""
+        """Merges the properties of all schemas in allOf. If none of them has properties, uses the first schema with a
+        type.
+        """
         parts = [self._followed(one, document) for one in definition["allOf"]]
         rest = {key: value for key, value in definition.items() if key != "allOf"}
         properties = {name: one for part in (*parts, rest) for name, one in (part.get("properties") or {}).items()}
@@ -131,7 +134,7 @@ class _Mapping:
         return {**rest, **chosen}
 
     def _followed(self, definition: Any, document: Any) -> Mapping[str, Any]:
-        """What a part of allOf is, references followed."""
+        """Returns a schema of allOf after following its references."""
         for _ in range(MAX_DEPTH):
             if not isinstance(definition, Mapping):
                 return {}
@@ -140,11 +143,11 @@ class _Mapping:
             if not isinstance(definition.get("$ref"), str):
                 return definition
             definition, document = self._target(definition["$ref"], document)
-        raise DataError("a JSON schema's references lead nowhere")
+        raise DataError(f"a JSON schema has more than {MAX_DEPTH} references that refer to each other")
 
     def _merged_once(self, definition: Mapping[str, Any], document: Any) -> Mapping[str, Any]:
         if id(definition) in self._within:
-            raise DataError("a JSON schema contains itself: no column of Arrow can hold that")
+            raise DataError("a JSON schema contains itself: Arrow does not support recursive types")
         self._within.append(id(definition))
         try:
             return self._merged(definition, document)
@@ -169,7 +172,7 @@ class _Mapping:
             return self._array(definition, document)
         if kind == "object" or (kind is None and "properties" in definition):
             return self._object(definition, document)
-        raise DataError(f"a JSON schema says no type that there is a column for: {str(definition)[:100]}")
+        raise DataError(f"a JSON schema has no supported type: {str(definition)[:100]}")
 
     def _enum(self, values: list[Any]) -> Schema:
         word = self._options.enum
@@ -213,7 +216,7 @@ class _Mapping:
 
 
 def _choices(definition: Mapping[str, Any]) -> list[Any] | None:
-    """The schemas one of which a value has; None where there is no choice."""
+    """Returns the alternatives of a union (oneOf, anyOf or a list of types), or None."""
     for key in _CHOICES:
         if isinstance(definition.get(key), list):
             return list(definition[key])

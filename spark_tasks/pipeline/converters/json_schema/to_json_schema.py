@@ -1,4 +1,4 @@
-"""The JSON Schema of a Connect schema, as Confluent's converter describes it."""
+"""Converts Connect schemas to JSON Schemas as Confluent's converter does."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _NULL = {"type": "null"}
 
 
 def json_schema_text(schema: Schema, options: JsonSchemaOptions) -> str:
-    """The JSON Schema as text. DataError."""
+    """Returns the JSON Schema as text. Raises DataError."""
     return json_text(_described(schema, options))
 
 
 def _described(
     schema: Schema, options: JsonSchemaOptions, index: int | None = None, *, plain: bool = False
 ) -> dict[str, Any]:
-    """`index`: of the field whose schema it is; `plain`: as if it were not optional."""
+    """Returns the JSON Schema. `index`: that of the field with this schema. `plain`: as if it were not optional."""
     at = {} if index is None else {n.CONNECT_INDEX: index}
     if n.is_union(schema):
         choices = [_described(replace(field.schema, optional=False), options, i, plain=True)
@@ -90,5 +90,5 @@ def _map(schema: Schema, options: JsonSchemaOptions) -> dict[str, Any]:
 
 def _part(schema: Schema | None) -> Schema:
     if schema is None:
-        raise DataError("a schema does not say its element, key or value type")
+        raise DataError("a schema has no element, key or value type")
     return schema

@@ -1,4 +1,4 @@
-"""JSON texts to and from columns, where Confluent's JSON Schema converter has other ways than JsonConverter."""
+"""Reads and writes JSON texts where Confluent's JSON Schema converter differs from JsonConverter."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _KINDS = {
 
 
 class Reader(TypedReader):
-    """Members that are not there are null; maps whose keys are not texts are lists of objects; unions are structs."""
+    """Reads maps whose keys are not strings from arrays of objects, and unions to structs."""
 
     def _values(self, schema: Schema, tokens: Ints) -> pa.Array:
         return self._union(schema, tokens) if is_union(schema) else super()._values(schema, tokens)
@@ -55,7 +55,7 @@ class Reader(TypedReader):
         return found
 
     def _union(self, schema: Schema, tokens: Ints) -> pa.Array:
-        """The first field whose kind the value has; of objects the one that knows most of the members."""
+        """Sets the first field of the value's type; for objects, the field whose schema has most of their members."""
         kinds = self._kinds(tokens)
         chosen, most = np.full(len(tokens), -1, np.int32), np.zeros(len(tokens), np.int32)
         objects = kinds == OBJECT
@@ -75,7 +75,7 @@ class Reader(TypedReader):
         return struct_array(columns, list(to_arrow(schema)), len(tokens), None)
 
     def _chosen(self, schema: Schema, tokens: Ints, mine: Bools) -> pa.Array:
-        """The values of the rows that are `mine`, null in all others."""
+        """Returns the values of the rows that are `mine`, null in all others."""
         if not mine.any():
             return pa.nulls(len(tokens), to_arrow(schema))
         rows = np.flatnonzero(mine)
@@ -87,11 +87,11 @@ class Reader(TypedReader):
 
 
 class Writer(JsonWriter):
-    """Null members that are required are left out."""
+    """Writes no member for null if the schema requires a value."""
 
     @override
     def write(self, array: pa.Array, schema: Schema | None, metadata: Metadata | None = None) -> pa.Array:
-        """Null where a value is required and not there is the text null."""
+        """Returns the texts; also where the schema requires a value, null becomes the text null."""
         optional = schema.as_optional() if schema is not None and array.null_count else schema
         return super().write(array, optional, metadata)
 

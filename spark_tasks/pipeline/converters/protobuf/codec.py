@@ -1,8 +1,8 @@
-"""Protobuf's bytes to and from Arrow columns of plain types, where a column is what the bytes say and no more.
+"""Converts Protobuf's bytes to and from Arrow columns of plain types, without logical types.
 
-ptars, where it takes the schema; upb, which is Google's own, for all other schemas, for the records on which the fast
-one fails, and as the judge in tests. Both get the message without names and meanings: maps are lists of entries,
-enums numbers, and the messages that stand for moments are messages.
+ptars does it if it supports the schema, because it is faster. Google's upb does it for all other schemas and for
+records on which ptars fails; in tests it is the reference. Both get the message without names and logical types: maps
+are lists of entries, enums are numbers, and timestamps are messages.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ _ARROW = {
     "uint32": pa.uint32(), "enum": pa.int32(), "sfixed32": pa.int32(), "sfixed64": pa.int64(), "sint32": pa.int32(),
     "sint64": pa.int64(),
 }  # fmt: skip
-_STRETCH = 32  # records so few go one by one where there is a bad one among them
-_MOST_NUMBERS = 10_000  # ptars has a table with a place for each number up to the highest
+_MIN_PIECE = 32  # pieces with a bad record are divided; those of up to this many records are read one by one
+_MAX_FIELD_NUMBER = 10_000  # ptars has a table with an entry for each number up to the highest
 _PROTO = descriptor_pb2.FieldDescriptorProto
 
-Ready = Callable[[Any], Any]
+Convert = Callable[[Any], Any]
 
 
 def wire_type(message: Message) -> pa.DataType:
-    """The Arrow type of the values: structs with a field f<number> for each member, by number. What has no presence is
-    never null.
+    """Returns the Arrow type of the values: structs with a field f<number> for each member, by number. Members without
+    presence are never null.
     """
     return _struct_type(message, pa.string())
 
 
 def by_number(message: Message) -> list[ProtobufField]:
-    """In the order in which they are written."""
+    """Returns the members in the order in which they are written."""
     return sorted(message.members, key=lambda one: one.number)
 
 
@@ -60,7 +60,7 @@ def _member_type(member: ProtobufField, text: pa.DataType) -> pa.DataType:
 
 
 class ProtobufCodec:
-    """Of one message. For any thread; `fast`: false keeps ptars out."""
+    """The codec of one message. Thread-safe. `fast`: whether ptars may be used."""
 
     def __init__(self, message: Message, *, fast: bool = True) -> None:
         self._message = message  # nested messages are identified by `id()`, so it must stay alive
@@ -71,13 +71,15 @@ class ProtobufCodec:
         self._to_python = _to_python(message)
         self._from_python = _from_python(message)
         self._fast = fast and bool(message.members) and _is_fast(message)
-        # For ptars texts are bytes, which look the same: Arrow checks them afterwards.
+        # For ptars, texts are declared as bytes, which have the same layout; Arrow validates them afterwards.
         self._text_type = _struct_type(message, pa.binary())
         self._handler: Any = ProtoRegistry([_plain(message, "bytes")]).create_for_message(
             "m0", ptars.PtarsConfig()) if self._fast else None  # fmt: skip
 
     def decode(self, payloads: pa.Array) -> pa.Array:
-        """The values of a binary array without nulls. BadRowsError names all payloads that cannot be read."""
+        """Returns the values of a binary array without nulls. Raises BadRowsError with all payloads that cannot be
+        read.
+        """
         bad: list[tuple[int, Exception]] = []
         pieces = list(self._decoded(payloads, 0, bad))
         if bad:
@@ -90,27 +92,27 @@ class ProtobufCodec:
             if found is not None:
                 yield found
                 return
-            if len(payloads) > _STRETCH:
+            if len(payloads) > _MIN_PIECE:
                 middle = len(payloads) // 2
                 yield from self._decoded(payloads[:middle], begin, bad)
                 yield from self._decoded(payloads[middle:], begin + middle, bad)
                 return
-        yield self._slowly_decoded(payloads, begin, bad)
+        yield self._decoded_one_by_one(payloads, begin, bad)
 
     def _fast_decoded(self, payloads: pa.Array) -> pa.Array | None:
         try:
             batch = self._handler.array_to_record_batch(payloads)
-            found = _seen_as(pa.StructArray.from_arrays(batch.columns, fields=list(self._text_type)), self.type)
-            found.validate(full=True)  # texts may be no UTF-8
-        except Exception:  # noqa: BLE001 - of any kind: upb says what is wrong
+            found = _reinterpreted(pa.StructArray.from_arrays(batch.columns, fields=list(self._text_type)), self.type)
+            found.validate(full=True)  # texts may not be valid UTF-8
+        except Exception:  # noqa: BLE001 - any error: upb finds the cause
             return None
-        except BaseException as error:  # a panic of Rust, which is no Exception
+        except BaseException as error:  # a Rust panic is not an Exception
             if type(error).__name__ != "PanicException":
                 raise
             return None
-        return None if _chosen_twice(found, self._message) else found
+        return None if _has_repeated_oneofs(found, self._message) else found
 
-    def _slowly_decoded(self, payloads: pa.Array, begin: int, bad: list[tuple[int, Exception]]) -> pa.Array:
+    def _decoded_one_by_one(self, payloads: pa.Array, begin: int, bad: list[tuple[int, Exception]]) -> pa.Array:
         values = []
         for row, payload in enumerate(payloads.to_pylist(), begin):
             try:
@@ -120,21 +122,21 @@ class ProtobufCodec:
         return pa.array(values, self.type)
 
     def encode(self, values: pa.Array) -> pa.Array:
-        """The bytes (binary). DataError."""
-        if len(values) > _STRETCH and self._handler and _has_negative_zeros(values, self._message):
+        """Returns the bytes (binary). Raises DataError."""
+        if len(values) > _MIN_PIECE and self._handler and _has_negative_zeros(values, self._message):
             middle = len(values) // 2
             return pa.concat_arrays([self.encode(values[:middle]), self.encode(values[middle:])])
-        if self._handler is None or _has_negative_zeros(values, self._message):  # which ptars takes for absent
+        if self._handler is None or _has_negative_zeros(values, self._message):  # ptars treats them as absent
             return pa.array([self._from_python(self._class(), value).SerializeToString(deterministic=True)
                              for value in values.to_pylist()], pa.binary())
-        seen = _seen_as(values, self._text_type)
+        seen = _reinterpreted(values, self._text_type)
         batch = pa.RecordBatch.from_arrays(seen.flatten(), schema=pa.schema(list(self._text_type)))
         found: pa.Array = self._handler.record_batch_to_array(batch)
         return found
 
 
 def _plain(message: Message, text: str) -> bytes:
-    """The descriptor of a file whose message m0 has the same bytes."""
+    """Returns the serialized descriptor of a file whose message m0 has the same bytes."""
     file = descriptor_pb2.FileDescriptorProto(name="plain", syntax="proto3")
     names: dict[int, str] = {}
 
@@ -153,13 +155,13 @@ def _plain(message: Message, text: str) -> bytes:
             else:
                 kind = {"string": text, "enum": "int32"}.get(member.kind, member.kind)
                 field.type = getattr(_PROTO, f"TYPE_{kind.upper()}")
-            if member.repeated and kind_packs(member):
+            if member.repeated and is_packable(member):
                 field.options.packed = member.packed
             if member.oneof is not None:
                 field.oneof_index = member.oneof
             elif member.presence and member.message is None:
                 field.proto3_optional = True
-        for field in out.field:  # their oneofs come after all others
+        for field in out.field:  # the oneofs of optional fields come after all others
             if field.proto3_optional:
                 field.oneof_index = len(out.oneof_decl)
                 out.oneof_decl.add(name="_" + field.name)
@@ -169,18 +171,18 @@ def _plain(message: Message, text: str) -> bytes:
     return bytes(file.SerializeToString())
 
 
-def kind_packs(member: ProtobufField) -> bool:
-    """Whether lists of it can be packed."""
+def is_packable(member: ProtobufField) -> bool:
+    """Returns whether a repeated field of this type can be packed."""
     return member.kind not in ("message", "string", "bytes")
 
 
 def _is_fast(message: Message) -> bool:
-    return all(one.number < _MOST_NUMBERS and (one.message is None or _is_fast(one.message))
+    return all(one.number < _MAX_FIELD_NUMBER and (one.message is None or _is_fast(one.message))
                for one in message.members)
 
 
-def _chosen_twice(values: pa.Array, message: Message) -> bool:
-    """Whether a oneof has two members somewhere: the last one counts, which a column does not know."""
+def _has_repeated_oneofs(values: pa.Array, message: Message) -> bool:
+    """Returns whether a record has two members of a oneof. The last one counts, but columns have no order."""
     columns = dict(zip((field.name for field in values.type), values.flatten(), strict=True))
     for index in range(len(message.oneofs)):
         there = [columns[f"f{one.number}"].is_valid().to_numpy(zero_copy_only=False)
@@ -189,13 +191,13 @@ def _chosen_twice(values: pa.Array, message: Message) -> bool:
             return True
     for one in message.members:
         column = columns[f"f{one.number}"]
-        if one.message is not None and _chosen_twice(column.flatten() if one.repeated else column, one.message):
+        if one.message is not None and _has_repeated_oneofs(column.flatten() if one.repeated else column, one.message):
             return True
     return False
 
 
 def _has_negative_zeros(values: pa.Array, message: Message) -> bool:
-    """Whether a number without presence is -0.0 somewhere."""
+    """Returns whether the values contain -0.0 in a number without presence."""
     for one, column in zip(by_number(message), values.flatten(), strict=True):
         if one.message is not None:
             if _has_negative_zeros(column.flatten() if one.repeated else column, one.message):
@@ -207,16 +209,16 @@ def _has_negative_zeros(values: pa.Array, message: Message) -> bool:
     return False
 
 
-def _seen_as(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """The same buffers as another type of the same layout."""
+def _reinterpreted(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Returns the buffers as an array of another type with the same layout."""
     if array.type == kind:
         return array
     _, data = array.__arrow_c_array__()
     return pa.Array._import_from_c_capsule(kind.__arrow_c_schema__(), data)  # noqa: SLF001 - Arrow's own protocol
 
 
-def _to_python(message: Message) -> Ready:
-    """What upb reads, as Arrow takes it."""
+def _to_python(message: Message) -> Convert:
+    """Returns a function that converts a message of upb to a value for Arrow."""
     steps = [(f"f{one.number}", one, _to_python(one.message) if one.message else None) for one in by_number(message)]
 
     def read(value: Any) -> dict[str, Any]:
@@ -234,7 +236,7 @@ def _to_python(message: Message) -> Ready:
 
 
 def _from_python(message: Message) -> Callable[[Any, Any], Any]:
-    """What Arrow gives, into a message of upb."""
+    """Returns a function that copies a value of Arrow into a message of upb."""
     steps = [(f"f{one.number}", one, _from_python(one.message) if one.message else None)
              for one in by_number(message)]
 

@@ -1,6 +1,4 @@
-"""Between columns of what Protobuf's bytes say (codec.wire_type) and columns of Connect's values
-(arrow_types.to_arrow).
-"""
+"""Converts between columns of plain Protobuf values (codec.wire_type) and columns of Connect values (arrow_types)."""
 
 from __future__ import annotations
 
@@ -26,7 +24,9 @@ from spark_tasks.pipeline.converters.protobuf.tree import Enum, Message, Protobu
 
 
 def to_connect(wire: pa.Array, message: Message, schema: Schema, options: ProtobufOptions) -> pa.Array:
-    """The values of the schema that to_connect.connect_schema gave for the message. BadRowError."""
+    """Converts plain values of the message to Connect values. `schema`: from to_connect.connect_schema. Raises
+    BadRowError.
+    """
     if schema.type is not Type.STRUCT:
         return _Reader(options).wrapped(wire, message, schema)
     return _Reader(options).struct(wire, message, schema)
@@ -44,7 +44,7 @@ class _Reader:
         for one in message.members:
             column = columns[f"f{one.number}"]
             if one.required:
-                _refuse_nulls(column, wire, f"Message missing required fields: {one.name}")
+                _check_no_nulls(column, wire, f"Message missing required fields: {one.name}")
             if one.oneof is None or self._options.flatten:
                 found[one.number] = named(one.name, partial(self.member, column, one, fields[one.name]))
         if self._options.flatten:
@@ -77,7 +77,7 @@ class _Reader:
         return self._value(wire, member, schema)
 
     def _filled(self, wire: pa.Array, member: ProtobufField) -> pa.Array:
-        """What a field that is not there has where Java asks for it all the same."""
+        """Replaces nulls by the default that Java reads for an absent field."""
         nullable = member.message is not None or (member.optional and (self._options.proto2 or not member.proto2))
         if nullable and not self._options.structs:
             return wire
@@ -116,7 +116,7 @@ class _Reader:
 
 
 def _empty(message: Message) -> dict[str, Any]:
-    """What a message without bytes says."""
+    """Returns the value of an empty message."""
     out: dict[str, Any] = {}
     for one in message.members:
         out[f"f{one.number}"] = [] if one.repeated else None if one.presence else one.default
@@ -129,15 +129,15 @@ def _scalar(wire: pa.Array, schema: Schema) -> pa.Array:
 
 
 def _enum_values(wire: pa.Array, enum: Enum, schema: Schema) -> pa.Array:
-    """Texts or numbers; numbers that the enum does not name have the names that Java gives them."""
+    """Returns texts or numbers. Numbers without a name in the enum get the names that Java gives them."""
     known: dict[int, str] = {}
     for name, number in enum.values:
         known.setdefault(number, name)
     numbers = pc.unique(wire).drop_null().to_pylist()
     if enum.closed:
-        strange = [one for one in numbers if one not in known]
-        if strange:
-            wire = pc.if_else(pc.is_in(wire, pa.array(strange, pa.int32())), pa.scalar(None, pa.int32()), wire)
+        unknown = [one for one in numbers if one not in known]
+        if unknown:
+            wire = pc.if_else(pc.is_in(wire, pa.array(unknown, pa.int32())), pa.scalar(None, pa.int32()), wire)
     if schema.type is Type.INT32:
         return wire
     texts = [known.get(one, f"UNKNOWN_ENUM_VALUE_{enum.name}_{one}") for one in numbers]
@@ -146,8 +146,8 @@ def _enum_values(wire: pa.Array, enum: Enum, schema: Schema) -> pa.Array:
 
 
 def from_connect(array: pa.Array, schema: Schema, message: Message, options: ProtobufOptions) -> pa.Array:
-    """What the message's bytes have to say. `schema`: of the values, none of which is null; the message is its own or
-    another one that can hold them. BadRowError, DataError.
+    """Converts Connect values, none of which is null, to plain values of the message. `schema`: that of the values; the
+    message may be that schema in Protobuf or another, compatible one. Raises BadRowError, DataError.
     """
     writer = _Writer(options)
     if schema.type is not Type.STRUCT:
@@ -176,7 +176,7 @@ class _Writer:
         return struct_array(children, list(kind), len(array), mask_of(array))
 
     def _collect(self, array: pa.Array, schema: Schema, found: dict[str, tuple[pa.Array, Schema]]) -> None:
-        """The columns by the names of Protobuf's fields; those of unions are fields of the message itself."""
+        """Adds the columns to `found` by the names of Protobuf's fields. Fields of unions are fields of the message."""
         children = array.flatten()
         for field, child in zip(schema.fields, children, strict=True):
             if not n.is_union(field.schema):
@@ -185,7 +185,7 @@ class _Writer:
             inner: dict[str, tuple[pa.Array, Schema]] = {}
             self._collect(child, field.schema, inner)
             taken = np.zeros(len(child), np.bool_)
-            for name, (column, described) in inner.items():  # the first that is there
+            for name, (column, described) in inner.items():  # the first one that is not null
                 found[name] = (_unless(column, taken), described)
                 taken |= column.is_valid().to_numpy(zero_copy_only=False)
             wrong = ~taken & child.is_valid().to_numpy(zero_copy_only=False)
@@ -206,7 +206,7 @@ class _Writer:
             items = array.flatten()
             if items.null_count:
                 row = outer_row(array, int(np.argmax(items.is_null().to_numpy(zero_copy_only=False))))
-                raise BadRowError(row, "an array has a null, which Protobuf cannot say")
+                raise BadRowError(row, "an array contains a null, which Protobuf does not support")
             found = inside(array, partial(self._value, items, part(schema.value), member))
             return _list_of(array, found)
         found = self._value(array, schema, member)
@@ -235,7 +235,7 @@ class _Writer:
         return self.struct(array, schema, message)
 
     def wrapped(self, array: pa.Array, schema: Schema, message: Message) -> pa.Array:
-        """Values in messages of one field."""
+        """Returns messages with one field, the value."""
         one = message.members[0]
         child = _without_nulls(_to_scalar(array, schema, one), one)
         return struct_array([child], list(wire_type(message)), len(array), mask_of(array))
@@ -249,7 +249,7 @@ class _Writer:
         places = pc.index_in(array.cast(pa.string()), names)
         wrong = places.is_null().to_numpy(zero_copy_only=False) & array.is_valid().to_numpy(zero_copy_only=False)
         if wrong.any():
-            raise BadRowError(int(np.argmax(wrong)), f"a text is none of the names of the enum {enum.name}")
+            raise BadRowError(int(np.argmax(wrong)), f"the text is not a name of the enum {enum.name}")
         return pa.array([number for _, number in enum.values], pa.int32()).take(places)
 
     def _map(self, array: pa.Array, schema: Schema, message: Message) -> pa.Array:
@@ -268,7 +268,7 @@ class _Writer:
 
 
 def _unless(array: pa.Array, taken: np.ndarray[Any, Any]) -> pa.Array:
-    """Null where another field of the union is there."""
+    """Returns the array with null for rows in which another field of the union is not null."""
     there = array.is_valid().to_numpy(zero_copy_only=False)
     if not (taken & there).any():
         return array
@@ -276,7 +276,7 @@ def _unless(array: pa.Array, taken: np.ndarray[Any, Any]) -> pa.Array:
 
 
 def _list_of(array: pa.Array, items: pa.Array) -> pa.Array:
-    """Lists with the offsets of others; those that are null have no items."""
+    """Returns lists of `items` with the offsets of `array`. Null lists become empty."""
     offsets = np.asarray(array.offsets if pa.types.is_map(array.type) else list_offsets(array))
     starts = pa.py_buffer((offsets - offsets[0]).astype(np.int32))
     kind = pa.list_(pa.field("item", items.type, nullable=False))
@@ -285,7 +285,7 @@ def _list_of(array: pa.Array, items: pa.Array) -> pa.Array:
 
 def _absent(member: ProtobufField, size: int) -> pa.Array:
     if member.required:
-        raise DataError(f"the schema that is written with wants a field {member.name}, which the records do not have")
+        raise DataError(f"the schema to write with requires the field {member.name}, which the records do not have")
     kind = _kind(member)
     if member.presence:
         return pa.nulls(size, kind)
@@ -297,7 +297,7 @@ def _kind(member: ProtobufField) -> pa.DataType:
 
 
 def _without_nulls(array: pa.Array, member: ProtobufField) -> pa.Array:
-    """What has no presence has its default where it is null."""
+    """Replaces nulls by the default of the member."""
     return pc.fill_null(array, pa.scalar(member.default, array.type)) if array.null_count else array
 
 
@@ -326,7 +326,7 @@ def _misfit(schema: Schema, member: ProtobufField) -> DataError:
                      f"{member.name})")
 
 
-def _refuse_nulls(column: pa.Array, parent: pa.Array, why: str) -> None:
+def _check_no_nulls(column: pa.Array, parent: pa.Array, why: str) -> None:
     wrong = (column.is_null().to_numpy(zero_copy_only=False)
              & parent.is_valid().to_numpy(zero_copy_only=False))
     if wrong.any():

@@ -1,4 +1,4 @@
-"""ProtobufConverter: Protobuf's bytes with the id of their schema, which is in a schema registry."""
+"""ProtobufConverter: Protobuf payloads, each after the id of its schema in a schema registry."""
 
 from __future__ import annotations
 
@@ -33,24 +33,25 @@ if TYPE_CHECKING:
     from spark_tasks.pipeline.converters.protobuf.tree import Message, Schemas
 
 _NAME = "io.confluent.connect.protobuf.ProtobufConverter"
-_NO_SCHEMA = "ProtobufConverter writes records that have a schema; JsonConverter needs none"
+_NO_SCHEMA = "ProtobufConverter needs records with a schema; JsonConverter does not"
 _PROTOBUF_KEYS = ConfigDef(
-    flag("enhanced.protobuf.schema.support", Importance.MEDIUM, "Whether names of schemas keep their packages."),
+    flag("enhanced.protobuf.schema.support", Importance.MEDIUM, "Whether schema names include their packages."),
     flag("scrub.invalid.names", Importance.MEDIUM,
-         "Whether letters that Protobuf does not allow in names are replaced."),
-    flag("int.for.enums", Importance.MEDIUM, "Whether enums become numbers and not texts."),
+         "Whether characters that Protobuf does not allow in names are replaced."),
+    flag("int.for.enums", Importance.MEDIUM, "Whether enums become numbers instead of strings."),
     flag("optional.for.nullables", Importance.MEDIUM,
-         "Whether fields that may be null are those with the word optional."),
+         "Whether a nullable field is one with the label optional."),
     flag("optional.for.proto2", Importance.MEDIUM,
-         "Whether optional fields of proto2 that are absent are null, and not their default.", default=True),
+         "Whether absent optional fields of proto2 are null instead of their default.", default=True),
     flag("wrapper.for.nullables", Importance.MEDIUM,
-         "Whether fields that may be null are those of google.protobuf.StringValue and its like."),
+         "Whether a nullable field is one with a wrapper type such as google.protobuf.StringValue."),
     flag("wrapper.for.raw.primitives", Importance.MEDIUM,
-         "Whether a record that is a google.protobuf.StringValue, or its like, is the value in it.", default=True),
+         "Whether a record with a wrapper type such as google.protobuf.StringValue becomes the wrapped value.",
+         default=True),
     flag("generate.struct.for.nulls", Importance.MEDIUM,
-         "Whether messages that are absent become structs of default values, and not null."),
+         "Whether absent messages become structs of default values instead of null."),
     flag("generate.index.for.unions", Importance.LOW,
-         "Whether the names of oneofs get their index as a suffix.", default=True),
+         "Whether the name of a oneof gets its index as a suffix.", default=True),
     flag("flatten.unions", Importance.LOW, "Whether the fields of a oneof are fields of its message."),
 )  # fmt: skip
 
@@ -63,7 +64,7 @@ class _Described:
 
 
 class ProtobufConverter(RegisteredConverter):
-    """Converts Protobuf like Confluent's ProtobufConverter."""
+    """Behaves as Confluent's ProtobufConverter."""
 
     aliases = (_NAME, "ProtobufConverter")
     config_def: ClassVar[ConfigDef] = keys_of(_PROTOBUF_KEYS)
@@ -75,17 +76,18 @@ class ProtobufConverter(RegisteredConverter):
 
     @override
     def configure(self, configs: Mapping[str, str], *, is_key: bool) -> None:
-        """ConfigError."""
+        """Raises ConfigError, also if skip.known.types is false."""
         super().configure(configs, is_key=is_key)
         if str(configs.get("skip.known.types", "true")).strip().lower() != "true":
-            raise ConfigError("Invalid value false for configuration skip.known.types: not supported; registries know "
-                              "the files of google/protobuf, google/type and confluent")
+            raise ConfigError("Invalid value false for configuration skip.known.types: not supported, because "
+                              "registries have the files of google/protobuf, google/type and confluent")
 
     def _options_from(self, values: Mapping[str, Any]) -> None:
         self._options = ProtobufOptions.of(values)
         size = max(1, values["schemas.cache.config"])
         self._own = lru_cache(size)(self._own_message)
-        self._given_index = lru_cache(size)(lambda text, record: indexes.written(self._given(text, record)[1]))
+        self._registered_index = lru_cache(size)(
+            lambda text, record: indexes.written(self._registered(text, record)[1]))
 
     def _own_message(self, schema: Schema) -> tuple[Schemas, str, str]:
         from spark_tasks.pipeline.converters.protobuf.to_protobuf import protobuf_file  # noqa: PLC0415 - an extra
@@ -102,7 +104,7 @@ class ProtobufConverter(RegisteredConverter):
 
     @override
     def record_name(self, text: SchemaText) -> str | None:
-        """Of the first message."""
+        """Returns the full name of the first message."""
         return self._schemas(text, self._registry.referenced(text)).record((0,))
 
     @override
@@ -111,7 +113,7 @@ class ProtobufConverter(RegisteredConverter):
         number = version()
 
         @lru_cache(100)
-        def of(index: tuple[int, ...]) -> Callable[[pa.Array], Column]:
+        def decoder(index: tuple[int, ...]) -> Callable[[pa.Array], Column]:
             return _decoder(schemas.message(index), options, number)
 
         def read(payloads: list[bytes], skip: int) -> Column:
@@ -120,7 +122,7 @@ class ProtobufConverter(RegisteredConverter):
             if len(runs):
                 raise MixedSchemasError([*runs.tolist(), len(payloads)])
             try:
-                return of(found.indexes[0])(found.payloads)
+                return decoder(found.indexes[0])(found.payloads)
             except (BadRowError, UnusableSchemaError):
                 raise
             except DataError as error:
@@ -137,18 +139,18 @@ class ProtobufConverter(RegisteredConverter):
 
     @override
     def index_of(self, described: Described, text: SchemaText, *, given: bool) -> bytes:
-        """Of the message with the records' name in a schema that is not their own."""
+        """Returns the index of the records' message; in another schema, that of the message with the same name."""
         if not given:
             return described.index
-        found: bytes = self._given_index(text, described.record)
+        found: bytes = self._registered_index(text, described.record)
         return found
 
-    def _given(self, text: SchemaText, record: str | None) -> tuple[Schemas, tuple[int, ...]]:
+    def _registered(self, text: SchemaText, record: str | None) -> tuple[Schemas, tuple[int, ...]]:
         schemas = self._schemas(text, self._registry.referenced(text))
         place = schemas.index(record or "")
         if place is None:
-            raise UnusableSchemaError(f"Incompatible schema: the schema that is written with has no message {record}, "
-                                      "which the records are")
+            raise UnusableSchemaError(f"Incompatible schema: the schema to write with has no message {record}, which "
+                                      "is the type of the records")
         return schemas, place
 
     @override
@@ -161,7 +163,7 @@ class ProtobufConverter(RegisteredConverter):
         schemas, _, name = self._own(schema)
         message = schemas.message(schemas.index(name) or (0,))
         if given:
-            theirs, place = self._given(text, name)
+            theirs, place = self._registered(text, name)
             if self._strict:
                 _check_fits(message, theirs.message(place))
             message = theirs.message(place)
@@ -184,13 +186,13 @@ def _decoder(message: Message, options: ProtobufOptions, version: int | None) ->
 
 
 def _check_fits(mine: Message, theirs: Message) -> None:
-    """Readers of the records' own schema have to find all that it says in what is written with another one."""
+    """Raises UnusableSchemaError if the schema to write with lacks a field of the records' own schema."""
     there = {one.name: one for one in theirs.members}
     for one in mine.members:
         other = there.get(one.name)
         if other is None:
             raise UnusableSchemaError(
-                f"Incompatible schema: the schema that is written with has no field {one.name}, which the records "
+                f"Incompatible schema: the schema to write with has no field {one.name}, which the records "
                 "have (latest.compatibility.strict, id.compatibility.strict)"
             )
         if one.message is not None and other.message is not None:

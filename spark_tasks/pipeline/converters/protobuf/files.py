@@ -1,4 +1,4 @@
-"""Protobuf files: texts of the registry compiled, and the files that every registry knows without a reference."""
+"""Compiles Protobuf files from a registry, with the files that registries have without a reference."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ package confluent.type;
 message Decimal { bytes value = 1; uint32 precision = 2; int32 scale = 3; }
 """
 _TEXTS = {META_FILE: _META_TEXT, "confluent/type/decimal.proto": _DECIMAL_TEXT}
-_SECONDS = 60
+_TIMEOUT_S = 60
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./-]*")
-_DEEPEST = 200  # brackets within each other, of which a nested message takes one
+_MAX_BRACKETS = 200  # nested brackets; a nested message needs one pair
 WRAPPERS_TEXT = 'syntax = "proto3";\npackage google.protobuf;\n\n' + "\n".join(
     f"message {one.name} {{\n  {one.name.removesuffix('Value').lower()} value = 1;\n}}"
     for one in descriptor_pb2.FileDescriptorProto.FromString(wrappers_pb2.DESCRIPTOR.serialized_pb).message_type
@@ -61,7 +61,7 @@ def _file(name: str, package: str, messages: Mapping[str, tuple[tuple[str, str],
     return out
 
 
-# the files of the messages that stand for logical types, as far as writing with them goes
+# the files of the messages for logical types, with the definitions that are needed to write them
 KNOWN = {
     WRAPPERS_FILE: descriptor_pb2.FileDescriptorProto.FromString(wrappers_pb2.DESCRIPTOR.serialized_pb),
     **{path: _file(path, message.rpartition(".")[0], {message.rpartition(".")[2]: fields})
@@ -74,24 +74,24 @@ KNOWN = {
 
 
 def files_of(text: str, references: Mapping[str, str]) -> Files:
-    """The files of a schema: its text or, as some clients register it, its descriptor in base64. `references`: the
-    texts of the files that it imports, by name. DataError.
+    """Returns the files of a schema. `text`: its text or, as some clients register it, its descriptor in Base64.
+    `references`: the texts of the files that it imports, by name. Raises DataError, RetriableError.
 
-    By protoc, in a process of its own: what somebody has registered cannot take the worker with it.
+    Runs protoc in its own process, so that no registered schema can crash the worker.
     """
     texts = {**_TEXTS, **references, MAIN: text}
     for name, one in texts.items():
         if not _NAME.fullmatch(name) or ".." in name:
-            raise DataError(f"a Protobuf schema has a reference with the name {name[:100]!r}, which is no file name")
-        if _nests(one) > _DEEPEST:
-            raise DataError(f"a Protobuf schema nests more than {_DEEPEST} levels deep")
-    described = {name: found for name, one in texts.items() if (found := _described(name, one)) is not None}
+            raise DataError(f"a Protobuf schema has a reference with the invalid file name {name[:100]!r}")
+        if _bracket_depth(one) > _MAX_BRACKETS:
+            raise DataError(f"a Protobuf schema is nested more than {_MAX_BRACKETS} levels deep")
+    descriptors = {name: found for name, one in texts.items() if (found := _decoded(name, one)) is not None}
     with tempfile.TemporaryDirectory(prefix="heeler-protobuf-") as folder:
-        root, out, others = Path(folder, "in"), Path(folder, "out"), Path(folder, "described")
+        root, out, others = Path(folder, "in"), Path(folder, "out"), Path(folder, "descriptors")
         root.mkdir()
-        others.write_bytes(descriptor_pb2.FileDescriptorSet(file=described.values()).SerializeToString())
+        others.write_bytes(descriptor_pb2.FileDescriptorSet(file=descriptors.values()).SerializeToString())
         for name, one in texts.items():
-            if name not in described:
+            if name not in descriptors:
                 (root / name).parent.mkdir(parents=True, exist_ok=True)
                 (root / name).write_text(one, encoding="utf-8", errors="replace")
         _protoc([f"-I{root}", *_google_types(), "--include_imports", f"--descriptor_set_in={others}",
@@ -102,12 +102,12 @@ def files_of(text: str, references: Mapping[str, str]) -> Files:
 def _protoc(arguments: list[str]) -> None:
     command = [sys.executable, "-m", "grpc_tools.protoc", *arguments]
     try:
-        done = subprocess.run(command, capture_output=True, timeout=_SECONDS, check=False, text=True,  # noqa: S603
+        done = subprocess.run(command, capture_output=True, timeout=_TIMEOUT_S, check=False, text=True,  # noqa: S603
                               errors="replace")
     except subprocess.TimeoutExpired as error:
-        raise DataError(f"a Protobuf schema was not compiled within {_SECONDS} s") from error
-    except OSError as error:  # no memory for a process, for example: nothing about the schema
-        raise RetriableError(f"the compiler of Protobuf schemas does not start: {error}") from error
+        raise DataError(f"a Protobuf schema was not compiled within {_TIMEOUT_S} s") from error
+    except OSError as error:  # such as no memory for a process: the schema is not the cause
+        raise RetriableError(f"the compiler of Protobuf schemas cannot start: {error}") from error
     if done.returncode:
         folder = arguments[0].removeprefix("-I") + "/"
         lines = done.stderr.replace(folder, "").splitlines()
@@ -116,14 +116,14 @@ def _protoc(arguments: list[str]) -> None:
 
 
 def _google_types() -> list[str]:
-    """Where google/type/*.proto are."""
+    """Returns the options of protoc for the folder of google/type/*.proto."""
     spec = importlib.util.find_spec("google.type")
     places = spec.submodule_search_locations if spec else None
     return [f"-Igoogle/type={place}" for place in places or ()]
 
 
-def _nests(text: str) -> int:
-    """How deep brackets are in each other, those in texts and comments counted too."""
+def _bracket_depth(text: str) -> int:
+    """Returns how deep brackets are nested, including those in strings and comments."""
     deepest = level = 0
     for one in re.findall(r"[][(){}<>]", text):
         level = level + 1 if one in "[({<" else max(0, level - 1)
@@ -131,8 +131,8 @@ def _nests(text: str) -> int:
     return deepest
 
 
-def _described(name: str, text: str) -> descriptor_pb2.FileDescriptorProto | None:
-    """The file whose descriptor the text is in base64; None of all other texts."""
+def _decoded(name: str, text: str) -> descriptor_pb2.FileDescriptorProto | None:
+    """Returns the file if the text is its descriptor in Base64, otherwise None."""
     if not re.fullmatch(r"[A-Za-z0-9+/=\s]+", text):
         return None
     try:

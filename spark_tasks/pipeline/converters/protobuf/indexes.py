@@ -1,5 +1,6 @@
-"""Which message of its file a record is: numbers before the payload, as zigzag varints, how many first; none for the
-first message.
+"""Reads and writes message indexes, which are between schema id and payload and identify the record's message in its
+file. An index is a list of positions, one for each level of nested messages, as zigzag varints after their number. The
+index of the first message is one 0 byte.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ FIRST = (0,)
 
 @dataclass(frozen=True, slots=True)
 class Indexed:
-    """`codes`: which of `indexes` each row has; `payloads`: what follows, binary."""
+    """Payloads with their message indexes. `codes`: for each row the position of its index in `indexes`. `payloads`:
+    without the indexes, binary.
+    """
 
     indexes: list[tuple[int, ...]]
     codes: np.ndarray[Any, Any]
@@ -28,12 +31,12 @@ class Indexed:
 
 
 def written(index: tuple[int, ...]) -> bytes:
-    """The bytes of an index."""
+    """Returns the bytes of an index."""
     return b"\0" if index == FIRST else b"".join(map(_varint, (len(index), *index)))
 
 
 def read(payloads: list[bytes], skip: int) -> Indexed:
-    """Of payloads, after so many bytes of each. BadRowsError names those without an index."""
+    """Reads the indexes. `skip`: the bytes before each. Raises BadRowsError with all invalid indexes."""
     array = pa.array(payloads, pa.binary())
     if _all_first(array, skip):
         return Indexed([FIRST], np.zeros(len(array), np.int64), pc.binary_replace_slice(array, 0, skip + 1, b""))
@@ -54,7 +57,7 @@ def read(payloads: list[bytes], skip: int) -> Indexed:
 
 
 def _all_first(array: pa.Array, skip: int) -> bool:
-    """Whether the byte after so many is 0 in all values."""
+    """Returns whether the byte after `skip` bytes is 0 in all payloads."""
     if not len(array):
         return False
     offsets = np.frombuffer(array.buffers()[1], np.int32)[: len(array) + 1]
@@ -64,7 +67,7 @@ def _all_first(array: pa.Array, skip: int) -> bool:
 
 
 def _index(payload: bytes, begin: int) -> tuple[tuple[int, ...], int]:
-    """The index and where it ends; ValueError says what is wrong."""
+    """Returns the index and the position after it. Raises ValueError."""
     count, at = _number(payload, begin)
     if count == 0:
         return FIRST, at
@@ -81,7 +84,7 @@ def _number(payload: bytes, at: int) -> tuple[int, int]:
     value = 0
     for shift in range(0, 35, 7):
         if at >= len(payload):
-            raise ValueError("the bytes end within the message index")
+            raise ValueError("the record ends within the message index")
         byte = payload[at]
         at += 1
         value |= (byte & 0x7F) << shift

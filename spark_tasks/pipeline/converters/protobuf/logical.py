@@ -1,4 +1,4 @@
-"""Messages that stand for Connect's logical types, as columns: decimals, days, times and moments."""
+"""Converts the messages for Connect's logical types to and from columns: decimals, dates, times and timestamps."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from spark_tasks.pipeline.converters.base import BadRowError
 
 Ints = np.ndarray[Any, Any]
 
-_GREGORIAN = (1582, 10, 15)  # the first day of the calendar; Java counts the days before it by the Julian one
-_FIRST_DAY = -141427  # that day, since 1970
+_GREGORIAN = (1582, 10, 15)  # the first day of the Gregorian calendar; for earlier days Java uses the Julian calendar
+_FIRST_DAY = -141427  # that day, in days since 1970
 _YEAR_ONE = -719164  # 0001-01-01 of the Julian calendar
-_SECONDS = (-62135596800, 253402300799)  # the years 1 to 9999, which is what a Timestamp may say
+_SECONDS = (-62135596800, 253402300799)  # the range of Timestamp: the years 1 to 9999
 _MILLION = 1_000_000
 
 
 def decimals_from(wire: pa.Array, kind: pa.DataType) -> pa.Array:
-    """confluent.type.Decimal as decimals. BadRowError where a value has more digits, or more of them behind the point,
-    than the type.
+    """Converts confluent.type.Decimal to decimals. Raises BadRowError for a value that exceeds the precision or the
+    scale of the type.
     """
     values = wire.field("f1")
     scales = _numbers(wire, "f3")
@@ -47,7 +47,7 @@ def _with_scale(kind: pa.DataType, scale: int) -> pa.DataType:
     make = pa.decimal128 if pa.types.is_decimal128(kind) else pa.decimal256
     most = 38 if pa.types.is_decimal128(kind) else 76
     if abs(scale) > most:
-        raise BadRowError(0, f"a Decimal has the scale {scale}, which no column of Arrow can hold")
+        raise BadRowError(0, f"a Decimal has the scale {scale}, which Arrow does not support")
     return make(most, scale)
 
 
@@ -61,13 +61,13 @@ def _rescaled(values: pa.Array, kind: pa.DataType) -> pa.Array:
             try:
                 values.slice(row, 1).cast(kind)
             except pa.ArrowInvalid as error:
-                raise BadRowError(row, f"Invalid value for a Decimal of the scale {kind.scale}: {error}") from None
+                raise BadRowError(row, f"Invalid value for a Decimal with scale {kind.scale}: {error}") from None
         raise
 
 
 def decimals_to(array: pa.Array) -> dict[str, pa.Array]:
-    """The columns of confluent.type.Decimal: bytes, digits and scale."""
-    plain = _seen_as(array, (pa.decimal128 if pa.types.is_decimal128(array.type) else pa.decimal256)(
+    """Returns the columns of confluent.type.Decimal: bytes, precision and scale."""
+    plain = _reinterpreted(array, (pa.decimal128 if pa.types.is_decimal128(array.type) else pa.decimal256)(
         array.type.precision, 0))
     digits = pc.utf8_length(pc.utf8_ltrim(plain.cast(pa.string()), characters="-"))
     return {
@@ -77,35 +77,35 @@ def decimals_to(array: pa.Array) -> dict[str, pa.Array]:
     }
 
 
-def _seen_as(array: pa.Array, kind: pa.DataType) -> pa.Array:
+def _reinterpreted(array: pa.Array, kind: pa.DataType) -> pa.Array:
     return pa.Array.from_buffers(kind, len(array), array.buffers(), offset=array.offset)
 
 
 def days_from(wire: pa.Array) -> pa.Array:
-    """google.type.Date as days since 1970 (date32). BadRowError where there is no such day."""
+    """Converts google.type.Date to days since 1970 (date32). Raises BadRowError for a day that does not exist."""
     year, month, day = (_numbers(wire, name) for name in ("f1", "f2", "f3"))
     there = wire.is_valid().to_numpy(zero_copy_only=False)
     late = (year > _GREGORIAN[0]) | ((year == _GREGORIAN[0]) & (month * 32 + day >= 10 * 32 + 15))
     ordinal = _days(year, month, day, late)
-    # what comes back is not what went in where the day does not exist
+    # a day that does not exist becomes another one when it is converted back
     again = _dates(ordinal)
     good = (month >= 1) & (month <= 12) & (day >= 1) & (year >= 1)
     good &= (again[0] == year) & (again[1] == month) & (again[2] == day) & (np.abs(ordinal) < 2**31)
-    _refuse(there & ~good, "Invalid value for a Date: there is no such day")
+    _check(there & ~good, "Invalid value for a Date: the day does not exist")
     return pa.array(ordinal.astype(np.int32), mask=~there).cast(pa.date32())
 
 
 def days_to(array: pa.Array) -> dict[str, pa.Array]:
-    """The columns of google.type.Date. BadRowError for years before 1."""
+    """Returns the columns of google.type.Date. Raises BadRowError for years before 1."""
     there = array.is_valid().to_numpy(zero_copy_only=False)
     days = np.where(there, pc.fill_null(array.cast(pa.int32()), 0).to_numpy(zero_copy_only=False), 0).astype(np.int64)
-    _refuse(days < _YEAR_ONE - 1, "a Date before the year 1 has no form in google.type.Date")
+    _check(days < _YEAR_ONE - 1, "google.type.Date does not support dates before the year 1")
     found = _dates(days)
     return {name: pa.array(part.astype(np.int32)) for name, part in zip(("f1", "f2", "f3"), found, strict=True)}
 
 
 def _days(year: Ints, month: Ints, day: Ints, gregorian: Any) -> Ints:
-    """Days since 1970: years begin in March, so that the day that some have more is their last."""
+    """Returns days since 1970. Years begin in March here, so that a leap day is the last day of its year."""
     y = year - (month <= 2)
     m = (month + 9) % 12
     leaps = np.where(gregorian, y // 4 - y // 100 + y // 400, y // 4 - 2)
@@ -113,7 +113,7 @@ def _days(year: Ints, month: Ints, day: Ints, gregorian: Any) -> Ints:
 
 
 def _dates(days: Ints) -> tuple[Ints, Ints, Ints]:
-    """Year, month and day."""
+    """Returns year, month and day."""
     z = days + 719468
     late = days >= _FIRST_DAY
     cycle = z // 146097
@@ -134,41 +134,41 @@ def _dates(days: Ints) -> tuple[Ints, Ints, Ints]:
 
 
 def times_from(wire: pa.Array) -> pa.Array:
-    """google.type.TimeOfDay as milliseconds (time32). BadRowError where there is no such time."""
+    """Converts google.type.TimeOfDay to milliseconds (time32). Raises BadRowError for an invalid time."""
     hours, minutes, seconds, nanos = (_numbers(wire, name) for name in ("f1", "f2", "f3", "f4"))
     there = wire.is_valid().to_numpy(zero_copy_only=False)
     good = (hours >= 0) & (hours < 24) & (minutes >= 0) & (minutes < 60) & (seconds >= 0) & (seconds < 60)
     good &= (nanos >= 0) & (nanos < 1000 * _MILLION)
-    _refuse(there & ~good, "Invalid value for a Time: there is no such time of day")
+    _check(there & ~good, "Invalid value for a Time: the time of day does not exist")
     millis = ((hours * 60 + minutes) * 60 + seconds) * 1000 + nanos // _MILLION
     return pa.array(np.where(good, millis, 0).astype(np.int32), mask=~there).cast(pa.time32("ms"))
 
 
 def times_to(array: pa.Array) -> dict[str, pa.Array]:
-    """The columns of google.type.TimeOfDay. BadRowError for times that are not within a day."""
+    """Returns the columns of google.type.TimeOfDay. Raises BadRowError for times that are not within a day."""
     millis = pc.fill_null(array.cast(pa.int32()), 0).to_numpy(zero_copy_only=False).astype(np.int64)
-    _refuse((millis < 0) | (millis >= 86_400_000),
-            "Time values must use number of millis greater than 0 and less than 86400000")
+    _check((millis < 0) | (millis >= 86_400_000),
+           "Time values must use number of millis greater than 0 and less than 86400000")
     parts = (millis // 3_600_000, millis // 60_000 % 60, millis // 1000 % 60, millis % 1000 * _MILLION)
     return {f"f{i}": pa.array(part.astype(np.int32)) for i, part in enumerate(parts, 1)}
 
 
 def moments_from(wire: pa.Array) -> pa.Array:
-    """google.protobuf.Timestamp as milliseconds. BadRowError where it is beyond the years 1 to 9999."""
+    """Converts google.protobuf.Timestamp to milliseconds. Raises BadRowError outside the years 1 to 9999."""
     seconds, nanos = _numbers(wire, "f1"), _numbers(wire, "f2")
     there = wire.is_valid().to_numpy(zero_copy_only=False)
     good = (seconds >= _SECONDS[0]) & (seconds <= _SECONDS[1]) & (nanos >= 0) & (nanos < 1000 * _MILLION)
-    _refuse(there & ~good, "Timestamp is not valid: it has to be between the years 1 and 9999")
+    _check(there & ~good, "Timestamp is not valid: it must be in the years 1 to 9999")
     millis = np.where(good, seconds, 0) * 1000 + np.where(good, nanos, 0) // _MILLION
     return pa.array(millis, mask=~there).cast(pa.timestamp("ms", tz="UTC"))
 
 
 def moments_to(array: pa.Array) -> dict[str, pa.Array]:
-    """The columns of google.protobuf.Timestamp. BadRowError for years beyond 1 to 9999."""
+    """Returns the columns of google.protobuf.Timestamp. Raises BadRowError outside the years 1 to 9999."""
     millis = pc.fill_null(array.cast(pa.int64()), 0).to_numpy(zero_copy_only=False)
     seconds = millis // 1000
-    _refuse((seconds < _SECONDS[0]) | (seconds > _SECONDS[1]),
-            "Timestamp is not valid: it has to be between the years 1 and 9999")
+    _check((seconds < _SECONDS[0]) | (seconds > _SECONDS[1]),
+           "Timestamp is not valid: it must be in the years 1 to 9999")
     return {"f1": pa.array(seconds), "f2": pa.array((millis % 1000 * _MILLION).astype(np.int32))}
 
 
@@ -177,7 +177,7 @@ def _numbers(wire: pa.Array, name: str) -> Ints:
     return found
 
 
-def _refuse(wrong: Ints, why: str) -> None:
+def _check(wrong: Ints, why: str) -> None:
     if wrong.any():
         raise BadRowError(int(np.argmax(wrong)), why)
 

@@ -1,4 +1,4 @@
-"""Confluent's option of fields, confluent.field_meta, and the parameters in it; without the file that defines it."""
+"""Reads and writes the parameters in Confluent's field option confluent.field_meta, without its defining file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _NUMBER = 1088
 
 
 def _class() -> Any:
-    """Of a message that has, of a field's options, this one."""
+    """Returns the class of a message that has only this option of a field's options."""
     file = descriptor_pb2.FileDescriptorProto(name="options", syntax="proto3")
     options = file.message_type.add(name="Options")
     options.field.add(name="meta", number=_NUMBER, type=11, label=1, type_name=".Options.Meta")
@@ -30,12 +30,12 @@ _OPTIONS = _class()
 
 
 def params_of(options: Any) -> dict[str, str]:
-    """The parameters in a field's options."""
+    """Returns the parameters in a field's options."""
     return dict(_OPTIONS.FromString(options.SerializeToString()).meta.params)
 
 
 def set_params(options: Any, params: Mapping[str, str]) -> None:
-    """Put parameters into a field's options."""
+    """Adds parameters to a field's options."""
     addition = _OPTIONS()
     addition.meta.params.update(params)
     options.MergeFromString(addition.SerializeToString(deterministic=True))

@@ -1,4 +1,4 @@
-"""Words that Confluent's Protobuf converter uses in schemas, and the options of the mapping."""
+"""Names that Confluent's Protobuf converter uses in schemas, and the options of the mapping."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DECIMAL_MESSAGE = "confluent.type.Decimal"
 DATE_MESSAGE = "google.type.Date"
 TIME_MESSAGE = "google.type.TimeOfDay"
 TIMESTAMP_MESSAGE = "google.protobuf.Timestamp"
-# what stands for Connect's logical types, with the file that has it
+# the messages for Connect's logical types, and their files
 LOGICAL = {
     DECIMAL: (DECIMAL_MESSAGE, "confluent/type/decimal.proto"),
     DATE: (DATE_MESSAGE, "google/type/date.proto"),
@@ -35,7 +35,7 @@ LOGICAL = {
 }
 WRAPPERS_FILE = "google/protobuf/wrappers.proto"
 META_FILE = "confluent/meta.proto"
-# messages of one field, `value`, around a value that may be null; in the order of their file
+# wrapper types: messages with one field, `value`, for a nullable value; in the order of their file
 WRAPPERS = {
     "google.protobuf.DoubleValue": Type.FLOAT64, "google.protobuf.FloatValue": Type.FLOAT32,
     "google.protobuf.Int64Value": Type.INT64, "google.protobuf.UInt64Value": Type.INT64,
@@ -54,7 +54,7 @@ _FLAGS = {
 
 @dataclass(frozen=True, slots=True)
 class ProtobufOptions:
-    """The settings of the mapping; _FLAGS has their names."""
+    """The options of the mapping. _FLAGS has their keys in the converter's configuration."""
 
     enhanced: bool = False
     scrub: bool = False
@@ -71,11 +71,11 @@ class ProtobufOptions:
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> ProtobufOptions:
-        """Of a parsed configuration."""
+        """Returns the options of a parsed configuration."""
         return cls(**{field.name: values[_FLAGS[field.name]] for field in fields(cls)})
 
     def name(self, name: str) -> str:
-        """A name that may have any letters as one that Protobuf allows, where scrub.invalid.names says so."""
+        """Returns the name; with scrub.invalid.names, an invalid name becomes one that Protobuf allows."""
         if not self.scrub or not name or re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name):
             return name
         encoded = quote_plus(name, safe="*")
@@ -84,35 +84,35 @@ class ProtobufOptions:
 
     @property
     def enum(self) -> str:
-        """The parameter that says a value is of an enum."""
+        """The schema parameter of values that are enums."""
         return SUM_ENUM if self.sums else ENUM
 
 
 def is_enum(schema: Schema) -> bool:
-    """Whether a value stands for one of an enum."""
+    """Returns whether values of the schema are an enum in Protobuf."""
     parameters = dict(schema.parameters)
     return (schema.type is Type.STRING and SUM_ENUM in parameters) or (
         schema.type in (Type.STRING, Type.INT32) and ENUM in parameters)
 
 
 def is_union(schema: Schema) -> bool:
-    """Whether a struct stands for a oneof: one of its fields is there."""
+    """Returns whether a struct is a oneof: one of its fields is not null."""
     return schema.type is Type.STRUCT and (
         (schema.name or "").startswith(UNION) or SUM_UNION in dict(schema.parameters))
 
 
 def is_wrapped(schema: Schema, options: ProtobufOptions, *, in_oneof: bool) -> bool:
-    """Whether a value is written in a message of its own, so that it may be null."""
+    """Returns whether a value is written in a wrapper message, so that it is nullable."""
     marked = dict(schema.parameters).get(WRAPPER, "").lower() == "true"
     return options.wrapper and schema.optional and (not in_oneof or marked)
 
 
 def entry_name(name: str) -> str:
-    """The name of the messages that are a map's entries."""
+    """Returns the name of the message for a map's entries. `name`: that of the map."""
     return ("".join(part.capitalize() for part in name.split("_")) if "_" in name else name) + "Entry"
 
 
 def map_name(entry: str) -> str:
-    """The other way."""
+    """Returns the name of the map whose entries are messages with the name `entry`."""
     space, dot, last = entry.rpartition(".")
     return space + dot + re.sub(r"(?<!^)(?=[A-Z])", "_", last.removesuffix("Entry")).lower()

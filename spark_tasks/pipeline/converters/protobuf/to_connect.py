@@ -1,4 +1,4 @@
-"""The Connect schema of a Protobuf message, as Confluent's converter makes it."""
+"""Converts Protobuf messages to Connect schemas as Confluent's converter does."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _LOGICAL = {
 
 
 def connect_schema(message: Message, options: ProtobufOptions, version: int | None = None) -> Schema:
-    """`version`: of the schema in its subject."""
+    """Returns the Connect schema of the message. `version`: the schema's version in its subject."""
     if options.raw and message.full_name in n.WRAPPERS:
         return Schema(n.WRAPPERS[message.full_name], version=version)
     return replace(_struct(message, options), version=version)
 
 
 def union_name(message: Message, index: int, options: ProtobufOptions) -> str:
-    """The name of the field that holds a oneof."""
+    """Returns the name of the field with a oneof."""
     return f"{message.oneofs[index]}_{index}" if options.indexes else message.oneofs[index]
 
 

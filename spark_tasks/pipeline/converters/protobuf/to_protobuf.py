@@ -1,4 +1,4 @@
-"""The Protobuf file of a Connect schema, as Confluent's converter makes it: as a descriptor, and as text."""
+"""Converts Connect schemas to Protobuf files as Confluent's converter does: to a descriptor and to text."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from spark_tasks.pipeline.converters.protobuf.names import ProtobufOptions
 from spark_tasks.pipeline.converters.protobuf.tree import Files
 
 _PROTO = descriptor_pb2.FieldDescriptorProto
-Proto = Any  # one of them; the library has no types
+Proto = Any  # a FieldDescriptorProto; the library has no type annotations
 _PLAIN = {
     Type.INT8: "int32", Type.INT16: "int32", Type.INT32: "int32", Type.INT64: "int64", Type.FLOAT32: "float",
     Type.FLOAT64: "double", Type.BOOLEAN: "bool", Type.STRING: "string", Type.BYTES: "bytes",
@@ -32,17 +32,17 @@ _WRAPPERS = {
 
 
 def protobuf_file(schema: Schema, options: ProtobufOptions) -> tuple[Files, str, str]:
-    """The files, the text that is registered, and the full name of the message. DataError."""
+    """Returns the files, the text to register, and the full name of the message. Raises DataError."""
     if schema.type is not Type.STRUCT:
         if schema.type not in _WRAPPERS or schema.logical:
-            raise DataError(f"Unsupported root schema of type {schema.logical or schema.type.value}: Protobuf's "
-                            "messages are structs, or one number, text, boolean or bytes")
+            raise DataError(f"Unsupported root schema of type {schema.logical or schema.type.value}: in Protobuf it "
+                            "must be a struct, a number, a string, a boolean or bytes")
         return (KNOWN[n.WRAPPERS_FILE],), WRAPPERS_TEXT, f"google.protobuf.{_WRAPPERS[schema.type]}Value"
     made = _Maker(options)
     file = made.file(schema)
     needed = [KNOWN[one] for one in file.dependency if one != n.META_FILE]
     text = "\n".join(_file_lines(file)) + "\n"
-    # what the descriptor has of that file are bytes that need no definition
+    # the descriptor has options of that file, but their bytes do not need its definitions
     file.dependency[:] = [one for one in file.dependency if one != n.META_FILE]
     full = ".".join(part for part in (file.package, file.message_type[0].name) if part)
     return (*needed, file), text, full
@@ -111,7 +111,7 @@ class _Maker:
         if schema.type is Type.ARRAY:
             inner = _part(schema.value)
             if inner.type in (Type.ARRAY, Type.MAP):
-                raise DataError(f"field {name}: Array cannot be nested, and has no maps as items, in Protobuf")
+                raise DataError(f"field {name}: Array cannot be nested, and cannot contain maps, in Protobuf")
         params: dict[str, str] = {}
         self._type(message, scope, out, inner, params, in_oneof=in_oneof)
         if params:
@@ -129,7 +129,7 @@ class _Maker:
                 parameters = dict(schema.parameters)
                 params |= {word: parameters[key] for word, key in (("precision", n.PRECISION), ("scale", "scale"))
                            if key in parameters}
-            self._known(out, full, path)
+            self._reference(out, full, path)
         elif n.is_enum(schema):
             self._enum(message, scope, out, schema)
         elif schema.type is Type.MAP:
@@ -142,7 +142,7 @@ class _Maker:
             made = descriptor_pb2.DescriptorProto(name=name) if known else message.nested_type.add(name=name)
             self._fill(made, f"{scope}.{name}", schema)
             if known is not None and known != made:
-                raise DataError(f"field {out.name}: two structs are called {name}, and differ")
+                raise DataError(f"field {out.name}: two different structs have the name {name}")
         else:
             if schema.type in (Type.INT8, Type.INT16):
                 params[n.CONNECT_TYPE] = schema.type.value
@@ -151,11 +151,11 @@ class _Maker:
             if n.is_wrapped(schema, self._options, in_oneof=in_oneof):
                 unsigned = {"uint32": "UInt32", "fixed32": "UInt32", "uint64": "UInt64", "fixed64": "UInt64"}
                 wrapper = unsigned.get(kind, _WRAPPERS[schema.type])
-                self._known(out, f"google.protobuf.{wrapper}Value", n.WRAPPERS_FILE)
+                self._reference(out, f"google.protobuf.{wrapper}Value", n.WRAPPERS_FILE)
             else:
                 out.type = getattr(_PROTO, f"TYPE_{kind.upper()}")
 
-    def _known(self, out: Proto, full: str, path: str) -> None:
+    def _reference(self, out: Proto, full: str, path: str) -> None:
         out.type, out.type_name = _PROTO.TYPE_MESSAGE, f".{full}"
         self._file.dependency.append(path)
 
@@ -179,12 +179,12 @@ class _Maker:
         if known is None:
             message.enum_type.append(made)
         elif known != made:
-            raise DataError(f"field {out.name}: two enums are called {name}, and differ")
+            raise DataError(f"field {out.name}: two different enums have the name {name}")
 
     def _entries(self, message: descriptor_pb2.DescriptorProto, scope: str, out: Proto, schema: Schema) -> None:
         name = n.entry_name(self._last(schema.name))
         if any(one.name == name for one in message.nested_type):
-            raise DataError(f"field {out.name}: two maps are called {schema.name}")
+            raise DataError(f"field {out.name}: two maps have the name {schema.name}")
         out.type, out.type_name = _PROTO.TYPE_MESSAGE, f"{scope}.{name}"
         made = message.nested_type.add(name=name)
         for number, part in enumerate((_part(schema.key), _part(schema.value)), 1):
@@ -199,13 +199,13 @@ def _tag(schema: Schema) -> int | None:
     if tag is None:
         return None
     if not tag.isdigit() or not 0 < int(tag) < 2**29:
-        raise DataError(f"the parameter {n.TAG} is {tag!r}, which is no number of a field")
+        raise DataError(f"the parameter {n.TAG} is {tag!r}, which is not a valid field number")
     return int(tag)
 
 
 def _part(schema: Schema | None) -> Schema:
     if schema is None:
-        raise DataError("a schema does not say its element, key or value type")
+        raise DataError("a schema has no element, key or value type")
     return schema
 
 

@@ -1,4 +1,4 @@
-"""Protobuf messages as trees, names resolved: what the codec and both mappings to Connect look at."""
+"""Converts Protobuf messages to trees with resolved names."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from spark_tasks.limits import MAX_DEPTH
 from spark_tasks.pipeline.converters.protobuf.meta import params_of
 
 Files = tuple[descriptor_pb2.FileDescriptorProto, ...]
-"""Each after those that it imports; the last one is the schema itself."""
+"""Each file follows those that it imports. The last one is the schema itself."""
 
-_MOST = 20_000
+_MAX_TYPES = 20_000
 _KINDS = {
     getattr(descriptor_pb2.FieldDescriptorProto, f"TYPE_{kind.upper()}"): kind
     for kind in ("double", "float", "int64", "uint64", "int32", "fixed64", "fixed32", "bool", "string", "group",
@@ -25,7 +25,7 @@ _KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class Enum:
-    """`values`: names and numbers; `closed`: no other numbers are allowed."""
+    """An enum. `values`: names and numbers. `closed`: no other numbers are allowed."""
 
     name: str
     full_name: str
@@ -35,9 +35,9 @@ class Enum:
 
 @dataclass(frozen=True, slots=True)
 class ProtobufField:
-    """A field of a message. `kind`: Protobuf's word for its type; `presence`: it can be absent; `optional`: its schema
-    says the word; `proto2`: so does its file; `oneof`: which of the message's it belongs to; `meta`: the parameters of
-    confluent.field_meta.
+    """A field of a message. `kind`: Protobuf's name of its type. `presence`: whether it can be absent. `optional`: it
+    has the label optional. `proto2`: its file has the syntax proto2. `oneof`: the index of its oneof in the message.
+    `meta`: the parameters of confluent.field_meta.
     """
 
     name: str
@@ -57,13 +57,13 @@ class ProtobufField:
 
     @property
     def is_map(self) -> bool:
-        """Whether it holds entries of a map, as messages with a name that says so."""
+        """Whether the field is a map, that is, a list of entry messages."""
         return self.repeated and self.message is not None and self.message.is_entry
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """`oneofs`: the names of those that are not one optional field."""
+    """A message. `oneofs`: their names, without those that Protobuf adds for optional fields."""
 
     name: str
     full_name: str
@@ -72,13 +72,13 @@ class Message:
 
     @property
     def is_entry(self) -> bool:
-        """Whether its name and fields are those of a map's entries."""
+        """Whether the message has the name and the fields of a map's entry."""
         return (self.name.endswith("Entry") and [one.name for one in self.members] == ["key", "value"]
                 and not any(one.repeated for one in self.members))
 
 
 class Schemas:
-    """The messages of a schema of the registry. DataError if it is invalid."""
+    """The messages of a schema in the registry. Raises DataError if the schema is invalid."""
 
     def __init__(self, files: Files) -> None:
         pool = descriptor_pool.DescriptorPool()
@@ -97,7 +97,7 @@ class Schemas:
         self._messages: dict[str, Message | None] = {}
 
     def message(self, index: tuple[int, ...]) -> Message:
-        """The message at a place: of the file's the how manieth, of that one's the how manieth, and so on."""
+        """Returns the message at an index: its position in the file, then its position in that message, and so on."""
         return self._tree(self._at(index))
 
     def _at(self, index: tuple[int, ...]) -> descriptor.Descriptor:
@@ -111,11 +111,11 @@ class Schemas:
         return found
 
     def record(self, index: tuple[int, ...]) -> str:
-        """The full name of the message at a place."""
+        """Returns the full name of the message at an index."""
         return str(self._at(index).full_name)
 
     def index(self, name: str) -> tuple[int, ...] | None:
-        """The place of a message, by its full name."""
+        """Returns the index of the message with a full name, or None."""
         tops = [self._file.message_types_by_name[top] for top in self._tops]
         level: list[tuple[tuple[int, ...], Any]] = [((place,), one) for place, one in enumerate(tops)]
         while level:
@@ -127,9 +127,8 @@ class Schemas:
 
     def _tree(self, top: Any) -> Message:
         message = self._message(top, 0)
-        if _size(message, {}) > _MOST:
-            raise DataError(f"a Protobuf message has more than {_MOST} fields, those of messages that are used again "
-                            "counted again")
+        if _size(message, {}) > _MAX_TYPES:
+            raise DataError(f"a Protobuf message has more than {_MAX_TYPES} fields, counting each use of a message")
         return message
 
     def _message(self, described: Any, depth: int) -> Message:
@@ -137,10 +136,10 @@ class Schemas:
         if name in self._messages:
             found = self._messages[name]
             if found is None:
-                raise DataError(f"the Protobuf message {name} contains itself: no column of Arrow can hold that")
+                raise DataError(f"the Protobuf message {name} contains itself: Arrow does not support recursive types")
             return found
         if depth > MAX_DEPTH:
-            raise DataError(f"a Protobuf message nests more than {MAX_DEPTH} levels deep")
+            raise DataError(f"a Protobuf message is nested more than {MAX_DEPTH} levels deep")
         self._messages[name] = None
         try:
             proto = descriptor_pb2.DescriptorProto()
@@ -176,7 +175,7 @@ class Schemas:
 
 
 def _nested(described: Any) -> list[Any]:
-    """The messages that are counted in an index: not those which are entries of map fields, as in Java."""
+    """Returns the nested messages that an index counts. As in Java, these are all but the entries of maps."""
     return [one for one in described.nested_types if not one.GetOptions().map_entry]
 
 
@@ -192,7 +191,7 @@ def _enum(described: Any) -> Enum:
 
 
 def _size(message: Message, known: dict[int, int]) -> int:
-    """How many fields it has where each use counts: names are cheap to repeat, columns are not."""
+    """Returns the number of fields, counting each use of a message, as each use becomes a column."""
     if id(message) not in known:
         known[id(message)] = 1 + sum(
             1 if one.message is None else _size(one.message, known) for one in message.members)

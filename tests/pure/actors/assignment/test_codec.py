@@ -92,7 +92,7 @@ def test_later_versions_may_add_fields():
     assert decode_assignment(data) == ASSIGNMENTS["assignment-v2"]
 
 
-def test_an_unknown_error_is_a_failed_round():
+def test_an_unknown_error_is_a_failed_rebalance():
     data = GOLDEN["assignment-v2"]
     assert decode_assignment(data[:2] + b"\0\x07" + data[4:]).failed
 

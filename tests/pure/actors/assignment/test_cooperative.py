@@ -27,7 +27,7 @@ def own(*items):
 
 
 class Leader:
-    """An assignor with its memory; every round completes unless told otherwise."""
+    """An assignor with its memory; every rebalance completes unless told otherwise."""
 
     def __init__(self, max_delay_ms=1000):
         self.state = AssignorState()
@@ -35,7 +35,7 @@ class Leader:
         self.completed = -1
         self.max_delay_ms = max_delay_ms
 
-    def round(self, config_, now_ms=0, offsets=None, completes=True, urls=None, **owned):
+    def rebalance(self, config_, now_ms=0, offsets=None, completes=True, urls=None, **owned):
         self.generation += 1
         members = {
             id_: MemberMetadata(f"http://{(urls or {}).get(id_, id_)}/", (offsets or {}).get(id_, 5), allocation)
@@ -69,176 +69,176 @@ def delays(answers):
 
 
 def test_one_worker_gets_everything_with_the_leaders_data():
-    answer = Leader().round(config(offset=7, a=2), w1=None)["w1"]
+    answer = Leader().rebalance(config(offset=7, a=2), w1=None)["w1"]
     assert answer.assigned == own("a", "a-0", "a-1")
     assert (answer.leader, answer.leader_url, answer.config_offset) == ("w1", "http://w1/", 7)
     assert not answer.revoked
     assert answer.error is AssignmentError.NONE
 
 
-def test_connectors_and_tasks_are_balanced_apart():
-    answers = Leader().round(config(a=1, b=1, c=1, d=1), w1=None, w2=None)
+def test_connectors_and_tasks_are_balanced_separately():
+    answers = Leader().rebalance(config(a=1, b=1, c=1, d=1), w1=None, w2=None)
     assert [(len(a.assigned.connectors), len(a.assigned.tasks)) for a in answers.values()] == [(2, 2), (2, 2)]
 
 
 def test_tasks_of_an_inconsistent_connector_stop():
     leader = Leader()
-    leader.round(config(a=2), w1=None)
-    answers = leader.round(config(a=2, inconsistent=["a"]), w1=own("a", "a-0", "a-1"))
+    leader.rebalance(config(a=2), w1=None)
+    answers = leader.rebalance(config(a=2, inconsistent=["a"]), w1=own("a", "a-0", "a-1"))
     assert taken(answers) == {"w1": own("a-0", "a-1")}
 
 
-def test_a_second_worker_gets_its_share_in_the_round_after_the_revocation():
+def test_a_second_worker_gets_its_share_in_the_rebalance_after_the_revocation():
     leader = Leader()
-    leader.round(config(a=2, b=2), w1=None)
-    answers = leader.round(config(a=2, b=2), w1=own("a", "b", "a-0", "a-1", "b-0", "b-1"), w2=None)
+    leader.rebalance(config(a=2, b=2), w1=None)
+    answers = leader.rebalance(config(a=2, b=2), w1=own("a", "b", "a-0", "a-1", "b-0", "b-1"), w2=None)
     assert taken(answers) == {"w1": own("b", "b-0", "b-1")}
     assert given(answers) == {}
-    answers = leader.round(config(a=2, b=2), w1=own("a", "a-0", "a-1"), w2=own())
+    answers = leader.rebalance(config(a=2, b=2), w1=own("a", "a-0", "a-1"), w2=own())
     assert given(answers) == {"w2": own("b", "b-0", "b-1")}
     assert taken(answers) == {}
 
 
 def test_deleted_work_is_revoked_also_by_a_leader_that_never_assigned_it():
-    assert taken(Leader().round(config(a=0), w1=own("a", "b", "b-0"))) == {"w1": own("b", "b-0")}
+    assert taken(Leader().rebalance(config(a=0), w1=own("a", "b", "b-0"))) == {"w1": own("b", "b-0")}
 
 
 def test_work_that_runs_twice_stops_everywhere_and_is_then_given_once():
     leader = Leader()
-    answers = leader.round(config(a=1), w1=own("a", "a-0"), w2=own("a-0"))
+    answers = leader.rebalance(config(a=1), w1=own("a", "a-0"), w2=own("a-0"))
     assert taken(answers) == {"w1": own("a-0"), "w2": own("a-0")}
     assert given(answers) == {}
-    assert given(leader.round(config(a=1), w1=own("a"), w2=own())) == {"w1": own("a-0")}
+    assert given(leader.rebalance(config(a=1), w1=own("a"), w2=own())) == {"w1": own("a-0")}
 
 
 @pytest.fixture
 def crashed():
-    """w1 has a, a-0; w2 had b, a-1 and is gone since the round at 1000 ms; the delay is 1000 ms."""
+    """w1 has a, a-0; w2 had b, a-1 and is gone since the rebalance at 1000 ms; the delay is 1000 ms."""
     leader = Leader()
-    leader.round(config(a=2, b=0), w1=None, w2=None)
-    answers = leader.round(config(a=2, b=0), now_ms=1000, w1=own("a", "a-0"))
+    leader.rebalance(config(a=2, b=0), w1=None, w2=None)
+    answers = leader.rebalance(config(a=2, b=0), now_ms=1000, w1=own("a", "a-0"))
     assert given(answers) == {}
     assert delays(answers) == {1000}
     return leader
 
 
 def test_lost_work_waits_for_the_rest_of_the_delay(crashed):
-    answers = crashed.round(config(a=2, b=0), now_ms=1400, w1=own("a", "a-0"))
+    answers = crashed.rebalance(config(a=2, b=0), now_ms=1400, w1=own("a", "a-0"))
     assert delays(answers) == {600}
     assert given(answers) == {}
 
 
 def test_new_work_does_not_wait_for_lost_work(crashed):
-    answers = crashed.round(config(a=2, b=0, c=1), now_ms=1400, w1=own("a", "a-0"))
+    answers = crashed.rebalance(config(a=2, b=0, c=1), now_ms=1400, w1=own("a", "a-0"))
     assert given(answers) == {"w1": own("c", "c-0")}
     assert delays(answers) == {600}
 
 
 def test_lost_work_goes_to_those_who_stayed_when_nobody_comes_back(crashed):
-    answers = crashed.round(config(a=2, b=0), now_ms=2000, w1=own("a", "a-0"))
+    answers = crashed.rebalance(config(a=2, b=0), now_ms=2000, w1=own("a", "a-0"))
     assert given(answers) == {"w1": own("b", "a-1")}
     assert delays(answers) == {0}
 
 
 def test_lost_work_goes_to_the_worker_that_came_back(crashed):
-    crashed.round(config(a=2, b=0), now_ms=1500, w1=own("a", "a-0"), w3=None)
-    answers = crashed.round(config(a=2, b=0), now_ms=2000, w1=own("a", "a-0"), w3=own())
+    crashed.rebalance(config(a=2, b=0), now_ms=1500, w1=own("a", "a-0"), w3=None)
+    answers = crashed.rebalance(config(a=2, b=0), now_ms=2000, w1=own("a", "a-0"), w3=own())
     assert given(answers) == {"w3": own("b", "a-1")}
 
 
 BACK = {"w3": "w2"}  # a new member at the address of the one that is gone
 
 
-def test_a_worker_that_is_back_at_its_address_does_not_wait_for_its_work(crashed):
-    answers = crashed.round(config(a=2, b=0), now_ms=1500, urls=BACK, w1=own("a", "a-0"), w3=own())
+def test_a_worker_that_returns_to_its_address_does_not_wait_for_its_work(crashed):
+    answers = crashed.rebalance(config(a=2, b=0), now_ms=1500, urls=BACK, w1=own("a", "a-0"), w3=own())
     assert given(answers) == {"w3": own("b", "a-1")}
     assert delays(answers) == {0}
 
 
 def test_a_worker_that_is_back_does_not_end_the_delay_of_another_one():
     leader = Leader()
-    leader.round(config(a=3, b=0, c=0), w1=None, w2=None, w4=None)
-    leader.round(config(a=3, b=0, c=0), now_ms=1000, w1=own("a", "a-0"))
-    answers = leader.round(config(a=3, b=0, c=0), now_ms=1500, urls=BACK, w1=own("a", "a-0"), w3=own())
+    leader.rebalance(config(a=3, b=0, c=0), w1=None, w2=None, w4=None)
+    leader.rebalance(config(a=3, b=0, c=0), now_ms=1000, w1=own("a", "a-0"))
+    answers = leader.rebalance(config(a=3, b=0, c=0), now_ms=1500, urls=BACK, w1=own("a", "a-0"), w3=own())
     assert given(answers) == {"w3": own("b", "a-1")}
     assert delays(answers) == {500}
-    answers = leader.round(config(a=3, b=0, c=0), now_ms=2000, urls=BACK, w1=own("a", "a-0"), w3=own("b", "a-1"))
+    answers = leader.rebalance(config(a=3, b=0, c=0), now_ms=2000, urls=BACK, w1=own("a", "a-0"), w3=own("b", "a-1"))
     assert set().union(*(answer.assigned.items for answer in answers.values())) == own("c", "a-2").items
     assert delays(answers) == {0}
 
 
 def test_a_worker_that_is_back_gets_no_more_than_its_share(crashed):
-    answers = crashed.round(config(a=2, b=0, c=0, d=0, e=1), now_ms=1400, w1=own("a", "a-0"))
+    answers = crashed.rebalance(config(a=2, b=0, c=0, d=0, e=1), now_ms=1400, w1=own("a", "a-0"))
     mine = own("a", "a-0").plus(answers["w1"].assigned)
-    answers = crashed.round(config(a=2, b=0, c=0, d=0, e=1), now_ms=1500, urls=BACK, w1=mine, w3=own())
+    answers = crashed.rebalance(config(a=2, b=0, c=0, d=0, e=1), now_ms=1500, urls=BACK, w1=mine, w3=own())
     assert given(answers) == {"w3": own("b", "a-1")}
     assert [len(a.revoked.connectors) for a in answers.values()] == [1, 0]
 
 
 def test_work_is_not_given_back_while_its_holder_is_a_member(crashed):
-    answers = crashed.round(config(a=2, b=0), now_ms=1500, urls=BACK, w1=own("a", "a-0"), w2=own(), w3=own())
+    answers = crashed.rebalance(config(a=2, b=0), now_ms=1500, urls=BACK, w1=own("a", "a-0"), w2=own(), w3=own())
     assert given(answers) == {}
 
 
 def test_an_old_members_address_is_no_claim_to_what_another_one_lost(crashed):
-    answers = crashed.round(config(a=2, b=0), now_ms=1500, urls={"w1": "w2"}, w1=own("a", "a-0"))
+    answers = crashed.rebalance(config(a=2, b=0), now_ms=1500, urls={"w1": "w2"}, w1=own("a", "a-0"))
     assert given(answers) == {}
 
 
 def test_a_claim_from_before_does_not_stop_what_runs_elsewhere():
     leader = Leader()
-    leader.round(config(a=1), w1=None)
-    answers = leader.round(config(a=1), w1=own("a", "a-0"), w2=own("a", "a-0"))
+    leader.rebalance(config(a=1), w1=None)
+    answers = leader.rebalance(config(a=1), w1=own("a", "a-0"), w2=own("a", "a-0"))
     assert taken(answers) == {"w2": own("a", "a-0")}
     # The second one has not heard of that.
-    assert taken(leader.round(config(a=1), w1=own("a", "a-0"), w2=own("a"))) == {"w2": own("a")}
+    assert taken(leader.rebalance(config(a=1), w1=own("a", "a-0"), w2=own("a"))) == {"w2": own("a")}
 
 
 def test_the_delay_ends_when_the_lost_work_is_back(crashed):
-    answers = crashed.round(config(a=2, b=0), now_ms=1500, w1=own("a", "a-0"), w3=own("b", "a-1"))
+    answers = crashed.rebalance(config(a=2, b=0), now_ms=1500, w1=own("a", "a-0"), w3=own("b", "a-1"))
     assert delays(answers) == {0}
     assert given(answers) == taken(answers) == {}
 
 
 def test_the_delay_ends_when_the_lost_work_is_deleted(crashed):
-    assert delays(crashed.round(config(a=1), now_ms=1500, w1=own("a", "a-0"))) == {0}
+    assert delays(crashed.rebalance(config(a=1), now_ms=1500, w1=own("a", "a-0"))) == {0}
 
 
 def test_nothing_is_balanced_while_a_delay_runs(crashed):
-    answers = crashed.round(config(a=2, b=0, c=8), now_ms=1400, w1=own("a", "a-0"))
+    answers = crashed.rebalance(config(a=2, b=0, c=8), now_ms=1400, w1=own("a", "a-0"))
     mine = own("a", "a-0").plus(answers["w1"].assigned)
-    answers = crashed.round(config(a=2, b=0, c=8), now_ms=1500, w1=mine, w2=None)
+    answers = crashed.rebalance(config(a=2, b=0, c=8), now_ms=1500, w1=mine, w2=None)
     assert taken(answers) == {}
 
 
 def test_without_a_delay_lost_work_is_given_at_once():
     leader = Leader(max_delay_ms=0)
-    leader.round(config(a=2, b=0), w1=None, w2=None)
-    answers = leader.round(config(a=2, b=0), w1=own("a", "a-0"))
+    leader.rebalance(config(a=2, b=0), w1=None, w2=None)
+    answers = leader.rebalance(config(a=2, b=0), w1=own("a", "a-0"))
     assert given(answers) == {"w1": own("b", "a-1")}
     assert delays(answers) == {0}
 
 
 def test_work_that_did_not_arrive_is_given_again_at_once_when_nobody_left():
     leader = Leader()
-    leader.round(config(a=2), w1=None, w2=None)
-    answers = leader.round(config(a=2), w1=own("a", "a-0"), w2=own())
+    leader.rebalance(config(a=2), w1=None, w2=None)
+    answers = leader.rebalance(config(a=2), w1=own("a", "a-0"), w2=own())
     assert given(answers) == {"w2": own("a-1")}
     assert delays(answers) == {0}
 
 
 def test_work_that_did_not_arrive_does_not_wait_for_what_others_lost(crashed):
-    answers = crashed.round(config(a=2, b=0, c=1), now_ms=1400, w1=own("a", "a-0"), w3=own())
+    answers = crashed.rebalance(config(a=2, b=0, c=1), now_ms=1400, w1=own("a", "a-0"), w3=own())
     assert given(answers) == {"w3": own("c", "c-0")}
-    answers = crashed.round(config(a=2, b=0, c=1), now_ms=1500, w1=own("a", "a-0"), w3=own())
+    answers = crashed.rebalance(config(a=2, b=0, c=1), now_ms=1500, w1=own("a", "a-0"), w3=own())
     assert given(answers) == {"w3": own("c", "c-0")}
     assert delays(answers) == {500}, "for b and a-1, which w2 lost"
 
 
-def test_what_an_unfinished_round_remembers_is_worth_nothing():
+def test_the_memory_of_an_unfinished_rebalance_is_ignored():
     leader = Leader()
-    leader.round(config(a=2), w1=None, w2=None, completes=False)
-    answers = leader.round(config(a=2), w1=None)
+    leader.rebalance(config(a=2), w1=None, w2=None, completes=False)
+    answers = leader.rebalance(config(a=2), w1=None)
     assert given(answers) == {"w1": own("a", "a-0", "a-1")}
     assert delays(answers) == {0}
 
@@ -247,25 +247,25 @@ def test_successive_balancing_waits_longer_and_longer():
     leader = Leader(max_delay_ms=10_000)
     work = config(a=8)
     all_ = own(*(f"a-{n}" for n in range(8)))
-    leader.round(work, w1=None)
-    assert taken(leader.round(work, w1=all_, w2=None))
-    # The member did not follow (or another one came): the round after wants to move work again.
-    answers = leader.round(work, now_ms=100, w1=all_, w2=own())
+    leader.rebalance(work, w1=None)
+    assert taken(leader.rebalance(work, w1=all_, w2=None))
+    # The member did not follow (or another one came): the rebalance after wants to move work again.
+    answers = leader.rebalance(work, now_ms=100, w1=all_, w2=own())
     assert taken(answers) == {}
     assert delays(answers) == {40}
-    assert delays(leader.round(work, now_ms=110, w1=all_, w2=own())) == {30}
-    assert taken(leader.round(work, now_ms=140, w1=all_, w2=own()))
-    assert delays(leader.round(work, now_ms=141, w1=all_, w2=own())) == {1600}
-    assert taken(leader.round(work, now_ms=1741, w1=all_, w2=own()))
-    assert delays(leader.round(work, now_ms=1742, w1=all_, w2=own())) == {10_000}
+    assert delays(leader.rebalance(work, now_ms=110, w1=all_, w2=own())) == {30}
+    assert taken(leader.rebalance(work, now_ms=140, w1=all_, w2=own()))
+    assert delays(leader.rebalance(work, now_ms=141, w1=all_, w2=own())) == {1600}
+    assert taken(leader.rebalance(work, now_ms=1741, w1=all_, w2=own()))
+    assert delays(leader.rebalance(work, now_ms=1742, w1=all_, w2=own())) == {10_000}
 
 
-def test_a_quiet_round_ends_the_succession():
+def test_a_quiet_rebalance_ends_the_succession():
     leader = Leader(max_delay_ms=10_000)
     work = config(a=4)
-    leader.round(work, w1=None)
-    assert taken(leader.round(work, w1=own("a-0", "a-1", "a-2", "a-3"), w2=None))
-    assert given(leader.round(work, w1=own("a-0", "a-1"), w2=own())) != {}
+    leader.rebalance(work, w1=None)
+    assert taken(leader.rebalance(work, w1=own("a-0", "a-1", "a-2", "a-3"), w2=None))
+    assert given(leader.rebalance(work, w1=own("a-0", "a-1"), w2=own())) != {}
     assert leader.state == replace(AssignorState(), **{
         key: getattr(leader.state, key) for key in ("generation", "previous", "members")
     })
@@ -274,17 +274,17 @@ def test_a_quiet_round_ends_the_succession():
 def test_without_a_delay_successive_balancing_does_not_wait():
     leader = Leader(max_delay_ms=0)
     all_ = own("a-0", "a-1")
-    leader.round(config(a=2), w1=None)
+    leader.rebalance(config(a=2), w1=None)
     for _ in range(3):
-        assert taken(leader.round(config(a=2), w1=all_, w2=own()))
+        assert taken(leader.rebalance(config(a=2), w1=all_, w2=own()))
 
 
 def test_a_leader_that_is_behind_gives_nothing_and_forgets_nothing(crashed):
     before = crashed.state
-    answers = crashed.round(config(offset=8, a=2, b=0), now_ms=1200, offsets={"w1": 9}, w1=own("a", "a-0"))
+    answers = crashed.rebalance(config(offset=8, a=2, b=0), now_ms=1200, offsets={"w1": 9}, w1=own("a", "a-0"))
     assert answers["w1"].error is AssignmentError.CONFIG_MISMATCH
     assert answers["w1"].config_offset == 9
     assert not answers["w1"].assigned
     assert not answers["w1"].revoked
     assert crashed.state == replace(before, generation=crashed.generation)
-    assert delays(crashed.round(config(a=2, b=0), now_ms=1500, w1=own("a", "a-0"))) == {500}
+    assert delays(crashed.rebalance(config(a=2, b=0), now_ms=1500, w1=own("a", "a-0"))) == {500}

@@ -1,4 +1,4 @@
-"""A leader's round over bytes."""
+"""A leader's rebalance over bytes."""
 
 import pytest
 from hypothesis import given
@@ -39,21 +39,21 @@ def test_bytes_and_owners(protocol):
     assert made.generation == 3
 
 
-def test_owners_after_a_cooperative_round_are_those_who_keep_and_those_who_get():
+def test_owners_after_a_cooperative_rebalance_are_those_who_keep_and_those_who_get():
     owned = Allocation(("a", "gone"), (TASKS[0],))
     members = {"w1": MemberMetadata("http://1/", 5, owned), "w2": MemberMetadata("http://2/", 5)}
     made, _ = run(Protocol.SESSIONED, members)
     assert dict(made.owners) == {"a": "http://1/", TASKS[0]: "http://1/", TASKS[1]: "http://2/"}
 
 
-def test_nobody_owns_anything_after_a_failed_round():
+def test_nobody_owns_anything_after_a_failed_rebalance():
     made, answers = run(Protocol.SESSIONED, {"w1": MemberMetadata("http://1/", 6, Allocation(("a",)))})
     assert answers["w1"].failed
     assert made.owners == ()
 
 
 @pytest.mark.parametrize("protocol", Protocol)
-def test_a_member_that_cannot_be_read_gets_nothing_and_the_others_go_on(protocol, caplog):
+def test_a_member_with_invalid_metadata_gets_nothing_and_the_others_continue(protocol, caplog):
     made, answers = run(protocol, {"w1": MemberMetadata("http://1/", 5), "w2": b"\0\2nonsense"})
     assert answers["w1"].assigned.items == {"a", *TASKS}
     assert not answers["w2"].assigned
@@ -63,14 +63,14 @@ def test_a_member_that_cannot_be_read_gets_nothing_and_the_others_go_on(protocol
     assert {url for _, url in made.owners} == {"http://1/"}
 
 
-def test_an_eager_round_leaves_the_cooperative_state():
+def test_an_eager_rebalance_leaves_the_cooperative_state():
     state = AssignorState(generation=2, members=frozenset({"w1"}))
     made, _ = run(Protocol.EAGER, {"w1": MemberMetadata("http://1/", 5)}, state=state)
     assert made.state is state
 
 
 @pytest.mark.parametrize("protocol", Protocol)
-def test_who_is_doubted_is_not_waited_for(protocol, caplog):
+def test_a_member_with_a_false_claim_is_not_waited_for(protocol, caplog):
     owned = None if protocol is Protocol.EAGER else Allocation(("a",))
     members = {"w1": MemberMetadata("http://1/", 5), "w2": MemberMetadata("http://2/", 2**60, owned)}
     failed, answers = run(protocol, members)
@@ -95,7 +95,7 @@ def test_what_is_too_long_for_the_protocol_is_left_out():
 
 @given(st.dictionaries(st.text(min_size=1, max_size=60), st.integers(0, 5), min_size=1, max_size=12),
        st.integers(600, 5000), st.integers(1, 4), st.sampled_from(Protocol), st.randoms())
-def test_a_round_fits_into_the_record_or_gives_and_moves_nothing(counts, limit, workers, protocol, chance):
+def test_a_rebalance_fits_into_the_record_or_gives_and_moves_nothing(counts, limit, workers, protocol, chance):
     config = ClusterConfigState(offset=5, connector_configs={name: {} for name in counts}, task_counts=counts)
     items = [*counts, *(task for name in counts for task in config.tasks(name))]
     owned = [[] for _ in range(workers)]

@@ -1,7 +1,8 @@
-"""What docs/herder.md shows, from the herder's table and code: `make herder-doc` writes it anew.
+"""The generated parts of docs/herder.md, from the herder's table and code; `make herder-doc` writes them.
 
-Which effects a handler can want, and which phases it can lead to, is read from the code: what it constructs, and what
-the functions construct that it mentions. That is never too little; test_table.py compares it with what histories do.
+The effects that a handler can emit, and the phases that it can lead to, are derived from the code: what it constructs,
+and what the functions construct that it mentions. This is never too little; test_table.py compares it with what happens
+in histories.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ def _constructed(name: str) -> set[str]:
 
 @cache
 def _called(name: str) -> frozenset[str]:
-    """The names of all that a part calls."""
+    """The names of everything that a part calls."""
     calls = (n.func for body in _parts()[name] for n in ast.walk(body) if isinstance(n, ast.Call))
     return frozenset(f.id if isinstance(f, ast.Name) else f.attr for f in calls
                      if isinstance(f, ast.Name | ast.Attribute))
@@ -83,7 +84,7 @@ def name_of(handler: Handler) -> str:
 
 
 def effects_of(name: str) -> set[str]:
-    """The effects that a function of the herder can want."""
+    """The effects that a function of the herder can emit."""
     return _constructed(name) & EFFECTS
 
 
@@ -94,7 +95,7 @@ def phases_of(name: str) -> set[Phase]:
 
 # ---------------------------------------------------------------- how it is shown
 def label(kind: Kind) -> str:
-    """As users of the table read it."""
+    """An event or handler as shown in the table."""
     if isinstance(kind, Timer):
         return f"timer {kind.value}"
     return f"end: {kind.__name__}" if kind in OPS else kind.__name__
@@ -105,7 +106,7 @@ def _handled(kind: Kind) -> dict[Phase, str]:
 
 
 def diagram() -> str:
-    """The phases and what leads from one to the next."""
+    """The phases and the events that lead from one to another."""
     arrows: dict[tuple[Phase, Phase], list[str]] = {}
     for kind in TABLE:
         for phase, name in _handled(kind).items():
@@ -131,7 +132,7 @@ def _cell(handler: Handler) -> str:
 
 
 def wanted() -> str:
-    """What each event can lead to."""
+    """The effects and phases that each event can lead to."""
     rows = [["event", "phases afterwards, where they change", "effects"], ["---"] * 3]
     for kind in TABLE:
         names = sorted(set(_handled(kind).values()))
@@ -148,7 +149,7 @@ def _outcome(names: Iterable[str]) -> list[str]:
 
 
 def document(text: str) -> str:
-    """The document with what is generated in it."""
+    """The document with its generated parts."""
     for name, made in (("diagram", diagram()), ("table", table()), ("effects", wanted())):
         begin, end = f"<!-- begin {name} -->", f"<!-- end {name} -->"
         text = re.sub(f"{begin}.*?{end}", lambda _, new=f"{begin}\n{made}\n{end}": new, text, flags=re.DOTALL)

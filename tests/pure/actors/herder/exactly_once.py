@@ -1,8 +1,8 @@
 """A simulated cluster whose tasks are exactly-once sources: producers with epochs, and what tasks commit.
 
-A task goes through KIP-618's start order, one step at a time, at any speed; it may be stopped and not notice. Whoever
-initialises a transactional id fences all before. `commit` fails the test where data of an older generation of task
-configs gets in after a task of a newer one has started.
+A task goes through KIP-618's start order, one step at a time, at any speed; it may be stopped without noticing. Whoever
+initialises a transactional id fences all former producers. `commit` fails the test if data of an older generation of
+task configs are committed after a task of a newer one has started.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MOST_ASKED = 5  # how often a task asks for its fencing again after a conflict
 
 @dataclass(eq=False)
 class OnceTask:
-    """One instance of a task: waiting to `fence`, to `init`, to `verify`, then `run`ning, and `over`."""
+    """One instance of a task: waits to `fence`, to `init` and to `verify`, then is `run`ning, and finally `over`."""
 
     world: OnceWorld
     node: str
@@ -113,7 +113,7 @@ class OnceNode(Node):
 
 
 class OnceWorld(World):
-    """See the module. `notice`: how likely a task that is stopped notices it."""
+    """See the module. `notice`: the probability that a stopped task notices it."""
 
     def __init__(self, workers: int, *, seed: int, notice: float = 0.5, chances: Any = None) -> None:
         self.epochs: dict[str, int] = defaultdict(int)
@@ -131,7 +131,7 @@ class OnceWorld(World):
         return self.nodes[name]
 
     def more_data(self) -> None:
-        """Every task that lives has something to commit again."""
+        """Every living task has something to commit again."""
         self.sources = [task for task in self.sources if task.phase != "over"]
         for task in self.sources:
             task.commits = 0
@@ -142,7 +142,7 @@ class OnceWorld(World):
         return self.epochs[id_]
 
     def ask_if_alive(self, node: str, request: Any, then: Callable[[Exception | None], None]) -> None:
-        """A task asks its own worker; a dead one's tasks are dead as well."""
+        """A task asks its own worker; if that is dead, so are its tasks."""
         if self.nodes[node].alive:
             self.ask(node, request, lambda reply: then(reply.error))
 
@@ -158,7 +158,7 @@ class OnceWorld(World):
                 task.phase = "over"
 
     def step(self) -> bool:
-        """One thing; tasks and rounds of fencing go on although their herder hangs."""
+        """One step; tasks and zombie fencings continue even if their herder hangs."""
         own: list[Callable[[], Any]] = [task.step for task in self.sources if task.can_step()]
         own += [self._round(number) for number in range(len(self.rounds) if not self.fencing_held else 0)]
         if own and (self.random is None or self.random.random() < 0.3):

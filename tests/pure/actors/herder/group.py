@@ -1,5 +1,5 @@
-"""The group of a simulated cluster: a broker's coordinator, each worker's member as group_driver.py drives it, and the
-real assignors over real bytes. Nothing happens by itself: the scheduler takes one step after the other.
+"""The group of a simulated cluster: a broker's coordinator, each worker's member as driver.py drives it, and the real
+assignors with real bytes. Nothing happens by itself: the scheduler takes one step after another.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 from actors.assignment.codec import decode_assignment, encode_metadata
 from actors.assignment.cooperative import AssignorState
-from actors.assignment.leader import RoundPlan, plan
+from actors.assignment.leader import RebalancePlan, plan
 from actors.assignment.protocol import Allocation, MemberMetadata, Membership, Protocol
 from actors.assignment.record_size import DEFAULT_RECORD_BYTES
 from actors.assignment.weights import KEY
@@ -20,16 +20,16 @@ from storage.config.state import ClusterConfigState
 
 
 class Broker:
-    """The coordinator: who is a member, and how far the round is."""
+    """The coordinator: the members, and the progress of the rebalance."""
 
     def __init__(self, protocol: Protocol, max_delay_ms: int, now: Callable[[], int]) -> None:
         self.protocol = protocol
         self.max_delay_ms = max_delay_ms
         self.now = now
-        self.members: dict[str, bytes | None] = {}  # None: has not joined the round yet
+        self.members: dict[str, bytes | None] = {}  # None: has not joined the rebalance yet
         self.generation = 0
         self.leader: str | None = None
-        self.syncing = False  # the round is complete; assignments are being handed out, or were
+        self.syncing = False  # the rebalance is complete; assignments are being handed out, or were
         self.assignments: dict[str, bytes] | None = None
         self.record_bytes = DEFAULT_RECORD_BYTES
         self.counting: set[str] = set()  # workers that know no weights, as Java's
@@ -37,21 +37,21 @@ class Broker:
         self._ids = 0
 
     def join(self, id_: str | None, worker: str, metadata: bytes) -> str:
-        """A JoinGroup request; it is answered when the round is complete."""
+        """A JoinGroup request; it is answered when the rebalance is complete."""
         if id_ is None:
             self._ids += 1
             id_ = f"{worker}#{self._ids}"
         if self.syncing:
-            self.restart_round()
+            self.restart_rebalance()
         self.members[id_] = metadata
         self._complete()
         return id_
 
     def intrude(self, name: str, metadata: bytes) -> None:
-        """Somebody who is no worker joins, and again in each round; never as the first member, so never as leader."""
+        """A client that is not a worker joins, in each rebalance again; never first, so it never leads."""
         self.intruders[name] = metadata
         if self.syncing:
-            self.restart_round()
+            self.restart_rebalance()
         self.members[name] = metadata
         self._complete()
 
@@ -60,22 +60,23 @@ class Broker:
         if id_ in self.members:
             del self.members[id_]
             if self.syncing:
-                self.restart_round()
+                self.restart_rebalance()
             self._complete()
 
     def restart(self, *, forgets: bool) -> None:
-        """The broker ends and comes back: members of a completed round are known, unless it forgets the group."""
+        """The broker ends and starts again: it remembers members of a completed rebalance, unless it forgets the group.
+        """
         if forgets:
             self.members, self.generation, self.leader = {}, 0, None
         if forgets or not self.syncing or self.assignments is None:
-            self.restart_round()
+            self.restart_rebalance()
 
     def missing(self) -> list[str]:
-        """Members that the round waits for."""
+        """Members that the rebalance waits for."""
         return [] if self.syncing else [id_ for id_, data in self.members.items() if data is None]
 
-    def restart_round(self) -> None:
-        """All members have to join anew."""
+    def restart_rebalance(self) -> None:
+        """All members have to join again."""
         self.syncing, self.assignments = False, None
         self.members = {id_: self.intruders.get(id_) for id_ in self.members}
 
@@ -91,7 +92,7 @@ class Broker:
 
 @dataclass
 class Member:
-    """One worker's member. `tell` is the way to its herder, `snapshot` what it has read of the config topic."""
+    """One worker's member. `tell` sends events to its herder, `snapshot` is what it has read of the config topic."""
 
     worker: str
     broker: Broker
@@ -110,7 +111,7 @@ class Member:
     lost: bool = False  # since the question was asked
     void: bool = False  # the membership was lost while the join ran
     assignor: AssignorState = field(default_factory=AssignorState)
-    plan: RoundPlan | None = None
+    plan: RebalancePlan | None = None
     notes: LeaderNotes = field(default_factory=lambda: LeaderNotes("g"))
 
     # ------------------------------------------------------------ the herder's commands
@@ -136,18 +137,18 @@ class Member:
 
     # ------------------------------------------------------------ what the scheduler may do
     def can_step(self) -> bool:
-        """Whether this member can do something by itself."""
+        """Whether this member can do something now."""
         if self.joining:
             return self._answered() is not None
         return self.wanted and not self.asked and (self.needs or self._heartbeat() is not None)
 
     def step(self) -> None:
-        """The most urgent thing, as the driver does it."""
+        """The most urgent step, like the driver."""
         if self.joining:
             self._take_answer()
         elif not self.needs:
             if self._heartbeat() == "unknown":
-                self.lose("the group went on without this worker", forget=True)
+                self.lose("the group rebalanced without this worker", forget=True)
             self.needs = True
         elif self.owned is None:
             self.asked, self.lost = True, False
@@ -156,7 +157,7 @@ class Member:
             self._join(self.owned)
 
     def lose(self, reason: str, *, forget: bool) -> None:
-        """What ends a membership: the coordinator is not to be found, the session expired, …"""
+        """What ends a membership: the coordinator cannot be found, the session expires, and so on."""
         if forget:
             self.id = None
         self.owned = None
@@ -183,7 +184,7 @@ class Member:
         self.joining, self.generation = True, -1
 
     def _answered(self) -> str | None:
-        """What the JoinGroup or SyncGroup request has been answered with, if it has."""
+        """The response to the JoinGroup or SyncGroup request, if there is one."""
         broker = self.broker
         if self.id not in broker.members:
             return "unknown"

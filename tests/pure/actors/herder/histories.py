@@ -1,4 +1,4 @@
-"""Random histories of a cluster. A seed gives the cluster's settings, what users do, and what goes wrong."""
+"""Random histories of a cluster. A seed determines the cluster's settings, what users do, and what fails."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ WEIGHTS = (None, None, "2", "5", "50", "many")  # what is no number counts as 1
 
 
 def healing(config: Mapping[str, str]) -> Healing:
-    """A third of the configurations want what fails to be restarted."""
+    """A third of the configurations let failed items be restarted."""
     return Healing(failed=config.get("v") in HEALING, stalled=config.get("v") == "1", limit=3, period_ms=20_000)
 
 
 def make(seed: int, *, heals: bool = True) -> World:
-    """A cluster of three workers."""
+    """Create a cluster of three workers."""
     chance = random.Random(seed)
     calm = chance.random() < 0.3
     return World(
@@ -55,9 +55,11 @@ def make(seed: int, *, heals: bool = True) -> World:
 
 
 def run(seed: int, operations: int = OPERATIONS, *, heals: bool = True, weighs: bool = False) -> World:
-    """A whole history, which has to end in the right assignment. `heals`: with failing tasks that restart, and requests
-    that do not wait for ever; without them seeds mean what they meant before there were any. `weighs`: connectors have
-    weights, and half of the workers count tasks where they lead, as Java's do.
+    """A whole history, which has to end with the right assignment.
+
+    `heals`: with failing tasks that restart, and requests with deadlines; without them, seeds have the same meaning as
+    before these existed. `weighs`: connectors have weights, and half of the workers count tasks when they lead, like
+    Java's.
     """
     world = make(seed, heals=heals)
     if weighs:
@@ -84,7 +86,7 @@ def run(seed: int, operations: int = OPERATIONS, *, heals: bool = True, weighs: 
 
 
 def happen(world: World, chance: random.Random, *, heals: bool = True, weighs: bool = False) -> None:
-    """One thing that users do, or that goes wrong."""
+    """One action of a user, or one failure."""
     roll = chance.random()
     if roll < 0.6:
         request(world, chance, heals=heals, weighs=weighs)
@@ -141,7 +143,7 @@ def check_healed(world: World) -> None:
 
 
 def check_weighed(world: World) -> None:
-    """A rebalance leaves tasks balanced, by weight or, where the leader counts them, by number; the next one moves
+    """A rebalance leaves tasks balanced, by weight or, if the leader counts them, by number; the next one moves
     nothing, and nothing ran twice.
     """
     if len(world.living()) == 1:
@@ -259,7 +261,7 @@ TROUBLES = (crash, stop, join, join, hang, hang, expire, lose_coordinator, hold_
 
 
 def calm_down(world: World) -> None:
-    """No more trouble: what hangs goes on, what is held back is read, what is stuck is restarted by somebody."""
+    """No more failures: what hangs continues, what is held back is read, what is stuck is restarted."""
     world.chances.clear()
     for node in world.living():
         node.configs.held = False

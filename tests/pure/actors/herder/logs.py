@@ -1,7 +1,7 @@
-"""The config and the status topic of a simulated cluster, with the real records, folds and write rules.
+"""The config topic and the status topic of a simulated cluster, with the real records, folds and write rules.
 
-One sequence of records each; every worker reads it at its own pace. What a reader makes of a prefix is the same for
-all, so it is folded once.
+Each is one sequence of records, which every worker reads at its own pace. All readers derive the same from a prefix, so
+it is folded once.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ WRITE_TIMEOUT_MS = 30_000
 
 
 class ConfigLog:
-    """The config topic. `owner` is who may write what only the leader may (KIP-618); None where nobody checks."""
+    """The config topic.
+
+    `owner`: who may write what only the leader may write (KIP-618); None if that is not checked.
+    """
 
     def __init__(self) -> None:
         self._views: list[tuple[ClusterConfigState, Any, tuple[Any, ...]]] = [(ClusterConfigState(), {}, ())]
@@ -38,7 +41,7 @@ class ConfigLog:
         return len(self._views) - 1
 
     def append(self, records: tuple[KeyValue, ...]) -> int:
-        """The position behind the last of them."""
+        """The position after the last of them."""
         for key, value in records:
             state, deferred, _ = self._views[-1]
             record = LogRecord(0, len(self), 0, key, value)
@@ -46,7 +49,7 @@ class ConfigLog:
         return len(self)
 
     def view(self, position: int | None = None) -> ClusterConfigState:
-        """What the records up to a position (None: all) say."""
+        """The state according to the records up to a position (None: all)."""
         return self._views[len(self) if position is None else position][0]
 
     def changed(self, begin: int, end: int) -> ConfigChanged:
@@ -64,7 +67,7 @@ class _Op:
 
 
 class ConfigStore:
-    """One worker's config store: `tell` is the way to its herder."""
+    """One worker's config store: `tell` sends messages to its herder."""
 
     def __init__(self, log: ConfigLog, tell: Callable[[Any], None], worker: str, *, transactional: bool) -> None:
         self.log = log
@@ -81,18 +84,18 @@ class ConfigStore:
         return self.log.view(self.read)
 
     def write(self, op: OpId, write: ConfigWrite, now: int) -> None:
-        """Begin the operation of a WriteConfig; `now` in ms."""
+        """Start the operation of a WriteConfig; `now` in ms."""
         made = plan(write)
         whole = self._transactional and made.privileged
         stages = [tuple(r for stage in made.stages for r in stage)] if whole else made.stages
         self._ops.append(_Op(op, now + WRITE_TIMEOUT_MS, made, deque(stages)))
 
     def read_to_end(self, op: OpId, timeout_ms: int, now: int) -> None:
-        """Begin the operation of a ReadConfigToEnd; `now` in ms."""
+        """Start the operation of a ReadConfigToEnd; `now` in ms."""
         self._ops.append(_Op(op, now + timeout_ms, position=len(self.log)))
 
     def claim(self, op: OpId) -> None:
-        """Do what a ClaimWritePrivileges asks for."""
+        """Execute a ClaimWritePrivileges."""
         if self._transactional:
             self.log.owner = self._worker
         self._tell(ConfigOpDone(op))
@@ -102,7 +105,7 @@ class ConfigStore:
         return not self.held and self.read < len(self.log)
 
     def advance(self, records: int) -> None:
-        """Read so many records; answer what waited for them."""
+        """Read this many records; complete what waited for them."""
         end = min(self.read + records, len(self.log))
         if end > self.read:
             self._tell(self.log.changed(self.read, end))
@@ -111,7 +114,7 @@ class ConfigStore:
             self._end(op, None)
 
     def sendable(self) -> list[_Op]:
-        """Writes whose turn has come: those that concern one connector go one after the other."""
+        """Writes that may be sent now: those for one connector are sent one after another."""
         first: dict[Any, _Op] = {}
         for op in self._ops:
             if op.plan is not None:
@@ -175,8 +178,9 @@ class StatusLog:
 
 
 class StatusStore:
-    """One worker's status store. `flushed` is told the op of a flush when all before it is in the topic, `caught_up`
-    that of a read to the end.
+    """One worker's status store.
+
+    `flushed` gets the op of a flush when everything before it is in the topic, `caught_up` that of a read to the end.
     """
 
     def __init__(self, log: StatusLog, flushed: Callable[[OpId], None], caught_up: Callable[[OpId], None]) -> None:
@@ -194,22 +198,22 @@ class StatusStore:
         return self.log.view(self.read)
 
     def put(self, status: Status, *, safe: bool) -> None:
-        """Do what a PutStatus asks for."""
+        """Execute a PutStatus."""
         self._book, ticket = status_fold.admit(self._book, self.snapshot, status, safe=safe)
         if ticket is not None:
             self._out.append(replace(ticket.status))
 
     def read_to_end(self, op: OpId) -> None:
-        """Begin the operation of a ReadStatuses."""
+        """Start the operation of a ReadStatuses."""
         self._ends.append((len(self.log), op))
         self.advance(0)
 
     def flush(self, op: OpId) -> None:
-        """Begin the operation of a FlushStatuses."""
+        """Start the operation of a FlushStatuses."""
         self._out.append(op)
 
     def expire(self) -> None:
-        """What was not sent is too old now (the producer's delivery time-out)."""
+        """Unsent records are too old now (the producer's delivery timeout)."""
         self._out = deque(entry for entry in self._out if not isinstance(entry, Status))
 
     def sendable(self) -> bool:
@@ -227,7 +231,7 @@ class StatusStore:
         return self.read < len(self.log)
 
     def advance(self, records: int) -> None:
-        """Read so many records."""
+        """Read this many records."""
         end = min(self.read + records, len(self.log))
         self._book = status_fold.forget(self._book, self.log.removed(self.read, end))
         self.read = end

@@ -1,6 +1,6 @@
-"""One simulated worker: its herder core, the stores and the member below it, and instances that obey when their turn
-comes. What is told to the core waits in channels, one for each sender, so that only messages of one sender keep their
-order.
+"""One simulated worker: its herder core, its stores and its member, and instances that obey when it is their turn.
+
+Messages to the core wait in channels, one for each sender, so that only messages of the same sender keep their order.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ STATES = {TargetState.STARTED: State.RUNNING, TargetState.PAUSED: State.PAUSED, 
 
 @dataclass
 class Instance:
-    """An actor of a connector or task; `stuck`: it answers nothing any more."""
+    """An actor of a connector or task; `stuck`: it no longer responds."""
 
     item: ItemId
     epoch: int
@@ -94,7 +94,7 @@ class Node:
         return lambda payload: self.tell(sender, payload)
 
     def drain(self, sender: Any) -> None:
-        """Deliver all that one sender has told."""
+        """Deliver all messages of one sender."""
         while self.alive and not self.hung and self.channels[sender]:
             self.deliver(self.channels[sender].popleft())
 
@@ -130,7 +130,7 @@ class Node:
         return found
 
     def due(self) -> list[int]:
-        """Times at which something happens by itself."""
+        """The times at which something happens by itself."""
         if not self.alive or self.hung:
             return []
         at = [at for key, at in self.timers.items() if key[0] != "session key"]
@@ -196,7 +196,7 @@ class Node:
         self.tell(("instance", instance.epoch), answer)
 
     def tasks_of(self, config: Mapping[str, str]) -> int:
-        """As many tasks as the configuration says; one where it says nonsense."""
+        """The number of tasks in the configuration; one if that is invalid."""
         said = str(config.get("tasks.max", self.world.tasks))
         return int(said) if re.fullmatch("[0-9]{1,2}", said) else 1
 
@@ -300,5 +300,5 @@ class Node:
 
 
 def pick(chance: random.Random | None, some: list[Any]) -> Any:
-    """Any of them, or the first where nothing is left to chance."""
+    """A random one, or the first if nothing is random."""
     return chance.choice(some) if chance else some[0]

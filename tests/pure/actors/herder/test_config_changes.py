@@ -1,4 +1,4 @@
-"""When changed configurations are acted on, and what is put off."""
+"""When changed configurations take effect, and which are delayed."""
 
 from __future__ import annotations
 
@@ -50,28 +50,28 @@ def changed(state: HerderState, now: int) -> tuple[HerderState, list[Effect]]:
 
 
 @pytest.mark.parametrize(("count", "now"), [(3, 1000), (MANY - 1, 1001), (MANY, 1000 + LEAST_PAUSE_MS), (MANY, 900)])
-def test_a_new_connector_brings_a_round_at_once(count: int, now: int) -> None:
-    """Also where the clock was set back."""
+def test_a_new_connector_brings_a_rebalance_at_once(count: int, now: int) -> None:
+    """Even if the clock was set back."""
     state, effects = changed(settled(count), now)
     assert state.phase is Phase.JOINING
     assert any(isinstance(effect, RequestRejoin) for effect in effects)
 
 
-def test_with_thousands_of_connectors_requests_are_served_between_two_rounds() -> None:
+def test_with_thousands_of_connectors_requests_are_served_between_two_rebalances() -> None:
     state, effects = changed(settled(MANY), 1010)
     due = 1000 + LEAST_PAUSE_MS
-    assert [e for e in effects if isinstance(e, SetTimer)] == [SetTimer((Timer.ROUND, ""), due)]
+    assert [e for e in effects if isinstance(e, SetTimer)] == [SetTimer((Timer.POSTPONED_REBALANCE, ""), due)]
     assert state.phase is Phase.RESOLVED
     state, effects = step(state, RequestReceived(RequestId(1), GetConnector(C), None), 1020)
     assert [(e.error, e.value.name) for e in effects if isinstance(e, Reply)] == [(None, C)], "it is there already"
     assert not any(isinstance(effect, RequestRejoin) for effect in effects)
-    state, effects = step(state, TimerFired((Timer.ROUND, "")), due)
+    state, effects = step(state, TimerFired((Timer.POSTPONED_REBALANCE, "")), due)
     assert state.phase is Phase.JOINING
     assert sum(isinstance(effect, RequestRejoin) for effect in effects) == 1
 
 
-def test_a_connector_that_comes_with_a_round_is_not_started_twice() -> None:
-    """Its configuration was read while the round was going on."""
+def test_a_connector_that_comes_with_a_rebalance_is_not_started_twice() -> None:
+    """Its configuration was read while the rebalance was going on."""
     state = HerderState(SETTINGS, Joining(), store=configs(0, 1), config=configs(0, 1))
     state, _ = step(state, ConfigChanged(configs(0, 5, C), (ConnectorUpdated(C),)), 10)
     state, effects = step(state, Joined(membership(5, Allocation((C,)))), 20)

@@ -162,7 +162,7 @@ def test_a_restart_record_restarts_each_part_where_it_runs() -> None:
 
 
 @pytest.mark.parametrize("steps", range(0, 60, 3))
-def test_a_restart_that_is_asked_for_during_a_rebalance(steps: int) -> None:
+def test_a_restart_that_is_requested_during_a_rebalance(steps: int) -> None:
     """At any moment of it: it is done as a whole."""
     world = started(2)
     world.ask(world.leader or "", put("c", **{"tasks.max": "3"}))
@@ -197,7 +197,7 @@ def test_a_task_restart_is_sent_to_its_owner() -> None:
     assert world.replies[owner].error is None
 
 
-def test_failing_task_configs_are_tried_again_until_they_come() -> None:
+def test_failing_task_configs_are_retried_until_they_succeed() -> None:
     world = started()
     world.fail_generate["c"] = 4
     world.ask("w0", put("c"))
@@ -207,7 +207,7 @@ def test_failing_task_configs_are_tried_again_until_they_come() -> None:
     assert world.now >= 250 * (1 + 2 + 4 + 8)
 
 
-def test_lost_coordinator_stops_work_and_brings_it_back() -> None:
+def test_a_lost_coordinator_stops_the_work_until_the_worker_has_joined_again() -> None:
     world = started(2)
     world.ask(world.leader or "", put("c"))
     world.settle()

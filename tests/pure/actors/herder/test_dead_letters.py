@@ -1,4 +1,4 @@
-"""Replay of dead letters: which worker does it, and what is refused before anybody does."""
+"""Replay of dead letters: which worker does it, and which requests are refused before that."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def said(world: World, item: ItemId = T) -> Status:
 
 
 @pytest.mark.parametrize("item", [T, C])
-def test_what_failed_is_restarted_after_a_pause(item: ItemId) -> None:
+def test_a_failed_item_is_restarted_after_a_pause(item: ItemId) -> None:
     world = started()
     node = home(world, item)
     before = node.running[item][0]
@@ -73,7 +73,7 @@ def test_what_failed_is_restarted_after_a_pause(item: ItemId) -> None:
     world.check_at_rest()
 
 
-def test_without_a_policy_nothing_is_restarted_and_no_status_has_more() -> None:
+def test_without_a_policy_nothing_is_restarted_and_statuses_are_unchanged() -> None:
     world = started(Healing())
     home(world, T).fail(T)
     run(world, 1_000_000)
@@ -131,7 +131,7 @@ def test_a_new_configuration_makes_pauses_short_again() -> None:
     assert said(world).state is State.RUNNING
 
 
-def test_a_policy_that_comes_later_heals_what_has_failed_and_one_that_goes_stops() -> None:
+def test_a_new_policy_restarts_what_has_failed_and_a_removed_one_ends_that() -> None:
     """Also while the connector is paused: its tasks get the new configuration when it resumes."""
     world = World(1, settings={"healing": lambda config: POLICY if config.get("v") == "1" else Healing()})
     world.settle()
@@ -167,7 +167,7 @@ def test_a_user_s_restart_comes_before_the_planned_one() -> None:
     assert node.running[T][0] == epoch
 
 
-def test_nothing_is_restarted_during_a_rebalance_and_it_is_made_up_for() -> None:
+def test_nothing_is_restarted_during_a_rebalance_but_afterwards() -> None:
     world = started()
     node = home(world, T)
     node.fail(T)
@@ -181,7 +181,7 @@ def test_nothing_is_restarted_during_a_rebalance_and_it_is_made_up_for() -> None
     assert said(world).state is State.RUNNING
 
 
-def test_who_gets_the_task_begins_anew() -> None:
+def test_another_worker_starts_counting_from_zero() -> None:
     world = started(workers=2)
     world.crash(home(world, T).name)
     world.settle()
@@ -200,7 +200,7 @@ def stall(world: World) -> Node:
     return node
 
 
-def test_what_stalls_is_restarted_and_abandoned_where_it_does_not_stop() -> None:
+def test_a_stalled_task_is_restarted_and_abandoned_if_it_does_not_stop() -> None:
     world = started()
     node = stall(world)
     before = node.running[T][0]
@@ -219,7 +219,7 @@ def test_what_stalls_is_restarted_and_abandoned_where_it_does_not_stop() -> None
     world.check_at_rest()
 
 
-def test_what_stalls_is_only_told_where_the_policy_says_no_more() -> None:
+def test_a_stalled_task_is_only_reported_unless_the_policy_says_more() -> None:
     world = started(Healing(failed=True))
     node = stall(world)
     before = node.running[T][0]
@@ -235,8 +235,8 @@ def test_what_stalls_is_only_told_where_the_policy_says_no_more() -> None:
     assert (said(world).state, said(world).stalled) == (State.RUNNING, None)
 
 
-def test_what_stalled_and_then_failed_has_failed() -> None:
-    """Also where the watchdog is heard last."""
+def test_a_task_that_stalled_and_then_failed_has_failed() -> None:
+    """Even if the watchdog's report arrives last."""
     for seed in range(10):
         world = started(Healing(), seed=seed)
         stall(world).fail(T)
@@ -244,7 +244,7 @@ def test_what_stalled_and_then_failed_has_failed() -> None:
         assert (said(world).state, said(world).stalled) == (State.FAILED, None)
 
 
-def test_what_waits_for_others_is_not_restarted() -> None:
+def test_a_task_that_waits_for_others_is_not_restarted() -> None:
     world = started()
     node = home(world, T)
     epoch = node.running[T][0]
@@ -255,7 +255,7 @@ def test_what_waits_for_others_is_not_restarted() -> None:
     assert said(world).stalled == Stall(world.now - 100_400, "waits for Spark")
 
 
-def test_what_goes_on_is_not_restarted() -> None:
+def test_a_task_that_makes_progress_is_not_restarted() -> None:
     world = started()
     node = stall(world)
     epoch = node.running[T][0]
@@ -267,7 +267,7 @@ def test_what_goes_on_is_not_restarted() -> None:
     assert (said(world).restarts, said(world).stalled) == (Restarts(0, "stalled: a read hangs"), None)
 
 
-def test_told_twice_it_is_restarted_once() -> None:
+def test_a_stall_reported_twice_causes_one_restart() -> None:
     world = started()
     node = stall(world)
     epoch = node.running[T][0]
@@ -276,7 +276,7 @@ def test_told_twice_it_is_restarted_once() -> None:
     assert said(world).restarts == Restarts(1, "stalled: a read hangs")
 
 
-def test_metrics_tell_the_cause() -> None:
+def test_metrics_show_the_cause() -> None:
     world = started()
     node, seen, now = home(world, T), Observed(), 0.0
     deliver = node.deliver
@@ -334,7 +334,7 @@ def test_no_period_has_more_restarts_than_the_limit(times: list[int], now: int, 
     ({"errors.restart.policy": "failed"}, {"errors.restart.policy": "sometimes"}, Healing()),
     ({"errors.restart.policy": "failed"}, {"errors.restart.limit": "${file:x:y}"}, Healing()),
 ])
-def test_a_connector_s_settings_go_before_the_worker_s(worker: Mapping[str, str], connector: Mapping[str, str],
+def test_a_connector_s_settings_take_precedence(worker: Mapping[str, str], connector: Mapping[str, str],
                                                        expected: Healing) -> None:
     assert healing_of(worker)(dict(connector)) == expected
 

@@ -103,14 +103,14 @@ class GroupOfOne:
                 self.tell(JoinPreparing(eager=False))
             case AllowJoin(owned):
                 self.asking = False
-                self._round(owned)
+                self._rebalance(owned)
                 if self.again:
                     self.again = False
                     self(RequestRejoin("again"))
             case LeaveGroup():
                 self.left.set()
 
-    def _round(self, owned: Allocation) -> None:
+    def _rebalance(self, owned: Allocation) -> None:
         config, before = self.configs.config, self.generation
         self.generation += 1
         metadata = encode_metadata(MemberMetadata("http://me/", config.offset, owned), Protocol.SESSIONED)
@@ -122,8 +122,9 @@ class GroupOfOne:
 
 
 class Rig:
-    """A herder, and what it is told and wants. Tests spoil `statuses`, `kind` and `silence_s`, which the herder
-    asks for.
+    """A herder, its events and its effects.
+
+    Tests change `statuses`, `kind` and `silence_s`, which the herder requests.
     """
 
     def __init__(self) -> None:
@@ -226,7 +227,7 @@ def c(rig: Rig) -> ConnectorName:
 
 
 class Spoilt:
-    """Raises once, where `condition` is true; otherwise it is as before."""
+    """Raises once, if `condition` is true; otherwise it is unchanged."""
 
     raised = False
 
@@ -242,7 +243,7 @@ class Spoilt:
 
 
 # ---------------------------------------------------------------- futures
-def test_each_asker_gets_its_own_answer(rig: Rig, c: ConnectorName) -> None:
+def test_each_caller_gets_its_own_response(rig: Rig, c: ConnectorName) -> None:
     there, missing, health = (rig.ask(r) for r in (GetConnector(c), GetConnector(ConnectorName("x")), HealthCheck()))
     assert there.get(timeout=WITHIN_S).name == c
     with pytest.raises(NotFoundError):
@@ -252,7 +253,7 @@ def test_each_asker_gets_its_own_answer(rig: Rig, c: ConnectorName) -> None:
         rig.ask(PutConnector(c, {"connector.class": "ScriptedSource"}, replace=False)).get(timeout=WITHIN_S)
 
 
-def test_where_a_task_hangs_is_told_below_the_line(
+def test_the_stack_of_a_hanging_task_is_below_the_line(
     rig: Rig, c: ConnectorName, caplog: pytest.LogCaptureFixture
 ) -> None:
     process_secrets().learn("c", ["s3cr3t\nof-two-lines"])
@@ -274,7 +275,7 @@ def test_a_second_write_waits_for_the_first_to_be_read_back(rig: Rig) -> None:
         second.get(timeout=WITHIN_S)
 
 
-def test_the_end_of_the_worker_answers_everybody(rig: Rig, c: ConnectorName) -> None:
+def test_the_end_of_the_worker_answers_all_requests(rig: Rig, c: ConnectorName) -> None:
     """In order: what runs is stopped, its statuses are written, the group is left."""
     rig.tell(HaltRequested("SIGTERM"))
     late = rig.ask(HealthCheck())
@@ -285,7 +286,7 @@ def test_the_end_of_the_worker_answers_everybody(rig: Rig, c: ConnectorName) -> 
     assert rig.said(c) == [State.UNASSIGNED, State.UNASSIGNED]
 
 
-def test_an_alarm_that_rings_after_the_end_is_no_error(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_alarm_after_the_end_is_no_error(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     alarms: list[Callable[[], None]] = []
     before = rig.ticker.set
 
@@ -302,7 +303,7 @@ def test_an_alarm_that_rings_after_the_end_is_no_error(rig: Rig, monkeypatch: py
 
 
 @pytest.mark.parametrize("how", ["stop", "die"])
-def test_a_herder_that_ends_while_it_is_asked_leaves_nobody_waiting(rig: Rig, how: str) -> None:
+def test_a_herder_that_ends_during_a_request_leaves_no_caller_waiting(rig: Rig, how: str) -> None:
     entered, release = threading.Event(), threading.Event()
 
     def slow() -> StatusState:
@@ -327,7 +328,7 @@ def test_a_herder_that_ends_while_it_is_asked_leaves_nobody_waiting(rig: Rig, ho
 
 
 # ---------------------------------------------------------------- suspension
-def test_a_herder_whose_process_was_silent_past_the_session_stops_its_work_and_takes_it_up_again(
+def test_a_herder_whose_process_was_silent_past_the_session_stops_its_work_and_resumes_it(
         rig: Rig, c: ConnectorName) -> None:
     before = rig.generation(c)
     rig.silence_s = 2 * SESSION_MS / 1000
@@ -339,7 +340,7 @@ def test_a_herder_whose_process_was_silent_past_the_session_stops_its_work_and_t
 
 
 # ---------------------------------------------------------------- defects
-def test_a_defect_in_serving_a_request_is_its_askers(rig: Rig, c: ConnectorName) -> None:
+def test_a_defect_in_serving_a_request_is_reported_to_its_caller(rig: Rig, c: ConnectorName) -> None:
     rig.kind = Spoilt(rig.kind)
     with pytest.raises(ZeroDivisionError, match="a defect"):
         rig.ask(GetConnector(c)).get(timeout=WITHIN_S)
@@ -347,7 +348,7 @@ def test_a_defect_in_serving_a_request_is_its_askers(rig: Rig, c: ConnectorName)
     assert rig.failures == []
 
 
-def test_a_defect_at_the_end_of_an_op_is_its_askers_and_the_next_request_is_served(rig: Rig, c: ConnectorName) -> None:
+def test_a_defect_at_the_end_of_an_op_is_reported_and_the_next_request_served(rig: Rig, c: ConnectorName) -> None:
     """The queue waits for this op, a read of the config topic: it must not wait for ever."""
     rig.kind = Spoilt(rig.kind, condition=lambda: rig.states[-1].busy is not None)
     with pytest.raises(ConnectError, match="zombie fencing: a defect"):
@@ -358,16 +359,16 @@ def test_a_defect_at_the_end_of_an_op_is_its_askers_and_the_next_request_is_serv
 
 
 def test_a_defect_that_concerns_all_stops_the_worker(rig: Rig, c: ConnectorName) -> None:
-    """The leader looks at all statuses when a round is over: what raises there would leave it in the round for ever."""
+    """The leader reads all statuses when a rebalance is over; an exception there would keep it in the rebalance."""
     rig.statuses = lambda: StatusState({c: None}, {c: None}, {})  # type: ignore[dict-item]
-    rig.group(RequestRejoin("a round"))
+    rig.group(RequestRejoin("a rebalance"))
     wait_until(lambda: rig.failures, WITHIN_S, "the defect to be told")
     assert "cannot continue after a defect (TypeError" in rig.failures[0]
     assert rig.halted.wait(WITHIN_S), "it stopped in order"
     assert rig.group.left.is_set()
 
 
-def test_what_cannot_be_carried_out_stops_the_worker(rig: Rig, c: ConnectorName) -> None:
+def test_an_effect_that_cannot_be_carried_out_stops_the_worker(rig: Rig, c: ConnectorName) -> None:
     rig.config_store.stop(timeout=5)
     asked = rig.ask(PutConnector(ConnectorName("d"), {"name": "d", "connector.class": "x"}, replace=False))
     with pytest.raises(ConnectError, match="Worker is shutting down"):
@@ -377,7 +378,7 @@ def test_what_cannot_be_carried_out_stops_the_worker(rig: Rig, c: ConnectorName)
     assert rig.said(c) == [State.UNASSIGNED, State.UNASSIGNED]
 
 
-def test_a_message_that_nobody_knows_changes_nothing(rig: Rig, c: ConnectorName) -> None:
+def test_an_unknown_message_changes_nothing(rig: Rig, c: ConnectorName) -> None:
     rig.tell("what is this?")
     assert rig.ask(GetConnector(c)).get(timeout=WITHIN_S).name == c
     assert rig.failures == []
@@ -385,7 +386,7 @@ def test_a_message_that_nobody_knows_changes_nothing(rig: Rig, c: ConnectorName)
 
 
 def test_the_story_of_a_connector(rig: Rig, c: ConnectorName) -> None:
-    """From what somebody asked for to what came of it, each step with the one that led to it."""
+    """From a request to its results, each step with the one that led to it."""
     d = rig.create("d")
     rig.tell(Remark(ConnectorTaskId(d, 0), "a split hangs\nin f", "executors"))
     told = rig.ask(GetStory(d)).get(timeout=WITHIN_S)

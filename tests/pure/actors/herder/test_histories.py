@@ -42,7 +42,7 @@ def test_histories_that_once_ended_wrong(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", FOUND_HEALING)
-def test_histories_that_once_healed_wrong(seed: int) -> None:
+def test_histories_whose_restarts_were_once_wrong(seed: int) -> None:
     run(seed)
 
 

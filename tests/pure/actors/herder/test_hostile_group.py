@@ -1,4 +1,4 @@
-"""A member that claims or says what is not so, and connectors that nobody can be told of: all others go on."""
+"""A member with false claims, and connectors that do not fit into the protocol: all others continue."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ GARBAGE = (b"", b"\x00", b"\xff" * 40, b"\x00\x02\x00\x05http", b"\x00\x01\x7f\x
 
 @pytest.mark.parametrize("protocol", Protocol)
 @pytest.mark.parametrize("metadata", [2**60, 2**63 - 1, *GARBAGE], ids=lambda m: str(m)[:12])
-def test_a_member_that_says_nonsense_gets_nothing_and_keeps_nobody_from_working(
+def test_a_member_with_false_claims_gets_nothing_and_blocks_no_others(
     metadata: int | bytes, protocol: Protocol
 ) -> None:
     world = cluster(protocol)
@@ -77,7 +77,7 @@ def test_histories_with_intruders_end_in_the_right_assignment(seed: int) -> None
     world.check_at_rest()
 
 
-def test_who_was_only_a_moment_ahead_of_the_leader_keeps_its_work() -> None:
+def test_a_member_that_was_ahead_of_the_leader_for_a_moment_keeps_its_work() -> None:
     world = cluster(workers=3)
     held = world.nodes[world.leader]
     held.configs.held = True
@@ -91,7 +91,7 @@ def test_who_was_only_a_moment_ahead_of_the_leader_keeps_its_work() -> None:
 
 
 @pytest.mark.parametrize("protocol", Protocol)
-def test_a_name_that_nobody_can_be_told_is_left_out_and_can_be_deleted(protocol: Protocol) -> None:
+def test_a_connector_whose_name_does_not_fit_is_left_out_and_can_be_deleted(protocol: Protocol) -> None:
     world = cluster(protocol)
     config, task = ({"properties": properties} for properties in ({"connector.class": "X"}, {"task.class": "X"}))
     world.log.append(((f"connector-{LONG}".encode(), json.dumps(config).encode()),
@@ -127,7 +127,7 @@ def test_a_new_connector_of_such_a_name_is_refused() -> None:
 
 
 @pytest.mark.parametrize("protocol", Protocol)
-def test_what_the_groups_record_has_no_room_for_is_refused_and_by_hand_left_out(protocol: Protocol) -> None:
+def test_connectors_that_do_not_fit_into_the_groups_record_are_refused_or_left_out(protocol: Protocol) -> None:
     world = cluster(protocol, workers=1)
     world.broker.record_bytes = 3000
     world.add("w1")
@@ -157,7 +157,7 @@ def test_what_the_groups_record_has_no_room_for_is_refused_and_by_hand_left_out(
     assert refused[-1] in world.where()
 
 
-def test_a_trace_of_any_length_is_told() -> None:
+def test_a_trace_of_any_length_is_in_the_status() -> None:
     world = cluster(workers=1)
     node = world.nodes["w0"]
     epoch = node.state.slots[A].epoch

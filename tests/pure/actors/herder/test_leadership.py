@@ -13,7 +13,7 @@ from storage.status.state import StatusState, TopicStatus
 GONE, THERE = ConnectorName("gone"), ConnectorName("there")
 
 
-def test_topics_that_were_told_of_after_a_connector_was_gone_are_forgotten() -> None:
+def test_topics_reported_after_a_connector_was_deleted_are_dropped() -> None:
     topic = TopicName("t")
     state = HerderState(HerderSettings(WorkerId("me"), "g"), store=ClusterConfigState(connector_configs={THERE: {}}))
     topics = {name: {topic: TopicStatus(topic, name, 0, 1)} for name in (GONE, THERE)}

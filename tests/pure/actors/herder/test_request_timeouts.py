@@ -13,7 +13,7 @@ PUT = PutConnector(C, {"v": "0", "tasks.max": "1"}, replace=False)
 
 
 def rebalancing() -> World:
-    """A worker whose group is settled, and one that keeps the next round open."""
+    """A worker whose group is settled, and one that keeps the next rebalance open."""
     world = World(1)
     world.settle()
     world.add("w1")
@@ -50,7 +50,7 @@ def test_a_request_waits_as_long_as_it_may_and_nothing_of_it_is_done() -> None:
     world.check_at_rest()
 
 
-def test_each_one_has_a_time_of_its_own() -> None:
+def test_each_request_has_its_own_deadline() -> None:
     world = rebalancing()
     late, early = (world.ask("w0", DeleteConnector(C), wait_ms=ms) for ms in (3000, 1000))
     pass_time(world, 1000)
@@ -59,14 +59,14 @@ def test_each_one_has_a_time_of_its_own() -> None:
     assert set(world.replies) == {early, late}
 
 
-def test_one_that_may_not_wait_is_refused_at_once() -> None:
+def test_a_request_that_may_not_wait_is_refused_at_once() -> None:
     world = rebalancing()
     asked = world.ask("w0", DeleteConnector(C), wait_ms=0)
     pass_time(world, 0)
     assert isinstance(world.replies[asked].error, ConflictError)
 
 
-def test_while_the_group_is_settled_nobody_is_refused() -> None:
+def test_while_the_group_is_settled_no_request_is_refused() -> None:
     world = World(1)
     world.settle()
     asked = world.ask("w0", PUT, wait_ms=0)
@@ -74,7 +74,7 @@ def test_while_the_group_is_settled_nobody_is_refused() -> None:
     assert world.replies[asked].error is None
 
 
-def test_a_patch_that_was_begun_waits_no_longer_than_it_may() -> None:
+def test_a_patch_that_was_started_respects_its_deadline() -> None:
     """It is validated, and takes its turn once more."""
     world = World(2)
     world.settle()

@@ -1,6 +1,5 @@
-"""Workers that sleep past their session and come back: alone, all of them, in any order, around a broker's restart.
-
-Lost work may wait for five minutes here. Nobody who is back waits for so long for what was theirs.
+"""Workers that are suspended past their session and return: alone, all of them, in any order, around a broker's
+restart. Lost work may be held for five minutes here. No worker that is back waits that long for its own work.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ def all_runs_soon(world: World) -> None:
 
 
 @pytest.mark.parametrize("expired", [True, False])
-def test_a_lone_worker_goes_on_at_once(expired: bool) -> None:
+def test_a_single_worker_continues_at_once(expired: bool) -> None:
     world = cluster(1)
     fall_asleep(world, "w0", expired=expired)
     world.wait(30_000)
@@ -59,7 +58,7 @@ def test_a_lone_worker_goes_on_at_once(expired: bool) -> None:
 
 
 @pytest.mark.parametrize("who", ["leader", "follower"])
-def test_a_worker_whose_work_waits_for_it_goes_on_at_once(who: str) -> None:
+def test_a_worker_whose_work_is_held_for_it_continues_at_once(who: str) -> None:
     world = cluster(2)
     sleeper = next(name for name in world.nodes if (name == world.leader) == (who == "leader"))
     had = set(world.nodes[sleeper].running)
@@ -73,7 +72,7 @@ def test_a_worker_whose_work_waits_for_it_goes_on_at_once(who: str) -> None:
 
 @pytest.mark.parametrize("order", [("w0", "w1", "w2"), ("w2", "w1", "w0"), ("w1", "w2", "w0")])
 @pytest.mark.parametrize("at_once", [True, False])
-def test_a_group_of_which_all_slept_goes_on_at_once(order: tuple[str, ...], at_once: bool) -> None:
+def test_a_group_whose_members_were_all_suspended_continues_at_once(order: tuple[str, ...], at_once: bool) -> None:
     world = cluster(3, 3)
     fall_asleep(world, *order)
     world.wait(30_000)
@@ -85,8 +84,8 @@ def test_a_group_of_which_all_slept_goes_on_at_once(order: tuple[str, ...], at_o
     all_runs_soon(world)
 
 
-def test_what_others_have_taken_runs_on_there() -> None:
-    """The claim of the worker that slept moves nothing but its share."""
+def test_work_that_others_have_taken_over_stays_there() -> None:
+    """The claim of the suspended worker moves nothing but its share."""
     world = cluster(2)
     sleeper = next(name for name in world.nodes if name != world.leader)
     fall_asleep(world, sleeper)
@@ -100,7 +99,7 @@ def test_what_others_have_taken_runs_on_there() -> None:
     assert len(kept) == 3
 
 
-def test_what_was_deleted_and_changed_meanwhile_is_heeded() -> None:
+def test_deletions_and_changes_during_a_suspension_take_effect() -> None:
     world = cluster(2)
     sleeper, other = sorted(world.nodes, key=lambda name: name == world.leader)
     fall_asleep(world, sleeper)
@@ -112,7 +111,7 @@ def test_what_was_deleted_and_changed_meanwhile_is_heeded() -> None:
     world.check_at_rest()
 
 
-def test_what_a_round_gave_to_a_sleeper_is_its_own_when_it_wakes() -> None:
+def test_work_assigned_to_a_suspended_worker_is_its_own_when_it_wakes() -> None:
     """It fell asleep before it heard of it, so that it cannot claim it: the leader knows."""
     world = cluster(2, 1)
     sleeper = next(name for name in world.nodes if name != world.leader)
@@ -132,7 +131,7 @@ def test_what_a_round_gave_to_a_sleeper_is_its_own_when_it_wakes() -> None:
 
 @pytest.mark.parametrize("forgets", [False, True])
 @pytest.mark.parametrize("workers", [1, 3])
-def test_a_broker_that_restarts_costs_no_delay(workers: int, forgets: bool) -> None:
+def test_a_broker_restart_causes_no_delay(workers: int, forgets: bool) -> None:
     world = cluster(workers)
     before = world.where()
     world.restart_broker(forgets=forgets, seen_by=list(world.nodes))
@@ -140,8 +139,10 @@ def test_a_broker_that_restarts_costs_no_delay(workers: int, forgets: bool) -> N
     assert world.where().keys() == before.keys()
 
 
-def test_a_worker_that_slept_outside_the_group_stops_its_work() -> None:
-    """While it waits to read the config topic its work goes on, but not after a sleep: others may have it by now."""
+def test_a_worker_suspended_outside_the_group_stops_its_work() -> None:
+    """While it waits to read the config topic, its work continues, but not after a suspension: others may have it by
+    now.
+    """
     world = cluster(2)
     node = world.nodes[next(name for name in world.nodes if name != world.leader)]
     node.configs.held = True
@@ -157,7 +158,7 @@ def test_a_worker_that_slept_outside_the_group_stops_its_work() -> None:
     world.check_at_rest()
 
 
-def test_a_member_says_that_its_work_does_not_run_yet() -> None:
+def test_a_member_reports_that_its_work_does_not_run_yet() -> None:
     """Back in the group it says so before it reads configs, which may take long, and starts what it had."""
     world = cluster(2, 1)
     node = world.nodes[next(name for name in world.nodes if name != world.leader)]
@@ -177,7 +178,7 @@ def test_a_member_says_that_its_work_does_not_run_yet() -> None:
     world.check_at_rest()
 
 
-def test_a_loss_without_a_sleep_is_said_at_once() -> None:
+def test_a_loss_without_a_suspension_is_reported_at_once() -> None:
     world = cluster(1, 1)
     node = world.nodes["w0"]
     node.member.wanted = False  # the coordinator is not to be found
@@ -186,8 +187,8 @@ def test_a_loss_without_a_sleep_is_said_at_once() -> None:
     assert [status.state for status in world.said().values()] == [State.UNASSIGNED] * 3
 
 
-def test_a_worker_that_is_back_says_what_it_stopped_before_it_is_a_member() -> None:
-    """A round may take as long as `rebalance.timeout.ms`; what others have taken meanwhile stays theirs."""
+def test_a_returning_worker_reports_what_it_stopped_before_it_is_a_member() -> None:
+    """A rebalance may take as long as `rebalance.timeout.ms`; what others have taken meanwhile stays theirs."""
     world = cluster(2)
     sleeper, other = sorted(world.nodes, key=lambda name: name == world.leader)
     had = set(world.nodes[sleeper].running)
@@ -207,7 +208,7 @@ def test_a_worker_that_is_back_says_what_it_stopped_before_it_is_a_member() -> N
 
 
 @pytest.mark.parametrize("first", range(0, HISTORIES, CHUNK))
-def test_random_sleeps_leave_nothing_idle(first: int) -> None:
+def test_random_suspensions_leave_nothing_idle(first: int) -> None:
     for seed in range(first, min(first + CHUNK, HISTORIES)):
         try:
             run(seed)
@@ -217,7 +218,7 @@ def test_random_sleeps_leave_nothing_idle(first: int) -> None:
 
 
 @pytest.mark.parametrize("seed", [8118])
-def test_sleeps_that_once_left_something_idle(seed: int) -> None:
+def test_suspensions_that_once_left_something_idle(seed: int) -> None:
     run(seed)
 
 

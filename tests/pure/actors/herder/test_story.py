@@ -49,7 +49,7 @@ def put(name: str) -> PutConnector:
     return PutConnector(ConnectorName(name), {"name": name, "password": "s3cr3t"}, replace=False)
 
 
-def test_from_a_request_to_its_answer() -> None:
+def test_from_a_request_to_its_response() -> None:
     """Also what names no connector itself: the end of an op, a timer, an answer."""
     story, asked = NumberedStory(), RequestId(1)
     first = story.step(RequestReceived(asked, put("c")), Validate(asked, {"password": "s3cr3t"}))
@@ -73,14 +73,14 @@ def test_from_a_request_to_its_answer() -> None:
     (ReplayDeadLetters(C, {}), Delegate(RequestId(1), ReplayDeadLetters(C, {})), True),
     (GetConnector(C), StopInstance(C, Epoch(1)), True),
 ])
-def test_a_client_that_polls_pushes_nothing_out(request_: Request, effect: Effect, told: bool) -> None:
+def test_a_client_that_polls_displaces_no_entries(request_: Request, effect: Effect, told: bool) -> None:
     """A request that only reads is no step of the story; one that starts something is."""
     story = NumberedStory()
     story.step(RequestReceived(RequestId(1), request_), effect)
     assert bool(story.text()) is told
 
 
-def test_of_a_step_that_concerns_all_only_the_own_part_is_told() -> None:
+def test_a_step_that_concerns_all_is_reduced_to_the_connectors_part() -> None:
     story = NumberedStory()
     story.step(HaltRequested("SIGTERM"), Log("INFO", "stopping all"), StopInstance(C, Epoch(1)),
                StopInstance(ConnectorTaskId(D, 0), Epoch(2)), Log("INFO", "d: …", D))
@@ -93,7 +93,7 @@ def test_of_a_step_that_concerns_all_only_the_own_part_is_told() -> None:
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_hostile_name_is_told_of_itself_only_and_forges_no_line(name: str) -> None:
+def test_a_hostile_name_appears_only_in_its_own_story_and_forges_no_line(name: str) -> None:
     story, hostile = NumberedStory(), ConnectorName(name)
     story.step(ConnectorStateReported(C, Epoch(1), State.RUNNING))
     story.step(ConnectorStateReported(hostile, Epoch(2), State.FAILED, f"trace\n6 {name}"))
@@ -105,7 +105,7 @@ def test_a_hostile_name_is_told_of_itself_only_and_forges_no_line(name: str) -> 
     assert [line.split(" ")[1].partition("#")[0] for line in lines] == ["ConnectorStateReported"] * 2 + ["Remark"]
 
 
-def test_what_is_nobody_s_business_is_not_described() -> None:
+def test_values_that_concern_no_connector_are_not_described() -> None:
     key = SessionKey(b"k" * 32, "HmacSHA256", 5)
     assert describe(WriteConfig(OpId(1), PutSessionKey(key))) == (
         "WriteConfig(op=1, write=PutSessionKey(key=SessionKey(key=<32 bytes>, algorithm='HmacSHA256', created_ms=5)))")
@@ -121,7 +121,7 @@ def test_secrets_are_masked_before_anything_is_cut() -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_every_step_of_a_worker_can_be_told(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_step_of_a_worker_can_be_described(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever it consists of; each step that is named as the reason of another one is a step."""
     story, causes = NumberedStory(), set()
 

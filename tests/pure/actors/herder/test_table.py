@@ -140,7 +140,7 @@ def test_the_table_is_total() -> None:
 
 @pytest.mark.parametrize("kind", [*EVENTS, *OPS], ids=chart.label)
 def test_every_pair(kind: Kind) -> None:
-    """What is impossible is named, what is ignored changes nothing, and what is handled leaves a sound state."""
+    """Impossible events have names, ignored ones change nothing, and handled ones leave a valid state."""
     for phase, standing in ((p, s) for p in Phase for s in STANDINGS[p]):
         handler = chart.TABLE[kind][phase]
         state, payload = prepared(standing, kind)
@@ -155,14 +155,14 @@ def test_every_pair(kind: Kind) -> None:
         assert violations(after) == [], phase
 
 
-def test_an_event_that_nobody_knows() -> None:
+def test_an_unknown_event() -> None:
     state = HerderState(HerderSettings(WorkerId("me"), "g"))
     with pytest.raises(UnexpectedEventError, match="str in phase loading"):
         core.step(state, Event("what is this?", 1, StatusState(), "test"))  # type: ignore[arg-type]
 
 
 def test_a_worker_that_ends_while_it_loads_does_not_join() -> None:
-    """Both may be told at the same moment, by two threads."""
+    """Two threads may send both at the same moment."""
     state = HerderState(HerderSettings(WorkerId("me"), "g"))
     state, _ = core.step(state, Event(HaltRequested("SIGTERM"), 1, StatusState(), "test"))
     state, effects = core.step(state, Event(Loaded(ClusterConfigState()), 1, StatusState(), "test"))
@@ -206,6 +206,6 @@ def kind_of(state: HerderState, payload: Payload) -> Kind | None:
     return None if then is None else type(then)
 
 
-def test_the_document_is_fresh() -> None:
+def test_the_document_is_up_to_date() -> None:
     text = chart.DOCUMENT.read_text()
     assert chart.document(text) == text, "make herder-doc writes it anew"

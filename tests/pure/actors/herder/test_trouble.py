@@ -54,7 +54,7 @@ def membership(generation: int, *, leader: bool, failed: bool = False, offset: i
                       Assignment("me" if leader else "other", "http://other/", offset, error=error))
 
 
-def test_a_member_that_left_does_not_hear_what_was_said_before() -> None:
+def test_a_member_that_left_gets_no_earlier_messages() -> None:
     world = running(unsync_backoff_ms=5000, scheduled_delay_max_ms=300_000)  # so its work goes on
     node = world.nodes["w0"]
     node.configs.held = True
@@ -125,7 +125,7 @@ def test_a_leader_that_was_fenced_claims_its_right_again() -> None:
     world.check_at_rest()
 
 
-def test_a_claim_that_failed_is_tried_again() -> None:
+def test_a_claim_that_failed_is_retried() -> None:
     state = running(transactional_leader=True).nodes["w0"].state
     state, _ = step(state, Joined(membership(9, leader=False)))
     state, effects = step(state, Joined(membership(10, leader=True)))
@@ -135,7 +135,7 @@ def test_a_claim_that_failed_is_tried_again() -> None:
     assert [type(e) for e in effects] == [ClaimWritePrivileges]
 
 
-def test_a_suspended_worker_stops_its_work_and_says_nothing_before_it_is_a_member_again() -> None:
+def test_a_suspended_worker_stops_its_work_and_writes_nothing_before_it_is_a_member_again() -> None:
     world = running(2)
     [name] = world.where()[C]
     node = world.nodes[name]
@@ -157,7 +157,7 @@ def test_a_suspended_worker_stops_its_work_and_says_nothing_before_it_is_a_membe
     assert all(view.connectors[C].state is State.RUNNING for view in said)
 
 
-def test_late_task_configs_are_put_right_by_the_connectors_owner() -> None:
+def test_late_task_configs_are_corrected_by_the_connectors_owner() -> None:
     world = running()
     world.nodes["w0"].configs.write(OpId(-1), PutTaskConfigSet(C, ({"n": "0", "v": "from long ago"},)), world.now)
     world.settle()
@@ -173,7 +173,7 @@ def test_a_stop_of_which_half_is_lost_is_undone() -> None:
     assert set(world.where()) == {C, T}
 
 
-def test_tasks_that_reach_a_stopped_connector_are_taken_away() -> None:
+def test_tasks_of_a_stopped_connector_are_removed() -> None:
     world = running()
     world.ask("w0", StopConnectorRequest(C))
     world.settle()
@@ -183,18 +183,18 @@ def test_tasks_that_reach_a_stopped_connector_are_taken_away() -> None:
     assert world.config.task_count(C) == 0
 
 
-def test_a_follower_of_a_failed_round_waits_for_the_leader() -> None:
+def test_a_follower_of_a_failed_rebalance_waits_for_the_leader() -> None:
     world = running(2)
     node = next(n for n in world.nodes.values() if n.name != world.leader)
     state, effects = step(node.state, Joined(membership(9, leader=False, failed=True)), now=1000)
     assert state.phase is Phase.JOINING
     assert not [e for e in effects if isinstance(e, RequestRejoin)]
-    state, effects = step(state, events.TimerFired(("failed round", "")), now=1500)
+    state, effects = step(state, events.TimerFired(("failed rebalance", "")), now=1500)
     assert [type(e) for e in effects] == [RequestRejoin]
 
 
-def test_a_worker_that_is_back_in_a_failed_round_does_not_speak_of_what_it_claims() -> None:
-    """Such a round hands out nothing: others may run that by now."""
+def test_a_worker_that_returns_in_a_failed_rebalance_does_not_write_statuses_of_what_it_claims() -> None:
+    """Such a rebalance hands out nothing: others may run that by now."""
     state = running().nodes["w0"].state
     back = replace(state, standing=Joining(), slots={})
     _, effects = step(back, Joined(membership(9, leader=False, failed=True)))
@@ -204,7 +204,7 @@ def test_a_worker_that_is_back_in_a_failed_round_does_not_speak_of_what_it_claim
     assert said == [(C, State.UNASSIGNED), (T, State.UNASSIGNED)]
 
 
-def test_a_worker_that_ran_on_outside_the_group_says_again_what_it_runs() -> None:
+def test_a_worker_that_kept_running_outside_the_group_repeats_its_statuses() -> None:
     state = running().nodes["w0"].state
     out = replace(state, standing=Joining())
     _, effects = step(out, Joined(membership(9, leader=False, offset=out.config.offset)))
@@ -212,7 +212,7 @@ def test_a_worker_that_ran_on_outside_the_group_says_again_what_it_runs() -> Non
     assert said == {(C, State.RUNNING), (T, State.RUNNING)}
 
 
-def test_an_answer_is_given_once_when_the_worker_ends_in_the_middle_of_a_write() -> None:
+def test_a_request_is_answered_once_when_the_worker_ends_during_a_write() -> None:
     world = running()
     node = world.nodes["w0"]
     stop = world.ask("w0", StopConnectorRequest(C))
@@ -225,7 +225,7 @@ def test_an_answer_is_given_once_when_the_worker_ends_in_the_middle_of_a_write()
     assert effects == []
 
 
-def test_the_end_of_a_former_rounds_read_is_not_taken_for_this_rounds() -> None:
+def test_the_end_of_an_earlier_rebalances_read_is_not_mistaken_for_this_ones() -> None:
     state = running().nodes["w0"].state
     before = set(state.ops)
     state, _ = step(state, Joined(membership(9, leader=False, failed=True, offset=99)))
@@ -238,8 +238,8 @@ def test_the_end_of_a_former_rounds_read_is_not_taken_for_this_rounds() -> None:
     assert state.phase is not Phase.SYNCING
 
 
-def test_a_defect_in_what_the_herder_wants_itself_is_tried_again_later() -> None:
-    """A connector noticed that its task configs are out of date: that is not forgotten, and hinders nobody."""
+def test_a_defect_in_an_operation_of_the_herder_itself_is_retried_later() -> None:
+    """A connector noticed that its task configs are outdated: that is not forgotten, and blocks nothing."""
     sound = running().nodes["w0"].state
     spoilt = replace(sound, config=replace(sound.config, target_states=None))  # type: ignore[arg-type]
     state, _ = step(spoilt, TaskReconfigurationRequested(C, sound.slots[C].epoch), now=1000)

@@ -31,7 +31,7 @@ workers = st.integers(0, 2)
 
 
 class Histories(RuleBasedStateMachine):
-    """What users do and what goes wrong; the seed decides who takes the next step."""
+    """Actions of users, and failures; the seed determines who takes the next step."""
 
     @initialize(seed=st.integers(0, 10**6), notice=st.sampled_from((0.0, 0.5, 1.0)))
     def begin(self, seed: int, notice: float) -> None:
@@ -182,7 +182,7 @@ def test_refusals() -> None:
     assert world.replies[number].error.url == f"http://{world.leader}/"  # type: ignore[union-attr]
 
 
-def test_new_task_configs_during_a_round_are_a_conflict() -> None:
+def test_new_task_configs_during_a_fencing_are_a_conflict() -> None:
     world = world_of(3)
     world.random = None
     put(world, 2, "2")
@@ -251,7 +251,7 @@ def test_producers_that_cannot_be_fenced_fail_the_start_and_nothing_is_recorded(
 
 
 def test_a_task_count_record_that_cannot_be_written_is_written_when_the_right_is_claimed_again() -> None:
-    """The round fails, as in Kafka Connect; tasks ask for another one."""
+    """The fencing fails, as in Kafka Connect; tasks request another one."""
     world, node = up_to_the_check()
     world.log.owner = "a zombie"
     while node.state.fencings or not world.replies or node.state.busy is not None:
@@ -265,8 +265,8 @@ def test_a_task_count_record_that_cannot_be_written_is_written_when_the_right_is
 
 
 @pytest.mark.parametrize("phase", ["init", "verify"])
-def test_a_task_that_sleeps_before_or_after_its_producer_exists_writes_nothing(phase: str) -> None:
-    """When it wakes up, others work with newer task configs; nobody has told it."""
+def test_a_task_suspended_before_or_after_its_producer_exists_writes_nothing(phase: str) -> None:
+    """When it wakes up, others work with newer task configs, and it does not know that."""
     world = world_of(2, notice=0.0)
     put(world, 2, "2")
     while not (late := [t for t in world.sources if t.phase == phase and t.generation == 1]):
@@ -291,7 +291,7 @@ def test_a_task_without_a_task_count_record_is_refused() -> None:
 
 
 @pytest.mark.parametrize(("tasks", "error"), [(1, NotFoundError), (2, RebalanceNeededError)])
-def test_a_restart_that_reads_of_new_task_configs(tasks: int, error: type[Exception]) -> None:
+def test_a_restart_that_finds_new_task_configs(tasks: int, error: type[Exception]) -> None:
     """The task is gone, or a round is coming that will start it."""
     world = world_of(2)
     world.random = None
@@ -337,7 +337,7 @@ def test_a_restart_that_cannot_read_the_config_topic() -> None:
     assert "could not read to the end of the config topic" in str(error)
 
 
-def test_a_fence_that_cannot_read_the_config_topic_may_be_asked_again() -> None:
+def test_a_fencing_that_cannot_read_the_config_topic_may_be_repeated() -> None:
     world = world_of(1)
     world.nodes[world.leader].configs.held = True
     world.log.append(())

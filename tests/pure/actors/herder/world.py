@@ -1,7 +1,7 @@
-"""Many herder cores in one process, with no threads: real topics' records, real assignors, a broker's group.
+"""Many herder cores in one process, without threads: real records of topics, real assignors, a broker's group.
 
-A scheduler (in order, or random) takes one step after the other: deliver one message, read some records, have one
-instance obey, answer one request of the group, let time pass. `settle` goes on until nothing can happen any more.
+A scheduler (in order, or random) takes one step after another: deliver one message, read some records, let one instance
+obey, answer one request of the group, let time pass. `settle` continues until nothing can happen any more.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Reply = effects.Reply
 
 
 class World:
-    """A cluster. `chances`: how likely each kind of trouble is."""
+    """A cluster. `chances`: the probability of each kind of failure."""
 
     def __init__(self, workers: int, *, seed: int | None = None, tasks: int = 2,
                  protocol: Protocol = Protocol.SESSIONED, max_delay_ms: int = 0,
@@ -62,7 +62,7 @@ class World:
 
     @property
     def leader(self) -> str:
-        """The worker that leads the group, or any one."""
+        """The worker that leads the group, otherwise any one."""
         led = [n.name for n in self.living() if n.member.id is not None and n.member.id == self.broker.leader]
         return led[0] if led else self.living()[0].name
 
@@ -71,7 +71,10 @@ class World:
 
     def ask(self, node: str, request: Any, then: Callable[[Reply], None] | None = None, *,
             wait_ms: int | None = None) -> int:
-        """Ask one worker; the answer will be in `replies`. `wait_ms`: for the group to settle."""
+        """Send a request to one worker; the response will be in `replies`.
+
+        `wait_ms`: how long it may wait for the group to settle.
+        """
         number = next(self._request_ids)
         self.asked[number] = self.nodes[node]
         if then is not None:
@@ -80,7 +83,7 @@ class World:
         return number
 
     def replied(self, reply: Reply) -> None:
-        """A core answers a request."""
+        """A core responds to a request."""
         assert reply.request_id not in self.replies, f"answered twice: {reply}\n{self.story()}"
         self.replies[reply.request_id] = reply
         if reply.request_id in self._listeners:
@@ -88,7 +91,7 @@ class World:
 
     def post(self, url: str, request: Any, error: Exception | None, then: Callable[[Exception | None], None],
              hops: int = 2, wait_ms: int | None = None) -> None:
-        """Ask as REST does: the worker that is named answers, or names another one, at most `hops` times."""
+        """Send a request like REST: the worker responds, or names another worker, at most `hops` times."""
         node = self.nodes.get(url.removeprefix("http://").rstrip("/"))
         if node is None or not node.alive or error is not None:
             then(error or ConnectError("connection refused"))
@@ -105,18 +108,18 @@ class World:
 
     # ------------------------------------------------------------ scheduling
     def trouble(self, kind: str, share: float) -> float | None:
-        """Whether this goes wrong now: None, or a number below `share` to choose between ways to go wrong."""
+        """Whether this fails now: None, or a number below `share` to choose between ways of failing."""
         chance = self.chances.get(kind, 0.0)
         if self.random is None or self.random.random() >= chance:
             return None
         return self.random.random() * share
 
     def some(self) -> int:
-        """How many records one read brings."""
+        """How many records one read returns."""
         return self.random.choice((1, 1, 2, 5, 100)) if self.random else 1000
 
     def step(self) -> bool:
-        """One thing that can happen now; False where only time can bring something."""
+        """One possible step; False if nothing can happen before time passes."""
         nodes = [n for n in self.nodes.values() if n.alive and not n.hung]
         if self.random is not None:
             self.random.shuffle(nodes)
@@ -129,7 +132,7 @@ class World:
         return False
 
     def tick(self, until: int | None = None) -> bool:
-        """Let time pass until something is due; False where nothing ever will be (by `until`)."""
+        """Let time pass until something is due; False if nothing ever will be (by `until`)."""
         due = [at for node in self.nodes.values() for at in node.due() if until is None or at <= until]
         if not due:
             return False
@@ -137,7 +140,7 @@ class World:
         return True
 
     def wait(self, ms: int) -> None:
-        """Time passes, in which what is under way in the status topic arrives."""
+        """Let time pass, in which records in flight reach the status topic."""
         for node in self.nodes.values():
             while node.alive and not node.hung and node.statuses.sendable():
                 node.statuses.send()
@@ -147,7 +150,7 @@ class World:
         self.now += ms
 
     def settle(self, limit: int = 50_000, *, within_ms: int | None = None) -> None:
-        """Until nothing can happen any more (in that time)."""
+        """Continue until nothing can happen any more (within that time)."""
         until = None if within_ms is None else self.now + within_ms
         for _ in range(limit):
             if not self.step() and not self._expire_the_dead() and not self.tick(until):
@@ -155,7 +158,7 @@ class World:
         raise AssertionError(f"no rest\n{self.story()}")
 
     def _expire_the_dead(self) -> bool:
-        """Nobody can go on: sessions of dead and hanging workers expire, and rounds end without them."""
+        """If nothing else can happen: sessions of dead and hanging workers expire, and rebalances end without them."""
         living = {n.member.id for n in self.nodes.values() if n.alive and not n.hung}
         gone = [id_ for id_ in self.broker.members if id_ not in living and id_ not in self.broker.intruders]
         for id_ in gone:
@@ -164,7 +167,7 @@ class World:
 
     # ------------------------------------------------------------ trouble
     def crash(self, name: str, *, noticed: bool = True) -> None:
-        """kill -9; noticed: its session expires at once."""
+        """kill -9, which is noticed: its session expires at once."""
         node = self.nodes[name]
         node.alive = False
         node.instances.clear()
@@ -173,14 +176,14 @@ class World:
             self.broker.remove(node.member.id)
 
     def disconnect(self, node: Node) -> None:
-        """Whoever waits for an answer of this worker sees the connection end."""
+        """Whoever waits for a response of this worker sees the connection end."""
         for number in [n for n, asked in self.asked.items() if asked is node and n in self._listeners]:
             self._listeners.pop(number)(Reply(RequestId(number), error=ConnectError("connection reset")))
 
     def lose_coordinator(self, name: str, *, expelled: bool = False) -> None:
         """The worker cannot reach the coordinator for a while; expelled: so long that its session expires.
 
-        Sessions are longer than anything takes, so what it has said is said, and the herder hears of the loss before
+        Sessions are longer than any operation, so its messages have arrived, and the herder learns of the loss before
         others run its work.
         """
         node = self.nodes[name]
@@ -196,15 +199,17 @@ class World:
         self.nodes[name].hung = True
 
     def resume(self, name: str) -> None:
-        """SIGCONT, after the session has passed: the first that the herder notices."""
+        """SIGCONT after the session has passed; this is the first that the herder notices."""
         node = self.nodes[name]
         node.hung = False
         node.statuses.expire()
         node.deliver(events.Suspended(60_000))
 
     def restart_broker(self, *, forgets: bool, seen_by: Collection[str] = ()) -> None:
-        """Rounds that go on are broken off. It forgets the group, or has read who is a member; `seen_by`: workers that
-        were without a coordinator for so long that they gave their work up.
+        """Rebalances in progress are aborted.
+
+        It forgets the group, or has read who is a member; `seen_by`: workers that were without a coordinator for so
+        long that they have stopped their work.
         """
         self.broker.restart(forgets=forgets)
         for node in self.living():
@@ -213,7 +218,7 @@ class World:
 
     # ------------------------------------------------------------ looking
     def remember(self, node: Node, recorded: RecordedStep) -> None:
-        """For the story."""
+        """Add an entry to the story."""
         self.steps += 1
         self._history.append((f"{node.name} {node.state.phase.value}", recorded))
 
@@ -224,12 +229,12 @@ class World:
 
     @property
     def statuses(self) -> StatusState:
-        """What the status topic says."""
+        """The content of the status topic."""
         return self.status_log.view()
 
     @property
     def config(self) -> ClusterConfigState:
-        """What the config topic says."""
+        """The content of the config topic."""
         return self.log.view()
 
     def where(self) -> dict[ItemId, list[str]]:
@@ -241,17 +246,17 @@ class World:
         return dict(found)
 
     def check_all_runs(self) -> None:
-        """What is configured runs once, and no status says more than what runs."""
+        """Everything that is configured runs once, and no status claims more than what runs."""
         told = _Told(self)
         config, where = self.config, self.where()
         started = [c for c in config.connectors() if config.target_state(c) is not TargetState.STOPPED]
         wanted = {*config.connectors(), *(t for c in started for t in config.tasks(c))}
         assert set(where) == wanted, f"{set(where) ^ wanted}\n{told}"
         assert all(len(w) == 1 for w in where.values()), f"{where}\n{told}"
-        self.check_said()
+        self.check_statuses()
 
-    def check_said(self) -> None:
-        """A status says RUNNING only of what that worker runs."""
+    def check_statuses(self) -> None:
+        """Statuses say RUNNING only about what that worker runs."""
         where = self.where()
         for item, status in self.said().items():
             if status.state is State.RUNNING:
@@ -274,7 +279,9 @@ class World:
                 assert other == node.name, f"{item.item} runs on {other} and {node.name}\n{self.story()}"
 
     def check_at_rest(self) -> None:
-        """Everything that is configured runs exactly once, with the newest config; nothing else runs; all is said."""
+        """Everything that is configured runs exactly once, with the newest config; nothing else runs; all statuses are
+        written.
+        """
         self.check_all_runs()
         told, config, where = _Told(self), self.config, self.where()
         for node in self.living():
@@ -326,7 +333,7 @@ class World:
 
 
 class _Told:
-    """The story, for who reads it: it is long."""
+    """The story in readable form, because it is long."""
 
     def __init__(self, world: World) -> None:
         self._world = world

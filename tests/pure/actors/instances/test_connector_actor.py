@@ -104,7 +104,7 @@ def test_runs_pauses_stops_and_ends(rig):
     assert rig.ref.actor_stopped.wait(10)
 
 
-def test_one_that_hangs_is_given_up(request):
+def test_a_connector_that_hangs_is_abandoned(request):
     name, abandoned, said = request.node.name, threading.Event(), queue.Queue()
     Scripted.hooks[name] = lambda what: abandoned.wait(10) if what == "start" else None
     actors = ConnectorActors(lambda epoch, made: ConnectorActor.start(
@@ -123,7 +123,7 @@ def test_one_that_hangs_is_given_up(request):
 
 
 @pytest.mark.parametrize("target", [PAUSED, STOPPED])
-def test_a_connector_that_shall_not_run_is_made_but_not_started(rig, target):
+def test_a_connector_that_should_not_run_is_created_but_not_started(rig, target):
     rig.start(target)
     rig.state(State(target.value))
     rig.ref.tell(Stop())
@@ -131,7 +131,7 @@ def test_a_connector_that_shall_not_run_is_made_but_not_started(rig, target):
     assert rig.did == ["init"]
 
 
-def test_the_same_target_again_says_nothing(rig):
+def test_an_unchanged_target_is_not_reported(rig):
     rig.start()
     rig.state(State.RUNNING)
     rig.change(STARTED)
@@ -189,7 +189,7 @@ def test_a_failing_stop_at_the_end_is_reported_and_the_actor_ends(rig):
     assert rig.ref.actor_stopped.wait(10)
 
 
-def test_the_plugin_may_give_up_from_a_thread_of_its_own(rig):
+def test_the_plugin_may_fail_the_connector_from_its_own_thread(rig):
     rig.start()
     rig.state(State.RUNNING)
     thread = threading.Thread(target=lambda: rig.plugin.context.raise_error(OSError("the database is gone")))
@@ -257,10 +257,10 @@ def test_failing_task_configs_leave_the_connector_running(rig):
 
 
 @pytest.mark.parametrize(("answer", "told"), [
-    ([{"port": 80}], "must return text, which port is not"), (["port"], "must return mappings, not a str"),
+    ([{"port": 80}], "must return strings only; check port"), (["port"], "must return mappings, not a str"),
     (None, "must return a list of mappings, not a NoneType"),
 ])  # fmt: skip
-def test_task_configs_that_are_none(rig, answer, told):
+def test_invalid_task_configs(rig, answer, told):
     rig.start()
     rig.state(State.RUNNING)
     rig.plugin.task_configs = lambda _most: answer
@@ -268,14 +268,14 @@ def test_task_configs_that_are_none(rig, answer, told):
     assert f"task_configs {told}" in str(rig.next().error)
 
 
-def test_a_paused_connector_makes_no_task_configs(rig):
+def test_a_paused_connector_generates_no_task_configs(rig):
     rig.start(PAUSED)
     rig.state(State.PAUSED)
     rig.generate()
-    assert "is paused, so it makes no task configurations" in str(rig.next().error)
+    assert "is paused, so it generates no task configurations" in str(rig.next().error)
 
 
-def test_a_plugin_that_hangs_holds_up_nobody_else(rig):
+def test_a_plugin_that_hangs_blocks_no_others(rig):
     begun, release = threading.Event(), threading.Event()
 
     def hang(what):

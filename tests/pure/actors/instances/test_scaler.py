@@ -1,4 +1,4 @@
-"""The scaler: what it measures, when, and what it asks the herder for."""
+"""The scaler: what it measures, when, and what it requests from the herder."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Rig:
         """A second after the other."""
         for _ in range(int(seconds)):
             self.now += 1
-            self.scaler.look()
+            self.scaler.check()
             wait_until(lambda: not watched.measuring, 10, "a measurement")
 
 
@@ -41,7 +41,7 @@ def rig() -> Rig:
     return Rig()
 
 
-def test_it_goes_on_from_the_tasks_there_are_and_asks_for_more_and_fewer(rig, caplog):
+def test_it_starts_with_the_current_tasks_and_requests_more_and_fewer(rig, caplog):
     caplog.set_level("INFO")
     watched = rig.scaler.watch("c", 7, CONFIG)
     assert watched.tasks == 2
@@ -60,7 +60,7 @@ def test_it_goes_on_from_the_tasks_there_are_and_asks_for_more_and_fewer(rig, ca
     assert rig.scaler.figures() == {}
 
 
-def test_a_kafka_that_is_away_changes_nothing(rig, caplog):
+def test_an_unreachable_kafka_changes_nothing(rig, caplog):
     watched = rig.scaler.watch("c", 7, CONFIG)
     rig.lag = ConnectionError("away")
     rig.pass_(8, watched)
@@ -72,7 +72,7 @@ def test_a_kafka_that_is_away_changes_nothing(rig, caplog):
     assert watched.tasks == 4
 
 
-def test_what_is_fixed_is_not_measured(rig):
+def test_a_fixed_number_of_tasks_is_not_measured(rig):
     assert rig.scaler.watch("c", 7, {"tasks.max": "4"}) is None
-    rig.scaler.look()
+    rig.scaler.check()
     assert rig.measured.empty()

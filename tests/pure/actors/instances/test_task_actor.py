@@ -143,7 +143,7 @@ def test_idle_until_the_alarm_or_a_wake(rig: Rig) -> None:
     wait_until(lambda: rig.runner.runs == 4, what="a wake")
 
 
-def test_many_wakes_are_one_message(rig: Rig) -> None:
+def test_many_wake_ups_are_one_message(rig: Rig) -> None:
     runner = ScriptedRunner()
     runner.blocked = threading.Event()
     rig.start(runner)
@@ -260,7 +260,7 @@ def test_abandoned_before_it_has_started(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize(("error", "permanent"), [(ConfigError("no such key"), True), (OSError("away"), False)])
-def test_a_failure_says_whether_trying_again_can_help(rig: Rig, error: Exception, permanent: bool) -> None:
+def test_a_failure_says_whether_a_retry_can_help(rig: Rig, error: Exception, permanent: bool) -> None:
     rig.start(ScriptedRunner(error))
     rig.await_states(State.RUNNING, State.FAILED)
     assert [report.permanent for report in rig.reports] == [False, permanent]

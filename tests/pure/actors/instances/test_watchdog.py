@@ -1,4 +1,6 @@
-"""The watchdog: what hangs is told with where, what goes on is not, and what waits for others is told apart."""
+"""The watchdog: what hangs is reported with its stack, what makes progress is not, and what waits for others is
+reported as such.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,7 @@ class Runner:
 
 
 class Rig:
-    """A task actor under a watchdog that looks when it is told."""
+    """A task actor under a watchdog that checks when a test tells it to."""
 
     def __init__(self, limit_s: float = LIMIT_S) -> None:
         self.told: list[TaskStalled | TaskRecovered] = []
@@ -87,14 +89,14 @@ class Rig:
         wait_until(self.runner.hangs.is_set)
 
     def first(self) -> TaskStalled:
-        """What is told after 11 seconds of the same."""
-        self.watchdog.look()
+        """The report after 11 seconds without progress."""
+        self.watchdog.check()
         self.now += 11
-        self.watchdog.look()
+        self.watchdog.check()
         return wait_until(lambda: next((told for told in self.told if isinstance(told, TaskStalled)), None))
 
     def went_on(self) -> bool:
-        self.watchdog.look()
+        self.watchdog.check()
         return TaskRecovered(TASK, Epoch(5)) in self.told
 
     def close(self) -> None:
@@ -110,7 +112,7 @@ def rig() -> Iterator[Rig]:
     rig.close()
 
 
-def test_a_call_that_does_not_return_is_told_with_its_stack(rig: Rig) -> None:
+def test_a_call_that_does_not_return_is_reported_with_its_stack(rig: Rig) -> None:
     rig.hang()
     first = rig.first()
     assert (first.task, first.epoch, first.for_ms, first.hangs) == (TASK, 5, 11_000, True)
@@ -123,22 +125,22 @@ def test_a_call_that_does_not_return_is_told_with_its_stack(rig: Rig) -> None:
     assert rig.watchdog.degraded() == []
 
 
-def test_a_task_that_goes_on_is_left_alone() -> None:
+def test_a_task_that_makes_progress_is_left_alone() -> None:
     """Each batch is another one, and each call."""
     pace, runner = Pace(TASK, Epoch(1), 10), Runner()
     pace.runner = runner
     for now in range(0, 100, 9):
         runner.batch = Future()
         runner.batch.set_running_or_notify_cancel()
-        assert pace.look(now) is None
+        assert pace.overdue(now) is None
     assert runner.batch is not None
     runner.batch.set_result([])
-    assert pace.look(1000) is None, "done, and to be collected"
+    assert pace.overdue(1000) is None, "done, and to be collected"
     runner.batch = None
-    assert pace.look(2000) is None, "nothing to do"
+    assert pace.overdue(2000) is None, "nothing to do"
 
 
-def test_a_batch_that_does_not_end_is_told_with_where_its_splits_are(rig: Rig) -> None:
+def test_a_batch_that_does_not_end_is_reported_with_the_stacks_of_its_splits(rig: Rig) -> None:
     rig.where = "Its process 7 is here:\nFile read.py"
     batch: Future[list[Any]] = Future()
     batch.set_running_or_notify_cancel()
@@ -150,7 +152,7 @@ def test_a_batch_that_does_not_end_is_told_with_where_its_splits_are(rig: Rig) -
     wait_until(rig.went_on)
 
 
-def test_a_batch_that_waits_for_others_is_told_apart(rig: Rig) -> None:
+def test_a_batch_that_waits_for_others_is_reported_as_such(rig: Rig) -> None:
     rig.runner.batch = Future()
     told = rig.first()
     assert not told.hangs
@@ -160,32 +162,32 @@ def test_a_batch_that_waits_for_others_is_told_apart(rig: Rig) -> None:
 def test_the_time_of_a_batch_begins_when_it_runs() -> None:
     pace, batch, runner = Pace(TASK, Epoch(1), 10), Future[list[Any]](), Runner()
     runner.batch, pace.runner = batch, runner
-    assert pace.look(100) is None
-    assert pace.look(109) is None
+    assert pace.overdue(100) is None
+    assert pace.overdue(109) is None
     batch.set_running_or_notify_cancel()
-    assert pace.look(111) is None
-    lapse = pace.look(122)
+    assert pace.overdue(111) is None
+    lapse = pace.overdue(122)
     assert lapse is not None
     assert lapse.seconds == 11
 
 
-def test_it_is_told_again_when_it_has_taken_twice_as_long() -> None:
+def test_a_stall_is_reported_again_after_twice_the_time() -> None:
     pace, runner = Pace(TASK, Epoch(1), 10), Runner()
     runner.batch, pace.runner = Future(), runner
     due = []
-    pace.look(0)
+    pace.overdue(0)
     for now in range(1, 100):
-        lapse = pace.look(now)
+        lapse = pace.overdue(now)
         if lapse is not None and pace.is_due(lapse):
             due.append(now)
     assert due == [11, 22, 44, 88]
 
 
-def test_no_limit_no_watch() -> None:
+def test_without_a_limit_tasks_are_not_watched() -> None:
     pace, runner = Pace(TASK, Epoch(1), 0), Runner()
     runner.batch, pace.runner = Future(), runner
-    pace.look(0)
-    assert pace.look(1e9) is None
+    pace.overdue(0)
+    assert pace.overdue(1e9) is None
 
 
 @pytest.mark.parametrize("how", ["stop", "cancel"])
@@ -199,11 +201,11 @@ def test_a_task_that_ends_is_watched_no_longer(rig: Rig, how: str) -> None:
         rig.ref.tell(Stop())
         wait_until(lambda: len(rig.reports) == 2)
     assert rig.watchdog.degraded() == []
-    rig.watchdog.look()
+    rig.watchdog.check()
     assert rig.watchdog.stalled() == frozenset()
 
 
-def test_secrets_are_not_told(rig: Rig) -> None:
+def test_secrets_are_not_reported(rig: Rig) -> None:
     process_secrets().learn("watchdog test", ["hunter2-secret"])
     rig.where = "File x.py, connect('hunter2-secret')"
     batch: Future[list[Any]] = Future()
@@ -214,7 +216,7 @@ def test_secrets_are_not_told(rig: Rig) -> None:
     assert "connect(" in told.what
 
 
-def test_where_that_fails_is_told_without_it(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_stall_is_reported_without_a_stack_if_that_fails(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
     batch: Future[list[Any]] = Future()
     batch.set_running_or_notify_cancel()
 

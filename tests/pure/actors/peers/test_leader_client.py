@@ -54,7 +54,7 @@ def test_task_configs_for_a_leader_that_hangs(client: LeaderClient, said: list[A
     connection.close()
 
 
-def test_a_round_of_fencing_at_a_leader_that_hangs(client: LeaderClient, hung: Any) -> None:
+def test_fencing_by_a_leader_that_hangs(client: LeaderClient, hung: Any) -> None:
     server, url = hung
     asked = client.fence(url, ConnectorName("c"), None)  # before it is known who leads
     connection, _ = server.accept()
@@ -86,7 +86,7 @@ def test_every_request_ends(said: list[Any], url: str, kind: type[Exception]) ->
     assert (answer.op, type(answer.error)) == (3, kind)
 
 
-def test_an_address_that_is_none_is_named() -> None:
+def test_an_invalid_address_is_named() -> None:
     client = LeaderClient(lambda _: None, "HmacSHA256", defect)
     with pytest.raises(ConnectError, match="http://leader:none/"):
         client.fence("http://leader:none/", ConnectorName("c"), None).result(10)

@@ -1,4 +1,4 @@
-"""What a starting exactly-once task asks of the herder, and what it makes of the answers."""
+"""The requests of a starting exactly-once task to the herder, and how it handles the responses."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def guard(herder: Herder) -> Iterator[HerderGuard]:
     leader.close()
 
 
-def test_what_may_pass_is_asked_again(herder: Herder, guard: HerderGuard) -> None:
+def test_a_temporary_refusal_is_retried(herder: Herder, guard: HerderGuard) -> None:
     nobody = NotLeaderError("who leads is not known", None)
     away = NotLeaderError("another leads", "http://127.0.0.1:1/")  # where nobody listens
     herder.answers = [ConflictError("the record could not be written"), nobody, away, None]
@@ -60,7 +60,7 @@ def test_what_may_pass_is_asked_again(herder: Herder, guard: HerderGuard) -> Non
     ("fence", "Failed to perform a round of zombie fencing for task c-1: not authorised"),
     ("verify", "Failed to perform the preflight check of task c-1: not authorised"),
 ])
-def test_what_will_not_pass_fails_the_task(herder: Herder, guard: HerderGuard, what: str, text: str) -> None:
+def test_a_permanent_refusal_fails_the_task(herder: Herder, guard: HerderGuard, what: str, text: str) -> None:
     herder.answers = [ConnectError("not authorised")]
     with pytest.raises(ConnectError) as caught:
         getattr(guard, what)()
@@ -73,7 +73,7 @@ def test_the_check_names_the_generation(herder: Herder, guard: HerderGuard) -> N
     assert herder.asked == [VerifyTaskStart(TASK, 3)]
 
 
-def test_given_up_while_it_asks_again(herder: Herder, guard: HerderGuard) -> None:
+def test_stopped_during_retries(herder: Herder, guard: HerderGuard) -> None:
     herder.answers = [ConflictError("not yet")]
     herder.before = guard.cancel
     with pytest.raises(StartCancelledError):

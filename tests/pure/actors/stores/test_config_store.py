@@ -110,7 +110,9 @@ def test_each_write(rig: Rig, topic: MemoryTopic) -> None:
 
 
 def test_all_of_a_write_is_as_old_as_its_request(rig: Rig, topic: MemoryTopic) -> None:
-    """A leader that sleeps between task configs and their commit record, and is replaced, does not write that."""
+    """A leader that is suspended between task configs and their commit record, and then replaced, does not write the
+    latter.
+    """
     log, since = MemoryTopicLog(topic), []
     send = log.send
 
@@ -259,7 +261,7 @@ def test_a_cluster_logger_level_from_rest(rig: Rig, topic: MemoryTopic) -> None:
         reply.get(timeout=10)
 
 
-def test_whoever_waits_is_told_when_the_store_stops(rig: Rig, topic: MemoryTopic) -> None:
+def test_all_waiting_callers_are_notified_when_the_store_stops(rig: Rig, topic: MemoryTopic) -> None:
     log = MemoryTopicLog(topic)
     ref, view = rig.config_store(log)
     view.ready.result(10)

@@ -21,7 +21,7 @@ C = ConnectorName("c")
 
 
 class Silent(pykka.ThreadingActor):
-    """A store that keeps what it is told to itself."""
+    """A store that does not respond."""
 
     def on_receive(self, message: Any) -> None:
         pass
@@ -43,7 +43,7 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> Iterator[OffsetRequests]:
 
 
 @pytest.mark.parametrize("request_", [GetOffsets(C), AlterOffsets(C, (({"f": 1}, None),))])
-def test_an_offsets_topic_that_does_not_answer_is_told(requests: OffsetRequests, request_: Any) -> None:
+def test_an_offsets_topic_that_does_not_respond_is_reported(requests: OffsetRequests, request_: Any) -> None:
     answered: Future[Exception | None] = Future()
     requests.start(request_, lambda _, error: answered.set_result(error))
     error = answered.result(20)

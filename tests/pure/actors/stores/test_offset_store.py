@@ -104,7 +104,7 @@ def test_failures_name_the_connector(world: World) -> None:
         store.write([({"x": object()}, {})])
 
 
-def test_what_may_pass_is_told_from_what_stays(world: World) -> None:
+def test_temporary_errors_are_distinguished_from_permanent_ones(world: World) -> None:
     def raised(store: ConnectorOffsetStore, cause: Exception) -> ConnectError:
         world.topics["offsets"].refuse = lambda _: cause
         with pytest.raises(ConnectError, match="Failed to flush offsets to storage of connector c") as caught:
@@ -186,7 +186,7 @@ def test_altering_fences_a_task_that_still_writes(world: World) -> None:
         zombie.write([(b'["c",{"f":"a"}]', b'{"p":99}')]).result(1)
 
 
-def test_errors_reach_who_asked(world: World) -> None:
+def test_errors_reach_the_caller(world: World) -> None:
     world.topics["offsets"].refuse = lambda _: OSError("no leader")
     with pytest.raises(ConnectError, match=r"Failed to alter/reset offsets.*no leader"):
         world.ask(WriteSourceOffsets, (({}, {}),))

@@ -72,7 +72,7 @@ def test_safe_writes_yield_to_a_newer_worker(rig: Rig, topic: MemoryTopic) -> No
     wait_until(lambda: view.statuses.tasks == {A: {0: RUNNING}})
 
 
-def test_what_fails_for_now_is_repeated(rig: Rig, topic: MemoryTopic) -> None:
+def test_a_write_that_fails_temporarily_is_repeated(rig: Rig, topic: MemoryTopic) -> None:
     ref, view = rig.status_store(MemoryTopicLog(topic))
     failures = [KafkaTimeoutError()] * 3
     topic.refuse = lambda _: failures.pop() if failures else None
@@ -82,7 +82,7 @@ def test_what_fails_for_now_is_repeated(rig: Rig, topic: MemoryTopic) -> None:
     assert failures == []
 
 
-def test_what_was_superseded_is_not_repeated(rig: Rig, topic: MemoryTopic) -> None:
+def test_a_superseded_write_is_not_repeated(rig: Rig, topic: MemoryTopic) -> None:
     ref, view = rig.status_store(MemoryTopicLog(topic))
     failures = [KafkaTimeoutError()]
     topic.refuse = lambda key: failures.pop() if failures and key == b"status-task-a-0" else None
@@ -97,7 +97,7 @@ def test_what_was_superseded_is_not_repeated(rig: Rig, topic: MemoryTopic) -> No
     assert [r.value for r in topic.records()] == [status_record(FAILED)[1]]
 
 
-def test_what_was_removed_meanwhile_is_not_repeated(
+def test_a_write_for_something_removed_meanwhile_is_not_repeated(
     rig: Rig, topic: MemoryTopic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("actors.stores.status.REPEAT_MS", 1000)
@@ -155,7 +155,7 @@ def test_a_read_to_the_end_is_answered_when_all_of_it_can_be_seen(rig: Rig, topi
     assert view.statuses.connectors[A].worker_id == "other:1"
 
 
-def test_what_fails_for_good_is_given_up(rig: Rig, topic: MemoryTopic, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_permanently_failing_write_is_dropped(rig: Rig, topic: MemoryTopic, caplog: pytest.LogCaptureFixture) -> None:
     ref, _ = rig.status_store(MemoryTopicLog(topic))
     topic.refuse = lambda _: TopicAuthorizationFailedError("statuses")
     ref.tell(PutStatus(RUNNING, safe=False))

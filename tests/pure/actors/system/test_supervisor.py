@@ -1,4 +1,4 @@
-"""The supervisor with real actors that die as Pykka's do: of an exception in a message that nobody waits for."""
+"""The supervisor with real actors that die like Pykka's: from an exception in a message that nobody waits for."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ def rig():
         ref.stop(timeout=5)
 
 
-def test_the_living_are_left_alone(rig):
-    rig.supervisor.look()
+def test_living_actors_are_left_alone(rig):
+    rig.supervisor.check()
     assert (rig.said, rig.failures) == ([], [])
 
 
@@ -67,7 +67,7 @@ def test_the_living_are_left_alone(rig):
 def test_a_dead_instance_is_failed_once_and_can_be_stopped(rig, item, kind):
     rig.kill(rig.parts[item])
     for _ in range(2):
-        rig.supervisor.look()
+        rig.supervisor.check()
     [report] = rig.said
     assert isinstance(report, kind)
     assert (report.epoch, report.state, report.stopped_for_good) == (EPOCHS[item], State.FAILED, False)
@@ -81,9 +81,9 @@ def test_a_dead_instance_is_failed_once_and_can_be_stopped(rig, item, kind):
 def test_without_a_core_actor_the_worker_stops(rig, name):
     """And while it does, those that it stops are no failures."""
     rig.kill(rig.core[name])
-    rig.supervisor.look()
+    rig.supervisor.check()
     assert rig.failures == [f"The {name} died"]
     for ref in (*rig.core.values(), *rig.parts.values()):
         ref.stop(timeout=5)
-    rig.supervisor.look()
+    rig.supervisor.check()
     assert (rig.said, len(rig.failures)) == ([], 1)

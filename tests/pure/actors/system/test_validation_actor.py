@@ -38,7 +38,7 @@ def ask(made, config, answers):
     return answers.get(timeout=10)
 
 
-def test_answers_with_what_the_plugin_says(ticker, answers):
+def test_the_plugins_result_is_returned(ticker, answers):
     infos, error = ask(validation(ticker), {**CONFIG, "wish": "bad"}, answers)
     assert error is None
     assert (infos.error_count, infos.errors()) == (1, ["granted never"])
@@ -65,7 +65,7 @@ def test_configs_that_name_no_connector(ticker, answers, config):
     assert isinstance(error, BadRequestError)
 
 
-def test_whatever_the_plugin_raises_is_the_answer(ticker, answers):
+def test_any_error_of_the_plugin_is_the_result(ticker, answers):
     def fail(_what):
         raise ZeroDivisionError("in the plugin")
 

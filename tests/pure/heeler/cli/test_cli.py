@@ -50,7 +50,7 @@ def test_ctrl_c_before_the_command_line_is_imported(monkeypatch):
     assert end.value.code == 130
 
 
-def test_a_bad_worker_file_is_told_without_a_trace(tmp_path):
+def test_a_bad_worker_file_is_reported_without_a_trace(tmp_path):
     file = tmp_path / "w.properties"
     file.write_text("group.id=g\nsession.timeout.ms=soon\n")
     result = run("worker", str(file), "--override", "heartbeat.interval.ms=later")
@@ -61,13 +61,13 @@ def test_a_bad_worker_file_is_told_without_a_trace(tmp_path):
     assert run("worker", str(tmp_path / "none")).exit_code == 2
 
 
-def test_what_a_worker_refuses_is_told_without_a_trace(capsys):
+def test_a_workers_refusal_is_reported_without_a_trace(capsys):
     with pytest.raises(SystemExit) as end, errors_without_trace():
         raise RestError(400, "no such class")
     assert (end.value.code, capsys.readouterr().err) == (5, "heeler: HTTP 400: no such class\n")
 
 
-def test_the_broker_tells_what_is_in_its_way(tmp_path, monkeypatch):
+def test_the_broker_reports_why_it_cannot_start(tmp_path, monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         monkeypatch.setenv("HEELER_CACHE", str(tmp_path))  # told before anything is fetched
@@ -76,7 +76,7 @@ def test_the_broker_tells_what_is_in_its_way(tmp_path, monkeypatch):
     (tmp_path / "mine").write_text("")
     result = run("broker", "--port", "0", "--data-dir", str(tmp_path))
     assert result.exit_code == 2
-    assert "holds other files" in result.stderr
+    assert "contains other files" in result.stderr
     assert sorted(x.name for x in tmp_path.iterdir()) == ["mine"]
 
 
@@ -147,14 +147,14 @@ def test_a_question_is_answered(answer, code, said):
     assert b"Traceback" not in output
 
 
-def test_kafka_that_does_not_answer(monkeypatch):
+def test_a_kafka_that_does_not_respond(monkeypatch):
     def away(*_, **__):
         raise KafkaUnavailableError("finding the partitions of t: no node")
 
     monkeypatch.setattr("spark_tasks.kafka.cluster.KafkaCluster.partitions", away)
     done = run("topics", "read", "t")
     assert done.exit_code == 3
-    assert done.stderr.startswith("heeler: Kafka does not answer.")
+    assert done.stderr.startswith("heeler: Kafka does not respond.")
     assert "--bootstrap-servers" in done.stderr
 
 

@@ -38,19 +38,19 @@ def test_the_exit_code_says_whether_all_agrees(tmp_path, records, parquet, code)
 
 def test_a_folder_that_cannot_be_made(tmp_path):
     (tmp_path / "taken").write_text("")
-    with pytest.raises(SetupError, match=r"^The demo's folder /.*/taken cannot be made: File exists\."):
+    with pytest.raises(SetupError, match=r"^The demo's folder /.*/taken cannot be created: File exists\."):
         run_demo(None, keep=False, folder=tmp_path / "taken")
     assert (tmp_path / "taken").is_file()
 
 
-def test_a_folder_of_somebody_else_is_left_alone(tmp_path):
+def test_a_folder_with_other_files_is_left_alone(tmp_path):
     (tmp_path / "thesis.tex").write_text("")
-    with pytest.raises(SetupError, match=r"holds thesis\.tex, which does not belong to the demo"):
+    with pytest.raises(SetupError, match=r"contains thesis\.tex, which does not belong to the demo"):
         run_demo(None, keep=False, folder=tmp_path)
     assert (tmp_path / "thesis.tex").exists()
 
 
-def test_a_refusal_is_told_with_the_worker_s_log(tmp_path):
+def test_a_refusal_is_reported_with_the_worker_s_log(tmp_path):
     worker = WorkerProcess(tmp_path, {})
     worker.log.write_text("the log")
     with pytest.raises(SetupError, match="refused a request: HTTP 400: no such class\nIts log ends with:\nthe log"), \

@@ -34,7 +34,7 @@ def worker(tmp_path):
     return file
 
 
-def test_a_source_goes_on_where_it_was(tmp_path):
+def test_a_source_continues_where_it_stopped(tmp_path):
     text, file = tmp_path / "in.txt", tmp_path / "in.yaml"
     text.write_text("a\nb\n")
     file.write_text(f"connector.class: {LINES}\ntopic: t\nfile: {text}\n"
@@ -52,7 +52,7 @@ def test_a_source_goes_on_where_it_was(tmp_path):
         run(file, "--offsets", tmp_path / "others", code=2)
 
 
-def test_what_a_source_prints_a_sink_takes_once(tmp_path, worker):
+def test_a_sink_processes_a_sources_output_once(tmp_path, worker):
     source, sink = write_package(tmp_path, "tallies", "source"), write_package(tmp_path, "archive", "sink")
     printed = run(source / "connector.yaml", "--worker-config", worker)
     assert [json.loads(record["value"])["number"] for record in printed] == list(range(10))
@@ -77,7 +77,7 @@ def test_what_a_source_prints_a_sink_takes_once(tmp_path, worker):
 
 
 @pytest.mark.integration  # a process of its own
-def test_it_begins_anew_when_its_code_changes(tmp_path, worker):
+def test_it_restarts_when_its_code_changes(tmp_path, worker):
     package = write_package(tmp_path, "tallies", "source")
     command = [sys.executable, "-m", "heeler", "run", str(package / "connector.yaml"), "--worker-config", str(worker)]
     lines, told = [], tmp_path / "told"

@@ -21,7 +21,7 @@ def line(value=None, *, key=None, timestamp=5, headers=None):
     return record_line(2, {"offset": 7, "timestamp": timestamp, "key": key, "value": value, "headers": headers})
 
 
-def test_how_a_record_looks():
+def test_the_format_of_a_record():
     headers = [{"key": "h", "value": b"\x00\xff"}, {"key": "none", "value": None}, {"key": "h", "value": b"again"}]
     assert line(b'{"a": 1,\n "b": "\xc3\xa9"}', key=b"k", timestamp=1_700_000_000_123, headers=headers) == (
         '{"partition":2,"offset":7,"timestamp":"2023-11-14T22:13:20.123Z","key":"k","value":{"a": 1, "b": "é"},'
@@ -61,6 +61,6 @@ def test_any_record_is_one_printable_line_of_json(key, value, headers, timestamp
 
 
 @given(JSON)
-def test_json_stays_what_it_is(value):
+def test_json_is_printed_as_json(value):
     for indent in (None, 2):
         assert json.loads(line(json.dumps(value, indent=indent, ensure_ascii=False).encode()))["value"] == value

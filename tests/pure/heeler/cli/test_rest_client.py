@@ -35,7 +35,7 @@ def worker():
 
 
 @pytest.mark.parametrize("refusal", [(409, STALE), (500, REBALANCING)])
-def test_what_a_rebalance_refuses_is_asked_again(worker, refusal):
+def test_a_request_refused_during_a_rebalance_is_repeated(worker, refusal):
     client, refusals = worker
     refusals += [refusal]
     assert client.call("GET", "/connectors/c/config")["message"] == "fine"

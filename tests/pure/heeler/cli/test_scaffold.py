@@ -32,7 +32,7 @@ def test_the_tests_of_a_new_package_pass(tmp_path, name, kind, tests):
 
 @pytest.mark.parametrize(("name", "kind", "cls"), [
     ("water-level", "source", "WaterLevelSourceConnector"), ("archive_sink", "sink", "ArchiveSinkConnector")])
-def test_workers_find_it_and_its_file_can_be_tried(tmp_path, name, kind, cls):
+def test_workers_find_the_new_connector_and_its_file_can_be_tried(tmp_path, name, kind, cls):
     package = new(tmp_path, name, "--kind", kind)
     module = name.replace("-", "_")
     shown = f"{module}.connector.{cls}"
@@ -61,7 +61,7 @@ def test_names_that_no_package_can_have(tmp_path, name):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_is_there_stays(tmp_path):
+def test_existing_files_are_not_overwritten(tmp_path):
     file = new(tmp_path, "mine") / "connector.yaml"
     file.write_text("changed")
     new(tmp_path, "mine", code=2)

@@ -68,7 +68,7 @@ def test_a_source_stage_by_stage(source, tmp_path):
     assert (converted["records"][1]["topic"], converted["records"][1]["value"]) == ("new-t", "Struct{line=line 1}")
     assert sorted(tmp_path.iterdir()) == before
     shown = run(source, "--limit", "1").stdout
-    assert "its predicate took 1 of 1: yes" in shown
+    assert "its predicate accepted 1 of 1: yes" in shown
 
 
 def test_a_predicate_leaves_records_as_they_are(source):
@@ -85,7 +85,7 @@ def test_a_stage_that_fails_ends_the_trial(source):
     assert "transforms.hoist" in run(source, code=1).stdout
 
 
-def test_what_a_worker_would_refuse_is_refused(source, tmp_path):
+def test_a_configuration_that_a_worker_would_refuse_is_refused(source, tmp_path):
     """All at once, and before anything runs; what the plugin's own `validate` says too. A name is not needed."""
     source.write_text(source.read_text().replace("name: in\n", "").replace("topic: t\n", "tasks.max: none\n"))
     said = run(source, code=2).stderr
@@ -130,7 +130,7 @@ def test_a_sink_gets_records_from_a_file_and_writes_nothing(tmp_path):
         assert words in run(file, "--records", records, code=2).stderr
 
 
-def test_a_sink_takes_what_other_commands_print(tmp_path):
+def test_a_sink_accepts_the_output_of_other_commands(tmp_path):
     """Lines of `heeler topics read`, and of `heeler run` for a source, headers and all."""
     records, file = tmp_path / "records", tmp_path / "out.yaml"
     file.write_text(f"name: out\nconnector.class: {LINES.format('Sink')}\ntopics: t\nfile: {tmp_path / 'out.txt'}\n"
@@ -212,7 +212,7 @@ class TalkativeSourceConnector(SourceConnector):
 
 @pytest.mark.parametrize("command", ["try", "run"])
 @pytest.mark.parametrize("fails", ["", "yes"])
-def test_what_a_plugin_says_is_apart_and_without_secrets(tmp_path, command, fails):
+def test_a_plugins_output_is_separate_and_without_secrets(tmp_path, command, fails):
     (tmp_path / "talkative.py").write_text(TALKATIVE)
     file = tmp_path / "c.yaml"
     file.write_text(f"name: c\nconnector.class: TalkativeSource\ntopic: t\nplugin.path: {tmp_path}\npin: '97531864'\n"

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from heeler.cli.main import main
 from heeler.doctor import worker
-from heeler.doctor.findings import Finding, Verdict, counted, examined
+from heeler.doctor.findings import Finding, Verdict, counted, findings_of
 from tests.rigs.fake_connect import fake_connect
 from tests.rigs.serving import make_certificates
 
@@ -48,7 +48,7 @@ def file(tmp_path, monkeypatch):
 def test_a_machine_without_java(tmp_path):
     found = doctor(code=1, JAVA_HOME=str(tmp_path))
     [(verdict, said)] = of(found, "Java")
-    assert verdict == "wrong"
+    assert verdict == "error"
     assert "apt-get install openjdk" in said
     assert [verdict for verdict, _ in of(found, "Spark")] == ["ok"], "nothing is to be done about Spark"
 
@@ -59,15 +59,13 @@ def test_a_machine_with_java(fake_java):
     assert (verdict, said.endswith("version 21")) == ("ok", True)
 
 
-def test_settings_that_no_worker_takes(file):
+def test_settings_that_no_worker_accepts(file):
     [(verdict, said)] = of(doctor(file(session_timeout_ms="soon"), code=1), "settings")
-    assert (verdict, "soon" in said) == ("wrong", True)
+    assert (verdict, "soon" in said) == ("error", True)
 
 
-def test_no_check_keeps_others_from_being_made(file, tmp_path):
-    """Brokers that are away, a plugin that cannot be imported, a jar that is none, a folder that is not there, a key
-    that is misspelt.
-    """
+def test_a_failed_check_does_not_prevent_others(file, tmp_path):
+    """Unreachable brokers, a plugin that cannot be imported, an invalid jar, a missing folder, a misspelt key."""
     folder = tmp_path / "plugins"
     folder.mkdir()
     (folder / "broken.jar").write_bytes(b"PK, or not")
@@ -76,33 +74,33 @@ def test_no_check_keeps_others_from_being_made(file, tmp_path):
     path = file(plugin_path=f"{folder},/nowhere/at/all", ofset_flush_interval_ms="1")
     found = doctor(path, "--override", "producer.password=hunter2hunter2", code=1)
     [(verdict, said)] = of(found, "Kafka")
-    assert verdict == "wrong"
+    assert verdict == "error"
     assert "127.0.0.1:1" in said
     told = of(found, "plugins")
-    assert [verdict for verdict, _ in told] == ["wrong", "wrong", "wrong", "ok"]
+    assert [verdict for verdict, _ in told] == ["error", "error", "error", "ok"]
     assert "broken.jar cannot be read" in told[0][1]
     assert "/nowhere/at/all" in told[1][1]
     assert "no_such_module" in told[2][1]
-    assert of(found, "settings") == [("look", "Not settings of a worker, perhaps misspelt: ofset.flush.interval.ms")]
+    assert of(found, "settings") == [("warning", "Not settings of a worker, perhaps misspelt: ofset.flush.interval.ms")]
     assert of(found, "certificates") == [("ok", "none is configured")]
     assert "hunter2" not in str(found)
 
 
-def test_certificates_are_looked_at_before_they_end(tmp_path, file):
+def test_certificates_are_checked_before_they_expire(tmp_path, file):
     made = make_certificates(tmp_path)
     pem = made.certificate.read_text()
     now = dt.datetime.now(dt.UTC)
     end = now + dt.timedelta(days=1)
-    for moment, verdict, said in ((now, Verdict.LOOK, "Replace it soon"),
-                                  (end + dt.timedelta(days=2), Verdict.WRONG, "Replace it"),
-                                  (now - dt.timedelta(days=9), Verdict.WRONG, "clock")):
+    for moment, verdict, said in ((now, Verdict.WARNING, "Replace it soon"),
+                                  (end + dt.timedelta(days=2), Verdict.ERROR, "Replace it"),
+                                  (now - dt.timedelta(days=9), Verdict.ERROR, "clock")):
         finding = worker.validity("REST", pem, moment)
         assert (finding.verdict, said in finding.message) == (verdict, True)
     path = file(listeners="https://127.0.0.1:0", ssl_keystore_location=str(made.pem))
-    assert [verdict for verdict, _ in of(doctor(path, code=1), "certificates")] == ["look", "look"]  # a day's, for both
+    assert [verdict for verdict, _ in of(doctor(path, code=1), "certificates")] == ["warning"] * 2  # a day's, for both
     path = file(listeners="https://127.0.0.1:0", ssl_keystore_location="/nowhere")
     [(verdict, said)] = of(doctor(path, code=1), "certificates")
-    assert (verdict, "/nowhere" in said) == ("wrong", True)
+    assert (verdict, "/nowhere" in said) == ("error", True)
 
 
 @pytest.mark.parametrize("ahead", [-90, 0, 90])
@@ -111,18 +109,18 @@ def test_clocks_of_workers(ahead):
         fake.ahead_s = ahead
         found = doctor("--url", f"{fake.url},http://127.0.0.1:1", code=1)
     [(verdict, said)] = of(found, "clocks")
-    assert verdict == ("wrong" if ahead else "ok")
+    assert verdict == ("error" if ahead else "ok")
     assert ("behind" in said, "ahead of" in said) == (ahead < 0, ahead > 0)
-    assert [verdict for verdict, _ in of(found, "workers")] == ["ok", "wrong"]
+    assert [verdict for verdict, _ in of(found, "workers")] == ["ok", "error"]
 
 
-def test_a_worker_that_is_ill():
+def test_an_unhealthy_worker():
     answers = {"GET /": (200, {"version": "4.3.1"}), "GET /health": (503, {"message": "still starting"})}
     with fake_connect(answers) as fake:
         [(verdict, said)] = of(doctor("--url", fake.url, code=1), "workers")
-        assert (verdict, "still starting" in said) == ("wrong", True)
+        assert (verdict, "still starting" in said) == ("error", True)
         fake.answers["GET /health"] = (200, {"status": "healthy", "degraded": ["c-0 hangs"]})
-        assert of(doctor("--url", fake.url), "workers")[0][0] == "look"
+        assert of(doctor("--url", fake.url), "workers")[0][0] == "warning"
 
 
 def test_each_finding_is_a_line():
@@ -131,14 +129,14 @@ def test_each_finding_is_a_line():
     assert "HEELER_URL)? http://127.0.0.1:1: [Errno" in line
 
 
-def test_numbers_have_their_nouns():
+def test_singular_and_plural():
     assert (counted(1, "replica"), counted(2, "replica")) == ("1 replica", "2 replicas")
 
 
-def test_an_examination_that_fails_is_a_finding():
+def test_a_check_that_fails_is_a_finding():
     def check():
         yield Finding("x", Verdict.OK, "first")
         raise ZeroDivisionError("oh")
 
-    found = [(f.verdict, "oh" in f.message) for f in examined("x", check)]
-    assert found == [(Verdict.OK, False), (Verdict.WRONG, True)]
+    found = [(f.verdict, "oh" in f.message) for f in findings_of("x", check)]
+    assert found == [(Verdict.OK, False), (Verdict.ERROR, True)]

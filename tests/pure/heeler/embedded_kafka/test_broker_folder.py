@@ -16,7 +16,7 @@ def opened(path):
     return folder
 
 
-def test_a_new_folder_is_made_and_taken_again_with_its_cluster(tmp_path):
+def test_a_new_folder_is_created_and_reused_with_its_cluster(tmp_path):
     assert opened(tmp_path / "a" / "b").cluster_id == "cluster-1"
     again = BrokerFolder.open(tmp_path / "a" / "b", "cluster-2")
     assert again.cluster_id == "cluster-1"
@@ -27,9 +27,9 @@ def test_a_new_folder_is_made_and_taken_again_with_its_cluster(tmp_path):
     opened(again.path)
 
 
-def test_folders_of_others_are_left_alone(tmp_path):
+def test_other_folders_are_left_alone(tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
-    with pytest.raises(SetupError, match=r"holds other files \(notes\.txt"):
+    with pytest.raises(SetupError, match=r"contains other files \(notes\.txt"):
         opened(tmp_path)
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "meta.properties").write_text("")
@@ -71,8 +71,8 @@ def test_a_folder_that_cannot_be_written(tmp_path):
         ("java.io.IOException: No space left on device", "is full"),
         ("RuntimeException: Invalid cluster.id in: x. Expected a, but read b", "formatted for another cluster"),
         ("UnsupportedVersionException: metadata.version 99 is not supported", "written by a newer Kafka"),
-        ("INFO x\nERROR Exiting: kaboom\n\tat y", "Kafka ended at its start: ERROR Exiting: kaboom"),
-        ("", "without a word"),
+        ("INFO x\nERROR Exiting: kaboom\n\tat y", "Kafka failed to start: ERROR Exiting: kaboom"),
+        ("", "there is no output"),
     ],
 )
 def test_the_reasons_of_a_failed_start(tmp_path, said, meaning):

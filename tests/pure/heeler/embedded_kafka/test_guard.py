@@ -46,7 +46,7 @@ def test_closing_asks_first_where_there_is_grace(output):
     assert process.exit_code() == 3
 
 
-def test_closing_kills_one_that_does_not_listen(output):
+def test_closing_kills_a_process_that_ignores_signals(output):
     process = GuardedProcess(["sh", "-c", "trap '' TERM; echo $$; while :; do sleep 0.02; done"], output)
     pid = child_pid(output)
     process.close(grace=0.2)
@@ -54,7 +54,7 @@ def test_closing_kills_one_that_does_not_listen(output):
     assert not psutil.pid_exists(pid)
 
 
-def test_a_stopped_child_goes_on_and_can_be_killed(output):
+def test_a_suspended_child_continues_and_can_be_killed(output):
     process = GuardedProcess(["sh", "-c", "echo $$; exec sleep 60"], output)
     child = psutil.Process(child_pid(output))
     process.signal("STOP")

@@ -44,7 +44,7 @@ def test_jars_are_fetched_once(cache, fake_java):
     ]  # fmt: skip
 
 
-def test_a_download_that_ends_half_way_leaves_nothing_to_use(cache, fake_java, monkeypatch):
+def test_an_incomplete_download_leaves_nothing_to_use(cache, fake_java, monkeypatch):
     fake_java()
     monkeypatch.setenv("IVY_DOES", "echo '  connection refused: host' ; exit 1")
     with pytest.raises(SetupError, match=r"Cannot fetch Some Jars 1\.0.*registry.*connection refused.*mirror"):

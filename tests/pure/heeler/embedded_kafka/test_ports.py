@@ -12,7 +12,7 @@ from heeler.embedded_kafka.ports import free_port, require_free, serves_kafka
 from heeler.errors import SetupError
 
 
-def test_free_ports_differ_and_are_not_what_anybody_is_given():
+def test_free_ports_differ_and_are_outside_the_ephemeral_range():
     ports = {free_port() for _ in range(50)}
     assert len(ports) == 50
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -47,7 +47,7 @@ def test_a_free_port_is_free_and_a_used_one_is_named():
         (b"", False),
     ],
 )
-def test_a_broker_is_there_when_it_counts_itself(answer, serves):
+def test_a_broker_is_ready_when_it_counts_itself(answer, serves):
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def serve():

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from heeler.java_host.connection import Connection, JavaPluginError, NoAnswerError
+from heeler.java_host.connection import Connection, JavaPluginError, NoResponseError
 from spark_tasks.errors import ConnectError, is_permanent
 from spark_tasks.host_frames import HEAD, HostGoneError, message
 
@@ -42,7 +42,7 @@ def asking():
         yield pool.submit
 
 
-def test_answers_find_who_asked(host, asking):
+def test_responses_reach_their_callers(host, asking):
     first, second = asking(host.connection.ask, "one", x=1), asking(host.connection.ask, "two")
     asked = {content["op"]: number for number, content in (host.read(), host.read())}
     host.say(asked["two"], op="answer", n=2)
@@ -51,7 +51,7 @@ def test_answers_find_who_asked(host, asking):
 
 
 @pytest.mark.parametrize("permanent", [False, True])
-def test_what_a_plugin_threw_is_raised(host, asking, permanent):
+def test_a_plugins_exception_is_raised(host, asking, permanent):
     asked = asking(host.connection.ask, "start")
     host.say(host.read()[0], op="failed", permanent=permanent,
              **{"class": "x.Boom", "message": "no", "trace": "x.Boom: no\n\tat y.Z"})
@@ -61,14 +61,14 @@ def test_what_a_plugin_threw_is_raised(host, asking, permanent):
     assert is_permanent(error.value) is permanent
 
 
-def test_events_are_heeded_and_questions_answered(host):
+def test_events_are_handled_and_requests_answered(host):
     host.say(0, op="reconfigure")
     assert host.events.get(timeout=5) == {"op": "reconfigure"}
     host.say(-4, op="offsets")
     assert host.read() == (-4, {"op": "answer", "pairs": [['{"a":1}', '{"b":2}']]})
 
 
-def test_offsets_that_cannot_be_read_are_told():
+def test_offsets_that_cannot_be_read_are_an_error_for_the_host():
     def fail():
         raise ConnectError("no answer of the topic")
 
@@ -80,7 +80,7 @@ def test_offsets_that_cannot_be_read_are_told():
 
 @pytest.mark.parametrize("last", [b"", b"half a head", HEAD.pack(1, 0, -5), HEAD.pack(2, 1, 3) + b"abc",
                                   HEAD.pack(1, 0, 1) + b"{"])
-def test_the_end_and_what_cannot_be_read_are_told_to_everybody(host, asking, last):
+def test_the_end_and_invalid_messages_are_reported_to_all(host, asking, last):
     asked = asking(host.connection.ask, "taskConfigs")
     host.read()
     host.socket.sendall(last)
@@ -92,13 +92,13 @@ def test_the_end_and_what_cannot_be_read_are_told_to_everybody(host, asking, las
         host.connection.ask("stop")
 
 
-def test_no_answer_in_time(host):
-    with pytest.raises(NoAnswerError, match=r"no answer to validate within 0\.01 s"):
+def test_no_response_in_time(host):
+    with pytest.raises(NoResponseError, match=r"no response to validate within 0\.01 s"):
         host.connection.ask_within(0.01, "validate")
     assert host.read()[1] == {"op": "validate"}
 
 
 @pytest.mark.parametrize("wanted", [True, False])
-def test_whose_wish_the_end_is(host, wanted):
+def test_who_closed_the_connection(host, wanted):
     (host.connection.close if wanted else host.socket.close)()
     assert host.events.get(timeout=5).wanted is wanted

@@ -86,7 +86,7 @@ def answered(rig, *batches, to=10, **more):
 
 
 def told(frame):
-    """What a frame says of itself, and the number of its records."""
+    """What a frame says about itself, and the number of its records."""
     rows, size, sections, _ = struct.unpack_from("<iiii", frame, HEAD.size)
     at = HEAD.size + 16 + 8 * sections
     return json.loads(frame[at : at + size]), rows, sections
@@ -102,7 +102,7 @@ def ranges(rig):
     return found
 
 
-def test_frames_reach_over_what_was_left_out(rig):
+def test_frames_cover_dropped_records(rig):
     answered(rig, batch(0, 3), batch(5))
     meta, rows, sections = told(rig.feed.next())
     assert (rows, sections) == (2, 32)
@@ -115,19 +115,19 @@ def test_frames_reach_over_what_was_left_out(rig):
     assert not rig.feed.pending
 
 
-def test_a_frame_tells_of_a_range_of_which_nothing_is_left(rig):
+def test_a_frame_covers_a_range_without_records(rig):
     answered(rig)
     assert ranges(rig) == [(0, 10, False, 0)]
     assert rig.used == []
 
 
-def test_what_became_of_one_record_stays_together(rig, monkeypatch):
+def test_records_made_from_one_record_stay_together(rig, monkeypatch):
     monkeypatch.setattr(cut_feed, "FRAME_BYTES", 1)
     answered(rig, batch(0, 1, 1, 1, 2))
     assert ranges(rig) == [(0, 1, False, 1), (1, 2, False, 3), (2, 10, False, 1)]
 
 
-def test_after_a_rewind_what_was_not_given_is_read_again(rig, monkeypatch):
+def test_after_a_rewind_records_not_sent_are_read_again(rig, monkeypatch):
     monkeypatch.setattr(cut_feed, "FRAME_BYTES", 1)
     answered(rig, batch(0, 1, 2))
     rig.feed.next()
@@ -140,7 +140,7 @@ def test_after_a_rewind_what_was_not_given_is_read_again(rig, monkeypatch):
     assert not rig.feed.pending, "it is held"
 
 
-def test_a_bad_record_that_is_not_tolerated_ends_it_and_nothing_is_given(rig):
+def test_a_bad_record_that_is_not_tolerated_fails_the_task_and_nothing_is_sent(rig):
     failure = failed_outcome(ToleranceExceededError("no"))
     answered(rig, batch(0), failure=failure)
     with pytest.raises(ToleranceExceededError, match="no"):

@@ -1,4 +1,4 @@
-"""Where Java plugins are looked for, when the host is asked, and which of two plugins of one name is taken."""
+"""Where Java plugins are discovered, when the host is used for that, and which of two plugins of one name is used."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from heeler.java_host.discovery import Discovery, look, plugin_locations
 from heeler.java_host.manifests import PROVIDERS
 from heeler.java_host.offset_texts import as_texts, from_texts
 from heeler.java_host.runtime import JavaRuntime
-from rest.wire.answers import plugin_info
+from rest.wire.responses import plugin_info
 from spark_tasks.errors import ConfigError, ConnectError, DataError
 from spark_tasks.plugins import Kind, PassedOver, PluginNotFoundError, Plugins
 
@@ -101,7 +101,7 @@ def test_folders_with_jars_and_jars_are_places(folder):
     assert [c.rpartition(" ")[2] for c in Plugins(f"{alone}x").complaints] == ["folder"]
 
 
-def test_plugins_that_cannot_be_loaded_are_told_and_looked_for_again(folder):
+def test_plugins_that_cannot_be_loaded_are_reported_and_looked_up_again(folder):
     host = Host([told(folder)])
     for asked in (1, 2):
         seen = Discovery([str(folder)], lambda _mode: host)
@@ -124,7 +124,7 @@ def test_one_of_several_that_cannot_be_loaded_is_told(folder):
         assert host.asked == asked
 
 
-def test_the_host_is_asked_once_for_each_content(folder):
+def test_the_host_discovers_each_content_once(folder):
     not_shown = told(folder, "some.Extension", "rest_extension")
     host = Host(alone_too(folder, not_shown, {**told(folder), "location": "classpath"}))
     for _ in range(2):
@@ -139,12 +139,12 @@ def test_the_host_is_asked_once_for_each_content(folder):
 def mode(folder, plugins=(), discovery=LIKE_JAVA):
     """How the host has to look, before and after it was asked."""
     seen = Discovery([str(folder)], lambda _look: Host(list(plugins)), discovery)
-    before = seen.look(folder.with_name("host"))
+    before = seen.host_path(folder.with_name("host"))
     seen.plugins()
     return before, seen
 
 
-def test_folders_without_manifests_are_looked_into_once(folder, tmp_path):
+def test_folders_without_manifests_are_inspected_once(folder, tmp_path):
     (tmp_path / "host").mkdir()
     assert mode(folder)[0] == (str(folder), "service_load")
     driver = jar(folder / "driver" / "driver.jar", manifest=None)
@@ -153,7 +153,7 @@ def test_folders_without_manifests_are_looked_into_once(folder, tmp_path):
     there = alone_too(folder, told(folder, "old.Source", place="old/"), told(folder, "old.Sink", "sink", "old/"))
     before, seen = mode(folder, there)
     assert before == (str(folder), "hybrid_warn")
-    links, how = seen.look(tmp_path / "host")
+    links, how = seen.host_path(tmp_path / "host")
     assert (links, how) == (str(tmp_path / "host" / "plugins"), "service_load")
     found = {path.name: path for path in (tmp_path / "host" / "plugins").iterdir()}
     assert {name: path.resolve() for name, path in found.items() if path.is_symlink()} == {
@@ -171,7 +171,7 @@ def test_jars_without_manifests_beside_one_that_has_one(folder, tmp_path):
     assert before == (str(folder), LIKE_JAVA)
     assert [plugin.name for plugin in seen.plugins()] == ["alone.Source", "some.Plugin", "old.Source"]
     (tmp_path / "host").mkdir()
-    links, how = seen.look(tmp_path / "host")
+    links, how = seen.host_path(tmp_path / "host")
     assert how == "service_load"
     (linked,) = Path(links).glob("*-my plugin")
     assert old in [path.resolve() for path in linked.iterdir()]
@@ -192,7 +192,7 @@ def test_the_modes_of_kafka_connect(folder, tmp_path, discovery, before, found):
     for how in (before, "service_load"):  # once its content is known, and the manifest that is missing is made
         seen = Discovery([str(folder)], lambda _look: Host(alone_too(folder, *nameless)), discovery)
         (own := tmp_path / how / discovery).mkdir(parents=True, exist_ok=True)
-        assert seen.look(own)[1] == how
+        assert seen.host_path(own)[1] == how
         if found is not None:
             assert [plugin.name for plugin in seen.plugins()] == found
         else:
@@ -232,7 +232,7 @@ def test_service_load_knows_only_manifests_and_asks_nobody_for_more(folder):
     jar(folder / "old" / "old.jar", NAMELESS, manifest=None)
     host = Host(alone_too(folder))
     seen = Discovery([str(folder)], lambda _look: host, "service_load")
-    assert seen.look(folder) == (str(folder), "service_load")
+    assert seen.host_path(folder) == (str(folder), "service_load")
     assert len(seen.plugins()) == 2
     jar(folder / "other" / "old.jar", NAMELESS, manifest=None)
     assert len(Discovery([str(folder)], lambda _look: host, "service_load").plugins()) == 2
@@ -256,7 +256,7 @@ def test_config_providers_have_manifests_always(folder, tmp_path):
     assert before == (str(folder), "hybrid_warn")
     assert [p.name for p in seen.plugins()][2:] == ["some.Vault", "old.Source"]
     (tmp_path / "host").mkdir()
-    links, _ = seen.look(tmp_path / "host")
+    links, _ = seen.host_path(tmp_path / "host")
     with zipfile.ZipFile(next(Path(links).glob("*-vault/manifests.jar"))) as manifests:
         assert [name.rpartition(".")[2] for name in manifests.namelist()] == ["SourceConnector"], "its own has Vault"
 
@@ -270,7 +270,7 @@ def test_what_is_new_is_found_beside_a_known_folder_without_manifests(folder, tm
     host = Host([])
     seen = Discovery([str(folder)], lambda _look: host)
     (tmp_path / "host").mkdir()
-    links = Path(seen.look(tmp_path / "host")[0])
+    links = Path(seen.host_path(tmp_path / "host")[0])
     (link,) = links.glob("*-new")
     host.plugins = [{**told(folder, "new.Source"), "location": f"file:{link}/"}]
     found = {plugin.name: plugin.location for plugin in seen.plugins()}
@@ -287,7 +287,7 @@ def test_jars_that_have_no_plugins_start_no_host(tmp_path):
     assert host.asked == 0
 
 
-def test_a_broken_jar_is_told_and_hides_nothing(folder):
+def test_a_broken_jar_is_reported_and_hides_nothing(folder):
     (folder / "broken.jar").write_bytes(b"PK no jar")
     seen = Discovery([str(folder)], lambda _mode: Host(alone_too(folder)))
     assert len(seen.plugins()) == 2
@@ -296,7 +296,7 @@ def test_a_broken_jar_is_told_and_hides_nothing(folder):
     assert look(place, lambda _: None) == look(place, lambda _: None)
 
 
-def test_a_host_that_cannot_be_started_is_told_and_asked_again(folder):
+def test_a_host_that_cannot_be_started_is_reported_and_tried_again(folder):
     host = Host(alone_too(folder), ConnectError("no Java"))
     seen = Discovery([str(folder)], lambda _mode: host)
     assert seen.plugins() == []
@@ -312,7 +312,7 @@ def test_a_host_that_cannot_be_started_is_told_and_asked_again(folder):
      {(Kind.CONNECTOR, FILE_SOURCE): "heeler", (Kind.CONVERTER, JSON): "java",
       (Kind.CONFIG_PROVIDER, FILE_PROVIDER): "heeler"}),
 ])
-def test_heelers_own_is_taken_unless_javas_is_preferred(folder, monkeypatch, prefer, taken, passed_over):
+def test_heelers_own_plugin_is_used_unless_javas_is_preferred(folder, monkeypatch, prefer, taken, passed_over):
     """Of connectors and config providers; the log and REST say which."""
     host = Host([told(folder), told(folder, FILE_SOURCE), told(folder, JSON, "converter"),
                  told(folder, FILE_PROVIDER, "configprovider")])
@@ -332,7 +332,7 @@ def test_heelers_own_is_taken_unless_javas_is_preferred(folder, monkeypatch, pre
 
 @pytest.mark.parametrize("error", [None, "no Java"])
 def test_a_preferred_plugin_that_is_not_there_is_not_replaced(folder, monkeypatch, error):
-    """Neither if no jar has it nor if the host cannot look."""
+    """Neither if no jar has it nor if the host cannot look it up."""
     host = Host([told(folder)])
     host.error = error and ConnectError(error)
     monkeypatch.setattr("heeler.java_host.host.JavaHost.of", lambda *_: host)
@@ -340,14 +340,14 @@ def test_a_preferred_plugin_that_is_not_there_is_not_replaced(folder, monkeypatc
     plugins = Plugins((), others=runtime.found, complaints=runtime.complaints)
     for kind, name in ((Kind.CONNECTOR, FILE_SOURCE), (Kind.CONNECTOR, "FileStreamSource"),
                        (Kind.CONFIG_PROVIDER, FILE_PROVIDER)):
-        with pytest.raises(PluginNotFoundError, match=r"java\.plugins\.prefer names it, and no jar") as refused:
+        with pytest.raises(PluginNotFoundError, match=r"java\.plugins\.prefer names it, but no jar") as refused:
             plugins.find(kind, name)
         assert (error or "") in str(refused.value)
     assert plugins.find(Kind.CONVERTER, JSON).cls.__module__.startswith("spark_tasks.")
     assert FILE_SOURCE not in [info.class_name for info in plugins.of_kind(Kind.CONNECTOR)]
 
 
-def test_without_jars_nothing_is_made(folder, tmp_path, monkeypatch):
+def test_without_jars_there_is_no_host(folder, tmp_path, monkeypatch):
     monkeypatch.setattr(discovery, "Discovery", None)
     runtime = JavaRuntime({}, [str(folder / "python"), str(tmp_path / "missing")], [])
     assert (runtime.found, list(runtime.complaints)) == ({}, [])

@@ -59,7 +59,7 @@ def packed(records, offsets=(), more=False, wanted=False, signal=None, schemas=N
 
 
 @given(RECORDS)
-def test_what_was_packed_comes_out(records):
+def test_packed_records_can_be_unpacked(records):
     found = batch(7, packed(records, [["{}", '{"n":1}']], more=True))
     assert (found.number, found.offsets, found.more) == (7, (("{}", '{"n":1}'),), True)
     rows = found.raw.to_pydict()
@@ -73,13 +73,13 @@ def test_what_was_packed_comes_out(records):
 def test_records_at_the_cut_of_a_chain_have_their_schemas():
     found = batch(1, packed([("t", -1, 5, b"1", None, []), ("t", 2, 5, None, b"2", [])], wanted=True, rows=[0, 3],
                             schemas=[("k", None), (None, "v")]))
-    assert found.handed.schemas == ("k", "v")
-    assert (found.handed.key_schema.tolist(), found.handed.value_schema.tolist()) == ([0, -1], [-1, 1])
-    assert (found.told["rows"], found.handed.partition.tolist()) == ([0, 3], [-1, 2])
+    assert found.cut.schemas == ("k", "v")
+    assert (found.cut.key_schema.tolist(), found.cut.value_schema.tolist()) == ([0, -1], [-1, 1])
+    assert (found.meta["rows"], found.cut.partition.tolist()) == ([0, 3], [-1, 2])
 
 
 @given(st.data())
-def test_a_damaged_frame_is_an_error_and_nothing_worse(data):
+def test_a_damaged_frame_is_only_an_error(data):
     whole = bytearray(packed([("a", 0, 1, b"key", b"value", [("h", b"x")]), ("b", 0, 1, None, b"", [])]))
     if data.draw(st.booleans()):
         whole = whole[: data.draw(st.integers(0, len(whole) - 1))]
@@ -100,7 +100,7 @@ def test_a_message_is_a_frame():
     assert BATCH != MESSAGE
 
 
-def test_what_is_no_batch():
+def test_invalid_batches():
     with pytest.raises(ConnectError, match="sent an invalid batch"):
         batch(1, memoryview(b"short"))
 

@@ -57,7 +57,7 @@ def hosts(**more):
     return JavaHost(lambda _: ("", "service_load"), **{"grace_s": 600.0, **more})
 
 
-def test_all_share_one_which_is_started_anew_when_it_has_ended(made):
+def test_all_share_one_host_which_is_started_again_after_its_end(made):
     java = hosts()
     java.connect(connector="a")
     java.connect(connector="b").close()
@@ -68,7 +68,7 @@ def test_all_share_one_which_is_started_anew_when_it_has_ended(made):
     assert (len(made), first.closed, made[1].whose) == (2, 1, "Java plugins")
 
 
-def test_each_connector_has_its_own_which_ends_when_nobody_uses_it(made):
+def test_each_connector_has_its_own_host_which_ends_when_unused(made):
     java = hosts(isolated=True)
     java.connect().close()
     kept, left = java.connect(connector="a"), java.connect(connector="a")
@@ -83,7 +83,7 @@ def test_each_connector_has_its_own_which_ends_when_nobody_uses_it(made):
     assert len(made) == 4
 
 
-def test_those_who_are_told_leave_and_others_go_to_the_next(made):
+def test_users_of_a_retired_host_leave_and_new_ones_use_the_next(made):
     java, told = hosts(), []
     one = java.connect(told.append, connector="a")
     two = java.connect(connector="b")
@@ -101,7 +101,7 @@ def test_those_who_are_told_leave_and_others_go_to_the_next(made):
     assert (len(made), made[1].closed) == (2, 0)
 
 
-def test_what_becomes_of_a_host_is_told_of_those_who_are_there(made):
+def test_the_end_of_a_host_is_reported_for_its_connectors_and_tasks(made):
     java, told = hosts(), []
     java.on_end = lambda *what: told.append(what)
     java.connect(name="a-0", connector="a")
@@ -110,14 +110,14 @@ def test_what_becomes_of_a_host_is_told_of_those_who_are_there(made):
     (first,) = made
     first.ends[0].sendall(message(0, RETIRE))
     wait_until(lambda: told == [
-        ("a", "a-0", "the host of Java plugins is replaced (It is old); it goes on in a new one")])
+        ("a", "a-0", "the host of Java plugins is replaced (It is old); it continues in a new one")])
     first.ends[0].close()
     wait_until(lambda: told[1:] == [
-        ("a", "a-0", "the host of Java plugins has ended (it was played); it goes on in a new one")])
+        ("a", "a-0", "the host of Java plugins has ended (it was played); it continues in a new one")])
 
 
 @pytest.mark.parametrize(("op", "times"), [("validate", 4), ("alterOffsets", 1)])
-def test_who_asks_a_host_that_is_ending_asks_the_next(made, monkeypatch, op, times):
+def test_a_request_to_a_host_that_is_ending_goes_to_the_next(made, monkeypatch, op, times):
     """But for what may have been done already."""
     monkeypatch.setattr(host, "PAUSES_S", (0.0, 0.0, 0.0))
     java, asked = hosts(), []
@@ -132,7 +132,7 @@ def test_who_asks_a_host_that_is_ending_asks_the_next(made, monkeypatch, op, tim
     assert len(asked) == times
 
 
-def test_one_that_takes_nobody_is_left_too(made):
+def test_a_host_that_accepts_no_connections_is_replaced_too(made):
     java = hosts()
     java.connect()
     made[0].accepts = False
@@ -140,7 +140,7 @@ def test_one_that_takes_nobody_is_left_too(made):
     assert (len(made), made[0].closed) == (2, 0)
 
 
-def test_who_does_not_leave_in_time_is_ended_with_it(made):
+def test_users_that_do_not_leave_in_time_end_with_the_host(made):
     java, told = hosts(grace_s=0.0), []
     java.connect(told.append)
     made[0].ends[0].sendall(message(0, RETIRE))

@@ -1,4 +1,4 @@
-"""What `heeler plugins install` puts where."""
+"""What `heeler plugins install` installs, and where."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_plugin_is_put_into_a_folder_of_its_own(registry, tmp_path):
         install(Coordinates.parse("org.x:mine:1.0"), tmp_path / "path", lambda _: None, registry)
 
 
-def test_what_it_needs_besides_comes_along(registry, tmp_path):
+def test_additional_artifacts_are_installed_too(registry, tmp_path):
     asked = []
 
     def resolve(jars, progress):
@@ -55,14 +55,14 @@ def test_what_it_needs_besides_comes_along(registry, tmp_path):
     assert (done.folder / "jackson-core-2.9.9.jar").exists()  # though it is older than Kafka's: it was asked for
 
 
-def test_a_folder_that_cannot_be_written_is_told(registry, tmp_path):
+def test_a_folder_that_cannot_be_written_is_reported(registry, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(SetupError, match="Cannot write to"):
         install(Coordinates.parse("org.x:mine:1.0"), tmp_path / "file", lambda _: None, registry)
 
 
 @pytest.mark.parametrize("text", ["org.x:mine", "a:b:c:d", "a:b:", "a:../b:1", 'a:b:"1'])
-def test_what_is_no_artifact(text, tmp_path):
+def test_invalid_artifacts(text, tmp_path):
     result = CliRunner().invoke(main, ("plugins", "install", text, "--plugin-path", str(tmp_path)))
     assert (result.exit_code, "expected GROUP:ARTIFACT:VERSION" in result.stderr) == (2, True)
     assert list(tmp_path.iterdir()) == []

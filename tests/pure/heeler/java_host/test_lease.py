@@ -59,7 +59,7 @@ def test_it_moves_when_the_host_does_and_not_before(rig, retires):
     assert [rig.lease.folder() for _ in range(3)] == ["folder 2"] * 3, "what it has left says nothing any more"
 
 
-def test_what_its_chains_count_is_the_tasks(rig):
+def test_counts_of_its_chains_are_the_tasks(rig):
     """Also when they begin again in the next host."""
     told = {"op": "metrics", "chain": 1, "values": [{"name": "read-total", "help": "", "tags": {}, "value": 3.0}]}
 
@@ -76,7 +76,7 @@ def test_what_its_chains_count_is_the_tasks(rig):
     wait_until(lambda: counted() == [6.0])
 
 
-def test_a_host_that_ends_before_it_answers(rig):
+def test_a_host_that_ends_before_it_responds(rig):
     errors = []
 
     def ask():

@@ -64,11 +64,11 @@ ANY = st.text(max_size=150)
 
 @given(st.lists(st.builds(lambda name, value, tags, text: {**metric(name, value, name, text), "tags": tags},
                           ANY, st.floats(), st.dictionaries(ANY, ANY, max_size=3), st.none() | ANY), max_size=5))
-def test_whatever_a_plugin_says_prometheus_can_read_it(metrics):
+def test_prometheus_can_parse_any_metrics_of_a_plugin(metrics):
     list(text_string_to_metric_families(shown(metrics)))
 
 
-def test_they_replace_those_before_up_to_a_number():
+def test_new_figures_replace_earlier_ones_up_to_a_limit():
     metrics = PluginMetrics()
     metrics.gauge("old").set(1)
     metrics.replace(figures(metric(f"m{n}", n) for n in range(MOST_SERIES + 3)))

@@ -41,7 +41,7 @@ def vault(host):
     return made
 
 
-def test_every_question_names_it_with_its_settings(vault, host):
+def test_every_request_contains_the_provider_and_its_settings(vault, host):
     """So that a host that has taken the place of another can make it."""
     host.answer = {"data": {"a": "1", "b": None}, "ttl": 1500}
     assert vault.get("p", {"b", "a"}) == ConfigData({"a": "1"}, 1500)
@@ -62,7 +62,7 @@ def test_every_question_names_it_with_its_settings(vault, host):
     (ConnectError("com.acme.Vault.get() has not returned"), ConnectError,
      "could not read p: com.acme.Vault.get() has not returned"),
 ])
-def test_what_it_throws_is_told_and_may_be_tried_again(vault, host, error, kind, message):
+def test_its_exceptions_are_reported_and_requests_may_be_retried(vault, host, error, kind, message):
     host.answer = error
     with pytest.raises(ConnectError) as raised:
         vault.get("p", {"k"})
@@ -71,7 +71,7 @@ def test_what_it_throws_is_told_and_may_be_tried_again(vault, host, error, kind,
     assert not is_permanent(raised.value)
 
 
-def test_settings_that_it_refuses(host):
+def test_settings_that_the_provider_refuses(host):
     host.answer = JavaPluginError("java.lang.NullPointerException: token")
     with pytest.raises(ConfigError, match=r"Vault could not be configured: java\.lang\.NullPointerException: token$"):
         class_of(VAULT, host)().configure({})

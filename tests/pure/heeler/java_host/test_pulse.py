@@ -41,7 +41,7 @@ def refused(why):
     raise AssertionError(why)
 
 
-def test_what_config_providers_measure_is_passed_on_and_ends_with_the_host(process):
+def test_metrics_of_config_providers_end_with_the_host(process):
     told = []
     HostPulse(process, 600.0, lambda: refused("silent"), refused, lambda *more: told.append(more))
     assert process.read() == (0, "pulse")
@@ -51,7 +51,7 @@ def test_what_config_providers_measure_is_passed_on_and_ends_with_the_host(proce
     wait_until(lambda: told == [("v", [{"value": 1}]), ("v", [{"value": 2}]), ("v", [])])
 
 
-def test_one_that_is_to_be_replaced_says_so(process):
+def test_a_host_that_is_to_be_replaced_reports_it(process):
     told = []
     HostPulse(process, 600.0, lambda: refused("silent"), told.append)
     assert process.read() == (0, "pulse")
@@ -59,7 +59,7 @@ def test_one_that_is_to_be_replaced_says_so(process):
     wait_until(lambda: told == ["It is old"])
 
 
-def test_one_that_answers_no_more_is_silent_once(process):
+def test_a_host_that_no_longer_responds_is_reported_silent_once(process):
     silent = threading.Semaphore(0)
     HostPulse(process, 0.05, silent.release, refused)
     assert process.read() == (0, "pulse")
@@ -71,7 +71,7 @@ def test_one_that_answers_no_more_is_silent_once(process):
     assert not silent.acquire(blocking=False)
 
 
-def test_one_that_has_ended_is_not_silent(process):
+def test_a_host_that_has_ended_is_not_reported_silent(process):
     before, silent = threading.active_count(), []
     HostPulse(process, 600.0, lambda: silent.append(1), refused)
     assert [process.read(), process.read()] == [(0, "pulse"), (1, "ping")]

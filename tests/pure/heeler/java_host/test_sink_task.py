@@ -181,7 +181,7 @@ def opened(rig, session):
     assert told == opening(rig, rig.group.done.get(TP, 0))
 
 
-def test_records_are_given_ahead_and_only_what_the_task_wants_is_committed(rig):
+def test_records_are_sent_ahead_and_only_offsets_from_the_task_are_committed(rig):
     session = started(rig)
     rig.group.end = 10 * FRAME_RECORDS
     assert rig.task.run_once().records == AHEAD * FRAME_RECORDS
@@ -197,7 +197,7 @@ def test_records_are_given_ahead_and_only_what_the_task_wants_is_committed(rig):
     assert rig.metrics.records == {"read": FRAME_RECORDS, "write": 3}
 
 
-def test_a_rewind_has_the_records_sent_again(rig):
+def test_a_rewind_sends_the_records_again(rig):
     session = started(rig)
     rig.group.end = 5
     rig.task.run_once()
@@ -250,7 +250,7 @@ def test_before_it_joins_again_the_task_closes_its_partitions(rig, lost):
     assert [offsets for _, offsets, _ in rig.group.commits] == ([] if lost else [{TP: 4}])
 
 
-def test_dead_letters_are_written_before_offsets_and_told(rig):
+def test_dead_letters_are_written_before_offsets_and_acknowledged(rig):
     session = started(rig)
     body = packed([("dead", -1, 5, None, b"bad", [("h", b"x")])])
     session.socket.sendall(HEAD.pack(BATCH, 1, len(body)) + body)
@@ -281,7 +281,7 @@ def test_what_the_plugin_throws_fails_the_task_after_the_last_commit(rig):
     assert rig.group.done == {TP: 3}
 
 
-def test_the_end_of_the_host_has_the_task_begin_again_where_the_group_is(rig):
+def test_the_end_of_the_host_restarts_the_task_at_the_groups_offsets(rig):
     session = started(rig)
     rig.group.end = 5
     rig.task.run_once()
@@ -317,7 +317,7 @@ def test_it_ends_in_order(rig):
     assert rig.group.membership is None
 
 
-def test_one_that_does_not_end_is_given_up(rig):
+def test_a_task_that_does_not_end_is_abandoned(rig):
     session = started(rig)
     closing = threading.Thread(target=rig.task.close)
     closing.start()

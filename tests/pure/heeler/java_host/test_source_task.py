@@ -168,7 +168,7 @@ def failure_of(rig):
             return error
 
 
-def test_the_worker_s_converters_stand_in_for_those_that_are_not_named(rig):
+def test_the_worker_s_converters_are_used_if_none_are_named(rig):
     connector = started(rig).order["connector"]
     assert connector == {"name": "c", "key.converter": JSON, "key.converter.schemas.enable": "false",
                          "value.converter": "own.Converter"}
@@ -206,7 +206,7 @@ def test_frames_are_appended_committed_and_acknowledged(rig):
     assert rig.used == ["t", "t"], "each step tells: topics can be reset"
 
 
-def test_who_wants_it_is_told_where_its_records_went(rig):
+def test_plugins_with_commit_record_are_told_where_records_were_written(rig):
     session = started(rig)
     rig.woken.clear()
     session.frame(b"one", b"two", b"three", offset=3, wanted=True)
@@ -257,7 +257,7 @@ def test_what_came_before_a_failure_is_committed(rig):
     assert rig.kafka.committed == [(1, [({"p": 1}, {"n": 1})])]
 
 
-def test_a_poll_that_failed_amid_is_not_committed(rig):
+def test_a_poll_that_failed_in_the_middle_is_not_committed(rig):
     session = started(rig)
     session.frame(b"one", offset=1, more=True)
     session.say("failed", **{"class": "x.Boom", "message": "no", "trace": "at y"})
@@ -266,7 +266,7 @@ def test_a_poll_that_failed_amid_is_not_committed(rig):
     assert rig.kafka.aborts == 1
 
 
-def test_the_end_of_the_host_has_the_task_start_again(rig):
+def test_the_end_of_the_host_restarts_the_task(rig):
     session = started(rig)
     session.frame(b"one", offset=1)
     session.socket.close()
@@ -283,7 +283,7 @@ def test_the_end_of_the_host_has_the_task_start_again(rig):
     assert not rig.task.restarting
 
 
-def test_pause_and_resume_are_told_once(rig):
+def test_pause_and_resume_are_sent_once(rig):
     session = started(rig)
     rig.task.pause()
     assert session.op() == "pause"
@@ -337,7 +337,7 @@ def test_it_leaves_a_host_that_is_replaced_in_order(rig, end):
     assert rig.metrics.failures == rig.metrics.retries == 0
 
 
-def test_one_that_does_not_end_is_given_up(rig):
+def test_a_task_that_does_not_end_is_abandoned(rig):
     session = started(rig)
     closing = threading.Thread(target=rig.task.close)
     closing.start()

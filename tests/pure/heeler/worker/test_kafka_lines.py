@@ -42,6 +42,13 @@ def test_an_outage_is_one_line(manager: logging.Logger, caplog: pytest.LogCaptur
     assert record.getMessage().startswith("Connections to Kafka fail (111 ECONNREFUSED)")
 
 
+def test_the_reason_is_quoted_without_the_parenthesis_around_it(
+    manager: logging.Logger, caplog: pytest.LogCaptureFixture,
+) -> None:
+    manager.warning("%s: Abort (%s)", "<transport>", "KafkaConnectionError: socket disconnected")
+    assert "Connections to Kafka fail (socket disconnected). Clients" in caplog.text
+
+
 def test_other_lines_stay(manager: logging.Logger, caplog: pytest.LogCaptureFixture) -> None:
     manager.error("Connection failed: %s", "SaslAuthenticationFailedError: wrong password")
     manager.error("Something else: %s", "KafkaConnectionError")

@@ -22,7 +22,7 @@ def loggers() -> Iterator[WorkerLoggers]:
 
 
 @pytest.mark.parametrize("level", sorted(LEVELS))
-def test_every_level_that_rest_takes_is_set_and_shown(loggers: WorkerLoggers, level: str) -> None:
+def test_every_level_that_rest_accepts_is_set_and_shown(loggers: WorkerLoggers, level: str) -> None:
     assert list(loggers.set_level(NAME, level)) == [NAME, f"{NAME}.below"]
     for name in (NAME, f"{NAME}.below"):
         shown = loggers.level(name)
@@ -31,14 +31,14 @@ def test_every_level_that_rest_takes_is_set_and_shown(loggers: WorkerLoggers, le
         assert loggers.levels()[name] == shown
 
 
-def test_the_same_level_again_leaves_the_time_as_it_is(loggers: WorkerLoggers) -> None:
+def test_setting_the_same_level_does_not_change_the_time(loggers: WorkerLoggers) -> None:
     logging.getLogger(NAME).setLevel(logging.DEBUG)
     assert loggers.set_level(NAME, "DEBUG") == [f"{NAME}.below"], "only what changed is answered"
     assert loggers.level(NAME) == LoggerLevel("DEBUG", None)
     assert loggers.set_level(NAME, "DEBUG") == []
 
 
-def test_a_level_of_the_config_topic_that_is_none_is_ignored(
+def test_an_invalid_level_in_the_config_topic_is_ignored(
     loggers: WorkerLoggers, caplog: pytest.LogCaptureFixture
 ) -> None:
     loggers.follow_cluster(NAME, "WARN")

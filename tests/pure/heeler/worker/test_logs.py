@@ -83,7 +83,7 @@ def test_levels_by_logger_and_quiet_libraries(lines):
     assert [line.split()[4] for line in written()] == ["storage.log.topic_log", "kafka.net"]
 
 
-def test_slow_steps_of_kafka_pythons_loop_are_told_at_debug_alone(lines):
+def test_slow_steps_of_kafka_pythons_loop_are_logged_only_at_debug(lines):
     """It warns of each that takes a tenth of a second, as they do wherever a machine is busy."""
     words = "blocking the event loop"
     assert f"'{words} " in inspect.getsource(kafka.net.selector)
@@ -98,7 +98,7 @@ def test_slow_steps_of_kafka_pythons_loop_are_told_at_debug_alone(lines):
     assert words in written()[-1]
 
 
-def test_what_py4j_tells_the_root_logger_is_told_where_it_is_an_error(lines):
+def test_py4js_messages_to_the_root_logger_are_logged_only_if_they_are_errors(lines):
     written = lines()
     source = inspect.getsource(py4j.java_gateway)
     assert 'logging.info("Exception while sending command."' in source
@@ -132,7 +132,7 @@ GENUINE = re.compile(r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}\] (INFO|ERROR) .+ 
 @pytest.mark.parametrize("obeyed", [
     "\n", "\r", "\r\n", "\x0b", "\x0c", "\x1c", "\x85", "\u2028", "\u2029", "\x1b[2K\x1b[1A", "\x9b2K", "\x07", "\b",
     "\x7f", "\u202e", "\u2066", "\u200f", "\u061c", "\0"])
-def test_strangers_words_forge_no_line_and_turn_no_terminal(lines, obeyed):
+def test_foreign_text_forges_no_line_and_cannot_control_a_terminal(lines, obeyed):
     written = lines()
     text = f"name{obeyed}{FORGED}"
     with log_context(text, 0):
@@ -157,7 +157,7 @@ def test_strangers_words_forge_no_line_and_turn_no_terminal(lines, obeyed):
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
-def test_what_is_below_a_line_has_lines_of_its_own(lines, form):
+def test_text_below_a_line_has_its_own_lines(lines, form):
     written = lines(form=form)
     stack = 'Its process is here:\n  File "a.py"\x1b[2K'
     logging.getLogger("actors.herder.actor").warning("hangs [TaskStalled#1]", extra={"about": None, "below": stack})
@@ -171,7 +171,7 @@ def test_what_is_below_a_line_has_lines_of_its_own(lines, form):
 
 
 @given(st.text(st.characters(exclude_categories=())))  # with halves of characters
-def test_any_text_is_one_line_of_what_can_be_written(text):
+def test_any_text_becomes_one_printable_line(text):
     shown = escaped(text)
     assert len(shown.splitlines()) <= 1
     assert not {unicodedata.category(c) for c in shown if c != "\t"} & {"Cc", "Cs", "Zl", "Zp"}
@@ -192,7 +192,7 @@ def test_level_names():
 
 
 @given(st.text())
-def test_json_lines_hold_what_was_said(text):
+def test_json_lines_contain_the_message(text):
     record = logging.LogRecord("a.b", logging.WARNING, "file", 7, "%s", (text,), None)
     with log_context("c", 1):
         line = JsonFormatter().format(record)
@@ -246,7 +246,7 @@ def test_the_herders_lines_about_a_connector_are_among_its_own(recent):
         "a: started", "[a|task-0] one", "a-0: restarting"]
 
 
-def test_what_json_lines_name_is_among_the_recent_lines(lines):
+def test_json_lines_are_among_the_recent_lines(lines):
     written, recent = lines(form="json"), RecentLogs()
     recent.install()
     for about in (ConnectorName("a"), ConnectorTaskId(ConnectorName("a"), 0)):
@@ -258,7 +258,7 @@ def test_what_json_lines_name_is_among_the_recent_lines(lines):
             for line in recent.lines("a")] == told == ["a: started", "a-0: started", "failed"]
 
 
-def test_json_lines_name_whom_they_are_about(lines):
+def test_json_lines_name_connector_and_task(lines):
     written = lines(form="json")
     logging.getLogger("x").info("restarting", extra={"about": ConnectorTaskId(ConnectorName("a"), 1)})
     (line,) = map(json.loads, written())
@@ -279,7 +279,7 @@ def test_recent_lines_are_bounded_and_masked(recent, monkeypatch):
     assert "the-late-secret" not in "".join(recent.lines("c"))
 
 
-def test_a_message_that_cannot_be_made_hurts_nobody(recent, monkeypatch):
+def test_a_message_that_cannot_be_formatted_does_no_harm(recent, monkeypatch):
     class Bad:
         def __str__(self) -> str:
             raise ValueError("no text")

@@ -20,7 +20,7 @@ class Vault(ConfigProvider):
         return ConfigData(dict.fromkeys(keys or (), f"{path}!"), ttl_ms=20)
 
 
-def test_who_asked_for_it_by_name_is_restarted() -> None:
+def test_connectors_that_use_a_placeholder_are_restarted() -> None:
     ticker = Ticker()  # not started: no value has lived its time before it was used three times
     asked: queue.Queue[str] = queue.Queue()
     resolve = Resolver({"vault": Vault()}, ticker, asked.put)

@@ -1,4 +1,4 @@
-"""Starting: what is checked before, and waiting that can be stopped."""
+"""Starting: the checks before it, and waiting that can be interrupted."""
 
 import os
 import resource
@@ -10,11 +10,11 @@ import pytest
 
 from actors.messages.commands import HerderAlive, JoinGroup
 from heeler.worker.startup import (
+    HerderWatch,
     StoppedError,
-    Turns,
-    allow_many_files,
     checked_plugins,
     in_background,
+    raise_open_files_limit,
     stop_on_signals,
     wait_for,
 )
@@ -62,13 +62,13 @@ def test_the_end_of_the_terminal_stops_a_worker_unless_nohup_started_it(handler,
             signal.signal(name, former)
 
 
-def test_waiting_answers_what_the_function_does():
+def test_waiting_returns_the_functions_result():
     assert wait_for(in_background(lambda: 5), threading.Event()) == 5
     with pytest.raises(ZeroDivisionError):
         wait_for(in_background(lambda: 1 // 0), threading.Event())
 
 
-def test_an_error_of_the_function_may_be_a_time_out():
+def test_an_error_of_the_function_may_be_a_timeout():
     def late():
         raise TimeoutError("its own")
 
@@ -76,7 +76,7 @@ def test_an_error_of_the_function_may_be_a_time_out():
         wait_for(in_background(late), threading.Event())
 
 
-def test_waiting_ends_when_it_is_asked_to():
+def test_waiting_ends_on_request():
     stop, never = threading.Event(), Future()
     threading.Timer(0.02, stop.set).start()
     with pytest.raises(StoppedError):
@@ -88,7 +88,7 @@ def test_waiting_has_an_end():
         wait_for(Future(), threading.Event(), 0.1)
 
 
-def test_a_signal_that_another_thread_was_given_is_heard():
+def test_a_signal_delivered_to_another_thread_is_noticed():
     stop, heard = threading.Event(), []
 
     def handle(*_):
@@ -101,7 +101,7 @@ def test_a_signal_that_another_thread_was_given_is_heard():
     try:
         given.start()
         late.start()
-        Turns(heard.append, 60).wait_for_stop(stop)
+        HerderWatch(heard.append, 60).wait_for_stop(stop)
     finally:
         late.cancel()
         given.join()
@@ -109,11 +109,11 @@ def test_a_signal_that_another_thread_was_given_is_heard():
     assert heard == ["signal"]
 
 
-def test_a_worker_takes_the_open_files_that_it_may_have():
+def test_a_worker_raises_its_limit_of_open_files():
     soft, hard = before = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft // 2, hard))
-        allow_many_files()
+        raise_open_files_limit()
         assert resource.getrlimit(resource.RLIMIT_NOFILE) == (min(65_536, hard), hard)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
@@ -122,15 +122,15 @@ def test_a_worker_takes_the_open_files_that_it_may_have():
 def test_a_herder_that_is_silent_is_noticed_by_the_main_thread():
     """Or the ticker, from which its pulses come: nothing else would end what runs on."""
     stop, told = threading.Event(), []
-    turns = Turns(lambda reason: (told.append(reason), stop.set()), 0.2)
-    turns.wait_for_stop(stop)
+    watch = HerderWatch(lambda reason: (told.append(reason), stop.set()), 0.2)
+    watch.wait_for_stop(stop)
     assert told == ["The herder has not responded for 0 s"]
 
 
 def test_only_pulses_count_and_all_messages_go_through():
     stop, told, heard = threading.Event(), [], []
-    turns = Turns(told.append, 0.5)
-    tell = turns.through(heard.append)
+    watch = HerderWatch(told.append, 0.5)
+    tell = watch.counting(heard.append)
 
     def beat():
         for _ in range(40):
@@ -140,12 +140,12 @@ def test_only_pulses_count_and_all_messages_go_through():
 
     beating = threading.Thread(target=beat)
     beating.start()
-    turns.wait_for_stop(stop)
+    watch.wait_for_stop(stop)
     beating.join()
     assert told == []
     assert heard == [HerderAlive()] * 40
     stop.clear()
-    silent = Turns(lambda _: stop.set(), 0.2)
-    silent.through(heard.append)(JoinGroup())
+    silent = HerderWatch(lambda _: stop.set(), 0.2)
+    silent.counting(heard.append)(JoinGroup())
     silent.wait_for_stop(stop)
     assert heard[-1] == JoinGroup()

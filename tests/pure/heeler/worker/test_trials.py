@@ -42,9 +42,9 @@ def test_a_source_a_sink_and_what_cannot_be_tried(tmp_path):
     sink = {"connector.class": LINES.format("Sink"), "topics": "t", "file": str(tmp_path / "out")}
     assert trials.run(sink, [{"value": "a"}], 5)["stages"][-1]["records"][0]["value"] == "a"
     assert not (tmp_path / "out").exists()
-    with pytest.raises(BadRequestError, match="nothing is written there"):  # as a worker would say
+    with pytest.raises(BadRequestError, match="connectors cannot write there"):  # as a worker would say
         trials.run({**sink, "file": str(plugins / "out")}, [{"value": "a"}], 5)
-    with pytest.raises(BadRequestError, match="give some as records"):
+    with pytest.raises(BadRequestError, match="needs records"):
         trials.run(sink, None, 5)
     [failed] = trials.run({**loud, "mode": "die"}, None, 5)["stages"]
     assert (failed["stage"], failed["records"]) == ("read", [])
@@ -54,15 +54,15 @@ def test_a_source_a_sink_and_what_cannot_be_tried(tmp_path):
     assert "hunter2hunter2" not in failed["error"]
 
 
-def test_one_that_hangs_is_ended_and_its_place_is_free_again(tmp_path, monkeypatch):
+def test_a_trial_that_hangs_is_aborted_and_its_slot_is_free_again(tmp_path, monkeypatch):
     (tmp_path / "loud.py").write_text(LOUD)
     monkeypatch.setattr(trial, "LONGEST_S", 0.5)
     trials = Trials({**WORKER, "plugin.path": str(tmp_path)}, {})
     for _ in range(3):
-        with pytest.raises(ConnectError, match="was ended"):
+        with pytest.raises(ConnectError, match="was aborted"):
             trials.run({"connector.class": "Loud", "topic": "t", "mode": "hang"}, None, 5)
 
 
-def test_there_are_not_too_many():
+def test_the_number_of_trials_is_limited():
     with pytest.raises(ConflictError, match="are being tried"):
-        Trials(WORKER, {}, at_once=0).run({}, None, 5)
+        Trials(WORKER, {}, max_concurrent=0).run({}, None, 5)

@@ -148,7 +148,7 @@ USES = [lambda keys: keys.parse({}), lambda keys: keys.validate({}), lambda keys
     ({"type": Type.INT, "default": "0", "validator": at_least(1)},
      "Invalid value 0 for configuration k: Value must be at least 1"),
     ({"type": Type.INT, "default": 1, "validator": lambda _name, _value: 1 // 0}, "ZeroDivisionError: .*"),
-    ({"type": "int"}, "its type is 'int'; it has to be one of Type, such as Type.STRING"),
+    ({"type": "int"}, "its type is 'int'; it must be a member of Type, such as Type.STRING"),
 ])
 def test_a_wrong_definition_is_told_when_it_is_used(key, message, use):
     with pytest.raises(ConfigError, match=f"^the definition of configuration (p\\.)?k is wrong: {message}$"):

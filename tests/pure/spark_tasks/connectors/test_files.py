@@ -55,7 +55,7 @@ def test_times_of_a_given_schema(tmp_path):
     assert row["zoned"].isoformat() == "2024-01-02T02:04:05+00:00"
     assert row["plain"].isoformat() == "2024-01-02T03:04:05"
     for wrong in ("zoned timestamp_ntz", "plain timestamp"):
-        with pytest.raises(DataError, match="TIMESTAMP is for times with a zone, TIMESTAMP_NTZ for those without"):
+        with pytest.raises(DataError, match="TIMESTAMP is for times with a zone, TIMESTAMP_NTZ for times without"):
             all_rows(reader_of(tmp_path, schema=wrong))
 
 

@@ -164,11 +164,11 @@ def test_the_schema_can_be_given():
 
 def test_formats_that_are_not_there():
     (error,) = PySparkSourceConnector.validate({"format": "cuonting"})["format"]
-    assert error.startswith("Invalid value cuonting for configuration format: no data source has that name; did you "
-                            "mean counting? there are: ")
+    assert error.startswith("Invalid value cuonting for configuration format: no data source has this name; did you "
+                            "mean counting? available: ")
     assert "folders of plugin.path" in error
-    assert "entry point of the group heeler.data_sources" in error
-    assert "no data source has that name" in PySparkSinkConnector.validate({"format": "no.such.Thing"})["format"][0]
+    assert "entry point in the group heeler.data_sources" in error
+    assert "no data source has this name" in PySparkSinkConnector.validate({"format": "no.such.Thing"})["format"][0]
     assert PySparkSinkConnector.validate({"format": f"{HERE}:Keeping"}) == {}
     (error,) = PySparkSinkConnector.validate({"format": f"{HERE}:Whole"})["format"]
     assert error == f"Invalid value {HERE}:Whole for configuration format: it has no writer"
@@ -248,21 +248,22 @@ def test_formats_of_installed_packages_whatever_they_are_called(site):
         assert not problem(name), name
     assert problem("broken").endswith("acme_sources_t.broken:Broken cannot be imported: No module named "
                                       "'no_such_module_at_all' (broken.py, line 1)")
-    assert "no data source has that name" in problem("silent")
-    assert "no data source has that name" in problem("acme_silent_t:Silent")
+    assert "no data source has this name" in problem("silent")
+    assert "no data source has this name" in problem("acme_silent_t:Silent")
 
 
 def test_two_formats_of_one_name(site):
     for which in ("a", "b"):
         install(site, f"acme-{which}", "for Spark", {f"acme_t_{which}.py": sample()})
-    assert "several data sources have it: acme_t_a:Sample, acme_t_b:Sample; use the path of one" in problem("sample")
+    assert ("several data sources have this name: acme_t_a:Sample, acme_t_b:Sample; use the path of one"
+            in problem("sample"))
     assert not problem("acme_t_b:Sample")
 
 
 def test_nothing_is_imported_because_a_format_names_it(site):
     (site / "elsewhere_t.py").write_text(f"import pathlib; pathlib.Path({str(site / 'ran')!r}).touch()" + sample())
     for name in ("elsewhere_t:Sample", "elsewhere_t.Sample", "elsewhere_t:x.y", "tests.rigs.task_plugins:Numbers"):
-        assert "no data source has that name" in problem(name)
+        assert "no data source has this name" in problem(name)
     assert not (site / "ran").exists()
 
 

@@ -238,7 +238,7 @@ def test_a_gap_in_the_sequences_is_an_error(started):
 def test_a_record_that_the_topic_does_not_take_names_the_topic(started):
     appender = Appender(started(Broker(largest=500)), ME)
     appender.append("narrow", 0, raw([b"a", b"b" * 1000]))
-    with pytest.raises(RecordTooLargeError, match=r"a broker refused a record for topic 'narrow'") as raised:
+    with pytest.raises(RecordTooLargeError, match=r"a broker rejected a record for topic 'narrow'") as raised:
         appender.flush()
     error = pickle.loads(pickle.dumps(raised.value))
     assert (error.size > 1000, error.limit) == (True, None)

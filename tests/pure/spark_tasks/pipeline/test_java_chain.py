@@ -153,7 +153,7 @@ def test_a_host_that_is_gone_is_looked_for_again_and_what_it_throws_is_told(host
         assert is_permanent(raised.value) is permanent
     assert len(list(pipeline.to_connect_batches("t", 0, raw((b"k", b"v"))))) == 1
     java.folder = str(tmp_path / "other")
-    with pytest.raises(RetriableError, match="is not there"):
+    with pytest.raises(RetriableError, match="is not available"):
         list(pipeline.to_connect_batches("t", 0, raw((b"k", b"v"))))
 
 

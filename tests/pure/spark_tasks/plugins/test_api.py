@@ -17,7 +17,7 @@ from tests.rigs.tasks import plugins_with
 @pytest.mark.parametrize(("base", "name"), [(SourceConnector, "yields"), (SinkConnector, "accepts")])
 def test_a_misspelt_shape_of_records_is_refused(base: type[Any], name: str) -> None:
     mistake = type("Ticks", (base,), {name: "row"}).mistake
-    assert mistake == f"""Ticks.{name} is 'row'; it has to be "records" or "rows\""""
+    assert mistake == f"""Ticks.{name} is 'row'; it must be "records" or "rows\""""
     assert type("Ticks", (base,), {name: "rows"}).mistake is None
     assert getattr(type("Ticks", (base,), {name: "rows"}), name) == "rows"
 
@@ -48,5 +48,5 @@ def test_one_message_may_be_no_list(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_validation_without_an_answer_is_told() -> None:
-    with pytest.raises(ConfigError, match=r"Careless.validate\(\) returns a NoneType; it has to return lists"):
+    with pytest.raises(ConfigError, match=r"Careless.validate\(\) returns a NoneType; it must return lists"):
         errors()

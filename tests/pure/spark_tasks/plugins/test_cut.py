@@ -60,10 +60,10 @@ KEYS = frozenset({"key", "value"})
     (config(J, key=P, value=J), Cut((), ("t0",), frozenset({"key"})), Cut((), ("t0",), frozenset({"key"}))),
     (config((B, P), header=P), *[Cut(("t0",), (), KEYS | {"header"})] * 2),
     (config((B, J)), None, None),
-    (config(P, J), Cut(("t0",), ("t1",), KEYS), {"transforms.t1.type": "stands behind the Python plugin py.X"}),
-    (config(J, P), {"transforms.t0.type": "stands before the Python plugin py.X"}, Cut(("t1",), ("t0",), KEYS)),
-    (config((P, J)), *[{"predicates.p0.type": "both have to run in one runtime"}] * 2),
-    (config((J, P)), *[{"predicates.p0.type": "both have to run in one runtime"}] * 2),
+    (config(P, J), Cut(("t0",), ("t1",), KEYS), {"transforms.t1.type": "comes after the Python plugin py.X"}),
+    (config(J, P), {"transforms.t0.type": "comes before the Python plugin py.X"}, Cut(("t1",), ("t0",), KEYS)),
+    (config((P, J)), *[{"predicates.p0.type": "both must run in the same runtime"}] * 2),
+    (config((J, P)), *[{"predicates.p0.type": "both must run in the same runtime"}] * 2),
     (config(P, value=J), *[{"value.converter": "Use a converter that heeler has"}] * 2),
     (config("nobody.Knows", P), Cut(("t0", "t1"), (), KEYS), Cut(("t1",), ("t0",), KEYS)),
 ])
@@ -79,11 +79,11 @@ def test_a_chain_is_cut_once(plugins, given, sink, source):
 
 @pytest.mark.parametrize(("given", "sink", "source"), [
     (config(P, B, "jars.Both", value=P), None, None),
-    (config(B, J, P), Cut(("t0", "t1"), ("t2",), KEYS), {"transforms.t2.type": "stands behind the Java plugin java.X"}),
-    (config(P, J), {"transforms.t0.type": "stands before the Java plugin java.X"}, Cut(("t1",), ("t0",), KEYS)),
+    (config(B, J, P), Cut(("t0", "t1"), ("t2",), KEYS), {"transforms.t2.type": "comes after the Java plugin java.X"}),
+    (config(P, J), {"transforms.t0.type": "comes before the Java plugin java.X"}, Cut(("t1",), ("t0",), KEYS)),
     (config(P, value=J), *[Cut((), ("t0",), frozenset({"value"}))] * 2),
-    (config(J, key=P), *[{"key.converter": "Use a converter that Java has too"}] * 2),
-    (config(header=J), *[{"header.converter": "a Python connector has the bytes of headers"}] * 2),
+    (config(J, key=P), *[{"key.converter": "Use a converter that Java has, too"}] * 2),
+    (config(header=J), *[{"header.converter": "only heeler's own header converters work with a Python"}] * 2),
     (config((J, B)), *[Cut(("t0",), (), KEYS)] * 2),
 ])
 def test_that_of_a_python_connector_too(plugins, given, sink, source):

@@ -176,7 +176,7 @@ def test_nothing_is_imported_because_somebody_names_it(folder, monkeypatch, name
     assert not (folder / "ran").exists()
 
 
-AT_START = "Plugins are read when the worker starts, from installed packages and the folders of plugin.path: restart "
+AT_START = "The worker finds plugins when it starts, in installed packages and the folders of plugin.path: restart "
 
 
 def test_an_unknown_class_lists_the_known_ones(folder):
@@ -185,10 +185,11 @@ def test_an_unknown_class_lists_the_known_ones(folder):
         registry(folder).connector("Nope")
     assert str(caught.value) == (
         "Failed to find any class that implements Connector and which name matches Nope, available connectors are: "
-        f"acme_known.KnownConnector, acme_known.OtherSinkConnector\n{AT_START}the worker if this one came later.")
+        "acme_known.KnownConnector, acme_known.OtherSinkConnector\n"
+        f"{AT_START}the worker if this one was installed later.")
 
 
-FILE, JAVA = "org.apache.kafka.connect.file.FileStream", "of Java Kafka Connect is not here"
+FILE, JAVA = "org.apache.kafka.connect.file.FileStream", "of Java Kafka Connect is not built in"
 
 
 @pytest.mark.parametrize(("kind", "name", "help_"), [
@@ -202,17 +203,17 @@ FILE, JAVA = "org.apache.kafka.connect.file.FileStream", "of Java Kafka Connect 
     (Kind.CONNECTOR, "StringConverter",
      "org.apache.kafka.connect.storage.StringConverter is a Converter, not a Connector."),
     (Kind.CONNECTOR, "io.debezium.connector.mysql.MySqlConnector",
-     f"io.debezium.connector.mysql.MySqlConnector {JAVA}. Its jars run as they are"),
+     f"io.debezium.connector.mysql.MySqlConnector {JAVA}. Its jars run unchanged"),
     (Kind.CONNECTOR, "io.confluent.connect.jdbc.JdbcSourceConnector",
-     f"io.confluent.connect.jdbc.JdbcSourceConnector {JAVA}: a PySpark data source that reads it"),
-    (Kind.CONNECTOR, "JdbcSink", f"JdbcSink {JAVA}: a PySpark data source that writes it"),
+     f"io.confluent.connect.jdbc.JdbcSourceConnector {JAVA}: `pyspark-source` can run a PySpark"),
+    (Kind.CONNECTOR, "JdbcSink", f"JdbcSink {JAVA}: `pyspark-sink` can run a PySpark"),
     (Kind.CONNECTOR, "io.confluent.kafka.connect.datagen.DatagenConnector",
      f"io.confluent.kafka.connect.datagen.DatagenConnector {JAVA}: use `datagen`"),
     (Kind.CONNECTOR, "S3SinkConnector", f"S3SinkConnector {JAVA}: `parquet` writes files into a folder"),
     (Kind.CONVERTER, "io.apicurio.registry.utils.converter.ProtobufConverter",
      f"io.apicurio.registry.utils.converter.ProtobufConverter {JAVA}: use `io.confluent.connect.protobuf"),
     (Kind.TRANSFORMATION, "io.debezium.transforms.ExtractNewRecordState",
-     f"io.debezium.transforms.ExtractNewRecordState {JAVA}. Its jars run as they are"),
+     f"io.debezium.transforms.ExtractNewRecordState {JAVA}. Its jars run unchanged"),
 ])
 def test_who_names_what_is_not_here_is_helped(kind, name, help_):
     with pytest.raises(PluginNotFoundError) as caught:
@@ -276,7 +277,7 @@ def test_who_asks_for_a_plugin_is_told_what_cannot_be_read(folder):
 def test_a_source_whose_columns_are_forgotten_is_found_and_says_so(folder):
     (folder / "acme_bare.py").write_text(
         "from heeler import source\n\n@source\ndef Bare(options, start):\n    return [], {}\n")
-    with pytest.raises(PluginNotFoundError, match=r"acme_bare\.Bare .* cannot be imported: @source needs the columns"):
+    with pytest.raises(PluginNotFoundError, match=r"acme_bare\.Bare .* cannot be imported: @source needs the schema"):
         registry(folder).connector("Bare")
 
 
@@ -316,10 +317,11 @@ WRONG_N = "the definition of configuration n is wrong:"
 @pytest.mark.parametrize(("kind", "name", "message"), [
     (Kind.CONNECTOR, "DefaultConnector", f"{WRONG_N} Invalid value soon for configuration n: Not a number of type INT"),
     (Kind.TRANSFORMATION, "TypeTransform",
-     f"{WRONG_N} its type is 'int'; it has to be one of Type, such as Type.STRING"),
+     f"{WRONG_N} its type is 'int'; it must be a member of Type, such as Type.STRING"),
     (Kind.CONNECTOR, "TwiceConnector", "Configuration n is defined twice."),
-    (Kind.CONNECTOR, "ShapeConnector", """ShapeConnector.accepts is 'row'; it has to be "records" or "rows\""""),
-    (Kind.CONNECTOR, "Schema", "@source: the schema 'name strin' cannot be read near 'name strin': unknown type strin"),
+    (Kind.CONNECTOR, "ShapeConnector", """ShapeConnector.accepts is 'row'; it must be "records" or "rows\""""),
+    (Kind.CONNECTOR, "Schema",
+     "@source: the schema 'name strin' cannot be parsed near 'name strin': unknown type strin"),
 ])
 def test_one_class_with_a_mistake_hides_no_other_of_its_module(folder, kind, name, message):
     (folder / "acme_many.py").write_text(textwrap.dedent(MISTAKES))

@@ -28,13 +28,13 @@ def test_rows_and_the_offset_behind_them() -> None:
     ((), "an empty tuple"),
 ])
 def test_something_else_is_told_in_the_function_s_name(answer: Any, shown: str) -> None:
-    with pytest.raises(DataError, match=f"Ticks returned {shown}; a source returns two things"):
+    with pytest.raises(DataError, match=f"Ticks returned {shown}; a source must return two values"):
         reader(answer).read({})
 
 
 @pytest.mark.parametrize(("schema", "mistake"), [
-    ("name strin", "@source: the schema 'name strin' cannot be read near 'name strin': unknown type strin"),
-    ("name", "@source: the schema 'name' cannot be read near 'name': a name, type or text is missing"),
+    ("name strin", "@source: the schema 'name strin' cannot be parsed near 'name strin': unknown type strin"),
+    ("name", "@source: the schema 'name' cannot be parsed near 'name': a name, type or string is missing"),
     ("", "@source needs at least one column"),
     ("a int, b int, a string", "@source: the schema 'a int, b int, a string' has the column a more than once"),
     ("id bigint, name string", None),
@@ -45,4 +45,4 @@ def test_columns_that_cannot_be(schema: str, mistake: str | None) -> None:
 
 def test_columns_that_are_forgotten() -> None:
     forgotten: Any = source(lambda _options, _start: ([], {}))  # type: ignore[arg-type]
-    assert forgotten.mistake.startswith("@source needs the columns of its rows, for example")
+    assert forgotten.mistake.startswith("@source needs the schema of its rows, for example")

@@ -63,7 +63,7 @@ def load(folder: Path, module: str) -> typing.Any:
 def forget(monkeypatch):
     """What was loaded goes; outside of spaces, nothing else came than what is compiled."""
     before, path = dict(sys.modules), list(sys.path)
-    monkeypatch.setattr(spaces, "found_last", {})
+    monkeypatch.setattr(spaces, "package_owners", {})
     yield
     for name in set(sys.modules) - set(before):
         if name.startswith(("spark_tasks.spaces.", "acmecompiled", "acmespread")):
@@ -211,7 +211,7 @@ def test_a_folder_that_another_machine_does_not_have(tmp_path):
     shutil.rmtree(tmp_path / "here")
     done = subprocess.run([sys.executable, "-c", READ], input=pickled.encode(), capture_output=True, check=False,
                           timeout=60, env={**os.environ, "PYTHONPATH": str(ROOT)})
-    assert f"the plugin folder {tmp_path}/here is not there on this machine" in done.stderr.decode()
+    assert f"the plugin folder {tmp_path}/here is missing on this machine" in done.stderr.decode()
 
 
 WORKERS = """
@@ -325,7 +325,7 @@ def test_what_heeler_runs_on_is_not_loaded_twice_nor_replaced(tmp_path, caplog):
     assert not any(hasattr(module, "FAKE") for module in (conn.heeler, conn.kafka, conn.random))
     assert conn.mine.FAKE
     Plugins([str(tmp_path)], installed=())
-    [line] = [r.getMessage() for r in caplog.records if "not imported" in r.getMessage()]
+    [line] = [r.getMessage() for r in caplog.records if "can load only once" in r.getMessage()]
     assert line.startswith(f"plugin.path: {tmp_path} has modules")
     assert line.endswith("heeler, kafka, numpy, pyspark, random")
 

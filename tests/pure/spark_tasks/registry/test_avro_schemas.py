@@ -54,7 +54,7 @@ def test_records_without_a_name():
 
 
 def test_one_name_is_one_record():
-    with pytest.raises(DataError, match=r"two schemas that differ have the name a\.B"):
+    with pytest.raises(DataError, match=r"two different schemas have the name a\.B"):
         written(struct("a.Top", one=struct("a.B", x=INT), two=struct("a.B", x=TEXT)))
 
 

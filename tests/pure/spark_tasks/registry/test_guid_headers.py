@@ -119,7 +119,7 @@ def test_wherever_the_schema_comes_from(registry, config):
 
 def test_a_registry_without_guids_is_told_of():
     with guid_registry(guids=False) as registry, pytest.raises(
-            ConfigError, match=r"value\.schema\.id\.serializer: .* gives none for schema 1; leave"):
+            ConfigError, match=r"value\.schema\.id\.serializer: .* has none for schema 1; remove"):
         written(made(AvroConverter, registry), [ROW])
 
 

@@ -50,11 +50,11 @@ def test_converters_are_listed_with_confluents_settings(name, cls):
 @pytest.mark.parametrize(("wrong", "words"), [
     ({}, 'Missing required configuration "schema.registry.url"'),
     ({URL: ""}, "JsonConverter does not"),
-    ({URL: "registry:8081"}, "must begin with http"),
+    ({URL: "registry:8081"}, "must start with http"),
     ({URL: NOWHERE, "value.subject.name.strategy": "com.acme.Mine"}, "must be one of"),
-    ({URL: NOWHERE, "basic.auth.credentials.source": "SASL_INHERIT"}, "has to be URL, USER_INFO"),
+    ({URL: NOWHERE, "basic.auth.credentials.source": "SASL_INHERIT"}, "supported: URL, USER_INFO"),
     ({URL: NOWHERE, "rule.executors": "checkit"}, "rule.executors: not supported"),
-    ({URL: NOWHERE, "value.schema.id.serializer": "io.x.HeaderSchemaIdSerializer"}, "not supported"),
+    ({URL: NOWHERE, "value.schema.id.serializer": "io.x.HeaderSchemaIdSerializer"}, "supported: io.confluent"),
 ])
 def test_what_is_not_here_is_refused_where_it_is_set(wrong, words):
     with pytest.raises(ConfigError, match=words):

@@ -49,14 +49,14 @@ def test_zip_files_on_the_path_are_read_again_only_when_they_have_changed(tmp_pa
     assert (done.stdout.split("\n")[:3], done.stderr) == (["0", "1", "1 2 3"], "")
 
 
-SELDOM = """
+OPTIONAL = """
 import importlib, os, sys, threading
-from spark_tasks.spark.environment import ENVIRONMENT, SELDOM, needed
+from spark_tasks.spark.environment import ENVIRONMENT, OPTIONAL, needed
 os.environ.update(ENVIRONMENT)
 from spark_tasks.spark.daemon import import_all
 print(needed())
-import_all(name for names in SELDOM.values() for name in names)
-print(needed() == ",".join(name for names in SELDOM.values() for name in names))
+import_all(name for names in OPTIONAL.values() for name in names)
+print(needed() == ",".join(name for names in OPTIONAL.values() for name in names))
 print(threading.active_count(), len(os.listdir("/proc/self/task")))
 """
 
@@ -64,6 +64,6 @@ print(threading.active_count(), len(os.listdir("/proc/self/task")))
 @pytest.mark.integration  # imports all there is, in a process of its own
 def test_what_few_connectors_need_can_be_imported_before_a_fork():
     """None of it starts a thread; what makes the worker name it is what those connectors import."""
-    command = [sys.executable, "-c", SELDOM]
+    command = [sys.executable, "-c", OPTIONAL]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": "."})
     assert (done.stdout.split("\n")[:3], done.stderr) == (["", "True", "1 1"], "")

@@ -20,8 +20,8 @@ from spark_tasks.data import ddl
 from spark_tasks.data.rows import spark_rows, spark_schema
 from spark_tasks.errors import DataError, RetriableError
 from spark_tasks.sinks.writes import as_rows
-from spark_tasks.sources.readers import deal
-from spark_tasks.sources.split import answer_of, as_batches
+from spark_tasks.sources.readers import distribute
+from spark_tasks.sources.split import as_batches, read_simple
 from spark_tasks.spark.executor import Outcome, SplitError, SplitRunner, run_split, value_of
 
 
@@ -72,7 +72,7 @@ def test_an_answer_that_cannot_be_sent_is_its_split_s_error() -> None:
     (answer,) = SplitRunner([splits])(0, iter(()))
     first, second, third = pickle.loads(answer)
     assert [first.value, third.value] == [7, 7]
-    with pytest.raises(SplitError, match="answer of a split cannot be sent to the worker: cannot pickle 'generator'"):
+    with pytest.raises(SplitError, match="result of a split cannot be sent to the worker: cannot pickle 'generator'"):
         value_of(second)
 
 
@@ -124,11 +124,11 @@ def test_batches_are_cut_and_keep_their_order() -> None:
 
 
 @pytest.mark.parametrize(("rows", "schema", "told"), [
-    ([(1, "a"), (1,)], "id bigint, name string", "rows of 1 values, its schema has 2 columns"),
-    ([(1, "a"), ("x", "y")], "id bigint, name string", "column id is bigint and got a str: "),
-    ([(5,)], "at timestamp", "column at is timestamp and got a int$"),
-    ([(1,), (None,)], "id int not null", "column id is int and got a NoneType: .*must not be None"),
-    ([((1, 2, 3),)], "point struct<x:int,y:int>", "column point is struct<x:int,y:int> and got a tuple: "),
+    ([(1, "a"), (1,)], "id bigint, name string", "rows of 1 values, but its schema has 2 columns"),
+    ([(1, "a"), ("x", "y")], "id bigint, name string", "column id is bigint but got a str: "),
+    ([(5,)], "at timestamp", "column at is timestamp but got a int$"),
+    ([(1,), (None,)], "id int not null", "column id is int but got a NoneType: .*must not be None"),
+    ([((1, 2, 3),)], "point struct<x:int,y:int>", "column point is struct<x:int,y:int> but got a tuple: "),
     ([(1, 2)], "", "must implement schema"),
 ])  # fmt: skip
 def test_rows_that_do_not_fit_are_refused(rows: list[tuple[object, ...]], schema: str, told: str) -> None:
@@ -182,15 +182,16 @@ class Counting:
 
 
 def test_a_simple_reader_answers_rows_and_an_offset() -> None:
-    assert answer_of(Simple(([(1,)], {"at": 1})), {}) == ([(1,)], {"at": 1})
+    assert read_simple(Simple(([(1,)], {"at": 1})), {}) == ([(1,)], {"at": 1})
     for answer, kind in (([(1,), (2,)], "list"), (None, "NoneType"), (([(1,)], {}, 3), "tuple")):
-        with pytest.raises(DataError, match=rf"Simple.read\(\) returned a {kind}; a simple reader returns two things"):
-            answer_of(Simple(answer), {})
+        with pytest.raises(
+                DataError, match=rf"Simple.read\(\) returned a {kind}; a simple reader must return two values"):
+            read_simple(Simple(answer), {})
     with pytest.raises(DataError, match=r"Simple.read\(\) returned rows, but the offset is unchanged: {'at': 1}"):
-        answer_of(Simple((iter([(1,)]), {"at": 1})), {"at": 1})
-    rows, end = answer_of(Simple((iter(()), {"at": 1})), {"at": 1})
+        read_simple(Simple((iter([(1,)]), {"at": 1})), {"at": 1})
+    rows, end = read_simple(Simple((iter(()), {"at": 1})), {"at": 1})
     assert (list(rows), end) == ([], {"at": 1})
-    assert answer_of(Counting(), {"at": 1}) == ([(1,)], {"at": 2})
+    assert read_simple(Counting(), {"at": 1}) == ([(1,)], {"at": 2})
 
 
 TEXTS = ddl.parse("a string, b string")
@@ -198,14 +199,14 @@ TEXTS = ddl.parse("a string, b string")
 
 @pytest.mark.parametrize(("row", "kind"), [({"a": "x", "b": "y"}, "dict"), ("xy", "str"), (7, "int")])
 def test_what_is_no_row_is_not_taken_apart(row: object, kind: str) -> None:
-    with pytest.raises(DataError, match=f"rows of type {kind}; a row is a tuple, a list or a Row"):
+    with pytest.raises(DataError, match=f"rows of type {kind}; a row must be a tuple, a list or a Row"):
         list(as_batches(iter([("v", "w"), row]), TEXTS))
 
 
 def test_a_row_with_names_goes_by_them() -> None:
     (batch,) = as_batches(iter([Row(b="2", a="1"), ("3", "4"), Row("5", "6"), ["7", "8"]]), TEXTS)
     assert batch.column("a").to_pylist() == ["1", "3", "5", "7"]
-    with pytest.raises(DataError, match="a Row with a, c; its schema has a, b"):
+    with pytest.raises(DataError, match="a Row with a, c, but its schema has a, b"):
         list(as_batches(iter([Row(a="1", c="2")]), TEXTS))
 
 
@@ -236,9 +237,9 @@ def test_a_row_writer_gets_what_spark_gives() -> None:
 
 def test_partitions_are_dealt_to_lanes() -> None:
     parts = [bytes([n]) for n in range(5)]
-    assert deal(parts, 8) == [(p,) for p in parts]
-    assert deal(parts, 2) == [(b"\0", b"\2", b"\4"), (b"\1", b"\3")]
-    assert deal(parts, 1) == [tuple(parts)]
+    assert distribute(parts, 8) == [(p,) for p in parts]
+    assert distribute(parts, 2) == [(b"\0", b"\2", b"\4"), (b"\1", b"\3")]
+    assert distribute(parts, 1) == [tuple(parts)]
 
 
 class Looks:

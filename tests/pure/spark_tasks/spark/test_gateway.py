@@ -35,7 +35,7 @@ def test_one_of_several_masters_is_enough() -> None:
 def test_no_master(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gateway, "MASTER_TIMEOUT_S", 0)
     master = f"spark://127.0.0.1:{free_port()}"
-    with pytest.raises(SparkStartError, match=rf"^No Spark master answered at {master} within 0 s: start it"):
+    with pytest.raises(SparkStartError, match=rf"^No Spark master responded at {master} within 0 s: start it"):
         await_master(master, threading.Event())
     with pytest.raises(SparkStartError, match=r"^Invalid value h:p in spark\.master: must be HOST:PORT$"):
         await_master("spark://h:p", threading.Event())
@@ -85,7 +85,7 @@ def test_a_jvm_that_starts_is_ended_whatever_it_heeds(
         stop.set()
 
     threading.Thread(target=soon).start()
-    with pytest.raises(SparkStartError, match="was stopped while it started"):
+    with pytest.raises(SparkStartError, match="was stopped while it was starting"):
         launch({"spark.my.secret": "s3cr3t"}, stop, folder)
     with pytest.raises(ProcessLookupError):
         os.kill(int((tmp_path / "pid").read_text()), 0)

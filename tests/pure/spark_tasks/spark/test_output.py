@@ -71,7 +71,7 @@ def test_what_each_start_says_is_at_debug(line: str, caplog: pytest.LogCaptureFi
     assert caplog.messages == []
     caplog.set_level(logging.DEBUG, "spark_tasks.spark.output")
     assert passed([f"{line}\n"]) == ""
-    assert caplog.messages == [f"Spark says: {line}"]
+    assert caplog.messages == [f"Spark: {line}"]
 
 
 def test_what_was_left_out_is_counted() -> None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 from pyspark import SparkContext
 
-from spark_tasks.spark.plugin_sessions import LentSpark
+from spark_tasks.spark.plugin_sessions import SharedSpark
 
 
 def test_who_asks_waits_as_long_as_the_spark_is_lent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SparkContext, "getOrCreate", classmethod(lambda _cls, conf=None: f"the context, {conf}"))
     waited: list[str] = []
-    first = LentSpark(lambda: waited.append("first"))
-    second = LentSpark(lambda: waited.append("second"))
+    first = SharedSpark(lambda: waited.append("first"))
+    second = SharedSpark(lambda: waited.append("second"))
     assert SparkContext.getOrCreate() == "the context, None"
     assert waited == ["second", "first"]
     first.close()  # not the one that came last

@@ -10,20 +10,20 @@ from pathlib import Path
 
 import pytest
 
-from spark_tasks.spark.stacks import telling, told
+from spark_tasks.spark.stacks import describe_stacks, stacks_available
 from tests.rigs.support import wait_until
 
 CODE = """
 import sys, time
-from spark_tasks.spark.stacks import telling
+from spark_tasks.spark.stacks import stacks_available
 
 def hang():
     print("hangs", flush=True)
     time.sleep(600)
 
-with telling(sys.argv[1], "batch-7"):
+with stacks_available(sys.argv[1], "batch-7"):
     pass
-with telling(sys.argv[1], "batch-8"):
+with stacks_available(sys.argv[1], "batch-8"):
     hang()
 """
 
@@ -43,13 +43,13 @@ def hanging(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
 
 def test_it_says_where_it_is_as_often_as_it_is_asked(hanging: subprocess.Popen[str], tmp_path: Path) -> None:
     for _ in range(2):
-        text = told(tmp_path, "batch-8")
+        text = describe_stacks(tmp_path, "batch-8")
         assert text is not None
-        assert text.startswith(f"Its process {hanging.pid} is here:\n")
+        assert text.startswith(f"The stacks of its process {hanging.pid}:\n")
         assert "in hang" in text
         assert text.count("in hang") == 1
-    assert told(tmp_path, "batch-7") is None
-    assert told(tmp_path, "batch-80") is None
+    assert describe_stacks(tmp_path, "batch-7") is None
+    assert describe_stacks(tmp_path, "batch-80") is None
     assert hanging.poll() is None
 
 
@@ -57,7 +57,7 @@ def test_one_that_is_suspended_does_not_say(hanging: subprocess.Popen[str], tmp_
                                             monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("spark_tasks.spark.stacks.STACK_S", 0.1)
     hanging.send_signal(signal.SIGSTOP)
-    assert "may be suspended" in (told(tmp_path, "batch-8") or "")
+    assert "may be suspended" in (describe_stacks(tmp_path, "batch-8") or "")
     hanging.send_signal(signal.SIGCONT)
 
 
@@ -65,13 +65,13 @@ def test_what_a_killed_process_left_is_nobody_s(hanging: subprocess.Popen[str], 
     hanging.kill()
     hanging.wait()
     (tmp_path / "batch-9.1").write_text("init must not get a signal")
-    assert told(tmp_path, "batch-8") is None
-    assert told(tmp_path, "batch-9") is None
+    assert describe_stacks(tmp_path, "batch-8") is None
+    assert describe_stacks(tmp_path, "batch-9") is None
     wait_until(lambda: not list(tmp_path.iterdir()))
 
 
 def test_a_folder_of_another_machine() -> None:
-    with telling("/nowhere/at/all", "batch-1"):
+    with stacks_available("/nowhere/at/all", "batch-1"):
         ran = True
     assert ran
 
@@ -79,7 +79,7 @@ def test_a_folder_of_another_machine() -> None:
 def test_the_signal_is_harmless_afterwards(tmp_path: Path) -> None:
     before = signal.getsignal(signal.SIGUSR2)
     try:
-        with telling(str(tmp_path), "batch-1"):
+        with stacks_available(str(tmp_path), "batch-1"):
             assert len(list(tmp_path.iterdir())) == 1
         assert signal.getsignal(signal.SIGUSR2) is signal.SIG_IGN
         assert not list(tmp_path.iterdir())

@@ -42,7 +42,7 @@ def test_what_a_data_source_lacks_is_said_with_its_name(tmp_path: Any) -> None:
 
 
 def test_what_is_no_data_source_is_refused() -> None:
-    with pytest.raises(ConnectError, match=r"Forgetful\.data_source\(\) returns a NoneType; it must be a PySpark"):
+    with pytest.raises(ConnectError, match=r"Forgetful\.data_source\(\) returns a NoneType, not a PySpark DataSource"):
         data_source_of(Forgetful, {})
 
 

@@ -13,9 +13,9 @@ from spark_tasks.tasks.pace import (
     LONG_IDLE_AFTER_MS,
     LONG_IDLE_MS,
     LONGEST_IDLE_MS,
-    LOOKS_PER_S,
     MOST_BYTES,
     MOST_RECORDS,
+    POLLS_PER_S,
     SHORTEST_IDLE_MS,
     TARGET_SECONDS,
     IdleTasks,
@@ -82,19 +82,19 @@ def test_a_thousand_idle_tasks_look_no_more_often_than_fifty() -> None:
     idle = IdleTasks()
     for number in range(50):
         idle.add(f"few-{number}")
-    assert idle.crowded_ms == LONGEST_IDLE_MS
+    assert idle.shared_pause_ms == LONGEST_IDLE_MS
     for number in range(950):
         idle.add(f"many-{number}")
     idling, asleep = Idling(), 0
     while asleep < LONG_IDLE_AFTER_MS:
         assert idling.idle_ms <= SHORTEST_IDLE_MS + 2 + asleep / 8, "a record waits no longer for it"
         asleep += idling.idle_ms
-        idling = idling.next(idle.crowded_ms)
-    assert 1000 / idling.idle_ms * 1000 == LOOKS_PER_S
+        idling = idling.next(idle.shared_pause_ms)
+    assert 1000 / idling.idle_ms * 1000 == POLLS_PER_S
     idle.add("few-0")
     idle.discard("few-0")
     idle.discard("few-0")
-    assert idle.crowded_ms == 999 * 1000 // LOOKS_PER_S
+    assert idle.shared_pause_ms == 999 * 1000 // POLLS_PER_S
 
 
 def test_a_record_waits_a_fraction_of_the_time_since_the_one_before() -> None:

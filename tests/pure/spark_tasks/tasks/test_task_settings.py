@@ -76,5 +76,5 @@ def test_a_source_with_a_guard_has_transactions() -> None:
     assert found.transactions is not None
     assert found.transactions.transactional_id == "group-c-1"
     assert (found.transactions.boundary.kind, found.transactions.boundary.interval_ms) == (BoundaryKind.INTERVAL, 2000)
-    with pytest.raises(ConfigError, match="Invalid value 1 for configuration acks: exactly-once delivery needs all"):
+    with pytest.raises(ConfigError, match="Invalid value 1 for configuration acks: exactly-once delivery requires all"):
         SourceSettings.of(context(None, Guard(), producer_override_acks="1"))

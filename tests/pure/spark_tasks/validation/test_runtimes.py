@@ -80,7 +80,7 @@ def test_a_java_connector_takes_python_plugins_where_its_chain_can_be_cut(plugin
     worker = {"key.converter": "py.Converter"}
     assert errors(plugins, "java.Source", worker, transforms="j,p", **java, **python) == {"topic": ["no such topic"]}
     wrong = errors(plugins, "java.Source", worker, transforms="p,j", **java, **python)
-    assert "java.Mark (transforms.j) is a Java plugin and stands behind" in wrong["transforms.j.type"][0]
+    assert "java.Mark (transforms.j) is a Java plugin and comes after" in wrong["transforms.j.type"][0]
 
 
 def test_a_python_connector_takes_java_plugins_where_executors_reach_them(plugins):
@@ -88,8 +88,8 @@ def test_a_python_connector_takes_java_plugins_where_executors_reach_them(plugin
     worker = {"key.converter": "java.Converter"}
     assert errors(plugins, "py.Source", worker, **chain) == {}
     wrong = errors(plugins, "py.Source", {**worker, "spark.master": "spark://host:7077"}, **chain)
-    assert "executors are on a cluster" in wrong["transforms.m.type"][0]
-    assert "executors are on a cluster" in wrong["key.converter"][0], "the worker's own, too"
+    assert "executors run on a cluster" in wrong["transforms.m.type"][0]
+    assert "executors run on a cluster" in wrong["key.converter"][0], "the worker's own, too"
     assert "value.converter" not in wrong, "Kafka's own are there on both sides"
 
 

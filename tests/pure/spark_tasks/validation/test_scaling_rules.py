@@ -23,8 +23,9 @@ def errors(config):
 
 
 @pytest.mark.parametrize(("config", "key", "words"), [
-    ({**SOURCE, "tasks.auto": "true"}, "tasks.auto", "of a sink only"),
-    ({**SINK, "tasks.auto": "true", "tasks.auto.min": "3", "tasks.max": "2"}, "tasks.auto.min", "more than tasks.max"),
+    ({**SOURCE, "tasks.auto": "true"}, "tasks.auto", "only the number of a sink's tasks"),
+    ({**SINK, "tasks.auto": "true", "tasks.auto.min": "3", "tasks.max": "2"}, "tasks.auto.min",
+     "must not exceed tasks.max"),
     ({**SINK, "tasks.auto": "true", "tasks.auto.lag": "0"}, "tasks.auto.lag", "at least 1"),
     ({**SOURCE, "tasks.weight": "1001"}, "tasks.weight", "no more than 1000"),
     ({**SINK, "tasks.auto": "perhaps"}, "tasks.auto", "perhaps"),
@@ -32,7 +33,7 @@ def errors(config):
     ({**SINK, "tasks.max": "auto", "tasks.auto.max": "0"}, "tasks.auto.max", "from 1 to"),
     ({**SINK, "tasks.max": "auto", "tasks.auto.max": "many"}, "tasks.auto.max", "Not a number of type INT"),
     ({**SINK, "tasks.max": "auto", "tasks.auto.max": "2", "tasks.auto.min": "3"}, "tasks.auto.min",
-     "more than tasks.auto.max, which is 2"),
+     "must not exceed tasks.auto.max, which is 2"),
     ({**SINK, "tasks.max": "auto", "tasks.auto.max": "2", "tasks.auto": "false"}, "tasks.auto.max", "is false"),
     ({**SINK, "tasks.max": "4", "tasks.auto.max": "2"}, "tasks.auto.max", "tasks.max=auto, and tasks.max is 4"),
     ({**SINK, "tasks.auto.max": "2"}, "tasks.auto.max", "tasks.max=auto, and tasks.max is not set"),

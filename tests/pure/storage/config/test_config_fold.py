@@ -192,7 +192,7 @@ def test_a_connector_may_be_named_anything(topic: Topic) -> None:
 @pytest.mark.parametrize("value", [None, b"null", [], "text", 5, {}, {"properties": []}, {"properties": None}])
 @pytest.mark.parametrize("key", ["task-a-0", "task-a", "task-", "task-a-x", "task-a-99999999999", "nonsense", "",
                                  "commit-a", "tasks-fencing-a", "session-key", "logger-cluster-", "session-keys"])
-def test_useless_records_change_nothing_but_the_position(topic: Topic, key: str, value: object) -> None:
+def test_invalid_records_change_only_the_position(topic: Topic, key: str, value: object) -> None:
     topic.add(to.connector_config(A, {}), task(A, 0), to.commit(A, 1))
     before = topic.state
     assert topic.add(raw(key, value)) == []

@@ -32,7 +32,7 @@ def _no_pause(monkeypatch):
     monkeypatch.setattr(storage.log.internal_topics, "BACKOFF_S", 0)
 
 
-def test_brokers_that_are_on_their_way_are_waited_for(caplog):
+def test_brokers_that_are_starting_are_waited_for(caplog):
     admin = Admin(TOO_FEW, TOO_FEW, kafka.errors.RequestTimedOutError("slow"), None)
     ensure_topics(admin, [TOPIC], timeout_s=60)
     assert admin.answers == []
@@ -41,11 +41,11 @@ def test_brokers_that_are_on_their_way_are_waited_for(caplog):
     assert "'offset.storage.replication.factor' (now 3)" in told
 
 
-def test_too_few_brokers_are_the_users_to_mend():
+def test_too_few_brokers_are_an_error_for_the_user():
     with pytest.raises(ConfigError, match=r"'own'.*'offsets\.storage\.topic' property.*set 'offset\.storage\.replic"):
         ensure_topics(Admin(TOO_FEW), [TOPIC])
 
 
-def test_what_time_does_not_mend_is_told_at_once():
+def test_permanent_errors_are_reported_at_once():
     with pytest.raises(ConnectError, match="no such setting"):
         ensure_topics(Admin(kafka.errors.InvalidConfigurationError("no such setting")), [TOPIC], timeout_s=60)

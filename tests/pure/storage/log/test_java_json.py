@@ -60,13 +60,13 @@ def test_what_json_cannot_hold(value: object) -> None:
 
 
 @given(JSON)
-def test_any_reader_understands_it(value: object) -> None:
+def test_any_json_parser_can_read_it(value: object) -> None:
     assert json.loads(dumps(value)) == value
     assert loads(dumps(value)) == value
 
 
 @pytest.mark.parametrize("data", [b"", b" ", b"{", b'{"a":}', b"nope", b"NaN", b"-Infinity", b"\xff\xfe\xfd", b'"\1"'])
-def test_no_json(data: bytes) -> None:
+def test_text_that_is_not_json(data: bytes) -> None:
     with pytest.raises(ValueError):  # noqa: PT011  (whatever its text)
         loads(data)
 

@@ -1,4 +1,4 @@
-"""What a log over Kafka holds on to where Kafka does not answer."""
+"""What a log over Kafka keeps in memory if Kafka does not respond."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def log(admin: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[KafkaTopicLog]:
 
 @pytest.mark.parametrize("ignorant", [1, 2, 3])
 def test_a_topic_that_not_all_brokers_know_yet(admin: Any, monkeypatch: pytest.MonkeyPatch, ignorant: int) -> None:
-    """One broker has told its partitions, another one is asked where they begin and end."""
+    """One broker has returned its partitions, another one is asked for their offsets."""
     monkeypatch.setattr("storage.log.topic_log.KafkaConsumer", IdleConsumer)
     monkeypatch.setattr("storage.log.topic_log.read_as", lambda *_: None)
     admin.ignorant = ignorant
@@ -114,7 +114,7 @@ def test_a_topic_that_not_all_brokers_know_yet(admin: Any, monkeypatch: pytest.M
     log.stop()
 
 
-def test_who_asks_for_the_end_is_told_when_the_log_is_stopped(log: KafkaTopicLog, admin: Admin) -> None:
+def test_readers_to_the_end_are_notified_when_the_log_is_stopped(log: KafkaTopicLog, admin: Admin) -> None:
     asking, stopped = threading.Event(), threading.Event()
 
     def no_answer() -> None:
@@ -135,7 +135,7 @@ def test_who_asks_for_the_end_is_told_when_the_log_is_stopped(log: KafkaTopicLog
         under_way.result(10)
 
 
-def test_a_defect_reaches_who_asks_for_the_end(log: KafkaTopicLog, admin: Admin) -> None:
+def test_a_defect_reaches_readers_to_the_end(log: KafkaTopicLog, admin: Admin) -> None:
     log.read_to_end().result(10)
     admin.answer = lambda: 1 // 0
     with pytest.raises(ZeroDivisionError):

@@ -63,7 +63,7 @@ def test_several_spellings_of_one_partition(first: bytes, order: tuple[int, int]
     assert records_for(state, C, [({"a": 1, "b": "x"}, None)]) == [(second, None)]
 
 
-def test_a_tombstone_speaks_for_its_own_key() -> None:
+def test_a_tombstone_counts_only_for_its_own_key() -> None:
     state = state_of((AB, b'{"p":1}'), (BA, b'{"p":2}'))
     assert [o for _, o in fold(state, [LogRecord(0, 9, 9, BA, None)]).offsets(C).values()] == [{"p": 1}]
     assert [o for _, o in fold(state, [LogRecord(0, 9, 9, AB, None)]).offsets(C).values()] == [{"p": 2}]

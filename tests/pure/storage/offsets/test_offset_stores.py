@@ -1,4 +1,4 @@
-"""Reading a connector's offsets, and nobody wanting them any more."""
+"""Reading a connector's offsets, and readers that no longer need them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from storage.offsets.stores import ConnectorOffsetStore, OffsetTopic
 from tests.rigs.memory_log import MemoryTopic, MemoryTopicLog
 
 
-def test_a_read_that_nobody_wants_ends() -> None:
+def test_a_read_that_is_no_longer_needed_ends() -> None:
     kafka = MemoryTopic("offsets")
     kafka.append([(b'["a",{"file":"x"}]', b'{"pos":1}')])
     topic = OffsetTopic(MemoryTopicLog(kafka))  # which nobody starts: it never gets to its end

@@ -127,7 +127,7 @@ def ticket_for(book: WriteBook, state: StatusState, status: Status, *, safe: boo
         (connector(worker=OTHER, generation=2), connector(State.UNASSIGNED, ME, 1), False),
     ],
 )
-def test_safe_writes_do_not_overwrite_a_newer_workers_word(current: Status | None, mine: Status, allowed: bool) -> None:
+def test_safe_writes_do_not_overwrite_a_newer_workers(current: Status | None, mine: Status, allowed: bool) -> None:
     state = read(*([current] if current is not None else []))
     book, ticket = admit(WriteBook(), state, mine, safe=True)
     assert (ticket is not None) is allowed
@@ -157,7 +157,7 @@ def test_a_write_after_a_tombstone_is_another_one() -> None:
     assert may_repeat(book, read(), new)
 
 
-def test_a_safe_write_is_not_repeated_once_somebody_newer_has_spoken() -> None:
+def test_a_safe_write_is_not_repeated_after_a_newer_workers_write() -> None:
     before = read(task(State.RUNNING))
     book, safe = ticket_for(WriteBook(), before, task(State.UNASSIGNED), safe=True)
     taken_over = read(task(State.RUNNING, OTHER, 2))

@@ -20,7 +20,7 @@ import org.apache.kafka.connect.json.JsonConverter;
 
 /**
  * Keys and values at the cut of a chain between worker and host: JSON as JsonConverter writes it, with a separate schema;
- * null has no JSON. Read here and not by JsonConverter, which reads NaN as 0. For one thread only.
+ * null has no JSON. They are read here, not by JsonConverter, which reads NaN as 0. For one thread only.
  */
 final class BoundaryValues {
     private static final int KEPT = 1000; // schemas

@@ -27,15 +27,16 @@ import org.apache.kafka.connect.source.SourceRecord;
 import org.apache.kafka.connect.util.ConnectorTaskId;
 
 /**
- * Java's part of the chain of a Python connector. An executor sends frames of records. The answer to each is a frame with
- * the resulting records, the rows that they come from, and the errors of others. The executor shows the lease of its task.
+ * Java's part of the chain of a Python connector. An executor sends frames of records. The response to each is a frame
+ * with the resulting records, the rows that they come from, and the errors of other rows. The executor names the lease of its
+ * task.
  */
 final class ChainSession extends Session {
     private static final AtomicInteger CHAINS = new AtomicInteger();
     final String lease;
     private final int chain = CHAINS.incrementAndGet();
     private final Host host;
-    private final Connection.Message order;
+    private final Connection.Message first;
     private final ConnectorTaskId id;
     private final List<?> converted; // which of "key" and "value" Java converts
     private final BoundaryValues values = new BoundaryValues();
@@ -46,13 +47,13 @@ final class ChainSession extends Session {
     private volatile Runnable stopRetries = () -> { };
     private volatile boolean gone;
 
-    ChainSession(Host host, Connection connection, Connection.Message order) {
+    ChainSession(Host host, Connection connection, Connection.Message first) {
         super(connection);
         this.host = host;
-        this.order = order;
-        lease = order.text("lease");
-        id = new ConnectorTaskId(order.text("name"), order.number("task"));
-        converted = (List<?>) order.content().get("converted");
+        this.first = first;
+        lease = first.text("lease");
+        id = new ConnectorTaskId(first.text("name"), first.number("task"));
+        converted = (List<?>) first.content().get("converted");
         thread = new Thread(this::run, "chain of " + id);
     }
 
@@ -71,14 +72,14 @@ final class ChainSession extends Session {
 
     private void run() {
         try (MetricsSender measures = new MetricsSender(host, "chain of " + id, Conversion.tags(id), this::measured)) {
-            if (order.text("kind").equals("sink")) sink(measures);
+            if (first.text("kind").equals("sink")) sink(measures);
             else source(measures);
         } catch (Throwable e) { // plugin code
             if (!gone) failed(e);
         }
     }
 
-    /** The worker hears it from the task's lease: an executor has this connection. Several have a chain of one task. */
+    /** The worker is told through the task's lease: executors hold the connections, perhaps several for one task. */
     private void measured(Map<String, ?> values) {
         Map<String, Object> fields = new HashMap<>(values);
         fields.put("chain", chain);
@@ -86,7 +87,7 @@ final class ChainSession extends Session {
     }
 
     private void sink(MetricsSender measures) throws Exception {
-        SinkConnectorConfig config = new SinkConnectorConfig(host.plugins, order.strings("connector"));
+        SinkConnectorConfig config = new SinkConnectorConfig(host.plugins, first.strings("connector"));
         try (SinkConversion conversion = new SinkConversion(host, config, id, measures.all, this::refuse)) {
             serve(conversion, frame -> sink(frame, conversion));
         }
@@ -119,7 +120,7 @@ final class ChainSession extends Session {
     }
 
     private void source(MetricsSender measures) throws Exception {
-        SourceConnectorConfig config = new SourceConnectorConfig(host.plugins, order.strings("connector"), false);
+        SourceConnectorConfig config = new SourceConnectorConfig(host.plugins, first.strings("connector"), false);
         try (SourceConversion conversion = new SourceConversion(host, config, id, measures.all, this::refuse)) {
             serve(conversion, frame -> source(frame, conversion));
         }
@@ -146,7 +147,7 @@ final class ChainSession extends Session {
         boolean sent(Frame frame) throws IOException;
     }
 
-    /** Answers one frame after the other, until the connection ends. */
+    /** Processes one frame after another until the connection ends. */
     private void serve(Conversion<?, ?> conversion, RecordWork work) throws Exception {
         stopRetries = conversion::stopRetries;
         conversion.keepsBytes = true;
@@ -154,7 +155,7 @@ final class ChainSession extends Session {
             Frame frame = frames.take();
             List<Integer> rows = new ArrayList<>();
             for (row = 0; row < frame.count; row++) if (work.sent(frame)) rows.add(row);
-            answer(rows);
+            respond(rows);
         }
     }
 
@@ -184,7 +185,7 @@ final class ChainSession extends Session {
         errors.add(fields);
     }
 
-    private void answer(List<Integer> rows) throws IOException {
+    private void respond(List<Integer> rows) throws IOException {
         Map<String, Object> meta = Map.of("topics", out.topics(), "schemas", out.schemas(), "offsets", List.of(), "more", false,
             "rows", rows, "errors", errors);
         connection.write(out.frame(1, Connection.MAPPER.writeValueAsBytes(meta), true));

@@ -13,7 +13,7 @@ import java.util.Map;
  *
  * The body of a frame: rows (int), bytes of the meta JSON (int), sections (int), 0 (int), the size of each section
  * (long), the meta, the sections; each part is padded to 8 bytes. A column of bytes has three sections: offsets, data
- * and the validity bitmap (empty if no value is null). If the worker has a part of the chain, two more sections follow: for
+ * and the validity bitmap (empty if no value is null). If the worker runs a part of the chain, two more sections follow: for
  * each record the indexes of its key's and value's schemas in the meta, -1 for none.
  */
 final class Columns {
@@ -149,7 +149,7 @@ final class Columns {
         for (Strings column : List.of(key, value, headerKey, headerValue)) column.clear();
     }
 
-    /** The schemas, as JSON, of the next record's key and value; null for none. To be called for each record, or for none. */
+    /** The schemas, as JSON, of the next record's key and value; null for none. Called for every record, or for none. */
     void schemas(String ofKey, String ofValue) {
         keySchema.putInt(number(ofKey));
         valueSchema.putInt(number(ofValue));

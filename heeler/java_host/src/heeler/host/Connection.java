@@ -18,8 +18,8 @@ import java.util.function.Consumer;
 /**
  * Frames to and from the worker: kind (int), id (int), length of the body (long), body; little endian.
  *
- * A message is a JSON object with "op". The worker's questions have positive ids, the host's negative ones; an answer has
- * the id of its question. A message with id 0 gets no answer.
+ * A message is a JSON object with "op". The worker's requests have positive ids, the host's negative ones; a response has
+ * the id of its request. A message with id 0 gets no response.
  */
 final class Connection implements Closeable {
     static final int MESSAGE = 1;
@@ -48,7 +48,7 @@ final class Connection implements Closeable {
     }
 
     private final SocketChannel channel;
-    private final AtomicInteger questions = new AtomicInteger();
+    private final AtomicInteger requests = new AtomicInteger();
     private final Map<Integer, CompletableFuture<Map<String, Object>>> open = new ConcurrentHashMap<>();
     private volatile boolean ended;
 
@@ -56,7 +56,7 @@ final class Connection implements Closeable {
         this.channel = channel;
     }
 
-    /** The next message that is not an answer; null at the end. Called by one thread only. */
+    /** The next message that is not a response; null at the end. Called by one thread only. */
     Message read() throws IOException {
         return read(null);
     }
@@ -67,8 +67,8 @@ final class Connection implements Closeable {
             Message message = next(batches);
             if (message == null) {
                 ended = true;
-                for (CompletableFuture<Map<String, Object>> answer : open.values())
-                    answer.completeExceptionally(new EOFException("the worker has closed the connection"));
+                for (CompletableFuture<Map<String, Object>> response : open.values())
+                    response.completeExceptionally(new EOFException("the worker has closed the connection"));
                 return null;
             }
             CompletableFuture<Map<String, Object>> waiting = message.id() < 0 ? open.remove(message.id()) : null;
@@ -106,15 +106,15 @@ final class Connection implements Closeable {
         return true;
     }
 
-    /** Asks the worker and waits for its answer. Must not be called by the thread that reads. */
+    /** Sends the worker a request and waits for its response. Must not be called by the thread that reads. */
     Map<String, Object> ask(String op) throws IOException, InterruptedException {
-        CompletableFuture<Map<String, Object>> answer = new CompletableFuture<>();
-        int id = -questions.incrementAndGet();
-        open.put(id, answer);
+        CompletableFuture<Map<String, Object>> response = new CompletableFuture<>();
+        int id = -requests.incrementAndGet();
+        open.put(id, response);
         if (ended) throw new EOFException("the worker has closed the connection");
         tell(id, Map.of("op", op));
         try {
-            return answer.get();
+            return response.get();
         } catch (ExecutionException e) {
             throw new IOException(e.getCause().getMessage(), e.getCause());
         }
@@ -127,7 +127,7 @@ final class Connection implements Closeable {
         write(frame);
     }
 
-    /** Writes one frame, whose parts are the buffers. */
+    /** Writes one frame, given as buffers. */
     synchronized void write(ByteBuffer... parts) throws IOException {
         int first = 0;
         while (first < parts.length) {

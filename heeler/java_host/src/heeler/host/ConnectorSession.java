@@ -39,7 +39,7 @@ final class ConnectorSession extends RequestSession {
     }
 
     @Override
-    Map<String, ?> answer(Connection.Message m) throws Exception {
+    Map<String, ?> responseTo(Connection.Message m) throws Exception {
         if (m.op().equals("connector")) return start(m);
         try (LoaderSwap swap = host.plugins.withClassLoader(loader)) {
             return switch (m.op()) {
@@ -48,7 +48,7 @@ final class ConnectorSession extends RequestSession {
                     stop();
                     yield Map.of("op", "answer");
                 }
-                default -> throw new IllegalArgumentException("unknown question " + m.op());
+                default -> throw new IllegalArgumentException("unknown request " + m.op());
             };
         }
     }
@@ -57,13 +57,13 @@ final class ConnectorSession extends RequestSession {
         PluginDesc<?> named = host.plugin(m);
         loader = named.loader();
         try (LoaderSwap swap = host.plugins.withClassLoader(loader)) {
-            Connector made = (Connector) Utils.newInstance(named.pluginClass());
+            Connector instance = (Connector) Utils.newInstance(named.pluginClass());
             String name = m.text("name");
             measures = new MetricsSender(host, "connector " + name, MetricsSender.tags("connector", name), this::event);
-            made.initialize(made instanceof SourceConnector ? new SourceContext() : new SinkContext());
-            connector = made; // set before its start, which may fail and leave something to be stopped
-            made.start(m.strings("config"));
-            return Map.of("op", "answer", "taskClass", made.taskClass().getName());
+            instance.initialize(instance instanceof SourceConnector ? new SourceContext() : new SinkContext());
+            connector = instance; // set before its start, which may fail and leave something to be stopped
+            instance.start(m.strings("config"));
+            return Map.of("op", "answer", "taskClass", instance.taskClass().getName());
         }
     }
 

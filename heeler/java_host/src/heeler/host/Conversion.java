@@ -26,8 +26,8 @@ import org.apache.kafka.connect.storage.SimpleHeaderConverter;
 import org.apache.kafka.connect.util.ConnectorTaskId;
 
 /**
- * A task's converters and transforms, with Kafka Connect's own error handling, whose records are of type T. If the connector
- * names no converters, its configuration here has the worker's.
+ * A task's converters and transforms, with Kafka Connect's own error handling, for records of type T. The configuration here
+ * contains the worker's converters if the connector names none.
  */
 abstract class Conversion<T, R extends ConnectRecord<R>> implements AutoCloseable {
     final JsonCodec keys;

@@ -47,7 +47,7 @@ final class DeadLetterSender implements ErrorReporter<ConsumerRecord<byte[], byt
             Map<String, Object> meta = Map.of("topics", columns.topics(), "offsets", List.of(), "more", false);
             connection.write(columns.frame(first + sent.size() - 1, Connection.MAPPER.writeValueAsBytes(meta), false));
         } catch (IOException e) {
-            throw new ConnectException("The worker no longer takes records for the dead letter queue", e);
+            throw new ConnectException("The worker no longer accepts records for the dead letter queue", e);
         } finally {
             columns.clear();
         }
@@ -76,7 +76,7 @@ final class DeadLetterSender implements ErrorReporter<ConsumerRecord<byte[], byt
         columns.header(name, text == null ? null : text.getBytes(StandardCharsets.UTF_8));
     }
 
-    /** All records up to this number are written. */
+    /** Records up to this number are written. */
     void written(int upTo) {
         while (true) {
             CompletableFuture<RecordMetadata> done;
@@ -89,10 +89,10 @@ final class DeadLetterSender implements ErrorReporter<ConsumerRecord<byte[], byt
         }
     }
 
-    /** The worker is gone and writes nothing more: ends all waiting. */
+    /** The worker is gone and writes nothing more: fails all that wait for it. */
     synchronized void giveUp() {
         for (CompletableFuture<RecordMetadata> waiting : sent)
-            waiting.completeExceptionally(new ConnectException("The worker has given the task up"));
+            waiting.completeExceptionally(new ConnectException("The worker has closed its connection to the task"));
         sent.clear();
     }
 }

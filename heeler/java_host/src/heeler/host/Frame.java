@@ -14,7 +14,7 @@ import org.apache.kafka.common.record.TimestampType;
 /**
  * Records of one partition as the worker sends them: the columns of Columns, but with offsets in place of topics. `from`,
  * `to`: the offsets that the frame covers, even if some have no record; `reset`: `from` is not the end of the last frame.
- * If the first part of the chain was the worker's, the same columns follow for the records at the cut, with topics.
+ * If the worker ran the first part of the chain, the same columns follow for the records at the cut, with topics.
  */
 final class Frame {
     final TopicPartition place;
@@ -22,11 +22,11 @@ final class Frame {
     final long to;
     final boolean reset;
     final int count;
-    final boolean cut; // the first part of the chain was the worker's
+    final boolean cut; // the worker ran the first part of the chain
     private final ByteBuffer body;
     private final int[] at;
     private final int[] size;
-    private final Map<?, ?> behind; // what the meta says about the records at the cut
+    private final Map<?, ?> cutMeta; // the meta data of the records at the cut
 
     Frame(ByteBuffer body) throws IOException {
         this.body = body;
@@ -48,8 +48,8 @@ final class Frame {
         from = ((Number) meta.get("from")).longValue();
         to = ((Number) meta.get("to")).longValue();
         reset = (Boolean) meta.get("reset");
-        behind = (Map<?, ?>) meta.get("cut");
-        cut = behind != null;
+        cutMeta = (Map<?, ?>) meta.get("cut");
+        cut = cutMeta != null;
     }
 
     /** The row's offset in Kafka. */
@@ -76,18 +76,18 @@ final class Frame {
 
     /** The record as it is at the cut. */
     ConsumerRecord<byte[], byte[]> given(int row) {
-        List<?> topics = (List<?>) behind.get("topics");
+        List<?> topics = (List<?>) cutMeta.get("topics");
         return record(Columns.SECTIONS, row, (String) topics.get(body.getInt(at[Columns.SECTIONS + Columns.TOPIC] + 4 * row)),
             body.getInt(at[Columns.SECTIONS + Columns.PARTITION] + 4 * row));
     }
 
     /** Whether keys or values ("key", "value") are JSON at the cut. Their schema: `schema`, null for none. */
     boolean json(String part) {
-        return cut && (Boolean) ((Map<?, ?>) behind.get(part)).get("json");
+        return cut && (Boolean) ((Map<?, ?>) cutMeta.get(part)).get("json");
     }
 
     String schema(String part) {
-        return (String) ((Map<?, ?>) behind.get(part)).get("schema");
+        return (String) ((Map<?, ?>) cutMeta.get(part)).get("schema");
     }
 
     private ConsumerRecord<byte[], byte[]> record(int from, int row, String topic, int partition) {

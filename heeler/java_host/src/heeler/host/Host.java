@@ -38,12 +38,12 @@ import org.apache.kafka.connect.runtime.standalone.StandaloneConfig;
 /**
  * The host of a worker's Java plugins: a process that the worker starts, and that ends with the worker.
  *
- * Each connection is for one thing: questions about plugins, an instance of a connector, or a task. If that hangs or
+ * Each connection has one purpose: requests about plugins, an instance of a connector, or a task. If that hangs or
  * fails, the other connections are not affected.
  */
 public final class Host {
-    private static byte[] spare = new byte[1 << 20]; // given up so that the first error of a full heap can be reported
-    private static byte[] last = new byte[1 << 20]; // given up so that the process can end itself
+    private static byte[] spare = new byte[1 << 20]; // released so that the first error of a full heap can be reported
+    private static byte[] last = new byte[1 << 20]; // released so that the process can end itself
     private static final Map<String, String> HERE = Map.of("op", "answer");
     private static final int FULL = 3; // the exit code of a host whose heap is full
     private static final double FULL_FROM = 0.9;
@@ -74,17 +74,17 @@ public final class Host {
         this.secret = secret;
     }
 
-    /** New metrics for one connector or task: a former one of the same name may hang and still have its own. */
+    /** New metrics for one connector or task: an earlier one of the same name may hang and still have its own. */
     ConnectMetrics metrics() {
         return new ConnectMetrics("heeler", worker, Time.SYSTEM, "heeler");
     }
 
-    /** The plugin of the class and exactly the version in a message: there may be several versions (KIP-891). */
+    /** The plugin of the class and exact version in a message: there may be several versions (KIP-891). */
     PluginDesc<?> plugin(Connection.Message message) {
         String name = message.text("class");
         String version = message.text("version");
         return known().filter(one -> one.className().equals(name) && one.version().equals(version)).findFirst()
-            .orElseThrow(() -> new ConnectException("There is no " + name + " of version " + version));
+            .orElseThrow(() -> new ConnectException("There is no version " + version + " of " + name));
     }
 
     /** All plugins. */
@@ -107,16 +107,16 @@ public final class Host {
     }
 
     /**
-     * Arguments: the folder with the file "secret", where the socket is made; plugin.path; plugin.discovery; how many hung
+     * Arguments: the folder with the file "secret", where the socket is created; plugin.path; plugin.discovery; how many hung
      * threads make the worker replace this host.
      */
     public static void main(String[] arguments) throws Exception {
         System.setErr(new PluginOutput(System.err));
-        System.setOut(System.err); // what plugins print belongs in the log
+        System.setOut(System.err); // what plugins print goes to the log
         endIfFull(new Exception()); // loads its classes now, as that takes memory
         Thread.setDefaultUncaughtExceptionHandler((thread, error) -> {
             endIfFull(error);
-            System.err.println("[ERROR] The " + thread.getName() + " ended with an error");
+            System.err.println("[ERROR] Thread '" + thread.getName() + "' ended with an error");
             error.printStackTrace();
         });
         Path folder = Path.of(arguments[0]);
@@ -127,13 +127,13 @@ public final class Host {
         try (ServerSocketChannel server = ServerSocketChannel.open(StandardProtocolFamily.UNIX)) {
             host.server = server;
             server.bind(UnixDomainSocketAddress.of(bound));
-            Files.move(bound, folder.resolve("socket")); // once it is there, it accepts connections
+            Files.move(bound, folder.resolve("socket")); // where it exists, it accepts connections
             while (true) {
                 SocketChannel channel = server.accept();
                 new Thread(() -> host.serve(new Connection(channel)), "connection").start();
             }
         } catch (ClosedChannelException e) {
-            // The host is being replaced: sessions may go on until the worker ends it.
+            // The host is being replaced: sessions may continue until the worker ends it.
         }
     }
 
@@ -179,13 +179,13 @@ public final class Host {
 
     /**
      * Ends this process after an error that could not be reported, since even that takes memory, or that has ended a
-     * thread: the task would stay RUNNING and do nothing. Everything goes on in another host.
+     * thread: the task would stay RUNNING and do nothing. Everything continues in another host.
      */
     private static void endIfFull(Throwable error) {
         if (!ranOut(error)) return;
         last = null;
         try {
-            System.err.println("[ERROR] The heap is full: this host of Java plugins ends");
+            System.err.println("[ERROR] The heap is full: this host of Java plugins exits");
         } finally {
             Runtime.getRuntime().halt(FULL);
         }
@@ -208,40 +208,41 @@ public final class Host {
             awaitEnd(session.thread);
             sessions.remove(session);
         }
-        if (session.ranOut) new Thread(this::lookAtHeap, "heap").start(); // a new thread, which keeps none of the session's memory alive
+        if (session.ranOut) new Thread(this::checkHeap, "heap").start(); // a new thread, which keeps none of the session's memory alive
     }
 
-    /** After a task has failed for lack of memory: memory that its plugin does not release is missing to all others. */
-    private void lookAtHeap() {
+    /** After a task has failed for lack of memory: others cannot use memory that its plugin does not release. */
+    private void checkHeap() {
         System.gc();
         Runtime now = Runtime.getRuntime();
-        if (now.totalMemory() - now.freeMemory() > FULL_FROM * now.maxMemory()) retire("Its heap is full");
+        if (now.totalMemory() - now.freeMemory() > FULL_FROM * now.maxMemory()) retire("its heap is full");
     }
 
     private boolean leased(String lease) {
         return leases(lease).findAny().isPresent();
     }
 
-    /** The session of that lease, if there is one still. */
+    /** The session of that lease, if it still exists. */
     Stream<LeaseSession> leases(String lease) {
         return sessions.stream().filter(one -> one instanceof LeaseSession task && task.lease.equals(lease))
             .map(LeaseSession.class::cast);
     }
 
-    /** The task of this lease has ended, so its chains end. */
+    /** Ends the chains of a task that has ended. */
     void endChains(String lease) throws IOException {
         for (Session session : sessions)
             if (session instanceof ChainSession chain && chain.lease.equals(lease)) chain.connection.close();
     }
 
-    /** After the worker has closed the connection: a thread that hangs cannot be ended, and holds memory, perhaps locks. */
+    /** After the worker has closed the connection: a thread that hangs cannot be ended, and holds memory, and perhaps locks. */
     private void awaitEnd(Thread thread) throws InterruptedException {
         if (thread == null) return;
         thread.join(HUNG_MS);
         if (!thread.isAlive()) return;
         int now = hung.incrementAndGet();
-        System.err.println("[WARN] The " + thread.getName() + " was given up and hangs; hung threads in this host: " + now);
-        if (now >= mostHung) retire("Too many threads hang in it");
+        System.err.println("[WARN] Thread '" + thread.getName() + "' hangs after its connection was closed;"
+            + " threads that hang in this host: " + now);
+        if (now >= mostHung) retire("too many threads hang in it");
         thread.join();
         hung.decrementAndGet();
     }
@@ -251,13 +252,13 @@ public final class Host {
         if (retiring != null) return;
         Map<String, String> fields = Map.of("op", "retire", "why", why);
         retiring = fields;
-        System.err.println("[WARN] " + why + ", so this host of Java plugins is replaced");
+        System.err.println("[WARN] This host of Java plugins is replaced: " + why);
         try {
             server.close();
         } catch (IOException e) {
             e.printStackTrace();
         }
-        // A thread each: the worker may not be reading from one of them.
+        // A thread for each: the worker may not be reading from one of them.
         for (Session session : sessions) new Thread(() -> session.event(fields), "retire").start();
     }
 
@@ -275,8 +276,8 @@ public final class Host {
         });
     }
 
-    /** Whether trying again cannot help before somebody has changed something: a wrong configuration, credentials that
-     *  are refused (SQL: class 28 of SQLSTATE), a class that is not there or does not fit. */
+    /** Whether a retry is useless until somebody changes something: a wrong configuration, credentials that are refused
+     *  (SQL: class 28 of SQLSTATE), a class that is missing or incompatible. */
     private static boolean isPermanent(Throwable error) {
         Throwable cause = error;
         for (int n = 0; cause != null && n < CAUSES; n++, cause = cause.getCause()) {

@@ -11,8 +11,8 @@ import org.apache.kafka.connect.storage.Converter;
 import org.apache.kafka.connect.storage.ConverterConfig;
 
 /**
- * A converter of keys or values. Kafka's JsonConverter, in the version of this runtime, is helped by JsonReader and
- * JsonWriter; any other converter does its work alone.
+ * A converter of keys or values. JsonReader and JsonWriter do most of the work of Kafka's JsonConverter, if it has the
+ * version of this runtime; any other converter does its work itself.
  */
 final class JsonCodec {
     final Converter converter;
@@ -24,7 +24,7 @@ final class JsonCodec {
         this.converter = converter;
         if (converter.getClass() != JsonConverter.class) return;
         Map<String, Object> typed = new HashMap<>(own);
-        typed.putIfAbsent(ConverterConfig.TYPE_CONFIG, "value"); // which of the two makes no difference
+        typed.putIfAbsent(ConverterConfig.TYPE_CONFIG, "value"); // required, but has no effect here
         JsonConverterConfig config = new JsonConverterConfig(typed);
         if (config.schemaContent() != null && config.schemaContent().length > 0) return; // one schema for all records (KIP-1054)
         reader = new JsonReader((JsonConverter) converter, config);

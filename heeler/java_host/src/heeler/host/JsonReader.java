@@ -26,8 +26,8 @@ import org.apache.kafka.connect.json.JsonConverterConfig;
 
 /**
  * Reads JSON as Kafka's JsonConverter does, but straight from the parser's tokens to Connect's values, without a tree in
- * between, and without parsing a schema that recent records had too. Whatever is not plainly valid is left to JsonConverter,
- * so that errors and conversions of mismatched types are its own. For one thread only.
+ * between, and without parsing a schema again that recent records had. Anything that is not clearly valid is left to
+ * JsonConverter, so that errors and conversions of mismatched types are exactly its own. For one thread only.
  */
 final class JsonReader {
     private static final int KEPT = 64; // schemas
@@ -54,12 +54,12 @@ final class JsonReader {
         replacesNull = config.replaceNullWithDefault();
     }
 
-    /** The schema and value; null if it is JsonConverter's to say. */
+    /** The schema and value; null if JsonConverter has to read them. */
     SchemaAndValue read(String topic, byte[] bytes) {
         if (bytes == null || bytes.length == 0) return null;
         try {
             return enveloped ? enveloped(topic, bytes) : new SchemaAndValue(null, root(bytes));
-        } catch (IOException | RuntimeException e) { // JsonConverter has the last word
+        } catch (IOException | RuntimeException e) { // JsonConverter decides
             return null;
         }
     }
@@ -89,7 +89,7 @@ final class JsonReader {
         return found;
     }
 
-    /** The size of {"schema":…,"payload": or 0 if the record does not begin so. */
+    /** The size of {"schema":…,"payload": or 0 if the record does not begin like that. */
     private int head(byte[] bytes) throws IOException {
         try (JsonParser parser = factory.createParser(bytes)) {
             if (parser.nextToken() != JsonToken.START_OBJECT || !"schema".equals(parser.nextFieldName())) return 0;
@@ -101,7 +101,7 @@ final class JsonReader {
         }
     }
 
-    /** What is between the head and the record's last brace has to be one value. */
+    /** Between the head and the record's last brace there must be exactly one value. */
     private Object payload(byte[] bytes, Envelope envelope) throws IOException {
         int from = envelope.head.length;
         int end = bytes.length - 1;
@@ -177,7 +177,7 @@ final class JsonReader {
         };
     }
 
-    /** What stands for null, or for a field that is not there. */
+    /** The value for null, or for a field that is missing. */
     private Object missing(Schema schema) throws IOException {
         if (schema.defaultValue() != null && replacesNull) return schema.defaultValue();
         if (!schema.isOptional()) throw LEFT;

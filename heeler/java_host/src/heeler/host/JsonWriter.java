@@ -26,7 +26,7 @@ import org.apache.kafka.connect.json.JsonSerializer;
 
 /**
  * Writes JSON as Kafka's JsonConverter does, but straight from Connect's values, without a tree in between, and each schema's
- * text once. Whatever is not plainly valid is left to JsonConverter, so that errors are its own. For one thread only.
+ * text once. Anything that is not clearly valid is left to JsonConverter, so that errors are its own. For one thread only.
  */
 final class JsonWriter {
     private static final int KEPT = 1000; // schemas
@@ -43,7 +43,7 @@ final class JsonWriter {
     private final ByteArrayOutputStream out = new ByteArrayOutputStream(1024);
     private JsonGenerator json; // null after an error
 
-    /** What JsonConverter has to decide. */
+    /** Thrown for what JsonConverter has to write. */
     private static final class DataLeft extends RuntimeException {
         DataLeft() { super("left to JsonConverter", null, false, false); }
     }
@@ -55,7 +55,7 @@ final class JsonWriter {
         numeric = config.decimalFormat() == DecimalFormat.NUMERIC;
     }
 
-    /** The JSON of a value; null if it is JsonConverter's to make. */
+    /** The JSON of a value; null if JsonConverter has to write it. */
     byte[] written(Schema schema, Object value) {
         if (value == null) return null;
         out.reset();
@@ -70,7 +70,7 @@ final class JsonWriter {
             json.flush();
             if (enveloped) out.write('}');
             return out.toByteArray();
-        } catch (IOException | RuntimeException e) { // JsonConverter has the last word
+        } catch (IOException | RuntimeException e) { // JsonConverter decides
             json = null;
             return null;
         }
@@ -79,11 +79,11 @@ final class JsonWriter {
     private byte[] text(Schema schema) {
         byte[] known = texts.get(schema);
         if (known != null) return known;
-        byte[] made = schema == null ? "null".getBytes(StandardCharsets.UTF_8) : schemas.serialize("", converter.asJsonSchema(schema));
-        if (schema instanceof SchemaBuilder) return made; // it may change
+        byte[] text = schema == null ? "null".getBytes(StandardCharsets.UTF_8) : schemas.serialize("", converter.asJsonSchema(schema));
+        if (schema instanceof SchemaBuilder) return text; // it may change
         if (texts.size() >= KEPT) texts.clear();
-        texts.put(schema, made);
-        return made;
+        texts.put(schema, text);
+        return text;
     }
 
     private void write(Schema schema, Object value) throws IOException {

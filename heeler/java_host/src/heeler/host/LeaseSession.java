@@ -7,10 +7,10 @@ final class LeaseSession extends Session {
     final String lease;
     private final Host host;
 
-    LeaseSession(Host host, Connection connection, Connection.Message order) {
+    LeaseSession(Host host, Connection connection, Connection.Message first) {
         super(connection);
         this.host = host;
-        lease = order.text("lease");
+        lease = first.text("lease");
     }
 
     @Override

@@ -16,18 +16,18 @@ import org.apache.kafka.connect.runtime.ConnectMetrics;
 
 /**
  * The metrics of one connector's or task's plugins (KIP-877), sent to the worker every second if they have changed. A
- * gauge is plugin code and may hang, so each instance reads them in a thread of its own.
+ * gauge is plugin code and may hang, so each instance reads them in its own thread.
  */
 final class MetricsSender implements AutoCloseable {
     private static final String GROUP = "plugins";
     private static final long EVERY_MS = 1000;
     final ConnectMetrics all;
-    final PluginMetrics plugin; // the connector's or task's own; those of converters, transforms and predicates are apart
+    final PluginMetrics plugin; // the connector's or task's own; those of converters, transforms and predicates are separate
     private final String name;
     private final Consumer<Map<String, ?>> tell;
     private final Map<MetricName, KafkaMetric> theirs = new ConcurrentHashMap<>();
     private final Set<MetricName> bad = ConcurrentHashMap.newKeySet();
-    private Thread telling; // this and what follows is guarded by `this`
+    private Thread sender; // this and what follows is guarded by `this`
     private boolean closed;
 
     /** `tags`: the connector's or task's. */
@@ -64,10 +64,10 @@ final class MetricsSender implements AutoCloseable {
     }
 
     private synchronized void begin() {
-        if (telling != null || closed) return;
-        telling = new Thread(this::run, "metrics " + name);
-        telling.setDaemon(true);
-        telling.start();
+        if (sender != null || closed) return;
+        sender = new Thread(this::run, "metrics " + name);
+        sender.setDaemon(true);
+        sender.start();
     }
 
     private void run() {

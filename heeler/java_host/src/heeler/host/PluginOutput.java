@@ -7,7 +7,7 @@ import org.slf4j.LoggerFactory;
 
 /**
  * The output of this process and its plugins: each line begins with the connector and task that its thread works for,
- * between marks, for the worker's log. A thread that a plugin starts works for the same ones as the thread that starts it.
+ * between marks, for the worker's log. A thread that a plugin starts works for the same connector and task as the thread that starts it.
  */
 final class PluginOutput extends PrintStream {
     private static final String MARK = "\u0001";

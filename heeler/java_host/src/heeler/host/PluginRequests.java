@@ -20,7 +20,7 @@ import org.apache.kafka.connect.storage.HeaderConverter;
 import org.apache.kafka.connect.transforms.Transformation;
 import org.apache.kafka.connect.transforms.predicates.Predicate;
 
-/** Answers questions about plugins that need no running connector or task. */
+/** Serves requests about plugins that need no running connector or task. */
 final class PluginRequests extends RequestSession {
     private final Host host;
 
@@ -43,14 +43,14 @@ final class PluginRequests extends RequestSession {
         }
     }
 
-    /** The plugin called System.exit, which answers the question. */
+    /** The plugin called System.exit, which fails the current request. */
     @Override
     void failed(Throwable error) {
         tell(current, failure(error));
     }
 
     @Override
-    Map<String, ?> answer(Connection.Message request) throws Exception {
+    Map<String, ?> responseTo(Connection.Message request) throws Exception {
         if (request.op().equals("plugins")) return Map.of("op", "answer", "plugins", all());
         if (request.op().equals("level")) {
             PluginOutput.level(request.text("logger"), request.text("level"));
@@ -62,26 +62,26 @@ final class PluginRequests extends RequestSession {
         }
         PluginDesc<?> named = host.plugin(request);
         loader = named.loader();
-        if (request.op().equals("configure") || request.op().equals("get")) return host.providers.answer(request, named);
+        if (request.op().equals("configure") || request.op().equals("get")) return host.providers.responseTo(request, named);
         try (LoaderSwap swap = host.plugins.withClassLoader(named.loader())) {
             Object plugin = Utils.newInstance(named.pluginClass());
             return switch (request.op()) {
                 case "config" -> Map.of("op", "answer", "keys", keys(definition(plugin)));
                 case "validate" -> Map.of("op", "answer", "values", values(plugin, request.strings("config")));
-                case "exactlyOnce" -> answer("support", String.valueOf(
+                case "exactlyOnce" -> response("support", String.valueOf(
                     ((SourceConnector) plugin).exactlyOnceSupport(request.strings("config"))));
-                case "boundaries" -> answer("support", String.valueOf(
+                case "boundaries" -> response("support", String.valueOf(
                     ((SourceConnector) plugin).canDefineTransactionBoundaries(request.strings("config"))));
-                case "alterOffsets" -> answer("altered", plugin instanceof SinkConnector sink
+                case "alterOffsets" -> response("altered", plugin instanceof SinkConnector sink
                     ? sink.alterOffsets(request.strings("config"), SinkPositions.offsets(request.content().get("places")))
                     : ((SourceConnector) plugin).alterOffsets(
                         request.strings("config"), CommittedOffsets.maps(request.content().get("pairs"))));
-                default -> throw new IllegalArgumentException("unknown question " + request.op());
+                default -> throw new IllegalArgumentException("unknown request " + request.op());
             };
         }
     }
 
-    private static Map<String, Object> answer(String key, Object value) {
+    private static Map<String, Object> response(String key, Object value) {
         return Map.of("op", "answer", key, value);
     }
 

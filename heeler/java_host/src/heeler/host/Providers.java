@@ -19,8 +19,8 @@ import org.apache.kafka.connect.runtime.isolation.LoaderSwap;
 import org.apache.kafka.connect.runtime.isolation.PluginDesc;
 
 /**
- * The config providers in the worker's properties (KIP-297). Each is made and configured when it is first used, in every
- * host anew; if that fails, it is tried again at the next use.
+ * The config providers in the worker's properties (KIP-297). Each host creates and configures its own when it is first used;
+ * if that fails, the next use tries again.
  */
 final class Providers {
     private final Host host;
@@ -33,7 +33,7 @@ final class Providers {
     }
 
     /** The message has the provider's name, class and settings; "get" also a path, and keys or null for all. */
-    Map<String, ?> answer(Connection.Message request, PluginDesc<?> named) throws Exception {
+    Map<String, ?> responseTo(Connection.Message request, PluginDesc<?> named) throws Exception {
         Made found = configured(request, named);
         Map<String, Object> fields = new LinkedHashMap<>(Map.of("op", "answer"));
         if (request.op().equals("configure")) return fields;

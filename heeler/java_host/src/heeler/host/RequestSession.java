@@ -5,11 +5,11 @@ import java.util.Map;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.LinkedBlockingQueue;
 
-/** A session that answers questions. One thread runs the plugin; another reads, so that it notices when the worker hangs up. */
+/** A session that serves requests. One thread runs the plugin; another reads, to notice when the worker closes the connection. */
 abstract class RequestSession extends Session {
     private static final Connection.Message END = new Connection.Message(0, Map.of("op", "end"));
     private final BlockingQueue<Connection.Message> requests = new LinkedBlockingQueue<>();
-    volatile int current; // the id of the question that is being answered
+    volatile int current; // the id of the request that is being served
 
     RequestSession(Connection connection) {
         super(connection);
@@ -17,7 +17,7 @@ abstract class RequestSession extends Session {
 
     abstract String name(Connection.Message first);
 
-    abstract Map<String, ?> answer(Connection.Message request) throws Exception;
+    abstract Map<String, ?> responseTo(Connection.Message request) throws Exception;
 
     /** Called at the end, by the thread that runs the plugin. */
     void end() { }
@@ -29,21 +29,21 @@ abstract class RequestSession extends Session {
         try {
             for (Connection.Message m = first; m != null; m = connection.read()) requests.add(m);
         } finally {
-            requests.add(END); // the worker no longer waits for answers
+            requests.add(END); // the worker no longer waits for responses
         }
     }
 
     private void work() {
         try {
             for (Connection.Message m = requests.take(); m != END; m = requests.take()) {
-                Map<String, ?> answer;
+                Map<String, ?> response;
                 current = m.id();
                 try {
-                    answer = answer(m);
+                    response = responseTo(m);
                 } catch (Throwable e) { // plugin code
-                    answer = failure(e);
+                    response = failure(e);
                 }
-                connection.tell(m.id(), answer);
+                connection.tell(m.id(), response);
             }
         } catch (IOException | InterruptedException e) {
             // The worker no longer listens.

@@ -6,7 +6,7 @@ import java.util.Map;
 /** One connection, and the thread that runs plugin code for it. */
 abstract class Session {
     final Connection connection;
-    volatile Thread thread; // null before it is made
+    volatile Thread thread; // null until it is created
     volatile ClassLoader loader; // the plugin's
     volatile boolean ranOut; // its plugin ran out of memory
 
@@ -22,7 +22,7 @@ abstract class Session {
         return other == thread || other.getContextClassLoader() == loader && loader != null;
     }
 
-    /** Reports an error of the plugin, which fails or has ended the host. */
+    /** Reports an error of the plugin, which has failed or has ended the host. */
     void failed(Throwable error) {
         event(failure(error));
     }
@@ -34,7 +34,7 @@ abstract class Session {
         return fields;
     }
 
-    /** Sends the worker a message that is not an answer. */
+    /** Sends the worker a message that is not a response. */
     void event(Map<String, ?> fields) {
         tell(0, fields);
     }

@@ -16,7 +16,7 @@ import org.apache.kafka.connect.sink.ErrantRecordReporter;
  * The context of a sink task.
  *
  * A subclass of Kafka's own, because some connectors (Iceberg's) get the consumer from its private field: they commit
- * offsets in a transaction of their own, for which they need the group's generation.
+ * offsets in their own transactions, for which they need the group's generation.
  */
 final class SinkContext extends WorkerSinkTaskContext {
     /** What the task's session provides. Thread-safe. */
@@ -96,8 +96,8 @@ final class SinkContext extends WorkerSinkTaskContext {
 
     private void hold(boolean on, TopicPartition... which) {
         if (!source.places().hold(List.of(which), on))
-            throw new IllegalWorkerStateException("only partitions that are assigned to the task can be paused and resumed; "
-                + "not all of these are: " + List.of(which));
+            throw new IllegalWorkerStateException("only partitions that are assigned to the task can be paused or resumed, "
+                + "and one of these is not: " + List.of(which));
     }
 
     @Override

@@ -69,7 +69,7 @@ final class SinkPositions {
         upTo.forEach((partition, offset) -> taken.computeIfPresent(partition, (same, before) -> offset));
     }
 
-    /** The worker sends other offsets than the task needs. */
+    /** The worker sends offsets other than those the task needs. */
     synchronized void mistaken(TopicPartition partition) {
         moved.add(partition);
     }
@@ -87,12 +87,12 @@ final class SinkPositions {
         return true;
     }
 
-    /** Carries out rewinds. What to tell the worker: the next offset of each partition that has moved, -1 if paused. */
+    /** Carries out rewinds. Returns what to tell the worker: the next offset of each partition that has moved, -1 if paused. */
     synchronized List<Object> settle() {
         rewinds.forEach((partition, offset) -> {
             if (offset == null || !next.containsKey(partition))
                 System.err.println("[WARN] Cannot rewind " + partition + " to " + offset + ": "
-                    + (offset == null ? "that is not an offset" : "the task does not have the partition"));
+                    + (offset == null ? "null is not an offset" : "the partition is not assigned to the task"));
             else back(partition, offset);
         });
         rewinds.clear();
@@ -124,7 +124,7 @@ final class SinkPositions {
         return found;
     }
 
-    /** Those of the offsets that the task wants committed which are new, and not beyond what it has taken. */
+    /** Of the offsets that the task wants to commit, those that are new and not beyond what it has received. */
     synchronized List<Object> committable(
             Collection<TopicPartition> partitions, Map<TopicPartition, OffsetAndMetadata> wanted) {
         List<Object> fields = new ArrayList<>();
@@ -132,7 +132,7 @@ final class SinkPositions {
             if (!partitions.contains(partition) || !taken.containsKey(partition)) return;
             if (at.offset() > taken.get(partition))
                 System.err.println("[WARN] Offset " + at.offset() + " of " + partition + " is not committed: the task has"
-                    + " only taken the records before " + taken.get(partition));
+                    + " only received the records before " + taken.get(partition));
             else if (committed.put(partition, at.offset()) != at.offset()) fields.add(triple(partition, at.offset()));
         });
         return fields;

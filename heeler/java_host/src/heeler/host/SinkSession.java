@@ -23,17 +23,17 @@ import org.apache.kafka.connect.sink.SinkTask;
 import org.apache.kafka.connect.util.ConnectorTaskId;
 
 /**
- * One sink task. The connection's thread receives the worker's orders and frames. Another thread carries out the orders,
+ * One sink task. The connection's thread receives the worker's commands and frames. Another thread carries out the commands,
  * converts, transforms and puts the records of the frames, and asks the task which offsets to commit.
  *
- * Orders: open, close, pause, resume, stop. Messages to the worker: "commit" (offsets for the group), "at" (the positions
- * of partitions that the plugin has rewound or paused), "done" (with a frame), "tick" (still at work on frames), and frames
+ * Commands: open, close, pause, resume, stop. Messages to the worker: "commit" (offsets for the group), "at" (the positions
+ * of partitions that the plugin has rewound or paused), "done" (with a frame), "tick" (still processing frames), and frames
  * with records for the dead letter queue.
  */
 final class SinkSession extends Session implements SinkContext.Source {
     private static final long TICK_MS = 1000;
     private final Host host;
-    private final Connection.Message order;
+    private final Connection.Message first;
     private final ConnectorTaskId id;
     private final Map<String, String> own;
     private final int most;
@@ -43,7 +43,7 @@ final class SinkSession extends Session implements SinkContext.Source {
     private volatile SinkConversion conversion;
     private volatile ConsumerGroupMetadata group;
 
-    private final ArrayDeque<Connection.Message> orders = new ArrayDeque<>(); // guarded by this
+    private final ArrayDeque<Connection.Message> commands = new ArrayDeque<>(); // guarded by this
     private final ArrayDeque<Frame> frames = new ArrayDeque<>(); // guarded by this
     private boolean commitRequested; // guarded by this
     private long timeout = -1; // guarded by this
@@ -55,23 +55,23 @@ final class SinkSession extends Session implements SinkContext.Source {
     private Frame frame;
     private int row;
     private int written;
-    private List<SinkRecord> batch; // the records for put, kept as long as it has to be repeated
+    private List<SinkRecord> batch; // the records for put, kept while it has to be repeated
     private final Map<TopicPartition, Long> batchEnds = new HashMap<>();
     private boolean again;
     private long nextPut;
     private long nextCommit;
     private long lastTold;
 
-    SinkSession(Host host, Connection connection, Connection.Message order) throws Exception {
+    SinkSession(Host host, Connection connection, Connection.Message first) throws Exception {
         super(connection);
         this.host = host;
-        this.order = order;
-        own = order.strings("config");
-        most = order.number("most");
-        flushMs = order.number("flush");
-        group = new ConsumerGroupMetadata(order.text("group"));
-        id = new ConnectorTaskId(order.text("name"), order.number("task"));
-        loader = host.plugin(order).loader();
+        this.first = first;
+        own = first.strings("config");
+        most = first.number("most");
+        flushMs = first.number("flush");
+        group = new ConsumerGroupMetadata(first.text("group"));
+        id = new ConnectorTaskId(first.text("name"), first.number("task"));
+        loader = host.plugin(first).loader();
         thread = new Thread(this::run, "task " + id);
     }
 
@@ -92,7 +92,7 @@ final class SinkSession extends Session implements SinkContext.Source {
     }
 
     private synchronized void queue(Connection.Message message) {
-        orders.add(message);
+        commands.add(message);
         if (message.op().equals("stop") && conversion != null) conversion.stopRetries();
         notifyAll();
     }
@@ -114,16 +114,16 @@ final class SinkSession extends Session implements SinkContext.Source {
     }
 
     private void work() throws Throwable {
-        SinkConnectorConfig config = new SinkConnectorConfig(host.plugins, order.strings("connector"));
+        SinkConnectorConfig config = new SinkConnectorConfig(host.plugins, first.strings("connector"));
         Class<? extends Task> type = Class.forName(own.get("task.class"), true, loader).asSubclass(Task.class);
-        SinkTask made = (SinkTask) host.plugins.newTask(type);
+        SinkTask created = (SinkTask) host.plugins.newTask(type);
         try (SinkConversion opened = new SinkConversion(host, connection, config, id, measures.all)) {
             conversion = opened;
             try {
-                made.initialize(new SinkContext(this));
-                task = made;
-                made.start(own);
-                tell(Map.of("op", "started", "version", String.valueOf(made.version())));
+                created.initialize(new SinkContext(this));
+                task = created;
+                created.start(own);
+                tell(Map.of("op", "started", "version", String.valueOf(created.version())));
                 nextCommit = nextPut = now() + flushMs;
                 go();
             } finally {
@@ -132,7 +132,7 @@ final class SinkSession extends Session implements SinkContext.Source {
         }
     }
 
-    /** Runs until the task is stopped. In any case, what it has taken is committed before its partitions are closed. */
+    /** Runs until the task is stopped. In any case, what it has received is committed before its partitions are closed. */
     private void go() throws Throwable {
         Throwable failed = null;
         try {
@@ -153,10 +153,10 @@ final class SinkSession extends Session implements SinkContext.Source {
     }
 
     private boolean step() throws Throwable {
-        Connection.Message ordered = await();
-        if (gone || ordered != null && ordered.op().equals("stop")) return false;
-        if (ordered != null) {
-            obey(ordered);
+        Connection.Message command = await();
+        if (gone || command != null && command.op().equals("stop")) return false;
+        if (command != null) {
+            execute(command);
             return true;
         }
         if (requested() || now() >= nextCommit) {
@@ -169,9 +169,9 @@ final class SinkSession extends Session implements SinkContext.Source {
         return true;
     }
 
-    /** Waits for the worker's next order; null if there is something else to do. */
+    /** Waits for the worker's next command; null if there is something else to do. */
     private synchronized Connection.Message await() throws IOException, InterruptedException {
-        while (!gone && orders.isEmpty()) {
+        while (!gone && commands.isEmpty()) {
             if (timeout > 0) nextPut = Math.min(nextPut, now() + timeout);
             timeout = -1;
             long wait = Math.min(nextCommit, nextPut) - now();
@@ -180,7 +180,7 @@ final class SinkSession extends Session implements SinkContext.Source {
             wait(busy ? Math.min(wait, TICK_MS) : wait);
             if (busy) tick();
         }
-        return orders.poll();
+        return commands.poll();
     }
 
     private synchronized boolean mayPut() {
@@ -193,12 +193,12 @@ final class SinkSession extends Session implements SinkContext.Source {
         return found;
     }
 
-    private void obey(Connection.Message ordered) throws Exception {
-        switch (ordered.op()) {
+    private void execute(Connection.Message command) throws Exception {
+        switch (command.op()) {
             case "open" -> {
-                Map<TopicPartition, Long> given = SinkPositions.offsets(ordered.content().get("places"));
+                Map<TopicPartition, Long> given = SinkPositions.offsets(command.content().get("places"));
                 group = new ConsumerGroupMetadata(
-                    order.text("group"), ordered.number("generation"), ordered.text("member"), Optional.empty());
+                    first.text("group"), command.number("generation"), command.text("member"), Optional.empty());
                 places.open(given);
                 task.open(given.keySet());
                 settle();
@@ -207,7 +207,7 @@ final class SinkSession extends Session implements SinkContext.Source {
             case "close" -> {
                 Set<TopicPartition> lost = places.all();
                 if (!lost.isEmpty()) {
-                    if ((Boolean) ordered.content().get("lost")) task.close(lost);
+                    if ((Boolean) command.content().get("lost")) task.close(lost);
                     else commit(lost, true);
                 }
                 conversion.forget(lost);
@@ -219,14 +219,14 @@ final class SinkSession extends Session implements SinkContext.Source {
                 tell(Map.of("op", "closed"));
             }
             case "pause", "resume" -> {
-                paused = ordered.op().equals("pause");
+                paused = command.op().equals("pause");
                 if (paused) requestCommit();
             }
-            default -> throw new IOException("unknown message " + ordered.op());
+            default -> throw new IOException("unknown message " + command.op());
         }
     }
 
-    /** Calls put with the next records, with none if it is just time to call it, or again with the same ones. */
+    /** Calls put with the next records, with none if it is only time to call it, or again with the same ones. */
     private void put() throws Exception {
         if (!again) gather();
         nextPut = nextCommit; // unless the task sets a timeout
@@ -237,7 +237,7 @@ final class SinkSession extends Session implements SinkContext.Source {
             batch = null;
             places.took(batchEnds);
         } catch (RetriableException e) {
-            System.err.println("[WARN] " + id + " gets the same records again: " + e);
+            System.err.println("[WARN] " + id + " retries put with the same records: " + e);
             again = true;
         }
         settle();
@@ -245,7 +245,7 @@ final class SinkSession extends Session implements SinkContext.Source {
         ended();
     }
 
-    /** Takes the next records from the oldest frame that has some. */
+    /** Takes the next records from the oldest frame that has any. */
     private void gather() throws IOException {
         batch = new ArrayList<>();
         batchEnds.clear();
@@ -258,7 +258,7 @@ final class SinkSession extends Session implements SinkContext.Source {
                 if (converted != null) batch.add(converted);
                 batchEnds.put(frame.place, frame.offset(row) + 1);
             }
-            if (frame.cut && row == frame.count) batchEnds.put(frame.place, frame.to); // including records that the worker has left out
+            if (frame.cut && row == frame.count) batchEnds.put(frame.place, frame.to); // including records that the worker has dropped
             written += batch.size();
             places.given(frame.place, row < frame.count ? frame.offset(row) : frame.to);
             if (batchEnds.isEmpty()) ended();
@@ -307,7 +307,8 @@ final class SinkSession extends Session implements SinkContext.Source {
         try {
             wanted = task.preCommit(places.taken(which));
         } catch (Throwable e) { // plugin code
-            System.err.println("[ERROR] " + id + " commits no offsets" + (closing ? ": " : " and rewinds to the committed ones: ") + e);
+            System.err.println(
+                "[ERROR] " + id + " could not commit offsets" + (closing ? ": " : "; it rewinds to the committed ones: ") + e);
             if (!closing) places.forget(which);
             return;
         } finally {
@@ -325,7 +326,7 @@ final class SinkSession extends Session implements SinkContext.Source {
         connection.tell(0, fields);
     }
 
-    // What the task's context needs.
+    // Methods for the task's context.
 
     @Override
     public Map<String, String> configs() {

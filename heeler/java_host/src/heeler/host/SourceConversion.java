@@ -18,10 +18,10 @@ import org.apache.kafka.connect.util.ConnectorTaskId;
 /** A source task's transforms and converters, with Kafka Connect's own error handling if the connector configures any. */
 final class SourceConversion extends Conversion<SourceRecord, SourceRecord> {
     private final boolean direct; // without the operator, which is used five times for each record: the first error fails the task
-    private final List<?> converted; // which of "key" and "value" the worker converts, from JSON; null if it has no part
+    private final List<?> converted; // which of "key" and "value" the worker converts, from JSON; null if it runs no part of the chain
     private final BoundaryValues cut = new BoundaryValues();
 
-    /** A record for Kafka, or for the worker's part of the chain; the latter with its schemas as JSON. */
+    /** A record for Kafka, or for the worker's part of the chain, then with its schemas as JSON. */
     record Outgoing(String topic, Integer partition, long timestamp, RecordHeaders headers, byte[] key, byte[] value,
                     String keySchema, String valueSchema) { }
 
@@ -69,7 +69,7 @@ final class SourceConversion extends Conversion<SourceRecord, SourceRecord> {
     }
 
     private Outgoing outgoing(SourceRecord record, RecordHeaders headers, byte[] key, byte[] value) {
-        if (record.topic() == null) throw new DataException("a source record has no topic");
+        if (record.topic() == null) throw new DataException("the source record has no topic");
         long at = record.timestamp() == null ? System.currentTimeMillis() : record.timestamp();
         return new Outgoing(record.topic(), record.kafkaPartition(), at, headers, key, value,
             hands("key") ? cut.text(record.keySchema()) : null, hands("value") ? cut.text(record.valueSchema()) : null);

@@ -40,9 +40,9 @@ final class SourceSession extends Session {
     private static final int FRAME_BYTES = 4 << 20;
     private static final int SLICE = 500; // records that are converted at once; more would not fit into the CPU's caches
     private final Host host;
-    private final Connection.Message order;
+    private final Connection.Message first;
     private final ConnectorTaskId id;
-    private final List<?> converted; // what the worker converts; null if it has no part of the chain
+    private final List<?> converted; // what the worker converts; null if it runs no part of the chain
     private final WorkerTransactionContext transactions; // null unless the connector defines transaction boundaries
     private final CountDownLatch finish = new CountDownLatch(1);
     private volatile SourceTask task;
@@ -55,10 +55,10 @@ final class SourceSession extends Session {
     private Columns spare = new Columns();
     private Map<Map<String, ?>, Map<String, ?>> ends = new HashMap<>();
     private List<Sent> sent = new ArrayList<>();
-    private boolean amidPoll;
+    private boolean midPoll;
     private boolean drained;
     private String signal; // how the transaction ends with the next frame: "commit" or "abort"
-    private boolean wantsRecords; // the plugin has a commitRecord of its own
+    private boolean wantsRecords; // the plugin overrides commitRecord
     private int frames;
     private final ArrayDeque<Map.Entry<Integer, List<Sent>>> unacknowledged = new ArrayDeque<>();
 
@@ -74,14 +74,14 @@ final class SourceSession extends Session {
         }
     }
 
-    SourceSession(Host host, Connection connection, Connection.Message order) throws Exception {
+    SourceSession(Host host, Connection connection, Connection.Message first) throws Exception {
         super(connection);
         this.host = host;
-        this.order = order;
-        id = new ConnectorTaskId(order.text("name"), order.number("task"));
-        loader = host.plugin(order).loader();
-        converted = (List<?>) order.content().get("converted");
-        transactions = order.content().get("boundaries") == Boolean.TRUE ? new WorkerTransactionContext() : null;
+        this.first = first;
+        id = new ConnectorTaskId(first.text("name"), first.number("task"));
+        loader = host.plugin(first).loader();
+        converted = (List<?>) first.content().get("converted");
+        transactions = first.content().get("boundaries") == Boolean.TRUE ? new WorkerTransactionContext() : null;
         thread = new Thread(this::run, "task " + id);
     }
 
@@ -136,31 +136,31 @@ final class SourceSession extends Session {
     }
 
     private void work(MetricsSender measures) throws Throwable {
-        SourceConnectorConfig config = new SourceConnectorConfig(host.plugins, order.strings("connector"), false);
-        Map<String, String> own = order.strings("config");
+        SourceConnectorConfig config = new SourceConnectorConfig(host.plugins, first.strings("connector"), false);
+        Map<String, String> own = first.strings("config");
         Class<? extends Task> type = Class.forName(own.get("task.class"), true, loader).asSubclass(Task.class);
-        SourceTask made = (SourceTask) host.plugins.newTask(type);
-        wantsRecords = made.getClass().getMethod("commitRecord", SourceRecord.class, RecordMetadata.class)
+        SourceTask created = (SourceTask) host.plugins.newTask(type);
+        wantsRecords = created.getClass().getMethod("commitRecord", SourceRecord.class, RecordMetadata.class)
             .getDeclaringClass() != SourceTask.class;
         try (SourceConversion opened = new SourceConversion(host, config, id, measures.all, converted)) {
             conversion = opened;
             CommittedOffsets offsets = new CommittedOffsets(connection);
-            made.initialize(new SourceTaskContext() {
+            created.initialize(new SourceTaskContext() {
                 @Override public Map<String, String> configs() { return own; }
                 @Override public OffsetStorageReader offsetStorageReader() { return offsets; }
                 @Override public PluginMetrics pluginMetrics() { return measures.plugin; }
                 @Override public TransactionContext transactionContext() { return transactions; }
             });
-            task = made;
-            made.start(own);
-            connection.tell(0, Map.of("op", "started", "version", String.valueOf(made.version())));
+            task = created;
+            created.start(own);
+            connection.tell(0, Map.of("op", "started", "version", String.valueOf(created.version())));
             Thread writer = new Thread(this::write, "writer " + id);
             writer.setDaemon(true);
             writer.start();
             try {
                 while (!stopping) if (mayPoll()) poll(opened);
             } finally {
-                synchronized (this) { drained = true; amidPoll = false; notifyAll(); }
+                synchronized (this) { drained = true; midPoll = false; notifyAll(); }
                 writer.join();
             }
             connection.tell(0, Map.of("op", "drained"));
@@ -180,7 +180,7 @@ final class SourceSession extends Session {
         try {
             records = task.poll();
         } catch (org.apache.kafka.connect.errors.RetriableException | org.apache.kafka.common.errors.RetriableException e) {
-            System.err.println("[WARN] " + id + " failed to poll records from the source task; it polls again: " + e);
+            System.err.println("[WARN] " + id + " failed to poll records; it retries: " + e);
             return;
         }
         if (records == null) return;
@@ -190,7 +190,7 @@ final class SourceSession extends Session {
         if (transactions != null) end(asked(transactions.shouldAbortBatch(), transactions.shouldCommitBatch()));
     }
 
-    /** What the plugin wants to do with the transaction now; null for nothing. */
+    /** What the plugin wants to do with the transaction now; null if nothing. */
     private static String asked(boolean abort, boolean commit) {
         return abort ? "abort" : commit ? "commit" : null;
     }
@@ -212,7 +212,7 @@ final class SourceSession extends Session {
         }
     }
 
-    /** Adds records with the results of their conversion, as far as there are any; null if there is nothing to send. */
+    /** Adds records with the results of their conversion, if there are any; null if there is nothing to send. */
     private synchronized void add(List<SourceRecord> records, List<Outgoing> results, boolean more)
         throws InterruptedException {
         while (filling.size() > FRAME_BYTES && !gone) wait();
@@ -229,7 +229,7 @@ final class SourceSession extends Session {
             if (wantsRecords) sent.add(Sent.of(record, sends));
             if (transactions != null) end(asked(transactions.shouldAbortOn(record), transactions.shouldCommitOn(record)));
         }
-        amidPoll = more && transactions == null; // transactions of the connector's may end amid a poll
+        midPoll = more && transactions == null; // the connector's own transactions may end in the middle of a poll
         notifyAll();
     }
 
@@ -241,7 +241,7 @@ final class SourceSession extends Session {
                 int number;
                 Map<Map<String, ?>, Map<String, ?>> upTo;
                 synchronized (this) {
-                    while (!drained && signal == null && (ends.isEmpty() && filling.count() == 0 || amidPoll && filling.size() <= FRAME_BYTES))
+                    while (!drained && signal == null && (ends.isEmpty() && filling.count() == 0 || midPoll && filling.size() <= FRAME_BYTES))
                         wait();
                     if (ends.isEmpty() && filling.count() == 0 && signal == null) return;
                     full = filling;
@@ -251,7 +251,7 @@ final class SourceSession extends Session {
                     number = ++frames;
                     meta.put("signal", signal);
                     signal = null;
-                    meta.put("more", amidPoll); // the rest of what one poll returned comes in the next frame
+                    meta.put("more", midPoll); // the rest of what one poll returned comes in the next frame
                     if (wantsRecords) {
                         unacknowledged.add(Map.entry(number, sent));
                         sent = new ArrayList<>();
@@ -293,7 +293,7 @@ final class SourceSession extends Session {
             }
             running.commit();
         } catch (Throwable e) { // plugin code; Java's worker only logs it, too
-            System.err.println("[ERROR] " + id + " commit of the source task failed: " + e);
+            System.err.println("[ERROR] " + id + " failed in commit: " + e);
         }
     }
 
@@ -307,8 +307,8 @@ final class SourceSession extends Session {
     }
 
     /**
-     * Where the records of a frame went, without those that a transform has dropped; an offset of -1 is unknown. `topics`:
-     * from the worker's part of the chain; null if it has none.
+     * Where the records of a frame were written, without those that a transform has dropped; an offset of -1 is unknown.
+     * `topics`: from the worker's part of the chain; null if it runs none.
      */
     private record Placed(Map<Integer, String> topics, IntBuffer partitions, LongBuffer offsets) {
         static Map<Integer, Placed> of(Connection.Message message) {

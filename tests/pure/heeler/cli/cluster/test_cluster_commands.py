@@ -39,7 +39,7 @@ def run(fake, *words, code=0, url=None):
     (("loggers", "list"), "GET /admin/loggers"), (("loggers", "set", "root", "INFO"), "PUT /admin/loggers/root"),
     (("connectors", "story", "c"), "GET /connectors/c/story"),
 ])
-def test_what_only_admin_listeners_answer_is_said_to_be_there(fake, words, request_line):
+def test_errors_say_that_an_endpoint_is_on_admin_listeners(fake, words, request_line):
     assert "with admin.listeners serves it only there" in run(fake, *words, code=4).stderr
     fake.answers[request_line] = 404, {"error_code": 404, "message": "Connector c not found"}
     assert run(fake, *words, code=4).stderr == "heeler: HTTP 404: Connector c not found\n"
@@ -55,18 +55,18 @@ def test_what_only_admin_listeners_answer_is_said_to_be_there(fake, words, reque
     ((500, b""), 7, "(no message)"),
     ((502, b"<html>" + b"x" * 10_000), 7, "10,000 characters"),
     ((502, b"<html>\n<h1 class='a'>Bad\n  Gateway</h1></html>"), 7, "HTTP 502: Bad Gateway\n"),
-    ((404, b"<html>\n<h1>no page</h1></html>"), 7, "without JSON. Is that a Kafka Connect worker? It says: no page"),
+    ((404, b"<html>\n<h1>no page</h1></html>"), 7, "Is that a Kafka Connect worker? Its response: no page"),
     ((404, b""), 7, "HTTP 404 without JSON"),
     ((503, {"error_code": 503, "message": ["odd"]}), 7, '["odd"]'),
     ((500, {"error_code": 500, "message": f"no {ESCAPE}"}), 7, r"no \x1b]0;owned\x07\x1b[2J"),
-    ((200, b"<html>a proxy</html>"), 7, "does not answer with JSON"),
-    ((200, b"[" * 100_000), 7, "does not answer with JSON"),
-    ((200, b"\xff\xfe\x00"), 7, "does not answer with JSON"),
+    ((200, b"<html>a proxy</html>"), 7, "is not JSON"),
+    ((200, b"[" * 100_000), 7, "is not JSON"),
+    ((200, b"\xff\xfe\x00"), 7, "is not JSON"),
     ((200, []), 7, "is not an object but of type list"),
     ((200, None), 7, "is not an object but of type NoneType"),
-    ((200, {**INFO, "config": {"a": {"b": "c"}}}), 7, "is not an object of texts but of type dict"),
-    ((302, b""), 7, "answers HTTP 302, a redirection"),
-    ((0, b""), 3, "No worker answers"),
+    ((200, {**INFO, "config": {"a": {"b": "c"}}}), 7, "is not an object of strings but of type dict"),
+    ((302, b""), 7, "responds with a redirection (HTTP 302)"),
+    ((0, b""), 3, "No worker responds"),
 ])
 def test_errors_have_their_exit_codes(fake, answer, code, text):
     fake.answers["GET /connectors/c"] = answer
@@ -85,13 +85,13 @@ def test_statuses_of_any_shape(fake, status):
     assert "The response for a connector's status" in run(fake, "connectors", "status", "c", code=7).stderr
 
 
-def test_an_answer_without_end(fake, monkeypatch):
-    monkeypatch.setattr(rest_client, "LONGEST_ANSWER", 2**20)
+def test_an_endless_response(fake, monkeypatch):
+    monkeypatch.setattr(rest_client, "MAX_RESPONSE_BYTES", 2**20)
     fake.answers["GET /connectors"] = (200, b" " * 2**21)
-    assert "more than 1 MiB" in run(fake, "connectors", "list", code=7).stderr
+    assert "exceeds 1 MiB" in run(fake, "connectors", "list", code=7).stderr
 
 
-def test_names_cannot_speak_to_the_terminal(fake):
+def test_names_cannot_control_the_terminal(fake):
     name = f"\u202e{ESCAPE}\n"
     status = {**STATUS, "name": name, "connector": {"state": ESCAPE, "worker_id": ESCAPE}}
     fake.answers["GET /connectors"] = [(200, {name: {"status": status, "info": INFO}}), (200, [name])] * 2
@@ -117,7 +117,7 @@ def test_topics_of_a_connector_that_does_not_exist(fake):
     fake.answers["GET /connectors/c/topics"] = (200, {"c": {"topics": []}})  # as Kafka Connect answers
     run(fake, "connectors", "topics", "c", code=4)
     fake.answers["GET /connectors/c"] = (200, INFO)
-    assert run(fake, "connectors", "topics", "c").stdout == "It has used no topic yet.\n"
+    assert run(fake, "connectors", "topics", "c").stdout == "It has not used any topic yet.\n"
 
 
 def test_the_lines_of_a_message_stay_lines(fake, tmp_path):
@@ -145,7 +145,7 @@ def test_a_failed_task_is_an_exit_code(fake):
      "0, no more: a restart cannot fix this; failed: no such file"),
     ({}, "; "), ([], ""), ("often", ""), (None, ""), ({"count": [1], "cause": {}}, "(list); (dict)"),
 ])
-def test_restarts_by_themselves_are_shown(fake, restarts, words):
+def test_automatic_restarts_are_shown(fake, restarts, words):
     status = {**STATUS, "tasks": [{**STATUS["tasks"][0], "restarts": restarts}]}
     fake.answers |= {"GET /connectors/c/status": (200, status), "GET /connectors/c": (200, INFO)}
     done = run(fake, "connectors", "status", "c", code=1).stdout
@@ -193,7 +193,7 @@ def apply(fake, folder, *words, code=0, there=None):
     return run(fake, "connectors", "apply", str(folder), *words, code=code)
 
 
-def test_apply_goes_on_after_trouble_and_says_so(fake, tmp_path):
+def test_apply_continues_after_an_error_and_reports_it(fake, tmp_path):
     for name in "abc":
         (tmp_path / f"{name}.json").write_text(json.dumps({"name": name, "config": {"connector.class": "X"}}))
     fake.answers["POST /connectors"] = [(201, INFO), (400, {"message": "bad"}), (201, INFO)]
@@ -240,7 +240,7 @@ def test_create_prints_what_was_created_without_secrets(fake, tmp_path):
     assert run(fake, "connectors", "create", str(file)).stdout == "c: created\n"
 
 
-def test_secrets_are_masked_by_name_and_by_what_the_plugin_says(fake, tmp_path):
+def test_secrets_are_masked_by_name_and_by_the_plugins_declaration(fake, tmp_path):
     config = {"connector.class": "X", "pin": "918273645", "db.password": "swordfish", "from": "${file:/p:pw}",
               "url": "jdbc:x://u:swordfish9@h", "copy": "is swordfish here"}
     fake.answers["GET /connector-plugins/X/config"] = (200, [{"name": "pin", "type": "PASSWORD"}])
@@ -264,17 +264,17 @@ def test_no_change_before_all_files_are_read(fake, tmp_path):
     (tmp_path / "c.yml").write_text("name: a\nconnector.class: X\n")
     done = apply(fake, tmp_path, "--yes", code=2)
     assert "b.yaml: while parsing" in done.stderr
-    assert "connector a is in" in done.stderr
+    assert "connector a is also defined in" in done.stderr
     assert fake.asked == []
 
 
-def test_a_file_that_is_no_json(fake, tmp_path):
+def test_a_file_that_is_not_json(fake, tmp_path):
     file = tmp_path / "c.json"
     file.write_text('{"name": "c",')
     assert f"heeler: {file}: it is not valid JSON: " in run(fake, "validate", str(file), code=2).stderr
 
 
-def test_profiles_say_where_and_who(fake, tmp_path):
+def test_profiles_contain_address_and_user(fake, tmp_path):
     file = tmp_path / "profiles.yaml"
     (tmp_path / "pw").write_text("sesame\n")
     file.write_text(f"default: here\nprofiles:\n  here:\n    url: [127.0.0.1:1, '{fake.url}']\n    user: ann\n"
@@ -359,9 +359,9 @@ def test_offsets_are_changed_with_one_document_for_programs(fake):
     assert told("reset", "c") == {"changes": [{**change, "then": None}], "message": "reset"}
     fake.answers["GET /connectors/c/offsets"] = (200, {"offsets": []})
     assert told("reset", "c") == {"changes": [], "message": "reset"}
-    assert "offsets that it may keep itself?" in run(fake, "offsets", "reset", "c", code=2).stderr
+    assert "Reset offsets that c may keep itself?" in run(fake, "offsets", "reset", "c", code=2).stderr
     fake.answers["GET /connectors/c/offsets"] = (200, {"offsets": [place("t", 0, 1)]})
-    assert "Forget 1 offset?" in run(fake, "offsets", "reset", "c", code=2).stderr
+    assert "Reset 1 offset?" in run(fake, "offsets", "reset", "c", code=2).stderr
 
 
 class TwoPartitions:
@@ -381,7 +381,7 @@ class TwoPartitions:
 
 
 @pytest.mark.parametrize(("to", "offset"), [("beginning", 3), ("earliest", 3), ("end", 9), ("latest", 9)])
-def test_a_sink_is_moved_and_its_dead_letters_are_not(fake, monkeypatch, to, offset):
+def test_reset_moves_a_sink_but_not_its_dead_letters(fake, monkeypatch, to, offset):
     monkeypatch.setattr("spark_tasks.kafka.cluster.KafkaCluster", TwoPartitions)
     config = {"connector.class": "X", "topics.regex": ".*", "errors.deadletterqueue.topic.name": "dead"}
     fake.answers["GET /connectors/c/config"] = (200, config)
@@ -391,7 +391,7 @@ def test_a_sink_is_moved_and_its_dead_letters_are_not(fake, monkeypatch, to, off
         ("t", offset), ("t", offset)]
 
 
-def test_an_offset_is_not_what_a_sink_is_reset_to(fake):
+def test_a_sink_cannot_be_reset_to_an_offset(fake):
     assert "heeler offsets set CONNECTOR TOPIC:PARTITION=OFFSET" in run(
         fake, "offsets", "reset", "c", "--to", "7", code=2).stderr
 
@@ -429,7 +429,7 @@ def test_a_story(fake):
     run(fake, "connectors", "story", "d", code=4)
 
 
-def test_a_story_that_several_workers_tell(fake):
+def test_a_story_from_several_workers(fake):
     """Those that were named, and the one that runs the task, in the order of time; each step once."""
     def step(at, what):
         return {"at": f"2026-11-22T18:00:{at}Z", "cause": f"Step#{at}", "because": None, "what": what, "effects": []}
@@ -525,7 +525,7 @@ REPLAY = {"connector": "c", "queue": "q", "dry_run": False, "state": "DONE", "er
           "samples": []}
 
 
-def test_a_replay_says_what_it_would_do_and_waits_for_its_end(fake):
+def test_a_replay_shows_its_plan_and_waits_for_its_end(fake):
     path = "/connectors/c/dead-letters/replay"
     sample = {"queue_partition": 0, "queue_offset": 7, "topic": "t", "partition": 0, "offset": 1, "stage": "TASK_PUT",
               "exception": "E", "message": ESCAPE, "key": None, "value": "v"}
@@ -541,7 +541,7 @@ def test_a_replay_says_what_it_would_do_and_waits_for_its_end(fake):
         {"filter": {"stages": ["TASK_PUT"]}, "dry_run": True, "values": True}, {"filter": {}, "limit": 2}]
 
 
-def test_a_replay_accounts_for_each_letter_and_says_what_was_refused_again(fake):
+def test_a_replay_counts_each_letter_and_those_refused_again(fake):
     path = "POST /connectors/c/dead-letters/replay"
     fake.answers[path] = (202, {**REPLAY, "scanned": 9, "replayed": 3, "left": 2, "not_replayable": 1})
     rows = dict(line.rsplit(maxsplit=1) for line in run(fake, "connectors", "replay", "c", "-y").stdout.splitlines())

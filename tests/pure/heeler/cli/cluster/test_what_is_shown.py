@@ -46,8 +46,8 @@ def test_which_of_two_plugins_of_a_class_is_used(fake):
     assert "RUNTIME" not in run(fake, "plugins", "list").stdout
 
 
-def test_a_class_that_nobody_knows_is_what_is_wrong(fake, tmp_path):
-    """Workers answer 500, which is none of theirs; other files are looked at, too."""
+def test_an_unknown_class_is_a_configuration_error(fake, tmp_path):
+    """Workers respond with 500, but the error is not theirs; other files are checked too."""
     (tmp_path / "a.properties").write_text("name=a\nconnector.class=Nonesuch\n")
     (tmp_path / "b.properties").write_text("name=b\nconnector.class=X\n")
     words = "Failed to find any class that implements Connector and which name matches Nonesuch, available"
@@ -78,7 +78,7 @@ ROWS = [(f"connector-{n}", part, "RUNNING", "1,000", "50", "-", "10.0.0.1:8083",
         for part in ("source", "task 0")]
 
 
-def test_a_screen_has_what_there_is_room_for():
+def test_a_screen_shows_what_fits():
     wide = screen(ROWS, 200, 50)
     assert wide[0].split() == " ".join(COLUMNS).split()
     assert wide[1].split()[:7] == ["connector-0", "source", "RUNNING", "1,000", "50", "-", "10.0.0.1:8083"]

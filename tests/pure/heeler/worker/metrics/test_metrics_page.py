@@ -1,4 +1,4 @@
-"""/metrics of a worker: Kafka Connect's names, heeler's own, nothing of what is gone, whatever things are called."""
+"""/metrics of a worker: Kafka Connect's names, heeler's own, nothing of deleted items, whatever names are used."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_every_metric_of_a_java_worker_is_there(cluster):
     assert unlabelled == set()
 
 
-# What connect-surface.md, section 6, lists, in Kafka Connect's own words.
+# Kafka Connect's metrics, by their own names.
 GROUPS = {
     "connect-worker-metrics": """connector-count task-count connector-startup-attempts-total
         connector-startup-success-total connector-startup-success-percentage connector-startup-failure-total
@@ -129,7 +129,7 @@ GROUPS = {
 }
 
 
-def test_everything_that_kafka_connect_tells_is_there(cluster):
+def test_every_figure_of_kafka_connect_is_there(cluster):
     cluster.state = replace(cluster.state, standing=Resolved(member_of(_membership())))
     cluster.follow()
     found = {name for name, _ in samples(cluster.metrics.page({JAVA}))}
@@ -143,8 +143,8 @@ def _membership():
     return Membership(3, "m", Protocol.SESSIONED, mine)
 
 
-def test_what_a_task_is_made_of(cluster):
-    """As Java 4.3.1 tells it; the header converter is the default one, where nobody names one."""
+def test_classes_and_versions_of_a_task(cluster):
+    """As Java 4.3.1 reports them; the header converter is the default one if none is configured."""
     page = cluster.metrics.page({JAVA})
     of = 'connector="src",task="0",worker="me:8083"'
     for attribute, value in (
@@ -155,7 +155,7 @@ def test_what_a_task_is_made_of(cluster):
         assert f'kafka_connect_connector_task_metrics_{attribute}{{{of},{attribute}="{value}"}} 1\n' in page
 
 
-def test_what_users_miss_in_javas_is_there(cluster):
+def test_metrics_that_java_lacks_are_there(cluster):
     found = samples(cluster.metrics.page({OWN}))
     src = (("connector", "src"), ("task", "0"), ("worker", ME))
     out = (("connector", "out"), ("task", "0"), ("worker", ME))
@@ -181,7 +181,7 @@ def test_what_users_miss_in_javas_is_there(cluster):
     assert found[("process_cpu_seconds_total", ())] > 0
 
 
-def test_series_vanish_with_what_they_are_of(cluster):
+def test_series_end_with_their_connector_or_task(cluster):
     cluster.drop("src")
     page = cluster.metrics.page()
     assert 'connector="src"' not in page
@@ -191,7 +191,7 @@ def test_series_vanish_with_what_they_are_of(cluster):
     assert not re.search('heeler_task_records_total{.*connector="src"', page), "figures of the one that is gone"
 
 
-def test_another_workers_work_is_another_workers(cluster):
+def test_items_of_other_workers_are_not_reported(cluster):
     cluster.has("far", State.RUNNING, worker=OTHER)
     assert 'connector="far"' not in cluster.metrics.page()
 
@@ -239,11 +239,11 @@ def test_restarts_have_a_cause():
     assert seen.restarts == {}, "started anew by its user: no restart"
 
 
-def test_rebalances_are_counted_with_their_length():
+def test_rebalances_are_counted_with_their_duration():
     seen, member = Observed(), member_of(_membership())
     for now, standing in enumerate((Loading(), Joining(), Syncing(member), Resolved(member), Resolved(member))):
         seen.follow(replace(STATE, standing=standing), float(now))
-    assert (seen.rounds.count, seen.rounds.seconds, seen.rounds.begun) == (1, 2.0, None)
+    assert (seen.rebalances.count, seen.rebalances.seconds, seen.rebalances.begun) == (1, 2.0, None)
 
 
 def promtool(page: str) -> list[str]:
@@ -255,18 +255,18 @@ def promtool(page: str) -> list[str]:
     return done.stderr.splitlines()
 
 
-def test_promtool_has_nothing_against_heelers_names(cluster):
+def test_promtool_accepts_heelers_names(cluster):
     assert promtool(cluster.metrics.page({OWN})) == []
 
 
-def test_promtool_has_only_units_of_time_against_kafka_connects_names(cluster):
+def test_promtool_objects_only_to_units_of_time_in_kafka_connects_names(cluster):
     """Dashboards for Kafka Connect want them by these names."""
     found = promtool(cluster.metrics.page())
     assert [line for line in found if not re.fullmatch(
         r"kafka_connect_\w+_(ms|time_ns_(avg|total)) metric names should not contain abbreviated units", line)] == []
 
 
-def test_promtool_can_be_displeased():
+def test_promtool_finds_errors():
     assert promtool("# TYPE heeler_x_total gauge\nheeler_x_total 1\n") != []
 
 
@@ -280,7 +280,7 @@ def test_stalled_tasks(cluster):
     assert len(stalled) > 1
 
 
-def test_what_restarts_by_itself(cluster):
+def test_automatic_restarts(cluster):
     """When the next restart is due, and what none can fix; nothing of those that no policy has restarted."""
     cluster.has("bad", State.FAILED, State.FAILED, State.RUNNING, restarts=[
         Restarts(0, "refused", permanent=True), Restarts(3, "away", 1_795_453_200_500), None])

@@ -23,15 +23,15 @@ def test_any_history_is_followed(seed, monkeypatch):
 
     monkeypatch.setattr(Node, "deliver", watched)
     world = run(seed, operations=15)
-    assert sum(seen.rounds.count for _, seen in observed.values()) >= 3
+    assert sum(seen.rebalances.count for _, seen in observed.values()) >= 3
     for node, seen in observed.values():
         assert seen.slots is node.state.slots
         assert seen.tasks == sum(map(is_task, node.state.slots))
         for starts in (seen.connector_starts, seen.task_starts):
             assert starts.attempts >= starts.succeeded + starts.failed
-        assert seen.rounds.seconds >= 0
+        assert seen.rebalances.seconds >= 0
         if node.state.phase is Phase.RESOLVED:
-            assert seen.rounds.begun is None
+            assert seen.rebalances.begun is None
         restarts = sum(sum(causes.values()) for causes in seen.restarts.values())
         assert restarts <= seen.connector_starts.attempts + seen.task_starts.attempts
     started = sum(s.task_starts.attempts + s.connector_starts.attempts for _, s in observed.values())

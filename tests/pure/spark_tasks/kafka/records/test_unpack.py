@@ -121,9 +121,9 @@ def test_a_snappy_block_cannot_be_had_in_pieces():
     ("change", "reason"),
     [
         ({"plain": lambda content: content[:-1]}, "fewer|cut off|longer"),
-        ({"plain": lambda content: content + b"x"}, "left over|longer"),
+        ({"plain": lambda content: content + b"x"}, "after the last record|longer"),
         ({"count": 7}, "fewer|longer"),
-        ({"count": 5}, "left over"),
+        ({"count": 5}, "after the last record"),
         ({"plain": lambda content: b"\xff" * len(content)}, "longer or shorter"),
         ({"plain": lambda content: b"\xfe\xff\xff\xff\x0f" + content}, "fewer|cut off|longer"),
     ],

@@ -94,7 +94,7 @@ def test_what_does_not_open_a_store_says_so(stores, store, passwords, message):
 @pytest.mark.parametrize("password", [PASSWORD, None])
 @pytest.mark.usefixtures("java")
 def test_a_damaged_store_says_so(stores, password):
-    with pytest.raises(ConfigError, match=r"keytool cannot .* that the file is whole"):
+    with pytest.raises(ConfigError, match=r"keytool cannot .* that the file is complete"):
         certificates(stores["trust"][:-100], password)
 
 
@@ -115,6 +115,6 @@ def test_without_keytool_it_is_told_what_to_do(stores, java, monkeypatch):
 
 def test_a_keytool_that_never_ends_is_not_waited_for(stores, java, monkeypatch):
     (java / "bin" / "keytool").write_text("#!/bin/sh\nexec tail -f /dev/null\n")
-    monkeypatch.setattr(jks, "LONGEST_S", 0.1)
-    with pytest.raises(ConfigError, match=r"bin/keytool, which a JKS store needs, does not work: .*timed out"):
+    monkeypatch.setattr(jks, "MAX_KEYTOOL_S", 0.1)
+    with pytest.raises(ConfigError, match=r"bin/keytool does not work: .*timed out"):
         certificates(stores["trust"], PASSWORD)

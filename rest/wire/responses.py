@@ -18,7 +18,7 @@ from spark_tasks.config.auto_tasks import as_put
 from storage.ids import ConnectorName, ConnectorTaskId
 from storage.status.state import Status
 
-UNDEFINED_VERSION = "undefined"  # what Kafka Connect writes for a plugin without a version, and does not show
+UNDEFINED_VERSION = "undefined"  # Kafka Connect writes this for a plugin without a version, and does not show it
 
 
 def json_response(value: Any, status: int = 200) -> Response:
@@ -63,7 +63,7 @@ def task_info(info: TaskInfo) -> dict[str, Any]:
 
 
 def state_info(info: ConnectorStateInfo) -> dict[str, Any]:
-    """The answer to a restart: a connector's status with its tasks'."""
+    """The response to a restart request: a connector's status with its tasks'."""
     tasks = {status.id.task: status for status in info.tasks if isinstance(status.id, ConnectorTaskId)}
     return _states(info.name, info.connector, tasks, info.type)
 
@@ -77,9 +77,9 @@ def status_of(view: WorkerView, name: ConnectorName) -> dict[str, Any]:
     kind = view.connector_type(view.config.connector_configs.get(name))
     tasks = statuses.tasks.get(name, {})
     shown = _states(name, status, tasks, kind)
-    shown["connector"] |= _own(status)
+    shown["connector"] |= _extensions(status)
     for task in shown["tasks"]:
-        task.update(_own(tasks[task["id"]]))
+        task.update(_extensions(tasks[task["id"]]))
     return shown
 
 
@@ -88,7 +88,7 @@ def task_status_of(view: WorkerView, task: ConnectorTaskId) -> dict[str, Any]:
     status = view.statuses.tasks.get(task.connector, {}).get(task.task)
     if status is None:
         raise NotFoundError(f"No status found for task {task}")
-    return {"id": task.task, **_state(status), **_own(status)}
+    return {"id": task.task, **_state(status), **_extensions(status)}
 
 
 def info_of(view: WorkerView, name: ConnectorName) -> dict[str, Any]:
@@ -138,9 +138,9 @@ def _states(name: str, connector: Status, tasks: Mapping[int, Status], kind: str
     }
 
 
-def _own(status: Status) -> dict[str, Any]:
-    """The fields `restarts` and `stalled`, extensions of heeler, if there were automatic restarts or the task has
-    stalled. Not in the answer to a restart request: a Java worker that forwards one refuses unknown fields.
+def _extensions(status: Status) -> dict[str, Any]:
+    """The fields `restarts` and `stalled`, if there were automatic restarts or the task has stalled. The response to a
+    restart request does not contain them: a Java worker that forwards it refuses unknown fields.
     """
     shown: dict[str, Any] = {}
     if (restarts := status.restarts) is not None:

@@ -7,35 +7,35 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from heeler.cli.rest_client import ConnectClient, StrangeAnswerError
+from heeler.cli.rest_client import ConnectClient, UnexpectedResponseError
 
 _ADDRESS = re.compile(r"[\w.-]+:\d{1,5}|\[[\da-f:]+\]:\d{1,5}", re.IGNORECASE)
 
 
-def an_object(value: Any, what: str) -> dict[str, Any]:
-    """The value, which is a JSON object. Raises StrangeAnswerError."""
+def as_object(value: Any, what: str) -> dict[str, Any]:
+    """The value, which is a JSON object. Raises UnexpectedResponseError."""
     if not isinstance(value, dict):
-        raise _strange(what, "an object", value)
+        raise _unexpected(what, "an object", value)
     return value
 
 
-def a_list(value: Any, what: str) -> list[Any]:
-    """The value, which is a JSON array. Raises StrangeAnswerError."""
+def as_list(value: Any, what: str) -> list[Any]:
+    """The value, which is a JSON array. Raises UnexpectedResponseError."""
     if not isinstance(value, list):
-        raise _strange(what, "a list", value)
+        raise _unexpected(what, "a list", value)
     return value
 
 
-def a_config(value: Any, what: str) -> dict[str, str]:
-    """A connector's configuration: texts by keys. Raises StrangeAnswerError."""
-    config = an_object(value, what)
+def as_config(value: Any, what: str) -> dict[str, str]:
+    """A connector's configuration: an object with strings as values. Raises UnexpectedResponseError."""
+    config = as_object(value, what)
     if not all(isinstance(item, str) for item in config.values()):
-        raise _strange(what, "an object of texts", next(v for v in config.values() if not isinstance(v, str)))
+        raise _unexpected(what, "an object of strings", next(v for v in config.values() if not isinstance(v, str)))
     return config
 
 
-def a_text(value: Any) -> str:
-    """A string or number as text, empty for null, else the name of its type."""
+def as_text(value: Any) -> str:
+    """A string or number as text; empty for null; the name of the type for anything else."""
     if value is None:
         return ""
     return str(value) if isinstance(value, str | int | float) else f"({type(value).__name__})"
@@ -49,12 +49,12 @@ class InstanceStatus:
     state: str
     worker: str
     trace: str
-    restarts: str = ""  # restarts by errors.restart.policy, in words; only from heeler's workers
-    stalled: str = ""  # why it makes no progress, in a line, then where it hangs; only from heeler's workers
+    restarts: str = ""  # automatic restarts (errors.restart.policy), as text; only from heeler's workers
+    stalled: str = ""  # since when and why it makes no progress, then the stack trace; only from heeler's workers
 
     @property
     def problem(self) -> str:
-        """What is wrong with it, in a line; empty if nothing is known."""
+        """Its failure or stall in one line; empty if there is none."""
         return self.trace.strip().partition("\n")[0] or self.stalled.partition("\n")[0]
 
 
@@ -88,33 +88,33 @@ class ConnectorOverview:
         return sum(part.state == "RUNNING" for part in self.tasks)
 
 
-def a_status(value: Any) -> ConnectorOverview:
-    """Parse a status. Raises StrangeAnswerError."""
+def as_status(value: Any) -> ConnectorOverview:
+    """Parse a status. Raises UnexpectedResponseError."""
     what = "a connector's status"
-    fields = an_object(value, what)
-    connector = _part(an_object(fields.get("connector"), what), None)
-    tasks = [an_object(task, what) for task in a_list(fields.get("tasks"), what)]
+    fields = as_object(value, what)
+    connector = _part(as_object(fields.get("connector"), what), None)
+    tasks = [as_object(task, what) for task in as_list(fields.get("tasks"), what)]
     if not all(isinstance(task.get("id"), int) for task in tasks):
-        raise StrangeAnswerError(f"The response for {what} has a task whose id is not a number.")
+        raise UnexpectedResponseError(f"The response for {what} has a task whose id is not a number.")
     parts = tuple(_part(task, task["id"]) for task in tasks)
-    return ConnectorOverview(a_text(fields.get("name")), a_text(fields.get("type")), connector, parts)
+    return ConnectorOverview(as_text(fields.get("name")), as_text(fields.get("type")), connector, parts)
 
 
 def workers(client: ConnectClient, statuses: Iterable[ConnectorOverview]) -> list[str]:
-    """The URLs of workers: those that were given, and those that run what the statuses tell of."""
+    """The URLs of the client's workers, and of the workers that the statuses name."""
     scheme = client.url.partition("://")[0]
     named = {part.worker for one in statuses for part in one if _ADDRESS.fullmatch(part.worker)}
     return list(dict.fromkeys([*client.urls, *(f"{scheme}://{worker}" for worker in sorted(named))]))
 
 
 def expanded(value: Any) -> Mapping[str, Mapping[str, Any]]:
-    """The response of GET /connectors?expand=…: objects by connector name. Raises StrangeAnswerError."""
+    """The response of GET /connectors?expand=…: objects by connector name. Raises UnexpectedResponseError."""
     what = "the list of connectors"
-    return {name: an_object(parts, what) for name, parts in sorted(an_object(value, what).items())}
+    return {name: as_object(parts, what) for name, parts in sorted(as_object(value, what).items())}
 
 
 def _part(fields: Mapping[str, Any], task: int | None) -> InstanceStatus:
-    state, worker, trace = (a_text(fields.get(name)) for name in ("state", "worker_id", "trace"))
+    state, worker, trace = (as_text(fields.get(name)) for name in ("state", "worker_id", "trace"))
     restarts, stalled = _restarts(fields.get("restarts")), _stalled(fields.get("stalled"))
     return InstanceStatus(task, state, worker, trace, restarts, stalled)
 
@@ -123,21 +123,21 @@ def _restarts(fields: Any) -> str:
     """The number of automatic restarts, the time of the next one, and the reason."""
     if not isinstance(fields, dict):
         return ""
-    words = a_text(fields.get("count"))
+    words = as_text(fields.get("count"))
     if fields.get("permanent") is True:
         words += ", no more: a restart cannot fix this"
     elif fields.get("next_attempt") is not None:
-        words += f", next at {a_text(fields['next_attempt'])}"
-    return f"{words}; {a_text(fields.get('cause'))}"
+        words += f", next at {as_text(fields['next_attempt'])}"
+    return f"{words}; {as_text(fields.get('cause'))}"
 
 
 def _stalled(fields: Any) -> str:
-    """Since when it makes no progress, what it is at, and the stack of where it hangs."""
+    """Since when it makes no progress, what it is doing, and the stack trace of where it hangs."""
     if not isinstance(fields, dict):
         return ""
-    return f"stalled since {a_text(fields.get('since'))}: {a_text(fields.get('what'))}".strip()
+    return f"stalled since {as_text(fields.get('since'))}: {as_text(fields.get('what'))}".strip()
 
 
-def _strange(what: str, expected: str, value: Any) -> StrangeAnswerError:
-    return StrangeAnswerError(f"The response for {what} is not {expected} but of type {type(value).__name__}. Is that "
-                              "a Kafka Connect worker?")
+def _unexpected(what: str, expected: str, value: Any) -> UnexpectedResponseError:
+    return UnexpectedResponseError(f"The response for {what} is not {expected} but of type {type(value).__name__}. Is "
+                                   "that a Kafka Connect worker?")
