@@ -141,8 +141,8 @@ ROOMS = {
     "rest.forwarding": ("rest.errors", "rest.json_text", "actors.worker_requests"),
     "rest.signing": ("rest.errors", "actors.messages"),
     "rest.wire": (
-        "rest.errors", "rest.forwarding", "rest.json_text", "actors.errors", "actors.messages", "storage.config",
-        "storage.status",
+        "rest.errors", "rest.forwarding", "rest.json_text", "actors.errors", "actors.messages", "spark_tasks.config",
+        "storage.config", "storage.status",
     ),
     "rest.server": (
         "rest.errors", "rest.wire", "spark_tasks.config", "spark_tasks.kafka", "spark_tasks.process",
@@ -151,7 +151,7 @@ ROOMS = {
         "rest.errors", "rest.forwarding", "rest.server", "rest.wire", "actors.errors", "actors.messages",
     ),
     "rest.openapi": (),
-    "rest.resources": ("rest.", "actors.errors", "actors.messages", "storage.config"),
+    "rest.resources": ("rest.", "actors.errors", "actors.messages", "spark_tasks.config", "storage.config"),
     "rest.app": ("rest.",),
     # what people start
     # the names that plugin authors import

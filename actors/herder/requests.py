@@ -56,6 +56,7 @@ from actors.messages.requests import (
     ValidateConfig,
     VerifyTaskStart,
 )
+from spark_tasks.config.auto_tasks import as_put, stored
 from storage.ids import Config, ConnectorName, TargetState
 
 LEADER_ONLY = "Only the leader can set connector configs."
@@ -203,8 +204,8 @@ def _patch(turn: Turn, request_id: RequestId, request: PatchConnector, until_ms:
     refusal = _not_leader(turn) or _not_found(turn, name, "Connector {} not found")
     if _refused(turn, request_id, refusal):
         return
-    merged = {**turn.state.config.connector_configs[name], **request.patch}
-    config = {k: v for k, v in merged.items() if v is not None}
+    merged = {**as_put(turn.state.config.connector_configs[name]), **request.patch}
+    config = stored({k: v for k, v in merged.items() if v is not None})
     on_received(turn, request_id, PutConnector(name, config, replace=True), until_ms)
 
 

@@ -88,6 +88,7 @@ def connector_of(file: Path, worker_config: Path | None) -> tuple[Plugins, Mappi
     from heeler.cli.cluster.config_files import read_connectors
     from heeler.worker.config import load_worker_config
     from heeler.worker.trial_plugins import plugins_for_trial
+    from spark_tasks.config.auto_tasks import stored
     from spark_tasks.config.masking import passwords, process_secrets
     from spark_tasks.plugins.config_providers import ConfigTransformer
 
@@ -96,7 +97,7 @@ def connector_of(file: Path, worker_config: Path | None) -> tuple[Plugins, Mappi
         raise SetupError(f"{file} has {len(wanted)} connectors; try one at a time")
     [one] = wanted
     worker: Mapping[str, str] = WORKER
-    config = dict(one.config)
+    config = stored(one.config)
     if worker_config is not None:
         loaded = load_worker_config(worker_config, (), os.environ)
         worker = loaded.originals

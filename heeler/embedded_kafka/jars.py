@@ -149,7 +149,7 @@ def _run_ivy(jars: JarSet, work: Path, progress: Progress) -> None:
         "-ivy", str(work / "ivy.xml"), "-confs", "default", "-types", "jar", "bundle",
         "-retrieve", str(work / "jars" / "[artifact]-[revision](-[classifier]).[ext]"),
     ]
-    progress(f"{jars.title} is not on this machine yet: fetching it once (about 45 MB) into {cache_root()}")
+    progress(f"{jars.title} is not on this machine yet: fetching it once into {cache_root()}")
     output: list[str] = []
     with subprocess.Popen(  # noqa: S603 - the user's Java and PySpark's own jar
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, stdin=subprocess.DEVNULL

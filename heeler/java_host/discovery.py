@@ -1,5 +1,5 @@
-"""Finds the Java plugins in the folders of plugin.path. The host searches jars only once for each content, so that a
-worker with known jars does not start a JVM for this.
+"""Finds the Java plugins in the folders of plugin.path, as plugin.discovery says. The host looks once for each content
+of the jars, so that a worker with known jars starts no JVM for this.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import os
 import shutil
 import tempfile
 import zipfile
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -20,9 +19,10 @@ from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from heeler.embedded_kafka.jars import KAFKA_VERSION
+from heeler.java_host.class_files import BROKEN, plugin_classes
 from heeler.java_host.host import HostPath, JavaHost
-from heeler.java_host.manifests import MANIFESTS, PROVIDERS, link_with_manifest
-from spark_tasks.errors import ConnectError
+from heeler.java_host.manifests import NAMES_PLUGINS, link_with_manifest, names_in
+from spark_tasks.errors import ConfigError, ConnectError
 from spark_tasks.plugins import Kind
 from spark_tasks.spark.class_archive import cache_root
 
@@ -33,7 +33,9 @@ _KINDS: Final = {
     "header_converter": Kind.HEADER_CONVERTER, "transformation": Kind.TRANSFORMATION, "predicate": Kind.PREDICATE,
     "configprovider": Kind.CONFIG_PROVIDER,
 }
-_API: Final = b"org/apache/kafka/connect/"  # in every class that implements a plugin, except for config providers
+MODE: Final = "plugin.discovery"
+DEFAULT_MODE: Final = "hybrid_warn"
+SERVICE_LOAD: Final = "service_load"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,26 +86,33 @@ def _children(folder: Path) -> Iterator[Path]:
         yield from sorted(folder.iterdir())
 
 
-def contents(place: PluginLocation, complain: Callable[[str], None]) -> tuple[str, bool, bool]:
-    """A hash of the content of a location's jars, whether any of them has a manifest of plugins, and whether any has
-    one of config providers. Reads only the directory of each jar. `complain` is called with a message about each broken
-    jar.
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What the directories of a location's jars say. `digest`: a key for their content; `named`: the classes in their
+    manifests.
     """
-    digest = hashlib.sha256(f"2 {KAFKA_VERSION} {_java()} {place.path.absolute()}".encode())
-    manifests = provides = False
+
+    digest: str
+    named: frozenset[str]
+
+
+def look(place: PluginLocation, complain: Callable[[str], None], mode: str = DEFAULT_MODE) -> Seen:
+    """Look at a location for a plugin.discovery. `complain` is called with the message about a broken jar."""
+    digest = hashlib.sha256(f"3 {mode} {KAFKA_VERSION} {_java()} {place.path.absolute()}".encode())
+    named: set[str] = set()
     for jar in place.jars:
         try:
             with zipfile.ZipFile(jar) as archive:
                 entries = archive.infolist()
-        except (OSError, zipfile.BadZipFile) as error:
+                manifests = [entry.filename for entry in entries if entry.filename in NAMES_PLUGINS]
+                named.update(*(names_in(archive.read(name)) for name in manifests))
+        except (OSError, *BROKEN) as error:
             complain(f"plugin.path: {jar} cannot be read: {error}")
             digest.update(f"{jar} {error}".encode())
             continue
         for entry in entries:
             digest.update(f"{jar.name} {entry.filename} {entry.CRC} {entry.file_size}\n".encode(errors="replace"))
-            manifests = manifests or entry.filename.startswith(MANIFESTS)
-            provides = provides or entry.filename == PROVIDERS
-    return digest.hexdigest()[:32], manifests, provides
+    return Seen(digest.hexdigest()[:32], frozenset(named))
 
 
 def _java() -> str:
@@ -115,87 +124,95 @@ def _java() -> str:
 class Discovery:
     """The Java plugins of some folders. `host` is started only if a location has not been searched before."""
 
-    def __init__(self, plugin_path: Sequence[str], make_host: Callable[[HostPath], JavaHost]) -> None:
+    def __init__(self, plugin_path: Sequence[str], make_host: Callable[[HostPath], JavaHost],
+                 mode: str = DEFAULT_MODE) -> None:
+        """`mode`: plugin.discovery. With service_load, a class is a plugin only if a manifest names it."""
         self.complaints: list[str] = []
+        self._mode = mode
         self._plugin_path = ",".join(plugin_path)
-        found = {place: contents(place, self.complaints.append) for place in plugin_locations(plugin_path)}
-        known = {place: _known(place, *seen) for place, seen in found.items()}
-        self._known = {place: plugins for place, (plugins, _) in known.items()}
-        self._places = {place: (digest, known[place][1]) for place, (digest, *_) in found.items()}
+        self._seen = {place: look(place, self.complaints.append, mode) for place in plugin_locations(plugin_path)}
+        self._scans: set[PluginLocation] = set()  # where the host looks into every class
+        self._known = {place: self._recall(place) for place in self._seen}
         self.host = make_host(self.host_path)
 
+    def _recall(self, place: PluginLocation) -> list[JavaPlugin] | None:
+        """Its plugins, if they are known without the host."""
+        seen = self._seen[place]
+        known = _remembered(seen.digest)
+        if known is not None:
+            return known
+        if self._has_to_be_scanned(place):
+            self._scans.add(place)
+        elif not seen.named:  # such as a driver's jar
+            known = []
+            _remember(seen.digest, known)
+        return known
+
     def host_path(self, folder: Path) -> tuple[str, str]:
-        """The plugin.path and the plugin.discovery for a host. `folder`: the host's own folder, in which jars without
-        manifests are linked together with one. Raises OSError.
+        """A plugin.path for the host, and the plugin.discovery to use there. `folder` is the host's, for replacements
+        of jars without manifests. Raises OSError.
         """
-        without = [place for place, (_, manifests) in self._places.items()
-                   if not manifests and self._known[place] != []]
+        scans = [str(place.path) for place in self._scans if self._known[place] is None]
+        if scans:
+            log.warning("plugin.path: the host of Java plugins looks into every class of %s, once for each content. "
+                        "If every plugin has a manifest, which Kafka's bin/connect-plugin-path.sh sync-manifests adds, "
+                        "plugin.discovery=service_load avoids that", ", ".join(sorted(scans)))
+            return self._plugin_path, DEFAULT_MODE
+        without = {place: missing for place in self._known if (missing := self._without_manifest(place))}
         if not without:
-            return self._plugin_path, "service_load"
-        unknown = [str(place.path) for place in without if self._known[place] is None]
-        if unknown:
-            log.warning("plugin.path: %s has no manifests, so the host of Java plugins searches every class, once for "
-                        "each content; Kafka's bin/connect-plugin-path.sh sync-manifests adds manifests",
-                        ", ".join(unknown))
-            return self._plugin_path, "hybrid_warn"
+            return self._plugin_path, SERVICE_LOAD
         links = folder / "plugins"
         links.mkdir()
-        for number, place in enumerate(self._places):
+        for number, place in enumerate(self._known):
             if place not in without:
                 (links / f"{number}-{place.path.name}").symlink_to(place.path.absolute())
                 continue
             names: dict[str, list[str]] = {}
-            for plugin in self._known[place] or ():
+            for plugin in without[place]:
                 names.setdefault(plugin.type, []).append(plugin.name)
             link_with_manifest(links / f"{number}-{place.path.stem}", place.jars, names)
-        return str(links), "service_load"
+        return str(links), SERVICE_LOAD
+
+    def _has_to_be_scanned(self, place: PluginLocation) -> bool:
+        """Whether it has plugins that no manifest names."""
+        return self._mode != SERVICE_LOAD and not plugin_classes(place.jars) <= self._seen[place].named
+
+    def _without_manifest(self, place: PluginLocation) -> list[JavaPlugin]:
+        """Its plugins that no manifest names; config providers are found by their manifests alone."""
+        return [plugin for plugin in self._known[place] or () if plugin.name not in self._seen[place].named]
 
     def plugins(self) -> list[JavaPlugin]:
-        """All Java plugins. If the host cannot search for them, that is reported like a broken jar."""
-        known = dict(self._known)
-        if any(plugins is None for plugins in known.values()):
+        """All Java plugins. If the host cannot look for them, that is reported like a broken jar. Raises ConfigError
+        where plugin.discovery is hybrid_fail and a plugin has no manifest.
+        """
+        if any(plugins is None for plugins in self._known.values()):
             try:
                 listed = self.host.ask("plugins")["plugins"]
             except ConnectError as error:
                 self.complaints.append(f"The Java plugins of plugin.path cannot be used: {error}")
                 return []
-            for place, (digest, manifests) in self._places.items():
-                if known[place] is not None:
-                    continue
-                real, shown = place.path.resolve(), str(place.path.absolute())  # the host may have been given links
-                everything = [replace(one, location=shown) for one in map(_plugin, listed)
-                              if one.location == shown or Path(one.location).resolve() == real]
-                known[place] = mine = [one for one in everything if one.type in _KINDS]
-                if everything or not manifests:
-                    _remember(digest, mine)
-                else:
-                    self.complaints.append(f"plugin.path: {place.path} names plugins, but none can be loaded; "
-                                           "see the host's lines in the log (heeler.java)")
-            self._known = known
-        return [plugin for plugins in known.values() for plugin in plugins or ()]
+            self._known = {place: self._listed(place, listed) if plugins is None else plugins
+                           for place, plugins in self._known.items()}
+        missing = [plugin for place in self._known for plugin in self._without_manifest(place)]
+        if missing and self._mode == "hybrid_fail":
+            names = ", ".join(f"{plugin.name} in {plugin.location}" for plugin in missing)
+            raise ConfigError(f"{MODE} is hybrid_fail, and these plugins have no manifest: {names}. Kafka's "
+                              "bin/connect-plugin-path.sh sync-manifests adds it")
+        return [plugin for plugins in self._known.values() for plugin in plugins or ()]
 
-
-def _known(place: PluginLocation, digest: str, manifests: bool, provides: bool) -> tuple[list[JavaPlugin] | None, bool]:
-    """A location's plugins, None if only the host can find them; and whether all of them have manifests. Jars that
-    never mention Connect, such as a driver's, can contain only config providers.
-    """
-    known = _remembered(digest)
-    if known and provides and not manifests:
-        return known, all(plugin.kind is Kind.CONFIG_PROVIDER for plugin in known)
-    if known is None and not manifests and not any(map(_names_connect, place.jars)):
-        if provides:
-            return None, True
-        known = []
-        _remember(digest, known)
-    return known, manifests
-
-
-def _names_connect(jar: Path) -> bool:
-    try:
-        with zipfile.ZipFile(jar) as archive:
-            return any(_API in archive.read(name) for name in archive.namelist() if name.endswith(".class"))
-    except (OSError, RuntimeError, NotImplementedError, zlib.error, zipfile.BadZipFile):
-        return False  # `contents` has reported it
+    def _listed(self, place: PluginLocation, listed: Iterable[Mapping[str, str]]) -> list[JavaPlugin]:
+        """A location's part of what the host has found."""
+        seen, real, shown = self._seen[place], place.path.resolve(), str(place.path.absolute())
+        everything = [plugin for plugin in map(_plugin, listed) if plugin.type in _KINDS]
+        mine = [replace(one, location=shown) for one in everything
+                if one.location == shown or Path(one.location).resolve() == real]  # it may have been given links
+        shared = {one.name for one in everything if one.location == "classpath"}  # Kafka's, which a folder may have too
+        if broken := seen.named - shared - {plugin.name for plugin in mine}:
+            self.complaints.append(f"plugin.path: {place.path} names plugins that cannot be loaded: "
+                                   f"{', '.join(sorted(broken))}; see the host's lines in the log (heeler.java)")
+        else:
+            _remember(seen.digest, mine)
+        return mine
 
 
 def _plugin(found: Mapping[str, str]) -> JavaPlugin:

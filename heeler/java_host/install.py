@@ -14,7 +14,7 @@ from typing import Final
 from heeler.embedded_kafka.jars import JarSet, Progress, resolve
 from heeler.errors import SetupError
 from heeler.java_host.host_classpath import RUNTIME
-from heeler.java_host.manifests import MANIFESTS
+from heeler.java_host.manifests import MANIFESTS, names_in
 
 _PART: Final = re.compile(r"[A-Za-z0-9_.-]+")
 _CLASS: Final = re.compile(r"[\w.$]+")
@@ -98,9 +98,8 @@ def declared(folder: Path) -> list[str]:
         try:
             with zipfile.ZipFile(jar) as archive:
                 names = [name for name in archive.namelist() if name.startswith(MANIFESTS)]
-                texts = [archive.read(name).decode("utf-8", "replace") for name in names]
+                texts = [archive.read(name) for name in names]
         except (OSError, zipfile.BadZipFile) as error:
             raise SetupError(f"{jar} cannot be read: {error}") from error
-        lines = (line.partition("#")[0].strip() for text in texts for line in text.splitlines())
-        found |= dict.fromkeys(line for line in lines if _CLASS.fullmatch(line))
+        found |= dict.fromkeys(name for text in texts for name in names_in(text) if _CLASS.fullmatch(name))
     return sorted(found)

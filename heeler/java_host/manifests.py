@@ -18,6 +18,14 @@ _FILES: Final = {
     "transformation": f"{MANIFESTS}transforms.Transformation",
     "predicate": f"{MANIFESTS}transforms.predicates.Predicate",
 }
+NAMES_PLUGINS: Final = {*_FILES.values(), PROVIDERS}
+"""The manifests that name plugins."""
+
+
+def names_in(manifest: bytes) -> set[str]:
+    """The classes that a manifest names, one a line, as ServiceLoader reads them."""
+    lines = (line.partition("#")[0].strip() for line in manifest.decode("utf-8", "replace").splitlines())
+    return set(filter(None, lines))
 
 
 def link_with_manifest(into: Path, jars: Iterable[Path], plugins: Mapping[str, Iterable[str]]) -> None:

@@ -31,7 +31,9 @@ class JavaRuntime:
     """Searches for jars when it is created; `close` ends the host."""
 
     def __init__(self, worker: Mapping[str, str], plugin_path: Sequence[str], prefer: Collection[str]) -> None:
-        """`worker`: the worker's properties; `prefer`: the classes for which the Java plugin is used."""
+        """`worker`: its properties; `prefer`: the classes for which Java's plugin is used. Raises ConfigError where
+        plugin.discovery is hybrid_fail and a plugin has no manifest.
+        """
         self.found: dict[Found, Callable[[], type[Any]]] = {}
         self.passed_over: dict[tuple[Kind, str], list[PassedOver]] = {}
         self.complaints: Sequence[str] = ()
@@ -39,12 +41,17 @@ class JavaRuntime:
         own = {(found.kind, found.name): found.location for found in discovery.installed()}
         own |= dict.fromkeys(((Kind.CONFIG_PROVIDER, name) for name in BUILT_IN), "classpath")
         if any(_has_jars(Path(folder)) for folder in plugin_path):
-            from heeler.java_host.discovery import Discovery  # noqa: PLC0415 - only if there are Java plugins
+            from heeler.java_host.discovery import DEFAULT_MODE, MODE, Discovery  # noqa: PLC0415 - if there are jars
             from heeler.java_host.host import JavaHost  # noqa: PLC0415
 
-            seen = Discovery(plugin_path, lambda host_path: JavaHost.of(worker, host_path))
+            mode = (worker.get(MODE) or DEFAULT_MODE).lower()
+            seen = Discovery(plugin_path, lambda look: JavaHost.of(worker, look), mode)
             self._host = seen.host
-            self._take(seen, own, prefer)
+            try:
+                self._take(seen, own, prefer)
+            except ConfigError:
+                self.close()
+                raise
         self._refuse_missing(own, prefer)
 
     def _take(self, seen: Discovery, own: Mapping[tuple[Kind, str], str], prefer: Collection[str]) -> None:

@@ -23,7 +23,8 @@ from spark_tasks.plugins.config_providers import (
 log = logging.getLogger(__name__)
 CLOSE_S: Final = 2.0
 _PATH: Final = "plugin.path"
-_KEYS: Final = ConfigDef(*(key for name, key in WORKER_KEYS.keys.items() if name.startswith(("java.plugins.", _PATH))))
+_KEYS: Final = ConfigDef(*(key for name, key in WORKER_KEYS.keys.items()
+                           if name.startswith(("java.plugins.", "plugin."))))
 
 OnValues = Callable[[str | None, Mapping[str, Sequence[str]]], None]
 

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from actors.errors import BadRequestError, ConflictError
+from spark_tasks.config.auto_tasks import stored
 from spark_tasks.config.masking import passwords, process_secrets
 from spark_tasks.errors import ConnectError
 from spark_tasks.plugins.config_providers import ConfigProvider, ConfigTransformer
@@ -74,7 +75,7 @@ def main() -> None:
     from spark_tasks.trial import raw_records, try_connector  # noqa: PLC0415
 
     request = json.load(sys.stdin)
-    worker, config, records = request["worker"], request["config"], request["records"]
+    worker, config, records = request["worker"], stored(request["config"]), request["records"]
     topic = config.get("topics", "").partition(",")[0].strip() or "topic"
 
     def sample() -> Any:

@@ -18,6 +18,7 @@ from rest.wire import responses
 from rest.wire.entities import CONFIG, CREATE, parse
 from rest.wire.responses import created_response, json_response, no_body
 from rest.wire.view import WorkerView
+from spark_tasks.config.auto_tasks import as_put, stored
 from storage.ids import Config, ConnectorName, ConnectorTaskId, TargetState
 
 log = logging.getLogger(__name__)
@@ -52,7 +53,7 @@ def blueprint(context: ResourceContext) -> Blueprint:
 
     @routes.get("/<name:connector>/config")
     def get_config(connector: ConnectorName) -> Response:
-        return json_response(herder.answer(GetConnector(connector)).config)
+        return json_response(as_put(herder.answer(GetConnector(connector)).config))
 
     @routes.put("/<name:connector>/config")
     def put_config(connector: ConnectorName) -> Response:
@@ -63,7 +64,8 @@ def blueprint(context: ResourceContext) -> Blueprint:
     def patch_config(connector: ConnectorName) -> Response:
         patch = _config()
         outcome = herder.answer_or_forward(PatchConnector(connector, patch), patch)
-        return json_response(outcome.body if isinstance(outcome, Remote) else responses.connector_info(outcome.info))
+        info = responses.remote_info(outcome) if isinstance(outcome, Remote) else responses.connector_info(outcome.info)
+        return json_response(info)
 
     @routes.get("/<name:connector>/status")
     def status(connector: ConnectorName) -> Response:
@@ -123,7 +125,7 @@ def _config() -> Config:
 def _present(config: Config | None) -> Config:
     if config is None:
         raise HttpError(500, "The request has no config: an object with the connector's keys and values is expected")
-    return config
+    return stored(config)
 
 
 def _named(name: str, config: Config) -> Config:

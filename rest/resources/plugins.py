@@ -10,6 +10,7 @@ from rest.resources.context import ResourceContext
 from rest.server.rules import json_body
 from rest.wire.entities import CONFIG, parse
 from rest.wire.responses import json_response, plugin_info
+from spark_tasks.config.auto_tasks import MAX, stored
 
 
 def blueprint(context: ResourceContext) -> Blueprint:
@@ -35,7 +36,11 @@ def blueprint(context: ResourceContext) -> Blueprint:
         included = config.get("connector.class")
         if included is not None and not _short(included).endswith(_short(plugin)):
             raise BadRequestError(f"Included connector type {included} does not match request type {plugin}")
-        return json_response(context.herder.validation(config))
+        infos = context.herder.validation(wanted := stored(config))
+        if wanted != config:
+            for value in (one["value"] for one in infos["configs"] if one["value"]["name"] == MAX):
+                value["value"] = config[MAX]
+        return json_response(infos)
 
     return routes
 

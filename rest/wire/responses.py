@@ -14,6 +14,7 @@ from actors.messages.requests import ConnectorInfo, ConnectorStateInfo, Created,
 from rest.forwarding import Remote
 from rest.json_text import dumps
 from rest.wire.view import ShownLevel, ShownPlugin, WorkerView
+from spark_tasks.config.auto_tasks import as_put
 from storage.ids import ConnectorName, ConnectorTaskId
 from storage.status.state import Status
 
@@ -35,7 +36,7 @@ def no_body(status: int) -> Response:
 def created_response(outcome: Created | Remote) -> Response:
     """201 with the new connector's address, or 200 if it existed already; also for another worker's response."""
     if isinstance(outcome, Remote):
-        created, body, name = outcome.status == 201, outcome.body, str(outcome.body["name"])
+        created, body, name = outcome.status == 201, remote_info(outcome), str(outcome.body["name"])
     else:
         created, body, name = outcome.created, connector_info(outcome.info), outcome.info.name
     if not created:
@@ -47,7 +48,13 @@ def created_response(outcome: Created | Remote) -> Response:
 
 def connector_info(info: ConnectorInfo) -> dict[str, Any]:
     """A connector with its config."""
-    return {"name": info.name, "config": info.config, "tasks": _task_ids(info.tasks), "type": info.type}
+    return {"name": info.name, "config": as_put(info.config), "tasks": _task_ids(info.tasks), "type": info.type}
+
+
+def remote_info(outcome: Remote) -> dict[str, Any]:
+    """The same from another worker, which may be Java's."""
+    body: dict[str, Any] = outcome.body
+    return {**body, "config": as_put(body["config"])} if "config" in body else body
 
 
 def task_info(info: TaskInfo) -> dict[str, Any]:
@@ -91,7 +98,7 @@ def info_of(view: WorkerView, name: ConnectorName) -> dict[str, Any]:
     if config is None:
         raise NotFoundError(f"Connector {name} not found")
     kind = view.connector_type(config)
-    return {"name": name, "config": config, "tasks": _task_ids(snapshot.tasks(name)), "type": kind}
+    return {"name": name, "config": as_put(config), "tasks": _task_ids(snapshot.tasks(name)), "type": kind}
 
 
 def plugin_info(plugin: ShownPlugin) -> dict[str, Any]:

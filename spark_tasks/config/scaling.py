@@ -1,6 +1,6 @@
-"""Settings for the number of a sink's tasks by its lag (tasks.auto), and for the weight of tasks. Pure.
+"""How many tasks a sink has (with tasks.max=auto or tasks.auto its lag decides), and how heavy tasks are. Pure.
 
-Java workers of the group ignore these keys and create `tasks.max` tasks.
+Java workers of the group read the number in `tasks.max`, ignore the other keys, and make that many tasks.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from spark_tasks.config.auto_tasks import MOST
 from spark_tasks.config.connector_keys import COMMON
-from spark_tasks.config.definition import ConfigDef, ConfigKey, Importance, Type, Width, between
+from spark_tasks.config.definition import ConfigDef, ConfigKey, Importance, Rule, Type, Width, between
 from spark_tasks.limits import MAX_TASKS
 
 _DAY_MS = 86_400_000
@@ -24,13 +25,16 @@ def _key(order: int, name: str, kind: Type, default: Any, validator: Any, displa
 SCALING = ConfigDef(
     _key(0, "tasks.auto", Type.BOOLEAN, False, None, "Tasks by lag",
          "Whether the number of a sink's tasks follows its lag, from tasks.auto.min up to tasks.max."),
-    _key(1, "tasks.auto.min", Type.INT, 1, between(1, MAX_TASKS), "Minimum tasks", "The minimum number of tasks."),
-    _key(2, "tasks.auto.lag", Type.LONG, 100_000, between(1, 2**62), "Lag of a task",
-         "The lag, in records per task, above which a sink gets more tasks."),
-    _key(3, "tasks.auto.period.ms", Type.LONG, 60_000, between(1000, _DAY_MS), "Lag period",
-         "How long the lag must be high, or low, in milliseconds, before the number of tasks changes."),
-    _key(4, "tasks.weight", Type.INT, 1, between(1, 1000), "Weight of a task",
-         "The weight of each task in the assignment: all workers get about the same total weight."),
+    _key(1, MOST, Type.INT, None, Rule(f"unset or from 1 to {MAX_TASKS}", lambda v: v is None or 1 <= v <= MAX_TASKS),
+         "Most tasks",
+         "With tasks.max=auto: the largest number of tasks, between which and tasks.auto.min it follows the lag."),
+    _key(2, "tasks.auto.min", Type.INT, 1, between(1, MAX_TASKS), "Fewest tasks", "The least number of tasks."),
+    _key(3, "tasks.auto.lag", Type.LONG, 100_000, between(1, 2**62), "Lag of a task",
+         "The lag, in records for each of its tasks, above which a sink gets more tasks."),
+    _key(4, "tasks.auto.period.ms", Type.LONG, 60_000, between(1000, _DAY_MS), "Lag period",
+         "For how many milliseconds the lag has to be high, or low, before the number of tasks changes."),
+    _key(5, "tasks.weight", Type.INT, 1, between(1, 1000), "Weight of a task",
+         "How heavy each task is compared with other connectors' tasks: all workers get about the same total weight."),
 )
 
 
@@ -56,7 +60,7 @@ class Bounds:
         if not is_configured(config):
             return None
         values = SCALING.plus(COMMON.keys["tasks.max"]).parse(config)
-        if not values["tasks.auto"]:
+        if not values["tasks.auto"] and values[MOST] is None:
             return None
         most = values["tasks.max"]
         return cls(min(values["tasks.auto.min"], most), most, values["tasks.auto.lag"], values["tasks.auto.period.ms"])

@@ -70,7 +70,7 @@ def test_a_real_worker_answers_as_it_says(rig, topic_name):
                              more=["--phases", "fuzzing,stateful", "--exclude-tag=loggers", "--exclude-tag=trial"])
     finally:
         rig.created.extend(set(rig.call("GET", "/connectors")) - before)
-    assert found == ""
+    assert not found, found
     assert rig.created, "it has created none"
     assert rig.call("GET", "/health")["status"] == "healthy"
     log = rig.process.log.read_bytes()[logged:].decode(errors="replace")

@@ -70,10 +70,10 @@ def rig(java_worker, tmp_path):
         yield own
 
 
-@pytest.mark.parametrize("mode", ["hang", "hang-start", "hang-connector"])
+@pytest.mark.parametrize("mode", ["hang", "hang-start", "hang-connector", "hang-stop"])
 def test_a_hung_task_is_abandoned_and_blocks_no_others(rig, topic_name, mode):
     rig.create(topic_name, counting(topic_name, mode))
-    if mode == "hang":
+    if mode in {"hang", "hang-stop"}:
         rig.wait_records(topic_name, 5)
     other = f"{topic_name}-other"
     rig.create(other, counting(other), ["RUNNING", "RUNNING"])

@@ -14,9 +14,9 @@ from tests.rigs.workers import JSON, shared
 
 pytestmark = pytest.mark.integration
 
-MODES = ("count", "exit", "hang", "hang-start", "hang-connector", "throw", "refused", "refused-by-sql", "unavailable",
-         "memory", "leak", "leak-aside", "overflow", "measure", "retry", "raise", "reconfigure", "mixed", "gaps",
-         "transactions")
+MODES = ("count", "exit", "hang", "hang-start", "hang-stop", "hang-connector", "throw", "refused", "refused-by-sql",
+         "unavailable", "memory", "leak", "leak-aside", "overflow", "measure", "retry", "raise", "reconfigure", "mixed",
+         "gaps", "transactions")
 
 
 @pytest.fixture
@@ -213,7 +213,7 @@ def test_a_trial_runs_no_java_plugins_and_says_so(rig):
 
 
 def test_two_versions_of_a_plugin_run_at_the_same_time(rig, topic_name):
-    """KIP-891."""
+    """KIP-891: of a connector, a transform, a converter."""
     old = {"connector.plugin.version": "[6.0,7.0)"}
     shown = [p["version"] for p in rig.call("GET", "/connector-plugins") if p["class"] == MODE]
     assert shown == ["6.0", "7.1"]
@@ -225,13 +225,22 @@ def test_two_versions_of_a_plugin_run_at_the_same_time(rig, topic_name):
         "name": f"{topic_name}-9", "config": counting(topic_name, **{"connector.plugin.version": "9.0"})})
     assert refused.status == 400
     assert f"{MODE} not found that matches the version range [9.0,9.0], available versions: [6.0, 7.1]" in str(refused)
+    newest = {"transforms": "p", "transforms.p.type": "heeler.tests.Measured$Pass",
+              "value.converter": "heeler.tests.Measured$Longs"}
+    older = {"transforms.p.plugin.version": "6.0", "value.converter.plugin.version": "[6.0,7.0)"}
+    for more, version in ((newest, "7.1"), ({**newest, **older}, "6.0")):
+        name = f"{topic_name}-of-{version}"
+        rig.create(name, counting(name, **more), ["RUNNING", "RUNNING"])
+        for what in ("transform", "converter"):
+            line = rf"\[{name}\|task-0\] a {what} of version {version} \(heeler\.java:"
+            wait_until(lambda line=line: bool(re.search(line, rig.process.log.read_text())), what=line)
 
 
 def test_a_class_for_a_newer_java_is_named_in_the_error(rig, topic_name):
     refused = rig.refused("POST", "/connectors", {"name": topic_name, "config": {
         "connector.class": "heeler.tests.Newer", "topic": topic_name}})
     assert refused.status == 400
-    assert "/newer names plugins, but none can be loaded" in str(refused)
+    assert "/newer names plugins that cannot be loaded: heeler.tests.Newer" in str(refused)
     assert "heeler/tests/Newer has been compiled by a more recent version" in rig.process.log.read_text()
 
 

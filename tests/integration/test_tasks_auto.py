@@ -1,4 +1,4 @@
-"""The number of a sink's tasks follows its lag (tasks.auto), and what is exactly once stays so."""
+"""The number of a sink's tasks follows its lag (tasks.auto, tasks.max=auto), and what is exactly once stays so."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FIRST, SECOND, PARTITIONS, TURNS = 20_000, 5_000, 4, 2
 SLOW_SINK = {
     "connector.class": "DawdlingSink", "kafka.columns": "true", "consumer.override.max.poll.records": "500",
     "value.converter": "org.apache.kafka.connect.json.JsonConverter", "value.converter.schemas.enable": "false",
-    "tasks.auto": "true", "tasks.auto.lag": "100", "tasks.auto.period.ms": "1000"}
+    "tasks.auto.lag": "100", "tasks.auto.period.ms": "1000"}
 
 
 def numbers(first: int, count: int) -> list[str]:
@@ -29,7 +29,7 @@ def test_tasks_are_added_with_a_backlog_and_removed_without_it(rig, topic_name):
     rig.kafka.send(topic_name, numbers(0, FIRST))
     release, out = rig.folder / "release", rig.folder / "out"
     rig.create(topic_name, {**SLOW_SINK, "topics": topic_name, "path": str(out), "release": str(release),
-                            "tasks.max": "3"})
+                            "tasks.max": "3", "tasks.auto": "true"})
     rig.wait_states(topic_name, ["RUNNING"] * 4, 60)  # itself and three tasks: two of them came later
     story = str(rig.call("GET", f"/connectors/{topic_name}/story"))
     assert "1 -> 2 tasks" in story
@@ -64,8 +64,13 @@ def test_up_and_down_and_up_again_on_two_workers(kafka, topic_name, tmp_path):
         sent += count
 
     with Cluster(kafka, tmp_path, topic_name, size=2) as cluster:
-        cluster.create(topic_name, {**SLOW_SINK, "topics": topic_name, "path": str(out), "release": str(release),
-                                    "tasks.auto.lag": "1000"}, 4)
+        config = {**SLOW_SINK, "name": topic_name, "topics": topic_name, "path": str(out), "release": str(release),
+                  "tasks.max": "auto", "tasks.auto.max": "4", "tasks.auto.min": "1", "tasks.auto.lag": "1000"}
+        cluster.wanted[topic_name] = 4
+        for worker in cluster.living():
+            worker.rest.put_config(topic_name, config)
+            wait_until(lambda: worker.rest.call("GET", f"/connectors/{topic_name}/config") == config,  # noqa: B023
+                       30, "what was put")
 
         def tasks(load: int = 20) -> list[str]:
             """The workers of its tasks, all of which run, under load."""

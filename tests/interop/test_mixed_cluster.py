@@ -123,6 +123,27 @@ def ask_both(mixed):
         parts = mixed.wait_settled()
 
 
+def auto_beside_java(mixed):
+    """Put through heeler, whoever leads, `tasks.max=auto` is shown so by heeler; Java workers see and run a number."""
+    sink = {"connector.class": "FileStreamSink", "topics": f"{mixed.group}-a", "file": str(mixed.folder / "auto"),
+            "name": "auto", "tasks.auto.max": "2"}
+    auto, number = ({**sink, "tasks.max": value} for value in ("auto", "2"))
+    assert call(mixed.heeler, "PUT", "/connectors/auto/config", auto)[1]["config"] == auto
+    shown = lambda worker: call(worker, "GET", "/connectors/auto/config")[1]  # noqa: E731
+    wait_until(lambda: shown(mixed.java) == number, 45, "the number")
+    assert shown(mixed.heeler) == auto
+
+    def runs():
+        return all(w.rest.states("auto") in (["RUNNING"] * 2, ["RUNNING"] * 3) for w in mixed.living())
+
+    wait_until(runs, 45, "its tasks")  # one, unless a Java worker has made them
+    assert call(mixed.java, "PUT", "/connectors/auto/config", auto)[0] == 400
+    assert call(mixed.java, "PUT", "/connectors/auto/config", {**number, "tasks.auto.lag": "5"})[0] == 200
+    wait_until(lambda: shown(mixed.heeler) == {**auto, "tasks.auto.lag": "5"}, 45, "what Java has put")
+    mixed.heeler.rest.call("DELETE", "/connectors/auto")
+    mixed.wait_settled()
+
+
 def heal_beside_java(mixed):
     """What heeler adds to statuses of what it restarts by itself harms no Java worker."""
     folder = mixed.folder / "missing"
@@ -167,6 +188,7 @@ def test_a_group_of_both(mixed):
     assert mixed.leads(mixed.java)
     mixed.flow()
     ask_both(mixed)
+    auto_beside_java(mixed)
     mixed.flow()
 
     mixed.end(mixed.heeler, kill=True)
@@ -183,6 +205,7 @@ def test_a_group_of_both(mixed):
     assert mixed.leads(mixed.heeler)
     mixed.flow()
     ask_both(mixed)
+    auto_beside_java(mixed)
     heal_beside_java(mixed)
 
     mixed.end(mixed.java, kill=False)

@@ -52,6 +52,7 @@ from actors.messages.requests import (
 )
 from heeler.worker.loggers import LoggerLevel
 from rest.wire.view import ConnectorType
+from spark_tasks.config.auto_tasks import as_put, stored
 from spark_tasks.errors import ConnectError
 from spark_tasks.plugins import PluginInfo
 from storage.config.state import ClusterConfigState, SessionKey
@@ -178,8 +179,8 @@ class FakeWorker:
                 return self._put(request)
             case PatchConnector(name, patch):
                 self._known(name)
-                merged = {**self.config.connector_configs[name], **patch}
-                config = {key: value for key, value in merged.items() if value is not None}
+                merged = {**as_put(self.config.connector_configs[name]), **patch}
+                config = stored({key: value for key, value in merged.items() if value is not None})
                 return self._put(PutConnector(name, config, replace=True))
             case SetClusterLoggerLevel(namespace, level):
                 self.loggers.set_level(namespace, level)

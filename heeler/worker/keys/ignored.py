@@ -34,7 +34,6 @@ _OFF: Final = ("", "NONE")
 IGNORED: Final[Mapping[str, str]] = {
     "offset.flush.timeout.ms": "source offsets are written after each batch, and a task waits for that up to 30 s; "
                                "leave it out",
-    "plugin.discovery": "plugins are found by their entry points and in plugin.path; leave it out",
 }
 """Keys with the reason, and what to do instead."""
 

@@ -109,7 +109,8 @@ RUNTIME_KEYS = ConfigDef(
     _key("plugin.path", Type.LIST, None, _LOW, "Folders with plugins, in addition to the installed ones.",
          Rule("unset or folders separated by commas", lambda v: v is None or all(v))),
     _key("plugin.discovery", Type.STRING, "hybrid_warn", _LOW,
-         "How a Java worker finds plugins; ignored by heeler.",
+         "How plugins in jars are found: hybrid_warn and only_scan also find those that no manifest names, hybrid_fail "
+         "refuses to start with one, service_load leaves them out.",
          OneOfIgnoringCase("only_scan", "service_load", "hybrid_warn", "hybrid_fail")),
     _key("config.providers", Type.LIST, [], _LOW,
          "Names of config providers; each has its config.providers.NAME.class and .param.* (KIP-297).", ValidList()),

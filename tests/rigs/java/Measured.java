@@ -7,6 +7,7 @@ import org.apache.kafka.common.header.Headers;
 import org.apache.kafka.common.metrics.Gauge;
 import org.apache.kafka.common.metrics.Monitorable;
 import org.apache.kafka.common.metrics.PluginMetrics;
+import org.apache.kafka.connect.components.Versioned;
 import org.apache.kafka.connect.connector.ConnectRecord;
 import org.apache.kafka.connect.converters.LongConverter;
 import org.apache.kafka.connect.data.Schema;
@@ -21,12 +22,16 @@ public final class Measured {
     }
 
     /** Lets all pass. */
-    public static class Pass<R extends ConnectRecord<R>> implements Transformation<R>, Monitorable {
+    public static class Pass<R extends ConnectRecord<R>> implements Transformation<R>, Monitorable, Versioned {
         private volatile long passed;
 
         @Override public void withPluginMetrics(PluginMetrics metrics) {
             count(metrics, "passed", () -> passed);
             count(metrics, "taken-total", () -> passed);
+        }
+
+        @Override public String version() {
+            return ModeSource.VERSION;
         }
 
         @Override public R apply(R record) {
@@ -39,7 +44,9 @@ public final class Measured {
                 ConfigDef.Importance.LOW, "Which records.");
         }
 
-        @Override public void configure(Map<String, ?> given) { }
+        @Override public void configure(Map<String, ?> given) {
+            System.out.println("a transform of version " + version());
+        }
 
         @Override public void close() { }
     }
@@ -68,6 +75,15 @@ public final class Measured {
     /** As Kafka's. */
     public static class Longs extends LongConverter implements Monitorable {
         private volatile long converted;
+
+        @Override public String version() {
+            return ModeSource.VERSION;
+        }
+
+        @Override public void configure(Map<String, ?> given, boolean isKey) {
+            System.out.println("a converter of version " + version());
+            super.configure(given, isKey);
+        }
 
         @Override public void withPluginMetrics(PluginMetrics metrics) {
             count(metrics, "converted", () -> converted);

@@ -22,7 +22,7 @@ import org.apache.kafka.connect.source.SourceTask;
 
 /** Counts into a topic, and misbehaves as `mode` says. */
 public class ModeSource extends SourceConnector {
-    private static final String VERSION = version("version.txt");
+    static final String VERSION = version("version.txt");
     private Map<String, String> config;
 
     /** What the jar says: the same classes stand for several versions. */
@@ -41,7 +41,7 @@ public class ModeSource extends SourceConnector {
     @Override public ConfigDef config() {
         return new ConfigDef()
             .define("topic", ConfigDef.Type.STRING, ConfigDef.Importance.HIGH, "Where to.")
-            .define("mode", ConfigDef.Type.STRING, "count", ConfigDef.ValidString.in("count", "exit", "hang", "hang-start",
+            .define("mode", ConfigDef.Type.STRING, "count", ConfigDef.ValidString.in("count", "exit", "hang", "hang-start", "hang-stop",
                 "hang-connector", "throw", "refused", "refused-by-sql", "unavailable", "memory", "leak", "leak-aside", "overflow", "measure", "retry", "raise", "reconfigure", "mixed", "gaps", "transactions"), ConfigDef.Importance.LOW, "What it does.")
             .define("records", ConfigDef.Type.INT, 10, ConfigDef.Importance.LOW, "How many.");
     }
@@ -196,6 +196,8 @@ public class ModeSource extends SourceConnector {
                     + metadata.serializedValueSize());
         }
 
-        @Override public void stop() { }
+        @Override public void stop() {
+            if (config.get("mode").equals("hang-stop")) sleep();
+        }
     }
 }

@@ -13,6 +13,7 @@ from actors.messages.requests import (
     DeleteConnector,
     GetConnector,
     HealthCheck,
+    PatchConnector,
     PutConnector,
     RestartConnectorAndTasks,
     RestartTask,
@@ -235,3 +236,18 @@ def test_a_reconfiguration_request_of_a_former_instance_is_ignored() -> None:
     world.nodes["w0"].tell("test", TaskReconfigurationRequested(C, 999))  # type: ignore[arg-type]
     world.settle()
     assert world.steps == before + 1
+
+
+def test_a_patch_sees_auto_as_it_was_put() -> None:
+    """And what is stored stays a number (ADR 0043)."""
+    world = World(1)
+    world.settle()
+    world.ask("w0", PutConnector(C, {"v": "0", "tasks.max": "2", "tasks.auto.max": "2"}, replace=False))
+    world.settle()
+    for patch, stored in (({"tasks.auto.max": "1"}, "1"), ({"v": "1"}, "1"),
+                          ({"tasks.max": "2", "tasks.auto.max": None}, "2")):
+        asked = world.ask("w0", PatchConnector(C, patch))
+        world.settle()
+        assert world.replies[asked].error is None
+        assert world.config.connector_configs[C]["tasks.max"] == stored
+        assert world.config.connector_configs[C].get("tasks.auto.max") == (stored if stored == "1" else None)

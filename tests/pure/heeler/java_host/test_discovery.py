@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import struct
 import zipfile
 from pathlib import Path
 
 import pytest
 
 from heeler.java_host import discovery
-from heeler.java_host.discovery import Discovery, contents, plugin_locations
+from heeler.java_host.class_files import plugin_classes
+from heeler.java_host.discovery import Discovery, look, plugin_locations
 from heeler.java_host.manifests import PROVIDERS
 from heeler.java_host.offset_texts import as_texts, from_texts
 from heeler.java_host.runtime import JavaRuntime
 from rest.wire.responses import plugin_info
-from spark_tasks.errors import ConnectError, DataError
+from spark_tasks.errors import ConfigError, ConnectError, DataError
 from spark_tasks.plugins import Kind, PassedOver, PluginNotFoundError, Plugins
 
 FILE_SOURCE = "org.apache.kafka.connect.file.FileStreamSourceConnector"
@@ -21,12 +23,31 @@ FILE_PROVIDER = "org.apache.kafka.common.config.provider.FileConfigProvider"
 JSON = "org.apache.kafka.connect.json.JsonConverter"
 
 
-def jar(path, content="x", manifest=True):
+SOURCE = "org/apache/kafka/connect/source/SourceConnector"
+ABSTRACT = 0x0400
+LIKE_JAVA = "hybrid_warn"
+
+
+def class_file(name, *parents, flags=1):
+    """The header of a class; the first of its parents is its superclass, the others are interfaces."""
+    names = [name, *parents]
+    constants = b"".join(b"\1" + struct.pack(">H", len(one)) + one.encode() + b"\7" + struct.pack(">H", 2 * n + 1)
+                         for n, one in enumerate(names)) + b"\5" + bytes(8)
+    indexes = [2 * n + 2 for n in range(len(names))]
+    this, above, interfaces = indexes[0], indexes[1] if parents else 0, indexes[2:]
+    return (b"\xca\xfe\xba\xbe" + struct.pack(">3H", 0, 61, 2 * len(names) + 3) + constants
+            + struct.pack(f">4H{len(interfaces)}H", flags, this, above, len(interfaces), *interfaces))
+
+
+NAMELESS = class_file("old/Source", SOURCE)
+
+
+def jar(path, content="x", manifest="some.Plugin # one\n"):
     path.parent.mkdir(parents=True, exist_ok=True)
     with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("some/Plugin.class", content)
+        archive.writestr("some/Plugin.class" if isinstance(content, str) else "old/Source.class", content)
         if manifest:
-            archive.writestr("META-INF/services/org.apache.kafka.connect.source.SourceConnector", "some.Plugin")
+            archive.writestr("META-INF/services/org.apache.kafka.connect.source.SourceConnector", manifest)
     return path
 
 
@@ -55,15 +76,19 @@ def cache(tmp_path, monkeypatch):
 @pytest.fixture
 def folder(tmp_path):
     jar(tmp_path / "path" / "my plugin" / "lib" / "one.jar")
-    jar(tmp_path / "path" / "alone.jar")
+    jar(tmp_path / "path" / "alone.jar", manifest="alone.Source")
     (tmp_path / "path" / "python").mkdir()
     (tmp_path / "path" / "python" / "mine.py").write_text("")
     return tmp_path / "path"
 
 
-def told(folder, name="some.Plugin", kind="source"):
-    where = f"file:{folder}/my%20plugin/"
-    return {"class": name, "kind": kind, "version": "1", "location": where}
+def told(folder, name="some.Plugin", kind="source", place="my%20plugin/"):
+    return {"class": name, "kind": kind, "version": "1", "location": f"file:{folder}/{place}"}
+
+
+def alone_too(folder, *more):
+    """What the host finds where all that the jars name can be loaded."""
+    return [told(folder), told(folder, "alone.Source", place="alone.jar"), *more]
 
 
 def test_folders_with_jars_and_jars_are_places(folder):
@@ -81,25 +106,39 @@ def test_plugins_that_cannot_be_loaded_are_reported_and_looked_up_again(folder):
     for asked in (1, 2):
         seen = Discovery([str(folder)], lambda _mode: host)
         assert len(seen.plugins()) == 1
-        assert [c.partition(", but")[0] for c in seen.complaints] == [f"plugin.path: {folder}/alone.jar names plugins"]
+        (complaint,) = seen.complaints
+        assert complaint == (f"plugin.path: {folder}/alone.jar names plugins that cannot be loaded: alone.Source; "
+                             "see the host's lines in the log (heeler.java)")
+        assert host.asked == asked
+
+
+def test_one_of_several_that_cannot_be_loaded_is_told(folder):
+    """Unless Kafka has it anyway, and leaves it out where a folder has it."""
+    jar(folder / "my plugin" / "lib" / "one.jar", manifest=f"some.Plugin\nsome.Newer\n{JSON}")
+    host = Host(alone_too(folder, {**told(folder, JSON, "converter"), "location": "classpath"}))
+    for asked in (1, 2):
+        seen = Discovery([str(folder)], lambda _mode: host)
+        assert [plugin.name for plugin in seen.plugins()] == ["alone.Source", "some.Plugin"]
+        (complaint,) = seen.complaints
+        assert "my plugin names plugins that cannot be loaded: some.Newer;" in complaint
         assert host.asked == asked
 
 
 def test_the_host_discovers_each_content_once(folder):
-    alone = {**told(folder), "location": f"file:{folder}/alone.jar", "kind": "rest_extension"}  # not shown
-    host = Host([told(folder), alone, {**told(folder), "location": "classpath"}])
+    not_shown = told(folder, "some.Extension", "rest_extension")
+    host = Host(alone_too(folder, not_shown, {**told(folder), "location": "classpath"}))
     for _ in range(2):
-        (found,) = Discovery([str(folder)], lambda _mode: host).plugins()
+        _, found = Discovery([str(folder)], lambda _mode: host).plugins()
         assert (found.name, found.type, found.location) == ("some.Plugin", "source", str(folder / "my plugin"))
     assert host.asked == 1
     jar(folder / "my plugin" / "lib" / "one.jar", "y")
-    assert len(Discovery([str(folder)], lambda _mode: host).plugins()) == 1
+    assert len(Discovery([str(folder)], lambda _mode: host).plugins()) == 2
     assert host.asked == 2
 
 
-def mode(folder, plugins=()):
+def mode(folder, plugins=(), discovery=LIKE_JAVA):
     """How the host has to look, before and after it was asked."""
-    seen = Discovery([str(folder)], lambda _look: Host(list(plugins)))
+    seen = Discovery([str(folder)], lambda _look: Host(list(plugins)), discovery)
     before = seen.host_path(folder.with_name("host"))
     seen.plugins()
     return before, seen
@@ -108,11 +147,10 @@ def mode(folder, plugins=()):
 def test_folders_without_manifests_are_inspected_once(folder, tmp_path):
     (tmp_path / "host").mkdir()
     assert mode(folder)[0] == (str(folder), "service_load")
-    driver = jar(folder / "driver" / "driver.jar", manifest=False)
+    driver = jar(folder / "driver" / "driver.jar", manifest=None)
     assert mode(folder)[0] == (str(folder), "service_load")
-    old = jar(folder / "old" / "old.jar", "org/apache/kafka/connect/source/SourceConnector", manifest=False)
-    there = [told(folder), {**told(folder, "old.Source"), "location": f"file:{folder}/old/"},
-             {**told(folder, "old.Sink", "sink"), "location": f"file:{folder}/old/"}]
+    old = jar(folder / "old" / "old.jar", NAMELESS, manifest=None)
+    there = alone_too(folder, told(folder, "old.Source", place="old/"), told(folder, "old.Sink", "sink", "old/"))
     before, seen = mode(folder, there)
     assert before == (str(folder), "hybrid_warn")
     links, how = seen.host_path(tmp_path / "host")
@@ -126,22 +164,97 @@ def test_folders_without_manifests_are_inspected_once(folder, tmp_path):
             "SourceConnector": b"old.Source\n", "SinkConnector": b"old.Sink\n"}
 
 
+def test_jars_without_manifests_beside_one_that_has_one(folder, tmp_path):
+    """As connectors come that were made before Kafka 3.6, with a newer converter."""
+    old = jar(folder / "my plugin" / "old.jar", NAMELESS, manifest=None)
+    before, seen = mode(folder, alone_too(folder, told(folder, "old.Source")))
+    assert before == (str(folder), LIKE_JAVA)
+    assert [plugin.name for plugin in seen.plugins()] == ["alone.Source", "some.Plugin", "old.Source"]
+    (tmp_path / "host").mkdir()
+    links, how = seen.host_path(tmp_path / "host")
+    assert how == "service_load"
+    (linked,) = Path(links).glob("*-my plugin")
+    assert old in [path.resolve() for path in linked.iterdir()]
+    with zipfile.ZipFile(linked / "manifests.jar") as manifests:
+        assert manifests.read("META-INF/services/org.apache.kafka.connect.source.SourceConnector") == b"old.Source\n"
+
+
+@pytest.mark.parametrize(("discovery", "before", "found"), [
+    ("service_load", "service_load", ["alone.Source", "some.Plugin"]),
+    ("hybrid_warn", "hybrid_warn", ["alone.Source", "some.Plugin", "some.Nameless"]),
+    ("only_scan", "hybrid_warn", ["alone.Source", "some.Plugin", "some.Nameless"]),
+    ("hybrid_fail", "hybrid_warn", None),
+])
+def test_the_modes_of_kafka_connect(folder, tmp_path, discovery, before, found):
+    """Of a plugin that its jar's manifest does not name."""
+    jar(folder / "my plugin" / "lib" / "one.jar", class_file("some/Nameless", "java/lang/Object", "x/Y", SOURCE))
+    nameless = [told(folder, "some.Nameless")] if before == "hybrid_warn" else []
+    for how in (before, "service_load"):  # once its content is known, and the manifest that is missing is made
+        seen = Discovery([str(folder)], lambda _look: Host(alone_too(folder, *nameless)), discovery)
+        (own := tmp_path / how / discovery).mkdir(parents=True, exist_ok=True)
+        assert seen.host_path(own)[1] == how
+        if found is not None:
+            assert [plugin.name for plugin in seen.plugins()] == found
+        else:
+            with pytest.raises(ConfigError, match=rf"no manifest: some\.Nameless in {folder}/my plugin\. Kafka's"):
+                seen.plugins()
+
+
+def test_classes_that_are_plugins(tmp_path):
+    """Where their ancestors are in another jar, too; no base classes, and none of what only looks like a class."""
+    api = "org/apache/kafka/connect/"
+    first, second = tmp_path / "first.jar", tmp_path / "second.jar"
+
+    def put(archive, name, *parents, flags=1):
+        archive.writestr(f"{name}.class", class_file(name, *parents, flags=flags))
+
+    with zipfile.ZipFile(first, "w") as archive:
+        put(archive, "acme/Base", SOURCE, flags=ABSTRACT)
+        put(archive, "acme/Loop", "acme/Loop2")
+        put(archive, "acme/Loop2", "acme/Loop")
+        put(archive, "acme/Root")
+        put(archive, "acme/Task", f"{api}source/SourceTask")
+        put(archive, "acme/Cast", "java/lang/Object", f"{api}transforms/Transformation")
+        put(archive, "META-INF/versions/21/acme/Real", SOURCE)
+        archive.writestr("acme/Cut.class", class_file("acme/Cut", SOURCE)[:-1])
+        archive.writestr("acme/None.class", b"\xca\xfe")
+    with zipfile.ZipFile(second, "w") as archive:
+        put(archive, "b/Real$Value", "acme/Base")
+        put(archive, "b/Api", "java/lang/Object", f"{api}storage/Converter", flags=0x0601)
+    jar(tmp_path / "driver.jar", class_file("driver/Real", "acme/Base"))
+    (tmp_path / "broken.jar").write_bytes(b"PK no jar")
+    jars = [first, second, tmp_path / "driver.jar", tmp_path / "broken.jar", tmp_path / "none.jar"]
+    assert plugin_classes(jars) == {"acme.Cast", "b.Real$Value"}
+    assert plugin_classes([second]) == set()
+
+
+def test_service_load_knows_only_manifests_and_asks_nobody_for_more(folder):
+    jar(folder / "old" / "old.jar", NAMELESS, manifest=None)
+    host = Host(alone_too(folder))
+    seen = Discovery([str(folder)], lambda _look: host, "service_load")
+    assert seen.host_path(folder) == (str(folder), "service_load")
+    assert len(seen.plugins()) == 2
+    jar(folder / "other" / "old.jar", NAMELESS, manifest=None)
+    assert len(Discovery([str(folder)], lambda _look: host, "service_load").plugins()) == 2
+    assert host.asked == 1
+
+
 def test_config_providers_have_manifests_always(folder, tmp_path):
     """A jar of nothing else is not looked into class by class; one that also has connectors without manifests is."""
     provider = {**told(folder, "some.Vault", "configprovider"), "location": f"file:{folder}/vault.jar"}
-    vault = jar(folder / "vault.jar", manifest=False)
+    vault = jar(folder / "vault.jar", manifest=None)
     with zipfile.ZipFile(vault, "a") as archive:
         archive.writestr(PROVIDERS, "some.Vault")
-    before, seen = mode(folder, [provider])
+    before, seen = mode(folder, alone_too(folder, provider))
     assert before == (str(folder), "service_load")
-    assert [(p.name, p.kind) for p in seen.plugins()] == [("some.Vault", Kind.CONFIG_PROVIDER)]
-    assert mode(folder, [provider])[0] == (str(folder), "service_load"), "also once it is known"
+    assert [(p.name, p.kind) for p in seen.plugins()][2:] == [("some.Vault", Kind.CONFIG_PROVIDER)]
+    assert mode(folder)[0] == (str(folder), "service_load"), "also once it is known"
     with zipfile.ZipFile(vault, "a") as archive:
-        archive.writestr("old/Source.class", "org/apache/kafka/connect/source/SourceConnector")
-    both = [provider, {**provider, "class": "old.Source", "kind": "source"}]
+        archive.writestr("old/Source.class", NAMELESS)
+    both = alone_too(folder, provider, {**provider, "class": "old.Source", "kind": "source"})
     before, seen = mode(folder, both)
     assert before == (str(folder), "hybrid_warn")
-    assert [p.name for p in seen.plugins()] == ["some.Vault", "old.Source"]
+    assert [p.name for p in seen.plugins()][2:] == ["some.Vault", "old.Source"]
     (tmp_path / "host").mkdir()
     links, _ = seen.host_path(tmp_path / "host")
     with zipfile.ZipFile(next(Path(links).glob("*-vault/manifests.jar"))) as manifests:
@@ -149,12 +262,11 @@ def test_config_providers_have_manifests_always(folder, tmp_path):
 
 
 def test_what_is_new_is_found_beside_a_known_folder_without_manifests(folder, tmp_path):
-    """The host then gets links, and reports these."""
-    old = jar(folder / "old" / "old.jar", "org/apache/kafka/connect/source/SourceConnector", manifest=False)
-    there = [told(folder), {**told(folder, "old.Source"), "location": f"file:{old.parent}/"},
-             {**told(folder, "alone.Source"), "location": f"file:{folder}/alone.jar"}]
+    """The host is then given links, and tells of them."""
+    old = jar(folder / "old" / "old.jar", NAMELESS, manifest=None)
+    there = alone_too(folder, told(folder, "old.Source", place="old/"))
     assert len(mode(folder, there)[1].plugins()) == 3
-    new = jar(folder / "new" / "new.jar")
+    new = jar(folder / "new" / "new.jar", manifest="new.Source")
     host = Host([])
     seen = Discovery([str(folder)], lambda _look: host)
     (tmp_path / "host").mkdir()
@@ -168,7 +280,7 @@ def test_what_is_new_is_found_beside_a_known_folder_without_manifests(folder, tm
 
 
 def test_jars_that_have_no_plugins_start_no_host(tmp_path):
-    jar(tmp_path / "driver" / "driver.jar", manifest=False)
+    jar(tmp_path / "driver" / "driver.jar", manifest=None)
     (tmp_path / "broken.jar").write_bytes(b"PK no jar")
     host = Host([])
     assert Discovery([str(tmp_path)], lambda _mode: host).plugins() == []
@@ -177,20 +289,20 @@ def test_jars_that_have_no_plugins_start_no_host(tmp_path):
 
 def test_a_broken_jar_is_reported_and_hides_nothing(folder):
     (folder / "broken.jar").write_bytes(b"PK no jar")
-    seen = Discovery([str(folder)], lambda _mode: Host([told(folder)]))
-    assert len(seen.plugins()) == 1
+    seen = Discovery([str(folder)], lambda _mode: Host(alone_too(folder)))
+    assert len(seen.plugins()) == 2
     assert [c.partition(" cannot")[0] for c in seen.complaints][:1] == [f"plugin.path: {folder / 'broken.jar'}"]
     (place,) = (p for p in plugin_locations([str(folder)]) if p.path.name == "broken.jar")
-    assert contents(place, lambda _: None) == contents(place, lambda _: None)
+    assert look(place, lambda _: None) == look(place, lambda _: None)
 
 
 def test_a_host_that_cannot_be_started_is_reported_and_tried_again(folder):
-    host = Host([told(folder)], ConnectError("no Java"))
+    host = Host(alone_too(folder), ConnectError("no Java"))
     seen = Discovery([str(folder)], lambda _mode: host)
     assert seen.plugins() == []
     assert seen.complaints == ["The Java plugins of plugin.path cannot be used: no Java"]
     host.error = None
-    assert len(Discovery([str(folder)], lambda _mode: host).plugins()) == 1
+    assert len(Discovery([str(folder)], lambda _mode: host).plugins()) == 2
 
 
 @pytest.mark.parametrize(("prefer", "taken", "passed_over"), [

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spark_tasks.config.auto_tasks import as_put, stored
 from spark_tasks.config.definition import ConfigError
 from spark_tasks.config.scaling import Bounds, Scale, advance, unknown
 
@@ -76,6 +77,20 @@ def test_bounds():
     assert Bounds.of({"tasks.max": "4"}) is None
     assert Bounds.of({"tasks.auto": "false", "tasks.auto.lag": "5"}) is None
     assert Bounds.of({"tasks.auto": "true", "tasks.max": "4"}) == Bounds(1, 4, 100_000, 60_000)
+    assert Bounds.of(stored({"tasks.max": "auto", "tasks.auto.max": "4", "tasks.auto.min": "2"})) == Bounds(
+        2, 4, 100_000, 60_000)
     assert Bounds.of({"tasks.auto": "true", "tasks.max": "2", "tasks.auto.min": "3"}) == Bounds(2, 2, 100_000, 60_000)
     with pytest.raises(ConfigError):
         Bounds.of({"tasks.auto": "true", "tasks.auto.period.ms": "999"})
+
+
+@given(st.dictionaries(st.sampled_from(["tasks.max", "tasks.auto.max", "tasks.auto", "x"]),
+                       st.sampled_from(["auto", "1", "8", "true", "${file:a:b}"])))
+def test_what_is_put_is_shown_and_what_is_stored_is_a_number(config):
+    """But that the number and its own bound mean, and show, auto."""
+    kept = stored(config)
+    shown = as_put(kept)
+    twin = "tasks.auto.max" in config and config["tasks.auto.max"] == config.get("tasks.max")
+    assert shown == ({**config, "tasks.max": "auto"} if twin else config)
+    assert (kept.get("tasks.max") == "auto") <= ("tasks.auto.max" not in config or config["tasks.auto.max"] == "auto")
+    assert stored(shown) == kept

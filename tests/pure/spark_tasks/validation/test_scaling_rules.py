@@ -1,9 +1,10 @@
-"""tasks.auto is for sinks, and its bounds have to be bounds."""
+"""tasks.max=auto and tasks.auto are for sinks, and their bounds have to be bounds."""
 
 from __future__ import annotations
 
 import pytest
 
+from spark_tasks.config.auto_tasks import stored
 from spark_tasks.plugins import Plugins
 from spark_tasks.validation import validate_connector
 
@@ -29,18 +30,25 @@ def errors(config):
     ({**SOURCE, "tasks.weight": "1001"}, "tasks.weight", "no more than 1000"),
     ({**SINK, "tasks.auto": "perhaps"}, "tasks.auto", "perhaps"),
     ({**SINK, "tasks.max": "auto"}, "tasks.max", "auto"),
+    ({**SINK, "tasks.max": "auto", "tasks.auto.max": "0"}, "tasks.auto.max", "from 1 to"),
+    ({**SINK, "tasks.max": "auto", "tasks.auto.max": "many"}, "tasks.auto.max", "Not a number of type INT"),
+    ({**SINK, "tasks.max": "auto", "tasks.auto.max": "2", "tasks.auto.min": "3"}, "tasks.auto.min",
+     "must not exceed tasks.auto.max, which is 2"),
+    ({**SINK, "tasks.max": "auto", "tasks.auto.max": "2", "tasks.auto": "false"}, "tasks.auto.max", "is false"),
+    ({**SINK, "tasks.max": "4", "tasks.auto.max": "2"}, "tasks.auto.max", "tasks.max=auto, and tasks.max is 4"),
+    ({**SINK, "tasks.auto.max": "2"}, "tasks.auto.max", "tasks.max=auto, and tasks.max is not set"),
+    ({**SOURCE, "tasks.max": "auto", "tasks.auto.max": "2"}, "tasks.max", "Invalid value auto"),
 ])
 def test_what_is_wrong(config, key, words):
-    found = errors(config)
+    found = errors(stored(config))
     assert list(found) == [key]
     assert words in found[key][0]
 
 
 def test_who_says_auto_is_told_what_to_set():
-    number, null, hint = errors({**SINK, "tasks.max": " Auto "})["tasks.max"]
-    assert "Not a number of type INT" in number
-    assert "non-null" in null
-    assert "tasks.auto=true" in hint
+    (hint,) = errors({**SINK, "tasks.max": " Auto "})["tasks.max"]
+    assert "Invalid value  Auto  for" in hint
+    assert "set tasks.max=auto, and tasks.auto.max to the most" in hint
     assert len(errors({**SINK, "tasks.max": "many"})["tasks.max"]) == 2
 
 
@@ -51,5 +59,6 @@ def test_it_is_shown_to_who_uses_it():
 
     assert errors({**SINK, "tasks.auto": "true", "tasks.max": "4"}) == {}
     assert auto(SINK) == set()
-    assert len(auto({**SINK, "tasks.auto": "true"})) == 4
+    assert len(auto({**SINK, "tasks.auto": "true"})) == 5
+    assert errors(stored({**SINK, "tasks.max": "auto", "tasks.auto.max": "8", "tasks.auto.min": "2"})) == {}
     assert errors({**SOURCE, "tasks.auto": "false"}) == {}
