@@ -6,6 +6,7 @@ import json
 import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -119,46 +120,68 @@ class VerifyWriter(DataSourceArrowWriter):  # type: ignore[misc]  # PySpark has 
                 yield int(stream), (int(numbers[begin]), int(numbers[end]))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Rewrites the summary, and repeats this if another worker has written it in the meantime: a worker that was
-        suspended and has lost its task may write at the same time as the new one.
+        """Adds a version of the summary. If another worker has added it in the meantime, the next one is based on that:
+        a worker that was suspended and has lost its task may write at the same time as the new one. A lock would make
+        the new one wait for the suspended one.
         """
         path = Path(self._file)
         code_folders.check(self._file, code_folders.of_plugins())  # runs on the worker
         path.parent.mkdir(parents=True, exist_ok=True)
         hidden = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.tmp")
-        written = False
-        while not written:
-            seen = _version(path)
-            summary = _load(path)
+        number, added = 0, False
+        while not added:
+            number, summary = _newest(path)
             for message in messages:
                 if isinstance(message, Runs):
                     summary = summary.after(message.runs)
             hidden.write_text(json.dumps(summary.to_json(), indent=1))
-            if written := _version(path) == seen:  # no lock, as a suspended worker would block the task's new worker
-                os.replace(hidden, path)  # noqa: PTH105
+            added = _add(hidden, path, number + 1)
+        os.replace(hidden, path)  # noqa: PTH105
+        for older, file in _versions(path).items():
+            if older <= number:
+                file.unlink(missing_ok=True)
 
 
 def summary_file(folder: str, task: int) -> Path:
-    """Returns the path of a task's summary."""
+    """Returns the path of a task's summary. `read_summary` also finds a newer one that does not have this name yet."""
     return Path(folder) / f"task-{task}.json"
 
 
-def _version(path: Path) -> tuple[int, int] | None:
-    """Returns a value that changes whenever the file is written, or None if it does not exist."""
+def _prefix(path: Path) -> str:
+    return f".{path.name}.v"
+
+
+def _versions(path: Path) -> dict[int, Path]:
+    """Returns the versions of a summary by number; the highest counts."""
+    prefix = _prefix(path)
+    return {int(file.name.removeprefix(prefix)): file for file in path.parent.glob(f"{prefix}*")}
+
+
+def _add(content: Path, path: Path, number: int) -> bool:
+    """Adds a version. Returns False if it exists, or has been replaced by a newer one and deleted."""
+    version = path.with_name(f"{_prefix(path)}{number}")
     try:
-        found = path.stat()
-    except FileNotFoundError:
-        return None
-    return found.st_ino, found.st_mtime_ns
+        os.link(content, version)
+    except FileExistsError:
+        return False
+    if max(_versions(path)) > number:
+        version.unlink()
+        return False
+    return True
 
 
-def _load(path: Path) -> SequenceSummary:
-    return SequenceSummary.from_json(json.loads(path.read_text())) if path.exists() else SequenceSummary()
+def _newest(path: Path) -> tuple[int, SequenceSummary]:
+    """Returns the newest version and its number; 0 and an empty summary if there is none."""
+    while versions := _versions(path):
+        number = max(versions)
+        with suppress(FileNotFoundError):  # replaced by a newer one since
+            return number, SequenceSummary.from_json(json.loads(versions[number].read_text()))
+    return 0, SequenceSummary()
 
 
 def read_summary(folder: str | Path) -> SequenceSummary:
     """Merges the summaries of all tasks. Records that arrived at two tasks count as duplicates."""
     summary = SequenceSummary()
     for path in sorted(Path(folder).glob("task-*.json")):
-        summary = summary.joined(_load(path))
+        summary = summary.joined(_newest(path)[1])
     return summary

@@ -18,12 +18,12 @@ MODULES = ("kafka.consumer.fetcher", "kafka.coordinator.base", "kafka.net.connec
 
 @pytest.fixture
 def manager() -> Iterator[logging.Logger]:
-    """One of kafka-python's loggers, with the filter."""
-    logger, lines = logging.getLogger("kafka.net.manager"), ConnectionLines()
-    before, logger.level = logger.level, logging.WARNING
-    logger.addFilter(lines)
+    """One of kafka-python's loggers, with a filter of its own: that of the process may have used up its minute."""
+    logger = logging.getLogger("kafka.net.manager")
+    before, filters, logger.filters = logger.level, logger.filters, [ConnectionLines()]
+    logger.setLevel(logging.WARNING)
     yield logger
-    logger.removeFilter(lines)
+    logger.filters = filters
     logger.setLevel(before)
 
 

@@ -1,6 +1,8 @@
 import json
+import os
 import pickle
 import threading
+from pathlib import Path
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadMaxRows
@@ -79,22 +81,24 @@ def test_tasks_together(tmp_path):
     assert (found["records"], found["duplicates"], found["missing"]) == (5, 1, 0)
 
 
-def test_two_that_write_one_summary_lose_nothing(tmp_path, monkeypatch):
-    """A worker that slept between reading the summary and writing it: another one has the task by now."""
+@pytest.mark.parametrize("step", ["read", "write", "link"])
+def test_two_that_write_one_summary_lose_nothing(tmp_path, monkeypatch, step):
+    """A worker is suspended before a step of its commit, while another one has the task and commits."""
     verify(tmp_path, numbers(0))
-    late = threading.Thread(target=verify, args=(tmp_path, numbers(2)))
-    from_json = SequenceSummary.from_json
+    owner, name = {"read": (SequenceSummary, "from_json"), "write": (Path, "write_text"), "link": (os, "link")}[step]
+    run, others = getattr(owner, name), [numbers(2), numbers(3)]
 
-    def read(content):
-        if late.ident is None:
-            late.start()
-            late.join(0.2)
-        return from_json(content)
+    def suspended(*arguments, **keywords):
+        if others:
+            other = threading.Thread(target=verify, args=(tmp_path, others.pop(0)))
+            other.start()
+            other.join(10)
+        return run(*arguments, **keywords)
 
-    monkeypatch.setattr(SequenceSummary, "from_json", read)
+    monkeypatch.setattr(owner, name, suspended)
     verify(tmp_path, numbers(1))
-    late.join(10)
-    assert read_summary(tmp_path).to_json()["records"] == 3
+    assert read_summary(tmp_path).to_json()["records"] == 4
+    assert len(list(tmp_path.iterdir())) == 2, "the summary, and its newest version"
 
 
 def test_records_of_somebody_else(tmp_path):
