@@ -1,64 +1,126 @@
-"""numba's settings: kernels run without the GIL, machine code is cached on disk, and helpers are inlined."""
+"""numba's settings: kernels run without the GIL, machine code is cached on disk, and helpers are inlined.
+
+numba is imported when the first kernel is called. The worker itself calls none, and numba would be a sixth of its
+memory: only executor processes have it.
+"""
 
 from __future__ import annotations
 
+import functools
 import logging
-from collections.abc import Callable
-from typing import Any, TypeVar
-
-import numba
-from numba.core import cgutils, types
-from numba.extending import intrinsic
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeVar
 
 from spark_tasks.process.private_files import private_folder
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 _LOG = logging.getLogger(__name__)
+_making = threading.RLock()
+# Kernels create no arrays, so they are compiled without numba's reference counts (`_nrt`). Those are atomic, and each
+# array that is passed to an inlined helper costs two updates. With them, encoding records took five times as long.
+_OPTIONS: Final[Mapping[str, Any]] = {"nogil": True, "_nrt": False}
+
+
+class _Later:
+    """Makes something of numba's out of a function when it is first called, or when a kernel that calls it is."""
+
+    def __init__(self, function: Callable[..., Any], make: Callable[[Callable[..., Any]], Any]) -> None:
+        functools.update_wrapper(self, function)
+        self._function = function
+        self._make = make
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self.made(*arguments)
+
+    @functools.cached_property
+    def made(self) -> Any:
+        """What numba has made. From now on the function's module has it under the function's name, and it has what the
+        function itself calls: numba looks these names up when it compiles.
+        """
+        with _making:
+            names = self._function.__globals__
+            for name in self._function.__code__.co_names:
+                called = names.get(name)
+                if isinstance(called, _Later) and called is not self:
+                    names[name] = called.made
+            made = self._make(self._function)
+            if names.get(self._function.__name__) is self:
+                names[self._function.__name__] = made
+            return made
 
 
 def kernel(function: F) -> F:
     """Compiles a function on its first call. The machine code is cached next to the source file; if that folder is
     read-only, in the user's cache folder; if there is no home folder either (containers), in a temporary folder.
-
-    Kernels create no arrays, so they are compiled without numba's reference counts (`_nrt`). Those are atomic, and each
-    array that is passed to an inlined helper costs two updates. With them, encoding records took five times as long.
     """
+    later: Any = _Later(function, _compiled)
+    return later  # type: ignore[no-any-return]
+
+
+def _compiled(function: Callable[..., Any]) -> Any:
+    import numba  # noqa: PLC0415 - see above
+
     try:
-        compiled: F = numba.njit(nogil=True, cache=True, _nrt=False)(function)
+        return numba.njit(cache=True, **_OPTIONS)(function)
     except RuntimeError:  # numba has found no folder that is writable
         folder = private_folder("numba")  # other users cannot put code there
         _LOG.info("numba's cache is in %s: neither the installation nor the home folder is writable", folder)
         numba.config.CACHE_DIR = str(folder)
-        compiled = numba.njit(nogil=True, cache=True, _nrt=False)(function)
-    return compiled
+        return numba.njit(cache=True, **_OPTIONS)(function)
 
 
 def inlined(function: F) -> F:
     """Compiles a helper of kernels in the same file. (numba's cache does not detect changes in other files.)"""
-    helper: F = numba.njit(nogil=True, inline="always", _nrt=False)(function)
-    return helper
+    later: Any = _Later(function, _inlined)
+    return later  # type: ignore[no-any-return]
+
+
+def _inlined(function: Callable[..., Any]) -> Any:
+    import numba  # noqa: PLC0415 - see above
+
+    return numba.njit(inline="always", **_OPTIONS)(function)
 
 
 SLACK = 16
 """How many bytes copy_short copies, whatever it is for."""
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+def _intrinsic(function: Callable[..., Any]) -> Any:
+    from numba.extending import intrinsic  # noqa: PLC0415 - see above
+
+    return intrinsic(function)
+
+
+def _of_kernels(function: Callable[..., Any]) -> Any:
+    """Makes a function that only kernels can call, without the first argument: it returns its type and what generates
+    its code.
+    """
+    return _Later(function, _intrinsic)
+
+
+@_of_kernels
 def copy_bytes(_context: Any, target: Any, _target_at: Any, source: Any, _source_at: Any, _count: Any) -> Any:
     """A memcpy between uint8 arrays; nothing is checked."""
+    from numba.core import types  # noqa: PLC0415 - see above
+
     return types.none(target, types.int64, source, types.int64, types.int64), _copy
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@_of_kernels
 def copy_short(_context: Any, target: Any, _target_at: Any, source: Any, _source_at: Any) -> Any:
     """Copy up to SLACK bytes in a fraction of the time of a memcpy: SLACK bytes are copied, so both arrays must have as
     many there, and what lies behind the wanted ones in `target` must be written afterwards.
     """
+    from numba.core import types  # noqa: PLC0415 - see above
+
     return types.none(target, types.int64, source, types.int64), _copy
 
 
 def _copy(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    from numba.core import cgutils, types  # noqa: PLC0415 - see above
+
     target_type, source_type = signature.args[0], signature.args[2]
     into, into_at, source_value, source_at, *count = arguments
     to = context.make_array(target_type)(context, builder, into).data
