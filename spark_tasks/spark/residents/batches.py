@@ -69,7 +69,7 @@ def outcome_of(answer: bytes, task: str) -> Outcome:
     try:
         (outcome,) = pickle.loads(answer)
     except BaseException as error:  # unpickling runs what a plugin made, which may raise anything
-        raise SparkLostError(f"{task}: no answer: {error!r}") from error
+        raise SparkLostError(f"{task}: no result: {error!r}") from error
     if not isinstance(outcome, Outcome):
-        raise SparkLostError(f"{task}: no answer: a {type(outcome).__name__}")
+        raise SparkLostError(f"{task}: no result: a {type(outcome).__name__}")
     return outcome

@@ -100,10 +100,6 @@ class _stacks:  # noqa: N801 - a context manager
 
 
 def _tie(leash: socket.socket) -> None:
-    """From now on the leash alone ends this process. If its parent is killed while a sibling is suspended, the kernel
-    sends SIGHUP to all of the parent's process group, which has become an orphaned one (POSIX, _Exit).
-    """
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     if sys.platform != "linux":
         threading.Thread(target=_watch, args=(leash,), name="leash", daemon=True).start()
         return
@@ -117,7 +113,6 @@ def _tie(leash: socket.socket) -> None:
 def _untie(leash: socket.socket) -> None:
     """Told to go: the leash may end, and this process may live on for Spark."""
     _open.discard(leash)
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     if sys.platform == "linux":
         fcntl.fcntl(leash, fcntl.F_SETFL, fcntl.fcntl(leash, fcntl.F_GETFL) & ~os.O_ASYNC)
 

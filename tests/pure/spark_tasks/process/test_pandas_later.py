@@ -39,7 +39,7 @@ def test_only_the_thread_that_holds_it_back_is_refused() -> None:
     program = """
 import sys, threading
 import spark_tasks.process.pandas_later as later
-finder = later._Later()
+finder = later._PandasHook()
 sys.meta_path.insert(0, finder)
 def other():
     import pandas
