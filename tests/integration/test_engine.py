@@ -255,6 +255,28 @@ def test_cancelling_what_holds_the_interpreter_ends_its_process_alone(
 
 
 @only(["resident"])
+def test_executors_outlive_the_process_that_forked_them(engine: ResidentEngine, tmp_path: Path) -> None:
+    """Also while one of them is suspended: the kernel then sends SIGHUP to the whole group of their dead parent."""
+    on_spark(engine)
+    files = [tmp_path / name for name in ("suspended", "running")]
+    batches = [engine.submit(f"{file.name}-0", [HoldInterpreter(str(file))]) for file in files]
+    suspended, running = (psutil.Process(int(wait_until(lambda f=f: f.exists() and f.read_text()))) for f in files)
+    parent = running.parent()
+    assert parent is not None
+    assert parent == suspended.parent()
+    suspended.suspend()
+    wait_until(lambda: suspended.status() == psutil.STATUS_STOPPED)
+    parent.kill()
+    wait_gone([parent])
+    assert engine.submit("a-0", [Answer(1)]).result(START_S) == [1]
+    assert [batch.running() for batch in batches] == [True, True]
+    for batch in batches:
+        engine.cancel(batch)
+    wait_gone([suspended, running])
+    on_spark(engine)  # its daemon is started again for further processes
+
+
+@only(["resident"])
 def test_a_hanging_split_is_reported_with_its_stack(
     engine: ResidentEngine, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:

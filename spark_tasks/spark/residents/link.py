@@ -25,6 +25,7 @@ from spark_tasks.spark.residents import wire
 from spark_tasks.spark.residents.wire import Ticket
 
 STACK_SIGNAL = signal.SIGUSR2  # has the stacks of all threads written, also of one that holds the interpreter
+_FROM_KERNEL = 0x80  # SI_KERNEL, the code of a signal that no process has sent
 _open: set[socket.socket] = set()
 
 
@@ -61,6 +62,7 @@ def serve(ticket: Ticket) -> None:
     """Join and run splits, until the worker ends this process or closes the connection."""
     from spark_tasks.spark.executor import packed, run_split  # noqa: PLC0415 - it has joined when this is imported
 
+    _survive_the_daemon()
     with dial(ticket, leash=True) as leash, dial(ticket, leash=False) as work, _stacks(ticket):
         _open.update((leash, work))
         try:
@@ -99,7 +101,34 @@ class _stacks:  # noqa: N801 - a context manager
             self._path.unlink(missing_ok=True)
 
 
+def _survive_the_daemon() -> None:
+    """Go on when the process that forked this one is killed.
+
+    If a sibling is suspended at that moment, the kernel sends SIGHUP to all of them: their process group has lost its
+    last parent and has a stopped member (POSIX, _Exit). Spark's daemon sends SIGHUP too, to end its processes when Spark
+    stops; that still ends this process.
+    """
+    if sys.platform == "linux":
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})  # before other threads are started: they inherit it
+        threading.Thread(target=_await_hangup, name="hangup", daemon=True).start()
+
+
+def _await_hangup() -> None:
+    while signal.sigwaitinfo({signal.SIGHUP}).si_code == _FROM_KERNEL:
+        pass
+    os._exit(128 + signal.SIGHUP)
+
+
+def _unblock_after_fork() -> None:
+    """A process that a plugin forks has no thread that waits for SIGHUP."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
+
+
+os.register_at_fork(after_in_child=_unblock_after_fork)
+
+
 def _tie(leash: socket.socket) -> None:
+    """From now on the end of the leash ends this process."""
     if sys.platform != "linux":
         threading.Thread(target=_watch, args=(leash,), name="leash", daemon=True).start()
         return
