@@ -280,7 +280,7 @@ def test_executors_outlive_the_process_that_forked_them(engine: ResidentEngine, 
 def test_a_hanging_split_is_reported_with_its_stack(
     engine: ResidentEngine, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
-    """Both in Python and in C; and who waits because all processes are taken."""
+    """Both in Python and in C; and who waits because all processes are busy."""
     stuck = engine.submit("stuck-0", [HoldInterpreter(str(tmp_path / "stuck"))])
 
     def told(text: str) -> str:
@@ -297,7 +297,7 @@ def test_a_hanging_split_is_reported_with_its_stack(
     troubles = engine.degraded()
     assert any(text.startswith("stuck-0: a split has been running for ") for text in troubles)
     assert any(text.startswith("waits-0: a batch has been waiting for an executor process for ") for text in troubles)
-    assert "(heeler.executors.max) are taken, for the longest time by: stuck-0 for " in text
+    assert "(heeler.executors.max) are busy. Running for the longest time: stuck-0 for " in text
     for batch in [stuck, *busy]:
         engine.cancel(batch)
     assert waits.result(20) == [1]

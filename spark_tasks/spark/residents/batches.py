@@ -17,7 +17,7 @@ from spark_tasks.task import DeferredSplit, Split
 
 @dataclass(slots=True, eq=False)
 class SplitBatch:
-    """One submission. `left`: splits that have not ended; `lost`: why the batch as a whole has failed."""
+    """One submission. `left`: the number of splits that have not ended; `lost`: why the whole batch has failed."""
 
     task: str
     left: int
@@ -29,13 +29,13 @@ class SplitBatch:
     logged_at: float = 0.0  # when its waiting was last logged
 
     def end(self) -> None:
-        """Complete the future: all splits have ended, or are no longer needed."""
+        """Complete the future: all splits have ended or are no longer needed."""
         if self.lost is not None:
             self.fail(self.lost)
             return
         try:
             results = [value_of(outcome) for outcome in self.outcomes if outcome is not None]
-        except Exception as error:  # noqa: BLE001 - whatever the plugin raised in the executor
+        except Exception as error:  # noqa: BLE001 - what the plugin raised in the executor
             self.fail(error)
             return
         complete(self.future, results)
@@ -47,28 +47,28 @@ class SplitBatch:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Item:
-    """One split of a batch; pickled already, unless it is deferred."""
+    """One split of a batch: pickled, unless it is deferred."""
 
     batch: SplitBatch
     index: int
     split: bytes | DeferredSplit
 
     def payload(self) -> bytes:
-        """The pickled split, as of now."""
+        """The pickled split; a deferred one is created now."""
         return self.split if isinstance(self.split, bytes) else pickle.dumps(self.split, pickle.HIGHEST_PROTOCOL)
 
 
 def prepared(splits: Iterable[Split[Any]]) -> list[bytes | DeferredSplit]:
-    """What waits in the queue for each: all that can be pickled now, so that nothing changes it meanwhile."""
+    """The splits as they wait in the queue. Those that are not deferred are pickled, so that they cannot change."""
     return [split if isinstance(split, DeferredSplit) else pickle.dumps(split, pickle.HIGHEST_PROTOCOL)
             for split in splits]
 
 
 def outcome_of(answer: bytes, task: str) -> Outcome:
-    """The outcome in a resident's answer. Raises SparkLostError where it cannot be read."""
+    """The outcome in the response of a process. Raises SparkLostError if it cannot be read."""
     try:
         (outcome,) = pickle.loads(answer)
-    except BaseException as error:  # unpickling runs what a plugin made, which may raise anything
+    except BaseException as error:  # unpickling runs a plugin's code, which may raise anything
         raise SparkLostError(f"{task}: no result: {error!r}") from error
     if not isinstance(outcome, Outcome):
         raise SparkLostError(f"{task}: no result: a {type(outcome).__name__}")

@@ -1,4 +1,4 @@
-"""The worker's certificate for residents that come over TLS."""
+"""The worker's certificate for executor processes that connect with TLS."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-_VALID = dt.timedelta(days=3650)  # longer than a worker lives; nobody trusts it for anything else
+_VALID = dt.timedelta(days=3650)  # longer than a worker runs; nothing else trusts it
 
 
 def own_certificate(folder: Path) -> tuple[str, ssl.SSLContext]:
-    """A certificate for this worker's life, as PEM, and the context with its key."""
+    """A new certificate as PEM, and an SSL context with its key. Raises OSError if `folder` cannot be written to."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "heeler executors")])
     now = dt.datetime.now(dt.UTC)
@@ -33,7 +33,7 @@ def own_certificate(folder: Path) -> tuple[str, ssl.SSLContext]:
     file.write_bytes(private + pem)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
-    context.num_tickets = 0  # they would come on a leash that is tied already, and kill
+    context.num_tickets = 0  # they would arrive on the leash, where any byte kills the process
     context.load_cert_chain(file)
     file.unlink()
     return pem.decode(), context

@@ -72,8 +72,9 @@ class ResidentEngine(Engine):
         return self._life.spark
 
     def start(self) -> None:
-        """Start in the background. Call it when the REST server is up: it takes seconds of CPU. A Spark on this machine
-        is started after the first batch, which need not share the CPUs with that; a worker without batches has none.
+        """Start in the background. Call this when the REST server is up, as starting takes seconds of CPU time. A local
+        Spark is started after the first batch, so that they do not compete for the CPUs; a worker without batches has
+        none.
         """
         with self._lock:
             if self._life.state is not EngineState.NEW or self._pool is not None:
@@ -99,7 +100,7 @@ class ResidentEngine(Engine):
         return ExecutorListener(joined, remote=True, bind=bind, port=self._settings.port, slow_s=self._settings.slow_s)
 
     def _bridge(self, pool: Pool) -> None:
-        """Until Spark is up. Executors of a cluster may see other files than this machine, and are waited for."""
+        """Run splits in local processes until Spark is up. On a cluster they wait: executors may see other files."""
         pool.use(LocalLauncher(self._python_path, self._settings.most) if self._local else None)
 
     def _up(self, spark: SparkJobs) -> None:
@@ -118,7 +119,7 @@ class ResidentEngine(Engine):
         self._suspect_until = time.monotonic() + DYING_S
 
     def _beat(self) -> None:
-        """Whether Spark is still there: asked where processes have ended, or its own has."""
+        """Check whether Spark is still alive if processes have ended, or if its JVM has."""
         if self._first_at is not None and time.monotonic() - self._first_at > FIRST_S:
             self._life.start()
         spark = self._life.spark
@@ -162,12 +163,12 @@ class ResidentEngine(Engine):
         return batch.future
 
     def _first_ended(self, _batch: Future[list[Any]]) -> None:
-        if self._pool is not None:  # else it was given up before the start
+        if self._pool is not None:  # else it was cancelled before the start
             self._life.start()
 
     @override
     def cancel(self, batch: Future[list[Any]]) -> None:
-        """Only the processes that run its splits are killed."""
+        """Cancel a batch: only the processes that run its splits are killed."""
         with self._lock:
             early = [one for one, _ in self._early if one.future is batch]
             self._early = [(one, splits) for one, splits in self._early if one.future is not batch]
@@ -181,7 +182,7 @@ class ResidentEngine(Engine):
         return self._monitor.where(batch) if self._monitor is not None else None
 
     def degraded(self) -> Sequence[str]:
-        """Which tasks hang or wait for long, in words."""
+        """Descriptions of the tasks that hang, or that have been waiting for long."""
         return self._monitor.degraded() if self._monitor is not None else ()
 
     def figures(self) -> EngineFigures:

@@ -1,7 +1,7 @@
-"""Whose split comes next: pure. One queue per task, the connectors in turn, and the tasks of a connector in turn.
+"""Decides which split runs next; pure. Each task has a queue. Connectors take turns, and a connector's tasks do too.
 
-Nobody may hold all executor processes: a task and a connector have at most so many splits running at a time. What is
-above that waits, and keeps nobody behind it waiting.
+No task or connector may use all executor processes: the number of its splits that run at a time is limited. Splits
+above the limit wait, without delaying those of others.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ def connector_of(task: str) -> str:
 @dataclass(slots=True)
 class _Connector(Generic[T]):
     running: int = 0
-    tasks: OrderedDict[str, deque[T]] = field(default_factory=OrderedDict)  # those that wait, the next one first
+    tasks: OrderedDict[str, deque[T]] = field(default_factory=OrderedDict)  # that have waiting splits
 
 
 class FairQueue(Generic[T]):
-    """`take` answers the next split and counts it as running until `ended`."""
+    """`take` returns the next split, which counts as running until `ended` is called."""
 
     def __init__(self, most_per_task: int, most_per_connector: int) -> None:
         self.most_per_task = most_per_task
         self.most_per_connector = most_per_connector
-        self._connectors: OrderedDict[str, _Connector[T]] = OrderedDict()  # those with something, the next one first
+        self._connectors: OrderedDict[str, _Connector[T]] = OrderedDict()  # the next one is first
         self._running: Counter[str] = Counter()
         self._length = 0
 
@@ -38,13 +38,13 @@ class FairQueue(Generic[T]):
         return self._length
 
     def put(self, task: str, item: T) -> None:
-        """Behind what the task has waiting already."""
+        """Add a split at the end of the task's queue."""
         connector = self._connectors.setdefault(connector_of(task), _Connector())
         connector.tasks.setdefault(task, deque()).append(item)
         self._length += 1
 
     def take(self) -> tuple[str, T] | None:
-        """The next one and its task, which run from now on; None where nothing may run."""
+        """The next split and its task; None if no split may run."""
         for name, connector in self._connectors.items():
             task = self._next_task(connector)
             if task is None:
@@ -68,7 +68,7 @@ class FairQueue(Generic[T]):
         return next((task for task in connector.tasks if self._running[task] < self.most_per_task), None)
 
     def takeable(self, enough: int) -> int:
-        """How many `take` would answer now one after the other, counted up to `enough`."""
+        """How many splits successive calls of `take` would return now, counted up to `enough`."""
         count = 0
         for connector in self._connectors.values():
             if count >= enough:
@@ -79,7 +79,7 @@ class FairQueue(Generic[T]):
         return min(count, enough)
 
     def ended(self, task: str) -> None:
-        """One that `take` answered has ended."""
+        """A split that `take` returned has ended."""
         self._running[task] -= 1
         if not self._running[task]:
             del self._running[task]
@@ -89,14 +89,14 @@ class FairQueue(Generic[T]):
         self._forget(name)
 
     def put_back(self, task: str, item: T) -> None:
-        """One that `take` answered has not begun: it is the task's next one again."""
+        """A split that `take` returned has not begun: it is the task's next one again."""
         connector = self._connectors[connector_of(task)]
         connector.tasks.setdefault(task, deque()).appendleft(item)
         self._length += 1
         self.ended(task)
 
     def remove(self, task: str, item: T) -> bool:
-        """Take back one that waits; False where it does not."""
+        """Remove a waiting split; False if it does not wait."""
         name = connector_of(task)
         connector = self._connectors.get(name)
         waiting = connector.tasks.get(task) if connector is not None else None
@@ -110,7 +110,7 @@ class FairQueue(Generic[T]):
         return True
 
     def waiting(self, task: str) -> list[T]:
-        """What the task has waiting, in its order."""
+        """The waiting splits of a task, in order."""
         connector = self._connectors.get(connector_of(task))
         return list(connector.tasks.get(task, ())) if connector is not None else []
 

@@ -1,8 +1,8 @@
-"""The executor's side: a process that connects back to its worker and runs splits until the worker ends it.
+"""The executor's side: a process that connects to its worker and runs splits until the worker ends it.
 
-In addition to the connection for splits it has the leash: a byte on this connection, or its end, makes the kernel kill
-this process at once (F_SETSIG), even if a split sleeps in C or holds the interpreter. That is specific to Linux;
-elsewhere a thread watches the connection, which cannot run while a split holds the interpreter.
+It has a second connection, the leash: when a byte arrives on it or it is closed, the kernel kills the process at once
+(F_SETSIG), even if a split sleeps in C or holds the interpreter lock. This is specific to Linux. On other systems a
+thread watches the leash; it cannot run while a split holds the interpreter lock.
 """
 
 from __future__ import annotations
@@ -21,16 +21,17 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from spark_tasks.spark.executor import packed, refuse_second_attempt, run_split
 from spark_tasks.spark.residents import wire
 from spark_tasks.spark.residents.wire import Ticket
 
-STACK_SIGNAL = signal.SIGUSR2  # has the stacks of all threads written, also of one that holds the interpreter
+STACK_SIGNAL = signal.SIGUSR2  # writes the stacks of all threads, even if one holds the interpreter lock
 _FROM_KERNEL = 0x80  # SI_KERNEL, the code of a signal that no process has sent
 _open: set[socket.socket] = set()
 
 
 def _let_go_after_fork() -> None:
-    """A process that a plugin forks must not keep the connections open when this one is killed."""
+    """A process forked by a plugin must not keep the connections open when this process is killed."""
     while _open:
         with suppress(OSError):
             os.close(_open.pop().detach())
@@ -40,7 +41,7 @@ os.register_at_fork(after_in_child=_let_go_after_fork)
 
 
 def dial(ticket: Ticket, *, leash: bool) -> socket.socket:
-    """A connection to the worker on which both sides know each other."""
+    """A connection to the worker on which both sides have authenticated each other. Raises OSError."""
     if ticket.path:
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         sock.settimeout(wire.GREETING_S)
@@ -59,9 +60,7 @@ def dial(ticket: Ticket, *, leash: bool) -> socket.socket:
 
 
 def serve(ticket: Ticket) -> None:
-    """Join and run splits, until the worker ends this process or closes the connection."""
-    from spark_tasks.spark.executor import packed, run_split  # noqa: PLC0415 - it has joined when this is imported
-
+    """Join the worker, and run splits until it ends this process or closes the connection. Raises OSError."""
     _survive_the_daemon()
     with dial(ticket, leash=True) as leash, dial(ticket, leash=False) as work, _stacks(ticket):
         _open.update((leash, work))
@@ -82,7 +81,7 @@ def serve(ticket: Ticket) -> None:
 
 
 class _stacks:  # noqa: N801 - a context manager
-    """The worker may ask for this process's stacks while in this block (where it can send it a signal)."""
+    """In this block, the worker can ask for the stacks of this process (if it can send it a signal)."""
 
     def __init__(self, ticket: Ticket) -> None:
         self._path = Path(ticket.stacks) / str(ticket.number) if ticket.stacks else None
@@ -94,7 +93,7 @@ class _stacks:  # noqa: N801 - a context manager
 
     def __exit__(self, *_error: object) -> None:
         if self._path is not None:
-            signal.signal(STACK_SIGNAL, signal.SIG_IGN)  # one that is on its way must not end the process
+            signal.signal(STACK_SIGNAL, signal.SIG_IGN)  # a signal that is already on its way must not end the process
             faulthandler.unregister(STACK_SIGNAL)
             signal.signal(STACK_SIGNAL, signal.SIG_IGN)
             self._file.close()
@@ -105,8 +104,8 @@ def _survive_the_daemon() -> None:
     """Go on when the process that forked this one is killed.
 
     If a sibling is suspended at that moment, the kernel sends SIGHUP to all of them: their process group has lost its
-    last parent and has a stopped member (POSIX, _Exit). Spark's daemon sends SIGHUP too, to end its processes when Spark
-    stops; that still ends this process.
+    last parent and has a stopped member (POSIX, _Exit). When Spark stops, its daemon sends them SIGHUP too, which still
+    ends this process.
     """
     if sys.platform == "linux":
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})  # before other threads are started: they inherit it
@@ -135,12 +134,12 @@ def _tie(leash: socket.socket) -> None:
     fcntl.fcntl(leash, fcntl.F_SETOWN, os.getpid())
     fcntl.fcntl(leash, fcntl.F_SETSIG, signal.SIGKILL)
     fcntl.fcntl(leash, fcntl.F_SETFL, fcntl.fcntl(leash, fcntl.F_GETFL) | os.O_ASYNC)
-    if select.select([leash], [], [], 0)[0]:  # it came before
+    if select.select([leash], [], [], 0)[0]:  # a byte arrived before F_SETSIG was set
         os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _untie(leash: socket.socket) -> None:
-    """Told to go: the leash may end, and this process may live on for Spark."""
+    """The worker has let this process go: the leash may now be closed, and Spark may use the process again."""
     _open.discard(leash)
     if sys.platform == "linux":
         fcntl.fcntl(leash, fcntl.F_SETFL, fcntl.fcntl(leash, fcntl.F_GETFL) & ~os.O_ASYNC)
@@ -154,16 +153,14 @@ def _watch(leash: socket.socket) -> None:
 
 
 class ResidentJob:
-    """The function of a Spark job with one partition. `rows` is empty, but has to be consumed."""
+    """The function of a Spark job with one partition. `rows` is empty, but must be consumed."""
 
     def __init__(self, ticket: Ticket) -> None:
         self._ticket = ticket
 
     def __call__(self, _index: int, rows: Iterable[Any]) -> Iterator[bytes]:
-        """Serve; the job's result is empty."""
-        from pyspark import TaskContext  # noqa: PLC0415 - the worker's own processes have no need of it
-
-        from spark_tasks.spark.executor import refuse_second_attempt  # noqa: PLC0415 - the same
+        """Run splits; the job's result is empty."""
+        from pyspark import TaskContext  # noqa: PLC0415 - local processes do not need it
 
         for _ in rows:
             pass

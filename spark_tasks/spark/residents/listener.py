@@ -1,8 +1,8 @@
 """Accepts the connections of executor processes: on a Unix socket in a private folder, or with TLS if executors are on
 other machines.
 
-A process proves on both of its connections that it has its token, which can be used only once. Connections without a
-token are closed after the handshake.
+Each process proves on both of its connections that it has its token, which is valid once. A connection that cannot is
+closed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from spark_tasks.spark.residents.wire import Ticket
 
 _logger = logging.getLogger(__name__)
 
-SUN_PATH = 103  # bytes of a Unix socket's name: 107 on Linux, 103 on macOS
+SUN_PATH = 103  # bytes of a Unix socket's path: 107 on Linux, 103 on macOS
 MOST_GREETINGS = 64  # handshakes at a time
 RETRY_S = 1.0
 
@@ -44,25 +44,25 @@ class Line:
     pid: int = 0
 
     def kill(self) -> None:
-        """End the process at once, whatever it does."""
+        """Kill the process, whatever it is doing."""
         with suppress(OSError):
             self.leash.settimeout(1.0)
             self.leash.send(b"x")
 
     @property
     def ended(self) -> bool:
-        """Whether an idle process has ended: then its connection is at its end."""
+        """Whether an idle process has ended, which closes its connection."""
         poll = select.poll()
         poll.register(self.work, select.POLLIN)
         return bool(poll.poll(0))
 
     def go(self) -> None:
-        """Have an idle process end."""
+        """Ask an idle process to end."""
         with suppress(OSError):
             wire.send(self.work, b"")
 
     def cut(self) -> None:
-        """Wake up a thread that waits for an answer."""
+        """Wake a thread that waits for an answer."""
         for sock in (self.work, self.leash):
             with suppress(OSError):
                 socket.socket.shutdown(sock, socket.SHUT_RDWR)
@@ -87,7 +87,9 @@ class _Guest:
 
 
 class ExecutorListener:
-    """`joined` is called with each resident's number and line. `host`: where residents `remote` from here dial."""
+    """`joined` is called with the number and the connections of each process that has joined. `host`: the address that
+    processes on other machines (`remote`) connect to.
+    """
 
     def __init__(
         self, joined: Callable[[int, Line], None], *, remote: bool = False, bind: str = "127.0.0.1", port: int = 0,
@@ -105,7 +107,7 @@ class ExecutorListener:
         self._certificate = ""
         self._context: ssl.SSLContext | None = None
         self._remote = remote
-        self.folder = Path(tempfile.mkdtemp(prefix="heeler-listener-"))  # for this user alone
+        self.folder = Path(tempfile.mkdtemp(prefix="heeler-listener-"))  # only this user may read it
         path = str(self.folder / "s")
         self._path = path if not remote and len(os.fsencode(path)) <= SUN_PATH else ""
         if self._path:
@@ -121,7 +123,7 @@ class ExecutorListener:
         threading.Thread(target=self._accept, name="executors-listener", daemon=True).start()
 
     def expect(self, number: int) -> Ticket:
-        """A ticket for a new resident."""
+        """A ticket for a new process."""
         token = secrets.token_bytes(32)
         with self._lock:
             self._guests[number] = _Guest(token)
@@ -139,10 +141,10 @@ class ExecutorListener:
             guest.leash.close()
 
     def close(self) -> None:
-        """Accept no more residents. Open lines stay open."""
+        """Accept no more processes. Open connections stay open."""
         self._closed = True
         with suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)  # wakes up _accept
+            self._listener.shutdown(socket.SHUT_RDWR)  # wakes _accept
         self._listener.close()
         for number in list(self._guests):
             self.forget(number)
@@ -170,7 +172,8 @@ class ExecutorListener:
             self._admit(sock)
         except (OSError, struct.error) as error:
             self._strangers.log(_logger, logging.WARNING,
-                                "A connection that is not an executor's of this worker was refused: %s", error)
+                                "A connection that is not from an executor process of this worker was refused: %s",
+                                error)
             sock.close()
         finally:
             self._greetings.release()
@@ -181,32 +184,32 @@ class ExecutorListener:
         with self._lock:
             guest = self._guests.get(hello.number)
         if guest is None or hello.leash is (guest.leash is not None):
-            raise ConnectionError("an executor that is not expected")
+            raise ConnectionError("no such executor process is expected")
         proof = greeting.check(guest.token)
         with self._lock:
             if self._guests.get(hello.number) is not guest or hello.leash is (guest.leash is not None):
-                raise ConnectionError("an executor that is no longer expected")
+                raise ConnectionError("the executor process is no longer expected")
             if hello.leash:
                 guest.leash = sock
             else:
                 del self._guests[hello.number]  # its token is used up
-        sock.sendall(proof)  # not earlier: with the first proof in its hands a resident dials for the second time
+        sock.sendall(proof)  # not earlier: after it, the process opens its second connection
         if hello.leash:
             return
         sock.settimeout(None)
-        assert guest.leash is not None  # noqa: S101 - it was looked at above
+        assert guest.leash is not None  # noqa: S101 - checked above
         pid = peer_pid(sock) if self._path else 0 if self._remote else hello.pid
         self._joined(hello.number, Line(sock, guest.leash, pid))
 
 
 def peer_pid(sock: socket.socket) -> int:
-    """The process at the other end of a Unix socket, as the kernel says; 0 where it does not.
+    """The process at the other end of a Unix socket, from the kernel; 0 on other systems than Linux.
 
-    Raises ConnectionError where that is another user's, who has no business in the folder.
+    Raises ConnectionError if it is a process of another user.
     """
     if sys.platform != "linux":
         return 0
     pid, uid, _ = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
     if uid not in (os.getuid(), 0):
-        raise ConnectionError(f"a process of the user {uid}")
+        raise ConnectionError(f"a process of user {uid}")
     return int(pid)

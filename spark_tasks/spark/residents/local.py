@@ -1,8 +1,8 @@
-"""Executor processes that the worker starts itself, for splits that run before Spark is up.
+"""Starts executor processes without Spark, for splits that run before Spark is up.
 
-Run as a program, it is the parent of these processes. It imports everything that splits need, and forks a process for
-each ticket from its standard input, which also has the modules that the worker's connectors need. At the end of the
-input it exits; the worker ends the processes that still run.
+Run as a program, this module is the parent of these processes. It imports everything that splits need, and forks a
+process for each ticket that it reads from standard input. With each ticket come the names of the modules that the
+worker's connectors need. At the end of the input it exits; the worker ends the processes that are still running.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _logger = logging.getLogger(__name__)
 
 
 class LocalLauncher(Launcher):
-    """Starts processes on this machine. Their parent is started with the first one."""
+    """Starts processes on this machine. Their parent process is started with the first one."""
 
     def __init__(self, python_path: str, most: int) -> None:
         self._most = most
@@ -55,11 +55,11 @@ class LocalLauncher(Launcher):
             self._parent.stdin.flush()
 
     def _start(self) -> subprocess.Popen[bytes]:
-        # Unbuffered, as in Spark's own processes: output is not lost if the process is killed, nor repeated after a
+        # Unbuffered, as Spark's own processes are: no output is lost if a process is killed, or repeated after a
         # fork.
         more = {"PYTHONPATH": self._python_path, "PYTHONUNBUFFERED": "1"}
         environment = {**os.environ, **ENVIRONMENT, **more}
-        parent = subprocess.Popen(  # noqa: S603 - our own command line; Ctrl-C is for the worker alone
+        parent = subprocess.Popen(  # noqa: S603 - our own command; Ctrl-C must only reach the worker
             [sys.executable, "-m", __name__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             env=environment, process_group=0,
         )
@@ -70,7 +70,7 @@ class LocalLauncher(Launcher):
     def failure(self, number: int) -> str | None:
         with self._lock:
             code = None if self._parent is None else self._parent.poll()
-        return None if code is None else f"their parent ended with code {code}; the worker's output says why"
+        return None if code is None else f"their parent process ended with code {code}; the worker's log says why"
 
     @override
     def close(self) -> None:
@@ -79,26 +79,26 @@ class LocalLauncher(Launcher):
             parent, self._parent = self._parent, None
         if parent is None:
             return
-        parent.kill()  # whatever it imports still; those that it has forked are the worker's to end
+        parent.kill()  # even if it still imports modules; the worker ends the processes that it has forked
         assert parent.stdin is not None  # noqa: S101 - a pipe was asked for
         with suppress(OSError):
             parent.stdin.close()
-        threading.Thread(target=parent.wait, name="executors-parent", daemon=True).start()  # no zombie stays
+        threading.Thread(target=parent.wait, name="executors-parent", daemon=True).start()  # leaves no zombie
 
 
 def main() -> None:
-    """Preload, then fork."""
+    """Preload, then fork a process for each ticket."""
     log_as_the_worker()
     preload()
     refuse_threads()
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system forgets those that have ended
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # processes that have ended become no zombies
     tickets = sys.stdin.buffer
     while len(head := tickets.read(HEAD.size)) == HEAD.size:
         ticket, names = pickle.loads(tickets.read(HEAD.unpack(head)[0]))
-        import_all(filter(None, names.split(",")))  # once, and not in each process
+        import_all(filter(None, names.split(",")))  # here, and not in each process
         if os.fork() == 0:
             _serve(ticket)
-    os._exit(0)  # at once: nothing that was imported has to be closed
+    os._exit(0)  # nothing that was imported has to be closed
 
 
 def _serve(ticket: Ticket) -> None:
@@ -110,7 +110,7 @@ def _serve(ticket: Ticket) -> None:
         nothing = os.open(os.devnull, os.O_RDONLY)
         os.dup2(nothing, 0)
         os.close(nothing)
-        with suppress(OSError):  # the worker has ended, or no longer needs this process
+        with suppress(OSError):  # the worker has ended or no longer needs this process
             serve(ticket)
         code = 0
     except Exception:

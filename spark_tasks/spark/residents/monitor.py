@@ -23,13 +23,13 @@ from spark_tasks.spark.residents.settings import ExecutorSettings
 
 _logger = logging.getLogger(__name__)
 
-Hangs = Callable[[str, str], None]  # a task, and what is wrong with it
+Hangs = Callable[[str, str], None]  # the task, and what is wrong
 TICK_S = 0.5
-QUICK_S = 0.05  # while something waits for a process that may only seem to run
-BUSY = 0.25  # of the time: a process that uses more CPU does not wait for anything else
+QUICK_S = 0.05  # while splits wait: running ones may turn out to use no CPU
+BUSY = 0.25  # the share of a CPU above which a process is not considered to wait
 STARTING_S = 2.0  # before Spark is asked why a process has not joined
 STACK_S = 2.0  # how long a process may take to write its stacks
-_MOST_STACK = 8_000  # characters of stacks that are reported
+_MAX_STACK = 8_000  # characters of stacks that are reported
 
 
 class Monitor:
@@ -59,8 +59,8 @@ class Monitor:
         while not self._stop.wait(QUICK_S if self._pressed else TICK_S):
             try:
                 self._turn()
-            except Exception:  # it must go on for all others
-                _logger.exception("monitoring the executor processes failed")
+            except Exception:  # the other processes must still be monitored
+                _logger.exception("Monitoring the executor processes failed")
 
     @property
     def _pressed(self) -> bool:
@@ -78,15 +78,15 @@ class Monitor:
         self._pool.processes.cut_off()
         with self._lock:
             self._pool.processes.find_dead()
-            self._let_idle_go()
+            self._end_idle()
             starting = [r for r in self._pool.processes.starting if self._looked - r.since > STARTING_S]
             slow = [r for r in self._pool.processes.residents.values() if self._is_slow(r)]
         for resident in starting:
             if (why := resident.launcher.failure(resident.number)) is not None:
                 self._pool.processes.never_came(resident, why)
         for resident in slow:
-            threading.Thread(target=self._tell_slow, args=(resident,), name="executors-stack", daemon=True).start()
-        self._tell_waiting()
+            threading.Thread(target=self._report_slow, args=(resident,), name="executors-stack", daemon=True).start()
+        self._report_waiting()
 
     def _find_waiting(self) -> None:
         """Find splits that use no CPU, which do not count as running. Not on other machines: there the cores of the
@@ -104,24 +104,24 @@ class Monitor:
             resident.cpu = (now, used.seconds if used is not None else 0.0)
             if used is None:  # not on this system
                 resident.waits = True
-            elif at:  # one that is about to run has too few CPUs, and waits only for them
+            elif at:  # a process that is ready to run only waits for a CPU
                 resident.waits = not used.runnable and used.seconds - before < BUSY * (now - at)
 
-    def _let_idle_go(self) -> None:
+    def _end_idle(self) -> None:
         processes = self._pool.processes
         most, idle_s = self._settings.spare + 1, self._settings.idle_s
         while len(processes.idle) > most and self._looked - processes.idle[0].since > idle_s:
             processes.let_go(processes.idle[0])
 
     def _is_slow(self, resident: Resident) -> bool:
-        """Told when it has taken the time that is set, and whenever it has taken twice as long again."""
+        """Whether to report it: after the configured time, and each time the duration has doubled since."""
         due = self._settings.slow_s if not resident.slow_at else 2 * (resident.slow_at - resident.since)
         if not self._settings.slow_s or resident.item is None or self._looked - resident.since < due:
             return False
         resident.slow_at = self._looked
         return True
 
-    def _tell_slow(self, resident: Resident) -> None:
+    def _report_slow(self, resident: Resident) -> None:
         item = resident.item
         if item is None:
             return
@@ -133,17 +133,17 @@ class Monitor:
         self._hangs(item.batch.task, f"{text}\n{stack}" if stack else text)
 
     def where(self, batch: Future[list[Any]]) -> str | None:
-        """Where the processes are that run splits of a batch now; None where none does. Takes seconds."""
+        """The stacks of the processes that run splits of a batch now; None if none does. Takes seconds."""
         with self._lock:
             residents = self._pool.processes.residents.values()
             busy = [r for r in residents if r.item is not None and r.item.batch.future is batch]
         return "\n".join("\n".join(filter(None, self._where(resident))) for resident in busy) or None
 
     def _where(self, resident: Resident) -> tuple[str, str]:
-        """In words, and its stacks where they are known."""
+        """A description, and the stacks if they are available."""
         line = resident.line
         if line is None or not line.pid:
-            return "The log of its executor shows where it hangs", ""
+            return "The log of its Spark executor shows where", ""
         file = self._stacks / str(resident.number)
         try:
             before = file.stat().st_size
@@ -152,21 +152,21 @@ class Monitor:
             return "Its process has just ended", ""
         deadline = time.monotonic() + STACK_S
         size = before
-        while time.monotonic() < deadline:  # until it has grown and grows no more
+        while time.monotonic() < deadline:  # until it has grown and stops growing
             self._stop.wait(QUICK_S)
             now = file.stat().st_size if file.exists() else before
             if now > before and now == size:
                 break
             size = now
         if size == before:
-            return f"Its process {line.pid} does not say where it hangs: it may be suspended", ""
+            return f"Its process {line.pid} writes no stack: it may be suspended", ""
         with file.open("rb") as found:
             found.seek(before)
-            text = found.read(_MOST_STACK).decode(errors="replace")
-        return f"Its process {line.pid} is here:", text.rstrip()
+            text = found.read(_MAX_STACK).decode(errors="replace")
+        return f"The stack of its process {line.pid}:", text.rstrip()
 
     def degraded(self) -> list[str]:
-        """Tasks with a split that has been running, or a batch that has been waiting, for longer than is set."""
+        """Tasks with a split that has been running, or a batch that has been waiting, for longer than `slow_s`."""
         slow_s, now = self._settings.slow_s, time.monotonic()
         if not slow_s:
             return []
@@ -180,8 +180,8 @@ class Monitor:
               for t, at in waiting.items() if now - at > slow_s),
         ]
 
-    def _tell_waiting(self) -> None:
-        """A task has something to do, and finds no process."""
+    def _report_waiting(self) -> None:
+        """Report batches that have been waiting for a process for long."""
         if not self._settings.slow_s:
             return
         with self._lock:
@@ -196,17 +196,17 @@ class Monitor:
             holders = ", ".join(f"{r.item.batch.task} for {self._looked - r.since:.0f} s" for r in busy[:5] if r.item)
             full, starting = processes.full, bool(processes.starting)
         for batch in late:
-            why = "All executor processes (heeler.executors.max) are taken" if full else "None is free"
-            why = "Some are being started" if starting else why
+            why = "All executor processes (heeler.executors.max) are busy" if full else "No process is idle"
+            why = "Processes are being started" if starting else why
             seconds = self._looked - batch.submitted_at
-            text = (f"A batch of {batch.task} has been waiting for an executor process for {seconds:.0f} s. {why}, for "
-                    f"the longest time by: {holders or 'nobody'}")
+            text = (f"A batch of {batch.task} has been waiting for an executor process for {seconds:.0f} s. {why}. "
+                    f"Running for the longest time: {holders or 'nothing'}")
             _logger.warning("%s", text, extra={"about": connector_of(batch.task)})
             self._hangs(batch.task, text)
 
 
 def _signal(line: Line) -> None:
-    """To that process and no later one of its number: it lives while its connection does. Raises OSError."""
+    """Signal this process, and no later one with its id: while its connection is open, it lives. Raises OSError."""
     if not hasattr(os, "pidfd_open"):
         os.kill(line.pid, STACK_SIGNAL)
         return

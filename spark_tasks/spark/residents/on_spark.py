@@ -1,4 +1,4 @@
-"""Executor processes from Spark: each is a job with one task, which runs until the process ends."""
+"""Starts executor processes through Spark: each is a Spark job with one task, which runs until the process ends."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _logger = logging.getLogger(__name__)
 _LOCAL = re.compile(r"local(?:\[(\d+|\*)(?:,\s*\d+)?\])?")
 _FEW = 4  # slots
 _LACKING = re.compile(r"Cannot run program|No module named|PYTHON_VERSION_MISMATCH|different version")
-# They log a Java stack, several times over, for each process that is killed. What goes wrong in a plugin's own Spark
-# job is raised where it was started.
+# They log a Java stack several times for each process that is killed. Errors in a plugin's own Spark jobs are raised
+# where the jobs were started.
 _NOISY = tuple(f"org.apache.spark.{name}" for name in (
     "executor.Executor", "scheduler.TaskSetManager", "scheduler.TaskSchedulerImpl"))
 
 
 def local_slots(master: str) -> int | None:
-    """How many tasks a local master runs at a time; None for one that is elsewhere."""
+    """How many tasks a local master runs at a time; None for a master of another kind."""
     found = _LOCAL.fullmatch(master)
     if found is None:
         return None
@@ -38,7 +38,7 @@ def local_slots(master: str) -> int | None:
 
 
 def room(slots: int, running: int) -> int:
-    """How many of the slots executor processes may hold; Spark jobs of plugins find the others free."""
+    """How many of the slots executor processes may occupy; the others are for Spark jobs of plugins."""
     return slots - min(running, slots // _FEW) if slots >= _FEW else slots
 
 
@@ -59,7 +59,7 @@ class SparkLauncher(Launcher):
 
     @property
     def _slots(self) -> int:
-        return self._local or self._spark.slots  # those of a cluster come and go
+        return self._local or self._spark.slots  # the number changes in a cluster
 
     @property
     @override
@@ -89,7 +89,7 @@ class SparkLauncher(Launcher):
 
 
 def advised(why: str, python: str) -> str:
-    """Why an executor of a cluster could not begin, and where its machine lacks something, what that has to have."""
+    """Why an executor process of a cluster did not start, with advice if its machine lacks something."""
     if _LACKING.search(why) is None:
         return why
     return (f"{why.rstrip('.')}. Every machine of the Spark cluster needs the same heeler as this worker, in a Python "

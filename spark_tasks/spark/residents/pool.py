@@ -38,7 +38,7 @@ class Pool:
         )
 
     def submit(self, batch: SplitBatch, splits: Sequence[bytes | DeferredSplit]) -> None:
-        """Run the splits."""
+        """Queue the splits of a batch."""
         with self._lock:
             self.batches[batch.future] = batch
             for index, split in enumerate(splits):
@@ -46,7 +46,7 @@ class Pool:
             self.dispatch()
 
     def use(self, launcher: Launcher | None) -> None:
-        """Start further processes with this launcher; None: start none."""
+        """Start further processes with this launcher; with None, start none."""
         with self._lock:
             self.processes.use(launcher)
             self.dispatch()
@@ -75,9 +75,9 @@ class Pool:
         return any(item.batch is batch for item in self.queue.waiting(batch.task))
 
     def _drop(self, batch: SplitBatch, why: Exception) -> None:
-        """None of its splits goes on. The caller holds the lock."""
+        """Kill or remove all splits of a batch. The caller holds the lock."""
         if batch.lost is None or isinstance(batch.lost, ExecutorEndedError):
-            batch.lost = why  # the least certain of its ends counts: that says how long the repetition has to wait
+            batch.lost = why  # if one process may still run, the retry has to wait for it
         residents = self.processes.residents.values()
         self.processes.kill([r for r in residents if r.item is not None and r.item.batch is batch])
         for item in self.queue.waiting(batch.task):
@@ -90,7 +90,7 @@ class Pool:
         while processes.idle and processes.running < most and (taken := self.queue.take()) is not None:
             task, item = taken
             batch = item.batch
-            if not batch.begun and not batch.future.set_running_or_notify_cancel():  # taken back while it waited
+            if not batch.begun and not batch.future.set_running_or_notify_cancel():  # withdrawn while it waited
                 self.queue.ended(task)
                 self._drop(batch, CancelledError())
                 self.batches.pop(batch.future, None)
@@ -106,7 +106,7 @@ class Pool:
         batch.left -= 1
         if isinstance(outcome, Outcome):
             batch.outcomes[item.index] = outcome
-        else:  # what still runs of it must not run at the same time as its retry
+        else:  # none of its splits may still run when it is retried
             self._drop(batch, outcome)
         if batch.left:
             return lambda: None
@@ -124,6 +124,6 @@ class Pool:
             item.batch.end()
 
     def close(self, error: Exception, timeout_s: float) -> None:
-        """Fail all batches and end the processes."""
+        """Fail all batches, and end the processes."""
         self.fail(error)
         self.processes.close(timeout_s)

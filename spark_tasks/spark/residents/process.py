@@ -1,4 +1,4 @@
-"""An executor process as the worker sees it, and what starts such processes."""
+"""The worker's view of an executor process, and the interface of what starts such processes."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ class Launcher(Protocol):
         """The largest number of processes."""
 
     def launch(self, ticket: Ticket) -> None:
-        """Start a process, which joins with the ticket. Raises any error."""
+        """Start a process that joins with the ticket. May raise any error."""
 
     def failure(self, number: int) -> str | None:
-        """Why the process of this number will never join; None if it still may."""
+        """Why the process with this number will never join; None if it still may."""
 
     def close(self) -> None:
         """Start no more processes; running ones continue. Does not wait."""
 
 
 class Expects(Protocol):
-    """The part of the ExecutorListener that makes tickets."""
+    """The part of the ExecutorListener that issues tickets."""
 
     def expect(self, number: int) -> Ticket:
-        """A ticket for the process of this number."""
+        """A ticket for the process with this number."""
 
     def forget(self, number: int) -> None:
-        """Withdraw the ticket of the process of this number."""
+        """Withdraw the ticket of the process with this number."""
 
 
 @dataclass(slots=True, eq=False)
@@ -49,8 +49,8 @@ class Resident:
     line: Line | None = None
     item: Item | None = None
     since: float = field(default_factory=time.monotonic)  # when it was requested, became idle or got its split
-    waits: bool = False  # its split uses no CPU, so it does not count among those that run
-    doomed: bool = False  # killed or asked to end; it is in no list any more
+    waits: bool = False  # its split uses no CPU, so it does not count as running
+    doomed: bool = False  # killed or asked to end, and removed from all lists
     cpu: tuple[float, float] = (0.0, 0.0)  # when its CPU time was last read, and the CPU seconds
     slow_at: float = 0.0  # when its split was last reported as slow
     inbox: queue.SimpleQueue[Item | None] = field(default_factory=queue.SimpleQueue)

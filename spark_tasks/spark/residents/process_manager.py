@@ -35,9 +35,10 @@ GIVE_UP = 4  # after this many successive failures, waiting splits fail; their t
 class ProcessManager:
     """The processes of a worker, which it reports to its owner.
 
-    `ended` is called with each split that has ended, in the thread of its process and with the lock, and returns what
-    to do without the lock; `returned` with a split that was not begun; `changed` if a process is idle or gone;
-    `given_up` if no process can be started; `died` if a process ended unexpectedly.
+    `ended` is called with each split that has ended, in the thread of its process and with the lock held, and returns
+    a function that is then called without the lock. `returned` is called with a split that was not begun, `changed`
+    when a process has become idle or has ended, `given_up` if no process can be started, and `died` when a process has
+    ended unexpectedly.
 
     Some methods require that the caller holds `lock`, as their docstrings say.
     """
@@ -49,7 +50,7 @@ class ProcessManager:
         died: Callable[[], None],
     ) -> None:
         self.residents: dict[int, Resident] = {}
-        self.idle: list[Resident] = []  # the one used last is taken first: the others may end if they stay idle
+        self.idle: list[Resident] = []  # the one used last is used first, so that the others can end
         self._listener = listener
         self._lock = lock
         self._most = most
@@ -67,11 +68,12 @@ class ProcessManager:
         self._launch_after = 0.0
         threading.Thread(target=self._launch, name="executors-launch", daemon=True).start()
 
-    # Where they come from
+    # Starting processes
 
     def use(self, launcher: Launcher | None) -> None:
-        """From now on they come from there. Those of before go as soon as the first new one has joined, the busy ones
-        when they are done; until then what ends of them is replaced. The caller holds the lock.
+        """Start further processes with this launcher; with None, start none. The processes of the previous launcher end
+        when the first new one has joined, or when their split has ended; until then, they are replaced if they end. The
+        caller holds the lock.
         """
         if self._launcher is not None:
             self._former.append(self._launcher)
@@ -90,12 +92,12 @@ class ProcessManager:
 
     @property
     def starting(self) -> list[Resident]:
-        """Those that have not joined yet. The caller holds the lock."""
+        """The processes that have not joined yet. The caller holds the lock."""
         return [r for r in self.residents.values() if r.line is None]
 
     @property
     def running(self) -> int:
-        """How many splits are known to run now and to use CPU. The caller holds the lock."""
+        """How many splits are running and use the CPU. The caller holds the lock."""
         return sum(1 for r in self.residents.values() if r.item is not None and not r.waits)
 
     @property
@@ -104,15 +106,15 @@ class ProcessManager:
         return self._launcher is not None and self._room(self._launcher) <= 0
 
     def _room(self, launcher: Launcher) -> int:
-        """How many more may come from there."""
+        """How many more processes the launcher may start."""
         return min(self._most, launcher.most) - sum(1 for r in self.residents.values() if r.launcher is launcher)
 
     def grow(self, wanted: int) -> None:
-        """Have so many that are idle or about to join, where there is room. The caller holds the lock."""
+        """Start processes until `wanted` are idle or about to join, if there is room. The caller holds the lock."""
         if self._launcher is None or time.monotonic() < self._launch_after:
             return
         self._grow(self._launcher, wanted)
-        if self._former:  # the first new one has not joined: Spark may take its time
+        if self._former:  # the first new process has not joined; Spark may be slow
             self._grow(self._former[-1], wanted)
 
     def _grow(self, launcher: Launcher, wanted: int) -> None:
@@ -134,7 +136,7 @@ class ProcessManager:
                 self.never_came(resident, str(error) or type(error).__name__)
 
     def never_came(self, resident: Resident, why: str) -> None:
-        """It could not be started; another one is tried after a while."""
+        """A process could not be started; after a pause, another one is."""
         with self._lock:
             if resident.number not in self.residents or resident.line is not None:
                 return
@@ -155,7 +157,7 @@ class ProcessManager:
         self._listener.forget(resident.number)
 
     def joined(self, number: int, line: Line) -> None:
-        """The listener's: that one has come."""
+        """Called by the listener: the process with this number has joined."""
         with self._lock:
             resident = self.residents.get(number)
             if resident is None or resident.line is not None:
@@ -168,12 +170,12 @@ class ProcessManager:
             resident.thread = threading.Thread(
                 target=self._drive, args=(resident, line), name=f"executor-{number}", daemon=True
             )
-            resident.thread.start()  # in the lock: whoever finds it there may wait for it at once
+            resident.thread.start()  # with the lock held: `close` may join it at once
 
-    # What they do
+    # Running splits
 
     def give(self, item: Item) -> None:
-        """To the one that was used last. The caller holds the lock, and there is one."""
+        """Give a split to the idle process that was used last. The caller holds the lock, and a process is idle."""
         resident = self.idle.pop()
         resident.item, resident.since, resident.waits = item, time.monotonic(), False
         resident.cpu, resident.slow_at = (0.0, 0.0), 0.0
@@ -184,18 +186,18 @@ class ProcessManager:
         while (item := resident.inbox.get()) is not None:
             try:
                 payload = item.payload()
-            except Exception as error:  # noqa: BLE001 - what a plugin made may not pickle
+            except Exception as error:  # noqa: BLE001 - a plugin's objects may not be picklable
                 self._over(resident, item, error)
                 continue
             try:
                 wire.send(line.work, payload)
-            except OSError:  # it ended while it was idle; a frame that did not go out as a whole is not run
+            except OSError:  # it ended while it was idle; a frame that was not sent completely is not run
                 self._gone(resident, None)
                 self._returned(item)
                 break
             try:
                 answer = wire.receive(line.work)
-            except Exception as error:  # noqa: BLE001 - however the connection ended, or a size that is not one
+            except Exception as error:  # noqa: BLE001 - any end of the connection, or an invalid size
                 self._gone(resident, item.batch.task)
                 sure = bool(line.pid) and has_ended(line.pid, ENDING_S)
                 kind = ExecutorEndedError if sure else SparkLostError
@@ -215,7 +217,7 @@ class ProcessManager:
             self._changed()
 
     def _over(self, resident: Resident, item: Item, outcome: Outcome | Exception) -> None:
-        with self._lock:  # once: with many small splits the lock is what all wait for
+        with self._lock:  # acquired once: with many small splits, all wait for this lock
             resident.item = None
             afterwards = self._ended(item, outcome)
             self._rest(resident)
@@ -236,7 +238,7 @@ class ProcessManager:
             self._changed()
 
     def _gone(self, resident: Resident, task: str | None) -> None:
-        """The process has ended or is unreachable; its split may have done all of its work, some or none."""
+        """The process has ended or is unreachable; its split may have done all, some or none of its work."""
         with self._lock:
             expected, resident.doomed, resident.item = resident.doomed, True, None
             self.residents.pop(resident.number, None)
@@ -246,7 +248,7 @@ class ProcessManager:
             self._died()
 
     def kill(self, residents: Iterable[Resident]) -> None:
-        """Kill processes, whatever they run. The caller holds the lock."""
+        """Kill processes and the splits that they run. The caller holds the lock."""
         for resident in residents:
             resident.doomed = True
             self.residents.pop(resident.number, None)

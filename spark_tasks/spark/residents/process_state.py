@@ -1,4 +1,4 @@
-"""What Linux says of a process on this machine."""
+"""The state of a process on this machine, from Linux."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True, slots=True)
 class CpuUse:
-    """CPU seconds of a process so far, and whether its main thread would use more now."""
+    """The CPU seconds that a process has used, and whether its main thread is running or ready to run."""
 
     seconds: float
     runnable: bool
 
 
 def cpu_use(pid: int) -> CpuUse | None:
-    """None where the system does not say. A process that has ended has used none."""
+    """None on other systems. Zero if the process has ended."""
     if sys.platform != "linux":
         return None
     try:
@@ -34,7 +34,7 @@ def cpu_use(pid: int) -> CpuUse | None:
 
 
 def has_ended(pid: int, within_s: float) -> bool:
-    """Whether no thread of the process runs any more; waits for that. False where the system does not say."""
+    """Whether all threads of the process end within this time. False on other systems."""
     deadline = time.monotonic() + within_s
     while sys.platform == "linux":
         try:  # of each thread: the first one may be a zombie while another one is still in a system call
@@ -50,5 +50,5 @@ def has_ended(pid: int, within_s: float) -> bool:
 
 
 def _fields(stat: Path) -> list[str]:
-    """Those after the name, which may have spaces and parentheses: the state is the first."""
+    """The fields after the process's name, which may contain spaces and parentheses. The first one is the state."""
     return stat.read_text().rpartition(")")[2].split()

@@ -1,4 +1,4 @@
-"""What an operator may set about executor processes (heeler.executors.*, documented among the worker's keys)."""
+"""The worker's settings for executor processes (heeler.executors.*)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ RUNNING_PER_CPU = 2
 
 @dataclass(frozen=True, slots=True)
 class ExecutorSettings:
-    """`most`: processes; `running`: splits that use CPU at a time, however many wait for something else."""
+    """`most`: the maximum number of processes; `running`: of splits that use the CPU at the same time (splits that wait
+    for something else do not count).
+    """
 
     most: int = MOST
     running: int = 4
@@ -28,7 +30,7 @@ class ExecutorSettings:
 
     @classmethod
     def of(cls, worker: Mapping[str, str]) -> ExecutorSettings:
-        """From a worker's properties, which were checked when it started."""
+        """From a worker's properties, which have been validated."""
         most = max(1, int(worker.get("heeler.executors.max", MOST)))
         return cls(
             most=most,
@@ -40,15 +42,15 @@ class ExecutorSettings:
 
     @property
     def most_per_task(self) -> int:
-        """Splits of a task that may run at a time."""
+        """How many splits of a task may run at the same time."""
         return self.running
 
     @property
     def most_per_connector(self) -> int:
-        """No connector may hold all processes, whatever its tasks wait for."""
+        """How many splits of a connector may run at the same time: fewer than there are processes."""
         return max(1, self.most * 3 // 4)
 
 
 def default_running() -> int:
-    """Two for each core."""
+    """Two for each CPU."""
     return max(2, os.cpu_count() or 2) * RUNNING_PER_CPU
