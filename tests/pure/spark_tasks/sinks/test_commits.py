@@ -143,13 +143,13 @@ def test_the_last_commit_ends_before_the_next(clock: Clock, group: Group) -> Non
 def test_no_commit_overtakes_one_that_is_not_answered(
     clock: Clock, group: Group, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(commits, "ANSWER_S", 0.001)
+    monkeypatch.setattr(commits, "RESPONSE_S", 0.001)
     offsets, group.busy = pending(), True
     offsets.add({ONE: 1})
     offsets.commit_due(group)
     offsets.add({ONE: 2})
     for _ in range(2):
-        with pytest.raises(KafkaUnavailableError, match="not answered"):
+        with pytest.raises(KafkaUnavailableError, match="no response"):
             offsets.commit(group)
     assert group.commits == [{ONE: 1}]
     group.answer()

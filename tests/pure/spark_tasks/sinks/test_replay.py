@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_tasks.data.columns import RAW_SCHEMA
-from spark_tasks.dead_letters.done import Done, ScatteredError
 from spark_tasks.dead_letters.error_handling import ErrorHandling
 from spark_tasks.dead_letters.letters import MARKER, PREFIX, DeadLetters, runs
 from spark_tasks.dead_letters.order import ReplayOrder
 from spark_tasks.dead_letters.refusals import Refused
+from spark_tasks.dead_letters.replayed_offsets import ReplayedOffsets, ScatteredError
 from spark_tasks.errors import ConfigError
 from spark_tasks.sinks.replay import Replay
 from spark_tasks.sinks.replay_split import ReplayResult
@@ -154,34 +154,34 @@ STEPS = st.lists(st.tuples(OFFSETS, OFFSETS, st.sets(OFFSETS, max_size=20)), max
 
 @given(OFFSETS, STEPS)
 def test_what_is_done_is_kept_through_the_note(low: int, steps: list[tuple[int, int, set[int]]]) -> None:
-    done, known = Done.of(low, ""), set(range(low))
+    done, known = ReplayedOffsets.of(low, ""), set(range(low))
     for start, size, left in steps:
         missing = sorted(n for n in left if start <= n < start + size)
         done = done.after(start, start + size, np.array(missing, np.int64))
         known |= set(range(start, start + size)) - set(missing)
     every = np.arange(130)
     assert set(every[done.covers(every)].tolist()) == known
-    assert Done.of(done.low, done.note()) == done
+    assert ReplayedOffsets.of(done.low, done.note()) == done
     assert done.low == next(n for n in range(200) if n not in known), "what is left of the queue begins there"
 
 
 def test_without_a_filter_the_note_is_empty() -> None:
-    assert Done().after(0, 10**12, NOTHING) == Done(10**12)
-    assert Done(10**12).note() == ""
+    assert ReplayedOffsets().after(0, 10**12, NOTHING) == ReplayedOffsets(10**12)
+    assert ReplayedOffsets(10**12).note() == ""
 
 
 @pytest.mark.parametrize("note", ["", "of somebody else", "heeler-replay:", "heeler-replay:!!", "heeler-replay:AAAA",
                                   "heeler-replay:eJz7/////w8ABfkB/g=="])
 def test_a_note_that_makes_no_sense_says_nothing(note: str) -> None:
-    assert Done.of(5, note) == Done(5)
+    assert ReplayedOffsets.of(5, note) == ReplayedOffsets(5)
 
 
 def test_a_note_that_a_broker_would_refuse_is_refused_before() -> None:
     chance = np.random.default_rng(7)
     left = np.flatnonzero(chance.random(100_000) < 0.5)
     with pytest.raises(ScatteredError, match="too scattered"):
-        Done().after(1, 100_000, left).note()
-    some = Done().after(1, 100_000, left[::500])
+        ReplayedOffsets().after(1, 100_000, left).note()
+    some = ReplayedOffsets().after(1, 100_000, left[::500])
     assert len(some.note()) < 4096
 
 
@@ -210,7 +210,8 @@ def test_the_log_has_the_counts_of_a_replay_and_nothing_of_records(
     split = replay.next_split(b"", cluster, lambda _: None)
     assert split is not None
     refused = Refused(0 if body else 1)
-    replay.took(split, ReplayResult(3, Done(), 3, 2, 1, samples=({"value": "SECRET"},), refused=refused))
+    result = ReplayResult(3, ReplayedOffsets(), 3, 2, 1, samples=({"value": "SECRET"},), refused=refused)
+    replay.add_result(split, result)
     assert replay.next_split(b"", cluster, lambda _: None) is None
     [line] = caplog.messages
     assert words in line

@@ -24,7 +24,7 @@ class ScatteredError(ConnectError):
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class ReplayedOffsets:
     """The offsets of replayed letters: all below `low`, and the `spans` above it. Each span is (first, end), end
     exclusive; they are ascending and have gaps between them. `low` is committed as the group's offset, `note` as its
     metadata.
@@ -34,7 +34,7 @@ class Done:
     spans: tuple[tuple[int, int], ...] = ()
 
     @classmethod
-    def of(cls, offset: int, note: str) -> Done:
+    def of(cls, offset: int, note: str) -> ReplayedOffsets:
         """Parses a committed offset and its metadata. Metadata that heeler did not write is ignored."""
         return _joined(offset, _read(offset, note))
 
@@ -63,7 +63,7 @@ class Done:
             found |= (at >= 0) & (offsets < bounds[np.maximum(at, 0), 1])
         return found
 
-    def after(self, start: int, end: int, left: np.ndarray[Any, Any]) -> Done:
+    def after(self, start: int, end: int, left: np.ndarray[Any, Any]) -> ReplayedOffsets:
         """Returns the state after a replay from `start` (inclusive) to `end` (exclusive) that skipped the offsets in
         `left` (ascending).
         """
@@ -72,7 +72,7 @@ class Done:
         return _joined(self.low, [*self.spans, *more])
 
 
-def _joined(low: int, parts: Iterable[tuple[int, int]]) -> Done:
+def _joined(low: int, parts: Iterable[tuple[int, int]]) -> ReplayedOffsets:
     spans = list[tuple[int, int]]()
     for first, end in sorted(parts):
         if first <= low:
@@ -81,7 +81,7 @@ def _joined(low: int, parts: Iterable[tuple[int, int]]) -> Done:
             spans[-1] = (spans[-1][0], max(end, spans[-1][1]))
         else:
             spans.append((first, end))
-    return Done(low, tuple(spans))
+    return ReplayedOffsets(low, tuple(spans))
 
 
 def _read(low: int, note: str) -> list[tuple[int, int]]:
