@@ -52,7 +52,7 @@ class Refused:
     letters: int = 0
     lost_letters: int = 0
 
-    def tell(self, metrics: TaskMetrics, *, skipped: bool) -> None:
+    def report_to(self, metrics: TaskMetrics, *, skipped: bool) -> None:
         """Logs the lines and updates the metrics. `skipped`: the records are skipped; otherwise they fail the task,
         which counts them.
         """

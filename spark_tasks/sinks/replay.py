@@ -25,7 +25,7 @@ SAMPLES: Final = 10
 _TIMEOUT_MS: Final = 5_000
 _NO_LIMIT: Final = 2**62
 
-Noted = Callable[[TopicPartition], tuple[int, str] | None]
+CommittedWithMetadata = Callable[[TopicPartition], tuple[int, str] | None]
 ResumeFrom = Callable[[str, int], int | None]
 
 
@@ -65,12 +65,12 @@ class Replay:
         """Whether the replay has not ended."""
         return self._state == "RUNNING"
 
-    def next_split(self, job: bytes, cluster: KafkaCluster, noted: Noted) -> ReplaySplit | None:
+    def next_split(self, job: bytes, cluster: KafkaCluster, committed: CommittedWithMetadata) -> ReplaySplit | None:
         """Returns the next split, or None if the replay is done. Raises ConnectError if Kafka does not return the
         queue's offsets.
         """
         if self._ends is None:
-            self._plan(cluster, noted)
+            self._plan(cluster, committed)
         room = (self._order.limit or _NO_LIMIT) - self._totals["chosen"]
         for partition, (at, end) in (self._ends or {}).items():
             if at < end and room:
@@ -86,7 +86,7 @@ class Replay:
                      totals["refused"], totals["left"], totals["foreign"])
         return None
 
-    def _plan(self, cluster: KafkaCluster, noted: Noted) -> None:
+    def _plan(self, cluster: KafkaCluster, committed: CommittedWithMetadata) -> None:
         order, queue, ends = self._order, self._queue, dict[int, tuple[int, int]]()
         try:
             places = [(queue, p) for p in cluster.partitions(queue, timeout_ms=_TIMEOUT_MS)
@@ -97,9 +97,10 @@ class Replay:
         last = cluster.offsets(places, "latest", "read_committed", timeout_ms=_TIMEOUT_MS)
         for place in places:
             partition = place[1]
-            found = noted(place)
-            # Deleted letters count as done.
-            done = self._done[partition] = ReplayedOffsets.of(*found or (0, "")).after(0, first[place], np.empty(0, np.int64))
+            found = committed(place) or (0, "")
+            # Deleted letters count as replayed.
+            done = ReplayedOffsets.of(*found).after(0, first[place], np.empty(0, np.int64))
+            self._done[partition] = done
             self._resume[partition] = None
             if self._resume_from is not None:
                 self._resume[partition] = self._resume_from(*place) or 0

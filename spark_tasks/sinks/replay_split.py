@@ -154,7 +154,7 @@ class _Tally:
         end = int(offsets[taken - 1]) + 1
         if not split.order.dry_run:
             self.done = self.done.after(self._position, end, offsets[:taken][(missing & ~wanted)[:taken]])
-            self.done.note()
+            self.done.metadata()
         self._position = end
         self._scanned += taken
         self.chosen += len(rows)

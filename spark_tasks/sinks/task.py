@@ -103,7 +103,7 @@ class SinkTask(TaskRunner):
         """Creates the writer. The consumer connects in `run_once`, which retries as long as Kafka is unavailable."""
         work_for(self._metrics.plugins)
         self._metrics.running(paused=False)
-        with self._metrics.blaming("start"):
+        with self._metrics.counting_failures("start"):
             self._start()
 
     def _start(self) -> None:
@@ -121,7 +121,7 @@ class SinkTask(TaskRunner):
     @override
     def run_once(self) -> Progress:
         """Does one step. Waits up to MAX_WAIT_S for a batch in flight; later the end of the batch wakes the task."""
-        with self._metrics.blaming("task"):
+        with self._metrics.counting_failures("task"):
             return self._run_once()
 
     def _run_once(self) -> Progress:
@@ -161,7 +161,7 @@ class SinkTask(TaskRunner):
             armed = self._watcher.arm(self, self._positions.at(), self._settings.isolation, self._context.wake)
             due_ms = self._pending.commit_due(consumer)
             return Progress(idle_ms=min(UPKEEP_MS, due_ms) if armed else 0)
-        self._metrics.spent("plan", time.perf_counter() - begun)
+        self._metrics.add_phase("plan", time.perf_counter() - begun)
         splits = [DeferredSplit(partial(self._split, tp, start, end), self._size.seconds(end - start))
                   for tp, start, end in ranges]
         self._batch = (self._context.engine.submit(self._context.id, splits), consumer.generation())
@@ -190,7 +190,7 @@ class SinkTask(TaskRunner):
         try:
             results: list[SinkResult] = future.result(max_wait_s)
         except FutureTimeoutError:
-            return self._waiting.longer(future)
+            return self._waiting.timed_out(future)
         except CancelledError:
             self._batch = None
             raise ConnectError(f"the batch of {self._context.id} was cancelled") from None
@@ -199,10 +199,10 @@ class SinkTask(TaskRunner):
             return self._failed(error, [])
         self._batch = None
         for result in results:
-            result.refused.tell(self._metrics, skipped=self._errors.tolerant)
+            result.refused.report_to(self._metrics, skipped=self._errors.tolerant)
         if self._flight is not None:
             busy = max((result.seconds for result in results), default=0.0)
-            self._metrics.spent("wait", self._flight.waited(busy))
+            self._metrics.add_phase("wait", self._flight.waited(busy))
         failures = [result.failure for result in results if result.failure is not None]
         if failures:
             try:
@@ -223,7 +223,7 @@ class SinkTask(TaskRunner):
     def _replay_next(self, replay: Replay, consumer: GroupConsumer) -> Progress:
         self._replayed_last = True
         try:
-            split = replay.next_split(self._job, self._watcher.cluster, consumer.noted)
+            split = replay.next_split(self._job, self._watcher.cluster, consumer.committed_with_metadata)
         except Exception as error:  # noqa: BLE001 - Kafka's, or of the writer's resume_from
             replay.fail(error)
             return Progress()
@@ -241,7 +241,7 @@ class SinkTask(TaskRunner):
         try:
             [result] = future.result(max_wait_s)
         except FutureTimeoutError:
-            return self._waiting.longer(future)
+            return self._waiting.timed_out(future)
         except CancelledError:
             self._batch = None
             raise ConnectError(f"the replay of {self._context.id} was cancelled") from None
@@ -250,7 +250,7 @@ class SinkTask(TaskRunner):
             replay.fail(error)
             return Progress()
         self._batch = None
-        result.refused.tell(self._metrics, skipped=True)
+        result.refused.report_to(self._metrics, skipped=True)
         try:
             self._commit_replay(replay, split, result, generation)
         except Exception as error:  # noqa: BLE001 - the plugin's, and Kafka's
@@ -270,7 +270,7 @@ class SinkTask(TaskRunner):
             if result.messages and self._writer is not None:
                 self._writer.commit(list(result.messages))
             place = (split.queue, split.partition)
-            self._member.commit({place: result.done.low}, COMMIT_TIMEOUT_MS, result.done.note())
+            self._member.commit({place: result.done.low}, COMMIT_TIMEOUT_MS, result.done.metadata())
         replay.add_result(split, result)
 
     def _commit(self, results: Sequence[SinkResult], generation: tuple[int, str] | None) -> Progress:
@@ -280,13 +280,13 @@ class SinkTask(TaskRunner):
             _logger.warning("the group rebalanced during a batch of %s; the batch is read again", self._context.id)
             self._abort(done)
             return Progress()
-        self._metrics.worked(result.figures for result in done)
+        self._metrics.add_splits(result.figures for result in done)
         try:
             if any(result.records for result in done) and self._writer is not None:
                 begun = time.perf_counter()
                 with phase("commit"):
                     self._writer.commit(_messages(done))
-                self._metrics.spent("commit", time.perf_counter() - begun)
+                self._metrics.add_phase("commit", time.perf_counter() - begun)
         except Exception as error:  # noqa: BLE001 - plugin code
             return self._failed(error, [])
         self._retry_state.succeeded()

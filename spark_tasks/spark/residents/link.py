@@ -60,7 +60,7 @@ def dial(ticket: Ticket, *, leash: bool) -> socket.socket:
 
 def serve(ticket: Ticket) -> None:
     """Join and run splits, until the worker ends this process or closes the connection."""
-    from spark_tasks.spark.executor import packed, run_split  # noqa: PLC0415 - it has joined when this is imported
+    from spark_tasks.spark.executor import pickled_outcomes, run_split  # noqa: PLC0415 - it has joined when this is imported
 
     _survive_the_daemon()
     with dial(ticket, leash=True) as leash, dial(ticket, leash=False) as work, _stacks(ticket):
@@ -71,7 +71,7 @@ def serve(ticket: Ticket) -> None:
                 if ticket.slow_s:
                     faulthandler.dump_traceback_later(ticket.slow_s, file=sys.stderr)
                 try:
-                    answer = packed([run_split(split)])
+                    answer = pickled_outcomes([run_split(split)])
                 finally:
                     if ticket.slow_s:
                         faulthandler.cancel_dump_traceback_later()

@@ -176,7 +176,7 @@ def test_what_looks_at_modules_finds_them(tmp_path):
         trace = "".join(traceback.format_exception(error))
     assert 'raise Error("no luck")' in trace
     assert f'File "{tmp_path}/kinds.py"' in trace
-    assert spaces.shown(trace).endswith("\nkinds.Error: no luck\n")
+    assert spaces.with_plain_names(trace).endswith("\nkinds.Error: no luck\n")
 
 
 READ = """

@@ -318,7 +318,7 @@ def test_no_period_has_more_restarts_than_the_limit(times: list[int], now: int, 
         assert then >= at
         if done and then < done[-1]:
             then = done[-1]
-        done = [*policy.lately(done, then), then]
+        done = [*policy.counted_restarts(done, then), then]
         assert len([t for t in done if t > then - period]) <= limit
 
 

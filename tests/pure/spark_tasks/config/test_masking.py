@@ -19,7 +19,7 @@ ODD = "s3cr3t 'é\" \\ &\n%x/\u202e+"
 
 def knowing(*values: str) -> Secrets:
     secrets = Secrets()
-    secrets.learn("c", values)
+    secrets.add("c", values)
     return secrets
 
 
@@ -91,11 +91,11 @@ def test_an_owner_s_values_stay_whatever_others_bring(monkeypatch):
     monkeypatch.setattr(masking, "VALUES_EACH", 20)
     secrets = knowing("of-the-connector")
     for n in range(50):
-        secrets.learn(None, [f"validated-{n}-"])
+        secrets.add(None, [f"validated-{n}-"])
     assert secrets.mask("of-the-connector validated-49- validated-1-") == f"{MASK} {MASK} validated-1-"
     monkeypatch.setattr(masking, "OWNERS", 3)
     for n in range(5):
-        secrets.learn(f"c{n}", [f"of-another-{n}-"])
+        secrets.add(f"c{n}", [f"of-another-{n}-"])
     assert secrets.mask("of-the-connector of-another-4-") == f"of-the-connector {MASK}"
 
 

@@ -113,11 +113,11 @@ def test_what_was_left_out_is_counted_and_what_fails_the_task_is_not_counted_twi
     refusals.add(Failure(FailedStage.TRANSFORMATION, "a.T", DataError("wrong"), "wrong", 0), original())
     refusals.send(append)
     metrics = TaskMetrics()
-    refusals.refused.tell(metrics, skipped=True)
+    refusals.refused.report_to(metrics, skipped=True)
     assert metrics.errors == {"convert": 2, "transform": 1}
     assert (metrics.skipped, metrics.logged, metrics.letters, metrics.lost_letters) == (3, 3, 2, 1)
     assert metrics.failures == 0
     intolerant = TaskMetrics()
-    refusals.refused.tell(intolerant, skipped=False)
+    refusals.refused.report_to(intolerant, skipped=False)
     assert (intolerant.errors, intolerant.skipped, intolerant.letters) == ({}, 0, 2)
     assert sum("Error encountered" in line for line in caplog.messages) == 6

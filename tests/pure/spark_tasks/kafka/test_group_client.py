@@ -48,10 +48,10 @@ def test_a_topic_that_comes_while_a_request_is_under_way_is_asked_for_at_once(cl
     assert asked(client) == {"a"}
     two.set_topics(["b"])
     answer(client)
-    assert (one.answered, two.answered, client.metadata.ttl()) == (True, False, 0)
+    assert (one.is_covered, two.is_covered, client.metadata.ttl()) == (True, False, 0)
     assert asked(client) == {"a", "b"}
     answer(client)
-    assert two.answered
+    assert two.is_covered
     assert client.metadata.ttl() > 1_000
     assert one.set_topics(["b"]).succeeded()
 

@@ -30,12 +30,12 @@ def test_a_window_tells_of_the_last_minute_and_of_nothing_before(steps, later):
     now += later
     recent = [value for at, value in values if now - at < HALF_S]
     if recent:
-        assert window.most(now) >= max(recent)
-        assert window.least(now) <= min(recent)
-        assert window.least(now) <= window.average(now) * (1 + 1e-9) + 1e-9
+        assert window.maximum(now) >= max(recent)
+        assert window.minimum(now) <= min(recent)
+        assert window.minimum(now) <= window.average(now) * (1 + 1e-9) + 1e-9
     if not any(now - at < 2 * HALF_S for at, _ in values):
         assert math.isnan(window.average(now))
-        assert math.isnan(window.most(now))
+        assert math.isnan(window.maximum(now))
         assert window.rate(now) == 0
     assert window.rate(now) <= sum(value for _, value in values) / HALF_S + 1e-9
 
@@ -106,7 +106,7 @@ def test_what_plugins_count_in_a_split_adds_up_on_the_worker():
             plugin_metrics().gauge("open_files").set(3)
             plugin_metrics().summary("call_seconds").observe(0.5)
             split = SplitFigures(plugins=plugin_metrics().counted())
-        task.worked([pickle.loads(pickle.dumps(split)), None])
+        task.add_splits([pickle.loads(pickle.dumps(split)), None])
     found = task.plugins.figures()
     assert found.values == {
         Series("rows_skipped", "counter", (("table", "a"),)): (4, 0),
@@ -145,14 +145,16 @@ def test_a_task_counts_what_it_did():
     task = TaskMetrics("sink")
     task.submitted(10)
     assert task.active == 10
-    task.worked([SplitFigures(6, 60, 5, 70, {"fetch": 0.1, "write": 0.2}), SplitFigures(4, 40, 4, 50, {"write": 0.3})])
+    task.add_splits([
+        SplitFigures(6, 60, 5, 70, {"fetch": 0.1, "write": 0.2}), SplitFigures(4, 40, 4, 50, {"write": 0.3}),
+    ])
     task.committed(0.25)
     assert (task.records, task.bytes) == ({"read": 10, "write": 9}, {"read": 100, "write": 120})
     assert task.phases == {"fetch": (1, 0.1), "write": (1, 0.5), "commit": (1, 0.25)}
     assert task.active == 0
     assert task.commits == {"done": 1, "failed": 0, "skipped": 0}
     assert task.last["commit"] is not None
-    with pytest.raises(DataError), task.blaming("task"), phase("convert"):
+    with pytest.raises(DataError), task.counting_failures("task"), phase("convert"):
         raise DataError("no number")
     assert (task.errors, task.failures, task.retries) == ({"convert": 1}, 1, 0)
 

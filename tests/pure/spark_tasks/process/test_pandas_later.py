@@ -11,9 +11,9 @@ pytestmark = pytest.mark.integration  # processes of their own
 
 PROGRAM = """
 import sys
-from spark_tasks.process.pandas_later import hold_back_pandas
+from spark_tasks.process.pandas_later import defer_pandas
 {before}
-hold_back_pandas()
+defer_pandas()
 import pyarrow as pa
 {after}
 there = "pandas" in sys.modules

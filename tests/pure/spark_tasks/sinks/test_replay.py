@@ -161,13 +161,13 @@ def test_what_is_done_is_kept_through_the_note(low: int, steps: list[tuple[int, 
         known |= set(range(start, start + size)) - set(missing)
     every = np.arange(130)
     assert set(every[done.covers(every)].tolist()) == known
-    assert ReplayedOffsets.of(done.low, done.note()) == done
+    assert ReplayedOffsets.of(done.low, done.metadata()) == done
     assert done.low == next(n for n in range(200) if n not in known), "what is left of the queue begins there"
 
 
 def test_without_a_filter_the_note_is_empty() -> None:
     assert ReplayedOffsets().after(0, 10**12, NOTHING) == ReplayedOffsets(10**12)
-    assert ReplayedOffsets(10**12).note() == ""
+    assert ReplayedOffsets(10**12).metadata() == ""
 
 
 @pytest.mark.parametrize("note", ["", "of somebody else", "heeler-replay:", "heeler-replay:!!", "heeler-replay:AAAA",
@@ -180,9 +180,9 @@ def test_a_note_that_a_broker_would_refuse_is_refused_before() -> None:
     chance = np.random.default_rng(7)
     left = np.flatnonzero(chance.random(100_000) < 0.5)
     with pytest.raises(ScatteredError, match="too scattered"):
-        ReplayedOffsets().after(1, 100_000, left).note()
+        ReplayedOffsets().after(1, 100_000, left).metadata()
     some = ReplayedOffsets().after(1, 100_000, left[::500])
-    assert len(some.note()) < 4096
+    assert len(some.metadata()) < 4096
 
 
 # ---------------------------------------------------------------- what the log says

@@ -51,7 +51,7 @@ def test_the_wait_can_be_cut_short() -> None:
 def test_what_spark_writes_is_written_without_what_the_worker_hides(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    process_secrets().learn("c", ["of-the-gateway-test"])
+    process_secrets().add("c", ["of-the-gateway-test"])
     pass_on(io.BytesIO(b"ERROR of-the-gateway-test\nnot \xff text\nno end"))
     assert capsys.readouterr().err == "ERROR [hidden]\nnot \ufffd text\nno end"
 

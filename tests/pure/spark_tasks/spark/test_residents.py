@@ -98,7 +98,7 @@ def test_what_the_workers_own_executor_processes_print_is_masked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Plugins that run there print what they were given, and only the worker knows what of it is secret."""
-    process_secrets().learn("c", ["of-the-residents-test"])
+    process_secrets().add("c", ["of-the-residents-test"])
     program = tmp_path / "python"
     says = "echo out of-the-residents-test\necho err of-the-residents-test >&2\ncat >/dev/null\n"
     program.write_text(f"#!/bin/sh\n{says}")

@@ -14,7 +14,7 @@ import pytest
 
 from spark_tasks.errors import DataError
 from spark_tasks.spark.context import SparkLostError
-from spark_tasks.spark.executor import packed, run_split
+from spark_tasks.spark.executor import pickled_outcomes, run_split
 from spark_tasks.spark.residents import process_manager, wire
 from spark_tasks.spark.residents.batches import SplitBatch, prepared
 from spark_tasks.spark.residents.link import dial
@@ -63,7 +63,7 @@ class Threads:
             self.works.append(work)
             threading.Thread(target=self._obey, args=(leash, work), daemon=True).start()
             while split := wire.receive(work):
-                wire.send(work, packed([run_split(split)]))
+                wire.send(work, pickled_outcomes([run_split(split)]))
             work.shutdown(socket.SHUT_RDWR)
 
     @staticmethod
