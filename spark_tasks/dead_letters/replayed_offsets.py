@@ -16,7 +16,7 @@ from spark_tasks.errors import ConnectError
 
 _MARK: Final = "heeler-replay:"
 _LONGEST: Final = 4096  # Kafka's default offset.metadata.max.bytes
-_MOST_BYTES: Final = 1_000_000  # of decompressed metadata, which anybody could have committed to Kafka
+_MAX_BYTES: Final = 1_000_000  # of decompressed metadata, which anybody could have committed to Kafka
 
 
 class ScatteredError(ConnectError):
@@ -89,7 +89,7 @@ def _read(low: int, metadata: str) -> list[tuple[int, int]]:
         return []
     try:
         packed = base64.b64decode(metadata.removeprefix(_MARK), validate=True)
-        numbers = list(_numbers(zlib.decompressobj().decompress(packed, _MOST_BYTES)))
+        numbers = list(_numbers(zlib.decompressobj().decompress(packed, _MAX_BYTES)))
     except (binascii.Error, zlib.error, ValueError):
         return []
     spans, at = [], low

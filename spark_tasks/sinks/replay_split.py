@@ -28,7 +28,7 @@ from spark_tasks.sinks.split import SinkJob
 from spark_tasks.sinks.writes import WriterRunner, not_the_records_fault, put_failure
 from spark_tasks.spark.executor import Outcome, failed_outcome
 
-MOST_KINDS: Final = 100  # topics, stages and classes that are counted separately
+MAX_KINDS: Final = 100  # topics, stages and classes that are counted separately
 _OTHERS: Final = "(others)"
 _SHOWN: Final = 1000  # the maximum length of a text in the report, in characters
 _COUNTED: Final = ("topic", "stage", "error_class")
@@ -169,7 +169,7 @@ class _Tally:
             counts, texts = self._counts[name], getattr(letters, name).take(pa.array(rows))
             for pair in pc.value_counts(texts).to_pylist():
                 kind = str(pair["values"])[:_SHOWN]
-                counts[kind if kind in counts or len(counts) < MOST_KINDS else _OTHERS] += pair["counts"]
+                counts[kind if kind in counts or len(counts) < MAX_KINDS else _OTHERS] += pair["counts"]
         for row in rows[: max(self._split.samples - len(self._samples), 0)].tolist():
             self._samples.append(_sample(letters, row, self._split))
 

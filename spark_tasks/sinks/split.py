@@ -29,7 +29,7 @@ from spark_tasks.pipeline.failures import Failure, Refuse
 from spark_tasks.plugins.api import Shape
 from spark_tasks.sinks.writes import Reports, WriterRunner, not_the_records_fault, put_failure
 from spark_tasks.spark.executor import Outcome, failed_outcome
-from spark_tasks.tasks.pace import MOST_BYTES
+from spark_tasks.tasks.pace import MAX_SPLIT_BYTES
 
 _logger = logging.getLogger(__name__)
 
@@ -213,7 +213,7 @@ class _Reading(Iterator[pa.RecordBatch]):
             self.position = raw.column(0)[len(raw) - 1].as_py() + 1
             self.records += len(raw)
             self.size += raw.nbytes
-            if self.size >= MOST_BYTES or time.perf_counter() > self._until:
+            if self.size >= MAX_SPLIT_BYTES or time.perf_counter() > self._until:
                 return
         if not self._damaged:
             self.position = split.end  # the last offsets may hold no record

@@ -43,7 +43,7 @@ from spark_tasks.spark.executor import value_of
 from spark_tasks.task import DeferredSplit, Progress, TaskContext, TaskRunner
 from spark_tasks.tasks.batch_wait import MAX_WAIT_S, BatchWait
 from spark_tasks.tasks.data_sources import data_source_of, pickled, writer_of
-from spark_tasks.tasks.pace import MOST_RECORDS, SplitSize
+from spark_tasks.tasks.pace import MAX_SPLIT_RECORDS, SplitSize
 from spark_tasks.tasks.retries import RetryLimits, RetryState
 
 _logger = logging.getLogger(__name__)
@@ -68,7 +68,7 @@ class SinkTask(TaskRunner):
         self._settings = settings
         self._watchers = watchers
         # max.poll.records, which limits a put in Kafka Connect, limits a split here, but only if it is set.
-        self._size = SplitSize.at_most(settings.max_poll_records or MOST_RECORDS)
+        self._size = SplitSize.at_most(settings.max_poll_records or MAX_SPLIT_RECORDS)
         self._errors = settings.errors
         self._prepared = False
         limits = RetryLimits(self._errors.retry_timeout_ms, self._errors.retry_delay_max_ms)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from spark_tasks.errors import ConnectError, DataError
 from spark_tasks.metrics.phases import each, measured, phase, stage_of
-from spark_tasks.metrics.plugins import MOST_SERIES, PluginMetrics, Series, counting, plugin_metrics
+from spark_tasks.metrics.plugins import MAX_SERIES, PluginMetrics, Series, counting, plugin_metrics
 from spark_tasks.metrics.task import Flight, SplitFigures, TaskMetrics
 from spark_tasks.metrics.windows import HALF_S, Window
 from spark_tasks.spark.executor import failed_outcome, value_of
@@ -129,11 +129,11 @@ def test_labels_that_are_taken_or_none_are_refused(label):
 
 def test_a_plugin_cannot_fill_the_memory(caplog):
     metrics = PluginMetrics()
-    for number in range(MOST_SERIES + 5):
+    for number in range(MAX_SERIES + 5):
         metrics.counter("x", number=number).inc()
     metrics.counter("x", number=0).inc()
     found = metrics.figures()
-    assert (len(found.values), found.dropped) == (MOST_SERIES, 5)
+    assert (len(found.values), found.dropped) == (MAX_SERIES, 5)
     assert len(caplog.records) == 1
     metrics.counter("x", number=0).inc(math.inf)
     assert metrics.figures().values[Series("x", "counter", (("number", "0"),))] == (2, 0)

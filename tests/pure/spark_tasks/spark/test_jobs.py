@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_tasks.spark.jobs import BIG_SECONDS, MOST_SHARING, Waiting, next_job, spread
+from spark_tasks.spark.jobs import BIG_SECONDS, MAX_SHARING, Waiting, next_job, spread
 
 SUBMISSIONS = st.lists(
     st.builds(
@@ -47,7 +47,7 @@ def test_every_job_is_sound_and_all_get_their_turn(waiting: list[Waiting], slots
         job = next_job(left, slots)
         taken = [w for w in left if w.key in job]
         assert job[0] == left[0].key, "the first one waits no longer"
-        assert len(set(job)) == len(job) == len(taken) <= MOST_SHARING
+        assert len(set(job)) == len(job) == len(taken) <= MAX_SHARING
         if len(taken) > 1:
             assert all(w.may_share for w in taken)
             assert sum(w.seconds for w in taken) <= BIG_SECONDS

@@ -9,12 +9,12 @@ from spark_tasks.errors import ConnectError, RetriableError
 from spark_tasks.spark.context import ExecutorEndedError, SparkLostError
 from spark_tasks.tasks.pace import (
     FIRST_RECORDS,
-    LEAST_RECORDS,
     LONG_IDLE_AFTER_MS,
     LONG_IDLE_MS,
     LONGEST_IDLE_MS,
-    MOST_BYTES,
-    MOST_RECORDS,
+    MAX_SPLIT_BYTES,
+    MAX_SPLIT_RECORDS,
+    MIN_SPLIT_RECORDS,
     POLLS_PER_S,
     SHORTEST_IDLE_MS,
     TARGET_SECONDS,
@@ -22,7 +22,7 @@ from spark_tasks.tasks.pace import (
     Idling,
     SplitSize,
 )
-from spark_tasks.tasks.retries import LONGEST_WAIT_MS, LOST_WAIT_MS, MOST_LOST_JOBS, Retries
+from spark_tasks.tasks.retries import LONGEST_WAIT_MS, LOST_WAIT_MS, MAX_LOST_JOBS, Retries
 
 
 def after_batches(rate: float, record_bytes: int, batches: int) -> SplitSize:
@@ -40,7 +40,7 @@ def test_a_split_comes_to_take_the_target_time() -> None:
 
 def test_large_records_are_bounded_by_bytes() -> None:
     size = after_batches(1_000_000, 10_000, 5)
-    assert size.records * 10_000 <= MOST_BYTES
+    assert size.records * 10_000 <= MAX_SPLIT_BYTES
 
 
 def test_a_trickle_teaches_nothing() -> None:
@@ -53,7 +53,7 @@ def test_sizes_stay_within_bounds(batches: list[tuple[int, int, float]]) -> None
     size = SplitSize()
     for records, total, seconds in batches:
         size = size.after(records, total, seconds)
-        assert LEAST_RECORDS <= size.records <= MOST_RECORDS
+        assert MIN_SPLIT_RECORDS <= size.records <= MAX_SPLIT_RECORDS
         assert abs(size.seconds(size.records) - TARGET_SECONDS) < 1e-6
 
 
@@ -130,7 +130,7 @@ def test_a_batch_whose_process_is_known_to_have_ended_is_repeated_at_once() -> N
 
 def test_a_task_that_takes_spark_down_again_and_again_fails() -> None:
     retries: Retries | None = Retries()
-    for _ in range(MOST_LOST_JOBS):
+    for _ in range(MAX_LOST_JOBS):
         assert retries is not None
         retries = retries.after(SparkLostError("killed"))
         assert retries is not None
