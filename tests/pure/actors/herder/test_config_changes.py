@@ -50,7 +50,7 @@ def changed(state: HerderState, now: int) -> tuple[HerderState, list[Effect]]:
 
 
 @pytest.mark.parametrize(("count", "now"), [(3, 1000), (MANY - 1, 1001), (MANY, 1000 + MIN_PAUSE_MS), (MANY, 900)])
-def test_a_new_connector_brings_a_rebalance_at_once(count: int, now: int) -> None:
+def test_a_new_connector_causes_a_rebalance_at_once(count: int, now: int) -> None:
     """Even if the clock was set back."""
     state, effects = changed(settled(count), now)
     assert state.phase is Phase.JOINING
@@ -70,7 +70,7 @@ def test_with_thousands_of_connectors_requests_are_served_between_two_rebalances
     assert sum(isinstance(effect, RequestRejoin) for effect in effects) == 1
 
 
-def test_a_connector_that_comes_with_a_rebalance_is_not_started_twice() -> None:
+def test_a_connector_created_during_a_rebalance_is_not_started_twice() -> None:
     """Its configuration was read while the rebalance was going on."""
     state = HerderState(SETTINGS, Joining(), store=configs(0, 1), config=configs(0, 1))
     state, _ = step(state, ConfigChanged(configs(0, 5, C), (ConnectorUpdated(C),)), 10)

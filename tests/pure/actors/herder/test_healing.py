@@ -80,7 +80,7 @@ def test_without_a_policy_nothing_is_restarted_and_statuses_are_unchanged() -> N
     assert (said(world).state, said(world).restarts) == (State.FAILED, None)
 
 
-def test_a_permanent_failure_is_left_alone_until_somebody_does_something() -> None:
+def test_a_permanent_failure_is_not_retried_automatically() -> None:
     world = started()
     home(world, T).fail(T, permanent=True)
     run(world, 1_000_000)

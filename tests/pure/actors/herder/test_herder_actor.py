@@ -286,7 +286,7 @@ def test_the_end_of_the_worker_answers_all_requests(rig: Rig, c: ConnectorName) 
     assert rig.said(c) == [State.UNASSIGNED, State.UNASSIGNED]
 
 
-def test_an_alarm_after_the_end_is_no_error(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_timer_after_the_end_is_not_an_error(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     alarms: list[Callable[[], None]] = []
     before = rig.ticker.set
 
@@ -358,7 +358,7 @@ def test_a_defect_at_the_end_of_an_op_is_reported_and_the_next_request_served(ri
     assert rig.failures == []
 
 
-def test_a_defect_that_concerns_all_stops_the_worker(rig: Rig, c: ConnectorName) -> None:
+def test_a_defect_outside_of_requests_stops_the_worker(rig: Rig, c: ConnectorName) -> None:
     """The leader reads all statuses when a rebalance is over; an exception there would keep it in the rebalance."""
     rig.statuses = lambda: StatusState({c: None}, {c: None}, {})  # type: ignore[dict-item]
     rig.group(RequestRejoin("a rebalance"))

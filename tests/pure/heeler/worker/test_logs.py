@@ -279,7 +279,7 @@ def test_recent_lines_are_bounded_and_masked(recent, monkeypatch):
     assert "the-late-secret" not in "".join(recent.lines("c"))
 
 
-def test_a_message_that_cannot_be_formatted_does_no_harm(recent, monkeypatch):
+def test_a_message_that_cannot_be_formatted_is_logged_anyway(recent, monkeypatch):
     class Bad:
         def __str__(self) -> str:
             raise ValueError("no text")

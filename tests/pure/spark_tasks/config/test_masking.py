@@ -82,12 +82,12 @@ def test_short_and_common_values_do_not_destroy_texts(value, text, hidden):
     assert knowing(value).mask(text) == hidden
 
 
-def test_in_what_is_said_about_one_configuration_short_values_are_hidden_too():
+def test_in_texts_about_one_configuration_short_values_are_hidden_too():
     secrets = Secrets.of(["x1", "7", "true", "."])
     assert secrets.mask("Invalid value 7 for x: true, x17. x1") == f"Invalid value {MASK} for x: {MASK}, x17. {MASK}"
 
 
-def test_an_owner_s_values_stay_whatever_others_bring(monkeypatch):
+def test_the_values_of_an_owner_stay_whatever_others_add(monkeypatch):
     monkeypatch.setattr(masking, "VALUES_EACH", 20)
     secrets = knowing("of-the-connector")
     for n in range(50):

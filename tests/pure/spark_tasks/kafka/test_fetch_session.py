@@ -51,7 +51,7 @@ class Broker:
 
 
 @given(st.lists(st.tuples(positions, st.sampled_from(["", "", "", "forgets", "lost before", "lost after", "grants"]))))
-def test_the_broker_waits_where_it_is_asked_to(steps):
+def test_the_broker_waits_at_the_requested_offsets(steps):
     """Whatever is lost on the way, and whatever the broker forgets: from the second answer on it is right again."""
     broker, session = Broker(), FetchSession()
     for wanted, trouble in steps:
@@ -72,7 +72,7 @@ def test_the_broker_waits_where_it_is_asked_to(steps):
         assert waits_at == wanted
 
 
-def test_epochs_begin_again_at_one(monkeypatch):
+def test_the_epoch_after_the_last_one_is_one(monkeypatch):
     monkeypatch.setattr(fetch_session, "MAX_EPOCH", 2)
     session, epochs = FetchSession(), []
     for _ in range(5):
@@ -81,7 +81,7 @@ def test_epochs_begin_again_at_one(monkeypatch):
     assert epochs == [0, 1, 2, 1, 2]
 
 
-def test_other_errors_are_the_caller_s():
+def test_other_errors_are_returned_to_the_caller():
     session = FetchSession()
     session.request({("a", 0): 1}, max_wait_ms=1, max_bytes=1, partition_bytes=1)
     assert session.handle_response(0, 7)

@@ -13,7 +13,7 @@ def settings(number: int) -> dict[str, Any]:
     return {"bootstrap_servers": ["127.0.0.1:1"], "sasl_plain_password": f"of hour {number}"}
 
 
-def test_clusters_that_nobody_has_are_kept_while_few_others_are_used() -> None:
+def test_unused_clusters_are_kept_while_few_others_are_used() -> None:
     first = shared_cluster(settings(0)).io
     second = shared_cluster(settings(1)).io
     assert shared_cluster(settings(0)).io is first
@@ -24,7 +24,7 @@ def test_clusters_that_nobody_has_are_kept_while_few_others_are_used() -> None:
     assert shared_cluster(settings(1)).io is not second
 
 
-def test_a_cluster_that_somebody_has_lives_on() -> None:
+def test_a_cluster_in_use_is_not_closed() -> None:
     mine = shared_cluster(settings(100))
     for number in range(101, 102 + MAX_KEPT):
         shared_cluster(settings(number))

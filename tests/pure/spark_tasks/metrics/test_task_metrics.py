@@ -21,7 +21,7 @@ from spark_tasks.spark.executor import failed_outcome, value_of
 
 
 @given(st.lists(st.tuples(st.floats(0, 20), st.floats(0, 1e6)), max_size=30), st.floats(0, 100))
-def test_a_window_tells_of_the_last_minute_and_of_nothing_before(steps, later):
+def test_a_window_has_the_values_of_the_last_minute_only(steps, later):
     window, now, values = Window(), 1000.0, []
     for pause, value in steps:
         now += pause
@@ -58,7 +58,7 @@ def test_of_phases_inside_each_other_the_innermost_counts():
         assert set(watch.seconds) == {"write", "fetch", "decode"}, "nobody measures any more"
 
 
-def test_an_error_knows_its_phase_when_it_comes_home():
+def test_an_error_keeps_its_phase_when_it_is_pickled():
     def convert() -> None:
         with phase("write"), phase("convert"):
             raise DataError("no number")
@@ -85,7 +85,7 @@ def test_an_error_that_cannot_be_sent_keeps_its_phase():
     assert stage_of(home.value) == "transform"
 
 
-def test_an_error_that_lets_nobody_write_to_it_is_marked_all_the_same():
+def test_an_error_without_writable_attributes_is_marked_too():
     @dataclass(frozen=True)
     class FrozenError(Exception):
         code: int
@@ -122,12 +122,12 @@ def test_names_that_prometheus_does_not_have_are_refused(name):
 
 
 @pytest.mark.parametrize("label", ["connector", "task", "worker", "le", "__name__", "a-b", ""])
-def test_labels_that_are_taken_or_none_are_refused(label):
+def test_reserved_or_invalid_labels_are_refused(label):
     with pytest.raises(ConnectError, match="is not a valid label"):
         PluginMetrics().gauge("x", **{label: "1"})
 
 
-def test_a_plugin_cannot_fill_the_memory(caplog):
+def test_a_plugins_metrics_use_limited_memory(caplog):
     metrics = PluginMetrics()
     for number in range(MAX_SERIES + 5):
         metrics.counter("x", number=number).inc()
@@ -159,7 +159,7 @@ def test_a_task_counts_what_it_did():
     assert (task.errors, task.failures, task.retries) == ({"convert": 1}, 1, 0)
 
 
-def test_a_task_tells_how_long_it_ran_and_was_paused():
+def test_the_ratios_of_running_and_paused_time():
     task = TaskMetrics()
     assert task.ratios(task.started + 10) == (0, 0)
     task.running(paused=False)

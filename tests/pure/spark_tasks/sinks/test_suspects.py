@@ -33,17 +33,17 @@ def batches():
     ("refused", None),
     ("", None),
 ])  # fmt: skip
-def test_which_row(message, row):
+def test_the_first_row_with_the_quoted_value_is_guessed(message, row):
     assert RowGuesser(batches()).guess(ValueError(message), 0, 4) == ([] if row is None else [row])
 
 
-def test_values_that_are_no_structs_and_no_key():
+def test_values_that_are_not_structs_and_batches_without_keys():
     batch = pa.RecordBatch.from_pydict({"value": ["a", "b"]})
     assert RowGuesser([batch]).guess(ValueError("'b'"), 0, 2) == [1]
     assert RowGuesser([]).guess(ValueError("'b'"), 0, 0) == []
 
 
-def test_what_is_quoted_twice_is_looked_for_everywhere():
+def test_rows_with_a_value_that_is_quoted_twice_are_guessed_in_all_batches():
     one = pa.RecordBatch.from_pydict({"value": ["a", "b", None, "b"]})
     other = pa.RecordBatch.from_pydict({"value": ["c", "b"], "key": ["b", "b"]})
     numbers = pa.RecordBatch.from_pydict({"value": [1, 2]})
@@ -55,7 +55,7 @@ def test_what_is_quoted_twice_is_looked_for_everywhere():
     assert guesser.guess(ValueError("'b'"), 4, 6) == [5], "another one came in between"
 
 
-def test_what_looks_like_no_other_row_is_looked_for_everywhere():
+def test_rows_that_look_like_quoted_ones_only_are_guessed_in_all_batches():
     one = pa.RecordBatch.from_pydict({"key": ["a", "b", "c", "d"], "value": ["1", "x2", "-3", "4"]})
     other = pa.RecordBatch.from_pydict({"key": ["e", "f", "g", "h"], "value": ["y5", None, "", "7z"]})
     guesser = RowGuesser([one, other, one])

@@ -67,7 +67,7 @@ def test_what_spark_writes_is_written_without_what_the_worker_hides(
 @pytest.mark.integration  # processes of their own
 @pytest.mark.parametrize("script", ["cat", "sleep 60", "trap '' TERM; echo on; while :; do sleep 1; done"],
                          ids=["heeds the end of its input", "heeds a signal", "heeds nothing"])
-def test_a_jvm_that_starts_is_ended_whatever_it_heeds(
+def test_a_starting_jvm_is_ended_even_if_it_ignores_signals(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str
 ) -> None:
     submit = tmp_path / "bin" / "spark-submit"

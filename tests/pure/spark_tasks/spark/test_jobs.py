@@ -36,7 +36,7 @@ def test_a_big_one_has_a_job_of_its_own_and_small_ones_pass_it() -> None:
     assert next_job(waiting[1:], 1) == [1]
 
 
-def test_one_that_took_a_job_down_shares_no_more() -> None:
+def test_a_task_that_failed_a_shared_job_no_longer_shares_jobs() -> None:
     assert next_job([Waiting(0, 0.0, alone=True), Waiting(1, 0.0)], 1) == [0]
 
 

@@ -61,7 +61,7 @@ def test_the_engine_is_a_setting():
     assert isinstance(engine_of({MODE: "batch"}), SparkEngine)
 
 
-def test_what_uses_the_cpu_is_told_from_what_waits():
+def test_processes_that_use_the_cpu_are_distinguished_from_those_that_wait():
     for program, busy in (("while True: pass", True), ("import time; time.sleep(60)", False)):
         process = subprocess.Popen([sys.executable, "-c", f"print(flush=True)\n{program}"], stdout=subprocess.PIPE)
         assert process.stdout is not None

@@ -43,7 +43,7 @@ def test_large_records_are_bounded_by_bytes() -> None:
     assert size.records * 10_000 <= MAX_SPLIT_BYTES
 
 
-def test_a_trickle_teaches_nothing() -> None:
+def test_small_splits_do_not_change_the_estimate() -> None:
     assert SplitSize().after(3, 300, 0.5) == SplitSize()
     assert SplitSize().after(2_000, 160_000, 0.001).records == FIRST_RECORDS
 
@@ -58,7 +58,7 @@ def test_sizes_stay_within_bounds(batches: list[tuple[int, int, float]]) -> None
 
 
 @given(st.integers(1, 10**7), st.lists(st.tuples(st.integers(0, 10**7), st.floats(0, 100)), max_size=10))
-def test_a_limit_of_somebody_else_holds(most: int, batches: list[tuple[int, float]]) -> None:
+def test_the_size_never_exceeds_the_upper_limit(most: int, batches: list[tuple[int, float]]) -> None:
     size = SplitSize.at_most(most)
     for records, seconds in [*batches, (most, 0.0)]:
         assert 1 <= size.records <= most
@@ -78,7 +78,7 @@ def test_pauses_grow_and_grow_again_after_a_minute() -> None:
     assert pauses[-1] == LONG_IDLE_MS
 
 
-def test_a_thousand_idle_tasks_look_no_more_often_than_fifty() -> None:
+def test_a_thousand_idle_tasks_poll_no_more_often_than_fifty() -> None:
     idle = IdleTasks()
     for number in range(50):
         idle.add(f"few-{number}")
@@ -105,7 +105,7 @@ def test_a_record_waits_a_fraction_of_the_time_since_the_one_before() -> None:
         idling = idling.next()
 
 
-def test_only_retriable_errors_are_retried_and_those_for_ever() -> None:
+def test_only_retriable_errors_are_retried_without_limit() -> None:
     assert Retries().after(ConnectError("no")) is None
     assert Retries().after(ValueError("no")) is None
     retries, waits = Retries(), []
