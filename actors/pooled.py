@@ -16,7 +16,7 @@ from typing_extensions import override
 
 Turn = Callable[[], None]
 
-LEAST = 8
+THREADS = 8
 CHECK_S = 0.02
 BUSY = 0.5  # of a core: more threads do not help a process that uses more than this
 HUNG_S = 0.5  # if no thread has taken a turn for this long, they all hang
@@ -25,8 +25,8 @@ HUNG_S = 0.5  # if no thread has taken a turn for this long, they all hang
 class ActorThreads:
     """The threads that pooled actors share; a thread ends when there is nothing to do.
 
-    There are at most LEAST threads, and more while those wait for something other than the CPU, such as a database. So
-    a thousand actors that start at once leave CPU time for others, and a plugin that hangs does not block other
+    There are at most THREADS threads, and more while those wait for something other than the CPU, such as a database.
+    So a thousand actors that start at once leave CPU time for others, and a plugin that hangs does not block other
     plugins.
     """
 
@@ -39,10 +39,10 @@ class ActorThreads:
         self._checking = False
 
     def run(self, turn: Turn) -> None:
-        """Call `turn` on one of the threads, in the order of arrival. Never blocks; any thread."""
+        """Calls `turn` on one of the threads, in the order of arrival. Never blocks. Can be called on any thread."""
         with self._lock:
             self._waiting.append(turn)
-            if self._threads < LEAST:
+            if self._threads < THREADS:
                 self._add(1)
             elif not self._checking:
                 self._checking = True

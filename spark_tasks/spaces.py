@@ -54,7 +54,7 @@ class Space:
         try:
             module = builtins.__import__(real, globals, locals, fromlist or (), 0)
         except ModuleNotFoundError as error:
-            error.msg, error.name = shown(error.msg), shown(error.name or "")
+            error.msg, error.name = with_plain_names(error.msg), with_plain_names(error.name or "")
             raise
         return module if fromlist else sys.modules[self.real_name(name.partition(".")[0])]
 
@@ -144,7 +144,7 @@ def of(place: str) -> Space:
     return Space(place)
 
 
-def shown(text: str) -> str:
+def with_plain_names(text: str) -> str:
     """Returns a message or traceback with the plain names of modules instead of their real names."""
     return _IN_TEXT.sub("", text)
 

@@ -111,7 +111,7 @@ class Ports:
     set_logger_level: Callable[[SetLoggerLevel], object]
     statuses: Callable[[], StatusState]
     publish: Callable[[HerderState], None]
-    silence_since: Callable[[float], float]  # Pulse.silence_since, of this process
+    longest_gap_since: Callable[[float], float]  # Pulse.longest_gap_since, of this process
     halted: Callable[[], None]
     failed: Callable[[str], None]
 
@@ -164,7 +164,7 @@ class HerderActor(pykka.ThreadingActor):
 
     def _notice_suspension(self) -> None:
         # Called before each message, so that the membership counts as lost before older messages are handled.
-        silent_ms = int(self._ports.silence_since(self._received_at) * 1000)
+        silent_ms = int(self._ports.longest_gap_since(self._received_at) * 1000)
         self._received_at = time.monotonic()
         if silent_ms > self._state.settings.session_timeout_ms:
             self._received_at += SAME_SUSPENSION_S  # do not report it twice

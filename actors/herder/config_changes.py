@@ -25,7 +25,7 @@ from storage.config.state import (
 from storage.ids import ConnectorName
 
 ITEMS_PER_MS = 50  # connectors and tasks in a rebalance
-LEAST_PAUSE_MS = 50
+MIN_PAUSE_MS = 50
 
 
 def on_config_changed(turn: Turn, event: ConfigChanged) -> None:
@@ -104,7 +104,7 @@ def _pause_ms(turn: Turn) -> int:
     """
     config, since = turn.state.config, turn.now - turn.state.settled_ms
     pause = (len(config.connector_configs) + len(config.task_configs)) // ITEMS_PER_MS
-    return max(0, pause - since) if pause >= LEAST_PAUSE_MS and since >= 0 else 0
+    return max(0, pause - since) if pause >= MIN_PAUSE_MS and since >= 0 else 0
 
 
 def _apply_target_state(turn: Turn, connector: ConnectorName) -> None:

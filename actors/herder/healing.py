@@ -76,7 +76,7 @@ def on_recovered(turn: Turn, event: TaskRecovered) -> None:
 
 def _plan(turn: Turn, item: ItemId, policy: Healing, request: Restart, cause: str) -> None:
     before = turn.state.healed.get(item, Healed(request.epoch))
-    recent = policy.lately(before.recent, turn.now)
+    recent = policy.counted_restarts(before.recent, turn.now)
     next_ms = policy.next_ms(recent, turn.now)
     _remember(turn, item, Healed(request.epoch, cause, False, next_ms, recent, before.count))
     turn.enqueue(None, request, next_ms - turn.now)
@@ -93,7 +93,7 @@ def begin(turn: Turn, request: Restart) -> bool:
         return False
     if request.cause is Successor.AFTER_STALL and healed.next_ms is None:  # the task has made progress meanwhile
         return False
-    recent = (*policy_of(turn, item).lately(healed.recent, turn.now), turn.now)
+    recent = (*policy_of(turn, item).counted_restarts(healed.recent, turn.now), turn.now)
     _remember(turn, item, replace(healed, next_ms=None, recent=recent, count=healed.count + 1))
     if turn.exists(item):
         # The instance may take long to stop; meanwhile its status must not show a next attempt that is in the past.

@@ -357,5 +357,5 @@ def trace_of(error: BaseException) -> str:
     masked.
     """
     head = "".join(traceback.format_exception_only(error)).rstrip()
-    text = spaces.shown(f"{head}\n{''.join(traceback.format_exception(error)).rstrip()}")
+    text = spaces.with_plain_names(f"{head}\n{''.join(traceback.format_exception(error)).rstrip()}")
     return process_secrets().mask(text)

@@ -144,7 +144,7 @@ class Watchdog:
             # Whatever the error, the stall itself has to be reported.
             _logger.exception("%s: could not find out where the task hangs", pace.task, extra={"about": pace.task})
             what, stack = f"no progress for {lapse.seconds:.0f} s", ""
-        text = process_secrets().mask(spaces.shown(f"{what} (task.progress.timeout.ms)\n{stack}".rstrip()))
+        text = process_secrets().mask(spaces.with_plain_names(f"{what} (task.progress.timeout.ms)\n{stack}".rstrip()))
         with self._lock:  # so that a stall is never reported after the recovery from it
             if pace.ended or (now := pace.overdue(self._clock())) is None:
                 return

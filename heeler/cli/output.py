@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 _GAP: Final = 2  # between two columns
-_LEAST: Final = 12  # the least width of a truncated column
+_MIN_WIDTH: Final = 12  # the minimum width of a truncated column
 WIDE: Final = 100_000  # the width of a table that goes into a file or a pipe: each row is one line
 STYLES: Final = {
     "RUNNING": "green", "PAUSED": "yellow", "STOPPED": "yellow", "FAILED": "bold red", "UNASSIGNED": "magenta",
@@ -82,13 +82,13 @@ def fitting(
     kept = list(range(len(columns)))
 
     def least(at: int) -> int:
-        return min(wide[at], _LEAST) if at in (first, last) else wide[at]
+        return min(wide[at], _MIN_WIDTH) if at in (first, last) else wide[at]
 
     for name in (*spare, columns[last]):
         if sum(least(at) + _GAP for at in kept) <= width:
             break
         kept.remove(columns.index(name))
-    room = max(_LEAST, width - sum(least(at) + _GAP for at in kept if at != first) - _GAP)
+    room = max(_MIN_WIDTH, width - sum(least(at) + _GAP for at in kept if at != first) - _GAP)
     most = {first: min(wide[first], room)}
     most[last] = max(1, width - sum(most.get(at, wide[at]) + _GAP for at in kept if at != last))
     made = Table(box=None, pad_edge=False, header_style="bold", padding=(0, _GAP, 0, 0))

@@ -102,7 +102,7 @@ def connector_of(file: Path, worker_config: Path | None) -> tuple[Plugins, Mappi
         loaded = load_worker_config(worker_config, (), os.environ)
         worker = loaded.originals
         config = dict(ConfigTransformer(loaded.providers).transform(config))
-    process_secrets().learn(one.name, passwords(config))
+    process_secrets().add(one.name, passwords(config))
     return plugins_for_trial(worker, config), worker, config
 
 

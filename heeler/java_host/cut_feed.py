@@ -114,7 +114,7 @@ class CutFeed(Feed):
 
     def _take(self, results: Sequence[SinkResult]) -> None:
         for result in results:
-            result.refused.tell(self._metrics, skipped=self._tolerant)
+            result.refused.report_to(self._metrics, skipped=self._tolerant)
         for result in results:
             if result.failure is not None:
                 value_of(result.failure)
@@ -133,7 +133,7 @@ class CutFeed(Feed):
             self._record_bytes = result.size / result.records
         found = result.figures or SplitFigures()
         dropped = max(0, result.records - left)
-        self._metrics.worked([SplitFigures(dropped, 0, 0, 0, found.seconds, found.plugins)])
+        self._metrics.add_splits([SplitFigures(dropped, 0, 0, 0, found.seconds, found.plugins)])
 
 
 def _pieces(place: TopicPartition, start: int, result: SinkResult) -> Iterator[_Piece]:

@@ -20,7 +20,7 @@ FRAME_RECORDS: Final = 16_384
 FRAME_BYTES: Final = 1 << 20  # one record may be larger
 AHEAD: Final = 4  # frames that the host is processing; they are in the memory of the JVM that all tasks share
 _AHEAD_BYTES: Final = AHEAD * FRAME_BYTES
-_LEAST_FETCH_BYTES: Final = 64 << 10
+_MIN_FETCH_BYTES: Final = 64 << 10
 _FETCH_TIMEOUT_MS: Final = 5_000  # after this the task tries again, and can be stopped in between
 
 
@@ -97,7 +97,7 @@ class Feed:
         found = size = 0
         for raw in read_range(
             shared_cluster(self._client), *place, start, end, isolation=self._isolation,
-            fetch_bytes=min(max(wanted, _LEAST_FETCH_BYTES), FRAME_BYTES), timeout_ms=_FETCH_TIMEOUT_MS,
+            fetch_bytes=min(max(wanted, _MIN_FETCH_BYTES), FRAME_BYTES), timeout_ms=_FETCH_TIMEOUT_MS,
             max_record_bytes=self._record_limit, held=self._positions.held(place, start),
         ):
             for part in _parts(raw):

@@ -33,11 +33,11 @@ from spark_tasks.metrics.plugins import Figures
 
 OPTIONS: Final = "java.plugins.jvm.options"
 ISOLATION: Final = "java.plugins.isolation"
-MOST_HUNG: Final = "java.plugins.hung.max"
+MAX_HUNG: Final = "java.plugins.hung.max"
 DEFAULT_OPTIONS: Final = "-Xmx1G"
 ANSWER: Final = "java.plugins.answer.timeout.ms"
 SILENCE: Final = "java.plugins.silence.timeout.ms"
-DEFAULT_MOST_HUNG: Final = 8
+DEFAULT_MAX_HUNG: Final = 8
 DEFAULT_ANSWER_MS: Final = 85_000  # less than the timeout of a validation, which can then name the plugin that hangs
 DEFAULT_SILENCE_MS: Final = 30_000
 TELL_S: Final = 5.0
@@ -68,11 +68,11 @@ class JavaHost:
 
     def __init__(
         self, host_path: HostPath, options: str = DEFAULT_OPTIONS, *, isolated: bool = False,
-        most_hung: int = DEFAULT_MOST_HUNG, grace_s: float = 5.0, answer_s: float = DEFAULT_ANSWER_MS / 1000,
+        max_hung: int = DEFAULT_MAX_HUNG, grace_s: float = 5.0, answer_s: float = DEFAULT_ANSWER_MS / 1000,
         silence_s: float = DEFAULT_SILENCE_MS / 1000,
     ) -> None:
         """`host_path`: called at each start of a JVM. `options`: of the JVM. `isolated`: whether each connector has its
-        own JVM, in addition to one for requests about plugins. `most_hung`: the number of hung threads after which a
+        own JVM, in addition to one for requests about plugins. `max_hung`: the number of hung threads after which a
         JVM is replaced; `grace_s`: how long its tasks then have to leave it. `answer_s`: how long a plugin may take for
         a request; `silence_s`: how long a JVM may not respond before it is ended.
         """
@@ -81,7 +81,7 @@ class JavaHost:
         self._answer_s = answer_s
         self._silence_s = silence_s
         self._host_path = host_path
-        self._most_hung = most_hung
+        self._most_hung = max_hung
         self._options = options
         self._isolated = isolated
         self._grace_s = grace_s
@@ -96,7 +96,7 @@ class JavaHost:
         """A host with the worker's settings."""
         made = cls(host_path, worker.get(OPTIONS) or DEFAULT_OPTIONS,
                    isolated=worker.get(ISOLATION) == "connector",
-                   most_hung=int(worker.get(MOST_HUNG) or DEFAULT_MOST_HUNG),
+                   max_hung=int(worker.get(MAX_HUNG) or DEFAULT_MAX_HUNG),
                    grace_s=int(worker.get("task.shutdown.graceful.timeout.ms") or 5000) / 1000,
                    answer_s=int(worker.get(ANSWER) or DEFAULT_ANSWER_MS) / 1000,
                    silence_s=int(worker.get(SILENCE) or DEFAULT_SILENCE_MS) / 1000)

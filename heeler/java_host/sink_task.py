@@ -156,7 +156,7 @@ class JavaSinkTask(JavaTask):
                 self._feed.move([((topic, partition), offset) for topic, partition, offset in event["places"]])
             case "done" if self._feed.given:
                 count, size = self._feed.given.popleft()
-                self._metrics.worked([SplitFigures(count, size, event["written"])])
+                self._metrics.add_splits([SplitFigures(count, size, event["written"])])
         return str(event["op"])
 
     def _await(self, session: Session, op: str) -> None:

@@ -39,7 +39,7 @@ class SourceSplits:
         finally:
             self.batch = None
         taken: JavaSourceResult = found
-        taken.refused.tell(self._context.metrics, skipped=self._errors.tolerant)
+        taken.refused.report_to(self._context.metrics, skipped=self._errors.tolerant)
         return taken
 
     def cancel(self) -> None:

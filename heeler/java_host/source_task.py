@@ -76,7 +76,7 @@ class JavaSourceTask(JavaTask):
     def start(self) -> None:
         """Fence predecessors if the delivery does so; create and start the task in the host."""
         self._metrics.running(paused=False)
-        with self._metrics.blaming("start"):
+        with self._metrics.counting_failures("start"):
             self._delivery.start()
             with suppress(RetriableError):  # run_once tries again
                 self._open()
@@ -104,7 +104,7 @@ class JavaSourceTask(JavaTask):
     @property
     def _slept(self) -> bool:
         """Whether another worker may run this task by now, and write its offsets (see SourceTask)."""
-        return self._delivery.boundary is None and process_pulse().silence_since(self._opened_at) > self._session_s
+        return self._delivery.boundary is None and process_pulse().longest_gap_since(self._opened_at) > self._session_s
 
     @override
     def _attempt(self) -> Progress:
@@ -168,7 +168,7 @@ class JavaSourceTask(JavaTask):
         if writer.number is None:
             return self._settle(finish=False)
         writer.flush()
-        self._metrics.worked(writer.figures)
+        self._metrics.add_splits(writer.figures)
         self._delivery.written([writer.sequences])
         if self._slept:
             raise RetriableError(_SUSPENDED)

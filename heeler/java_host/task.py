@@ -39,7 +39,7 @@ class JavaTask(TaskRunner):
 
     @override
     def run_once(self) -> Progress:
-        with self._metrics.blaming("task"):
+        with self._metrics.counting_failures("task"):
             if self._held.cancelled:
                 raise ConnectError(f"{self._context.id} was cancelled")
             return self._retry_state.pause() or self._attempt()

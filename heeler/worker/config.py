@@ -56,7 +56,7 @@ class WorkerConfig:
             originals = ConfigTransformer(providers, on_values=_hide).transform(props)
         except ConnectError as error:
             raise ConfigError(str(error)) from error
-        process_secrets().learn("", passwords(originals, [k for k in originals if _is_secret(k)]))
+        process_secrets().add("", passwords(originals, [k for k in originals if _is_secret(k)]))
         if "plugin.path" in props and originals["plugin.path"] != props["plugin.path"]:
             log.warning("plugin.path takes no placeholders (KIP-421); %s is used literally", props["plugin.path"])
             originals["plugin.path"] = props["plugin.path"]
@@ -172,7 +172,7 @@ def _hide(_: str | None, given: Mapping[str, Sequence[str]]) -> None:
     """Register values of providers in passwords and unknown keys as secrets. Operators may read all other settings."""
     for key, values in given.items():
         if key not in WORKER_KEYS or _is_secret(key):
-            process_secrets().learn("", values)
+            process_secrets().add("", values)
 
 
 def _parse(originals: Mapping[str, str], given: Collection[str]) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from spark_tasks.config.masking import hide_passwords
 from spark_tasks.metrics.engine import EngineFigures
 from spark_tasks.metrics.task import TaskMetrics
 from spark_tasks.plugins import Plugins
-from spark_tasks.process.pandas_later import hold_back_pandas
+from spark_tasks.process.pandas_later import defer_pandas
 from spark_tasks.task import TaskContext, TaskRunner, WorkerSettings
 from spark_tasks.tasks.configs import check_tasks_max
 from storage.config.view import ConfigView
@@ -74,7 +74,7 @@ class DataPlane:
 
     def _start(self) -> None:
         try:
-            hold_back_pandas()
+            defer_pandas()
             from spark_tasks.runners import Runners  # noqa: PLC0415 - see the module
 
             runners = Runners(self._config.originals, self._plugins, engine=self._engine.result())

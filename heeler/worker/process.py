@@ -278,7 +278,7 @@ class Worker:
             set_logger_level=lambda effect: self.view.loggers.follow_cluster(effect.namespace, effect.level),
             statuses=lambda: self._statuses.statuses,
             publish=lambda state: self._publish(state, leader),
-            silence_since=process_pulse().silence_since,
+            longest_gap_since=process_pulse().longest_gap_since,
             halted=self._halted.set,
             failed=self.fail,
         )

@@ -44,7 +44,7 @@ class Trials:
                                 "again later")
         try:
             resolved = dict(self._transformer.transform(config))
-            process_secrets().learn(None, passwords(resolved))
+            process_secrets().add(None, passwords(resolved))
             request = {"worker": self._worker, "config": resolved, "records": records, "limit": limit}
             done = subprocess.run(
                 [sys.executable, "-m", "heeler.worker.trial"], input=json.dumps(request), capture_output=True,

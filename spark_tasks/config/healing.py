@@ -92,7 +92,7 @@ class Healing:
         return cls(policy != OFF, policy == ALL, values["errors.restart.limit"], values["errors.restart.period.ms"],
                    values["errors.restart.backoff.initial.ms"], values["errors.restart.backoff.max.ms"])
 
-    def lately(self, restarts: Sequence[int], now_ms: int) -> tuple[int, ...]:
+    def counted_restarts(self, restarts: Sequence[int], now_ms: int) -> tuple[int, ...]:
         """Returns the restarts (ms) that count towards the limit and the next pause, oldest first."""
         return tuple(at for at in restarts if now_ms - self.period_ms < at)[-self.limit:]
 
@@ -100,7 +100,7 @@ class Healing:
         """Returns when to restart a connector or task that has failed now. `restarts`: when it was restarted before,
         oldest first. All times in ms.
         """
-        counted = self.lately(restarts, now_ms)
+        counted = self.counted_restarts(restarts, now_ms)
         pause = doubled(self.first_ms, len(counted), self.longest_ms)
         if len(counted) < self.limit:
             return now_ms + pause

@@ -68,7 +68,7 @@ def hide_passwords(connector: str, config: Mapping[str, Any], plugin: type[Any])
     """
     keys = getattr(getattr(plugin, "config_def", None), "keys", {})
     own = [name for name, key in keys.items() if key.type is Type.PASSWORD]
-    process_secrets().learn(connector, passwords(config, own))
+    process_secrets().add(connector, passwords(config, own))
 
 
 def forms(value: str) -> set[str]:
@@ -113,7 +113,7 @@ class Secrets:
         made._index = _Index(values, alone=1)
         return made
 
-    def learn(self, owner: str | None, values: Iterable[str]) -> None:
+    def add(self, owner: str | None, values: Iterable[str]) -> None:
         """Hides these values from now on. Keeps at least the 900 newest values of each owner. `owner`: the name of a
         connector, "" for the worker, None for configurations that are only validated.
         """

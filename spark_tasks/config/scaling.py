@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from spark_tasks.config.auto_tasks import MOST
+from spark_tasks.config.auto_tasks import AUTO_MAX
 from spark_tasks.config.connector_keys import COMMON
 from spark_tasks.config.definition import ConfigDef, ConfigKey, Importance, Rule, Type, Width, between
 from spark_tasks.limits import MAX_TASKS
@@ -25,8 +25,8 @@ def _key(order: int, name: str, kind: Type, default: Any, validator: Any, displa
 SCALING = ConfigDef(
     _key(0, "tasks.auto", Type.BOOLEAN, False, None, "Tasks by lag",
          "Whether the number of a sink's tasks follows its lag, from tasks.auto.min up to tasks.max."),
-    _key(1, MOST, Type.INT, None, Rule(f"unset or from 1 to {MAX_TASKS}", lambda v: v is None or 1 <= v <= MAX_TASKS),
-         "Most tasks",
+    _key(1, AUTO_MAX, Type.INT, None,
+         Rule(f"unset or from 1 to {MAX_TASKS}", lambda v: v is None or 1 <= v <= MAX_TASKS), "Most tasks",
          "With tasks.max=auto: the largest number of tasks, between which and tasks.auto.min it follows the lag."),
     _key(2, "tasks.auto.min", Type.INT, 1, between(1, MAX_TASKS), "Fewest tasks", "The least number of tasks."),
     _key(3, "tasks.auto.lag", Type.LONG, 100_000, between(1, 2**62), "Lag of a task",
@@ -60,7 +60,7 @@ class Bounds:
         if not is_configured(config):
             return None
         values = SCALING.plus(COMMON.keys["tasks.max"]).parse(config)
-        if not values["tasks.auto"] and values[MOST] is None:
+        if not values["tasks.auto"] and values[AUTO_MAX] is None:
             return None
         most = values["tasks.max"]
         return cls(min(values["tasks.auto.min"], most), most, values["tasks.auto.lag"], values["tasks.auto.period.ms"])

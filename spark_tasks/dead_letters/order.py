@@ -15,7 +15,7 @@ from spark_tasks.dead_letters.letters import DeadLetters
 from spark_tasks.errors import ConfigError
 from spark_tasks.pipeline.failures import FailedStage
 
-_MOST: Final = 2**63 - 1
+_MAX_INT64: Final = 2**63 - 1
 _LONGEST: Final = 1000  # of a regular expression, which RE2 matches in linear time
 _STAGES: Final = tuple(stage.value for stage in FailedStage)
 _KEYS: Final = ("dry_run", "values", "limit", "filter")
@@ -41,7 +41,7 @@ class ReplayOrder:
     end_ms: int | None = None
     partition: int | None = None
     first_offset: int = 0
-    end_offset: int = _MOST
+    end_offset: int = _MAX_INT64
 
     @classmethod
     def of(cls, body: Mapping[str, Any]) -> ReplayOrder:
@@ -61,7 +61,7 @@ class ReplayOrder:
             _flag(body, "dry_run"), _flag(body, "values"), _number(body, "limit", 1), _texts(chosen, "topics"), stages,
             _pattern(chosen, "exception"), _pattern(chosen, "message"), _moment(chosen, "from"), _moment(chosen, "to"),
             _number(chosen, "partition", 0), _number(chosen, "first_offset", 0) or 0,
-            _MOST if last is None else min(last + 1, _MOST),
+            _MAX_INT64 if last is None else min(last + 1, _MAX_INT64),
         )
 
     def takes(self, letters: DeadLetters) -> np.ndarray[Any, Any]:
@@ -108,7 +108,7 @@ def _number(body: Mapping[str, Any], key: str, least: int) -> int | None:
     value = body.get(key)
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= _MOST:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= _MAX_INT64:
         raise ConfigError(f"{key} must be a whole number of at least {least}")
     return value
 

@@ -22,7 +22,7 @@ from spark_tasks.pipeline.failures import Failure, intolerant
 
 _logger = logging.getLogger(__name__)
 
-_MOST_LINES: Final = 1000  # log lines for each split
+_MAX_LINES: Final = 1000  # log lines for each split
 
 Header = tuple[str, bytes | None]
 Append = Callable[[str, pa.RecordBatch], None]
@@ -52,7 +52,7 @@ class Refused:
     letters: int = 0
     lost_letters: int = 0
 
-    def tell(self, metrics: TaskMetrics, *, skipped: bool) -> None:
+    def report_to(self, metrics: TaskMetrics, *, skipped: bool) -> None:
         """Logs the lines and updates the metrics. `skipped`: the records are skipped; otherwise they fail the task,
         which counts them.
         """
@@ -88,7 +88,7 @@ class Refusals:
         handling = self._handling
         self._count += 1
         self._by_phase[failure.stage.phase] += 1
-        if handling.log and len(self._lines) < _MOST_LINES:
+        if handling.log and len(self._lines) < _MAX_LINES:
             self._lines.append(log_line(failure, original, handling))
         if handling.queue:
             self._letters.append((original, context_headers(failure, original, handling)))

@@ -169,7 +169,7 @@ class KafkaCluster:
             include_topic_authorized_operations=False,
         )
         response = await self.io.send(request, None)
-        self.io.learn(response)
+        self.io.update_metadata(response)
         (found,) = response.topics
         error = protocol.for_code(found.error_code)
         if error is not protocol.NoError:

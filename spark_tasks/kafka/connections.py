@@ -277,7 +277,7 @@ class Connections:
         """Makes the next `coordinator` look the coordinator up again, because it may have moved."""
         self._coordinators.pop(transactional_id, None)
 
-    def learn(self, response: Any) -> None:
+    def update_metadata(self, response: Any) -> None:
         """Stores the brokers' addresses from a metadata response."""
         self._manager.cluster.update_metadata(response)
 

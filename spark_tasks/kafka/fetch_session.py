@@ -1,7 +1,8 @@
 """An incremental fetch session with one broker (KIP-227): after the first request, only changes are sent. Pure.
 
-The broker remembers partitions and positions, and its response has only partitions with something new. If the broker
-grants no session (it keeps a thousand), every request is a full one.
+The broker remembers partitions and offsets, and its response has only partitions with something new. If the broker
+creates no session (it keeps at most max.incremental.fetch.session.cache.slots, by default 1000), every request has all
+partitions.
 """
 
 from __future__ import annotations
@@ -14,25 +15,29 @@ import kafka.errors as protocol
 from kafka.protocol.consumer import FetchRequest
 
 TopicPartition = tuple[str, int]
-_NONE, _FIRST = 0, 0  # session id and epoch of a request that asks for a session
-LAST_EPOCH: Final = 2**31 - 1
-_GONE: Final = frozenset({protocol.FetchSessionIdNotFoundError.errno, protocol.InvalidFetchSessionEpochError.errno})
+_NO_SESSION, _INITIAL_EPOCH = 0, 0  # the session id and epoch of a request for a new session
+MAX_EPOCH: Final = 2**31 - 1
+_LOST: Final = frozenset({protocol.FetchSessionIdNotFoundError.errno, protocol.InvalidFetchSessionEpochError.errno})
 _Partition = FetchRequest.FetchTopic.FetchPartition
 
 
 class FetchSession:
-    """Call `request`, then `answered`, or `lost` if no response came. One request at a time."""
+    """The client's side of a session. Call `request`, then `handle_response`, or `handle_error` if there was no
+    response. Only one request may be in flight.
+    """
 
     def __init__(self) -> None:
-        self._id = _NONE
-        self._epoch = _FIRST
+        self._id = _NO_SESSION
+        self._epoch = _INITIAL_EPOCH
         self._sent: dict[TopicPartition, int] = {}
 
     def request(
         self, positions: Mapping[TopicPartition, int], *, max_wait_ms: int, max_bytes: int, partition_bytes: int
     ) -> FetchRequest:
-        """The request for these partitions and offsets, with limits on the bytes in total and for each partition."""
-        full = self._epoch == _FIRST
+        """Returns the request for these partitions and offsets. `max_bytes` limits the response, `partition_bytes` the
+        records of each partition in it.
+        """
+        full = self._epoch == _INITIAL_EPOCH
         changed = {tp: at for tp, at in positions.items() if full or self._sent.get(tp) != at}
         gone = () if full else [tp for tp in self._sent if tp not in positions]
         self._sent = dict(positions)
@@ -54,19 +59,22 @@ class FetchSession:
             rack_id="", min_version=4, max_version=12,
         )
 
-    def answered(self, error_code: int, session_id: int) -> bool:
-        """Take the header of a response. False: the broker no longer has the session (it was restarted, or evicted the
-        session), and the next request asks for a new one.
+    def handle_response(self, error_code: int, session_id: int) -> bool:
+        """Processes the error code and session id of a response. Returns False if the broker no longer has the session
+        (it was restarted, or has evicted the session); the next request then asks for a new one.
         """
         if error_code:
-            self.lost()
+            self.handle_error()
             if error_code == protocol.FetchSessionIdNotFoundError.errno:
-                self._id = _NONE
-            return error_code not in _GONE
+                self._id = _NO_SESSION
+            return error_code not in _LOST
         self._id = session_id
-        self._epoch = _FIRST if session_id == _NONE else 1 if self._epoch == LAST_EPOCH else self._epoch + 1
+        if session_id == _NO_SESSION:
+            self._epoch = _INITIAL_EPOCH
+        else:
+            self._epoch = 1 if self._epoch == MAX_EPOCH else self._epoch + 1
         return True
 
-    def lost(self) -> None:
-        """It is unknown what the broker has received: the next request ends this session and asks for a new one."""
-        self._epoch = _FIRST
+    def handle_error(self) -> None:
+        """Makes the next request end this session and ask for a new one: it is unknown what the broker has received."""
+        self._epoch = _INITIAL_EPOCH

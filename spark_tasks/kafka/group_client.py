@@ -40,7 +40,7 @@ class _Metadata(ClusterMetadata):  # type: ignore[misc]
         self._wanted_lock = threading.Lock()
         self._requested: set[str] = set()
         self._failed = False
-        self.answered: frozenset[str] = frozenset()  # topics in the last response, with metadata or an error
+        self.covered: frozenset[str] = frozenset()  # topics with metadata or an error in the last response
 
     def set_topics_of(self, member: object, topics: Collection[str]) -> Future:
         """Replaces the topics of one member. The future completes when there is metadata for them."""
@@ -49,7 +49,7 @@ class _Metadata(ClusterMetadata):  # type: ignore[misc]
         with self._wanted_lock:
             self._wanted[member] = frozenset(topics)
             self._topics = set().union(*self._wanted.values())
-        return Future().success(self) if self.answered.issuperset(topics) else self.request_update()
+        return Future().success(self) if self.covered.issuperset(topics) else self.request_update()
 
     def release(self, member: object) -> bool:
         """Removes a member. Returns whether it was the last one."""
@@ -67,7 +67,7 @@ class _Metadata(ClusterMetadata):  # type: ignore[misc]
     def update_metadata(self, metadata: Any) -> None:
         if metadata.brokers:
             self._failed = False
-            self.answered = frozenset(self._requested)
+            self.covered = frozenset(self._requested)
         super().update_metadata(metadata)
 
     @override
@@ -79,7 +79,7 @@ class _Metadata(ClusterMetadata):  # type: ignore[misc]
     def ttl(self) -> float:
         """Returns the milliseconds until the next request: 0 if a topic was added while the last one was in flight."""
         left: float = super().ttl()
-        return left if self._failed or self.answered.issuperset(self._topics) else 0
+        return left if self._failed or self.covered.issuperset(self._topics) else 0
 
 
 class Topics:
@@ -101,9 +101,9 @@ class Topics:
         return self.wanted & refused
 
     @property
-    def answered(self) -> bool:
+    def is_covered(self) -> bool:
         """Whether a response has covered all of its topics."""
-        return bool(self._metadata.need_all_topic_metadata or self._metadata.answered.issuperset(self.wanted))
+        return bool(self._metadata.need_all_topic_metadata or self._metadata.covered.issuperset(self.wanted))
 
     def set_topics(self, topics: Collection[str]) -> Future:
         """Sets the member's topics, as kafka-python's ClusterMetadata.set_topics."""
@@ -138,14 +138,14 @@ class GroupClient:
         if not manager.bootstrapped or self._is_disconnected(manager):
             self._bootstrapped_at = time.monotonic()
             await manager.wait_for(manager.bootstrap_async(timeout_ms), timeout_ms)
-        while not topics.answered:
+        while not topics.is_covered:
             left_ms = (deadline - time.monotonic()) * 1000
             if left_ms <= 0:
                 raise protocol.KafkaTimeoutError("no broker responds")
             try:
                 await manager.wait_for(self.metadata.request_update(), left_ms)
             except protocol.KafkaError:
-                if not topics.answered:  # otherwise it is an error of a topic, which may not exist yet
+                if not topics.is_covered:  # otherwise it is an error of a topic, which may not exist yet
                     raise
 
     @property

@@ -1,7 +1,7 @@
-"""Records that have been fetched already and wait for the task that reads them: pure.
+"""Keeps fetched records until the task of their partition reads them. Pure.
 
-What a long poll brings of a partition is put behind what it brought before, as long as nothing is missing in between;
-so a task that is some batches late still needs no fetch of its own.
+The records of a response are appended to those of earlier responses if there is no gap between them. So a task that is
+some batches late still needs no fetch of its own.
 """
 
 from __future__ import annotations
@@ -22,41 +22,48 @@ from spark_tasks.kafka.records.layout import (
 
 @dataclass(slots=True)
 class _Held:
+    """The records of one partition. `end`: the offset after the last one. `pieces`: the requested offset and the record
+    batches of each response.
+    """
+
     end: int
-    pieces: deque[tuple[int, bytes]] = field(default_factory=deque)  # and the requested offset of each
+    pieces: deque[tuple[int, bytes]] = field(default_factory=deque)
 
 
 class HeldRecords:
-    """By partition; `most_bytes` of all, and `most_of_one` of a single partition. Not thread-safe."""
+    """Record batches by partition. `max_bytes` limits their total size, `max_partition_bytes` that of each partition.
+    If the total is exceeded, the partitions that have had no new records for the longest time are dropped. Not
+    thread-safe.
+    """
 
-    def __init__(self, most_bytes: int, most_of_one: int) -> None:
-        self._most = most_bytes
-        self._most_of_one = most_of_one
-        self._held: OrderedDict[TopicPartition, _Held] = OrderedDict()  # the one that was added to last is the last
-        self.size = 0
+    def __init__(self, max_bytes: int, max_partition_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._max_partition_bytes = max_partition_bytes
+        self._held: OrderedDict[TopicPartition, _Held] = OrderedDict()  # the newest one last
+        self.size = 0  # in bytes
 
     def __contains__(self, partition: TopicPartition) -> bool:
         return partition in self._held
 
     def add(self, partition: TopicPartition, offset: int, data: bytes) -> None:
-        """What a fetch from this offset on has brought, in the broker's format; the last batch may be cut off."""
+        """Adds the records of a fetch from `offset` on, in the broker's format. An incomplete last batch is ignored."""
         length, end = _complete(data)
-        if not length or length > self._most_of_one or end <= offset:
+        if not length or length > self._max_partition_bytes or end <= offset:
             return
         held = self._held.get(partition)
-        if held is None or held.end != offset or self._size(held) + length > self._most_of_one:
+        if held is None or held.end != offset or self._size(held) + length > self._max_partition_bytes:
             self.drop(partition)
             held = self._held[partition] = _Held(end)
         held.end = end
         held.pieces.append((offset, data[:length]))
         self._held.move_to_end(partition)
         self.size += length
-        while self.size > self._most:
+        while self.size > self._max_bytes:
             self.drop(next(iter(self._held)))
 
     def take(self, partition: TopicPartition, offset: int) -> bytes:
-        """All that is held from this offset on; what is before it is forgotten. Empty where the record at the offset is
-        not held.
+        """Returns the record batches from this offset on, or b"" if the record at this offset is not held. Earlier
+        pieces are dropped.
         """
         held = self._held.get(partition)
         if held is None or not held.pieces[0][0] <= offset < held.end:
@@ -66,13 +73,13 @@ class HeldRecords:
         return b"".join(data for _, data in held.pieces)
 
     def drop(self, partition: TopicPartition) -> None:
-        """Forget what is held of a partition."""
+        """Drops the records of a partition."""
         held = self._held.pop(partition, None)
         if held is not None:
             self.size -= self._size(held)
 
     def keep(self, wanted: set[TopicPartition]) -> None:
-        """Forget all other partitions."""
+        """Drops the records of all other partitions."""
         for partition in self._held.keys() - wanted:
             self.drop(partition)
 
@@ -82,7 +89,9 @@ class HeldRecords:
 
 
 def _complete(data: bytes) -> tuple[int, int]:
-    """The length of the whole batches at the beginning, and the offset after them; (0, 0) without any."""
+    """Returns the length in bytes of the complete batches at the start of `data`, and the offset after them; (0, 0) if
+    there are none.
+    """
     at = end = 0
     while at + HEADER_BYTES <= len(data) and data[at + MAGIC_AT] == MAGIC:
         base, length, *_ = PREFIX.unpack_from(data, at)

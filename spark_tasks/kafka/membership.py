@@ -255,7 +255,7 @@ class GroupConsumer:
     @property
     def _was_suspended(self) -> bool:
         """Whether this process was suspended for so long that the group may have removed the member."""
-        return self._pulse.silence_since(self._joined_at) * 1000 > self._settings.session_timeout_ms
+        return self._pulse.longest_gap_since(self._joined_at) * 1000 > self._settings.session_timeout_ms
 
     def poll(self, timeout_ms: int, leaving: Callable[[], None] = lambda: None) -> bool:
         """Joins or rejoins the group if necessary, and returns whether this is a valid member. Call it at least every
@@ -314,7 +314,7 @@ class GroupConsumer:
             raise translated(error, f"reading the offsets of consumer group {self._settings.group_id}") from error
         return {(tp.topic, tp.partition): item.offset for tp, item in found.items() if item.offset >= 0}
 
-    def noted(self, partition: TopicPartition, timeout_ms: int = 5_000) -> tuple[int, str] | None:
+    def committed_with_metadata(self, partition: TopicPartition, timeout_ms: int = 5_000) -> tuple[int, str] | None:
         """Returns the committed offset and metadata of a partition, or None if there is none. The partition need not be
         assigned to this member.
         """
@@ -325,22 +325,22 @@ class GroupConsumer:
             raise translated(error, f"reading the offsets of consumer group {self._settings.group_id}") from error
         return None if item is None or item.offset < 0 else (item.offset, item.metadata or "")
 
-    def commit(self, offsets: Mapping[TopicPartition, int], timeout_ms: int = 5_000, note: str = "") -> None:
-        """Commits offsets, with `note` as the metadata. Raises CommitRefusedError if this is no longer a member of the
+    def commit(self, offsets: Mapping[TopicPartition, int], timeout_ms: int = 5_000, metadata: str = "") -> None:
+        """Commits offsets, with metadata. Raises CommitRefusedError if this is no longer a member of the
         current generation.
         """
         try:
-            self.begin_commit(offsets, timeout_ms, note).result(timeout_ms / 1000 + _SLACK_S)
+            self.begin_commit(offsets, timeout_ms, metadata).result(timeout_ms / 1000 + _SLACK_S)
         except FutureTimeoutError as error:
             raise KafkaUnavailableError("no response to a commit of offsets") from error
 
     def begin_commit(
-        self, offsets: Mapping[TopicPartition, int], timeout_ms: int = 5_000, note: str = ""
+        self, offsets: Mapping[TopicPartition, int], timeout_ms: int = 5_000, metadata: str = ""
     ) -> Future[None]:
         """Commits without waiting. If the commit fails, `wake` is called. Wait for the future before the next join: a
         commit is sent with the generation at that time, which may be a later one.
         """
-        wanted = {KafkaTopicPartition(*tp): OffsetAndMetadata(offset, note, -1) for tp, offset in offsets.items()}
+        wanted = {KafkaTopicPartition(*tp): OffsetAndMetadata(offset, metadata, -1) for tp, offset in offsets.items()}
         ended: Future[None] = Future()
 
         async def commit() -> None:

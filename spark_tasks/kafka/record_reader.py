@@ -20,7 +20,7 @@ from kafka.record.util import decode_varint
 
 _logger = logging.getLogger(__name__)
 
-MOST_BYTES: Final = 100_000_000
+MAX_BYTES: Final = 100_000_000
 """The largest decompressed batch. Batches are decompressed as a whole and must not exhaust the worker's memory."""
 
 END = b"\x00end of what was fetched"  # the value of an end mark; compared by identity
@@ -98,7 +98,7 @@ def _content(batch: Any, tp: Any) -> tuple[bytes, int] | None:
     from spark_tasks.kafka.records.errors import UnsupportedFormatError  # noqa: PLC0415
 
     try:
-        return decompress(batch.compression_type, memoryview(data)[at:], MOST_BYTES), 0
+        return decompress(batch.compression_type, memoryview(data)[at:], MAX_BYTES), 0
     except (DecompressError, UnsupportedFormatError) as error:
         _logger.warning("Skipping the records of %s at offsets %d to %d, which cannot be decompressed: %s",
                         tp, batch.base_offset, batch.last_offset, error)

@@ -16,7 +16,7 @@ from weakref import WeakValueDictionary
 
 from spark_tasks.kafka.cluster import KafkaCluster
 
-MOST_KEPT: Final = 32
+MAX_KEPT: Final = 32
 
 
 def settings_key(settings: Mapping[str, Any]) -> str:
@@ -35,7 +35,7 @@ def shared_cluster(settings: Mapping[str, Any]) -> KafkaCluster:
         return found
 
 
-@lru_cache(maxsize=MOST_KEPT)
+@lru_cache(maxsize=MAX_KEPT)
 def _keep(_cluster: KafkaCluster) -> None:
     """Keeps references to the most recently used clusters, by its cache."""
 

@@ -1,12 +1,12 @@
-"""Watches the ends of partitions for all sink tasks of a worker, and keeps the few records that have just arrived: one
-long poll per broker instead of one per task.
+"""Watches the ends of partitions for all sink tasks of a worker, with one long poll per broker instead of one per task.
 
-A task that has read everything arms itself with its positions and sleeps. While anybody is armed, one fetch request a
-broker waits at the known ends of all partitions that tasks of this worker read; the broker answers when records
-arrive, and the high watermarks in its response tell for which tasks. Requests and answers name only partitions that
-have something new (KIP-227). The records in an answer go to the tasks with their next batches, which need no fetch of
-their own where these are few. Nobody armed, or nothing new: no request, or two a
-second. A partition of a busy task is in the poll too, so that the task is covered at once when it arms itself.
+A task that has read everything is armed with its positions and sleeps. While a task is armed, one fetch request per
+broker waits at the known ends of all partitions that tasks of this worker read. The broker responds when records
+arrive, and the high watermarks in its response tell which tasks to wake. Requests and responses have only partitions
+with something new (KIP-227). While no task is armed there are no requests; while nothing is new there are two a second.
+
+The records in a response are kept for the tasks' next batches. If there are few, these need no fetch of their own. The
+partitions of busy tasks are in the poll too, so that it covers a task as soon as that is armed.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from spark_tasks.kafka.shared_clusters import settings_key
 
 _logger = logging.getLogger(__name__)
 
-MAX_WAIT_MS: Final = 500  # of a long poll; a new partition waits at most this long to be in one
-_ANSWER_BYTES: Final = 512 * 1024
-_PARTITION_BYTES: Final = 32 * 1024  # a batch that is larger comes whole, if it is the first in the answer (KIP-74)
+MAX_WAIT_MS: Final = 500  # of a long poll; a new partition is in a poll after at most this time
+_RESPONSE_BYTES: Final = 512 * 1024
+_PARTITION_BYTES: Final = 32 * 1024  # a larger batch is complete only if it is the first in the response (KIP-74)
 _HELD_BYTES: Final = 8 * 1024 * 1024  # of all partitions
 _PARTITION_HELD_BYTES: Final = 128 * 1024
 _PAUSE_MS: Final = 25  # after a response without news for any waiting task
@@ -56,7 +56,7 @@ class _End:
 
 @dataclass(frozen=True, slots=True)
 class _Interest:
-    """A task's partitions and positions; `wake` is called once, when one of them is no longer the end."""
+    """A task's partitions and positions. `wake` is called once, when a position is no longer the end."""
 
     positions: Mapping[TopicPartition, int]
     isolation: Isolation
@@ -71,30 +71,30 @@ class EndWatcher:
         self._lock = threading.Lock()
         self._ends: dict[TopicPartition, _End] = {}
         self._held = HeldRecords(_HELD_BYTES, _PARTITION_HELD_BYTES)
-        self._held_lock = threading.Lock()  # of its own: hundreds of tasks take from there, while others arm themselves
+        self._held_lock = threading.Lock()  # a second lock, since hundreds of tasks take records while others are armed
         self._interests: dict[Hashable, _Interest] = {}
         self._armed: set[Hashable] = set()
         self._polling: set[int] = set()
         self._sessions: dict[int, FetchSession] = defaultdict(FetchSession)
         self._leaders: dict[int, list[TopicPartition]] = {}
-        self._leaders_until = 0.0  # when they are looked up again
-        self._changes = 0  # of what has to be looked up
+        self._leaders_expire_at = 0.0
+        self._leaders_version = 0  # is increased when leaders that are being looked up may be outdated
         self._closed = False
 
     def ends(self, partitions: Collection[TopicPartition], isolation: Isolation) -> dict[TopicPartition, int]:
-        """The ends of these partitions; those that are not known yet are fetched from the brokers (ConnectError)."""
-        ends = self._ends  # without the lock: hundreds of tasks ask here
+        """Returns the ends of these partitions. Requests those that are not known yet, which may raise ConnectError."""
+        ends = self._ends  # without the lock, which hundreds of tasks would wait for
         known = {tp: ends[tp].of(isolation) if tp in ends else -1 for tp in partitions}
         unknown = [tp for tp, end in known.items() if end < 0]
         return known | self.refresh(unknown, isolation) if unknown else known
 
     def known_end(self, partition: TopicPartition, isolation: Isolation) -> int:
-        """The end if it is known, without a request; else -1."""
+        """Returns the known end of a partition, or -1. Sends no request."""
         end = self._ends.get(partition)
         return -1 if end is None else end.of(isolation)
 
     def refresh(self, partitions: Collection[TopicPartition], isolation: Isolation) -> dict[TopicPartition, int]:
-        """Ask the brokers where these partitions end now."""
+        """Requests the current ends of these partitions from the brokers. Raises ConnectError."""
         found = self.cluster.offsets(partitions, "latest", isolation, timeout_ms=_LEADER_TIMEOUT_MS)
         with self._lock:
             for tp, offset in found.items():
@@ -106,8 +106,8 @@ class EndWatcher:
         return found
 
     def records(self, partition: TopicPartition, offset: int) -> bytes:
-        """The bytes that the last responses had for a partition from this offset on, in the broker's format. Empty if
-        they had none. Fetched with read_uncommitted.
+        """Returns the record batches from this offset on that recent responses had, in the broker's format; b"" if they
+        had none. They were fetched with read_uncommitted.
         """
         if partition not in self._held:
             return b""
@@ -117,43 +117,44 @@ class EndWatcher:
     def arm(
         self, key: Hashable, positions: Mapping[TopicPartition, int], isolation: Isolation, wake: Callable[[], None]
     ) -> bool:
-        """Call `wake` (once, on the IO thread) when one of the positions is not the end. False, without arming, if that
-        is already known to be so. Replaces what was armed under the same key.
+        """Arms a task: `wake` will be called (once, on the IO thread) when one of the positions is not the end. Returns
+        False, without arming it, if that is known to be so already. Replaces the task's previous positions. `key`: of
+        the task.
         """
         interest = _Interest(positions, isolation, wake)
         with self._lock:
             before = self._interests.get(key)
             if before is None or before.positions.keys() != positions.keys():
-                self._look_up_again()  # and have them polled
+                self._expire_leaders()  # so that the next poll has these partitions
             self._interests[key] = interest
             self._armed.discard(key)
-            if self._is_news(interest):
+            if self._has_news(interest):
                 return False
             self._armed.add(key)
-            covered = time.monotonic() < self._leaders_until and self._leaders.keys() <= self._polling
-        if not covered:  # a poll that ends now looks once more whether anybody is armed
+            covered = time.monotonic() < self._leaders_expire_at and self._leaders.keys() <= self._polling
+        if not covered:  # a poll that is just ending checks once more whether a task is armed
             self.cluster.io.start(self._start_polls)
         return True
 
     def forget(self, key: Hashable) -> None:
-        """Remove a task that has ended or is paused."""
+        """Removes a task that has ended, is paused, or has a new assignment."""
         with self._lock:
             self._interests.pop(key, None)
             self._armed.discard(key)
             wanted = {tp for interest in self._interests.values() for tp in interest.positions}
             self._ends = {tp: end for tp, end in list(self._ends.items()) if tp in wanted}
-            self._look_up_again()
+            self._expire_leaders()
         with self._held_lock:
             self._held.keep(wanted)
 
     def close(self) -> None:
-        """Stop polling and close the connections."""
+        """Stops polling and closes the connections."""
         self._closed = True
         self.cluster.close()
 
-    def _is_news(self, interest: _Interest) -> bool:
-        """Whether the known end differs from the position. A smaller end is news too: the log was truncated or created
-        again. It is not if the only reason is an open transaction before the position.
+    def _has_news(self, interest: _Interest) -> bool:
+        """Returns whether a known end differs from the task's position. So does a smaller end, because the log was
+        truncated or created again; unless only the last stable offset is smaller, because of an open transaction.
         """
         for tp, position in interest.positions.items():
             end = self._ends.get(tp, _End())
@@ -173,9 +174,9 @@ class EndWatcher:
     async def _by_leader(self) -> dict[int, list[TopicPartition]]:
         now = time.monotonic()
         with self._lock:
-            if now < self._leaders_until:
+            if now < self._leaders_expire_at:
                 return self._leaders
-            changes = self._changes
+            version = self._leaders_version
             wanted = {tp for interest in self._interests.values() for tp in interest.positions}
         found: dict[int, list[TopicPartition]] = defaultdict(list)
         for topic, partition in sorted(wanted):
@@ -183,12 +184,12 @@ class EndWatcher:
                 node = await self.cluster.find_leader(topic, partition, Deadline(_LEADER_TIMEOUT_MS))
                 found[node].append((topic, partition))
         with self._lock:
-            if changes == self._changes and sum(map(len, found.values())) == len(wanted):
-                self._leaders, self._leaders_until = found, now + _LEADERS_S
+            if version == self._leaders_version and sum(map(len, found.values())) == len(wanted):
+                self._leaders, self._leaders_expire_at = found, now + _LEADERS_S
         return found
 
     async def _poll(self, node: int) -> None:
-        """Long polls at one broker until no task is waiting."""
+        """Sends long polls to one broker until no task is armed."""
         try:
             while self._armed and not self._closed:
                 partitions = (await self._by_leader()).get(node, [])
@@ -197,8 +198,8 @@ class EndWatcher:
                 try:
                     changed = await self._long_poll(node, partitions)
                 except (protocol.KafkaError, OSError, ConnectError) as error:
-                    _logger.debug("asking broker %d for ends failed: %s", node, error)
-                    self._sessions[node].lost()
+                    _logger.debug("requesting ends from broker %d failed: %s", node, error)
+                    self._sessions[node].handle_error()
                     self._forget_leaders({topic for topic, _ in partitions})
                     await self.cluster.io.sleep(_RETRY_MS)
                     continue
@@ -210,43 +211,43 @@ class EndWatcher:
             await self._start_polls()
 
     async def _long_poll(self, node: int, partitions: list[TopicPartition]) -> bool:
-        """Wait at one broker for news; returns whether there was any."""
+        """Sends one long poll to a broker. Returns whether an end has changed."""
         with self._lock:
             at = {tp: self._ends[tp].high if tp in self._ends else -1 for tp in partitions}
         unknown = [tp for tp, offset in at.items() if offset < 0]
         if unknown:
-            await self._ask_ends(unknown)
+            await self._request_ends(unknown)
             return True
         session = self._sessions[node]
         request = session.request(
-            at, max_wait_ms=MAX_WAIT_MS, max_bytes=_ANSWER_BYTES, partition_bytes=_PARTITION_BYTES)
+            at, max_wait_ms=MAX_WAIT_MS, max_bytes=_RESPONSE_BYTES, partition_bytes=_PARTITION_BYTES)
         response = await self.cluster.io.send(request, node, lane="watch")
-        if not session.answered(response.error_code, response.session_id):
+        if not session.handle_response(response.error_code, response.session_id):
             return False
         if response.error_code:
             raise protocol.for_code(response.error_code)
         found = {(topic.topic, part.partition_index): part for topic in response.responses for part in topic.partitions}
         lost = [tp for tp, part in found.items() if part.error_code]
-        with self._held_lock:  # once for all: with full CPUs, each wait for a lock costs milliseconds
-            changed = [self._learn(tp, part, at.get(tp)) for tp, part in found.items() if not part.error_code]
+        with self._held_lock:  # once for all partitions: if all CPUs are busy, each wait for a lock takes milliseconds
+            changed = [self._update(tp, part, at.get(tp)) for tp, part in found.items() if not part.error_code]
         if lost:
             self._forget_leaders({topic for topic, _ in lost})
             await self.cluster.io.sleep(_RETRY_MS)
-            await self._ask_ends(lost)
+            await self._request_ends(lost)
         return any(changed) or bool(lost)
 
     def _forget_leaders(self, topics: Collection[str]) -> None:
         for topic in topics:
             self.cluster.forget_leaders(topic)
         with self._lock:
-            self._look_up_again()
+            self._expire_leaders()
 
-    def _look_up_again(self) -> None:
-        """The caller holds the lock."""
-        self._changes += 1
-        self._leaders_until = 0.0
+    def _expire_leaders(self) -> None:
+        """Makes the next poll look up all leaders. The caller holds `_lock`."""
+        self._leaders_version += 1
+        self._leaders_expire_at = 0.0
 
-    async def _ask_ends(self, partitions: list[TopicPartition]) -> None:
+    async def _request_ends(self, partitions: list[TopicPartition]) -> None:
         found = await self.cluster.find_offsets(partitions, "latest", "read_uncommitted", Deadline(_LEADER_TIMEOUT_MS))
         with self._lock:
             for tp, offset in found.items():
@@ -255,11 +256,14 @@ class EndWatcher:
             for tp in found:
                 self._held.drop(tp)
 
-    def _learn(self, tp: TopicPartition, part: Any, requested: int | None) -> bool:
-        # The caller holds the lock of what is held; whoever reads an end may as well get the one of before.
+    def _update(self, tp: TopicPartition, part: Any, requested: int | None) -> bool:
+        """Updates the end and the held records from a response. Returns whether the end has changed.
+
+        The caller holds `_held_lock`, but not `_lock`: a reader may get the previous end just as well.
+        """
         end = self._ends.setdefault(tp, _End())
         before = (end.high, end.stable)
-        if part.high_watermark < end.high:  # the log was cut off, and may be written anew
+        if part.high_watermark < end.high:  # the log was truncated, so the held records may be outdated
             self._held.drop(tp)
         elif requested is not None and part.records:
             self._held.add(tp, requested, bytes(part.records))
@@ -269,10 +273,10 @@ class EndWatcher:
         return before != (end.high, end.stable)
 
     def _wake_up(self) -> bool:
-        """Wake the tasks for which there is news; returns whether there were any."""
+        """Wakes the tasks that have news. Returns whether there were any."""
         with self._lock:
             armed = [(key, self._interests[key]) for key in self._armed]
-        news = [(key, interest) for key, interest in armed if self._is_news(interest)]
+        news = [(key, interest) for key, interest in armed if self._has_news(interest)]
         with self._lock:
             news = [(key, one) for key, one in news if key in self._armed and self._interests.get(key) is one]
             self._armed.difference_update(key for key, _ in news)
@@ -282,14 +286,16 @@ class EndWatcher:
 
 
 class EndWatchers:
-    """The worker's watchers, one for each set of client settings (connectors may override them), while tasks use it."""
+    """The worker's watchers: one for each set of client settings, which connectors may override. A watcher exists as
+    long as tasks use it. Thread-safe.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._watchers: WeakValueDictionary[str, EndWatcher] = WeakValueDictionary()
 
     def of(self, settings: Mapping[str, Any]) -> EndWatcher:
-        """The watcher for clients with these settings; it connects when it is first used."""
+        """Returns the watcher for clients with these settings. It connects when it is first used."""
         key = settings_key(settings)
         with self._lock:
             found = self._watchers.get(key)
@@ -298,7 +304,7 @@ class EndWatchers:
             return found
 
     def close(self) -> None:
-        """Close all of them; the tasks must have ended."""
+        """Closes all watchers. The tasks must have ended."""
         with self._lock:
             watchers = list(self._watchers.values())
             self._watchers.clear()

@@ -22,7 +22,7 @@ _logger = logging.getLogger(__name__)
 
 Kind = Literal["counter", "gauge", "summary"]
 Labels = tuple[tuple[str, str], ...]
-MOST_SERIES: Final = 1000  # of the plugins of one connector or task
+MAX_SERIES: Final = 1000  # of the plugins of one connector or task
 LONGEST_VALUE: Final = 200  # of a label, in characters
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,99}")
 _LABEL = re.compile(r"[a-zA-Z][a-zA-Z0-9_]{0,99}")
@@ -44,7 +44,7 @@ class Figures:
 
     values: dict[Series, tuple[float, float]] = field(default_factory=dict)
     helps: dict[str, str] = field(default_factory=dict)
-    dropped: int = 0  # values dropped because of MOST_SERIES
+    dropped: int = 0  # values dropped because of MAX_SERIES
 
 
 class Counter:
@@ -87,7 +87,7 @@ class PluginMetrics:
 
     Names are lower case with underscores and should end in the unit (`_seconds`, `_bytes`). A metric is exported as
     `heeler_plugin_NAME`, with the labels connector, task and worker in addition to the plugin's own. Its methods raise
-    ConnectError for names that Prometheus does not allow. Series beyond MOST_SERIES are dropped with one warning.
+    ConnectError for names that Prometheus does not allow. Series beyond MAX_SERIES are dropped with one warning.
     """
 
     def __init__(self) -> None:
@@ -135,10 +135,10 @@ class PluginMetrics:
                 self._figures.values[series] = (value, 0.0)
 
     def _has_room(self, series: Series) -> bool:
-        if series in self._figures.values or len(self._figures.values) < MOST_SERIES:
+        if series in self._figures.values or len(self._figures.values) < MAX_SERIES:
             return True
         if not self._figures.dropped:
-            _logger.warning("a plugin has more than %d series of metrics; %s and others are dropped", MOST_SERIES,
+            _logger.warning("a plugin has more than %d series of metrics; %s and others are dropped", MAX_SERIES,
                             series.name)
         self._figures.dropped += 1
         return False
@@ -156,11 +156,11 @@ class PluginMetrics:
 
     def replace(self, figures: Figures) -> None:
         """Replaces all metrics with those that the host of Java plugins reports."""
-        kept = dict(islice(figures.values.items(), MOST_SERIES))
+        kept = dict(islice(figures.values.items(), MAX_SERIES))
         dropped = len(figures.values) - len(kept)
         with self._lock:
             if dropped and not self._figures.dropped:
-                _logger.warning("a plugin has more than %d series of metrics; %d are dropped", MOST_SERIES, dropped)
+                _logger.warning("a plugin has more than %d series of metrics; %d are dropped", MAX_SERIES, dropped)
             self._figures = Figures(kept, dict(figures.helps), dropped)
 
     def forget(self, gone: Iterable[Series]) -> None:

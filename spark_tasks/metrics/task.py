@@ -86,7 +86,7 @@ class TaskMetrics:
         self._paused_since: float | None = None
 
     # ------------------------------------------------------------ updates by the task
-    def spent(self, phase: str, seconds: float) -> None:
+    def add_phase(self, phase: str, seconds: float) -> None:
         """Adds a phase of a batch."""
         count, before = self.phases.get(phase, (0, 0.0))
         self.phases[phase] = (count + 1, before + seconds)
@@ -95,7 +95,7 @@ class TaskMetrics:
         """Records that a batch was submitted. `records`: 0 for a source, whose number is not known yet."""
         self.active = records
 
-    def worked(self, splits: Iterable[SplitFigures | None]) -> None:
+    def add_splits(self, splits: Iterable[SplitFigures | None]) -> None:
         """Adds the results of a batch's splits."""
         found = [split for split in splits if split is not None]
         now = time.time()
@@ -106,7 +106,7 @@ class TaskMetrics:
             if split.plugins is not None:
                 self.plugins.merge(split.plugins)
         for phase, seconds in totals.items():
-            self.spent(phase, seconds)
+            self.add_phase(phase, seconds)
         read, written = sum(s.read for s in found), sum(s.written for s in found)
         for stage, records, size in (("read", read, sum(s.read_bytes for s in found)),
                                      ("write", written, sum(s.written_bytes for s in found))):
@@ -128,7 +128,7 @@ class TaskMetrics:
         now = time.time()
         self.last["commit"] = now
         self.commit_seconds.add(seconds, now)
-        self.spent("commit", seconds)
+        self.add_phase("commit", seconds)
         self.active = 0
 
     def transaction_ended(self) -> None:
@@ -173,8 +173,8 @@ class TaskMetrics:
         self.lost_letters += lost
 
     @contextmanager
-    def blaming(self, stage: str) -> Iterator[None]:
-        """A context manager that counts an error of its block as a failure of the task."""
+    def counting_failures(self, stage: str) -> Iterator[None]:
+        """A context manager that counts an error of its block as a failure of the task. `stage`: see `failed`."""
         try:
             yield
         except Exception as error:

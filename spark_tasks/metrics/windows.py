@@ -41,12 +41,12 @@ class Window:
             return _NAN
         return (halves[0][2] + halves[-1][2]) / (halves[0][1] + halves[-1][1])
 
-    def most(self, now: float) -> float:
+    def maximum(self, now: float) -> float:
         """Returns the maximum, NaN without values."""
         halves = self._halves(now)
         return max(halves[0][4], halves[-1][4]) if halves else _NAN
 
-    def least(self, now: float) -> float:
+    def minimum(self, now: float) -> float:
         """Returns the minimum, NaN without values."""
         halves = self._halves(now)
         return min(halves[0][3], halves[-1][3]) if halves else _NAN

@@ -179,7 +179,7 @@ class ResolvedConfig(dict[str, str]):
 
 
 def _hide(connector: str | None, given: Mapping[str, Sequence[str]]) -> None:
-    process_secrets().learn(connector, itertools.chain.from_iterable(given.values()))
+    process_secrets().add(connector, itertools.chain.from_iterable(given.values()))
 
 
 @dataclass(frozen=True, slots=True)

@@ -289,7 +289,7 @@ def describe_error(error: Exception) -> str:
         return str(error)  # contains the line
     where = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
     kind = "" if isinstance(error, ConnectError | ImportError) else f"{type(error).__name__}: "
-    return spaces.shown(f"{kind}{error}{where}")
+    return spaces.with_plain_names(f"{kind}{error}{where}")
 
 
 def resolve(found: Found) -> type[Any]:

@@ -17,7 +17,7 @@ from typing import Any
 from typing_extensions import override
 
 
-def hold_back_pandas() -> None:
+def defer_pandas() -> None:
     """Makes PyArrow use pandas only after other code has imported it."""
     import pyarrow as pa  # noqa: PLC0415 - the environment may not be set yet when this module is imported
 

@@ -24,7 +24,7 @@ class Pulse:
         self._last = clock()
         self._gaps: deque[tuple[float, float]] = deque(maxlen=_MAX_GAPS)  # (end, length)
 
-    def silence_since(self, moment: float) -> float:
+    def longest_gap_since(self, moment: float) -> float:
         """Returns the longest gap that ended after `moment` (time.monotonic) or has not ended yet, in seconds."""
         since_last_beat = self._clock() - self._last
         return max([length for end, length in tuple(self._gaps) if end > moment] + [since_last_beat])

@@ -18,7 +18,7 @@ from spark_tasks.arrays.jit import kernel
 SchemaId = int | str  # an id, or a GUID as a string
 
 _SIZE = 5
-_LEAST_ID, _NO_ID = -(2**31), -(2**63)
+_MIN_ID, _NO_ID = -(2**31), -(2**63)
 _HEADERS = {True: "__key_schema_id", False: "__value_schema_id"}
 
 
@@ -55,7 +55,7 @@ def unframed(array: pa.Array, headers: pa.Array | None, *, is_key: bool) -> Fram
     values_of = texts(array)
     _read_ids(frozen(values_of.data), frozen(values_of.offsets), there, found)
     found[list(named)] = _NO_ID
-    good = found >= _LEAST_ID
+    good = found >= _MIN_ID
     for one in _distinct(found[good]):
         codes[found == one] = ids.setdefault(one, len(ids))
     values = array.to_pylist()

@@ -1,4 +1,4 @@
-"""When a sink task commits its group's offsets."""
+"""Commits the offsets of a sink task's consumer group."""
 
 from __future__ import annotations
 
@@ -16,28 +16,29 @@ from spark_tasks.metrics.task import TaskMetrics
 _logger = logging.getLogger(__name__)
 
 COMMIT_TIMEOUT_MS: Final = 5_000
-ANSWER_S: Final = 10.0  # the groups' thread may be busy with other requests
+RESPONSE_S: Final = 10.0  # longer than COMMIT_TIMEOUT_MS: the IO thread of the groups may be busy with other requests
 NOTHING_MS: Final = 60_000
 LATE_MS: Final = 100
 
 
-class _Sent:
-    """A commit that waits for its answer, and how long it took."""
+class _CommitInFlight:
+    """A commit whose response is awaited. `seconds`: its duration, once the response is there."""
 
-    def __init__(self, offsets: Mapping[TopicPartition, int], answer: Future[None]) -> None:
+    def __init__(self, offsets: Mapping[TopicPartition, int], response: Future[None]) -> None:
         self.offsets = offsets
-        self.answer = answer
+        self.response = response
         self.seconds = 0.0
         self._begun = time.perf_counter()
-        answer.add_done_callback(self._note)
+        response.add_done_callback(self._ended)
 
-    def _note(self, _answer: Future[None]) -> None:
+    def _ended(self, _response: Future[None]) -> None:
         self.seconds = time.perf_counter() - self._begun
 
 
 class PendingOffsets:
-    """What the sink has taken and the group does not know yet. `refused` is called where the group has moved on; the
-    offsets stay pending until they are committed or forgotten. `pause_s`: how long to wait between two commits.
+    """The offsets of written records that are not committed yet. They stay pending until they are committed or
+    forgotten. `pause_s`: returns the minimum time between two commits. `refused` is called when the group's coordinator
+    has refused a commit, because this is no longer a member of the current generation.
     """
 
     def __init__(
@@ -48,19 +49,19 @@ class PendingOffsets:
         self._pause_s = pause_s
         self._refused = refused
         self._offsets: dict[TopicPartition, int] = {}
-        self._sent: _Sent | None = None
+        self._sent: _CommitInFlight | None = None
         self._sent_at = float("-inf")
 
     def __bool__(self) -> bool:
         return bool(self._offsets)
 
     def add(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """The next offset of each partition of a batch that the sink has taken."""
+        """Adds the next offset of each partition of a batch that was written."""
         self._offsets.update(offsets)
 
     def commit_due(self, consumer: GroupConsumer) -> int:
-        """Begin to commit if it is time; returns for how many ms it is not, NOTHING_MS if nothing is left to commit.
-        This call or the next one reports what became of the last commit: KafkaUnavailableError.
+        """Starts a commit if one is due. Returns the time until the next one is due in ms; NOTHING_MS if nothing is
+        left to commit. This call or the next one raises the error of the commit: KafkaUnavailableError.
         """
         self._end_if_done()
         if not self._offsets or (self._sent is not None and self._sent.offsets == self._offsets):
@@ -68,14 +69,14 @@ class PendingOffsets:
         wait_s = self._sent_at + self._pause_s() - time.monotonic()
         if wait_s > 0:
             return int(wait_s * 1000) + 1
-        if self._sent is not None:  # the thread of the groups is busy; the commits of others are not there either
+        if self._sent is not None:  # no response yet: the IO thread of the groups is busy
             return LATE_MS
         self._begin(consumer)
         self._end_if_done()
         return NOTHING_MS
 
     def commit(self, consumer: GroupConsumer) -> None:
-        """Commit now, and wait. KafkaUnavailableError: the offsets stay pending."""
+        """Commits now and waits for the response. After a KafkaUnavailableError the offsets are still pending."""
         self._end()
         if self._offsets:
             self._begin(consumer)
@@ -83,35 +84,37 @@ class PendingOffsets:
 
     def _begin(self, consumer: GroupConsumer) -> None:
         offsets = dict(self._offsets)
-        self._sent = _Sent(offsets, consumer.begin_commit(offsets, COMMIT_TIMEOUT_MS))
+        self._sent = _CommitInFlight(offsets, consumer.begin_commit(offsets, COMMIT_TIMEOUT_MS))
         self._sent_at = time.monotonic()
 
     def _end_if_done(self) -> None:
-        if self._sent is not None and self._sent.answer.done():
+        if self._sent is not None and self._sent.response.done():
             self._end()
 
     def _end(self) -> None:
-        """Wait for the answer. Until it is there the commit stays: none may overtake it, nor the group be joined."""
+        """Waits for the response to the commit in flight. After a timeout the commit stays in flight: no other commit
+        may overtake it, and the group must not be joined before its end.
+        """
         sent = self._sent
         if sent is None:
             return
-        if not wait([sent.answer], ANSWER_S).done:
-            raise KafkaUnavailableError("the commit of offsets is not answered")
+        if not wait([sent.response], RESPONSE_S).done:
+            raise KafkaUnavailableError("no response to a commit of offsets")
         self._sent = None
         try:
-            sent.answer.result()
+            sent.response.result()
         except KafkaUnavailableError:
             self._metrics.commit_failed()
             self._sent_at = float("-inf")
             raise
         except CommitRefusedError as error:
             self._metrics.commit_skipped()
-            _logger.warning("%s; what was read since the last commit may be written again", error)
+            _logger.warning("%s; records that were read since the last commit may be written again", error)
             self._refused()
             return
         self._metrics.committed(sent.seconds)
         self._offsets = {tp: offset for tp, offset in self._offsets.items() if sent.offsets.get(tp) != offset}
 
     def forget(self) -> None:
-        """Whoever has the partitions now reads on from what is committed."""
+        """Forgets all pending offsets: the partitions may have another member, which resumes at the committed ones."""
         self._offsets = {}

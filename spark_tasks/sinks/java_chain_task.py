@@ -1,4 +1,4 @@
-"""A sink task in Python whose chain begins in the host of Java plugins."""
+"""A sink task of a Python connector whose pipeline begins in the host of Java plugins."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from spark_tasks.tasks.leases import Lease, LeasedChain
 
 
 class JavaChainSinkTask(SinkTask):
-    """A SinkTask whose splits know where the host is."""
+    """A SinkTask whose splits contain the folder of the current host."""
 
     def __init__(
         self, context: TaskContext, settings: SinkSettings, connector: type[SinkConnector], pipeline: JavaFirstPipeline,

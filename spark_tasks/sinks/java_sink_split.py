@@ -1,4 +1,4 @@
-"""The part of a Java sink's chain that heeler runs: splits whose writer hands the records back to the worker."""
+"""The part of a Java sink's pipeline that heeler runs: splits whose writer returns the records to the worker."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from spark_tasks.tasks.data_sources import pickled
 
 
 class ReturningWriter(DataSourceArrowWriter):  # type: ignore[misc]
-    """Its message has all that it was given: batches of CUT_SCHEMA (data/cut.py)."""
+    """A writer whose commit message is the list of the batches (CUT_SCHEMA, data/cut.py)."""
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Any:
-        """The batches."""
+        """Returns the batches."""
         return list(iterator)
 
 
 def java_sink_job(context: TaskContext, settings: SinkSettings, cut: Cut) -> bytes:
-    """The pickled SinkJob of a task. ConfigError, PluginNotFoundError."""
+    """Returns the pickled SinkJob of a task. Raises ConfigError and PluginNotFoundError."""
     pipeline = JavaSinkPipeline(context.worker.converters, cut.for_far(context.connector), cut.converted)
     _ = pipeline.stages  # an invalid converter or transform fails here, not in the first batch
     return pickle.dumps(SinkJob(

@@ -14,7 +14,7 @@ from spark_tasks.kafka.task_clients import Reset
 from spark_tasks.kafka.watcher import EndWatcher
 
 _logger = logging.getLogger(__name__)
-LAG_S = 30.0  # how often a paused task asks how far behind it is
+LAG_S = 30.0  # how often a paused task looks up the ends of its partitions, for the lags
 _TIMEOUT_MS = 5_000  # the task tries again; meanwhile it can be stopped
 Committed = Callable[[Collection[TopicPartition]], Mapping[TopicPartition, int]]
 
@@ -24,13 +24,15 @@ class OffsetsMissingError(ConnectError):
 
 
 class SinkAheadError(ConnectError):
-    """A sink that stores offsets itself has later ones than the topic: it would take new records for records that it
-    has.
+    """A sink that stores offsets itself has a later one than the end of the log. It would mistake new records for
+    records that it already has.
     """
 
 
 class Positions:
-    """The next offset to read of each assigned partition. `writer` may be a ResumableWriter."""
+    """The next offset to read of each assigned partition. `writer`: may be a ResumableWriter. Methods raise
+    ConnectErrors of Kafka, and OffsetsMissingError.
+    """
 
     def __init__(self, watcher: EndWatcher, isolation: Isolation, reset: Reset, writer: Any) -> None:
         self._watcher = watcher
@@ -38,8 +40,8 @@ class Positions:
         self._reset = reset
         self._resume_from = getattr(writer, "resume_from", None)
         self._at: dict[TopicPartition, int] = {}
-        self._ends: dict[TopicPartition, int] = {}  # as last known
-        self._looked = float("-inf")  # when nothing was read
+        self._ends: dict[TopicPartition, int] = {}  # the newest known ones
+        self._looked_at = float("-inf")  # when a task that reads nothing last looked up the ends
         self._doubtful = False
         self._assigned: frozenset[TopicPartition] = frozenset()
         self._committed: Committed | None = None
@@ -48,21 +50,23 @@ class Positions:
         return bool(self._assigned)
 
     def at(self) -> dict[TopicPartition, int]:
-        """A copy of all positions."""
+        """Returns a copy of all positions."""
         return dict(self._at)
 
     def assign(self, partitions: frozenset[TopicPartition], committed: Committed) -> None:
-        """Take a new assignment. All positions are looked up again: another member may have read further meanwhile."""
+        """Sets a new assignment and looks up all positions again: another member may have read further meanwhile."""
         self._assigned, self._committed = partitions, committed
         self._at = {}
         self._look_up()
 
     def forget(self) -> None:
-        """Go back to the committed offsets before the next batch."""
+        """Makes the next batch start at the committed offsets."""
         self._at = {}
 
     def doubt(self) -> None:
-        """A batch failed: a sink that stores offsets itself is asked whether it has a part of it nevertheless."""
+        """Records that a batch failed. A sink that stores offsets itself may have a part of it nevertheless, so it is
+        asked for its offsets before the next batch.
+        """
         self._doubtful = self._resume_from is not None
 
     def _look_up(self) -> None:
@@ -96,9 +100,11 @@ class Positions:
         return self._watcher.cluster.offsets(partitions, self._reset, self._isolation, timeout_ms=_TIMEOUT_MS)
 
     def ranges(self, most: int) -> list[tuple[TopicPartition, int, int]]:
-        """(partition, start, end) of all partitions that have something new, at most `most` offsets each."""
+        """Returns (partition, start, end) for all partitions with new records, with at most `most` offsets each. `end`
+        is exclusive.
+        """
         self._look_up()
-        found, self._looked = [], float("-inf")
+        found, self._looked_at = [], float("-inf")
         self._ends = self._watcher.ends(list(self._at), self._isolation)
         for tp, end in self._ends.items():
             start = self._at[tp]
@@ -109,26 +115,30 @@ class Positions:
         return found
 
     def held(self, partition: TopicPartition, start: int) -> bytes:
-        """The fetched bytes from a position on (EndWatcher.records)."""
+        """Returns the fetched bytes from a position on (see EndWatcher.records)."""
         return self._watcher.records(partition, start)
 
     def end_by_now(self, partition: TopicPartition, start: int, end: int, most: int) -> int:
-        """The end of a range that `ranges` answered, with what has come since. Any thread; asks nobody."""
+        """Returns the end of a range from `ranges`, extended by records that have arrived since. Sends no request. Can
+        be called on any thread.
+        """
         return max(end, min(self._watcher.known_end(partition, self._isolation), start + most))
 
     def look(self) -> None:
-        """For `lags` of a task that reads nothing: look up the ends, every LAG_S at most."""
-        if self._assigned and time.monotonic() - self._looked > LAG_S:
-            self._looked = time.monotonic()
-            with suppress(ConnectError):  # Kafka does not answer; asked again later
+        """Looks up the ends, at most every LAG_S, for the `lags` of a task that reads nothing."""
+        if self._assigned and time.monotonic() - self._looked_at > LAG_S:
+            self._looked_at = time.monotonic()
+            with suppress(ConnectError):  # Kafka does not respond; looked up again later
                 self._ends = self._watcher.refresh(list(self._at), self._isolation)
 
     def lags(self) -> dict[TopicPartition, int]:
-        """The lag of each partition in offsets, by the ends that are known here."""
+        """Returns the lag of each partition in offsets, relative to the newest known ends."""
         return {tp: max(0, self._ends.get(tp, at) - at) for tp, at in self._at.items()}
 
     def _behind_the_end(self, tp: TopicPartition, position: int) -> None:
-        """The log ends before the position: it was truncated, or the topic was deleted and created again."""
+        """Handles a position after the end of the log, which was truncated, or whose topic was deleted and created
+        again.
+        """
         end = self._watcher.refresh([tp], "read_uncommitted")[tp]
         if end >= position:
             return  # the known end was outdated, or an open transaction was read before isolation.level was changed
@@ -136,7 +146,7 @@ class Positions:
         self.out_of_range(*tp, start, end)
 
     def out_of_range(self, topic: str, partition: int, log_start: int, log_end: int) -> None:
-        """The position is not in the log: apply `auto.offset.reset`."""
+        """Applies `auto.offset.reset` to a position that is not in the log. Raises SinkAheadError."""
         tp = (topic, partition)
         held = self._sink_offset(tp)
         if held is not None and held > log_end:
@@ -152,7 +162,7 @@ class Positions:
         _logger.warning("%s; going on at %d (auto.offset.reset=%s)", text, self._at[tp], self._reset)
 
     def advance(self, partition: TopicPartition, offset: int) -> None:
-        """A batch up to `offset` (exclusive) is committed."""
+        """Records that a batch up to `offset` (exclusive) was written."""
         if partition in self._at:
             self._at[partition] = offset
 

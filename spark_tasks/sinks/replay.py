@@ -1,4 +1,4 @@
-"""A replay of the dead letter queue by a sink task, between its batches: the next part, and the progress so far."""
+"""A replay of the dead letter queue by a sink task, between its batches: plans the splits and tracks the progress."""
 
 from __future__ import annotations
 
@@ -10,32 +10,36 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
-from spark_tasks.dead_letters.done import Done
 from spark_tasks.dead_letters.error_handling import ErrorHandling
 from spark_tasks.dead_letters.order import ReplayOrder
+from spark_tasks.dead_letters.replayed_offsets import ReplayedOffsets
 from spark_tasks.errors import BusyError, ConfigError
 from spark_tasks.kafka.cluster import KafkaCluster, TopicPartition
 from spark_tasks.kafka.errors import UnknownTopicError
-from spark_tasks.sinks.replay_split import MOST_KINDS, ReplayResult, ReplaySplit
+from spark_tasks.sinks.replay_split import MAX_KINDS, ReplayResult, ReplaySplit
 
 _logger = logging.getLogger(__name__)
 
-STEP: Final = 20_000  # offsets of the queue at a time, so that the connector's own records do not wait for long
+STEP: Final = 20_000  # offsets of the queue in a split, so that the connector's own records do not wait for long
 SAMPLES: Final = 10
 _TIMEOUT_MS: Final = 5_000
 _NO_LIMIT: Final = 2**62
 
-Noted = Callable[[TopicPartition], tuple[int, str] | None]
+CommittedWithMetadata = Callable[[TopicPartition], tuple[int, str] | None]
 ResumeFrom = Callable[[str, int], int | None]
 
 
 class Replay:
-    """One request for a replay. `resume_from`: that of a writer that stores offsets itself. For the task's thread."""
+    """One request for a replay. `resume_from`: the method of a ResumableWriter, None for other writers. Call all
+    methods on the task's thread.
+    """
 
     def __init__(
         self, errors: ErrorHandling, body: Mapping[str, Any], former: Replay | None, resume_from: ResumeFrom | None
     ) -> None:
-        """ConfigError for an invalid order or a connector without replay, BusyError while `former` runs."""
+        """Parses the request's body. Raises ConfigError if it is invalid or the connector does not allow replays, and
+        BusyError while `former` (the previous replay) is running.
+        """
         if not errors.queue:
             raise ConfigError("the connector has no dead letter queue: errors.deadletterqueue.topic.name is not set")
         self._order = order = ReplayOrder.of(body)
@@ -50,7 +54,7 @@ class Replay:
         self._error: str | None = None
         self._begun_ms = int(time.time() * 1000)
         self._ends: dict[int, tuple[int, int]] | None = None  # for each partition: the next letter, the end
-        self._done: dict[int, Done] = {}
+        self._done: dict[int, ReplayedOffsets] = {}
         self._resume: dict[int, int | None] = {}
         self._totals: Counter[str] = Counter()
         self._counts: dict[str, Counter[str]] = {}
@@ -58,13 +62,15 @@ class Replay:
 
     @property
     def running(self) -> bool:
-        """Whether there is more to do."""
+        """Whether the replay has not ended."""
         return self._state == "RUNNING"
 
-    def next_split(self, job: bytes, cluster: KafkaCluster, noted: Noted) -> ReplaySplit | None:
-        """The next part; None if the replay is done. ConnectError if Kafka does not return the queue's offsets."""
+    def next_split(self, job: bytes, cluster: KafkaCluster, committed: CommittedWithMetadata) -> ReplaySplit | None:
+        """Returns the next split, or None if the replay is done. Raises ConnectError if Kafka does not return the
+        queue's offsets.
+        """
         if self._ends is None:
-            self._plan(cluster, noted)
+            self._plan(cluster, committed)
         room = (self._order.limit or _NO_LIMIT) - self._totals["chosen"]
         for partition, (at, end) in (self._ends or {}).items():
             if at < end and room:
@@ -80,7 +86,7 @@ class Replay:
                      totals["refused"], totals["left"], totals["foreign"])
         return None
 
-    def _plan(self, cluster: KafkaCluster, noted: Noted) -> None:
+    def _plan(self, cluster: KafkaCluster, committed: CommittedWithMetadata) -> None:
         order, queue, ends = self._order, self._queue, dict[int, tuple[int, int]]()
         try:
             places = [(queue, p) for p in cluster.partitions(queue, timeout_ms=_TIMEOUT_MS)
@@ -91,17 +97,18 @@ class Replay:
         last = cluster.offsets(places, "latest", "read_committed", timeout_ms=_TIMEOUT_MS)
         for place in places:
             partition = place[1]
-            found = noted(place)
-            # Deleted letters count as done.
-            done = self._done[partition] = Done.of(*found or (0, "")).after(0, first[place], np.empty(0, np.int64))
+            found = committed(place) or (0, "")
+            # Deleted letters count as replayed.
+            done = ReplayedOffsets.of(*found).after(0, first[place], np.empty(0, np.int64))
+            self._done[partition] = done
             self._resume[partition] = None
             if self._resume_from is not None:
                 self._resume[partition] = self._resume_from(*place) or 0
             ends[partition] = max(first[place], done.low, order.first_offset), min(last[place], order.end_offset)
         self._ends = ends
 
-    def took(self, split: ReplaySplit, result: ReplayResult) -> None:
-        """A part is done and committed."""
+    def add_result(self, split: ReplaySplit, result: ReplayResult) -> None:
+        """Adds the result of a split whose records and offsets are committed."""
         if self._ends is None:
             return
         self._ends[split.partition] = result.next_offset, self._ends[split.partition][1]
@@ -112,16 +119,16 @@ class Replay:
         for name, counts in result.counts.items():
             mine = self._counts.setdefault(name, Counter())
             for kind, count in counts.items():
-                mine[kind if kind in mine or len(mine) <= MOST_KINDS else "(others)"] += count
+                mine[kind if kind in mine or len(mine) <= MAX_KINDS else "(others)"] += count
         self._samples += result.samples
 
     def fail(self, error: Exception) -> None:
-        """End the replay with an error; committed parts stay done. The task continues."""
+        """Ends the replay with an error. Committed splits stay replayed, and the task continues."""
         self._state, self._error = "FAILED", f"{type(error).__name__}: {error}"
         _logger.warning("the replay of dead letters of %s has failed: %s", self._connector, self._error)
 
     def status(self) -> dict[str, Any]:
-        """The state of the replay, for REST."""
+        """Returns the state of the replay as a JSON object of the REST API."""
         totals = self._totals
         dry = self._order.dry_run
         return {
@@ -140,11 +147,11 @@ class Replay:
 def _check(errors: ErrorHandling, order: ReplayOrder, resume_from: ResumeFrom | None) -> None:
     if not errors.tolerant:
         raise ConfigError(
-            "errors.tolerance is none: the record of a letter has failed the task and is read again by itself. Set it "
-            "to all to replay letters of records that were left out"
+            "errors.tolerance is none: the record of a dead letter has failed the task, so the task reads it again "
+            "anyway. Set errors.tolerance to all to replay the dead letters of skipped records"
         )
     if resume_from is not None and not order.in_order:
         raise ConfigError(
-            "this sink stores where it is in each partition, so it takes its dead letters in their order: of the "
-            "filter only partition and last_offset can be used (and limit); a dry run takes all"
+            "this sink stores its offset in each partition, so its dead letters are replayed in their order: only "
+            "limit, and partition and last_offset of the filter, can be used; a dry run allows every filter"
         )

@@ -1,5 +1,5 @@
-"""The executor's part of a replay: reads a range of the dead letter queue, and puts the original records of its letters
-through the connector's pipeline into the plugin's writer.
+"""The executor's part of a replay: reads a range of the dead letter queue, and sends the original records of its
+letters through the connector's pipeline to the plugin's writer.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_tasks.data.columns import one_topic
-from spark_tasks.dead_letters.done import Done
 from spark_tasks.dead_letters.letters import MARKER, DeadLetters, Rows, Run, runs
 from spark_tasks.dead_letters.order import ReplayOrder
 from spark_tasks.dead_letters.refusals import NONE_REFUSED, Original, Refusals, Refused
+from spark_tasks.dead_letters.replayed_offsets import ReplayedOffsets
 from spark_tasks.kafka.fetch import read_range
 from spark_tasks.kafka.shared_clusters import shared_cluster
 from spark_tasks.pipeline.failures import Failure
@@ -28,9 +28,9 @@ from spark_tasks.sinks.split import SinkJob
 from spark_tasks.sinks.writes import WriterRunner, not_the_records_fault, put_failure
 from spark_tasks.spark.executor import Outcome, failed_outcome
 
-MOST_KINDS: Final = 100  # topics, stages and classes that are counted separately
+MAX_KINDS: Final = 100  # topics, stages and classes that are counted separately
 _OTHERS: Final = "(others)"
-_SHOWN: Final = 1000  # characters of a text
+_SHOWN: Final = 1000  # the maximum length of a text in the report, in characters
 _COUNTED: Final = ("topic", "stage", "error_class")
 
 Counts = Mapping[str, Mapping[str, int]]
@@ -38,13 +38,14 @@ Counts = Mapping[str, Mapping[str, int]]
 
 @dataclass(frozen=True, slots=True)
 class ReplayResult:
-    """The result for a range. `next_offset`: the beginning of the next range. Of the `scanned` letters, `chosen` were
-    (or would be) replayed, `left` did not match, `foreign` belong to another connector or do not name their origin, and
-    `held` are in the sink already. `done`: the letters done after it. With `failure` nothing counts.
+    """The result for a range of the queue. `next_offset`: the start of the next range. Of the `scanned` letters,
+    `chosen` were replayed (or would be, in a dry run), `left` did not match the filter, `foreign` belong to another
+    connector or do not name their origin, and `held` are in the sink already. `done`: all letters of the partition that
+    have been replayed or need no replay. If `failure` is set, the split has failed and the numbers are not used.
     """
 
     next_offset: int
-    done: Done
+    done: ReplayedOffsets
     scanned: int = 0
     chosen: int = 0
     left: int = 0
@@ -59,9 +60,11 @@ class ReplayResult:
 
 @dataclass(frozen=True, slots=True)
 class ReplaySplit:
-    """Letters `start` to `end` (exclusive) of a partition of the queue. `job`: a pickled SinkJob; `room`: how many may
-    be chosen; `samples`: how many are shown. `resume`: for a sink that stores offsets itself, which gets the letters as
-    records of the queue, the first letter that it does not have; else None.
+    """The letters `start` to `end` (exclusive) of a partition of the queue. `job`: a pickled SinkJob. `room`: the
+    maximum number of letters to replay. `samples`: the number of letters in the report of a dry run.
+
+    `resume`: the offset of the first letter that the sink does not have, for a sink that stores offsets itself; None
+    for others. Such a sink gets the records with the offsets of their letters in the queue.
     """
 
     job: bytes
@@ -70,13 +73,13 @@ class ReplaySplit:
     start: int
     end: int
     order: ReplayOrder
-    done: Done
+    done: ReplayedOffsets
     room: int
     samples: int = 0
     resume: int | None = None
 
     def run(self) -> ReplayResult:
-        """Read, choose, write. Errors come back in the result."""
+        """Reads the letters, chooses those to replay, and writes their records. Errors are returned in the result."""
         job: SinkJob = pickle.loads(self.job)
         refusals = Refusals(job.errors)
         tally = _Tally(self)
@@ -124,7 +127,7 @@ class ReplaySplit:
 
 
 class _Tally:
-    """Chooses letters and counts them."""
+    """Chooses the letters to replay and counts them."""
 
     def __init__(self, split: ReplaySplit) -> None:
         self._split = split
@@ -136,8 +139,8 @@ class _Tally:
         self.messages: list[Any] = []
 
     def choose(self, raw: pa.RecordBatch, connector: str) -> tuple[DeadLetters, Rows]:
-        """The letters of a batch, up to the limit, and the rows of those to replay. ScatteredError before anything is
-        written that could not be recorded as done.
+        """Returns the letters of a batch of the queue, and the rows of those to replay, up to `room`. Raises
+        ScatteredError, before anything is written, if the replayed letters could not be recorded.
         """
         split, letters = self._split, DeadLetters.of(raw)
         offsets = raw.column("offset").to_numpy()
@@ -151,7 +154,7 @@ class _Tally:
         end = int(offsets[taken - 1]) + 1
         if not split.order.dry_run:
             self.done = self.done.after(self._position, end, offsets[:taken][(missing & ~wanted)[:taken]])
-            self.done.note()
+            self.done.metadata()
         self._position = end
         self._scanned += taken
         self.chosen += len(rows)
@@ -166,12 +169,14 @@ class _Tally:
             counts, texts = self._counts[name], getattr(letters, name).take(pa.array(rows))
             for pair in pc.value_counts(texts).to_pylist():
                 kind = str(pair["values"])[:_SHOWN]
-                counts[kind if kind in counts or len(counts) < MOST_KINDS else _OTHERS] += pair["counts"]
+                counts[kind if kind in counts or len(counts) < MAX_KINDS else _OTHERS] += pair["counts"]
         for row in rows[: max(self._split.samples - len(self._samples), 0)].tolist():
             self._samples.append(_sample(letters, row, self._split))
 
     def result(self, refused: Refused) -> ReplayResult:
-        """The result for the whole range. Offsets after the last letter are control records or were compacted away."""
+        """Returns the result for the whole range. Offsets after the last letter are control records or were compacted
+        away.
+        """
         split = self._split
         end = self._position if self.chosen >= split.room else split.end
         done = self.done if split.order.dry_run else self.done.after(self._position, end, np.empty(0, np.int64))
@@ -202,7 +207,7 @@ def _text(value: str | bytes | None) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class _Given:
-    """A batch for the writer, and its run. `by_letter`: the writer gets the offsets of the letters."""
+    """A batch for the writer, and the run from which it was made. `by_letter`: its offsets are those of the letters."""
 
     run: Run
     batch: pa.RecordBatch
@@ -213,13 +218,15 @@ class _Given:
         return found
 
     def row(self, offset: int) -> int:
-        """The row in the run of the record that has this offset for the writer."""
+        """Returns the row in the run of the record that has this offset in the batch."""
         known = self.run.letters if self.by_letter else self.run.raw.column("offset").to_numpy()
         return int(np.searchsorted(known, offset))
 
 
 def _calls(given: Sequence[_Given]) -> Iterator[list[_Given]]:
-    """Split runs into calls in which each offset is one record, because writers report bad records by offset."""
+    """Groups batches into calls of the writer so that no offset occurs twice in a call: writers report bad records by
+    offset.
+    """
     call, seen = list[_Given](), set[int]()
     for one in given:
         offsets = one.offsets()

@@ -1,4 +1,4 @@
-"""The settings of a sink task from the configurations of worker and connector, parsed once."""
+"""The settings of a sink task, parsed once from the configurations of the worker and the connector."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from spark_tasks.task import TaskContext
 
 @dataclass(frozen=True, slots=True)
 class SinkSettings:
-    """`client`: kafka-python's settings of the connection; `reset`: where a partition without an offset begins;
-    `max_poll_records`: None if it is not set.
+    """The settings of a sink task. `client`: kafka-python's connection settings. `reset`: auto.offset.reset.
+    `max_poll_records`: max.poll.records, None if it is not set.
     """
 
     consumer: ConsumerSettings
@@ -37,7 +37,7 @@ class SinkSettings:
 
     @classmethod
     def of(cls, context: TaskContext) -> SinkSettings:
-        """Parse the settings. Raises ConfigError."""
+        """Parses the settings. Raises ConfigError."""
         clients, connector = context.worker.clients, context.connector
         properties = client_properties(clients, connector, "consumer")
         return cls(

@@ -29,12 +29,12 @@ from spark_tasks.pipeline.failures import Failure, Refuse
 from spark_tasks.plugins.api import Shape
 from spark_tasks.sinks.writes import Reports, WriterRunner, not_the_records_fault, put_failure
 from spark_tasks.spark.executor import Outcome, failed_outcome
-from spark_tasks.tasks.pace import MOST_BYTES
+from spark_tasks.tasks.pace import MAX_SPLIT_BYTES
 
 _logger = logging.getLogger(__name__)
 
-_MANY = 4  # refused records of a split
-BUDGET_FACTOR = 4.0  # a split that takes this many times longer than planned stops early
+_MANY = 4  # a split with at least this many refused records records their spacing for the next one
+BUDGET_FACTOR = 4.0  # a split that takes this many times longer than planned ends before the end of its range
 
 
 class Pipeline(Protocol):
@@ -43,19 +43,19 @@ class Pipeline(Protocol):
     def to_connect_batches(
         self, topic: str, partition: int, raw: pa.RecordBatch, refuse: Refuse = ...
     ) -> Iterator[pa.RecordBatch]:
-        """Converted and transformed records in order, without those that were dropped or refused."""
+        """Yields the converted and transformed records in order, without those that were dropped or refused."""
 
     def header_of(self, topic: str, name: str, text: str) -> bytes | None:
-        """A header that the header converter reads as this text; None if there is none."""
+        """Returns the value of a header that the header converter reads as `text`, or None if it has no such value."""
 
 
 class RangeLostError(RetriableError):
-    """Records were deleted while they were read; the next batch starts after them."""
+    """Records were deleted from the log while they were read. The next batch starts after them."""
 
 
 @dataclass(frozen=True, slots=True)
 class SinkJob:
-    """What all splits of a task share; pickled once, `writer` with cloudpickle."""
+    """The common part of all splits of a task, which is pickled once. `writer`: pickled with cloudpickle."""
 
     client: Mapping[str, Any]
     isolation: Isolation
@@ -68,9 +68,11 @@ class SinkJob:
 
 @dataclass(frozen=True, slots=True)
 class SinkResult:
-    """The result of a split. `messages`: the writer's, one for each call; `next_offset`: where the next batch begins.
-    With `out_of_range` (the log's start and end) nothing was done, because the range is not in the log. With `failure`
-    nothing counts. `refused`: the bad records.
+    """The result of a split. `messages`: the writer's commit messages, one for each call of `write`. `next_offset`:
+    the start of the next batch. `size`: in bytes.
+
+    If `out_of_range` is set (the log's start and end), the range is not in the log and no record was read. If `failure`
+    is set, the split has failed and only `refused` (the bad records) is used.
     """
 
     topic: str
@@ -88,8 +90,8 @@ class SinkResult:
 
 @dataclass(frozen=True, slots=True)
 class SinkSplit:
-    """Offsets `start` to `end` (exclusive) of a partition; `job` is a pickled SinkJob. `held`: bytes of
-    them that have been fetched already.
+    """The offsets `start` to `end` (exclusive) of a partition. `job`: a pickled SinkJob. `held`: record batches from
+    `start` on that have been fetched already, in the broker's format.
     """
 
     job: bytes
@@ -101,8 +103,8 @@ class SinkSplit:
     held: bytes = b""
 
     def run(self) -> SinkResult:
-        """Read, convert, write. Errors are returned in the result, so that the writer gets the messages of other
-        splits.
+        """Reads, converts and writes the records. Errors are returned in the result, so that the worker also gets the
+        messages of the other splits.
         """
         with measured() as watch, counting() as plugins:
             return self._run(watch, plugins)
@@ -135,7 +137,9 @@ class SinkSplit:
         )
 
     def _put(self, job: SinkJob, reading: _Reading, first: pa.RecordBatch) -> tuple[_Reading, Sequence[Any]]:
-        """All of it written, in one call or, where the writer refuses some of it, in several; the messages."""
+        """Writes all records: in one call, or in several if the writer refuses some of them. Returns the reading that
+        was written (a second one, if the first call failed) and the writer's messages.
+        """
         spacings, place = _spacings(self.job), (self.topic, self.partition)
         runner = WriterRunner(job.writer, job.accepts, place, tolerant=job.errors.tolerant, refuse=reading.refuse_put)
         batches: Iterator[pa.RecordBatch] = itertools.chain([first], reading)
@@ -160,18 +164,20 @@ class SinkSplit:
         return reading, messages
 
     def _failed(self, error: Exception, refusals: Refusals) -> SinkResult:
-        """Send the dead letter of a record that errors.tolerance=none does not allow, as Kafka Connect does."""
+        """Returns the result of a failed split. With errors.tolerance=none, the bad record that fails the task gets its
+        dead letter first, as in Kafka Connect.
+        """
         try:
             if isinstance(error, ToleranceExceededError):
                 refusals.send_apart()
-        except Exception as problem:  # noqa: BLE001 - what has failed before is what counts
+        except Exception as problem:  # noqa: BLE001 - the first error is the one to report
             _logger.warning("no dead letter for %s: %s", error, problem)
         failure = failed_outcome(error)
         return SinkResult(self.topic, self.partition, self.start, failure=failure, refused=refusals.refused)
 
 
 class _Reading(Iterator[pa.RecordBatch]):
-    """The split's non-empty Connect batches; counts the records that were read, and those that were refused."""
+    """Iterates over the split's Connect batches that are not empty. Counts the records and collects the bad ones."""
 
     def __init__(self, split: SinkSplit, job: SinkJob, refusals: Refusals) -> None:
         self._split = split
@@ -181,7 +187,7 @@ class _Reading(Iterator[pa.RecordBatch]):
         self.records = 0
         self.size = 0
         self.failed = False
-        self.written = 0  # after the transforms
+        self.written = 0  # records after the transforms
         self.written_bytes = 0
         self._damaged = False
         self._until = time.perf_counter() + BUDGET_FACTOR * max(split.expected_seconds, 1.0)
@@ -207,7 +213,7 @@ class _Reading(Iterator[pa.RecordBatch]):
             self.position = raw.column(0)[len(raw) - 1].as_py() + 1
             self.records += len(raw)
             self.size += raw.nbytes
-            if self.size >= MOST_BYTES or time.perf_counter() > self._until:
+            if self.size >= MAX_SPLIT_BYTES or time.perf_counter() > self._until:
                 return
         if not self._damaged:
             self.position = split.end  # the last offsets may hold no record
@@ -226,18 +232,20 @@ class _Reading(Iterator[pa.RecordBatch]):
         except (CorruptRecordsError, OversizedRecordError):
             if not self.records:
                 raise
-            self._damaged = True  # records read so far count; the next batch begins here and reports the error
+            self._damaged = True  # the records read so far are written; the next batch starts here and raises the error
 
     def _refuse(self, raw: pa.RecordBatch, failure: Failure) -> None:
         split, one = self._split, raw.slice(failure.row, 1)
         self.refusals.add(failure, Original(split.topic, one, split.partition, one.column("offset")[0].as_py()))
 
     def refuse_put(self, offset: int, error: Exception) -> None:
-        """The writer has reported a record."""
+        """Refuses a record that the writer has reported."""
         self.refuse_puts([(offset, error)])
 
     def refuse_puts(self, reports: Reports) -> None:
-        """Note the records that the writer refuses; they are read again as they are in Kafka."""
+        """Refuses the records that the writer has reported. They are read again, because a dead letter has the record
+        as it is in Kafka.
+        """
         split, left = self._split, dict(reports)
         if not left:
             return
@@ -250,14 +258,16 @@ class _Reading(Iterator[pa.RecordBatch]):
 
 @lru_cache(maxsize=256)
 def _spacings(job: bytes) -> dict[tuple[str, int], int]:  # noqa: ARG001 - the cache's key
-    """The recent distance between refused records, by topic and partition, if a split had many: the next split can then
-    start with small calls. Kept in the Python worker.
+    """Returns the mean distance between refused records (in records), by topic and partition, for partitions whose last
+    split had many. The next split then starts with small calls. Kept in the process that runs the splits.
     """
     return {}
 
 
 @lru_cache(maxsize=256)
 def _unpacked(job: bytes) -> SinkJob:
-    """The unpickled job, kept in the Python worker, except the writer: as in Spark, each `write` gets a fresh copy."""
+    """Returns the unpickled job, which is kept in the process. The writer stays pickled: as in Spark, each
+    call of `write` gets a fresh copy.
+    """
     found: SinkJob = pickle.loads(job)
     return found

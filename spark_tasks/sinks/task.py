@@ -1,10 +1,10 @@
-"""Runs one sink task: a member of the connector's consumer group whose batches are Spark jobs.
+"""Runs one sink task: a member of the connector's consumer group, whose batches run in executors.
 
 A batch: the ends of the partitions (from the watcher) -> bounded ranges -> one split each in the executors -> the
 writer's commit on the worker -> the group's offsets, fenced by its generation. At most one batch is in flight, and
-rebalances happen between batches. Offsets are committed after a batch, twice a second at most (less often where many
-tasks run), and before the group rebalances, so a partition that goes has its offsets committed. What a sink has taken
-since the last commit is written again after a crash: at least once, unless the writer says where to resume.
+rebalances happen between batches. Offsets are committed after a batch, at most twice a second (less often if the worker
+has many tasks), and before a rebalance, so that a revoked partition has its offsets committed. After a crash, records
+that were written since the last commit are written again: at least once, unless the writer knows where to resume.
 """
 
 from __future__ import annotations
@@ -43,19 +43,19 @@ from spark_tasks.spark.executor import value_of
 from spark_tasks.task import DeferredSplit, Progress, TaskContext, TaskRunner
 from spark_tasks.tasks.batch_wait import MAX_WAIT_S, BatchWait
 from spark_tasks.tasks.data_sources import data_source_of, pickled, writer_of
-from spark_tasks.tasks.pace import MOST_RECORDS, SplitSize
+from spark_tasks.tasks.pace import MAX_SPLIT_RECORDS, SplitSize
 from spark_tasks.tasks.retries import RetryLimits, RetryState
 
 _logger = logging.getLogger(__name__)
 
 JOIN_WAIT_MS = 500  # how long one run_once waits for the group
 JOIN_IDLE_MS = 20
-UPKEEP_MS = 5_000  # an idle task checks its membership this often; the coordinator and the watcher wake it earlier
+UPKEEP_MS = 5_000  # an idle task checks its membership this often, unless the coordinator or the watcher wakes it
 PAUSED_MS = 5_000
 
 
 class SinkTask(TaskRunner):
-    """`pipeline`: a picklable SinkPipeline of the connector; `watchers` and `io`: the worker's."""
+    """`pipeline`: a picklable SinkPipeline of the connector. `watchers`, `io`: shared by the tasks of the worker."""
 
     def __init__(
         self, context: TaskContext, settings: SinkSettings, connector: type[SinkConnector], pipeline: SinkPipeline,
@@ -68,7 +68,7 @@ class SinkTask(TaskRunner):
         self._settings = settings
         self._watchers = watchers
         # max.poll.records, which limits a put in Kafka Connect, limits a split here, but only if it is set.
-        self._size = SplitSize.at_most(settings.max_poll_records or MOST_RECORDS)
+        self._size = SplitSize.at_most(settings.max_poll_records or MAX_SPLIT_RECORDS)
         self._errors = settings.errors
         self._prepared = False
         limits = RetryLimits(self._errors.retry_timeout_ms, self._errors.retry_delay_max_ms)
@@ -79,7 +79,7 @@ class SinkTask(TaskRunner):
         self._cancelled = False
         self._batch: tuple[Future[list[Any]], tuple[int, str] | None] | None = None
         self._replay: Replay | None = None
-        self._replaying: ReplaySplit | None = None  # the batch in flight is this part of the replay
+        self._replaying: ReplaySplit | None = None  # the split of the replay that is the batch in flight
         self._replayed_last = False
         self._flight: Flight | None = None
         self._waiting = BatchWait(context.wake)
@@ -100,10 +100,10 @@ class SinkTask(TaskRunner):
 
     @override
     def start(self) -> None:
-        """Make the writer. The consumer connects and joins in run_once, which waits for Kafka as long as necessary."""
+        """Creates the writer. The consumer connects in `run_once`, which retries as long as Kafka is unavailable."""
         work_for(self._metrics.plugins)
         self._metrics.running(paused=False)
-        with self._metrics.blaming("start"):
+        with self._metrics.counting_failures("start"):
             self._start()
 
     def _start(self) -> None:
@@ -120,8 +120,8 @@ class SinkTask(TaskRunner):
 
     @override
     def run_once(self) -> Progress:
-        """Do one step. While Spark is busy elsewhere, wait for at most MAX_WAIT_S: the batch wakes the task later."""
-        with self._metrics.blaming("task"):
+        """Does one step. Waits up to MAX_WAIT_S for a batch in flight; later the end of the batch wakes the task."""
+        with self._metrics.counting_failures("task"):
             return self._run_once()
 
     def _run_once(self) -> Progress:
@@ -161,7 +161,7 @@ class SinkTask(TaskRunner):
             armed = self._watcher.arm(self, self._positions.at(), self._settings.isolation, self._context.wake)
             due_ms = self._pending.commit_due(consumer)
             return Progress(idle_ms=min(UPKEEP_MS, due_ms) if armed else 0)
-        self._metrics.spent("plan", time.perf_counter() - begun)
+        self._metrics.add_phase("plan", time.perf_counter() - begun)
         splits = [DeferredSplit(partial(self._split, tp, start, end), self._size.seconds(end - start))
                   for tp, start, end in ranges]
         self._batch = (self._context.engine.submit(self._context.id, splits), consumer.generation())
@@ -176,12 +176,12 @@ class SinkTask(TaskRunner):
         return self._consumer
 
     def _split(self, tp: TopicPartition, start: int, end: int) -> SinkSplit:
-        """Of a planned range, with what has come while it waited for a process."""
+        """Creates the split of a planned range, extended by records that have arrived while it waited for a process."""
         end = self._positions.end_by_now(tp, start, end, self._size.records)
         return SinkSplit(self._job, *tp, start, end, self._size.seconds(end - start), self._positions.held(tp, start))
 
     def _collect(self, max_wait_s: float) -> Progress:
-        """Wait for the batch in flight; commit it if it is done."""
+        """Waits for the batch in flight and commits it if it is done."""
         if self._batch is None:
             return Progress()
         if self._replaying is not None and self._replay is not None:
@@ -190,7 +190,7 @@ class SinkTask(TaskRunner):
         try:
             results: list[SinkResult] = future.result(max_wait_s)
         except FutureTimeoutError:
-            return self._waiting.longer(future)
+            return self._waiting.timed_out(future)
         except CancelledError:
             self._batch = None
             raise ConnectError(f"the batch of {self._context.id} was cancelled") from None
@@ -199,10 +199,10 @@ class SinkTask(TaskRunner):
             return self._failed(error, [])
         self._batch = None
         for result in results:
-            result.refused.tell(self._metrics, skipped=self._errors.tolerant)
+            result.refused.report_to(self._metrics, skipped=self._errors.tolerant)
         if self._flight is not None:
             busy = max((result.seconds for result in results), default=0.0)
-            self._metrics.spent("wait", self._flight.waited(busy))
+            self._metrics.add_phase("wait", self._flight.waited(busy))
         failures = [result.failure for result in results if result.failure is not None]
         if failures:
             try:
@@ -212,8 +212,8 @@ class SinkTask(TaskRunner):
         return self._commit(results, generation)
 
     def replay(self, order: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-        """Begin to replay the dead letter queue; `order`: see ReplayOrder. Returns the state of the replay. With None
-        only return the state of the last one, if there was one. ConfigError, BusyError.
+        """Starts a replay of the dead letter queue and returns its state. `order`: see ReplayOrder; with None, returns
+        the state of the last replay, or None if there was none. Raises ConfigError and BusyError.
         """
         if order is not None:
             resume_from = getattr(self._writer, "resume_from", None)
@@ -223,8 +223,8 @@ class SinkTask(TaskRunner):
     def _replay_next(self, replay: Replay, consumer: GroupConsumer) -> Progress:
         self._replayed_last = True
         try:
-            split = replay.next_split(self._job, self._watcher.cluster, consumer.noted)
-        except Exception as error:  # noqa: BLE001 - Kafka's, or the plugin's that says where it is
+            split = replay.next_split(self._job, self._watcher.cluster, consumer.committed_with_metadata)
+        except Exception as error:  # noqa: BLE001 - Kafka's, or of the writer's resume_from
             replay.fail(error)
             return Progress()
         if split is None:
@@ -234,23 +234,23 @@ class SinkTask(TaskRunner):
         return self._collect(MAX_WAIT_S)
 
     def _collect_replay(self, replay: Replay, split: ReplaySplit, max_wait_s: float) -> Progress:
-        """Like _collect, but an error ends the replay and not the task."""
+        """Does the same as _collect, but an error ends the replay and not the task."""
         if self._batch is None:
             return Progress()
         future, generation = self._batch
         try:
             [result] = future.result(max_wait_s)
         except FutureTimeoutError:
-            return self._waiting.longer(future)
+            return self._waiting.timed_out(future)
         except CancelledError:
             self._batch = None
-            raise ConnectError(f"the replay of {self._context.id} was given up") from None
+            raise ConnectError(f"the replay of {self._context.id} was cancelled") from None
         except Exception as error:  # noqa: BLE001 - Spark's errors
             self._batch = None
             replay.fail(error)
             return Progress()
         self._batch = None
-        result.refused.tell(self._metrics, skipped=True)
+        result.refused.report_to(self._metrics, skipped=True)
         try:
             self._commit_replay(replay, split, result, generation)
         except Exception as error:  # noqa: BLE001 - the plugin's, and Kafka's
@@ -265,28 +265,28 @@ class SinkTask(TaskRunner):
             value_of(result.failure)
         if not split.order.dry_run:
             if self._cancelled or generation is None or generation != self._member.generation():
-                self._abort([result])  # read again, if this task still does the replay
+                self._abort([result])  # the range is read again if this task continues the replay
                 return
             if result.messages and self._writer is not None:
                 self._writer.commit(list(result.messages))
             place = (split.queue, split.partition)
-            self._member.commit({place: result.done.low}, COMMIT_TIMEOUT_MS, result.done.note())
-        replay.took(split, result)
+            self._member.commit({place: result.done.low}, COMMIT_TIMEOUT_MS, result.done.metadata())
+        replay.add_result(split, result)
 
     def _commit(self, results: Sequence[SinkResult], generation: tuple[int, str] | None) -> Progress:
         done = [result for result in results if result.out_of_range is None]
         if self._cancelled or generation is None or generation != self._member.generation():
-            # Another member may have the partitions already: its writes must come after ours, or ours must not count.
+            # Another member may already write records of these partitions, so this batch must not be committed.
             _logger.warning("the group rebalanced during a batch of %s; the batch is read again", self._context.id)
             self._abort(done)
             return Progress()
-        self._metrics.worked(result.figures for result in done)
+        self._metrics.add_splits(result.figures for result in done)
         try:
             if any(result.records for result in done) and self._writer is not None:
                 begun = time.perf_counter()
                 with phase("commit"):
                     self._writer.commit(_messages(done))
-                self._metrics.spent("commit", time.perf_counter() - begun)
+                self._metrics.add_phase("commit", time.perf_counter() - begun)
         except Exception as error:  # noqa: BLE001 - plugin code
             return self._failed(error, [])
         self._retry_state.succeeded()
@@ -295,7 +295,7 @@ class SinkTask(TaskRunner):
                 self._positions.out_of_range(result.topic, result.partition, *result.out_of_range)
         progress = self._advance(done)
         self._pending.add({(r.topic, r.partition): r.next_offset for r in done})
-        with suppress(KafkaUnavailableError):  # what the sink has stays so; the offsets follow with the next run_once
+        with suppress(KafkaUnavailableError):  # the batch stays committed; the next run_once commits the offsets
             self._pending.commit_due(self._member)
         return progress
 
@@ -304,7 +304,7 @@ class SinkTask(TaskRunner):
             self._pending.commit(self._member)
 
     def _go_back(self) -> None:
-        """To what is committed: another member may have taken what this one took since."""
+        """Goes back to the committed offsets: another member may have written the later records meanwhile."""
         self._pending.forget()
         self._positions.forget()
 
@@ -321,11 +321,11 @@ class SinkTask(TaskRunner):
         return Progress(records, size)
 
     def _failed(self, error: Exception, results: Sequence[SinkResult]) -> Progress:
-        """Abort. After a retriable error the batch is repeated from the same positions; other errors fail the task."""
+        """Aborts the batch. It is repeated from the same positions after a retriable error; others fail the task."""
         self._abort([result for result in results if result.failure is None and result.out_of_range is None])
         if self._cancelled:
             raise error
-        with suppress(ConnectError):  # of earlier batches; the error at hand is the one to report
+        with suppress(ConnectError):  # offsets of earlier batches; the batch's own error is the one to report
             self._commit_offsets()
         self._positions.doubt()
         return self._retry_state.later(error)
@@ -335,12 +335,12 @@ class SinkTask(TaskRunner):
             return
         try:
             self._writer.abort(_messages(done))
-        except Exception:  # plugin code; the batch does not count, even if abort fails
+        except Exception:  # plugin code; the batch is not committed, even if abort() fails
             _logger.exception("The writer's abort() failed")
 
     @override
     def pause(self) -> None:
-        """Finish the batch in flight; start no other until `resume`."""
+        """Finishes the batch in flight. No other batch starts before `resume`."""
         self._finish()
         with suppress(KafkaUnavailableError):  # the next run_once tries again
             self._commit_offsets()
@@ -350,12 +350,12 @@ class SinkTask(TaskRunner):
 
     @override
     def resume(self) -> None:
-        """Undo `pause`."""
+        """Ends the pause."""
         self._paused = False
         self._metrics.running(paused=False)
 
     def _finish(self) -> None:
-        """Commit a running batch; one that only waits for Spark is withdrawn."""
+        """Withdraws the batch in flight if it has not started; otherwise waits for it and commits it."""
         if self._batch is None:
             return
         if self._batch[0].cancel():
@@ -366,14 +366,14 @@ class SinkTask(TaskRunner):
 
     @override
     def close(self) -> None:
-        """Finish, leave the group. Offsets of finished batches are committed already."""
+        """Finishes the batch in flight, commits the offsets, and leaves the group."""
         self._metrics.stopped()
         try:
             self._finish()
-            with suppress(KafkaUnavailableError):  # no need to report it: the records are read again
+            with suppress(KafkaUnavailableError):  # not an error: the records are read again
                 self._commit_offsets()
         finally:
-            self._give_up()
+            self._cancel_batch()
             self._batch = None
             consumer, self._consumer = self._consumer, None
             if consumer is not None:
@@ -382,14 +382,14 @@ class SinkTask(TaskRunner):
 
     @override
     def stop_starting(self) -> None:
-        """Nothing to do: a sink's start is short."""
+        """Does nothing: a sink's start is short."""
 
     @override
     def cancel(self) -> None:
         self._cancelled = True
-        self._give_up()
+        self._cancel_batch()
 
-    def _give_up(self) -> None:
+    def _cancel_batch(self) -> None:
         if (batch := self._batch) is not None:
             self._context.engine.cancel(batch[0])
 

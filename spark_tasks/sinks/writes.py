@@ -1,5 +1,5 @@
-"""Puts records into a sink's writer: all records of a split in one call or, if the writer refuses some of them and
-errors.tolerance is all, in as few calls as it takes to find out which.
+"""Passes records to a sink's writer: all records of a split in one call. If the writer refuses some of them and
+errors.tolerance is all, it is called with parts of the records, as seldom as possible, to find the bad ones.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from spark_tasks.pipeline.failures import FailedStage, Failure, StageFailedError
 from spark_tasks.plugins.api import Shape
 from spark_tasks.plugins.errant_records import reporting_to
 from spark_tasks.plugins.origin import Place, reading_from
-from spark_tasks.sinks.suspects import Pointer
+from spark_tasks.sinks.suspects import RowGuesser
 
 SINK_TASK: Final = "org.apache.kafka.connect.sink.SinkTask"  # Kafka Connect's name for the stage's class
 _WORDS: Final = "the sink's writer refuses record {}"
 
 Reports = list[tuple[int, Exception]]
-"""Offset and error of each record that the writer has reported, or that was found to be bad."""
+"""The offset and the error of each record that the writer has reported, or that was found to be bad."""
 
 
 class _Reporter:
-    """An ErrantRecordReporter that collects the reports; it sees the batches as they are handed to the writer."""
+    """An ErrantRecordReporter (KIP-610) that collects the reports of one call of the writer."""
 
     def __init__(self, *, tolerant: bool, refuse: Callable[[int, Exception], None]) -> None:
         self.reports: Reports = []
@@ -37,13 +37,15 @@ class _Reporter:
         self._columns: list[pa.Array] = []  # of offsets
 
     def given(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The batches, which the writer pulls."""
+        """Yields the batches to the writer, and remembers their offsets."""
         for batch in batches:
             self._columns.append(batch.column("offset"))
             yield batch
 
     def report(self, error: Exception, *, offset: int | None = None, row: int | None = None) -> None:
-        """Report a bad record."""
+        """Reports a bad record, by its offset or by its row among the records that the writer has consumed. Raises
+        TypeError, IndexError or ValueError if that does not name one of them.
+        """
         if (offset is None) == (row is None):
             raise TypeError("report() needs either the offset or the row of the record")
         if offset is None:
@@ -63,20 +65,20 @@ class _Reporter:
 
 
 class WriterRunner:
-    """Calls the writer of one job. `writer`: pickled; each call gets a fresh copy, as in Spark."""
+    """Calls the writer of one job. `writer`: pickled. As in Spark, each call gets a fresh copy of it."""
 
     def __init__(
         self, writer: bytes, accepts: Shape, place: Place | None, *, tolerant: bool,
         refuse: Callable[[int, Exception], None],
     ) -> None:
-        """`place`: the partition of the records. `refuse` is called with the offset and the error of a reported record
-        that errors.tolerance does not allow; it raises.
+        """`place`: the topic and partition of the records. `refuse` is called with the offset and the error of a
+        reported record if not `tolerant`; it raises.
         """
         self._writer, self._accepts, self._place = writer, accepts, place
         self._tolerant, self._refuse = tolerant, refuse
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> tuple[Any, Reports]:
-        """The message of one call, and the reports that it made."""
+        """Writes the batches in one call. Returns its commit message and its reports, ordered by offset."""
         reporter = _Reporter(tolerant=self._tolerant, refuse=self._refuse)
         given = reporter.given(batches)
         with reporting_to(reporter), reading_from(self._place):
@@ -90,26 +92,28 @@ class WriterRunner:
     def write_accepted(
         self, batches: Sequence[pa.RecordBatch], spacing: int | None = None, raised: Exception | None = None
     ) -> tuple[list[Any], Reports]:
-        """The messages of the calls that went well, in order, and the records that are left out. `spacing`: how many
-        records one that is refused is expected in; `raised`: what a call with all of them has raised. What says nothing
-        of a record comes out: RetriableError for an outage, and the errors of the machine (a full disk).
+        """Writes all records that the writer accepts. Returns the commit messages of the successful calls, in order,
+        and the bad records, ordered by offset.
+
+        `spacing`: a bad record is expected in every `spacing` records. `raised`: the error of a call with all records.
+        Raises errors that no record causes: RetriableError for an outage, and errors of the machine (a full disk).
         """
         reports: Reports = []
-        pointer = Pointer(batches)
+        guesser = RowGuesser(batches)
 
         def failed(error: Exception, begin: int, end: int) -> StageFailedError:
             not_the_records_fault(error)
-            guesses = [row - begin for row in pointer.rows(error, begin, end)] if end - begin > 1 else ()
+            guesses = [row - begin for row in guesser.guess(error, begin, end)] if end - begin > 1 else ()
             return StageFailedError(None, FailedStage.TASK_PUT, SINK_TASK, error, _WORDS, guesses=guesses)
 
         def attempt(begin: int, end: int) -> tuple[Any, Reports]:
             try:
-                return self.write(pointer.stretch(begin, end))
+                return self.write(guesser.rows(begin, end))
             except Exception as error:
                 raise failed(error, begin, end) from error
 
         def refuse(row: int, failed: StageFailedError) -> None:
-            [one] = pointer.stretch(row, row + 1)
+            [one] = guesser.rows(row, row + 1)
             reports.append((one.column("offset")[0].as_py(), failed.error))
 
         messages, size = [], sum(map(len, batches))
@@ -121,7 +125,7 @@ class WriterRunner:
 
 
 def not_the_records_fault(error: Exception) -> None:
-    """Raise a writer's error if no record causes it: RetriableError for an outage, errors of the machine unchanged."""
+    """Raises a writer's error if no record causes it: an outage as RetriableError, errors of the machine unchanged."""
     if is_outage(error) and not isinstance(error, RetriableError):
         raise RetriableError(f"the sink's target does not work: {error}") from error
     if isinstance(error, (RetriableError, OSError, MemoryError)):
@@ -129,12 +133,12 @@ def not_the_records_fault(error: Exception) -> None:
 
 
 def put_failure(error: Exception, where: str) -> Failure:
-    """The failure of a record that the writer refuses, at `where`."""
+    """Returns the failure of a record that the writer refuses. `where`: its topic, partition and offset, as text."""
     return StageFailedError(0, FailedStage.TASK_PUT, SINK_TASK, error, _WORDS).failure(0, where)
 
 
 def as_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The fields of the records' values as columns; a value that is not a struct becomes the column `value`."""
+    """Returns the fields of the records' values as columns. A value that is not a struct becomes the column `value`."""
     value = batch.column("value")
     if not pa.types.is_struct(value.type):
         return batch.select(["value"])

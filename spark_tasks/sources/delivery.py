@@ -20,7 +20,7 @@ from spark_tasks.sources.boundaries import Boundary
 from spark_tasks.sources.stream_offsets import Changed, SourceOffsets
 from spark_tasks.task import OffsetStore
 
-MOST_LANES = 32
+MAX_LANES = 32
 INIT_TIMEOUT_MS = 5_000  # short, as the task can be stopped only between attempts
 
 
@@ -102,7 +102,7 @@ class AtLeastOnce(Delivery):
     failure the batch is repeated from the last offsets, with new producer identities.
     """
 
-    most_lanes = MOST_LANES
+    most_lanes = MAX_LANES
     overlaps = True
     boundary = None
     due_ms = None

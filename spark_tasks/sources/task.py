@@ -105,7 +105,7 @@ class SourceTask(TaskRunner):
         """Creates the reader, fences earlier producers if the delivery does so, and loads the offsets."""
         work_for(self._metrics.plugins)
         self._metrics.running(paused=False)
-        with self._metrics.blaming("start"):
+        with self._metrics.counting_failures("start"):
             self._start()
 
     def _start(self) -> None:
@@ -139,12 +139,12 @@ class SourceTask(TaskRunner):
         """Whether this process was suspended for so long that another worker may run this task and have written its
         offsets. Always False with transactions, as Kafka fences them.
         """
-        return self._delivery.boundary is None and process_pulse().silence_since(self._loaded_at) > self._session_s
+        return self._delivery.boundary is None and process_pulse().longest_gap_since(self._loaded_at) > self._session_s
 
     @override
     def run_once(self) -> Progress:
         """Runs a batch. If the batch takes longer than MAX_WAIT_S, returns, and the end of the batch wakes the task."""
-        with self._metrics.blaming("task"):
+        with self._metrics.counting_failures("task"):
             return self._run_once()
 
     def _run_once(self) -> Progress:
@@ -197,7 +197,7 @@ class SourceTask(TaskRunner):
                 SourceSplit(self._job, lane, partitions, expected_seconds=seconds)
                 for lane, partitions in zip(lanes, by_lane, strict=True)
             ]
-        self._metrics.spent("plan", time.perf_counter() - begun)
+        self._metrics.add_phase("plan", time.perf_counter() - begun)
         future = self._context.engine.submit(self._context.id, splits)
         self._batch = _Batch(future, plan, Flight(future))
         return True
@@ -234,17 +234,17 @@ class SourceTask(TaskRunner):
         try:
             results: list[SourceResult] = self._batch.future.result(max_wait_s)
         except FutureTimeoutError:
-            return self._waiting.longer(self._batch.future)
+            return self._waiting.timed_out(self._batch.future)
         except CancelledError:
             self._batch = None
             raise ConnectError(f"the batch of {self._context.id} was cancelled") from None
         except Exception as error:  # noqa: BLE001 - errors of Spark and of plugins
             return self._failed(error)
         for result in results:
-            result.refused.tell(self._metrics, skipped=self._errors.tolerant)
+            result.refused.report_to(self._metrics, skipped=self._errors.tolerant)
         plan, flight, self._batch = self._batch.plan, self._batch.flight, None
-        self._metrics.spent("wait", flight.waited(max((result.seconds for result in results), default=0.0)))
-        self._metrics.worked(result.figures for result in results)
+        self._metrics.add_phase("wait", flight.waited(max((result.seconds for result in results), default=0.0)))
+        self._metrics.add_splits(result.figures for result in results)
         end = plan.end if plan.end is not None else results[0].end
         if end is None or (plan.start is not None and end == self._position):
             self._delivery.written([result.sequences for result in results])

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from spark_tasks.process.pandas_later import hold_back_pandas
+from spark_tasks.process.pandas_later import defer_pandas
 from spark_tasks.spark.environment import ENVIRONMENT, NEEDED
 from spark_tasks.spark.output import log_as_the_worker
 
@@ -56,7 +56,7 @@ def import_all(names: Iterable[str]) -> None:
 def preload() -> None:
     """Imports the modules in PRELOADED and in the environment variable NEEDED, and compiles or loads kernels."""
     gc.disable()  # garbage collection would take a quarter of the time and find nothing
-    hold_back_pandas()
+    defer_pandas()
     import_all((*PRELOADED, *filter(None, os.environ.get(NEEDED, "").split(","))))
     from spark_tasks.spark.warm import warm_up  # noqa: PLC0415 - after the environment is set
 

@@ -67,7 +67,7 @@ class SplitRunner:
         refuse_second_attempt(TaskContext.get())
         splits = self._partitions[index]
         names = self._names[index] if self._names is not None else [""] * len(splits)
-        yield packed([self._run(split, name) for split, name in zip(splits, names, strict=True)])
+        yield pickled_outcomes([self._run(split, name) for split, name in zip(splits, names, strict=True)])
 
     def _run(self, split: bytes, name: str) -> Outcome:
         if not name:
@@ -99,7 +99,7 @@ def run_split(pickled: bytes) -> Outcome:
         return failed_outcome(error, time.perf_counter() - begun)
 
 
-def packed(outcomes: list[Outcome]) -> bytes:
+def pickled_outcomes(outcomes: list[Outcome]) -> bytes:
     """Pickles outcomes. A value that cannot be pickled becomes the error of its split."""
     try:
         return pickle.dumps(outcomes, pickle.HIGHEST_PROTOCOL)

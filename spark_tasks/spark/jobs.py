@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 BIG_SECONDS = 0.1  # a submission with a longer expected run time gets a job of its own
-MOST_SHARING = 64  # submissions in one job
+MAX_SHARING = 64  # submissions in one job
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ def next_job(waiting: Sequence[Waiting], free_slots: int) -> list[int]:
     share = -(-len(small) // free_slots)  # distributes them over the free slots
     seconds = first.seconds
     for other in small[1:]:
-        if len(job) >= min(share, MOST_SHARING):
+        if len(job) >= min(share, MAX_SHARING):
             break
         if seconds + other.seconds > BIG_SECONDS:
             continue

@@ -25,7 +25,7 @@ class BatchWait:
         """Returns how long a `run_once` should wait for this batch."""
         return 0.0 if batch is self._awaited else MAX_WAIT_S
 
-    def longer(self, batch: Future[list[Any]]) -> Progress:
+    def timed_out(self, batch: Future[list[Any]]) -> Progress:
         """Returns the result of a `run_once` whose batch did not end in time, and makes the end of the batch wake the
         task.
         """

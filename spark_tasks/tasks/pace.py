@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 FIRST_RECORDS = 200_000  # in a task's first split, when the size and speed of its records are unknown
-LEAST_RECORDS = 1_000
-MOST_RECORDS = 4_000_000
-MOST_BYTES = 256 * 1024 * 1024  # in a split; limits the work that is repeated after a failure
+MIN_SPLIT_RECORDS = 1_000
+MAX_SPLIT_RECORDS = 4_000_000
+MAX_SPLIT_BYTES = 256 * 1024 * 1024  # in a split; limits the work that is repeated after a failure
 TARGET_SECONDS = 0.8  # for a split: much more than the fixed cost of a batch (30 ms), and still quick to stop
-MOST_GROWTH = 10.0
+MAX_GROWTH = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,26 +18,26 @@ class SplitSize:
 
     records: int = FIRST_RECORDS
     record_bytes: float = 0.0
-    most: int = MOST_RECORDS
+    most: int = MAX_SPLIT_RECORDS
 
     @classmethod
     def at_most(cls, most: int) -> SplitSize:
         """Returns the size for a task's first split, with an upper limit of `most` records."""
-        return cls(min(FIRST_RECORDS, most), most=min(most, MOST_RECORDS))
+        return cls(min(FIRST_RECORDS, most), most=min(most, MAX_SPLIT_RECORDS))
 
     def after(self, records: int, size: int, seconds: float) -> SplitSize:
         """Returns the size for the next split after one of `records` records and `size` bytes that took `seconds`.
         Small splits are ignored, since fixed costs dominate their time.
         """
-        if records < LEAST_RECORDS:
+        if records < MIN_SPLIT_RECORDS:
             return self
         record_bytes = size / records
         ideal = records * TARGET_SECONDS / max(seconds, 1e-3)
         was_short = records < self.records // 2
-        wanted = min(ideal, self.records if was_short else self.records * MOST_GROWTH)
+        wanted = min(ideal, self.records if was_short else self.records * MAX_GROWTH)
         if record_bytes:
-            wanted = min(wanted, MOST_BYTES / record_bytes)
-        return replace(self, records=int(min(max(wanted, LEAST_RECORDS), self.most)), record_bytes=record_bytes)
+            wanted = min(wanted, MAX_SPLIT_BYTES / record_bytes)
+        return replace(self, records=int(min(max(wanted, MIN_SPLIT_RECORDS), self.most)), record_bytes=record_bytes)
 
     def seconds(self, records: int) -> float:
         """Estimates how long a split of `records` records takes."""

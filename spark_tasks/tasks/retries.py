@@ -23,8 +23,8 @@ _logger = logging.getLogger(__name__)
 
 FIRST_WAIT_MS = 50
 LONGEST_WAIT_MS = 10_000
-MOST_LOST_JOBS = 4
-LEAST_DELAY_MS = 300  # Kafka Connect's, where errors.retry.timeout is set
+MAX_LOST_JOBS = 4
+MIN_DELAY_MS = 300  # Kafka Connect's, where errors.retry.timeout is set
 LOST_WAIT_MS = 2_500  # within this time Spark kills all processes of a lost job, so that they no longer write
 
 
@@ -42,7 +42,7 @@ class Retries:
             return None
         is_lost = isinstance(error, SparkLostError)
         lost = self.lost_jobs + is_lost
-        if lost > MOST_LOST_JOBS:
+        if lost > MAX_LOST_JOBS:
             return None
         may_run = is_lost and not isinstance(error, ExecutorEndedError)
         return replace(self, failures=self.failures + 1, lost_jobs=lost, may_run=may_run)
@@ -74,7 +74,7 @@ class RetryLimits:
         left = float("inf") if self.timeout_ms < 0 else self.timeout_ms - since_ms
         if left <= 0:
             return None
-        wait = doubled(LEAST_DELAY_MS, failures - 1, sys.maxsize)
+        wait = doubled(MIN_DELAY_MS, failures - 1, sys.maxsize)
         if wait > self.delay_max_ms:
             wait = int(chance * self.delay_max_ms)
         return int(min(wait, left))

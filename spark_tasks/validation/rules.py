@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from spark_tasks.config.auto_tasks import AUTO, MAX, MOST
+from spark_tasks.config.auto_tasks import AUTO, AUTO_MAX, MAX
 from spark_tasks.config.definition import ConfigValue, Type, parse_type
 from spark_tasks.config.types import shown
 from spark_tasks.java.regex import compile_java
@@ -25,13 +25,13 @@ def check_sink(subject: Subject, values: Values) -> None:
 
 
 def check_scaling(subject: Subject, values: Values) -> None:
-    """Check that tasks.max=auto (as it is stored) and tasks.auto are used with a sink only, and their bounds."""
+    """Checks that tasks.max=auto (as it is stored) and tasks.auto are used only with a sink, and their bounds."""
     if _text(subject, MAX).lower() == AUTO:
         values[MAX].errors.clear()
         values[MAX].errors.append(
             f"Invalid value {subject.props[MAX]} for configuration {MAX}: to let a sink's lag determine the number of "
-            f"its tasks, set {MAX}={AUTO}, and {MOST} to the most that there may be")
-    auto = subject.props.get(MOST) is not None
+            f"its tasks, set {MAX}={AUTO}, and {AUTO_MAX} to their maximum number")
+    auto = subject.props.get(AUTO_MAX) is not None
     if auto:
         _check_most(subject, values)
     if "tasks.auto" not in values or not (auto or values["tasks.auto"].value is True):
@@ -41,21 +41,21 @@ def check_scaling(subject: Subject, values: Values) -> None:
         values[key].errors.append(
             f"Invalid value {value} for configuration {key}: only the number of a sink's tasks can follow its lag; "
             f"set {MAX} to a number")
-    least, most = values["tasks.auto.min"], values[MOST if auto else MAX]
+    least, most = values["tasks.auto.min"], values[AUTO_MAX if auto else MAX]
     if not least.errors and not most.errors and least.value > most.value:
         least.errors.append(f"Invalid value {least.value} for configuration tasks.auto.min: must not exceed "
                             f"{most.name}, which is {most.value}")
 
 
 def _check_most(subject: Subject, values: Values) -> None:
-    most, given = values[MOST], subject.props.get(MAX)
-    if most.errors and given == subject.props[MOST]:
-        values[MAX].errors.clear()  # the same ones, of what was written as auto
-    elif given not in {subject.props[MOST], AUTO}:
-        most.errors.append(f"Invalid value {subject.props[MOST]} for configuration {MOST}: it is the bound of "
+    most, given = values[AUTO_MAX], subject.props.get(MAX)
+    if most.errors and given == subject.props[AUTO_MAX]:
+        values[MAX].errors.clear()  # the same errors: tasks.max=auto is stored as the value of tasks.auto.max
+    elif given not in {subject.props[AUTO_MAX], AUTO}:
+        most.errors.append(f"Invalid value {subject.props[AUTO_MAX]} for configuration {AUTO_MAX}: it is the bound of "
                            f"{MAX}=auto, and {MAX} is {given or 'not set'}")
     if values["tasks.auto"].value is False and subject.props.get("tasks.auto") is not None:
-        most.errors.append(f"Invalid value {subject.props[MOST]} for configuration {MOST}: tasks.auto is false")
+        most.errors.append(f"Invalid value {subject.props[AUTO_MAX]} for configuration {AUTO_MAX}: tasks.auto is false")
 
 
 def _text(subject: Subject, key: str) -> str:

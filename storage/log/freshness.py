@@ -41,5 +41,5 @@ class Freshness:
         """The error if records that are being sent must not be sent any more."""
         with self._lock:
             since = min(self._since.values(), default=time.monotonic())
-        slept = process_pulse().silence_since(min(since, time.monotonic() - SOON_S))
+        slept = process_pulse().longest_gap_since(min(since, time.monotonic() - SOON_S))
         return SuspendedError(f"this process was suspended for {slept:.1f} s") if slept > self._session_s else None

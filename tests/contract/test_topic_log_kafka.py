@@ -87,7 +87,7 @@ def sleeper(monkeypatch: pytest.MonkeyPatch) -> Sleeper:
     return Sleeper(monkeypatch, "storage.log.freshness")
 
 
-def test_what_is_sent_as_the_process_wakes_is_refused(
+def test_records_sent_right_after_a_suspension_are_refused(
     topic: Topic, sleeper: Sleeper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("storage.log.freshness.SOON_S", 1.5)  # a busy machine may take longer than it has by itself
@@ -111,7 +111,7 @@ def test_what_is_sent_as_the_process_wakes_is_refused(
     assert [(r.key, r.value) for r in seen] == [(b"a", b"1"), (b"b", b"2")]
 
 
-def test_what_waited_while_the_process_slept_is_not_sent(topic: Topic, sleeper: Sleeper) -> None:
+def test_records_queued_before_a_suspension_are_not_sent(topic: Topic, sleeper: Sleeper) -> None:
     log, seen = topic.log(session_s=60.0, producer={"linger_ms": 3000})  # longer than what is refused to all
     late = log.send(b"a", b"late")
     sleeper.wake()
@@ -123,7 +123,7 @@ def test_what_waited_while_the_process_slept_is_not_sent(topic: Topic, sleeper: 
     assert [(r.key, r.value) for r in seen] == [(b"b", b"2")]
 
 
-def test_what_was_decided_before_the_process_slept_is_not_sent(topic: Topic, sleeper: Sleeper) -> None:
+def test_offsets_from_before_a_suspension_are_not_written(topic: Topic, sleeper: Sleeper) -> None:
     log, seen = topic.log(session_s=60.0, producer={"linger_ms": 1000})
     stores = OffsetStores(OffsetTopic(log), lambda _: log)
     store = stores.of(ConnectorName("c"))
@@ -190,7 +190,7 @@ def test_other_producers_batches(topic: Topic, compression: str | None) -> None:
     assert seen[0].timestamp > 1_600_000_000_000
 
 
-def test_what_prevents_the_start_is_told(topic: Topic, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_that_prevents_the_start_is_reported(topic: Topic, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("storage.log.topic_log.TOPIC_WAIT_S", 0.3)
     for name, error in (("no-such-topic", ConnectError), ("not/a/name", ValueError)):
         log = KafkaTopicLog(name, topic.clients, nullcontext(topic.admin), client_id="test", writable=False)

@@ -373,7 +373,7 @@ def test_a_shared_job_ends_when_the_last_task_has_cancelled_it(engine: SparkEngi
 def test_output_of_the_worker_s_own_processes_is_masked_and_forges_no_line_of_its_log(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    process_secrets().learn("c", ["of-the-engine-test"])
+    process_secrets().add("c", ["of-the-engine-test"])
     came: SimpleQueue[Line] = SimpleQueue()
     listener, launcher = ExecutorListener(lambda _, line: came.put(line)), LocalLauncher(python_path(), 1)
     launcher.launch(listener.expect(1))

@@ -82,7 +82,7 @@ def test_a_batch_is_as_large_as_the_user_allows(rig: SinkRig) -> None:
 
 
 def test_a_batch_of_large_records_is_bounded_in_bytes(rig: SinkRig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spark_tasks.sinks.split.MOST_BYTES", 8_000_000)
+    monkeypatch.setattr("spark_tasks.sinks.split.MAX_SPLIT_BYTES", 8_000_000)
     for _ in range(40):
         rig.producer.produce(rig.topic, bytes(900_000), partition=0)
     rig.producer.flush(20)

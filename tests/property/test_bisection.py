@@ -103,7 +103,7 @@ def test_bad_rows_cost_little():
 
 
 @given(st.integers(0, 999), st.integers(-1, 1001) | st.lists(st.integers(0, 1001), min_size=1, unique=True).map(sorted))
-def test_wrong_guesses_end_soon(bad, guess):
+def test_wrong_guesses_soon_end_the_guessing(bad, guess):
     stage, silent = Stage({bad}, (), lambda _: guess), Stage({bad}, ())
     assert outcome(1000, stage) == outcome(1000, silent)
     assert stage.tries <= silent.tries + 4

@@ -104,7 +104,7 @@ def compressed(offset: int, codec: int, content: bytes, packed: bytes | None = N
 def test_what_does_not_decompress_within_bounds_is_left_out(
     codec: int, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spark_tasks.kafka.record_reader.MOST_BYTES", 5_000_000)
+    monkeypatch.setattr("spark_tasks.kafka.record_reader.MAX_BYTES", 5_000_000)
     large = compressed(101, codec, bytes(5_000_000))
     assert len(large) < 5_000_000 // 20
     data = compressed(100, codec, b"first") + large + compressed(102, codec, b"", packed=b"no such thing at all") + \

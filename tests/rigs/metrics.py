@@ -75,8 +75,8 @@ def busy(cluster: Cluster, name: str, number: int, kind: str) -> TaskMetrics:
     task = cluster.metrics.task(ConnectorTaskId(ConnectorName(name), number))
     task.kind = kind
     task.running(paused=False)
-    task.spent("plan", 0.1)
-    task.worked([SplitFigures(10, 100, 9, 90, {"fetch": 0.1, "read": 0.2, "convert": 0.1, "write": 0.5})])
+    task.add_phase("plan", 0.1)
+    task.add_splits([SplitFigures(10, 100, 9, 90, {"fetch": 0.1, "read": 0.2, "convert": 0.1, "write": 0.5})])
     task.committed(0.1)
     task.transaction_ended()
     task.failed(ValueError("x"), "commit", again=True)

@@ -19,7 +19,7 @@ ENDINGS: Final = (".json", ".yaml", ".yml", ".properties")
 LARGEST: Final = 4 * 1024 * 1024  # bytes of one file
 _STATES: Final = ("RUNNING", "PAUSED", "STOPPED")
 _ALSO: Final = {"name", "config", "initial_state", "tasks", "type"}  # the last two, of GET's response, are ignored
-_MOST: Final = 10_000  # entries of a YAML mapping with all that it merges
+_MAX_ENTRIES: Final = 10_000  # entries of a YAML mapping with all that it merges
 
 
 class ConfigFileError(SetupError):
@@ -193,5 +193,5 @@ class _Loader(yaml.SafeLoader):
             raise ValueError(f"key {twice} appears twice")
         super().flatten_mapping(node)
         node.flat = True  # type: ignore[attr-defined]  # merged keys may occur twice in it
-        if len(node.value) > _MOST:
-            raise ValueError(f"more than {_MOST} entries in one mapping")
+        if len(node.value) > _MAX_ENTRIES:
+            raise ValueError(f"more than {_MAX_ENTRIES} entries in one mapping")

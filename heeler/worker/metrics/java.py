@@ -62,11 +62,11 @@ _TASK, _SOURCE, _SINK = "connector-task-metrics", "source-task-metrics", "sink-t
 _ERRORS = "task-error-metrics"
 FIGURES: Sequence[_Figure] = (
     _Figure(_TASK, "offset-commit-max-time-ms", "Longest offset commit recently.",
-            lambda t, now: 1000 * t.commit_seconds.most(now)),
+            lambda t, now: 1000 * t.commit_seconds.maximum(now)),
     _Figure(_TASK, "offset-commit-avg-time-ms", "Average time of an offset commit recently.",
             lambda t, now: 1000 * t.commit_seconds.average(now)),
     _Figure(_TASK, "batch-size-max", "Number of records in the largest batch recently.",
-            lambda t, now: t.batch_sizes.most(now)),
+            lambda t, now: t.batch_sizes.maximum(now)),
     _Figure(_TASK, "batch-size-avg", "Average number of records in a batch recently.",
             lambda t, now: t.batch_sizes.average(now)),
     _Figure(_TASK, "offset-commit-failure-percentage", "Fraction of the offset commits that failed, 0 to 1.",
@@ -82,19 +82,19 @@ FIGURES: Sequence[_Figure] = (
     _Figure(_SOURCE, "source-record-write-total", "Records written to Kafka.",
             lambda t, _: t.records["write"], "source"),
     _Figure(_SOURCE, "poll-batch-max-time-ms", "Longest time to read a batch recently.",
-            lambda t, now: 1000 * t.batch_seconds.most(now), "source"),
+            lambda t, now: 1000 * t.batch_seconds.maximum(now), "source"),
     _Figure(_SOURCE, "poll-batch-avg-time-ms", "Average time to read a batch recently.",
             lambda t, now: 1000 * t.batch_seconds.average(now), "source"),
     _Figure(_SOURCE, "source-record-active-count", "Records that have been read but not committed yet.",
             lambda t, _: t.active, "source"),
     _Figure(_SOURCE, "source-record-active-count-max", "Largest number of uncommitted records recently.",
-            lambda t, now: t.active_counts.most(now), "source"),
+            lambda t, now: t.active_counts.maximum(now), "source"),
     _Figure(_SOURCE, "source-record-active-count-avg", "Average number of uncommitted records recently.",
             lambda t, now: t.active_counts.average(now), "source"),
     _Figure(_SOURCE, "transaction-size-min", "Number of records in the smallest transaction recently.",
-            lambda t, now: t.transactions.least(now), "source"),
+            lambda t, now: t.transactions.minimum(now), "source"),
     _Figure(_SOURCE, "transaction-size-max", "Number of records in the largest transaction recently.",
-            lambda t, now: t.transactions.most(now), "source"),
+            lambda t, now: t.transactions.maximum(now), "source"),
     _Figure(_SOURCE, "transaction-size-avg", "Average number of records in a transaction recently.",
             lambda t, now: t.transactions.average(now), "source"),
     _Figure(_SINK, "sink-record-read-rate", "Records read from Kafka per second.",
@@ -117,13 +117,13 @@ FIGURES: Sequence[_Figure] = (
     _Figure(_SINK, "offset-commit-skip-total", "Offset commits that were too late for the group.",
             lambda t, _: t.commits["skipped"], "sink"),
     _Figure(_SINK, "put-batch-max-time-ms", "Longest time to write a batch recently.",
-            lambda t, now: 1000 * t.batch_seconds.most(now), "sink"),
+            lambda t, now: 1000 * t.batch_seconds.maximum(now), "sink"),
     _Figure(_SINK, "put-batch-avg-time-ms", "Average time to write a batch recently.",
             lambda t, now: 1000 * t.batch_seconds.average(now), "sink"),
     _Figure(_SINK, "sink-record-active-count", "Records that have been read but not committed yet.",
             lambda t, _: t.active, "sink"),
     _Figure(_SINK, "sink-record-active-count-max", "Largest number of uncommitted records recently.",
-            lambda t, now: t.active_counts.most(now), "sink"),
+            lambda t, now: t.active_counts.maximum(now), "sink"),
     _Figure(_SINK, "sink-record-active-count-avg", "Average number of uncommitted records recently.",
             lambda t, now: t.active_counts.average(now), "sink"),
     _Figure(_ERRORS, "total-record-failures", "Records that failed: skipped ones, and errors that failed the task.",
@@ -216,8 +216,8 @@ def worker(page: Page, seen: Observed, where: str, now: float, client_id: str) -
     add(group, "epoch", "The group's generation.", seen.generation)
     add(group, "completed-rebalances-total", "Rebalances that this worker has completed.", rebalances.count)
     add(group, "rebalancing", "1 while this worker rebalances.", int(rebalances.begun is not None))
-    add(group, "rebalance-max-time-ms", "Longest rebalance recently.", 1000 * rebalances.lately.most(now))
-    add(group, "rebalance-avg-time-ms", "Average rebalance recently.", 1000 * rebalances.lately.average(now))
+    add(group, "rebalance-max-time-ms", "Longest rebalance recently.", 1000 * rebalances.durations.maximum(now))
+    add(group, "rebalance-avg-time-ms", "Average rebalance recently.", 1000 * rebalances.durations.average(now))
     add(group, "time-since-last-rebalance-ms", "Time since the last rebalance.",
         _NAN if rebalances.ended is None else 1000 * (now - rebalances.ended))
     for attribute, text, about in (("connect_protocol", "The group's protocol", seen.protocol),
@@ -230,9 +230,9 @@ def worker(page: Page, seen: Observed, where: str, now: float, client_id: str) -
     add(group, "rebalance-total", "Rebalances that this worker has completed.", rebalances.count)
     add(group, "rebalance-rate-per-hour", "Rebalances per hour, recently.", 3600 * rebalances.often.rate(now))
     add(group, "rebalance-latency-avg", "Average rebalance recently, in milliseconds.",
-        1000 * rebalances.lately.average(now))
+        1000 * rebalances.durations.average(now))
     add(group, "rebalance-latency-max", "Longest rebalance recently, in milliseconds.",
-        1000 * rebalances.lately.most(now))
+        1000 * rebalances.durations.maximum(now))
     add(group, "rebalance-latency-total", "Time of all rebalances, in milliseconds.", 1000 * rebalances.seconds)
     add(group, "last-rebalance-seconds-ago", "Seconds since the last rebalance; -1: there was none.",
         -1 if rebalances.ended is None else now - rebalances.ended)

@@ -31,7 +31,7 @@ class Rebalances:
     seconds: float = 0.0
     begun: float | None = None
     ended: float | None = None
-    lately: Window = field(default_factory=Window)  # the durations of recent rebalances
+    durations: Window = field(default_factory=Window)  # the durations of recent rebalances
     often: Window = field(default_factory=Window)  # 1 for each recent rebalance
 
 
@@ -91,7 +91,7 @@ class Observed:
             length, rebalances.begun, rebalances.ended = now - rebalances.begun, None, now
             rebalances.count += 1
             rebalances.seconds += length
-            rebalances.lately.add(length, now)
+            rebalances.durations.add(length, now)
             rebalances.often.add(1, now)
 
     def _compare(self, item: ItemId, old: Slot | None, new: Slot) -> None:

@@ -21,7 +21,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from spark_tasks.spark.executor import packed, refuse_second_attempt, run_split
+from spark_tasks.spark.executor import pickled_outcomes, refuse_second_attempt, run_split
 from spark_tasks.spark.residents import wire
 from spark_tasks.spark.residents.wire import Ticket
 
@@ -70,7 +70,7 @@ def serve(ticket: Ticket) -> None:
                 if ticket.slow_s:
                     faulthandler.dump_traceback_later(ticket.slow_s, file=sys.stderr)
                 try:
-                    answer = packed([run_split(split)])
+                    answer = pickled_outcomes([run_split(split)])
                 finally:
                     if ticket.slow_s:
                         faulthandler.cancel_dump_traceback_later()

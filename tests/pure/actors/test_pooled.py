@@ -10,7 +10,7 @@ import pykka
 import pytest
 from typing_extensions import override
 
-from actors.pooled import LEAST, ActorThreads, PooledActor
+from actors.pooled import THREADS, ActorThreads, PooledActor
 from tests.rigs.support import wait_until
 
 WITHIN_S = 10.0
@@ -106,7 +106,7 @@ def test_messages_for_an_actor_that_stops_are_refused() -> None:
 def test_actors_that_hang_block_no_others(*, busy: bool) -> None:
     """Even if others use the processor all the time."""
     threads, go = ActorThreads(time.monotonic if busy else lambda: 0.0), threading.Event()
-    for _ in range(3 * LEAST):
+    for _ in range(3 * THREADS):
         Waiter.start(threads).tell(lambda: go.wait(WITHIN_S))
     try:
         assert Waiter.start(threads).ask("on", timeout=WITHIN_S) == ["on"]
@@ -122,8 +122,8 @@ def test_actors_that_need_the_processor_run_a_few_at_a_time() -> None:
         return looks[-1]
 
     threads = ActorThreads(spent)
-    for _ in range(10 * LEAST):
+    for _ in range(10 * THREADS):
         Waiter.start(threads).tell(lambda: go.wait(WITHIN_S))
     wait_until(lambda: len(looks) > 6, WITHIN_S, "three looks at those that wait")
-    assert Waiter.most == LEAST
+    assert Waiter.most == THREADS
     go.set()

@@ -11,7 +11,7 @@ from actors.ticker import Ticker
 WITHIN_S = 10
 
 
-def test_alarms_in_the_order_of_their_times() -> None:
+def test_timers_fire_in_the_order_of_their_times() -> None:
     heard: queue.Queue[str] = queue.Queue()
     ticker = Ticker()  # not started: however slow this is, none is called before it is cancelled or moved
     now = ticker.now_ms()
@@ -24,20 +24,20 @@ def test_alarms_in_the_order_of_their_times() -> None:
     ticker.stop()
 
 
-def test_a_clock_that_is_set_back_delays_no_alarm(ticker: Ticker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_clock_that_is_set_back_delays_no_timer(ticker: Ticker, monkeypatch: pytest.MonkeyPatch) -> None:
     heard: queue.Queue[int] = queue.Queue()
     ticker.set("soon", ticker.now_ms() + 50, lambda: heard.put(1))
     monkeypatch.setattr(Ticker, "now_ms", staticmethod(lambda: 0))
     assert heard.get(timeout=WITHIN_S) == 1
 
 
-def test_a_repeated_alarm(ticker: Ticker) -> None:
+def test_a_repeated_timer(ticker: Ticker) -> None:
     heard: queue.Queue[int] = queue.Queue()
     ticker.every("pulse", 1, lambda: heard.put(1))
     assert [heard.get(timeout=WITHIN_S) for _ in range(3)] == [1, 1, 1]
 
 
-def test_an_alarm_that_fails_does_not_prevent_others(
+def test_a_timer_that_fails_does_not_prevent_others(
     ticker: Ticker, caplog: pytest.LogCaptureFixture
 ) -> None:
     heard: queue.Queue[int] = queue.Queue()
@@ -47,7 +47,7 @@ def test_an_alarm_that_fails_does_not_prevent_others(
     assert "An alarm failed" in caplog.text
 
 
-def test_an_alarm_in_the_distant_future_does_not_block_others(ticker: Ticker) -> None:
+def test_a_timer_in_the_distant_future_does_not_block_others(ticker: Ticker) -> None:
     heard: queue.Queue[int] = queue.Queue()
     ticker.set("never", 2**63, lambda: heard.put(0))
     for number in (1, 2):  # after the first one it waits for the one that never comes

@@ -48,7 +48,7 @@ PASSING: list[Callable[[], Exception]] = [
 
 
 @pytest.mark.parametrize("trouble", PASSING, ids=lambda make: type(make()).__name__)
-def test_a_conflict_is_waited_out(trouble: Callable[[], Exception]) -> None:
+def test_a_conflict_is_retried_until_it_is_over(trouble: Callable[[], Exception]) -> None:
     worker = Troubled(troubles_first=[trouble(), trouble()])
     answer = client(worker).delete("/connectors/a")
     assert (answer.status_code, len(worker.asked)) == (404, 3)  # the third one was served
@@ -65,7 +65,7 @@ def test_without_the_key_the_response_is_immediate(trouble: Callable[[], Excepti
     assert worker.waits == [None]
 
 
-def test_a_permanent_refusal_is_not_waited_for() -> None:
+def test_a_permanent_refusal_is_not_retried() -> None:
     for error, status in ((AlreadyExistsError("Connector a already exists"), 409), (NotFoundError("none"), 404)):
         worker = Troubled(troubles_first=[error, error])
         assert client(worker).delete("/connectors/a").status_code == status

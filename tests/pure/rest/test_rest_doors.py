@@ -281,7 +281,7 @@ def test_slow_clients_make_way_for_others(kind: str, tmp_path: Path, monkeypatch
             assert call(port, "GET", "/", tls=trust)[0] == 200
 
 
-def test_strangers_do_not_fill_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_rejected_connections_do_not_fill_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Before they have shaken hands and after."""
     caplog.set_level("INFO")
     made = make_certificates(tmp_path)

@@ -50,7 +50,7 @@ def test_one_connection_serves_many_requests() -> None:
             assert len(sockets) == 1
 
 
-def test_a_connection_that_comes_back_while_the_server_stops_is_closed(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_connection_that_is_returned_while_the_server_stops_is_closed(caplog: pytest.LogCaptureFixture) -> None:
     """Also one that was about to wait for its next request when the server had just looked whether it runs."""
     asked, go = threading.Event(), threading.Event()
 

@@ -125,7 +125,7 @@ def test_every_form_of_import(tmp_path):
     assert load(tmp_path, "ring_b").x() == 1
 
 
-def test_what_is_not_there_is_said_by_the_name_that_its_author_knows(tmp_path):
+def test_the_error_for_a_missing_module_has_its_plain_name(tmp_path):
     write(tmp_path, {"one.py": "import lib.more\n", "two.py": "import nowhere\n", "lib.py": ""})
     with pytest.raises(ModuleNotFoundError, match=r"No module named 'lib\.more'; 'lib' is not a package") as caught:
         load(tmp_path, "one")
@@ -176,7 +176,7 @@ def test_what_looks_at_modules_finds_them(tmp_path):
         trace = "".join(traceback.format_exception(error))
     assert 'raise Error("no luck")' in trace
     assert f'File "{tmp_path}/kinds.py"' in trace
-    assert spaces.shown(trace).endswith("\nkinds.Error: no luck\n")
+    assert spaces.with_plain_names(trace).endswith("\nkinds.Error: no luck\n")
 
 
 READ = """
@@ -331,7 +331,7 @@ def test_what_heeler_runs_on_is_not_loaded_twice_nor_replaced(tmp_path, caplog):
 
 
 @pytest.mark.parametrize("name", ["csv", "kafka", "queue", "heeler"])
-def test_a_plugin_s_file_may_be_called_as_anything(tmp_path, name):
+def test_a_plugins_file_may_have_any_name(tmp_path, name):
     write(tmp_path, {f"{name}.py": """
         from heeler import source
         import csv, kafka, queue
@@ -345,7 +345,7 @@ def test_a_plugin_s_file_may_be_called_as_anything(tmp_path, name):
     assert hasattr(plugin.cls, "data_source")
 
 
-def test_nobody_else_sees_the_modules_of_a_place(tmp_path):
+def test_the_modules_of_a_place_are_not_visible_elsewhere(tmp_path):
     load(write(tmp_path, {"hidden.py": "import secret\n", "secret.py": ""}), "hidden")
     for name in ("hidden", "secret"):
         with pytest.raises(ModuleNotFoundError):

@@ -103,7 +103,7 @@ def test_deleted_work_is_revoked_also_by_a_leader_that_never_assigned_it():
     assert taken(Leader().rebalance(config(a=0), w1=own("a", "b", "b-0"))) == {"w1": own("b", "b-0")}
 
 
-def test_work_that_runs_twice_stops_everywhere_and_is_then_given_once():
+def test_work_that_runs_twice_stops_everywhere_and_is_then_assigned_once():
     leader = Leader()
     answers = leader.rebalance(config(a=1), w1=own("a", "a-0"), w2=own("a-0"))
     assert taken(answers) == {"w1": own("a-0"), "w2": own("a-0")}
@@ -134,13 +134,13 @@ def test_new_work_does_not_wait_for_lost_work(crashed):
     assert delays(answers) == {600}
 
 
-def test_lost_work_goes_to_those_who_stayed_when_nobody_comes_back(crashed):
+def test_lost_work_is_assigned_to_the_other_members_if_no_worker_returns(crashed):
     answers = crashed.rebalance(config(a=2, b=0), now_ms=2000, w1=own("a", "a-0"))
     assert given(answers) == {"w1": own("b", "a-1")}
     assert delays(answers) == {0}
 
 
-def test_lost_work_goes_to_the_worker_that_came_back(crashed):
+def test_lost_work_is_assigned_to_the_returning_worker(crashed):
     crashed.rebalance(config(a=2, b=0), now_ms=1500, w1=own("a", "a-0"), w3=None)
     answers = crashed.rebalance(config(a=2, b=0), now_ms=2000, w1=own("a", "a-0"), w3=own())
     assert given(answers) == {"w3": own("b", "a-1")}
@@ -175,7 +175,7 @@ def test_a_worker_that_is_back_gets_no_more_than_its_share(crashed):
     assert [len(a.revoked.connectors) for a in answers.values()] == [1, 0]
 
 
-def test_work_is_not_given_back_while_its_holder_is_a_member(crashed):
+def test_work_is_not_reassigned_while_its_owner_is_a_member(crashed):
     answers = crashed.rebalance(config(a=2, b=0), now_ms=1500, urls=BACK, w1=own("a", "a-0"), w2=own(), w3=own())
     assert given(answers) == {}
 
@@ -211,7 +211,7 @@ def test_nothing_is_balanced_while_a_delay_runs(crashed):
     assert taken(answers) == {}
 
 
-def test_without_a_delay_lost_work_is_given_at_once():
+def test_without_a_delay_lost_work_is_reassigned_at_once():
     leader = Leader(max_delay_ms=0)
     leader.rebalance(config(a=2, b=0), w1=None, w2=None)
     answers = leader.rebalance(config(a=2, b=0), w1=own("a", "a-0"))
@@ -219,7 +219,7 @@ def test_without_a_delay_lost_work_is_given_at_once():
     assert delays(answers) == {0}
 
 
-def test_work_that_did_not_arrive_is_given_again_at_once_when_nobody_left():
+def test_work_that_did_not_arrive_is_reassigned_at_once_if_no_member_left():
     leader = Leader()
     leader.rebalance(config(a=2), w1=None, w2=None)
     answers = leader.rebalance(config(a=2), w1=own("a", "a-0"), w2=own())
@@ -243,7 +243,7 @@ def test_the_memory_of_an_unfinished_rebalance_is_ignored():
     assert delays(answers) == {0}
 
 
-def test_successive_balancing_waits_longer_and_longer():
+def test_the_delay_of_successive_rebalances_grows():
     leader = Leader(max_delay_ms=10_000)
     work = config(a=8)
     all_ = own(*(f"a-{n}" for n in range(8)))
@@ -279,7 +279,7 @@ def test_without_a_delay_successive_balancing_does_not_wait():
         assert taken(leader.rebalance(config(a=2), w1=all_, w2=own()))
 
 
-def test_a_leader_that_is_behind_gives_nothing_and_forgets_nothing(crashed):
+def test_a_leader_that_is_behind_assigns_nothing_and_forgets_nothing(crashed):
     before = crashed.state
     answers = crashed.rebalance(config(offset=8, a=2, b=0), now_ms=1200, offsets={"w1": 9}, w1=own("a", "a-0"))
     assert answers["w1"].error is AssignmentError.CONFIG_MISMATCH

@@ -70,7 +70,7 @@ def test_an_eager_rebalance_leaves_the_cooperative_state():
 
 
 @pytest.mark.parametrize("protocol", Protocol)
-def test_a_member_with_a_false_claim_is_not_waited_for(protocol, caplog):
+def test_the_group_does_not_wait_for_a_member_with_a_false_claim(protocol, caplog):
     owned = None if protocol is Protocol.EAGER else Allocation(("a",))
     members = {"w1": MemberMetadata("http://1/", 5), "w2": MemberMetadata("http://2/", 2**60, owned)}
     failed, answers = run(protocol, members)
@@ -85,7 +85,7 @@ def test_a_member_with_a_false_claim_is_not_waited_for(protocol, caplog):
     assert run(protocol, third, doubted=failed.ahead)[1]["w1"].failed, "others are waited for"
 
 
-def test_what_is_too_long_for_the_protocol_is_left_out():
+def test_names_too_long_for_the_protocol_are_left_out():
     names = {"a": {}, "b" * 32_767: {}, "c" * 32_768: {}, "ü" * 16_384: {}}
     made, answers = run(Protocol.SESSIONED, {"w1": MemberMetadata("http://1/", 5)},
                         ClusterConfigState(offset=5, connector_configs=names, task_counts={"c" * 32_768: 1}))

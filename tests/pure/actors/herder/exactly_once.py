@@ -22,8 +22,8 @@ from storage.ids import ConnectorName, ConnectorTaskId
 from tests.pure.actors.herder.node import Node
 from tests.pure.actors.herder.world import World
 
-MOST_COMMITS = 5  # of one task until there is `more_data`
-MOST_ASKED = 5  # how often a task asks for its fencing again after a conflict
+MAX_COMMITS = 5  # of one task until there is `more_data`
+MAX_ASKED = 5  # how often a task asks for its fencing again after a conflict
 
 
 @dataclass(eq=False)
@@ -45,7 +45,7 @@ class OnceTask:
         return transactional_id("g", self.task.connector, self.task.task)
 
     def can_step(self) -> bool:
-        return not self.asleep and self.phase in ("fence", "init", "verify", "run") and self.commits < MOST_COMMITS
+        return not self.asleep and self.phase in ("fence", "init", "verify", "run") and self.commits < MAX_COMMITS
 
     def step(self) -> None:
         match self.phase:
@@ -72,7 +72,7 @@ class OnceTask:
     def _answered(self, following: str) -> Callable[[Exception | None], None]:
         def then(error: Exception | None) -> None:
             self.phase = following if error is None else "over"
-            if following == "init" and isinstance(error, ConflictError) and self.asked < MOST_ASKED:
+            if following == "init" and isinstance(error, ConflictError) and self.asked < MAX_ASKED:
                 self.asked, self.phase = self.asked + 1, "fence"
             if self.phase == "run":
                 self.world.started[self.task.connector] = max(

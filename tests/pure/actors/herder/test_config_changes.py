@@ -6,7 +6,7 @@ import pytest
 
 from actors.assignment.protocol import Allocation, Assignment, Membership, Protocol
 from actors.herder import core
-from actors.herder.config_changes import ITEMS_PER_MS, LEAST_PAUSE_MS
+from actors.herder.config_changes import ITEMS_PER_MS, MIN_PAUSE_MS
 from actors.herder.effects import Effect, Reply, SetTimer, StartInstance, StopInstance, Timer
 from actors.herder.events import Event, RequestReceived, TimerFired
 from actors.herder.standing import Joining, Phase, Resolved, member_of
@@ -21,7 +21,7 @@ from storage.status.state import StatusState
 
 C = ConnectorName("c")
 SETTINGS = HerderSettings(WorkerId("me:1"), "g")
-MANY = LEAST_PAUSE_MS * ITEMS_PER_MS
+MANY = MIN_PAUSE_MS * ITEMS_PER_MS
 
 
 def configs(count: int, offset: int, *more: ConnectorName) -> ClusterConfigState:
@@ -49,8 +49,8 @@ def changed(state: HerderState, now: int) -> tuple[HerderState, list[Effect]]:
     return step(state, ConfigChanged(configs(count, 2, C), (ConnectorUpdated(C),)), now)
 
 
-@pytest.mark.parametrize(("count", "now"), [(3, 1000), (MANY - 1, 1001), (MANY, 1000 + LEAST_PAUSE_MS), (MANY, 900)])
-def test_a_new_connector_brings_a_rebalance_at_once(count: int, now: int) -> None:
+@pytest.mark.parametrize(("count", "now"), [(3, 1000), (MANY - 1, 1001), (MANY, 1000 + MIN_PAUSE_MS), (MANY, 900)])
+def test_a_new_connector_causes_a_rebalance_at_once(count: int, now: int) -> None:
     """Even if the clock was set back."""
     state, effects = changed(settled(count), now)
     assert state.phase is Phase.JOINING
@@ -59,7 +59,7 @@ def test_a_new_connector_brings_a_rebalance_at_once(count: int, now: int) -> Non
 
 def test_with_thousands_of_connectors_requests_are_served_between_two_rebalances() -> None:
     state, effects = changed(settled(MANY), 1010)
-    due = 1000 + LEAST_PAUSE_MS
+    due = 1000 + MIN_PAUSE_MS
     assert [e for e in effects if isinstance(e, SetTimer)] == [SetTimer((Timer.POSTPONED_REBALANCE, ""), due)]
     assert state.phase is Phase.RESOLVED
     state, effects = step(state, RequestReceived(RequestId(1), GetConnector(C), None), 1020)
@@ -70,7 +70,7 @@ def test_with_thousands_of_connectors_requests_are_served_between_two_rebalances
     assert sum(isinstance(effect, RequestRejoin) for effect in effects) == 1
 
 
-def test_a_connector_that_comes_with_a_rebalance_is_not_started_twice() -> None:
+def test_a_connector_created_during_a_rebalance_is_not_started_twice() -> None:
     """Its configuration was read while the rebalance was going on."""
     state = HerderState(SETTINGS, Joining(), store=configs(0, 1), config=configs(0, 1))
     state, _ = step(state, ConfigChanged(configs(0, 5, C), (ConnectorUpdated(C),)), 10)

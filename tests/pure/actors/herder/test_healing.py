@@ -80,7 +80,7 @@ def test_without_a_policy_nothing_is_restarted_and_statuses_are_unchanged() -> N
     assert (said(world).state, said(world).restarts) == (State.FAILED, None)
 
 
-def test_a_permanent_failure_is_left_alone_until_somebody_does_something() -> None:
+def test_a_permanent_failure_is_not_retried_automatically() -> None:
     world = started()
     home(world, T).fail(T, permanent=True)
     run(world, 1_000_000)
@@ -318,7 +318,7 @@ def test_no_period_has_more_restarts_than_the_limit(times: list[int], now: int, 
         assert then >= at
         if done and then < done[-1]:
             then = done[-1]
-        done = [*policy.lately(done, then), then]
+        done = [*policy.counted_restarts(done, then), then]
         assert len([t for t in done if t > then - period]) <= limit
 
 

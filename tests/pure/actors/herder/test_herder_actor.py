@@ -155,7 +155,7 @@ class Rig:
             fence_producers=lambda effect: self.tell(ProducersFenced(effect.op)),
             make_session_key=self._make_key, forget_topics=lambda _: None, set_logger_level=lambda _: None,
             statuses=lambda: self.statuses(),  # noqa: PLW0108 - as it is then
-            publish=self.states.append, silence_since=self._silence_since, halted=self.halted.set,
+            publish=self.states.append, longest_gap_since=self._longest_gap_since, halted=self.halted.set,
             failed=self._failed)
         settings = HerderSettings(WorkerId("me:1"), "g", session_timeout_ms=SESSION_MS, graceful_stop_ms=2000,
                                   connector_type=lambda config: self.kind(config))  # noqa: PLW0108 - as it is then
@@ -165,7 +165,7 @@ class Rig:
         self.ticker.every("pulse", PULSE_MS, lambda: self.tell(HerderAlive()))
         self.tell(Loaded(self.configs.config))
 
-    def _silence_since(self, _moment: float) -> float:
+    def _longest_gap_since(self, _moment: float) -> float:
         silence, self.silence_s = self.silence_s, 0.0
         return silence
 
@@ -256,7 +256,7 @@ def test_each_caller_gets_its_own_response(rig: Rig, c: ConnectorName) -> None:
 def test_the_stack_of_a_hanging_task_is_below_the_line(
     rig: Rig, c: ConnectorName, caplog: pytest.LogCaptureFixture
 ) -> None:
-    process_secrets().learn("c", ["s3cr3t\nof-two-lines"])
+    process_secrets().add("c", ["s3cr3t\nof-two-lines"])
     task = ConnectorTaskId(c, 0)
     what = "hangs with s3cr3t\nof-two-lines\nin hang\nin run"
     rig.tell(TaskStalled(task, rig.states[-1].slots[task].epoch, what, 1000))
@@ -286,7 +286,7 @@ def test_the_end_of_the_worker_answers_all_requests(rig: Rig, c: ConnectorName) 
     assert rig.said(c) == [State.UNASSIGNED, State.UNASSIGNED]
 
 
-def test_an_alarm_after_the_end_is_no_error(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_timer_after_the_end_is_not_an_error(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     alarms: list[Callable[[], None]] = []
     before = rig.ticker.set
 
@@ -358,7 +358,7 @@ def test_a_defect_at_the_end_of_an_op_is_reported_and_the_next_request_served(ri
     assert rig.failures == []
 
 
-def test_a_defect_that_concerns_all_stops_the_worker(rig: Rig, c: ConnectorName) -> None:
+def test_a_defect_outside_of_requests_stops_the_worker(rig: Rig, c: ConnectorName) -> None:
     """The leader reads all statuses when a rebalance is over; an exception there would keep it in the rebalance."""
     rig.statuses = lambda: StatusState({c: None}, {c: None}, {})  # type: ignore[dict-item]
     rig.group(RequestRejoin("a rebalance"))

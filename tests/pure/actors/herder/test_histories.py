@@ -37,15 +37,15 @@ def test_random_histories_with_weights_end_balanced(first: int) -> None:
 
 
 @pytest.mark.parametrize("seed", FOUND_ONCE)
-def test_histories_that_once_ended_wrong(seed: int) -> None:
+def test_histories_that_once_failed(seed: int) -> None:
     run(seed, heals=False)
 
 
 @pytest.mark.parametrize("seed", FOUND_HEALING)
-def test_histories_whose_restarts_were_once_wrong(seed: int) -> None:
+def test_histories_whose_restarts_once_failed(seed: int) -> None:
     run(seed)
 
 
 @pytest.mark.parametrize("seed", FOUND_WEIGHING)
-def test_histories_with_weights_that_once_ended_wrong(seed: int) -> None:
+def test_histories_with_weights_that_once_failed(seed: int) -> None:
     run(seed, weighs=True)

@@ -115,7 +115,7 @@ def test_a_connector_whose_name_does_not_fit_is_left_out_and_can_be_deleted(prot
     world.check_at_rest()
 
 
-def test_a_new_connector_of_such_a_name_is_refused() -> None:
+def test_a_new_connector_with_such_a_name_is_refused() -> None:
     world = cluster()
     refused = [put(world, ConnectorName(name)) for name in ("n" * 8001, "ü" * 1334)]
     taken = put(world, ConnectorName("n" * 8000))

@@ -58,7 +58,7 @@ def test_a_single_worker_continues_at_once(expired: bool) -> None:
 
 
 @pytest.mark.parametrize("who", ["leader", "follower"])
-def test_a_worker_whose_work_is_held_for_it_continues_at_once(who: str) -> None:
+def test_a_worker_whose_work_is_reserved_continues_at_once(who: str) -> None:
     world = cluster(2)
     sleeper = next(name for name in world.nodes if (name == world.leader) == (who == "leader"))
     had = set(world.nodes[sleeper].running)
@@ -111,7 +111,7 @@ def test_deletions_and_changes_during_a_suspension_take_effect() -> None:
     world.check_at_rest()
 
 
-def test_work_assigned_to_a_suspended_worker_is_its_own_when_it_wakes() -> None:
+def test_work_assigned_to_a_suspended_worker_is_its_own_when_it_resumes() -> None:
     """It fell asleep before it heard of it, so that it cannot claim it: the leader knows."""
     world = cluster(2, 1)
     sleeper = next(name for name in world.nodes if name != world.leader)

@@ -73,7 +73,7 @@ def test_from_a_request_to_its_response() -> None:
     (ReplayDeadLetters(C, {}), Delegate(RequestId(1), ReplayDeadLetters(C, {})), True),
     (GetConnector(C), StopInstance(C, Epoch(1)), True),
 ])
-def test_a_client_that_polls_displaces_no_entries(request_: Request, effect: Effect, told: bool) -> None:
+def test_requests_that_only_read_are_not_in_the_story(request_: Request, effect: Effect, told: bool) -> None:
     """A request that only reads is no step of the story; one that starts something is."""
     story = NumberedStory()
     story.step(RequestReceived(RequestId(1), request_), effect)

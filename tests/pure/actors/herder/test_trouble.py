@@ -113,7 +113,7 @@ def test_task_configs_do_not_slip_between_the_two_writes_of_a_stop() -> None:
     assert world.config.target_state(C) is TargetState.STOPPED
 
 
-def test_a_leader_that_was_fenced_claims_its_right_again() -> None:
+def test_a_fenced_leader_claims_the_right_to_write_again() -> None:
     world = running(transactional_leader=True)
     world.log.owner = "a zombie"
     refused = world.ask("w0", PutConnector(C, {"v": "2"}, replace=True))
@@ -165,7 +165,7 @@ def test_late_task_configs_are_corrected_by_the_connectors_owner() -> None:
     assert world.config.task_configs[T]["v"] == "1"
 
 
-def test_a_stop_of_which_half_is_lost_is_undone() -> None:
+def test_a_half_written_stop_is_undone() -> None:
     world = running()
     world.nodes["w0"].configs.write(OpId(-1), PutTaskConfigSet(C, ()), world.now)
     world.settle()

@@ -159,7 +159,7 @@ def test_all_former_producers_are_fenced(before: int, after: int, fenced: int) -
     assert rounds == fenced
 
 
-def test_a_fence_with_nothing_to_do() -> None:
+def test_fencing_without_producers_to_fence() -> None:
     world = world_of(2)
     before = dict(world.epochs)
     assert fence(world) is None
@@ -316,7 +316,7 @@ def test_a_task_of_an_older_generation_is_refused() -> None:
     assert world.replies[number].error is None
 
 
-def test_a_task_that_is_not_here_is_refused() -> None:
+def test_a_task_of_another_worker_is_refused() -> None:
     world = world_of(2, workers=2)
     away = next((node, task) for task in (0, 1) for node in world.nodes
                 if ConnectorTaskId(C, task) not in world.nodes[node].running)

@@ -331,7 +331,7 @@ def test_a_sink_whose_tasks_follow_its_lag_has_as_many_as_are_wanted():
     rig.ref.stop()
 
 
-def test_a_sources_tasks_follow_nothing():
+def test_the_number_of_a_sources_tasks_does_not_follow_a_lag():
     rig = Rig("source-by-lag", lambda *_: pytest.fail("it is watched"))
     rig.start(**{"tasks.auto": "true"})
     rig.state(State.RUNNING)

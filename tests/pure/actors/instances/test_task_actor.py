@@ -136,7 +136,7 @@ def test_runs_until_it_is_stopped(rig: Rig) -> None:
     wait_until(lambda: not ref.is_alive())
 
 
-def test_idle_until_the_alarm_or_a_wake(rig: Rig) -> None:
+def test_idle_until_the_timer_or_a_wake_up(rig: Rig) -> None:
     rig.start(ScriptedRunner(Progress(idle_ms=20), Progress(idle_ms=20)))
     wait_until(lambda: rig.runner.runs == 3, what="two alarms")
     rig.runner.wake()
@@ -213,7 +213,7 @@ def test_a_failing_start(rig: Rig) -> None:
     assert rig.reports[0].version == "7.1"
 
 
-def test_a_failing_close_does_not_keep_the_task(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_task_ends_even_if_close_fails(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
     runner = ScriptedRunner()
     runner.close_error = ConnectError("no")
     ref = rig.start(runner)

@@ -191,7 +191,7 @@ def test_without_a_limit_tasks_are_not_watched() -> None:
 
 
 @pytest.mark.parametrize("how", ["stop", "cancel"])
-def test_a_task_that_ends_is_watched_no_longer(rig: Rig, how: str) -> None:
+def test_a_task_that_ends_is_no_longer_watched(rig: Rig, how: str) -> None:
     rig.hang()
     rig.first()
     if how == "cancel":
@@ -206,7 +206,7 @@ def test_a_task_that_ends_is_watched_no_longer(rig: Rig, how: str) -> None:
 
 
 def test_secrets_are_not_reported(rig: Rig) -> None:
-    process_secrets().learn("watchdog test", ["hunter2-secret"])
+    process_secrets().add("watchdog test", ["hunter2-secret"])
     rig.where = "File x.py, connect('hunter2-secret')"
     batch: Future[list[Any]] = Future()
     batch.set_running_or_notify_cancel()

@@ -173,7 +173,7 @@ def test_a_commit_is_not_written_where_a_task_config_failed(rig: Rig, topic: Mem
     assert view.config.tasks(A) == [ConnectorTaskId(A, 0), ConnectorTaskId(A, 1)]
 
 
-def test_a_write_that_takes_too_long_fails_and_the_next_goes_on(
+def test_a_write_that_takes_too_long_fails_and_the_next_one_continues(
     rig: Rig, topic: MemoryTopic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(actors.stores.config, "WRITE_TIMEOUT_MS", 150)

@@ -149,7 +149,7 @@ def test_a_connectors_own_topic(world: World) -> None:
     store.close()
 
 
-def test_around_a_transaction_of_somebody_else(world: World) -> None:
+def test_records_around_another_producers_transaction(world: World) -> None:
     world.stores.of(C).write([({"f": "a"}, {"p": 1}), ({"f": "b"}, {"p": 1})])
     store = world.stores.of(C, OWN)
     offsets = [({"f": "a"}, None), ({"f": "b"}, {"p": 2})]

@@ -144,7 +144,7 @@ def test_a_flush_waits_for_what_was_sent_before_it_only(rig: Rig, topic: MemoryT
     rig.done(second, StatusesFlushed)
 
 
-def test_a_read_to_the_end_is_answered_when_all_of_it_can_be_seen(rig: Rig, topic: MemoryTopic) -> None:
+def test_a_read_to_the_end_completes_when_all_records_are_visible(rig: Rig, topic: MemoryTopic) -> None:
     log = MemoryTopicLog(topic)
     ref, view = rig.status_store(log)
     view.ready.result(10)

@@ -85,7 +85,7 @@ def test_placeholders_that_cannot_be_read(ticker, answers):
     assert isinstance(error, ConfigError)
 
 
-def test_a_plugin_that_hangs_is_not_waited_for(ticker, answers):
+def test_the_worker_does_not_wait_for_a_plugin_that_hangs(ticker, answers):
     release = threading.Event()
     Scripted.hooks["v"] = lambda _what: release.wait(10)
     try:

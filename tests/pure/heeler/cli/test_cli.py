@@ -126,7 +126,7 @@ def test_after_ctrl_c_the_exit_code_is_the_shells(monkeypatch, where, words):
 
 
 @pytest.mark.parametrize(("answer", "code", "said"), [(b"\x03", 130, b""), (b"n\n", 1, b"Aborted!")])
-def test_a_question_is_answered(answer, code, said):
+def test_the_answer_to_a_question_determines_the_exit_code(answer, code, said):
     control, terminal = pty.openpty()
     command = [sys.executable, "-m", "heeler", "connectors", "delete", "c", "--url", "http://127.0.0.1:1"]
     name = os.ttyname(terminal)  # the first one that a session opens is where its Ctrl-C comes from

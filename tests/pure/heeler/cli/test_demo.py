@@ -36,7 +36,7 @@ def test_the_exit_code_says_whether_all_agrees(tmp_path, records, parquet, code)
         assert str(where) in said.getvalue()
 
 
-def test_a_folder_that_cannot_be_made(tmp_path):
+def test_a_folder_that_cannot_be_created(tmp_path):
     (tmp_path / "taken").write_text("")
     with pytest.raises(SetupError, match=r"^The demo's folder /.*/taken cannot be created: File exists\."):
         run_demo(None, keep=False, folder=tmp_path / "taken")

@@ -55,7 +55,7 @@ def test_an_incomplete_download_leaves_nothing_to_use(cache, fake_java, monkeypa
 
 
 @pytest.mark.parametrize("damage", ["truncate", "remove", "list"])
-def test_a_damaged_copy_is_fetched_again(cache, fake_java, damage):
+def test_a_damaged_copy_is_downloaded_again(cache, fake_java, damage):
     home = fake_java()
     folder = resolve(JARS)
     match damage:

@@ -112,7 +112,7 @@ def test_plugins_that_cannot_be_loaded_are_reported_and_looked_up_again(folder):
         assert host.asked == asked
 
 
-def test_one_of_several_that_cannot_be_loaded_is_told(folder):
+def test_one_of_several_plugins_that_cannot_be_loaded_is_reported(folder):
     """Unless Kafka has it anyway, and leaves it out where a folder has it."""
     jar(folder / "my plugin" / "lib" / "one.jar", manifest=f"some.Plugin\nsome.Newer\n{JSON}")
     host = Host(alone_too(folder, {**told(folder, JSON, "converter"), "location": "classpath"}))
@@ -228,7 +228,7 @@ def test_classes_that_are_plugins(tmp_path):
     assert plugin_classes([second]) == set()
 
 
-def test_service_load_knows_only_manifests_and_asks_nobody_for_more(folder):
+def test_service_load_uses_only_manifests(folder):
     jar(folder / "old" / "old.jar", NAMELESS, manifest=None)
     host = Host(alone_too(folder))
     seen = Discovery([str(folder)], lambda _look: host, "service_load")
@@ -296,7 +296,7 @@ def test_a_broken_jar_is_reported_and_hides_nothing(folder):
     assert look(place, lambda _: None) == look(place, lambda _: None)
 
 
-def test_a_host_that_cannot_be_started_is_reported_and_tried_again(folder):
+def test_a_host_that_cannot_be_started_is_reported_and_retried(folder):
     host = Host(alone_too(folder), ConnectError("no Java"))
     seen = Discovery([str(folder)], lambda _mode: host)
     assert seen.plugins() == []
@@ -331,7 +331,7 @@ def test_heelers_own_plugin_is_used_unless_javas_is_preferred(folder, monkeypatc
 
 
 @pytest.mark.parametrize("error", [None, "no Java"])
-def test_a_preferred_plugin_that_is_not_there_is_not_replaced(folder, monkeypatch, error):
+def test_a_missing_preferred_plugin_is_not_replaced(folder, monkeypatch, error):
     """Neither if no jar has it nor if the host cannot look it up."""
     host = Host([told(folder)])
     host.error = error and ConnectError(error)

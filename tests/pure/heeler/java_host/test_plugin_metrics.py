@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from heeler.java_host.plugin_metrics import ChainFigures, figures
 from heeler.worker.metrics import heeler_metrics
 from heeler.worker.metrics.text import Page
-from spark_tasks.metrics.plugins import MOST_SERIES, PluginMetrics
+from spark_tasks.metrics.plugins import MAX_SERIES, PluginMetrics
 
 OF_TASK = {"connector": "c", "task": "0"}
 
@@ -71,9 +71,9 @@ def test_prometheus_can_parse_any_metrics_of_a_plugin(metrics):
 def test_new_figures_replace_earlier_ones_up_to_a_limit():
     metrics = PluginMetrics()
     metrics.gauge("old").set(1)
-    metrics.replace(figures(metric(f"m{n}", n) for n in range(MOST_SERIES + 3)))
+    metrics.replace(figures(metric(f"m{n}", n) for n in range(MAX_SERIES + 3)))
     found = metrics.figures()
-    assert (len(found.values), found.dropped) == (MOST_SERIES, 3)
+    assert (len(found.values), found.dropped) == (MAX_SERIES, 3)
     metrics.replace(figures([metric("m", 1)]))
     assert [(s.name, v) for s, v in metrics.figures().values.items()] == [("m", (1.0, 0.0))]
     assert metrics.figures().dropped == 0

@@ -215,7 +215,7 @@ def test_a_rewind_sends_the_records_again(rig):
     assert frame(session) == (5, 6, False, 1), "nothing came while it was held"
 
 
-def test_a_put_that_takes_long_keeps_the_task_away_from_its_group(rig):
+def test_a_put_longer_than_max_poll_interval_ms_keeps_the_task_out_of_its_group(rig):
     session = started(rig)
     rig.group.end = 5
     rig.task.run_once()

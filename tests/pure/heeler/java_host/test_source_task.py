@@ -174,7 +174,7 @@ def test_the_worker_s_converters_are_used_if_none_are_named(rig):
                          "value.converter": "own.Converter"}
 
 
-def test_the_host_is_told_the_offsets_when_it_asks(rig):
+def test_the_host_gets_the_offsets_when_it_requests_them(rig):
     session = started(rig)
     session.say("offsets", -1)
     assert session.read() == (-1, {"op": "answer", "pairs": [['{"of":"count"}', '{"next":9007199254740993}']]})
@@ -206,7 +206,7 @@ def test_frames_are_appended_committed_and_acknowledged(rig):
     assert rig.used == ["t", "t"], "each step tells: topics can be reset"
 
 
-def test_plugins_with_commit_record_are_told_where_records_were_written(rig):
+def test_commit_record_gets_the_positions_of_written_records(rig):
     session = started(rig)
     rig.woken.clear()
     session.frame(b"one", b"two", b"three", offset=3, wanted=True)

@@ -112,7 +112,7 @@ def test_settings_that_would_leave_a_client_less_secure_are_refused(key, prefix)
     ("connector.client.config.override.policy", "com.example.AllConnectorClientConfigOverridePolicy"),
     ("connector.client.config.override.policy", "com.example.Strict"),
 ])
-def test_a_worker_that_would_be_more_open_than_its_file_says_does_not_start(key, value):
+def test_a_worker_that_would_be_less_secure_than_its_file_says_does_not_start(key, value):
     with pytest.raises(ConfigError, match=f"Invalid value {value} for configuration {key}: "):
         WorkerConfig.of(BASE | {key: value})
 

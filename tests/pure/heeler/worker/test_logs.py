@@ -206,7 +206,7 @@ def test_json_lines_contain_the_message(text):
 
 def test_json_lines_have_the_trace_without_secrets(lines):
     written = lines(form="json")
-    process_secrets().learn("c", ["open-sesame"])
+    process_secrets().add("c", ["open-sesame"])
     error = ValueError("open-sesame")
     logging.getLogger("x").error("it failed with open-sesame", exc_info=error)
     (line,) = map(json.loads, written())
@@ -275,11 +275,11 @@ def test_recent_lines_are_bounded_and_masked(recent, monkeypatch):
     assert len(recent.lines("c")) == recent_logs.LINES
     assert max(map(len, recent.lines("c"))) <= recent_logs.LONGEST + 1
     assert "the-late-secret" in recent.lines("c")[-1]
-    process_secrets().learn("c", ["the-late-secret"])
+    process_secrets().add("c", ["the-late-secret"])
     assert "the-late-secret" not in "".join(recent.lines("c"))
 
 
-def test_a_message_that_cannot_be_formatted_does_no_harm(recent, monkeypatch):
+def test_a_message_that_cannot_be_formatted_is_logged_anyway(recent, monkeypatch):
     class Bad:
         def __str__(self) -> str:
             raise ValueError("no text")

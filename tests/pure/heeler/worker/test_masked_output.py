@@ -25,7 +25,7 @@ SECRET = "s3cr3t\nof-two-lines"  # noqa: S105 - a test's
 
 @pytest.fixture(autouse=True)
 def knowing() -> Iterator[None]:
-    process_secrets().learn("c", [SECRET])
+    process_secrets().add("c", [SECRET])
     yield
     process_secrets.cache_clear()
 

@@ -35,12 +35,12 @@ def test_converters_are_found_by_any_of_their_names():
 
 
 @pytest.mark.parametrize("key", ["key.converter", "value.converter", "header.converter"])
-def test_a_converter_that_is_not_there(key):
+def test_a_missing_converter(key):
     with pytest.raises(ConfigError, match=rf"Invalid value no\.Such for configuration {key}: Class no\.Such could not"):
         checked_plugins({**CONVERTERS, key: "no.Such"})
 
 
-def test_a_converter_whose_version_is_not_there():
+def test_a_missing_version_of_a_converter():
     with pytest.raises(ConfigError, match=r"not found that matches the version range \[1.0,1.0\]"):
         checked_plugins({**CONVERTERS, "value.converter.plugin.version": "1.0"})
 
@@ -88,7 +88,7 @@ def test_waiting_has_an_end():
         wait_for(Future(), threading.Event(), 0.1)
 
 
-def test_a_signal_delivered_to_another_thread_is_noticed():
+def test_a_signal_delivered_to_another_thread_is_handled():
     stop, heard = threading.Event(), []
 
     def handle(*_):
@@ -119,7 +119,7 @@ def test_a_worker_raises_its_limit_of_open_files():
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
-def test_a_herder_that_is_silent_is_noticed_by_the_main_thread():
+def test_the_main_thread_detects_a_silent_herder():
     """Or the ticker, from which its pulses come: nothing else would end what runs on."""
     stop, told = threading.Event(), []
     watch = HerderWatch(lambda reason: (told.append(reason), stop.set()), 0.2)

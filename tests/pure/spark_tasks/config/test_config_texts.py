@@ -99,7 +99,7 @@ def test_validators(kind, validator, text, message):
     assert definition(kind, validator).validate({"k": text})[0].errors == [message]
 
 
-def test_a_bad_number_is_also_no_number_in_range():
+def test_an_invalid_number_is_also_validated_as_null():
     [value] = definition(Type.INT, between(1, 5)).validate({"k": "x"})
     assert value.errors == ["Invalid value x for configuration k: Not a number of type INT",
                             "Invalid value null for configuration k: Value must be non-null"]
@@ -150,7 +150,7 @@ USES = [lambda keys: keys.parse({}), lambda keys: keys.validate({}), lambda keys
     ({"type": Type.INT, "default": 1, "validator": lambda _name, _value: 1 // 0}, "ZeroDivisionError: .*"),
     ({"type": "int"}, "its type is 'int'; it must be a member of Type, such as Type.STRING"),
 ])
-def test_a_wrong_definition_is_told_when_it_is_used(key, message, use):
+def test_an_invalid_definition_is_reported_when_it_is_used(key, message, use):
     with pytest.raises(ConfigError, match=f"^the definition of configuration (p\\.)?k is wrong: {message}$"):
         use(ConfigDef(ConfigKey("k", **key)))
 

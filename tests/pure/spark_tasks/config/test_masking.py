@@ -19,7 +19,7 @@ ODD = "s3cr3t 'é\" \\ &\n%x/\u202e+"
 
 def knowing(*values: str) -> Secrets:
     secrets = Secrets()
-    secrets.learn("c", values)
+    secrets.add("c", values)
     return secrets
 
 
@@ -82,20 +82,20 @@ def test_short_and_common_values_do_not_destroy_texts(value, text, hidden):
     assert knowing(value).mask(text) == hidden
 
 
-def test_in_what_is_said_about_one_configuration_short_values_are_hidden_too():
+def test_in_texts_about_one_configuration_short_values_are_hidden_too():
     secrets = Secrets.of(["x1", "7", "true", "."])
     assert secrets.mask("Invalid value 7 for x: true, x17. x1") == f"Invalid value {MASK} for x: {MASK}, x17. {MASK}"
 
 
-def test_an_owner_s_values_stay_whatever_others_bring(monkeypatch):
+def test_the_values_of_an_owner_stay_whatever_others_add(monkeypatch):
     monkeypatch.setattr(masking, "VALUES_EACH", 20)
     secrets = knowing("of-the-connector")
     for n in range(50):
-        secrets.learn(None, [f"validated-{n}-"])
+        secrets.add(None, [f"validated-{n}-"])
     assert secrets.mask("of-the-connector validated-49- validated-1-") == f"{MASK} {MASK} validated-1-"
     monkeypatch.setattr(masking, "OWNERS", 3)
     for n in range(5):
-        secrets.learn(f"c{n}", [f"of-another-{n}-"])
+        secrets.add(f"c{n}", [f"of-another-{n}-"])
     assert secrets.mask("of-the-connector of-another-4-") == f"of-the-connector {MASK}"
 
 

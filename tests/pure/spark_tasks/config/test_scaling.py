@@ -33,7 +33,7 @@ def test_never_out_of_bounds_nor_more_than_partitions(bounds, tasks, lags, parti
 
 
 @given(BOUNDS, st.integers(1, 25), LAGS)
-def test_a_lag_that_stays_never_has_tasks_come_and_go(bounds, tasks, lag):
+def test_a_constant_lag_never_makes_the_number_of_tasks_oscillate(bounds, tasks, lag):
     counts = [scale.tasks for scale in run(bounds, Scale(bounds.clamped(tasks)), [lag] * 80)]
     assert counts in (sorted(counts), sorted(counts, reverse=True))
     assert counts[-1] == counts[-10], "it comes to rest"
@@ -52,7 +52,7 @@ def test_nothing_changes_before_it_has_lasted_a_period(bounds, tasks, lags):
 
 
 @given(BOUNDS, st.integers(1, 25))
-def test_drained_it_goes_down_to_the_fewest(bounds, tasks):
+def test_without_lag_the_number_of_tasks_falls_to_the_minimum(bounds, tasks):
     assert run(bounds, Scale(bounds.clamped(tasks)), [0] * 80)[-1].tasks == bounds.least
 
 
@@ -63,7 +63,7 @@ def test_a_backlog_grows_it_by_no_more_than_what_it_asks_for():
     assert [s.tasks for s in run(bounds, Scale(8), [100] * 6)] == [8, 4, 4, 2, 2, 2], "half of what it may be at most"
 
 
-def test_what_could_not_be_measured_begins_anew():
+def test_after_an_unknown_lag_the_period_starts_again():
     bounds = Bounds(1, 8, 100, 1000)
     scale = unknown(advance(Scale(1), bounds, 1000, 8, 0))
     assert advance(scale, bounds, 1000, 8, 1500).tasks == 1

@@ -42,7 +42,7 @@ def verify(folder, *raws, task=0):
     return read_summary(folder).to_json()
 
 
-def test_all_that_was_made_arrives(tmp_path):
+def test_verify_finds_all_records_of_datagen(tmp_path):
     (reader,) = readers(streams="2", records="1000", payload_bytes="5")
     end = reader.latestOffset(reader.initialOffset())
     assert end == {"0": 1000, "1": 1000}
@@ -101,7 +101,7 @@ def test_two_that_write_one_summary_lose_nothing(tmp_path, monkeypatch, step):
     assert len(list(tmp_path.iterdir())) == 2, "the summary, and its newest version"
 
 
-def test_records_of_somebody_else(tmp_path):
+def test_records_of_other_programs(tmp_path):
     with pytest.raises(DataError, match="sequence"):
         verify(tmp_path, raw_batch([b'{"a":1}']))
 
@@ -116,7 +116,7 @@ def test_limits_and_offsets():
     assert reader.from_source_offsets([]) == {"0": 0, "1": 0, "2": 0}
 
 
-def test_streams_are_dealt_to_tasks():
+def test_streams_are_distributed_to_tasks():
     assert [list(r.initialOffset()) for r in readers(2, streams="3")] == [["0", "2"], ["1"]]
     assert [list(r.initialOffset()) for r in readers(3)] == [["0"], ["1"], ["2"]]
     assert len(readers(5, streams="2")) == 2

@@ -78,7 +78,7 @@ def test_files_that_always_grow_starve_no_others(tmp_path):
     assert {key for row in found for key in row} == {"a", "b", "c"}
 
 
-def test_a_file_that_vanishes_while_it_is_looked_at(tmp_path, monkeypatch):
+def test_a_file_that_is_deleted_while_it_is_examined(tmp_path, monkeypatch):
     (tmp_path / "a.jsonl").write_text('{"id": 1}\n')
     reader = reader_of(tmp_path)
     complete_until = formats.complete_until
@@ -106,7 +106,7 @@ def test_growing_and_new_files(tmp_path):
     assert two == {"files": {str(first): 23, str(tmp_path / "b.csv"): 9}}
 
 
-def test_a_last_line_that_nobody_ends_is_taken_after_a_while(tmp_path):
+def test_a_last_line_without_line_end_is_read_after_a_while(tmp_path):
     file = tmp_path / "a.csv"
     file.write_text("id\n1\n2")
     os.utime(file, (1, 1))

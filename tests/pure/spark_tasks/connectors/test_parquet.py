@@ -47,7 +47,7 @@ def ids(folder):
     )
 
 
-def test_a_batch_is_there_after_its_commit(tmp_path):
+def test_a_batch_is_visible_after_its_commit(tmp_path):
     writer = writer_of(tmp_path)
     message = write(writer, records(5, 3), records(8, 2))
     assert visible(tmp_path) == []
@@ -60,7 +60,7 @@ def test_a_batch_is_there_after_its_commit(tmp_path):
     assert writer.resume_from("t", 2) is None
 
 
-def test_a_topic_that_a_transform_gave_is_not_where_to_resume(tmp_path):
+def test_a_sink_resumes_by_kafkas_topic_not_by_a_transforms(tmp_path):
     """Files are named by Kafka's topic, which is what a task asks for after a restart."""
     router = {"transforms": "r", "transforms.r.type": "RegexRouter", "transforms.r.regex": ".*",
               "transforms.r.replacement": "routed"}  # fmt: skip
@@ -94,7 +94,7 @@ def test_another_cut_of_the_same_offsets_is_refused(tmp_path):
     assert list(tmp_path.glob(".*.tmp")) == []
 
 
-def test_a_task_that_slept_between_its_look_and_its_commit(tmp_path, monkeypatch):
+def test_a_task_suspended_between_listing_the_folder_and_its_commit(tmp_path, monkeypatch):
     """Its successor has written the same offsets and more; what it adds would be there twice."""
     zombie = writer_of(tmp_path)
     late = write(zombie, records(0, 4))
@@ -125,7 +125,7 @@ def test_a_file_whose_task_died_before_it_had_its_name(tmp_path, monkeypatch):
     assert ids(tmp_path) == [0, 1, 2, 3]
 
 
-def test_files_that_somebody_took_away_do_not_come_back(tmp_path):
+def test_deleted_files_do_not_reappear(tmp_path):
     writer = writer_of(tmp_path)
     writer.commit([write(writer, records(0, 4))])
     for path in tmp_path.glob("[!.]*"):
@@ -180,7 +180,7 @@ def test_values_that_parquet_cannot_hold(tmp_path):
     ]
 
 
-def test_values_that_are_no_structs(tmp_path):
+def test_values_that_are_not_structs(tmp_path):
     writer = writer_of(tmp_path)
     writer.commit([write(writer, PIPELINE.to_connect("t", 0, raw_batch([b"1", b"2"])))])
     assert pq.read_table(tmp_path / visible(tmp_path)[0]).to_pydict() == {"value": [1, 2]}
@@ -196,7 +196,7 @@ def test_a_failed_write_leaves_nothing(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_that_cannot_be_made(tmp_path):
+def test_a_folder_that_cannot_be_created(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(ConnectError, match=r"^path: the folder /.*/file cannot be created: File exists$"):
         write(writer_of(tmp_path / "file"), records(0, 1))

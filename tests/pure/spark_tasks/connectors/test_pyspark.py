@@ -162,7 +162,7 @@ def test_the_schema_can_be_given():
     assert PySparkSourceConnector.data_source(config).schema().simpleString() == "struct<x:bigint>"
 
 
-def test_formats_that_are_not_there():
+def test_missing_formats():
     (error,) = PySparkSourceConnector.validate({"format": "cuonting"})["format"]
     assert error.startswith("Invalid value cuonting for configuration format: no data source has this name; did you "
                             "mean counting? available: ")

@@ -39,6 +39,6 @@ def test_the_forms_that_spark_takes() -> None:
 @pytest.mark.parametrize(
     "text", ["id", "id int,", "id foo", "a array<int", "a map<int>", "a int; b int", "a decimal(x)"]
 )
-def test_what_cannot_be_read_says_so(text: str) -> None:
+def test_an_invalid_schema_text_is_an_error(text: str) -> None:
     with pytest.raises(ConfigError, match="schema"):
         parse(text)

@@ -56,7 +56,7 @@ def test_without_headers_it_is_the_record():
     assert [pair["key"] for pair in letter["headers"]] == ["h", "h"]
 
 
-def test_none_is_told_and_has_its_letter():
+def test_with_tolerance_none_the_error_is_raised_and_the_record_has_a_letter():
     refusals = Refusals(ErrorHandling(queue="dead"))
     with pytest.raises(ToleranceExceededError, match="Tolerance exceeded in error handler: value of rec") as told:
         refusals.add(FAILURE, original())
@@ -81,7 +81,7 @@ def test_log_lines():
     assert sent(quiet) == ([], [])
 
 
-def test_a_letter_that_no_topic_can_hold_takes_no_other_with_it(caplog):
+def test_a_dead_letter_that_is_too_large_does_not_affect_others(caplog):
     refusals = Refusals(ErrorHandling(tolerant=True, queue="dead"))
     for offset in (1, 2, 3):
         refusals.add(FAILURE, original(offset))
@@ -113,11 +113,11 @@ def test_what_was_left_out_is_counted_and_what_fails_the_task_is_not_counted_twi
     refusals.add(Failure(FailedStage.TRANSFORMATION, "a.T", DataError("wrong"), "wrong", 0), original())
     refusals.send(append)
     metrics = TaskMetrics()
-    refusals.refused.tell(metrics, skipped=True)
+    refusals.refused.report_to(metrics, skipped=True)
     assert metrics.errors == {"convert": 2, "transform": 1}
     assert (metrics.skipped, metrics.logged, metrics.letters, metrics.lost_letters) == (3, 3, 2, 1)
     assert metrics.failures == 0
     intolerant = TaskMetrics()
-    refusals.refused.tell(intolerant, skipped=False)
+    refusals.refused.report_to(intolerant, skipped=False)
     assert (intolerant.errors, intolerant.skipped, intolerant.letters) == ({}, 0, 2)
     assert sum("Error encountered" in line for line in caplog.messages) == 6

@@ -22,7 +22,7 @@ def test_java_patterns(pattern, yes, no):
 
 
 @pytest.mark.parametrize("pattern", ["(", "[", "*a", r"\p{NoSuchClass}", "a{2,1}"])
-def test_patterns_that_are_none(pattern):
+def test_invalid_patterns(pattern):
     with pytest.raises(re.error):
         compile_java(pattern)
     with pytest.raises(ConfigError, match="Invalid regex"):

@@ -84,7 +84,7 @@ def test_how_long_the_selector_waits(metrics):
     assert found["io-wait-time-ns-avg"] == pytest.approx(found["io-wait-time-ns-total"] / 2)
 
 
-def test_others_are_not_told(metrics):
+def test_other_metrics_are_left_out(metrics):
     some = AnonMeasurable(lambda _config, _now: 1.0)
     metrics.add_metric(metrics.metric_name("x", "other-metrics"), some)
     metrics.add_metric(metrics.metric_name("y", "connect-metrics", tags={"a": "b"}), some)

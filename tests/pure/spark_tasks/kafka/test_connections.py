@@ -30,7 +30,7 @@ def function():
 
 
 @pytest.mark.parametrize("started", [function, coroutine])
-def test_a_defect_goes_to_the_log_and_the_thread_goes_on(connections, caplog, started):
+def test_a_defect_is_logged_and_the_thread_continues(connections, caplog, started):
     connections.start(started)
     wait_until(lambda: "TypeError: a defect" in caplog.text)
     done = threading.Event()
@@ -82,7 +82,7 @@ def test_what_comes_just_before_the_end_is_read() -> None:
     loop.close()
 
 
-def test_a_manager_that_was_closed_is_let_go():
+def test_a_closed_manager_is_released():
     """The library's timer for idle connections keeps it: one for each member that a worker ever had."""
     loop = Loop()
     manager = Manager(loop, bootstrap_servers=["127.0.0.1:1"], connections_max_idle_ms=1)

@@ -55,7 +55,7 @@ def one(value: bytes, offset: int) -> bytes:
     return struct.pack(">q", offset) + bytes(batch.data[8:])
 
 
-def test_a_last_batch_that_is_cut_off_comes_with_the_next_fetch(cluster: Cluster) -> None:
+def test_an_incomplete_last_batch_is_returned_by_the_next_fetch(cluster: Cluster) -> None:
     cluster.io.broker = [answer(one(b"a", 3) + one(b"b" * 90, 4)[:99]), answer(one(b"b" * 90, 4))]
     batches = list(read_range(cluster, "logs", 0, 3, 5))
     assert [value for batch in batches for value in batch.column("value").to_pylist()] == [b"a", b"b" * 90]
@@ -72,7 +72,7 @@ def test_a_last_batch_that_is_cut_off_comes_with_the_next_fetch(cluster: Cluster
         ([answer(b"", CorruptRecordError.errno)], "CORRUPT_MESSAGE"),
     ],
 )  # fmt: skip
-def test_a_damaged_first_batch_is_named_with_its_place(cluster: Cluster, answers: Any, reason: str) -> None:
+def test_the_error_for_a_damaged_first_batch_has_its_position(cluster: Cluster, answers: Any, reason: str) -> None:
     cluster.io.broker = [answer(one(b"a", 3)), *answers]
     batches = read_range(cluster, "logs", 0, 3, 9, timeout_ms=30_000)
     assert next(batches).column("value").to_pylist() == [b"a"]
@@ -80,13 +80,13 @@ def test_a_damaged_first_batch_is_named_with_its_place(cluster: Cluster, answers
         next(batches)
 
 
-def test_an_old_format_is_named_with_its_place(cluster: Cluster) -> None:
+def test_the_error_for_an_old_record_format_has_its_position(cluster: Cluster) -> None:
     cluster.io.broker = [answer(struct.pack(">qiib", 3, 50, 0, 1) + bytes(85))]
     with pytest.raises(UnsupportedFormatError, match=r"^logs-0 at offset 3: .*format v1"):
         next(read_range(cluster, "logs", 0, 3, 9))
 
 
-def test_an_answer_without_the_partition_is_an_error_and_no_endless_wait(cluster: Cluster) -> None:
+def test_a_response_without_the_partition_is_an_error(cluster: Cluster) -> None:
     with pytest.raises(KafkaRefusedError, match=r"^fetching logs-0 at 3: .*index out of range"):
         list(read_range(cluster, "logs", 0, 3, 9))
 
@@ -95,7 +95,7 @@ def values(batches: Iterator[pa.RecordBatch]) -> list[bytes]:
     return [value for batch in batches for value in batch.column("value").to_pylist()]
 
 
-def test_what_is_held_is_not_fetched(cluster: Cluster) -> None:
+def test_held_records_are_not_fetched(cluster: Cluster) -> None:
     cluster.io.broker = []
     held = one(b"a", 3) + one(b"b", 4) + one(b"c", 5)
     for isolation in LEVELS:
@@ -114,11 +114,11 @@ def transactional(batch: bytes) -> bytes:
     b"?", one(b"a", 3)[:-1], bytes(99), struct.pack(">qiib", 3, 50, 0, 1) + bytes(85), one(b"a", 2),
     transactional(one(b"aborted?", 3)),
 ])  # fmt: skip
-def test_what_is_held_and_of_no_use_is_fetched(cluster: Cluster, held: bytes) -> None:
+def test_unusable_held_records_are_fetched(cluster: Cluster, held: bytes) -> None:
     cluster.io.broker = [answer(one(b"good", 3))]
     assert values(read_range(cluster, "logs", 0, 3, 4, held=held, isolation="read_committed")) == [b"good"]
 
 
-def test_damage_in_what_is_held_is_named_with_its_place(cluster: Cluster) -> None:
+def test_the_error_for_damaged_held_records_has_their_position(cluster: Cluster) -> None:
     with pytest.raises(CorruptRecordsError, match=r"logs-0 at offset 3 .*checksum is wrong"):
         list(read_range(cluster, "logs", 0, 3, 4, held=one(b"a", 3)[:-1] + b"x"))

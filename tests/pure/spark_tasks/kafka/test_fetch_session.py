@@ -51,7 +51,7 @@ class Broker:
 
 
 @given(st.lists(st.tuples(positions, st.sampled_from(["", "", "", "forgets", "lost before", "lost after", "grants"]))))
-def test_the_broker_waits_where_it_is_asked_to(steps):
+def test_the_broker_waits_at_the_requested_offsets(steps):
     """Whatever is lost on the way, and whatever the broker forgets: from the second answer on it is right again."""
     broker, session = Broker(), FetchSession()
     for wanted, trouble in steps:
@@ -62,28 +62,28 @@ def test_the_broker_waits_where_it_is_asked_to(steps):
         for attempt in range(3):
             request = session.request(wanted, max_wait_ms=1, max_bytes=1, partition_bytes=1)
             if trouble == "lost before" and not attempt:
-                session.lost()
+                session.handle_error()
                 continue
             error, granted, waits_at = broker.take(request)
             if trouble == "lost after" and not attempt:
-                session.lost()
-            elif session.answered(error, granted) and not error:
+                session.handle_error()
+            elif session.handle_response(error, granted) and not error:
                 break
         assert waits_at == wanted
 
 
-def test_epochs_begin_again_at_one(monkeypatch):
-    monkeypatch.setattr(fetch_session, "LAST_EPOCH", 2)
+def test_the_epoch_after_the_last_one_is_one(monkeypatch):
+    monkeypatch.setattr(fetch_session, "MAX_EPOCH", 2)
     session, epochs = FetchSession(), []
     for _ in range(5):
         epochs.append(session.request({("a", 0): 1}, max_wait_ms=1, max_bytes=1, partition_bytes=1).session_epoch)
-        session.answered(0, 7)
+        session.handle_response(0, 7)
     assert epochs == [0, 1, 2, 1, 2]
 
 
-def test_other_errors_are_the_caller_s():
+def test_other_errors_are_returned_to_the_caller():
     session = FetchSession()
     session.request({("a", 0): 1}, max_wait_ms=1, max_bytes=1, partition_bytes=1)
-    assert session.answered(0, 7)
-    assert session.answered(protocol.UnknownTopicOrPartitionError.errno, 0)
+    assert session.handle_response(0, 7)
+    assert session.handle_response(protocol.UnknownTopicOrPartitionError.errno, 0)
     assert session.request({("a", 0): 1}, max_wait_ms=1, max_bytes=1, partition_bytes=1).session_epoch == 0

@@ -42,21 +42,21 @@ def answer(client: GroupClient, *refused: str) -> None:
         brokers=[broker], topics=topics, controller_id=1, cluster_id="c", API_VERSION=7))
 
 
-def test_a_topic_that_comes_while_a_request_is_under_way_is_asked_for_at_once(client: GroupClient) -> None:
+def test_a_topic_added_while_a_request_is_in_flight_is_requested_at_once(client: GroupClient) -> None:
     one, two = Topics(client.metadata), Topics(client.metadata)
     one.set_topics(["a"])
     assert asked(client) == {"a"}
     two.set_topics(["b"])
     answer(client)
-    assert (one.answered, two.answered, client.metadata.ttl()) == (True, False, 0)
+    assert (one.is_covered, two.is_covered, client.metadata.ttl()) == (True, False, 0)
     assert asked(client) == {"a", "b"}
     answer(client)
-    assert two.answered
+    assert two.is_covered
     assert client.metadata.ttl() > 1_000
     assert one.set_topics(["b"]).succeeded()
 
 
-def test_a_broker_that_does_not_answer_is_not_asked_without_a_pause(client: GroupClient) -> None:
+def test_requests_to_a_broker_that_does_not_respond_have_pauses(client: GroupClient) -> None:
     Topics(client.metadata).set_topics(["a"])
     assert client.metadata.ttl() == 0
     asked(client)
@@ -64,7 +64,7 @@ def test_a_broker_that_does_not_answer_is_not_asked_without_a_pause(client: Grou
     assert client.metadata.ttl() > 0
 
 
-def test_the_topics_of_a_member_that_has_left_are_not_asked_for(client: GroupClient) -> None:
+def test_the_topics_of_a_member_that_has_left_are_not_requested(client: GroupClient) -> None:
     one, two = Topics(client.metadata), Topics(client.metadata)
     one.set_topics(["a", "both"])
     two.set_topics(["both"])
@@ -73,7 +73,7 @@ def test_the_topics_of_a_member_that_has_left_are_not_asked_for(client: GroupCli
     assert client.metadata.release(two)
 
 
-def test_a_topic_that_one_member_may_not_read_is_no_trouble_of_the_others(client: GroupClient) -> None:
+def test_a_topic_that_one_member_may_not_read_does_not_affect_others(client: GroupClient) -> None:
     one, two = Topics(client.metadata), Topics(client.metadata)
     one.set_topics(["secret"])
     two.set_topics(["a"])
@@ -82,7 +82,7 @@ def test_a_topic_that_one_member_may_not_read_is_no_trouble_of_the_others(client
     assert (one.unauthorized_topics, two.unauthorized_topics) == ({"secret"}, set())
 
 
-def test_a_name_that_is_not_one_is_no_trouble_of_the_others(client: GroupClient) -> None:
+def test_an_invalid_topic_name_does_not_affect_other_members(client: GroupClient) -> None:
     one, two = Topics(client.metadata), Topics(client.metadata)
     with pytest.raises((ValueError, InvalidTopicError)):
         one.set_topics(["a topic"])

@@ -49,7 +49,7 @@ def test_it_ends_although_a_client_goes_on_asking():
         io.net()
 
 
-def test_a_member_that_could_not_be_made_counts_no_more():
+def test_a_member_that_could_not_be_created_is_removed():
     io, client = GroupIo(), {"bootstrap_servers": "127.0.0.1:1"}
     with pytest.raises((ValueError, InvalidTopicError)):
         GroupConsumer(ConsumerSettings("g", client, ("no name",)), io, lambda: None)

@@ -17,7 +17,7 @@ def batch(offset: int, count: int = 1, size: int = 0) -> bytes:
     return PREFIX.pack(offset, len(body) + PREFIX.size - LOG_OVERHEAD, 0, MAGIC, 0) + body
 
 
-def test_what_comes_later_is_put_behind() -> None:
+def test_later_records_are_appended() -> None:
     held = HeldRecords(10_000, 10_000)
     held.add(TP, 5, batch(5) + batch(6, 2))
     held.add(TP, 8, batch(8))
@@ -35,7 +35,7 @@ def test_after_a_gap_only_what_is_new() -> None:
     assert (held.take(TP, 5), held.take(TP, 7)) == (b"", batch(7))
 
 
-def test_a_batch_that_was_cut_off_is_left_out() -> None:
+def test_an_incomplete_batch_is_left_out() -> None:
     held = HeldRecords(10_000, 10_000)
     held.add(TP, 5, batch(5) + batch(6, size=10)[:-1])
     assert held.take(TP, 5) == batch(5)
@@ -44,7 +44,7 @@ def test_a_batch_that_was_cut_off_is_left_out() -> None:
     assert OTHER not in held
 
 
-def test_what_is_no_batch_is_not_held() -> None:
+def test_bytes_that_are_not_a_batch_are_not_held() -> None:
     held = HeldRecords(10_000, 10_000)
     held.add(TP, 0, bytes(100))
     held.add(TP, 0, PREFIX.pack(0, 3, 0, MAGIC, 0) + bytes(HEADER_BYTES))
@@ -53,7 +53,7 @@ def test_what_is_no_batch_is_not_held() -> None:
     assert (TP in held, held.size) == (False, 0)
 
 
-def test_no_more_than_so_many_bytes() -> None:
+def test_the_number_of_bytes_is_limited() -> None:
     held = HeldRecords(3 * HEADER_BYTES, 2 * HEADER_BYTES)
     held.add(TP, 0, batch(0))
     held.add(OTHER, 0, batch(0) + batch(1))
@@ -70,7 +70,7 @@ def test_no_more_than_so_many_bytes() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 1), st.integers(0, 3), st.integers(1, 3)), max_size=20), st.integers(0, 30))
-def test_what_is_taken_begins_at_the_position_and_has_no_gap(adds: list[tuple[int, int, int]], position: int) -> None:
+def test_taken_records_start_at_the_position_and_have_no_gap(adds: list[tuple[int, int, int]], position: int) -> None:
     held, ends = HeldRecords(900, 600), [0, 0]
     for number, gap, count in adds:
         at = ends[number] + max(0, gap - 2)

@@ -205,7 +205,7 @@ def test_every_record_once_and_in_order_whatever_fails(faults, in_flight, batch_
         cluster.io.close()
 
 
-def test_without_an_identity_order_is_kept_by_sending_one_after_the_other(started):
+def test_without_a_producer_id_batches_are_sent_one_by_one_and_keep_their_order(started):
     broker = Broker([None, protocol.NotLeaderForPartitionError.errno, None, "lost request"])
     appender = Appender(started(broker), None, max_batch_bytes=300)
     appender.append("t", 0, raw(numbers(0, 50)))
@@ -235,7 +235,7 @@ def test_a_gap_in_the_sequences_is_an_error(started):
         appender.flush()
 
 
-def test_a_record_that_the_topic_does_not_take_names_the_topic(started):
+def test_the_error_for_a_record_over_the_topics_limit_names_the_topic(started):
     appender = Appender(started(Broker(largest=500)), ME)
     appender.append("narrow", 0, raw([b"a", b"b" * 1000]))
     with pytest.raises(RecordTooLargeError, match=r"a broker rejected a record for topic 'narrow'") as raised:
@@ -261,7 +261,7 @@ def test_partitions_that_do_not_exist(started):
             appender.append("t", partition, raw([b"a", b"b"]))
 
 
-def test_the_partitioner_decides_where_nobody_else_does(started):
+def test_the_partitioner_is_used_for_records_without_a_partition(started):
     broker = Broker()
     appender = Appender(started(broker, partitions=4), ME)
     keyed = raw([b"1", b"2", b"3"]).set_column(2, "key", pa.array([b"a", b"b", b"a"], pa.binary()))
@@ -282,7 +282,7 @@ def test_gives_up_after_the_delivery_timeout(started):
         appender.flush()
 
 
-def test_a_defect_ends_the_appending_and_keeps_nobody_waiting(started):
+def test_a_defect_ends_the_appender_and_all_waiting_calls(started):
     appender = Appender(started(Broker(["defect"])), ME)
     appender.append("t", 0, raw(numbers(0, 3)))
     with pytest.raises(KafkaRefusedError, match=r"^appending to t-0: no such field$"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from spark_tasks.kafka.shared_clusters import MOST_KEPT, shared_cluster
+from spark_tasks.kafka.shared_clusters import MAX_KEPT, shared_cluster
 from spark_tasks.kafka.watcher import EndWatchers
 from tests.rigs.support import wait_until
 
@@ -13,20 +13,20 @@ def settings(number: int) -> dict[str, Any]:
     return {"bootstrap_servers": ["127.0.0.1:1"], "sasl_plain_password": f"of hour {number}"}
 
 
-def test_clusters_that_nobody_has_are_kept_while_few_others_are_used() -> None:
+def test_unused_clusters_are_kept_while_few_others_are_used() -> None:
     first = shared_cluster(settings(0)).io
     second = shared_cluster(settings(1)).io
     assert shared_cluster(settings(0)).io is first
-    for number in range(2, MOST_KEPT + 1):
+    for number in range(2, MAX_KEPT + 1):
         shared_cluster(settings(number))
     wait_until(lambda: not second.alive, 10, "the end of the one that was used longest ago")
     assert first.alive
     assert shared_cluster(settings(1)).io is not second
 
 
-def test_a_cluster_that_somebody_has_lives_on() -> None:
+def test_a_cluster_in_use_is_not_closed() -> None:
     mine = shared_cluster(settings(100))
-    for number in range(101, 102 + MOST_KEPT):
+    for number in range(101, 102 + MAX_KEPT):
         shared_cluster(settings(number))
     assert shared_cluster(settings(100)) is mine
     assert mine.io.alive

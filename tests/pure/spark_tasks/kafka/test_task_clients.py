@@ -110,7 +110,7 @@ def test_unix_sockets_ask_for_no_secret_and_so_are_in_a_folder_of_the_user_s(
 
 
 @pytest.mark.parametrize("master", [None, "local", "local[3]", "local-cluster[2,1,1024]"])
-def test_a_spark_of_this_machine_has_a_secret_of_its_own_each_time(master: str | None) -> None:
+def test_a_local_spark_has_a_new_secret_at_each_start(master: str | None) -> None:
     worker = {"spark.master": master} if master else {}
     first, second = spark_settings(worker), spark_settings(worker)
     assert first["spark.authenticate"] == "true"

@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 
 from spark_tasks.errors import ConnectError, DataError
 from spark_tasks.metrics.phases import each, measured, phase, stage_of
-from spark_tasks.metrics.plugins import MOST_SERIES, PluginMetrics, Series, counting, plugin_metrics
+from spark_tasks.metrics.plugins import MAX_SERIES, PluginMetrics, Series, counting, plugin_metrics
 from spark_tasks.metrics.task import Flight, SplitFigures, TaskMetrics
 from spark_tasks.metrics.windows import HALF_S, Window
 from spark_tasks.spark.executor import failed_outcome, value_of
 
 
 @given(st.lists(st.tuples(st.floats(0, 20), st.floats(0, 1e6)), max_size=30), st.floats(0, 100))
-def test_a_window_tells_of_the_last_minute_and_of_nothing_before(steps, later):
+def test_a_window_has_the_values_of_the_last_minute_only(steps, later):
     window, now, values = Window(), 1000.0, []
     for pause, value in steps:
         now += pause
@@ -30,12 +30,12 @@ def test_a_window_tells_of_the_last_minute_and_of_nothing_before(steps, later):
     now += later
     recent = [value for at, value in values if now - at < HALF_S]
     if recent:
-        assert window.most(now) >= max(recent)
-        assert window.least(now) <= min(recent)
-        assert window.least(now) <= window.average(now) * (1 + 1e-9) + 1e-9
+        assert window.maximum(now) >= max(recent)
+        assert window.minimum(now) <= min(recent)
+        assert window.minimum(now) <= window.average(now) * (1 + 1e-9) + 1e-9
     if not any(now - at < 2 * HALF_S for at, _ in values):
         assert math.isnan(window.average(now))
-        assert math.isnan(window.most(now))
+        assert math.isnan(window.maximum(now))
         assert window.rate(now) == 0
     assert window.rate(now) <= sum(value for _, value in values) / HALF_S + 1e-9
 
@@ -58,7 +58,7 @@ def test_of_phases_inside_each_other_the_innermost_counts():
         assert set(watch.seconds) == {"write", "fetch", "decode"}, "nobody measures any more"
 
 
-def test_an_error_knows_its_phase_when_it_comes_home():
+def test_an_error_keeps_its_phase_when_it_is_pickled():
     def convert() -> None:
         with phase("write"), phase("convert"):
             raise DataError("no number")
@@ -85,7 +85,7 @@ def test_an_error_that_cannot_be_sent_keeps_its_phase():
     assert stage_of(home.value) == "transform"
 
 
-def test_an_error_that_lets_nobody_write_to_it_is_marked_all_the_same():
+def test_an_error_without_writable_attributes_is_marked_too():
     @dataclass(frozen=True)
     class FrozenError(Exception):
         code: int
@@ -106,7 +106,7 @@ def test_what_plugins_count_in_a_split_adds_up_on_the_worker():
             plugin_metrics().gauge("open_files").set(3)
             plugin_metrics().summary("call_seconds").observe(0.5)
             split = SplitFigures(plugins=plugin_metrics().counted())
-        task.worked([pickle.loads(pickle.dumps(split)), None])
+        task.add_splits([pickle.loads(pickle.dumps(split)), None])
     found = task.plugins.figures()
     assert found.values == {
         Series("rows_skipped", "counter", (("table", "a"),)): (4, 0),
@@ -122,18 +122,18 @@ def test_names_that_prometheus_does_not_have_are_refused(name):
 
 
 @pytest.mark.parametrize("label", ["connector", "task", "worker", "le", "__name__", "a-b", ""])
-def test_labels_that_are_taken_or_none_are_refused(label):
+def test_reserved_or_invalid_labels_are_refused(label):
     with pytest.raises(ConnectError, match="is not a valid label"):
         PluginMetrics().gauge("x", **{label: "1"})
 
 
-def test_a_plugin_cannot_fill_the_memory(caplog):
+def test_a_plugins_metrics_use_limited_memory(caplog):
     metrics = PluginMetrics()
-    for number in range(MOST_SERIES + 5):
+    for number in range(MAX_SERIES + 5):
         metrics.counter("x", number=number).inc()
     metrics.counter("x", number=0).inc()
     found = metrics.figures()
-    assert (len(found.values), found.dropped) == (MOST_SERIES, 5)
+    assert (len(found.values), found.dropped) == (MAX_SERIES, 5)
     assert len(caplog.records) == 1
     metrics.counter("x", number=0).inc(math.inf)
     assert metrics.figures().values[Series("x", "counter", (("number", "0"),))] == (2, 0)
@@ -145,19 +145,21 @@ def test_a_task_counts_what_it_did():
     task = TaskMetrics("sink")
     task.submitted(10)
     assert task.active == 10
-    task.worked([SplitFigures(6, 60, 5, 70, {"fetch": 0.1, "write": 0.2}), SplitFigures(4, 40, 4, 50, {"write": 0.3})])
+    task.add_splits([
+        SplitFigures(6, 60, 5, 70, {"fetch": 0.1, "write": 0.2}), SplitFigures(4, 40, 4, 50, {"write": 0.3}),
+    ])
     task.committed(0.25)
     assert (task.records, task.bytes) == ({"read": 10, "write": 9}, {"read": 100, "write": 120})
     assert task.phases == {"fetch": (1, 0.1), "write": (1, 0.5), "commit": (1, 0.25)}
     assert task.active == 0
     assert task.commits == {"done": 1, "failed": 0, "skipped": 0}
     assert task.last["commit"] is not None
-    with pytest.raises(DataError), task.blaming("task"), phase("convert"):
+    with pytest.raises(DataError), task.counting_failures("task"), phase("convert"):
         raise DataError("no number")
     assert (task.errors, task.failures, task.retries) == ({"convert": 1}, 1, 0)
 
 
-def test_a_task_tells_how_long_it_ran_and_was_paused():
+def test_the_ratios_of_running_and_paused_time():
     task = TaskMetrics()
     assert task.ratios(task.started + 10) == (0, 0)
     task.running(paused=False)

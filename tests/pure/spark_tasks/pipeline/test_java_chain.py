@@ -139,7 +139,7 @@ def test_dead_letters_have_java_s_stack_trace():
     assert (str(error), error.java_class, error.__notes__) == ("no", "x.Bad", ["at y"])
 
 
-def test_a_host_that_is_gone_is_looked_for_again_and_what_it_throws_is_told(host, tmp_path):
+def test_a_lost_host_is_looked_up_again_and_its_exceptions_are_reported(host, tmp_path):
     cut = Cut((), (), frozenset({"key", "value"}))
     java = part(tmp_path, cut)
     pipeline = JavaFirstPipeline({}, {"key.converter": "java.X", "value.converter": "java.X"}, cut, java)

@@ -48,7 +48,7 @@ def test_without_schemas_there_is_no_schema():
 
 
 @pytest.mark.parametrize("text", ["{", '{"type":"map"}', "null"])
-def test_a_schema_that_is_none(text):
+def test_an_invalid_schema(text):
     with pytest.raises(ConfigError, match=r"schema\.content"):
         converter(**{"schema.content": text})
 

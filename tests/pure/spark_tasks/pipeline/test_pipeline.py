@@ -37,7 +37,7 @@ def test_the_first_bad_record_is_named():
         SinkPipeline(worker(), SCHEMALESS).to_connect("logs", 3, raw)
 
 
-def test_bad_records_are_told_and_the_rest_goes_on_as_one_batch():
+def test_bad_records_are_reported_and_the_others_stay_one_batch():
     """The good ones have other keys on both sides of a bad one, and are one column all the same."""
     values = [b'{"a":1}', b"{oops", b'{"b":2}', b"nope", b'{"a":3}']
     raw = raw_batch(values, offset=40, keys=[b"k", None, None, b"", b"k"])
@@ -106,7 +106,7 @@ def test_runs_of_one_schema_come_as_batches():
         pipeline.to_connect("t", 0, raw_batch(values))
 
 
-def test_a_pipeline_travels():
+def test_a_pipeline_can_be_pickled():
     pipeline = pickle.loads(pickle.dumps(SinkPipeline(worker(), SCHEMALESS)))
     assert pipeline.to_connect("t", 0, raw_batch([b"1"]))["value"].to_pylist() == [1]
 
@@ -179,7 +179,7 @@ def test_headers_through_json_converter():
     assert converter.from_connect_header("t", "h", None, {"b": [1, "x"]}) == b'{"b":[1,"x"]}'
 
 
-def test_headers_in_bytes_go_as_they_are():
+def test_headers_in_bytes_are_unchanged():
     """Whatever the plugin's schema says of nulls: bytes are what is on the wire."""
     kind = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
     headers = [[("a", b"1"), ("a", b"\xff"), ("b", None)], None]

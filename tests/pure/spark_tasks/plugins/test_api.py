@@ -47,6 +47,6 @@ def test_one_message_may_be_no_list(monkeypatch: pytest.MonkeyPatch) -> None:
     assert errors() == ["There is no such thing"]
 
 
-def test_a_validation_without_an_answer_is_told() -> None:
+def test_a_validation_without_a_response_is_reported() -> None:
     with pytest.raises(ConfigError, match=r"Careless.validate\(\) returns a NoneType; it must return lists"):
         errors()

@@ -60,7 +60,7 @@ def test_each_path_is_read_once_for_all_keys():
     assert sorted(provider.lookups) == [("f", frozenset("xy")), ("g", frozenset("x"))]
 
 
-def test_a_time_to_live_is_told_for_a_connector_that_wants_restarts():
+def test_a_time_to_live_is_reported_for_connectors_with_config_reload():
     told = []
     transformer = ConfigTransformer({"p": Fake(ttl_ms=500)}, on_ttl=lambda *a: told.append(a))
     config = {"k": "${p:f:x}"}
@@ -72,7 +72,7 @@ def test_a_time_to_live_is_told_for_a_connector_that_wants_restarts():
     assert told == [("c", "f", 500)]
 
 
-def test_every_value_is_told_with_the_key_that_it_stands_in():
+def test_every_value_is_reported_with_its_key():
     told = []
     transformer = ConfigTransformer({"p": Fake(unknown=["no"])}, on_values=lambda *a: told.append(a))
     found = transformer.transform({"a": "x${p:f:x}${p:f:y}", "b": "${p:z}", "c": "${p:f:no}", "d": "plain"}, "c")
@@ -157,7 +157,7 @@ def test_providers_are_loaded_by_java_name_with_their_parameters(tmp_path, monke
     assert ConfigTransformer(providers).transform(config) == {"a": "v", "b": "s", "c": "${file:/etc/x:k}"}
 
 
-def test_a_time_to_live_below_zero_is_none():
+def test_a_negative_time_to_live_is_ignored():
     told = []
     short = Fake()
     short.get = lambda path, _keys: ConfigData({"k": "v"}, int(path))

@@ -86,7 +86,7 @@ def test_a_chain_is_cut_once(plugins, given, sink, source):
     (config(header=J), *[{"header.converter": "only heeler's own header converters work with a Python"}] * 2),
     (config((J, B)), *[Cut(("t0",), (), KEYS)] * 2),
 ])
-def test_that_of_a_python_connector_too(plugins, given, sink, source):
+def test_also_in_the_chain_of_a_python_connector(plugins, given, sink, source):
     for wanted, is_sink in ((sink, True), (source, False)):
         cut, refusals = cut_of(plugins, given, {}, is_sink=is_sink, java=False)
         if isinstance(wanted, dict):
@@ -104,7 +104,7 @@ def test_the_worker_s_converters_count_where_the_connector_has_none(plugins):
     assert cut == Cut((), ("t",), frozenset({"value"}))
 
 
-def test_a_predicate_that_nobody_uses_does_not_reach_the_other_side(plugins):
+def test_an_unused_predicate_is_not_passed_to_the_other_runtime(plugins):
     given = config(J) | {"predicates": "p", "predicates.p.type": P}
     cut, refusals = cut_of(plugins, given, {}, is_sink=True, java=True)
     assert (cut, refusals) == (Cut((), ("t0",), frozenset()), [])

@@ -115,7 +115,7 @@ def test_a_plugin_that_cannot_be_imported_breaks_no_other(folder, caplog):
         plugins.connector("acme_bad.BadConnector")
 
 
-def test_a_folder_that_is_not_there_is_a_warning(tmp_path, caplog):
+def test_a_missing_folder_is_a_warning(tmp_path, caplog):
     assert registry(tmp_path / "nowhere").all() == []
     assert "is not a folder" in caplog.text
 
@@ -139,7 +139,7 @@ def test_the_newest_version_that_fits_is_taken(versions, asked, version):
     assert versions.get(Kind.CONNECTOR, "com.acme.ManyConnector", asked).version == version
 
 
-def test_a_version_that_is_not_there(versions):
+def test_a_missing_version(versions):
     text = r"^Plugin acme_many.ManyConnector not found that matches the version range \[2.0,2.0\], available versions: "
     with pytest.raises(PluginVersionError, match=text + r"\[undefined, 1.2, 1.10\]$"):
         versions.find(Kind.CONNECTOR, "Many", "2.0")
@@ -215,7 +215,7 @@ FILE, JAVA = "org.apache.kafka.connect.file.FileStream", "of Java Kafka Connect 
     (Kind.TRANSFORMATION, "io.debezium.transforms.ExtractNewRecordState",
      f"io.debezium.transforms.ExtractNewRecordState {JAVA}. Its jars run unchanged"),
 ])
-def test_who_names_what_is_not_here_is_helped(kind, name, help_):
+def test_the_error_for_an_unknown_class_helps(kind, name, help_):
     with pytest.raises(PluginNotFoundError) as caught:
         Plugins().find(kind, name)
     first, *more = str(caught.value).splitlines()
@@ -235,7 +235,7 @@ def test_the_type_of_a_config(folder):
     assert plugins.connector_type(None) == "unknown"
 
 
-def test_it_travels_to_executors(folder):
+def test_it_can_be_pickled_for_executors(folder):
     (folder / "acme_far.py").write_text(source("FarConnector"))
     copy = pickle.loads(pickle.dumps(registry(folder)))
     assert copy.plugin_path == (str(folder),)
@@ -265,7 +265,7 @@ def test_importing_the_registry_is_cheap():
     assert done.stdout.strip() == "[]"
 
 
-def test_who_asks_for_a_plugin_is_told_what_cannot_be_read(folder):
+def test_the_error_for_an_unknown_plugin_lists_what_cannot_be_read(folder):
     (folder / "acme_typo.py").write_text(source("TypoConnector").replace("(SourceConnector):", "(SourceConnector)"))
     plugins = Plugins([str(folder), str(folder / "gone")], installed=())
     with pytest.raises(PluginNotFoundError, match=r"^Failed to find any class that implements Connector ") as caught:
@@ -274,7 +274,7 @@ def test_who_asks_for_a_plugin_is_told_what_cannot_be_read(folder):
     assert f"{folder}/gone is not a folder" in str(caught.value)
 
 
-def test_a_source_whose_columns_are_forgotten_is_found_and_says_so(folder):
+def test_the_error_for_a_source_without_columns_says_so(folder):
     (folder / "acme_bare.py").write_text(
         "from heeler import source\n\n@source\ndef Bare(options, start):\n    return [], {}\n")
     with pytest.raises(PluginNotFoundError, match=r"acme_bare\.Bare .* cannot be imported: @source needs the schema"):
@@ -332,7 +332,7 @@ def test_one_class_with_a_mistake_hides_no_other_of_its_module(folder, kind, nam
     assert str(caught.value) == f"Plugin acme_many.{name} (acme_many:{name}) cannot be imported: {message}"
 
 
-def test_what_a_module_raises_is_told_with_its_line(folder):
+def test_the_error_for_a_module_that_raises_names_its_line(folder):
     (folder / "acme_inner.py").write_text("\n\ndef check():\n    raise ValueError('soon')\n")
     (folder / "acme_raises.py").write_text("import acme_inner\nacme_inner.check()\n" + source("RaisesConnector"))
     with pytest.raises(PluginNotFoundError) as caught:

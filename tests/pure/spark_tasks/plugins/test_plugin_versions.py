@@ -30,7 +30,7 @@ def test_ranges(text, inside, outside, shown):
 
 
 @pytest.mark.parametrize("text", ["", "[1,2", "(1)", "[1,2,3]", "1,2", "[2,1]", "1)"])
-def test_ranges_that_are_none(text):
+def test_invalid_ranges(text):
     with pytest.raises(ConfigError, match="nvalid version"):
         parse_range(text)
 

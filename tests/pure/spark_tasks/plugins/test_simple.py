@@ -18,7 +18,7 @@ def reader(answer: Any) -> Any:
     return source("n bigint")(Ticks).data_source({"topic": "t"}).simpleStreamReader(StructType())
 
 
-def test_rows_and_the_offset_behind_them() -> None:
+def test_rows_and_the_offset_after_them() -> None:
     rows, end = reader(([(1,), (2,)], {"next": 3})).read({})
     assert (list(rows), end) == ([(1,), (2,)], {"next": 3})
 
@@ -27,7 +27,7 @@ def test_rows_and_the_offset_behind_them() -> None:
     ([(1,)], "a list"), ([(1,), (2,)], "a list"), (None, "a NoneType"), (([(1,)], 5), "a list and a int"),
     ((), "an empty tuple"),
 ])
-def test_something_else_is_told_in_the_function_s_name(answer: Any, shown: str) -> None:
+def test_the_error_for_another_result_names_the_function(answer: Any, shown: str) -> None:
     with pytest.raises(DataError, match=f"Ticks returned {shown}; a source must return two values"):
         reader(answer).read({})
 

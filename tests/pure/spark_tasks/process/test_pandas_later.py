@@ -11,9 +11,9 @@ pytestmark = pytest.mark.integration  # processes of their own
 
 PROGRAM = """
 import sys
-from spark_tasks.process.pandas_later import hold_back_pandas
+from spark_tasks.process.pandas_later import defer_pandas
 {before}
-hold_back_pandas()
+defer_pandas()
 import pyarrow as pa
 {after}
 there = "pandas" in sys.modules
@@ -29,7 +29,7 @@ warm_up()"""
 
 
 @pytest.mark.parametrize(("before", "after", "there"), [("", DATA_PLANE, False), ("import pandas", "", True)])
-def test_pyarrow_knows_pandas_as_soon_as_it_is_imported_and_no_sooner(before: str, after: str, there: bool) -> None:
+def test_pyarrow_supports_pandas_only_after_pandas_is_imported(before: str, after: str, there: bool) -> None:
     done = subprocess.run([sys.executable, "-c", PROGRAM.format(before=before, after=after)], capture_output=True,
                           text=True, check=False)
     assert (done.stdout, done.stderr) == (f"{there} 1 (2,) pandas/__init__.py\n", "")

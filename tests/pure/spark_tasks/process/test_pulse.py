@@ -24,22 +24,22 @@ def pulse(clock: Clock) -> Pulse:
     return Pulse(clock)
 
 
-def test_a_steady_pulse_has_no_silence(clock: Clock, pulse: Pulse) -> None:
+def test_a_steady_pulse_has_no_gaps(clock: Clock, pulse: Pulse) -> None:
     for _ in range(20):
         clock.now += 0.3
         pulse.beat()
-    assert pulse.silence_since(100) == 0
+    assert pulse.longest_gap_since(100) == 0
 
 
-def test_a_silence_that_goes_on_counts_for_every_moment(clock: Clock, pulse: Pulse) -> None:
+def test_a_gap_that_has_not_ended_counts_for_every_moment(clock: Clock, pulse: Pulse) -> None:
     clock.now += 30
-    assert pulse.silence_since(100) == pulse.silence_since(129.9) == 30
+    assert pulse.longest_gap_since(100) == pulse.longest_gap_since(129.9) == 30
 
 
-def test_a_silence_counts_for_what_began_before_its_end(clock: Clock, pulse: Pulse) -> None:
+def test_a_gap_counts_for_moments_before_its_end(clock: Clock, pulse: Pulse) -> None:
     clock.now += 30
     pulse.beat()
     clock.now += 0.5
     pulse.beat()
-    assert pulse.silence_since(100) == pulse.silence_since(129) == 30
-    assert pulse.silence_since(130) == 0
+    assert pulse.longest_gap_since(100) == pulse.longest_gap_since(129) == 30
+    assert pulse.longest_gap_since(130) == 0

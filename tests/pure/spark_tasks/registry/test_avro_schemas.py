@@ -95,7 +95,7 @@ def test_what_avro_alone_has():
     ('{"type":"record","name":"L","fields":[{"name":"a","type":"int"},{"name":"a","type":"int"}]}', "the same name"),
     ("[" * 5000 + "]" * 5000, "valid JSON|levels deep"),
 ])
-def test_schemas_that_are_none(text, words):
+def test_invalid_schemas(text, words):
     with pytest.raises(DataError, match=words):
         parse(text)
 

@@ -117,7 +117,7 @@ def test_wherever_the_schema_comes_from(registry, config):
     assert first[0][1][0][1][1:] == SchemaId("AVRO", guid=registry.guid(1)).guid.bytes
 
 
-def test_a_registry_without_guids_is_told_of():
+def test_a_registry_without_guids_is_reported():
     with guid_registry(guids=False) as registry, pytest.raises(
             ConfigError, match=r"value\.schema\.id\.serializer: .* has none for schema 1; remove"):
         written(made(AvroConverter, registry), [ROW])

@@ -182,7 +182,7 @@ def test_values_that_are_not_plain():
     ('syntax = "proto3"; message M0 {}' + "".join(
         f"message M{i} {{ M{i - 1} a = 1; M{i - 1} b = 2; }}" for i in range(1, 60)), "no message at"),
 ])  # fmt: skip
-def test_what_is_no_schema(text, words):
+def test_texts_that_are_not_schemas(text, words):
     with pytest.raises(DataError, match=words):
         of(text, index=(99,) if "no message at" in words else (0,))
 
@@ -214,7 +214,7 @@ def test_descriptors_are_schemas_too():
     (Schema(Type.STRUCT, fields=(Field("a b", Schema(Type.INT8)),)), "not valid"),
     (Schema(Type.STRUCT, fields=(Field("a", Schema(Type.INT8, parameters=((n.TAG, "-1"),))),)), "valid field number"),
 ])  # fmt: skip
-def test_records_that_protobuf_cannot_say(schema, words):
+def test_records_that_protobuf_cannot_express(schema, words):
     with pytest.raises(DataError, match=words):
         Schemas(protobuf_file(schema, ProtobufOptions())[0])
 
@@ -276,7 +276,7 @@ def test_it_is_listed_with_confluents_settings():
 
 
 @pytest.mark.parametrize("package", ["ptars", "grpc_tools"])
-def test_who_lacks_the_packages_is_told_which(monkeypatch, package):
+def test_the_error_for_missing_packages_says_what_to_install(monkeypatch, package):
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(ConfigError, match=r"pip install 'heeler\[registry\]'"):
         ProtobufConverter().configure(URL, is_key=False)

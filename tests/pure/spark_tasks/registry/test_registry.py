@@ -71,7 +71,7 @@ def test_without_a_registry_there_is_nothing_to_convert():
 
 
 @pytest.mark.parametrize("package", ["confluent_kafka.schema_registry", "pyruhvro", "fastavro"])
-def test_who_lacks_the_packages_is_told_which(monkeypatch, package):
+def test_the_error_for_missing_packages_says_what_to_install(monkeypatch, package):
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(ConfigError, match=r"pip install 'heeler\[registry\]'"):
         AvroConverter().configure({URL: NOWHERE}, is_key=False)
@@ -112,7 +112,7 @@ def test_apicurios_settings_that_change_the_bytes_are_refused(name, value):
     assert f"apicurio.registry.{name}" in said
 
 
-def test_a_registry_that_is_not_there_is_asked_again_later():
+def test_requests_to_an_unreachable_registry_are_retried():
     converter = AvroConverter()
     converter.configure({URL: NOWHERE, "max.retries": "0", "retries.wait.ms": "60000"}, is_key=True)
     record = framed(7, pa.array([b"x"]))
@@ -160,7 +160,7 @@ def test_ids_in_headers_and_guids():
     (b"", "Unknown magic byte!"), (b"\0\0\0", "only 3 bytes"), (b"\1abc", "only 4 bytes"),
     (b"{}", "Unknown magic byte!"),
 ])
-def test_bytes_that_say_no_id(whole, why):
+def test_bytes_without_a_schema_id(whole, why):
     found = unframed(pa.array([b"\0\0\0\0\7x", whole]), None, is_key=False)
     assert why in found.bad[1]
     assert found.codes.tolist() == [0, -2]

@@ -88,7 +88,7 @@ def test_the_first_batch_is_committed_at_once_and_those_just_after_together(cloc
     assert not offsets
 
 
-def test_the_pause_that_it_asks_for_is_long_enough(clock: Clock, group: Group) -> None:
+def test_the_requested_pause_is_long_enough(clock: Clock, group: Group) -> None:
     offsets = pending()
     offsets.add({ONE: 1})
     offsets.commit_due(group)
@@ -112,7 +112,7 @@ def test_what_kafka_could_not_take_stays(clock: Clock, group: Group) -> None:
     assert not offsets
 
 
-def test_a_task_goes_on_while_its_commit_waits_for_the_answer(clock: Clock, group: Group) -> None:
+def test_a_task_continues_while_it_waits_for_the_response_to_a_commit(clock: Clock, group: Group) -> None:
     offsets, group.busy = pending(), True
     offsets.add({ONE: 1, TWO: 1})
     assert offsets.commit_due(group) == NOTHING_MS
@@ -140,16 +140,16 @@ def test_the_last_commit_ends_before_the_next(clock: Clock, group: Group) -> Non
     assert (group.commits, bool(offsets)) == ([{ONE: 1}, {ONE: 2}], False)
 
 
-def test_no_commit_overtakes_one_that_is_not_answered(
+def test_no_commit_overtakes_one_without_a_response(
     clock: Clock, group: Group, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(commits, "ANSWER_S", 0.001)
+    monkeypatch.setattr(commits, "RESPONSE_S", 0.001)
     offsets, group.busy = pending(), True
     offsets.add({ONE: 1})
     offsets.commit_due(group)
     offsets.add({ONE: 2})
     for _ in range(2):
-        with pytest.raises(KafkaUnavailableError, match="not answered"):
+        with pytest.raises(KafkaUnavailableError, match="no response"):
             offsets.commit(group)
     assert group.commits == [{ONE: 1}]
     group.answer()
@@ -158,7 +158,7 @@ def test_no_commit_overtakes_one_that_is_not_answered(
     assert (group.commits, bool(offsets)) == ([{ONE: 1}, {ONE: 2}], False)
 
 
-def test_the_group_that_refuses_later_is_told_by_the_next_call(clock: Clock, group: Group) -> None:
+def test_a_later_refusal_of_the_group_is_raised_by_the_next_call(clock: Clock, group: Group) -> None:
     told: list[str] = []
     offsets, group.busy = pending(told), True
     offsets.add({ONE: 1})

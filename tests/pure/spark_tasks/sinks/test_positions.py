@@ -46,7 +46,7 @@ def test_what_an_open_transaction_hides_is_waited_for() -> None:
     assert reading.ranges(100) == [(TP, 60, 70)]
 
 
-def test_a_planned_range_takes_what_has_come_since_and_never_gets_shorter() -> None:
+def test_a_planned_range_is_extended_by_new_records_and_never_shortened() -> None:
     watcher = Watcher(70, 70)
     reading = positions(watcher)
     [(tp, start, end)] = reading.ranges(100)
@@ -72,7 +72,7 @@ def test_a_task_sleeps_while_a_transaction_is_open_before_its_position() -> None
     assert not watcher.arm("task", reading.at(), "read_committed", lambda: None), "the log was cut off"
 
 
-def test_a_log_that_was_cut_off_is_read_as_the_reset_policy_says() -> None:
+def test_a_truncated_log_is_read_according_to_the_reset_policy() -> None:
     reading = positions(Watcher(50, 50))
     reading.ranges(100)
     assert reading.ranges(100) == [(TP, 3, 50)]

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_tasks.data.columns import RAW_SCHEMA
-from spark_tasks.dead_letters.done import Done, ScatteredError
 from spark_tasks.dead_letters.error_handling import ErrorHandling
 from spark_tasks.dead_letters.letters import MARKER, PREFIX, DeadLetters, runs
 from spark_tasks.dead_letters.order import ReplayOrder
 from spark_tasks.dead_letters.refusals import Refused
+from spark_tasks.dead_letters.replayed_offsets import ReplayedOffsets, ScatteredError
 from spark_tasks.errors import ConfigError
 from spark_tasks.sinks.replay import Replay
 from spark_tasks.sinks.replay_split import ReplayResult
@@ -57,11 +57,11 @@ def test_headers_are_read_as_they_are() -> None:
     {"topic": None}, {"connector.name": None}, {"partition": b"x"}, {"partition": b"-1"}, {"offset": b""},
     {"partition": 2**31}, {"offset": 2**64}, {"offset": "\u0661"}, {"partition": None},
 ])
-def test_a_letter_that_does_not_say_where_it_is_from(said: dict[str, Any]) -> None:
+def test_a_dead_letter_without_its_origin(said: dict[str, Any]) -> None:
     assert letters(letter(1), letter(2, **said), letter(3)).whole().tolist() == [True, False, True]
 
 
-def test_headers_that_are_no_text_and_none_at_all() -> None:
+def test_headers_that_are_not_text_and_letters_without_headers() -> None:
     bare = {**letter(1), "headers": None}
     found = letters(bare, letter(2, stage=b"\xff", **{"exception.message": None}), {**bare, "headers": []})
     assert found.whole().tolist() == [False, True, False]
@@ -69,7 +69,7 @@ def test_headers_that_are_no_text_and_none_at_all() -> None:
     assert letters().whole().tolist() == []
 
 
-def test_a_replayed_record_is_what_it_was_and_says_so() -> None:
+def test_a_replayed_record_is_unchanged_except_for_its_marker() -> None:
     own = (("a", b"1"), ("a", None))
     found = letters(letter(5, offset=50, own=own, time=123), letter(6, offset=51, own=((MARKER, b"q-0-1"),)))
     [run] = runs(found, np.array([0, 1]), lambda at: b"q-0-%d" % at, ordered=False)
@@ -128,7 +128,7 @@ def test_filters(chose: dict[str, Any], found: list[int]) -> None:
     ({"filter": {"from": "today"}}, "from must be a time"), ({"filter": {"to": -1}}, "to must be"),
     ({"filter": {"from": {}}}, "from must be"), ({"filter": {"partition": "0"}}, "partition must be"),
 ])
-def test_orders_that_are_refused(body: dict[str, Any], words: str) -> None:
+def test_invalid_orders(body: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         ReplayOrder.of(body)
 
@@ -139,7 +139,7 @@ KEYS = st.sampled_from(["topics", "stages", "exception", "message", "from", "to"
 
 
 @given(st.dictionaries(st.sampled_from(["dry_run", "values", "limit", "y"]), JSON), st.dictionaries(KEYS, JSON) | JSON)
-def test_any_order_is_taken_or_refused_in_words(body: dict[str, Any], chose: Any) -> None:
+def test_any_order_is_accepted_or_refused_with_a_message(body: dict[str, Any], chose: Any) -> None:
     try:
         order = ReplayOrder.of({**body, "filter": chose})
     except ConfigError:
@@ -153,36 +153,36 @@ STEPS = st.lists(st.tuples(OFFSETS, OFFSETS, st.sets(OFFSETS, max_size=20)), max
 
 
 @given(OFFSETS, STEPS)
-def test_what_is_done_is_kept_through_the_note(low: int, steps: list[tuple[int, int, set[int]]]) -> None:
-    done, known = Done.of(low, ""), set(range(low))
+def test_replayed_offsets_survive_the_metadata(low: int, steps: list[tuple[int, int, set[int]]]) -> None:
+    done, known = ReplayedOffsets.of(low, ""), set(range(low))
     for start, size, left in steps:
         missing = sorted(n for n in left if start <= n < start + size)
         done = done.after(start, start + size, np.array(missing, np.int64))
         known |= set(range(start, start + size)) - set(missing)
     every = np.arange(130)
     assert set(every[done.covers(every)].tolist()) == known
-    assert Done.of(done.low, done.note()) == done
+    assert ReplayedOffsets.of(done.low, done.metadata()) == done
     assert done.low == next(n for n in range(200) if n not in known), "what is left of the queue begins there"
 
 
-def test_without_a_filter_the_note_is_empty() -> None:
-    assert Done().after(0, 10**12, NOTHING) == Done(10**12)
-    assert Done(10**12).note() == ""
+def test_without_a_filter_the_metadata_is_empty() -> None:
+    assert ReplayedOffsets().after(0, 10**12, NOTHING) == ReplayedOffsets(10**12)
+    assert ReplayedOffsets(10**12).metadata() == ""
 
 
 @pytest.mark.parametrize("note", ["", "of somebody else", "heeler-replay:", "heeler-replay:!!", "heeler-replay:AAAA",
                                   "heeler-replay:eJz7/////w8ABfkB/g=="])
-def test_a_note_that_makes_no_sense_says_nothing(note: str) -> None:
-    assert Done.of(5, note) == Done(5)
+def test_invalid_metadata_is_ignored(note: str) -> None:
+    assert ReplayedOffsets.of(5, note) == ReplayedOffsets(5)
 
 
-def test_a_note_that_a_broker_would_refuse_is_refused_before() -> None:
+def test_metadata_that_is_too_long_for_brokers_is_refused() -> None:
     chance = np.random.default_rng(7)
     left = np.flatnonzero(chance.random(100_000) < 0.5)
     with pytest.raises(ScatteredError, match="too scattered"):
-        Done().after(1, 100_000, left).note()
-    some = Done().after(1, 100_000, left[::500])
-    assert len(some.note()) < 4096
+        ReplayedOffsets().after(1, 100_000, left).metadata()
+    some = ReplayedOffsets().after(1, 100_000, left[::500])
+    assert len(some.metadata()) < 4096
 
 
 # ---------------------------------------------------------------- what the log says
@@ -210,7 +210,8 @@ def test_the_log_has_the_counts_of_a_replay_and_nothing_of_records(
     split = replay.next_split(b"", cluster, lambda _: None)
     assert split is not None
     refused = Refused(0 if body else 1)
-    replay.took(split, ReplayResult(3, Done(), 3, 2, 1, samples=({"value": "SECRET"},), refused=refused))
+    result = ReplayResult(3, ReplayedOffsets(), 3, 2, 1, samples=({"value": "SECRET"},), refused=refused)
+    replay.add_result(split, result)
     assert replay.next_split(b"", cluster, lambda _: None) is None
     [line] = caplog.messages
     assert words in line

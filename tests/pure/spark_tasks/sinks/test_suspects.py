@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from spark_tasks.sinks.suspects import Pointer
+from spark_tasks.sinks.suspects import RowGuesser
 
 ROWS = [
     {"id": 7, "name": "it's", "in": {"n": 5}}, {"id": 12, "name": None, "in": None},
@@ -33,37 +33,37 @@ def batches():
     ("refused", None),
     ("", None),
 ])  # fmt: skip
-def test_which_row(message, row):
-    assert Pointer(batches()).rows(ValueError(message), 0, 4) == ([] if row is None else [row])
+def test_the_first_row_with_the_quoted_value_is_guessed(message, row):
+    assert RowGuesser(batches()).guess(ValueError(message), 0, 4) == ([] if row is None else [row])
 
 
-def test_values_that_are_no_structs_and_no_key():
+def test_values_that_are_not_structs_and_batches_without_keys():
     batch = pa.RecordBatch.from_pydict({"value": ["a", "b"]})
-    assert Pointer([batch]).rows(ValueError("'b'"), 0, 2) == [1]
-    assert Pointer([]).rows(ValueError("'b'"), 0, 0) == []
+    assert RowGuesser([batch]).guess(ValueError("'b'"), 0, 2) == [1]
+    assert RowGuesser([]).guess(ValueError("'b'"), 0, 0) == []
 
 
-def test_what_is_quoted_twice_is_looked_for_everywhere():
+def test_rows_with_a_value_that_is_quoted_twice_are_guessed_in_all_batches():
     one = pa.RecordBatch.from_pydict({"value": ["a", "b", None, "b"]})
     other = pa.RecordBatch.from_pydict({"value": ["c", "b"], "key": ["b", "b"]})
     numbers = pa.RecordBatch.from_pydict({"value": [1, 2]})
-    pointer = Pointer([one, other, numbers])
-    assert pointer.rows(ValueError("'b'"), 0, 3) == [1]
-    assert pointer.rows(ValueError("'b'"), 2, 3) == [], "not in this stretch"
-    assert pointer.rows(ValueError("'b'"), 2, 4) == [3, 5], "in the same column"
-    assert pointer.rows(ValueError("'c'"), 4, 6) == [4]
-    assert pointer.rows(ValueError("'b'"), 4, 6) == [5], "another one came in between"
+    guesser = RowGuesser([one, other, numbers])
+    assert guesser.guess(ValueError("'b'"), 0, 3) == [1]
+    assert guesser.guess(ValueError("'b'"), 2, 3) == [], "not in this stretch"
+    assert guesser.guess(ValueError("'b'"), 2, 4) == [3, 5], "in the same column"
+    assert guesser.guess(ValueError("'c'"), 4, 6) == [4]
+    assert guesser.guess(ValueError("'b'"), 4, 6) == [5], "another one came in between"
 
 
-def test_what_looks_like_no_other_row_is_looked_for_everywhere():
+def test_rows_that_look_like_quoted_ones_only_are_guessed_in_all_batches():
     one = pa.RecordBatch.from_pydict({"key": ["a", "b", "c", "d"], "value": ["1", "x2", "-3", "4"]})
     other = pa.RecordBatch.from_pydict({"key": ["e", "f", "g", "h"], "value": ["y5", None, "", "7z"]})
-    pointer = Pointer([one, other, one])
-    assert pointer.rows(ValueError("'x2'"), 0, 4) == [1]
-    assert pointer.rows(ValueError("'x2'"), 1, 3) == [1, 9], "the same again"
-    assert pointer.rows(ValueError("'y5'"), 2, 12) == [4, 7, 9], "letters and digits"
-    assert pointer.rows(ValueError("'b'"), 0, 12) == [1]
-    assert pointer.rows(ValueError("'c'"), 0, 12) == [2], "the first row looks like that too"
-    numbers = Pointer([pa.RecordBatch.from_pydict({"value": [1, 70000, 3, 70001]})])
-    assert numbers.rows(ValueError("(70000)"), 0, 4) == [1]
-    assert numbers.rows(ValueError("(70001)"), 2, 4) == [3], "numbers have no look"
+    guesser = RowGuesser([one, other, one])
+    assert guesser.guess(ValueError("'x2'"), 0, 4) == [1]
+    assert guesser.guess(ValueError("'x2'"), 1, 3) == [1, 9], "the same again"
+    assert guesser.guess(ValueError("'y5'"), 2, 12) == [4, 7, 9], "letters and digits"
+    assert guesser.guess(ValueError("'b'"), 0, 12) == [1]
+    assert guesser.guess(ValueError("'c'"), 0, 12) == [2], "the first row looks like that too"
+    numbers = RowGuesser([pa.RecordBatch.from_pydict({"value": [1, 70000, 3, 70001]})])
+    assert numbers.guess(ValueError("(70000)"), 0, 4) == [1]
+    assert numbers.guess(ValueError("(70001)"), 2, 4) == [3], "numbers have no look"

@@ -164,7 +164,7 @@ class Careless(DataSourceArrowWriter):
     ({}, TypeError), ({"offset": 100, "row": 0}, TypeError), ({"row": 5}, IndexError), ({"row": -1}, IndexError),
     ({"offset": 101}, ValueError),
 ])
-def test_a_report_of_a_record_that_there_is_not(where, wrong):
+def test_a_report_of_a_record_that_does_not_exist(where, wrong):
     with pytest.raises(wrong, match=r"report\("):
         runner(Careless(**where)).write(batches(5))
 

@@ -27,6 +27,6 @@ def test_an_interval_of_0_which_validation_permits_ends_a_transaction_with_each_
 
 
 @pytest.mark.parametrize(("key", "value"), [("boundary", "batch"), ("boundary_interval_ms", "-1")])
-def test_what_is_no_boundary_is_refused(key: str, value: str) -> None:
+def test_an_invalid_boundary_is_refused(key: str, value: str) -> None:
     with pytest.raises(ConfigError, match=rf"Invalid value {value} for configuration transaction\.boundary"):
         boundary(**{key: value})

@@ -56,7 +56,7 @@ class Source(DataSource):  # type: ignore[misc]
 
 
 @pytest.mark.parametrize("kind", [Reader, InPlace])
-def test_a_reader_may_do_what_it_likes_with_its_offsets(kind: type[Reader]) -> None:
+def test_a_reader_may_change_its_offset_dicts(kind: type[Reader]) -> None:
     reader, position = kind(), {"1": 0}
     stream = StreamReader(Source(reader))
     for turn in range(1, 4):
@@ -67,6 +67,6 @@ def test_a_reader_may_do_what_it_likes_with_its_offsets(kind: type[Reader]) -> N
     assert reader.asked == [({"1": turn}, {"1": turn + 1}) for turn in range(3)]
 
 
-def test_an_offset_that_is_none_is_told() -> None:
+def test_an_invalid_offset_is_reported() -> None:
     with pytest.raises(DataError, match="an offset of Wrong is a int; it must be a dict"):
         StreamReader(Source(Wrong())).plan({"1": 0}, SplitSize())

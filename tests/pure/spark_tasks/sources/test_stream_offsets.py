@@ -64,12 +64,12 @@ def test_only_changed_offsets_are_written() -> None:
 
 
 @pytest.mark.parametrize(("offset", "why"), [(5, "is a int; it must be a dict"), ({"at": date.min}, "JSON cannot")])
-def test_an_offset_that_cannot_be_kept_says_why(offset: Any, why: str) -> None:
+def test_the_error_for_an_offset_that_cannot_be_stored_says_why(offset: Any, why: str) -> None:
     with pytest.raises(DataError, match=f"an offset of Plain .*{why}"):
         plain(Plain(), offset)
 
 
-def test_an_offset_is_at_once_what_it_will_be_after_a_restart() -> None:
+def test_an_offset_has_the_form_that_it_has_after_a_restart() -> None:
     class Numbered:
         def initialOffset(self) -> dict[Any, Any]:  # noqa: N802
             return {1: (0, 1)}

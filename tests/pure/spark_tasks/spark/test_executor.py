@@ -45,7 +45,7 @@ class OddError(RetriableError):
         super().__init__(f"{one}{two}")
 
 
-def test_a_partition_runs_its_splits_and_one_error_spoils_no_other() -> None:
+def test_a_spark_partition_runs_its_splits_and_an_error_does_not_affect_others() -> None:
     splits = [pickle.dumps(s) for s in (Good(), Bad(DataError("no")), Good())]
     unread = iter([b"", b""])
     (answer,) = SplitRunner([[], splits])(1, unread)
@@ -57,7 +57,7 @@ def test_a_partition_runs_its_splits_and_one_error_spoils_no_other() -> None:
     assert "in run" in str(caught.value.__cause__), "the executor's traceback is shown"
 
 
-def test_an_error_that_cannot_travel_keeps_its_text_and_whether_it_is_retriable() -> None:
+def test_an_error_that_cannot_be_pickled_keeps_its_text_and_retriability() -> None:
     outcome = run_split(pickle.dumps(Good())[:-1])  # not even a split
     assert outcome.error is not None
     odd = SplitRunner([[pickle.dumps(Raiser())]])(0, iter(()))
@@ -67,7 +67,7 @@ def test_an_error_that_cannot_travel_keeps_its_text_and_whether_it_is_retriable(
     assert str(outcome.error) == "OddError: ab"
 
 
-def test_an_answer_that_cannot_be_sent_is_its_split_s_error() -> None:
+def test_a_result_that_cannot_be_sent_is_the_error_of_its_split() -> None:
     splits = [pickle.dumps(s) for s in (Good(), Unsendable(), Good())]
     (answer,) = SplitRunner([splits])(0, iter(()))
     first, second, third = pickle.loads(answer)
@@ -96,7 +96,7 @@ def test_tuples_become_batches() -> None:
     assert [len(b) for b in as_batches(((n, "x") for n in range(25_000)), SCHEMA)] == [100, 10_000, 10_000, 4_900]
 
 
-def test_of_large_rows_few_are_held() -> None:
+def test_few_large_rows_are_held_in_memory() -> None:
     taken = 0
 
     def rows() -> Iterator[tuple[int, str]]:
@@ -162,7 +162,7 @@ def test_values_become_what_spark_makes_of_them() -> None:
     }  # fmt: skip
 
 
-def test_a_read_without_yield_is_told() -> None:
+def test_a_read_that_yields_nothing_is_reported() -> None:
     with pytest.raises(DataError, match=r"read\(\) of the source's reader returned a NoneType; it must yield rows"):
         list(as_batches(None, SCHEMA))  # type: ignore[arg-type]
 
@@ -203,7 +203,7 @@ def test_what_is_no_row_is_not_taken_apart(row: object, kind: str) -> None:
         list(as_batches(iter([("v", "w"), row]), TEXTS))
 
 
-def test_a_row_with_names_goes_by_them() -> None:
+def test_the_values_of_a_row_with_names_are_assigned_by_name() -> None:
     (batch,) = as_batches(iter([Row(b="2", a="1"), ("3", "4"), Row("5", "6"), ["7", "8"]]), TEXTS)
     assert batch.column("a").to_pylist() == ["1", "3", "5", "7"]
     with pytest.raises(DataError, match="a Row with a, c, but its schema has a, b"):
@@ -235,7 +235,7 @@ def test_a_row_writer_gets_what_spark_gives() -> None:
     )
 
 
-def test_partitions_are_dealt_to_lanes() -> None:
+def test_partitions_are_distributed_to_lanes() -> None:
     parts = [bytes([n]) for n in range(5)]
     assert distribute(parts, 8) == [(p,) for p in parts]
     assert distribute(parts, 2) == [(b"\0", b"\2", b"\4"), (b"\1", b"\3")]

@@ -51,7 +51,7 @@ def test_the_wait_can_be_cut_short() -> None:
 def test_what_spark_writes_is_written_without_what_the_worker_hides(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    process_secrets().learn("c", ["of-the-gateway-test"])
+    process_secrets().add("c", ["of-the-gateway-test"])
     pass_on(io.BytesIO(b"ERROR of-the-gateway-test\nnot \xff text\nno end"))
     assert capsys.readouterr().err == "ERROR [hidden]\nnot \ufffd text\nno end"
 
@@ -67,7 +67,7 @@ def test_what_spark_writes_is_written_without_what_the_worker_hides(
 @pytest.mark.integration  # processes of their own
 @pytest.mark.parametrize("script", ["cat", "sleep 60", "trap '' TERM; echo on; while :; do sleep 1; done"],
                          ids=["heeds the end of its input", "heeds a signal", "heeds nothing"])
-def test_a_jvm_that_starts_is_ended_whatever_it_heeds(
+def test_a_starting_jvm_is_ended_even_if_it_ignores_signals(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str
 ) -> None:
     submit = tmp_path / "bin" / "spark-submit"

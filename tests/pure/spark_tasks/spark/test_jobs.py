@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_tasks.spark.jobs import BIG_SECONDS, MOST_SHARING, Waiting, next_job, spread
+from spark_tasks.spark.jobs import BIG_SECONDS, MAX_SHARING, Waiting, next_job, spread
 
 SUBMISSIONS = st.lists(
     st.builds(
@@ -36,7 +36,7 @@ def test_a_big_one_has_a_job_of_its_own_and_small_ones_pass_it() -> None:
     assert next_job(waiting[1:], 1) == [1]
 
 
-def test_one_that_took_a_job_down_shares_no_more() -> None:
+def test_a_task_that_failed_a_shared_job_no_longer_shares_jobs() -> None:
     assert next_job([Waiting(0, 0.0, alone=True), Waiting(1, 0.0)], 1) == [0]
 
 
@@ -47,7 +47,7 @@ def test_every_job_is_sound_and_all_get_their_turn(waiting: list[Waiting], slots
         job = next_job(left, slots)
         taken = [w for w in left if w.key in job]
         assert job[0] == left[0].key, "the first one waits no longer"
-        assert len(set(job)) == len(job) == len(taken) <= MOST_SHARING
+        assert len(set(job)) == len(job) == len(taken) <= MAX_SHARING
         if len(taken) > 1:
             assert all(w.may_share for w in taken)
             assert sum(w.seconds for w in taken) <= BIG_SECONDS

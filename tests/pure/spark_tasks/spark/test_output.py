@@ -27,19 +27,19 @@ def passed(lines: list[str], most: int = 1000) -> str:
     return "".join(map(output.take, lines)) + output.rest()
 
 
-def test_a_stranger_is_one_line() -> None:
+def test_a_rejected_connection_is_one_log_line() -> None:
     assert passed(STRANGER) == LINE
     assert passed([*STRANGER, *FAILURE, *STRANGER, "plain\n"]) == LINE + "".join(FAILURE) + LINE + "plain\n"
 
 
-def test_a_stranger_of_whom_no_more_is_known() -> None:
+def test_a_rejected_connection_without_details() -> None:
     output = SparkOutput()
     assert output.take(STRANGER[0]) == ""
     assert output.rest() == STRANGER[0]
     assert "".join(map(output.take, [*STRANGER[1:], *FAILURE])) == "".join(FAILURE)
 
 
-def test_strangers_do_not_fill_the_log() -> None:
+def test_rejected_connections_do_not_fill_the_log() -> None:
     assert passed(STRANGER * 1000, most=5) == LINE * 5
 
 
@@ -82,7 +82,7 @@ def test_what_was_left_out_is_counted() -> None:
 
 
 @given(st.lists(st.floats(0, 1000), min_size=1).map(sorted))
-def test_every_line_is_said_or_counted(times: list[float]) -> None:
+def test_every_line_is_logged_or_counted(times: list[float]) -> None:
     limited = RateLimitedLog(most=3, per_s=10)
     said = [(at, left) for at in times if (left := limited.suppressed("a", at)) is not None]
     end = limited.suppressed("a", 10_000)

@@ -61,7 +61,7 @@ def test_the_engine_is_a_setting():
     assert isinstance(engine_of({MODE: "batch"}), SparkEngine)
 
 
-def test_what_uses_the_cpu_is_told_from_what_waits():
+def test_processes_that_use_the_cpu_are_distinguished_from_those_that_wait():
     for program, busy in (("while True: pass", True), ("import time; time.sleep(60)", False)):
         process = subprocess.Popen([sys.executable, "-c", f"print(flush=True)\n{program}"], stdout=subprocess.PIPE)
         assert process.stdout is not None
@@ -98,7 +98,7 @@ def test_what_the_workers_own_executor_processes_print_is_masked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Plugins that run there print what they were given, and only the worker knows what of it is secret."""
-    process_secrets().learn("c", ["of-the-residents-test"])
+    process_secrets().add("c", ["of-the-residents-test"])
     program = tmp_path / "python"
     says = "echo out of-the-residents-test\necho err of-the-residents-test >&2\ncat >/dev/null\n"
     program.write_text(f"#!/bin/sh\n{says}")

@@ -75,7 +75,7 @@ def test_a_spark_that_does_not_start_leaves_no_archive_and_no_trace(
     assert list((machine / "cache" / "spark").iterdir()) == []
 
 
-def test_a_cache_that_cannot_be_made_is_told(
+def test_a_cache_that_cannot_be_created_is_reported(
     machine: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("HEELER_CACHE", str(machine / "java" / "bin" / "java"))

@@ -41,7 +41,7 @@ def hanging(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
         process.stdout.close()  # type: ignore[union-attr]
 
 
-def test_it_says_where_it_is_as_often_as_it_is_asked(hanging: subprocess.Popen[str], tmp_path: Path) -> None:
+def test_the_stacks_of_a_batch_can_be_described_repeatedly(hanging: subprocess.Popen[str], tmp_path: Path) -> None:
     for _ in range(2):
         text = describe_stacks(tmp_path, "batch-8")
         assert text is not None
@@ -53,15 +53,16 @@ def test_it_says_where_it_is_as_often_as_it_is_asked(hanging: subprocess.Popen[s
     assert hanging.poll() is None
 
 
-def test_one_that_is_suspended_does_not_say(hanging: subprocess.Popen[str], tmp_path: Path,
-                                            monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_suspended_process_is_reported_without_a_stack(
+    hanging: subprocess.Popen[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("spark_tasks.spark.stacks.STACK_S", 0.1)
     hanging.send_signal(signal.SIGSTOP)
     assert "may be suspended" in (describe_stacks(tmp_path, "batch-8") or "")
     hanging.send_signal(signal.SIGCONT)
 
 
-def test_what_a_killed_process_left_is_nobody_s(hanging: subprocess.Popen[str], tmp_path: Path) -> None:
+def test_the_files_of_a_killed_process_are_removed(hanging: subprocess.Popen[str], tmp_path: Path) -> None:
     hanging.kill()
     hanging.wait()
     (tmp_path / "batch-9.1").write_text("init must not get a signal")

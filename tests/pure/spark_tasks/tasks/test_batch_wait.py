@@ -14,7 +14,7 @@ def test_the_end_of_a_batch_wakes_the_task_once() -> None:
     waiting = BatchWait(lambda: woken.append(True))
     assert waiting.max_wait_s(batch) == MAX_WAIT_S
     for _ in range(3):  # something else has woken it meanwhile
-        assert waiting.longer(batch).idle_ms > MAX_WAIT_S * 1000
+        assert waiting.timed_out(batch).idle_ms > MAX_WAIT_S * 1000
         assert waiting.max_wait_s(batch) == 0
     assert not woken
     batch.set_result([])
@@ -25,7 +25,7 @@ def test_a_batch_that_ended_meanwhile_wakes_the_task_at_once() -> None:
     batch: Future[list[Any]] = Future()
     batch.set_exception(ValueError())
     woken: list[bool] = []
-    BatchWait(lambda: woken.append(True)).longer(batch)
+    BatchWait(lambda: woken.append(True)).timed_out(batch)
     assert woken == [True]
 
 
@@ -33,5 +33,5 @@ def test_the_next_batch_is_waited_for_as_the_first_one() -> None:
     """Also where it was submitted by the run_once that took the one before."""
     first: Future[list[Any]] = Future()
     waiting = BatchWait(lambda: None)
-    waiting.longer(first)
+    waiting.timed_out(first)
     assert waiting.max_wait_s(Future()) == MAX_WAIT_S

@@ -33,7 +33,7 @@ def test_the_kind_of_its_reader(tmp_path: Any) -> None:
     assert [stream_reader_of(kind(options), StructType())[1] for kind in (Numbers, SimpleNumbers)] == [False, True]
 
 
-def test_what_a_data_source_lacks_is_said_with_its_name(tmp_path: Any) -> None:
+def test_the_error_for_an_incomplete_data_source_names_it(tmp_path: Any) -> None:
     with pytest.raises(ConnectError, match=r"data source Bare has no streamReader\(schema\) or simpleStreamReader"):
         stream_reader_of(Bare({}), StructType())
     with pytest.raises(ConnectError, match=r"data source Bare has no writer\(schema, overwrite\)"):
@@ -51,7 +51,7 @@ class Connected:
         self.lock = Lock()
 
 
-def test_a_reader_that_cannot_travel_is_told_with_a_remedy() -> None:
+def test_the_error_for_a_reader_that_cannot_be_pickled_has_a_remedy() -> None:
     with pytest.raises(ConnectError, match=r"Connected cannot be sent to Spark's executors: cannot pickle '_thread.lock"
                        ".*where they are used"):
         pickled(Connected())

@@ -9,12 +9,12 @@ from spark_tasks.errors import ConnectError, RetriableError
 from spark_tasks.spark.context import ExecutorEndedError, SparkLostError
 from spark_tasks.tasks.pace import (
     FIRST_RECORDS,
-    LEAST_RECORDS,
     LONG_IDLE_AFTER_MS,
     LONG_IDLE_MS,
     LONGEST_IDLE_MS,
-    MOST_BYTES,
-    MOST_RECORDS,
+    MAX_SPLIT_BYTES,
+    MAX_SPLIT_RECORDS,
+    MIN_SPLIT_RECORDS,
     POLLS_PER_S,
     SHORTEST_IDLE_MS,
     TARGET_SECONDS,
@@ -22,7 +22,7 @@ from spark_tasks.tasks.pace import (
     Idling,
     SplitSize,
 )
-from spark_tasks.tasks.retries import LONGEST_WAIT_MS, LOST_WAIT_MS, MOST_LOST_JOBS, Retries
+from spark_tasks.tasks.retries import LONGEST_WAIT_MS, LOST_WAIT_MS, MAX_LOST_JOBS, Retries
 
 
 def after_batches(rate: float, record_bytes: int, batches: int) -> SplitSize:
@@ -40,10 +40,10 @@ def test_a_split_comes_to_take_the_target_time() -> None:
 
 def test_large_records_are_bounded_by_bytes() -> None:
     size = after_batches(1_000_000, 10_000, 5)
-    assert size.records * 10_000 <= MOST_BYTES
+    assert size.records * 10_000 <= MAX_SPLIT_BYTES
 
 
-def test_a_trickle_teaches_nothing() -> None:
+def test_small_splits_do_not_change_the_estimate() -> None:
     assert SplitSize().after(3, 300, 0.5) == SplitSize()
     assert SplitSize().after(2_000, 160_000, 0.001).records == FIRST_RECORDS
 
@@ -53,12 +53,12 @@ def test_sizes_stay_within_bounds(batches: list[tuple[int, int, float]]) -> None
     size = SplitSize()
     for records, total, seconds in batches:
         size = size.after(records, total, seconds)
-        assert LEAST_RECORDS <= size.records <= MOST_RECORDS
+        assert MIN_SPLIT_RECORDS <= size.records <= MAX_SPLIT_RECORDS
         assert abs(size.seconds(size.records) - TARGET_SECONDS) < 1e-6
 
 
 @given(st.integers(1, 10**7), st.lists(st.tuples(st.integers(0, 10**7), st.floats(0, 100)), max_size=10))
-def test_a_limit_of_somebody_else_holds(most: int, batches: list[tuple[int, float]]) -> None:
+def test_the_size_never_exceeds_the_upper_limit(most: int, batches: list[tuple[int, float]]) -> None:
     size = SplitSize.at_most(most)
     for records, seconds in [*batches, (most, 0.0)]:
         assert 1 <= size.records <= most
@@ -78,7 +78,7 @@ def test_pauses_grow_and_grow_again_after_a_minute() -> None:
     assert pauses[-1] == LONG_IDLE_MS
 
 
-def test_a_thousand_idle_tasks_look_no_more_often_than_fifty() -> None:
+def test_a_thousand_idle_tasks_poll_no_more_often_than_fifty() -> None:
     idle = IdleTasks()
     for number in range(50):
         idle.add(f"few-{number}")
@@ -105,7 +105,7 @@ def test_a_record_waits_a_fraction_of_the_time_since_the_one_before() -> None:
         idling = idling.next()
 
 
-def test_only_retriable_errors_are_retried_and_those_for_ever() -> None:
+def test_only_retriable_errors_are_retried_without_limit() -> None:
     assert Retries().after(ConnectError("no")) is None
     assert Retries().after(ValueError("no")) is None
     retries, waits = Retries(), []
@@ -130,7 +130,7 @@ def test_a_batch_whose_process_is_known_to_have_ended_is_repeated_at_once() -> N
 
 def test_a_task_that_takes_spark_down_again_and_again_fails() -> None:
     retries: Retries | None = Retries()
-    for _ in range(MOST_LOST_JOBS):
+    for _ in range(MAX_LOST_JOBS):
         assert retries is not None
         retries = retries.after(SparkLostError("killed"))
         assert retries is not None

@@ -19,7 +19,7 @@ def test_the_last_pause_ends_with_the_time():
     assert [limits.wait_ms(2, since, 0) for since in (0, 300, 900, 1000)] == [600, 600, 100, None]
 
 
-def test_a_stage_that_is_away_for_too_long_fails_the_task():
+def test_an_outage_of_a_stage_over_the_retry_timeout_fails_the_task():
     state = RetryState("t-0", limits=RetryLimits(1, 60_000))
     first = state.later(StageOutageError("registry away"))
     assert 0 <= first.idle_ms <= 1

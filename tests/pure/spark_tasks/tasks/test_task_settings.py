@@ -57,7 +57,7 @@ def test_a_sink_reads_what_its_connector_says_else_its_worker() -> None:
     ({"producer_override_acks": "x"}, "Invalid value x for configuration acks"),
     ({"errors_tolerance": "some"}, "Invalid value some for configuration errors.tolerance"),
 ])
-def test_what_is_wrong_with_a_sink_is_told(connector: dict[str, str], message: str) -> None:
+def test_defects_of_a_sink_are_reported(connector: dict[str, str], message: str) -> None:
     with pytest.raises(ConfigError) as raised:
         SinkSettings.of(context(topics="t", **connector))
     assert str(raised.value).startswith(message)

@@ -99,7 +99,7 @@ def test_a_plugin_of_the_other_runtime_takes_the_place_of_one_of_its_name(plugin
     assert "a bad jar" in plugins.advice(Kind.CONNECTOR, "missing.Source")
 
 
-def test_its_own_validation_is_asked_with_what_was_given(plugins):
+def test_the_plugins_validation_gets_the_configuration_as_given(plugins):
     infos = validate_connector({"name": "n", "connector.class": "java.Source", "topic": "x", "gone": None},
                                plugins=plugins, worker=WORKER)
     assert JavaSource.examined[-1] == {"name": "n", "connector.class": "java.Source", "topic": "x"}

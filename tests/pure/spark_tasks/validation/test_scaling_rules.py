@@ -45,14 +45,14 @@ def test_what_is_wrong(config, key, words):
     assert words in found[key][0]
 
 
-def test_who_says_auto_is_told_what_to_set():
+def test_the_error_for_auto_without_a_maximum_says_what_to_set():
     (hint,) = errors({**SINK, "tasks.max": " Auto "})["tasks.max"]
     assert "Invalid value  Auto  for" in hint
-    assert "set tasks.max=auto, and tasks.auto.max to the most" in hint
+    assert "set tasks.max=auto, and tasks.auto.max to their maximum number" in hint
     assert len(errors({**SINK, "tasks.max": "many"})["tasks.max"]) == 2
 
 
-def test_it_is_shown_to_who_uses_it():
+def test_the_keys_are_listed_only_for_connectors_that_use_them():
     def auto(config):
         names = {one["value"]["name"] for one in infos(config)["configs"]}
         return {name for name in names if name.startswith("tasks.auto")}

@@ -153,7 +153,7 @@ def test_unknown_plugin():
         plugin_config(PLUGINS, "Nope")
 
 
-def test_keys_of_self_healing_are_shown_to_who_uses_them():
+def test_keys_of_self_healing_are_listed_only_for_connectors_that_use_them():
     config = {"name": "n", "connector.class": "FileStreamSink", "topics": "t", "file": "x"}
     plain = validate_connector(config, plugins=PLUGINS, worker=WORKER)
     assert not [v for v in plain.to_json()["configs"] if v["value"]["name"] in healing.CONNECTOR.keys]

@@ -131,7 +131,7 @@ def test_a_commit_without_connector_is_dropped(topic: Topic) -> None:
     assert topic.state.inconsistent == {A}
 
 
-def test_deletion_takes_everything_but_what_fencing_needs(topic: Topic) -> None:
+def test_deletion_removes_everything_except_what_fencing_needs(topic: Topic) -> None:
     topic.add(to.connector_config(A, {}), task(A, 0), to.commit(A, 1), to.task_count(A, 1), task(A, 0))
     topic.add(to.connector_config(B, {}), task(B, 0), to.commit(B, 1))
     assert topic.add(to.connector_config(A, None), to.target_state(A, None)) == [ConnectorRemoved(A)]
@@ -200,7 +200,7 @@ def test_invalid_records_change_only_the_position(topic: Topic, key: str, value:
         **{name: getattr(before, name) for name in ClusterConfigState.__slots__}, "offset": 4})
 
 
-def test_values_that_are_no_json_do_not_advance_the_position(topic: Topic) -> None:
+def test_values_that_are_not_json_do_not_advance_the_position(topic: Topic) -> None:
     topic.add(to.connector_config(A, {}))
     assert topic.add(raw("connector-b", b"{"), raw("connector-b", b"")) == []
     assert topic.state.offset == 1
@@ -209,7 +209,7 @@ def test_values_that_are_no_json_do_not_advance_the_position(topic: Topic) -> No
     assert ClusterConfigState().offset == -1
 
 
-def test_values_that_are_no_strings_become_strings(topic: Topic) -> None:
+def test_values_that_are_not_strings_become_strings(topic: Topic) -> None:
     topic.add(raw("connector-a", {"properties": {"n": 1, "b": True, "f": 1.5, "l": [1], "s": "x"}}))
     assert topic.state.connector_configs[A] == {"n": "1", "b": "true", "f": "1.5", "l": "[1]", "s": "x"}
 

@@ -32,7 +32,7 @@ def _no_pause(monkeypatch):
     monkeypatch.setattr(storage.log.internal_topics, "BACKOFF_S", 0)
 
 
-def test_brokers_that_are_starting_are_waited_for(caplog):
+def test_the_client_waits_for_brokers_that_are_starting(caplog):
     admin = Admin(TOO_FEW, TOO_FEW, kafka.errors.RequestTimedOutError("slow"), None)
     ensure_topics(admin, [TOPIC], timeout_s=60)
     assert admin.answers == []

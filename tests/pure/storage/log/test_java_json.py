@@ -71,7 +71,7 @@ def test_text_that_is_not_json(data: bytes) -> None:
         loads(data)
 
 
-def test_too_deep_is_an_error_and_no_crash() -> None:
+def test_json_nested_too_deeply_is_an_error() -> None:
     with pytest.raises(ValueError, match="deep"):
         loads(b"[" * 200_000)
 

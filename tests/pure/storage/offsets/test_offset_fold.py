@@ -77,13 +77,13 @@ def test_malformed_keys_are_ignored(key: bytes | None) -> None:
 
 
 @pytest.mark.parametrize("value", [b"", b"{", b"[]", b"5", b"null"])
-def test_values_that_are_no_offsets_are_skipped_but_can_be_reset(value: bytes) -> None:
+def test_values_that_are_not_offsets_are_skipped_but_can_be_reset(value: bytes) -> None:
     state = state_of((AB, value), (b'["c",{"z":1}]', b'{"p":1}'))
     assert list(state.offsets(C).values()) == [({"z": 1}, {"p": 1})]
     assert state.partitions(C) == [{"a": 1, "b": "x"}, {"z": 1}]
 
 
-def test_a_connectors_own_topic_wins() -> None:
+def test_a_connectors_own_topic_takes_precedence() -> None:
     worker = state_of((AB, b'{"p":1}'), (b'["c",{"w":1}]', b'{"p":2}'))
     own = state_of((BA, b'{"p":10}'), (b'["c",{"o":1}]', b'{"p":20}'), (b'["c",{"w":1}]', None))
     assert merge(worker, own, C) == [({"b": "x", "a": 1}, {"p": 10}), ({"w": 1}, {"p": 2}), ({"o": 1}, {"p": 20})]

@@ -164,7 +164,7 @@ def test_show_without_a_status(fake):
     run(fake, "connectors", "show", "c", code=7)
 
 
-def test_a_rebalance_is_waited_out(fake):
+def test_requests_wait_for_the_end_of_a_rebalance(fake):
     passing = (409, {"error_code": 409, "message": "a rebalance"})
     fake.answers["PUT /connectors/c/pause"] = [passing, passing, (202, None)]
     done = CliRunner().invoke(main, ["connectors", "pause", "c", "--url", fake.url])
@@ -499,7 +499,7 @@ def test_what_has_stalled_is_shown_by_status_and_show(fake):
         run(fake, "connectors", "status", "c", "--trace", code=int(isinstance(odd, dict)))
 
 
-def test_top_without_metrics_goes_by_offsets(fake):
+def test_top_without_metrics_uses_offsets(fake):
     fake.answers |= {
         "GET /connectors": (200, {"c": {"status": STATUS}}),
         "GET /connectors/c/offsets": [(200, {"offsets": [{"partition": {}, "offset": {"kafka_offset": n}}, 5]})

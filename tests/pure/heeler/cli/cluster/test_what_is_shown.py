@@ -28,7 +28,7 @@ def listed(fake):
 
 
 @pytest.mark.parametrize(("form", "parse"), [("json", json.loads), ("yaml", yaml.safe_load)])
-def test_a_list_for_programs_has_no_secrets(listed, form, parse):
+def test_machine_readable_lists_have_no_secrets(listed, form, parse):
     shown = run(listed, "connectors", "list", "-o", form).stdout
     assert parse(shown)["c"]["info"]["config"] == {**CONFIG, "sasl.jaas.config": "[hidden]", "pin": "[hidden]"}
     shown = run(listed, "connectors", "list", "-o", form, "--show-secrets").stdout

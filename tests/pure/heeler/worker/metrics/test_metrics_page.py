@@ -72,7 +72,7 @@ NOT_TOLD = re.compile(r"kafka_connect_connect_metrics_((failed|successful)_(re)?
 JAVA_NAMES = json.loads((Path(__file__).parents[4] / "golden" / "metrics" / "java.json").read_text())
 
 
-def test_every_metric_of_a_java_worker_is_there(cluster):
+def test_every_metric_of_a_java_worker_exists(cluster):
     """By the names that a worker of Java Kafka Connect 4.3.1 has by JMX (tests/golden/metrics)."""
     cluster.state = replace(cluster.state, standing=Resolved(member_of(_membership())))
     cluster.follow()
@@ -129,7 +129,7 @@ GROUPS = {
 }
 
 
-def test_every_figure_of_kafka_connect_is_there(cluster):
+def test_every_metric_of_kafka_connect_exists(cluster):
     cluster.state = replace(cluster.state, standing=Resolved(member_of(_membership())))
     cluster.follow()
     found = {name for name, _ in samples(cluster.metrics.page({JAVA}))}
@@ -155,7 +155,7 @@ def test_classes_and_versions_of_a_task(cluster):
         assert f'kafka_connect_connector_task_metrics_{attribute}{{{of},{attribute}="{value}"}} 1\n' in page
 
 
-def test_metrics_that_java_lacks_are_there(cluster):
+def test_metrics_that_java_does_not_have(cluster):
     found = samples(cluster.metrics.page({OWN}))
     src = (("connector", "src"), ("task", "0"), ("worker", ME))
     out = (("connector", "out"), ("task", "0"), ("worker", ME))
@@ -259,7 +259,7 @@ def test_promtool_accepts_heelers_names(cluster):
     assert promtool(cluster.metrics.page({OWN})) == []
 
 
-def test_promtool_objects_only_to_units_of_time_in_kafka_connects_names(cluster):
+def test_promtool_complains_only_about_units_in_kafka_connects_names(cluster):
     """Dashboards for Kafka Connect want them by these names."""
     found = promtool(cluster.metrics.page())
     assert [line for line in found if not re.fullmatch(

@@ -44,7 +44,7 @@ def test_only_the_offsets_asked_for(compression):
     assert decoded.next_offset == 30
 
 
-def test_a_cut_off_last_batch_is_left_for_the_next_fetch():
+def test_an_incomplete_last_batch_is_left_for_the_next_fetch():
     whole = batch([b"a", b"b"])
     cut = batch([b"c" * 100], 2)
     for size in range(len(cut)):
@@ -53,7 +53,7 @@ def test_a_cut_off_last_batch_is_left_for_the_next_fetch():
         assert decoded.next_offset == 2
 
 
-def test_a_first_batch_that_is_cut_off():
+def test_an_incomplete_first_batch():
     data = batch([b"x" * 500], 9)
     decoded = decode(data[:100], start=9)
     assert (decoded.records.num_rows, decoded.next_offset) == (0, 9)
@@ -120,7 +120,7 @@ def test_a_batch_with_an_impossible_header_is_left_for_the_fetch_that_begins_wit
 
 
 @pytest.mark.parametrize("compression", [None, "zstd"])
-def test_a_wrong_checksum_keeps_nobody_from_the_records_before_it(compression):
+def test_records_before_a_wrong_checksum_are_read(compression):
     values = [b"a" * 90, b"b"]
     first, second = (batch(values, base, compression=compression) for base in (5, 7))
     second[-1] ^= 1
@@ -163,7 +163,7 @@ def test_a_number_that_never_ends():
         decode(sealed(data))
 
 
-def test_a_header_name_that_is_no_utf8_is_read_as_java_reads_it():
+def test_a_header_name_that_is_not_utf8_is_decoded_as_in_java():
     raw = pa.RecordBatch.from_pylist(
         [{"offset": 0, "timestamp": 5, "key": None, "value": None, "headers": [{"key": "nX", "value": b"1"}]}],
         schema=RAW_SCHEMA,

@@ -63,7 +63,7 @@ def test_chosen_rows_in_their_order():
     assert encode(raw.slice(0, 0)) == []
 
 
-def test_sequences_go_on_from_batch_to_batch_and_wrap():
+def test_sequences_continue_from_batch_to_batch_and_wrap():
     start = 2**31 - 30
     batches = encode(raw_batch(), producer_id=9, epoch=2, base_sequence=start, max_batch_bytes=500)
     expected = start
@@ -74,7 +74,7 @@ def test_sequences_go_on_from_batch_to_batch_and_wrap():
     assert next_sequence(-1, 5) == -1
 
 
-def test_a_record_without_a_time_gets_the_one_given():
+def test_a_record_without_a_timestamp_gets_the_default():
     raw = raw_batch(3).set_column(1, "timestamp", pa.array([-1, 77, -1], pa.int64()))
     records = decode(encode(raw, no_timestamp=123)[0].data).records
     assert records.column("timestamp").to_pylist() == [123, 77, 123]

@@ -53,7 +53,7 @@ def test_a_batch_emptied_by_compaction_still_moves_on():
 
 
 @pytest.mark.parametrize("name", ["commit", "abort"])
-def test_markers_are_no_records(name):
+def test_transaction_markers_are_not_records(name):
     decoded = decode(BATCHES[name])
     assert decoded.records.num_rows == 0
     assert decoded.next_offset == 17
@@ -77,7 +77,7 @@ def test_old_formats_are_refused_by_name(name):
 
 @pytest.mark.parametrize("name", WITH_ALL_RECORDS)
 @pytest.mark.parametrize("at", [17, 21, 30, 60, 80])
-def test_a_changed_byte_is_noticed(name, at):
+def test_a_changed_byte_is_detected(name, at):
     damaged = bytearray(BATCHES[name])
     damaged[at] ^= 0x10
     with pytest.raises(CorruptRecordsError, match=r"checksum|count"):

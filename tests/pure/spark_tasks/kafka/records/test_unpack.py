@@ -55,7 +55,7 @@ def values_of(pieces):
 
 
 @pytest.mark.parametrize("codec", NAMES)
-def test_a_batch_becomes_much_more_than_is_held(codec):
+def test_a_batch_is_decompressed_piece_by_piece_within_bounds(codec):
     """24 MB in one batch and windows of 1 MB; a piece has room for all of it as keys and as values, in two copies."""
     data = batch([b"\0" * MB] * 23 + [b"last"], codec)
     seen = 0
@@ -91,7 +91,7 @@ def test_the_same_records_in_windows_of_any_size(values, codec, window, start, e
 
 
 @pytest.mark.parametrize("codec", [*NAMES, None])
-def test_a_record_over_the_limit_is_told_of_once_those_before_it_are_read(codec):
+def test_a_record_over_the_limit_is_reported_after_those_before_it_are_read(codec):
     values = [b"a" * 10, b"b" * 20, b"c" * 5000, b"d" * 20]
     for window in (300, 100_000):
         data = batch(values, codec, 7, pack=None if codec else bytes)
@@ -109,7 +109,7 @@ def test_a_record_over_the_limit_is_told_of_once_those_before_it_are_read(codec)
         assert values_of(decode_pieces(data, end=9, max_record_bytes=1000, window_bytes=window)) == values[:2]
 
 
-def test_a_snappy_block_cannot_be_had_in_pieces():
+def test_a_snappy_block_is_decompressed_at_once():
     data = batch([b"v" * MB] * 34, "snappy", pack=raw_snappy)
     with pytest.raises(OversizedRecordError, match="the snappy block of records at offset 0 has 340"):
         list(decode_pieces(data, max_record_bytes=2 * MB))
@@ -138,7 +138,7 @@ def test_contents_that_are_not_what_the_header_says(codec, change, reason, windo
 
 @pytest.mark.parametrize("codec", NAMES)
 @pytest.mark.parametrize("window", [100, 100_000])
-def test_compressed_data_that_is_cut_off_or_damaged(codec, window):
+def test_truncated_or_damaged_compressed_data(codec, window):
     for pack in (lambda packed: packed[:-7], lambda packed: packed[: len(packed) // 2], lambda packed: b"x" + packed):
         data = batch([b"%d" % n * 50 for n in range(30)], codec, 4, lambda c, p=pack: p(compress(CODECS[codec], c)))
         with pytest.raises(CorruptRecordsError, match=r"decompress|fewer") as raised:
@@ -162,7 +162,7 @@ def test_damage_that_no_checksum_shows_ends_in_an_error_or_in_records(codec, cha
 
 
 @pytest.mark.parametrize("length", [b"\xff\xff\xff\xff\x0f", b"\x80\x80\x80\x80\x04"])
-def test_a_snappy_block_that_lies_about_its_size_is_not_given_the_memory(length):
+def test_no_memory_is_allocated_for_a_snappy_block_that_lies_about_its_size(length):
     for block in (length + b"some bytes", compress(2, b"")[:16] + struct.pack(">i", 10) + length + b"bytes"):
         with pytest.raises(DecompressError, match="claims to hold"):
             Decompressor(2, block, 2**31).read_into(memoryview(bytearray(10)))

@@ -58,7 +58,7 @@ def java(tmp_path, monkeypatch):
     assert list(temporary.iterdir()) == []
 
 
-def test_a_key_with_a_password_of_its_own(stores, java):
+def test_a_key_with_a_separate_password(stores, java):
     pem = identity(stores["key"], PASSWORD, OWN)
     (certificate,) = load_pem_x509_certificates(stores["cert"])
     assert load_pem_x509_certificates(pem)[0] == certificate
@@ -93,12 +93,12 @@ def test_what_does_not_open_a_store_says_so(stores, store, passwords, message):
 
 @pytest.mark.parametrize("password", [PASSWORD, None])
 @pytest.mark.usefixtures("java")
-def test_a_damaged_store_says_so(stores, password):
+def test_the_error_for_a_damaged_store_says_so(stores, password):
     with pytest.raises(ConfigError, match=r"keytool cannot .* that the file is complete"):
         certificates(stores["trust"][:-100], password)
 
 
-def test_without_keytool_it_is_told_what_to_do(stores, java, monkeypatch):
+def test_the_error_for_a_missing_keytool_says_what_to_do(stores, java, monkeypatch):
     def message():
         with pytest.raises(ConfigError, match=r"install .* or convert .*-importkeystore") as raised:
             certificates(stores["trust"], PASSWORD)
@@ -113,7 +113,7 @@ def test_without_keytool_it_is_told_what_to_do(stores, java, monkeypatch):
     assert "no java on the PATH" in message()
 
 
-def test_a_keytool_that_never_ends_is_not_waited_for(stores, java, monkeypatch):
+def test_the_time_to_wait_for_keytool_is_limited(stores, java, monkeypatch):
     (java / "bin" / "keytool").write_text("#!/bin/sh\nexec tail -f /dev/null\n")
     monkeypatch.setattr(jks, "MAX_KEYTOOL_S", 0.1)
     with pytest.raises(ConfigError, match=r"bin/keytool does not work: .*timed out"):

@@ -34,7 +34,7 @@ def rows(batches, column="value"):
 TOMBSTONES = {"predicates": "p", "predicates.p.type": T + "predicates.RecordIsTombstone"}
 
 
-def test_filter_leaves_out_what_the_predicate_chose_and_keeps_the_order():
+def test_filter_drops_the_records_of_the_predicate_and_keeps_the_order():
     config = chain(("Filter", {"predicate": "p"}), **TOMBSTONES)
     assert rows(sink(config, [b"1", None, b"2", None, b"3"]), "offset") == [0, 2, 4]
     config["transforms.t0.negate"] = "true"
@@ -57,7 +57,7 @@ def test_the_others_pass_in_their_places():
     assert batch.column("value").to_pylist() == [{"a": 0}, {"a": 6}, {"a": 0}, {"a": 8}]
 
 
-def test_a_predicate_that_there_is_not():
+def test_a_missing_predicate():
     with pytest.raises(ConfigError, match=r"transforms\.t0\.predicate: there is no predicate 'p'"):
         sink(chain(("Filter", {"predicate": "p"})), [b"1"])
 

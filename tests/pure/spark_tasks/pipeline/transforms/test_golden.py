@@ -43,7 +43,7 @@ def test_keys_are_javas(name):
     assert all(key["documentation"] for key in plugin_config(PLUGINS, name))
 
 
-def test_all_of_javas_are_there():
+def test_all_of_javas_transforms_and_predicates_exist():
     javas = set(CONFIGS)
     assert javas == {*PLUGINS.names(Kind.TRANSFORMATION), *PLUGINS.names(Kind.PREDICATE)} & javas
     assert PLUGINS.find(Kind.TRANSFORMATION, "RegexRouter").name.endswith(".RegexRouter")

@@ -154,7 +154,7 @@ def test_a_query_that_cannot_be_planned_says_why():
 
 
 @given(st.lists(st.integers(-5, 5) | st.none(), max_size=40), st.integers(-5, 5))
-def test_it_takes_what_python_takes(numbers, least):
+def test_a_filter_selects_the_same_records_as_python(numbers, least):
     schema = pa.schema([("offset", pa.int64()), ("value", pa.struct([("n", pa.int64())])), ("headers", HEADERS_TYPE)])
     rows = [{"offset": at, "value": {"n": n}, "headers": None} for at, n in enumerate(numbers)]
     transform = Sql()

@@ -69,7 +69,7 @@ def test_a_resident_joins_with_its_ticket_once(listener: tuple[ExecutorListener,
     line.close()
 
 
-def test_nobody_comes_in_without_the_token_or_out_of_turn(listener: tuple[ExecutorListener, Came]) -> None:
+def test_connections_without_the_token_or_out_of_order_are_refused(listener: tuple[ExecutorListener, Came]) -> None:
     opened, came = listener
     ticket = opened.expect(1)
     refused(replace(ticket, token=bytes(32)), leash=True)
@@ -94,7 +94,7 @@ def make_noise(ticket: Ticket) -> socket.socket:
     return noisy
 
 
-def test_strangers_do_not_fill_the_log(
+def test_rejected_connections_do_not_fill_the_log(
     listener: tuple[ExecutorListener, Came], caplog: pytest.LogCaptureFixture
 ) -> None:
     ticket = listener[0].expect(1)
@@ -109,7 +109,7 @@ def test_strangers_do_not_fill_the_log(
     assert not any(record.exc_info for record in caplog.records)
 
 
-def test_noise_keeps_nobody_out(listener: tuple[ExecutorListener, Came]) -> None:
+def test_invalid_connections_do_not_block_executors(listener: tuple[ExecutorListener, Came]) -> None:
     opened, came = listener
     ticket = opened.expect(1)
     noisy = make_noise(ticket)
@@ -130,7 +130,7 @@ def executor(ticket: Ticket) -> subprocess.Popen[bytes]:
 
 
 @pytest.mark.integration  # a process of its own
-def test_a_process_serves_until_it_is_told_to_go_and_is_killed_by_its_leash(
+def test_a_process_serves_until_it_is_ended_and_can_be_killed_whatever_it_does(
     listener: tuple[ExecutorListener, Came], tmp_path: Path
 ) -> None:
     """By a byte on it, and by its end with the worker; whatever the process does."""

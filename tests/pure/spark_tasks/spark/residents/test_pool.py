@@ -14,7 +14,7 @@ import pytest
 
 from spark_tasks.errors import DataError
 from spark_tasks.spark.context import SparkLostError
-from spark_tasks.spark.executor import packed, run_split
+from spark_tasks.spark.executor import pickled_outcomes, run_split
 from spark_tasks.spark.residents import process_manager, wire
 from spark_tasks.spark.residents.batches import SplitBatch, prepared
 from spark_tasks.spark.residents.link import dial
@@ -63,7 +63,7 @@ class Threads:
             self.works.append(work)
             threading.Thread(target=self._obey, args=(leash, work), daemon=True).start()
             while split := wire.receive(work):
-                wire.send(work, packed([run_split(split)]))
+                wire.send(work, pickled_outcomes([run_split(split)]))
             work.shutdown(socket.SHUT_RDWR)
 
     @staticmethod
@@ -168,7 +168,7 @@ def test_cancelling_ends_one_process_and_leaves_all_others(rig: Rig) -> None:
     rig.pool.cancel(other)
 
 
-def test_a_lost_split_has_the_others_of_its_batch_end_before_the_task_hears_of_it(rig: Rig) -> None:
+def test_a_batch_with_a_lost_split_fails_after_its_other_splits_have_ended(rig: Rig) -> None:
     for name in ("x", "y"):
         gates[name] = threading.Event()
     batch = rig.submit("a-0", Gate("x"), Gate("y"), Answer(1))
@@ -186,7 +186,7 @@ def test_a_lost_split_has_the_others_of_its_batch_end_before_the_task_hears_of_i
     assert rig.submit("a-0", Answer(2)).result(20) == [2]
 
 
-def test_a_split_given_to_one_that_has_just_died_runs_elsewhere(rig: Rig) -> None:
+def test_a_split_for_a_process_that_has_just_died_runs_in_another_one(rig: Rig) -> None:
     rig.idle(1)
     (line,) = [r.line for r in rig.processes.idle]
     assert line is not None
@@ -195,7 +195,7 @@ def test_a_split_given_to_one_that_has_just_died_runs_elsewhere(rig: Rig) -> Non
     assert rig.died == 1
 
 
-def test_a_split_given_to_one_that_has_just_died_fails_where_no_other_can_be_had(
+def test_a_split_for_a_process_that_has_just_died_fails_if_there_is_no_other(
     monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(process_manager, "BACKOFF_S", 0.001)
@@ -214,7 +214,7 @@ def test_a_split_given_to_one_that_has_just_died_fails_where_no_other_can_be_had
     rig.listener.close()
 
 
-def test_an_idle_one_that_has_died_is_found_and_replaced(rig: Rig) -> None:
+def test_a_dead_idle_process_is_detected_and_replaced(rig: Rig) -> None:
     rig.idle(1)
     (resident,) = rig.processes.idle
     assert resident.line is not None
@@ -226,7 +226,7 @@ def test_an_idle_one_that_has_died_is_found_and_replaced(rig: Rig) -> None:
     assert rig.processes.idle != [resident]
 
 
-def test_taken_back_before_it_began(rig: Rig) -> None:
+def test_withdrawn_before_its_start(rig: Rig) -> None:
     held = [rig.gate(f"h{n}-0", f"held-{n}") for n in range(RUNNING)]
     waits = rig.submit("w-0", Answer(1), Answer(2))
     assert waits.cancel()
@@ -238,7 +238,7 @@ def test_taken_back_before_it_began(rig: Rig) -> None:
     assert rig.pool.batches == {}
 
 
-def test_a_deferred_split_is_made_when_a_process_takes_it(rig: Rig) -> None:
+def test_a_deferred_split_is_created_when_a_process_takes_it(rig: Rig) -> None:
     held = [rig.gate(f"h{n}-0", f"held-{n}") for n in range(RUNNING)]
     came = [1]
     waits, sealed = rig.submit("w-0", DeferredSplit(lambda: Answer(len(came)))), rig.submit("s-0", Answer(len(came)))
@@ -249,7 +249,7 @@ def test_a_deferred_split_is_made_when_a_process_takes_it(rig: Rig) -> None:
     assert len([f.result(20) for f in held]) == RUNNING
 
 
-def test_one_that_cannot_be_made_fails_its_batch_and_no_process(rig: Rig) -> None:
+def test_a_split_that_cannot_be_created_fails_its_batch_but_no_process(rig: Rig) -> None:
     def make() -> Answer:
         raise DataError("no such range")
 
@@ -261,7 +261,7 @@ def test_one_that_cannot_be_made_fails_its_batch_and_no_process(rig: Rig) -> Non
     assert (rig.died, before - set(rig.processes.residents)) == (0, set())
 
 
-def test_processes_of_before_go_when_the_first_new_one_is_there(rig: Rig) -> None:
+def test_old_processes_end_when_the_first_new_one_has_joined(rig: Rig) -> None:
     """A split that has begun ends where it is."""
     held = rig.gate("a-0", "held")
     rig.idle(1)

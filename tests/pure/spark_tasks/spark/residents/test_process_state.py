@@ -24,7 +24,7 @@ def test_a_process_has_ended_when_nothing_of_it_runs() -> None:
     assert has_ended(process.pid, 20)
 
 
-def test_a_process_goes_on_while_one_of_its_threads_does() -> None:
+def test_a_process_runs_as_long_as_one_of_its_threads() -> None:
     """Here the first one has ended; the system calls the process a zombie."""
     ends_alone = ("import ctypes, threading, time; threading.Thread(target=time.sleep, args=(60,)).start(); "
                   "print(flush=True); ctypes.CDLL(None).pthread_exit(None)")

@@ -16,7 +16,7 @@ from spark_tasks.errors import ConnectError
 
 _MARK: Final = "heeler-replay:"
 _LONGEST: Final = 4096  # Kafka's default offset.metadata.max.bytes
-_MOST_BYTES: Final = 1_000_000  # of a decompressed note, which anybody could have committed to Kafka
+_MAX_BYTES: Final = 1_000_000  # of decompressed metadata, which anybody could have committed to Kafka
 
 
 class ScatteredError(ConnectError):
@@ -24,21 +24,21 @@ class ScatteredError(ConnectError):
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class ReplayedOffsets:
     """The offsets of replayed letters: all below `low`, and the `spans` above it. Each span is (first, end), end
-    exclusive; they are ascending and have gaps between them. `low` is committed as the group's offset, `note` as its
-    metadata.
+    exclusive; they are ascending and have gaps between them. `low` is committed as the group's offset, together with
+    `metadata`.
     """
 
     low: int = 0
     spans: tuple[tuple[int, int], ...] = ()
 
     @classmethod
-    def of(cls, offset: int, note: str) -> Done:
+    def of(cls, offset: int, metadata: str) -> ReplayedOffsets:
         """Parses a committed offset and its metadata. Metadata that heeler did not write is ignored."""
-        return _joined(offset, _read(offset, note))
+        return _joined(offset, _read(offset, metadata))
 
-    def note(self) -> str:
+    def metadata(self) -> str:
         """Returns the metadata to commit, which `of` parses. Raises ScatteredError if it is too long for brokers."""
         if not self.spans:
             return ""
@@ -63,7 +63,7 @@ class Done:
             found |= (at >= 0) & (offsets < bounds[np.maximum(at, 0), 1])
         return found
 
-    def after(self, start: int, end: int, left: np.ndarray[Any, Any]) -> Done:
+    def after(self, start: int, end: int, left: np.ndarray[Any, Any]) -> ReplayedOffsets:
         """Returns the state after a replay from `start` (inclusive) to `end` (exclusive) that skipped the offsets in
         `left` (ascending).
         """
@@ -72,7 +72,7 @@ class Done:
         return _joined(self.low, [*self.spans, *more])
 
 
-def _joined(low: int, parts: Iterable[tuple[int, int]]) -> Done:
+def _joined(low: int, parts: Iterable[tuple[int, int]]) -> ReplayedOffsets:
     spans = list[tuple[int, int]]()
     for first, end in sorted(parts):
         if first <= low:
@@ -81,15 +81,15 @@ def _joined(low: int, parts: Iterable[tuple[int, int]]) -> Done:
             spans[-1] = (spans[-1][0], max(end, spans[-1][1]))
         else:
             spans.append((first, end))
-    return Done(low, tuple(spans))
+    return ReplayedOffsets(low, tuple(spans))
 
 
-def _read(low: int, note: str) -> list[tuple[int, int]]:
-    if not note.startswith(_MARK):
+def _read(low: int, metadata: str) -> list[tuple[int, int]]:
+    if not metadata.startswith(_MARK):
         return []
     try:
-        packed = base64.b64decode(note.removeprefix(_MARK), validate=True)
-        numbers = list(_numbers(zlib.decompressobj().decompress(packed, _MOST_BYTES)))
+        packed = base64.b64decode(metadata.removeprefix(_MARK), validate=True)
+        numbers = list(_numbers(zlib.decompressobj().decompress(packed, _MAX_BYTES)))
     except (binascii.Error, zlib.error, ValueError):
         return []
     spans, at = [], low
