@@ -1,4 +1,4 @@
-"""Files for operators in ops/: the alert rules fire when they should, the dashboard asks for what there is."""
+"""Files for operators in ops/: the alert rules fire when they should, the dashboard uses metrics that exist."""
 
 from __future__ import annotations
 

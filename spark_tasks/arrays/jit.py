@@ -24,7 +24,7 @@ _OPTIONS: Final[Mapping[str, Any]] = {"nogil": True, "_nrt": False}
 
 
 class _Later:
-    """Makes something of numba's out of a function when it is first called, or when a kernel that calls it is."""
+    """Lets numba process a function when it, or a kernel that calls it, is first called."""
 
     def __init__(self, function: Callable[..., Any], make: Callable[[Callable[..., Any]], Any]) -> None:
         functools.update_wrapper(self, function)
@@ -36,8 +36,9 @@ class _Later:
 
     @functools.cached_property
     def made(self) -> Any:
-        """What numba has made. From now on the function's module has it under the function's name, and it has what the
-        function itself calls: numba looks these names up when it compiles.
+        """The object that numba has made of the function. It replaces the function in its module, since later callers
+        look it up by name. Kernels that the function calls are replaced first: numba looks up their names when it
+        compiles the function.
         """
         with _making:
             names = self._function.__globals__

@@ -31,14 +31,14 @@ def defects(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in mine if record.levelno >= logging.ERROR]
 
 
-def test_every_answer_is_described(tmp_path, caplog):
+def test_every_response_is_described(tmp_path, caplog):
     with serving(FakeWorker()) as server:
         assert api_failures(server.ports[0], tmp_path, SOURCE, examples=MANY or 2, seed=SEED,
                             more=("--phases", "coverage,fuzzing")) == ""
     assert defects(caplog) == []
 
 
-def test_links_lead_to_what_is_described(tmp_path, caplog):
+def test_links_refer_to_described_operations(tmp_path, caplog):
     worker = FakeWorker()
     with serving(worker) as server:
         for seed in SEEDS:
@@ -50,7 +50,7 @@ def test_links_lead_to_what_is_described(tmp_path, caplog):
     assert {"GetConnector", "SetTargetState"} <= asked
 
 
-def test_what_was_created_is_there_and_what_was_deleted_is_gone(tmp_path, caplog):
+def test_created_connectors_exist_and_deleted_ones_do_not(tmp_path, caplog):
     """Few operations, so that scenarios come back to what they have deleted."""
     few = [f"--include-operation-id=connectors.{name}" for name in ("create", "delete", "describe", "get_config")]
     with serving(FakeWorker()) as server:
@@ -59,7 +59,7 @@ def test_what_was_created_is_there_and_what_was_deleted_is_gone(tmp_path, caplog
     assert defects(caplog) == []
 
 
-def test_a_real_worker_answers_as_it_says(rig, topic_name):
+def test_a_real_workers_responses_are_as_described(rig, topic_name):
     """Without loggers, which other tests look at, and trials, each of which is a process."""
     rig.kafka.create(topic_name)
     config = {"connector.class": "FileStreamSource", "file": str(rig.folder / "in.txt"), "topic": topic_name}

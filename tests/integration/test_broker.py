@@ -53,7 +53,7 @@ def test_the_fixture_serves_records_to_an_independent_client(broker, topic_name)
     assert [f"{b.host}:{b.port}" for b in metadata.brokers.values()] == [broker.bootstrap_servers]
 
 
-def test_two_side_by_side_leave_no_process_and_no_folder():
+def test_two_brokers_side_by_side_leave_no_process_and_no_folder():
     with EmbeddedBroker(quick=True) as one, EmbeddedBroker(quick=True) as two:
         assert one.bootstrap_servers != two.bootstrap_servers
         folders = [one.data_dir, two.data_dir]

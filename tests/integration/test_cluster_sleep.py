@@ -58,7 +58,7 @@ def members(cluster):
 
 @pytest.fixture
 def asleep(cluster):
-    """Suspends workers, and wakes them again; whatever the test does, none stays suspended."""
+    """Suspends workers and resumes them. No worker stays suspended, whatever the test does."""
     below: list[psutil.Process] = []
 
     def sleep(*workers, children=False):
@@ -115,8 +115,8 @@ def test_a_single_worker_continues_its_work(cluster, asleep, children):
 
 
 def test_two_workers_that_were_both_suspended_continue_their_work(cluster, asleep):
-    """The follower wakes first and leads, without knowing what the other one runs: work that the other one still holds
-    while it is suspended may start twice.
+    """The follower resumes first and leads, without knowing what the other one runs. So work that the other one still
+    owns while it is suspended may start twice.
     """
     have_both(cluster)
     leader, before = cluster.leader(), starts(cluster)

@@ -87,7 +87,7 @@ def test_a_writer_reports_records_and_an_outage_is_not_a_bad_record(sink: SinkRi
     }, "twice, where the other partition's split was done before the outage"
 
 
-def test_none_fails_the_task_and_its_letter_is_sent(sink: SinkRig) -> None:
+def test_tolerance_none_fails_the_task_and_sends_a_dead_letter(sink: SinkRig) -> None:
     sink.produce(10)
     dead = f"dead-{sink.name}"
     loop = sink.start(**{**TOLERANT, **NUMBERS, "errors.tolerance": "none", "errors.deadletterqueue.topic.name": dead})

@@ -93,7 +93,7 @@ def demo(tmp_path, temporary, monkeypatch):
     assert leftovers(temporary) == []
 
 
-def test_demo_agrees_with_itself(demo, broker):
+def test_the_counts_of_the_demo_agree(demo, broker):
     """What stays is the result, where the table says."""
     run = demo("--bootstrap-servers", broker.bootstrap_servers)
     assert run.process.wait(DONE_S) == 0, run.said()

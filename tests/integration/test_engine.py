@@ -164,14 +164,14 @@ def test_tasks_run_in_parallel(engine: AnyEngine, tmp_path: Path) -> None:
     assert [f.result(20) for f in futures] == [[2], [2]]
 
 
-def test_a_python_worker_that_dies_fails_its_job_and_no_more(engine: AnyEngine) -> None:
+def test_a_python_worker_that_dies_fails_only_its_own_job(engine: AnyEngine) -> None:
     with pytest.raises(SparkLostError, match="a-0"):
         engine.submit("a-0", [KillWorker()]).result(20)
     assert engine.submit("a-0", [Answer(5)]).result(20) == [5]
     assert engine.state is EngineState.RUNNING
 
 
-def test_cancel_what_runs_and_what_waits(engine: AnyEngine, tmp_path: Path) -> None:
+def test_cancel_running_and_waiting_batches(engine: AnyEngine, tmp_path: Path) -> None:
     slots = 4
     hanging = [engine.submit("hang-0", [Hang(str(tmp_path / str(n)))]) for n in range(slots + 2)]
     wait_until(lambda: len(list(tmp_path.iterdir())) >= 2)
@@ -205,7 +205,7 @@ def test_a_shared_job_in_which_something_hangs_ends_with_it(
     assert engine.submit("late-1", [Answer(1)]).result(20) == [1]
 
 
-def test_where_a_batch_hangs(engine: AnyEngine, tmp_path: Path) -> None:
+def test_the_stack_of_a_batch_that_hangs(engine: AnyEngine, tmp_path: Path) -> None:
     sign = tmp_path / "sign"
     batch = engine.submit("hang-0", [Hang(str(sign))])
     wait_until(sign.exists)
@@ -216,7 +216,7 @@ def test_where_a_batch_hangs(engine: AnyEngine, tmp_path: Path) -> None:
     wait_until(lambda: engine.where(batch) is None)
 
 
-def test_a_submission_that_waits_can_be_taken_back(engine: AnyEngine, tmp_path: Path) -> None:
+def test_a_waiting_batch_can_be_withdrawn(engine: AnyEngine, tmp_path: Path) -> None:
     busy = all_busy(engine, tmp_path)
     last, other = (engine.submit(task, [Answer(9)]) for task in ("last-0", "other-0"))
     assert last.cancel()

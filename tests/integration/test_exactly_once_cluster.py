@@ -71,7 +71,7 @@ def test_kill_9(cluster, reader):
 
 @pytest.mark.parametrize("who", ["follower", "leader"])
 def test_suspended_past_its_session_and_resumed(cluster, reader, who):
-    """What it still does when it wakes up is done by others by then."""
+    """When it resumes, other workers have taken over its work."""
     settled(cluster)
     reader.wait_flowing(STREAMS)
     victim = cluster.leader() if who == "leader" else cluster.follower()
@@ -117,7 +117,7 @@ def test_reconfigured_to_another_number_of_tasks(cluster, reader, tasks):
     assert config_records(cluster, "tasks-fencing-once")[-1][1] == {"task-count": tasks}
 
 
-def test_a_producer_fenced_by_somebody_fails_its_task_until_it_is_restarted(cluster, reader, kafka):
+def test_a_producer_fenced_by_another_one_fails_its_task_until_it_is_restarted(cluster, reader, kafka):
     settled(cluster)
     reader.wait_flowing(STREAMS)
     stranger = Producer({"bootstrap.servers": kafka.servers, "transactional.id": "exactly-once-once-0"})

@@ -287,7 +287,7 @@ def test_offsets_in_a_topic_of_the_connectors_own(rig: OnceRig) -> None:
     wait_until(lambda: own not in {thread.name[-len(own):] for thread in threading.enumerate()}, 20, "the readers' end")
 
 
-def test_offsets_behind_a_transaction_that_somebody_left_open_are_waited_for(rig: OnceRig) -> None:
+def test_a_task_waits_for_offsets_after_another_producers_open_transaction(rig: OnceRig) -> None:
     dead = Producer({"bootstrap.servers": rig.bootstrap, "transactional.id": f"dead-{rig.name}"})
     dead.init_transactions(20)
     dead.begin_transaction()

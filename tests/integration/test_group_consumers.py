@@ -132,7 +132,7 @@ def test_a_topic_that_is_created_later_is_found(broker, topic_name, io):
     late.close()
 
 
-def test_the_answer_to_an_old_heartbeat_does_not_end_a_membership(broker, topic_name, io, monkeypatch):
+def test_the_response_to_an_old_heartbeat_does_not_end_a_membership(broker, topic_name, io, monkeypatch):
     """Heartbeats and joins have a connection each: a heartbeat may reach the broker when its generation is over."""
     Kafka(broker.bootstrap_servers).create(topic_name)
     answered: list[int] = []

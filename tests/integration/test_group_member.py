@@ -178,7 +178,7 @@ def test_a_herder_that_never_answers_loses_the_membership(worker):
     wait_until(lambda: settled(one, two), what="a member again")
 
 
-def test_a_single_member_gives_its_herder_no_more_time(worker):
+def test_a_single_member_also_has_a_rebalance_timeout(worker):
     one = worker("w1", rebalance_timeout_ms=1000).join()
     one.joined(30)
     one.holds = True
@@ -230,7 +230,7 @@ def test_a_process_that_was_stopped_past_its_session_loses_its_membership_first(
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_a_member_whose_thread_died_dies_too(worker):
+def test_a_member_ends_when_its_thread_has_ended(worker):
     """Its supervisor notices that; otherwise the work would continue outside the group unnoticed."""
     one = worker("w1").join()
     one.joined(30)
@@ -242,7 +242,7 @@ def test_a_member_whose_thread_died_dies_too(worker):
                "its last words, which are not the next test's")
 
 
-def test_unfinished_work_of_a_member_that_ends_is_no_defect(worker, caplog):
+def test_unfinished_work_of_a_member_that_ends_is_not_logged_as_a_defect(worker, caplog):
     one, begun = worker("w1").join(), threading.Event()
     one.joined(30)
 
@@ -265,14 +265,14 @@ def remove_from_group(herder):
         admin.close()
 
 
-def test_a_removed_member_notices_it_and_joins_again(pair):
+def test_a_removed_member_detects_it_and_rejoins(pair):
     one, two = pair
     remove_from_group(two)
     assert "rebalanced without" in two.next(CoordinatorLost).reason
     wait_until(lambda: settled(one, two), what="a member again")
 
 
-def test_a_permission_from_before_a_loss_is_ignored(pair):
+def test_an_allow_join_from_before_a_lost_membership_is_ignored(pair):
     one, two = pair
     one.holds = two.holds = True  # the first one must not yet have taken the work over
     old = two.owned
@@ -299,7 +299,7 @@ def test_a_session_that_the_brokers_refuse_is_explained(worker, caplog):
     wait_until(lambda: "Invalid value 100 for configuration session.timeout.ms: the brokers allow" in caplog.text)
 
 
-def test_a_leader_that_is_behind_says_so(worker):
+def test_a_leader_that_is_behind_reports_a_config_mismatch(worker):
     newer = ClusterConfigState(offset=9, connector_configs=CONFIG.connector_configs, task_counts=CONFIG.task_counts)
     one = worker("w1").join()
     one.joined(30)
@@ -313,7 +313,7 @@ def test_a_leader_that_is_behind_says_so(worker):
     wait_until(lambda: settled(one, two), what="an even share")
 
 
-def test_a_member_with_invalid_metadata_does_no_harm(worker):
+def test_a_member_with_invalid_metadata_does_not_affect_others(worker):
     one = worker("w1").join()
     one.joined(30)
     broken = worker("w2", offers=[("sessioned", b"\0\2?")]).join()  # of a version to come

@@ -82,7 +82,7 @@ def append(cluster: KafkaCluster, topic: str, values: list[bytes], times: int = 
 
 
 @pytest.mark.parametrize("compression", ["zstd", "gzip"])
-def test_a_bomb_is_read_to_its_end_within_bounds(
+def test_a_decompression_bomb_is_read_completely_in_bounded_memory(
     broker: Any, cluster: KafkaCluster, topic_name: str, compression: str
 ) -> None:
     """3 GiB of zeros in ten batches, which all come with one fetch; read by a process of its own."""

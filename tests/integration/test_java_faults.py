@@ -81,7 +81,7 @@ def test_a_hung_task_is_abandoned_and_blocks_no_others(rig, topic_name, mode):
     rig.wait_records(other, 10)
 
 
-def test_the_end_of_the_host_is_noticed_and_everything_continues(rig, topic_name):
+def test_the_end_of_the_host_is_detected_and_everything_continues(rig, topic_name):
     """Killed, and ended by a plugin, which becomes FAILED, while the others continue after their offsets, each record
     once.
     """
@@ -188,7 +188,7 @@ def test_a_jvm_that_does_not_respond_is_ended(rig, topic_name):
     rig.wait_states(topic_name, ["RUNNING", "RUNNING"])
 
 
-def test_a_full_heap_that_nobody_notices_ends_the_jvm(rig, topic_name):
+def test_an_out_of_memory_error_in_a_plugins_own_thread_ends_the_jvm(rig, topic_name):
     """A plugin's own thread ends for lack of memory, and its task waits for it: all continue in a new JVM."""
     other = f"{topic_name}-other"
     file, once = lines_of(rig, other), rig.folder / "once"

@@ -61,7 +61,7 @@ def test_a_plugin_that_leaks_or_ends_its_jvm_harms_no_other_connector(rig, topic
     assert not {topic_name, f"{topic_name}-0"} & moved()
 
 
-def test_what_java_plugins_of_a_python_connector_measure(rig, topic_name):
+def test_metrics_of_java_plugins_in_a_python_connector(rig, topic_name):
     """KIP-877: metrics of a transform that its executors run in the host, in addition to the connector's own."""
     file = rig.folder / f"{topic_name}.txt"
     file.write_text("a\nb\nc\n")
@@ -81,7 +81,7 @@ def test_what_java_plugins_of_a_python_connector_measure(rig, topic_name):
     assert topic_name not in get(rig, "/metrics")[2]
 
 
-def test_what_java_plugins_measure(rig, topic_name):
+def test_metrics_of_java_plugins(rig, topic_name):
     """KIP-877: of a connector, a task, a transform, a converter; a gauge that throws is left out."""
     rig.create(topic_name, counting(topic_name, "measure", transforms="pass", **{
         "transforms.pass.type": "heeler.tests.Measured$Pass", "value.converter": "heeler.tests.Measured$Longs"}))

@@ -58,7 +58,7 @@ def test_a_file_from_a_java_sink(rig, topic_name):
     rig.delete(topic_name)
 
 
-def test_what_a_sink_asks_of_its_context(rig, topic_name):
+def test_the_requests_of_a_sink_to_its_context(rig, topic_name):
     """Rewind, hold and release of a partition, the same again after a time, a commit now, a report of a bad record;
     not more is committed than the task says.
     """

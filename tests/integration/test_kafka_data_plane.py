@@ -324,7 +324,7 @@ def test_no_broker_at_all():
     nowhere.close()
 
 
-def test_a_shared_cluster_is_one_a_process_and_none_of_the_parents(broker):
+def test_a_shared_cluster_is_one_per_process_and_not_the_parents(broker):
     settings = client_settings({"bootstrap.servers": broker.bootstrap_servers, "client.id": "shared"})
     mine = shared_cluster(settings)
     assert shared_cluster(settings) is mine

@@ -367,7 +367,7 @@ def test_json_schemas_and_confluents_own(registry):
 
 
 def test_json_that_is_not_what_its_schema_says(registry):
-    """Java's converter looks at it where json.fail.invalid.schema says so, and otherwise at what it has to."""
+    """Like Java's converter, it validates records if json.fail.invalid.schema is true, and otherwise converts them."""
     values, metadata = column([{"a": 1}, {"a": 2}], _with("a", Type.INT32))
     written = json_schema(registry).from_connect("json-hurt", values, metadata).to_pylist()
     odd = written[0][:5] + b'{"a":"x"}'

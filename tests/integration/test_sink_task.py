@@ -138,7 +138,7 @@ def test_a_position_that_was_deleted_follows_the_reset_policy(
     assert sorted(rig.values()[20:], key=int) == [*expected, *numbers(10, 100)]
 
 
-def test_no_reset_means_failure(rig: SinkRig) -> None:
+def test_without_a_reset_policy_a_task_without_offsets_fails(rig: SinkRig) -> None:
     rig.produce(2)
     error = rig.start(**{"consumer.override.auto.offset.reset": "none"}).await_error()
     assert isinstance(error, OffsetsMissingError)
@@ -259,7 +259,7 @@ def test_rows_for_a_plain_pyspark_writer(rig: SinkRig) -> None:
     assert sorted(rows, key=str) == [{"value": "0"}, {"value": "1"}]
 
 
-def test_stop_takes_back_what_waits_for_spark(rig: SinkRig) -> None:
+def test_stop_withdraws_a_batch_that_waits_for_spark(rig: SinkRig) -> None:
     rig.engine.free.clear()
     rig.produce(10)
     loop = rig.start()
@@ -291,7 +291,7 @@ def test_a_session_that_the_brokers_refuse_is_explained(rig: SinkRig) -> None:
     assert f"joining the consumer group connect-{rig.name}: Invalid value 100 for configuration {session}" in error
 
 
-def test_an_unavailable_broker_is_waited_for(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_client_waits_for_an_unavailable_broker(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     settings = {"group.initial.rebalance.delay.ms": "0", **BACK_SOON}
     with EmbeddedBroker(data_dir=tmp_path / "data", quick=True, settings=settings) as broker:
         (tmp_path / "notes").mkdir()

@@ -155,7 +155,7 @@ def test_stop_finishes_the_batch_in_flight(rig: SourceRig) -> None:
     assert rig.records() == {0: numbers(100)}
 
 
-def test_stop_takes_back_what_waits_for_spark(rig: SourceRig) -> None:
+def test_stop_withdraws_a_batch_that_waits_for_spark(rig: SourceRig) -> None:
     rig.engine.free.clear()
     rig.limit(10)
     loop = rig.start()
@@ -213,7 +213,7 @@ def test_the_brokers_create_topics_otherwise(rig: SourceRig) -> None:
     assert sorted(rig.values(), key=lambda v: int(v[2:])) == numbers(10)
 
 
-def test_an_unavailable_broker_is_waited_for(tmp_path: Path) -> None:
+def test_a_client_waits_for_an_unavailable_broker(tmp_path: Path) -> None:
     with EmbeddedBroker(data_dir=tmp_path / "data", quick=True, settings=BACK_SOON) as broker:
         (tmp_path / "notes").mkdir()
         rig = SourceRig(broker.bootstrap_servers, tmp_path / "notes")

@@ -72,7 +72,7 @@ def of_another_program(file: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [None, cut, scratch, of_another_program])
-def test_a_useless_archive_does_no_harm(
+def test_the_jvm_starts_with_an_unusable_archive(
     archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: Callable[[Path], None] | None
 ) -> None:
     """A JVM that is started as the worker's says Spark's version and ends."""

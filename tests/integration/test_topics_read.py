@@ -45,7 +45,7 @@ def values(text: str) -> list[Any]:
     return [json.loads(line)["value"] for line in text.splitlines()]
 
 
-def test_records_are_lines_that_do_no_harm(topic: Topic, worker_properties: dict[str, str], tmp_path: Path) -> None:
+def test_records_are_printable_lines(topic: Topic, worker_properties: dict[str, str], tmp_path: Path) -> None:
     topic.write(b'{"n":1}', b"two", b"\x1b]0;owned\x07")
     topic.write(b"4", partition=1)
     result = topic.read("--bootstrap-servers", topic.servers)

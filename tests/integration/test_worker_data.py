@@ -47,7 +47,7 @@ def test_lines_of_all_kinds(rig, topic_name, converter, schemas):
 
 
 def test_keys_and_headers_end_to_end(rig, topic_name):
-    """Bytes of headers that nobody asks for are what they were, repeated keys, nulls and all."""
+    """Headers that no transform reads keep their bytes, including repeated keys and nulls."""
     rig.create(f"{topic_name}-in", {"connector.class": "LettersSource", "topic": topic_name})
     rig.wait_records(topic_name, 5)
     first, *others = rig.kafka.messages(topic_name)
@@ -145,7 +145,7 @@ def test_any_data_source_of_pyspark(rig, topic_name):
 
 @pytest.mark.parametrize("policy", ["earliest", "latest"])
 def test_deleted_segments(rig, topic_name, policy):
-    """Where the committed offset is gone, auto.offset.reset says where to go on."""
+    """If the committed offset is not in the log, auto.offset.reset determines where the task continues."""
     kafka, out = rig.kafka, rig.folder / "out.txt"
     kafka.create(topic_name)
     kafka.send(topic_name, ["0", "1"])

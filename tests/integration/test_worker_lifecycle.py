@@ -151,7 +151,7 @@ def test_restarted_when_the_time_to_live_of_a_providers_value_is_over(rig, topic
 
 
 def test_changed_while_it_runs(rig, pipe, topic_name):
-    """The tasks get the new configuration and go on where they were: nothing lost, nothing twice."""
+    """The tasks get the new configuration and continue at their offsets: no record is lost or duplicated."""
     into, out = pipe
     moved, other = rig.folder / "moved.txt", f"{topic_name}-other"
     lines = []

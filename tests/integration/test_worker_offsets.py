@@ -173,7 +173,7 @@ def test_invalid_offsets_of_a_sink(rig, topic_name):
     assert "Invalid negative offset -1 of t-0" in str(error)
 
 
-def test_a_group_of_its_own(rig, topic_name):
+def test_a_sink_with_its_own_group_id(rig, topic_name):
     rig.kafka.create(topic_name)
     rig.kafka.send(topic_name, ["a"])
     rig.create(topic_name, {"connector.class": "FileStreamSink", "topics": topic_name, "file": str(rig.folder / "out"),

@@ -1,4 +1,4 @@
-"""heeler's groups, seen by Kafka's own tools and Java client: what an operator looks at."""
+"""heeler's groups as Kafka's own tools and Java client show them to an operator."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class Group:
             del self.workers[sorted(self.workers)[index % len(self.workers)]]
 
     def hang(self, index):
-        """Out of the group without noticing: it goes on with its work."""
+        """Removes it from the group without its knowledge: it continues its work."""
         before = dict(self.workers)
         self.leave(index)
         self.hung += [worker for id_, worker in before.items() if id_ not in self.workers]
@@ -214,8 +214,8 @@ def settled(group, workers, connectors):
 
 
 def check_back_at_once(group, index, claims):
-    """A worker, not the leader, goes and is back: it has its work, whether it still knows of it (it slept) or not (it
-    was started again), and nothing else moves.
+    """A worker that is not the leader leaves and returns. It gets its work back, whether it still knows it (after a
+    suspension) or not (after a restart), and nothing else moves.
     """
     leaver = sorted(group.workers)[1:][index % (len(group.workers) - 1)]
     worker = group.workers.pop(leaver)

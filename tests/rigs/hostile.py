@@ -1,4 +1,4 @@
-"""Keys and values of internal topics as somebody would write them with hostile intent, or by mistake."""
+"""Invalid keys and values of internal topics, as a hostile or mistaken client could write them."""
 
 from __future__ import annotations
 

@@ -166,7 +166,7 @@ class MemoryTopicLog(TopicLog):
 
     @property
     def waits(self) -> bool:
-        """Whether it is started, and delivers nothing until it is told to."""
+        """Whether it is started but held back, so that it delivers no records."""
         return self._allowed == 0 and self._on_records is not None
 
     def release(self) -> None:

@@ -102,7 +102,7 @@ class MemoryOffsets:
 
 
 class Loop:
-    """A thread that acts like a task actor: run_once, sleep, wake up, obey."""
+    """A thread that acts like a task actor: calls run_once, sleeps, wakes up, and handles stop and pause."""
 
     def __init__(self) -> None:
         self._woken = threading.Event()

@@ -85,7 +85,7 @@ class Rig:
             process.wait(60)
 
     def call(self, method: str, path: str, body: Any = None) -> Any:
-        """The answer; None where there is none yet or it asks to try again."""
+        """Returns the response, or None if there is none yet or it requests a retry."""
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self.rest + path, data, {"Content-Type": "application/json"}, method=method)
         try:

@@ -1,4 +1,4 @@
-"""Record batches and key hashes as Kafka's Java client 4.3.1 makes them; Golden.java says how to make them anew."""
+"""Record batches and key hashes as Kafka's Java client 4.3.1 makes them; Golden.java says how to regenerate them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A source of nothing that tells of every start of its connector and tasks, and of each while another one still runs,
-on whichever worker: a running one has its file locked.
+"""A source without records that reports every start of its connector and tasks, and every start while another instance
+is still running on any worker: a running instance locks its file.
 """
 
 import fcntl

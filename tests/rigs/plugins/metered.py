@@ -14,7 +14,7 @@ def Numbers(options, start):
 
 
 class Metered(Numbers):
-    """The same, and its connector tells the limit."""
+    """The same source, whose connector has a gauge with the limit."""
 
     def start(self):
         self.context.metrics.gauge("limit", "Where it ends.").set(int(self.config["records"]))

@@ -1,4 +1,4 @@
-"""Bytes that Kafka Connect 4.3.1 wrote (tests/golden/group), and bytes that nobody should write."""
+"""Bytes that Kafka Connect 4.3.1 wrote (tests/golden/group), and invalid bytes."""
 
 from pathlib import Path
 

@@ -349,7 +349,7 @@ def test_a_defect_in_serving_a_request_is_reported_to_its_caller(rig: Rig, c: Co
 
 
 def test_a_defect_at_the_end_of_an_op_is_reported_and_the_next_request_served(rig: Rig, c: ConnectorName) -> None:
-    """The queue waits for this op, a read of the config topic: it must not wait for ever."""
+    """The queue waits for this op, a read of the config topic: it must not wait forever."""
     rig.kind = Spoilt(rig.kind, condition=lambda: rig.states[-1].busy is not None)
     with pytest.raises(ConnectError, match="zombie fencing: a defect"):
         rig.ask(FenceZombies(c, None, local=True)).get(timeout=WITHIN_S)

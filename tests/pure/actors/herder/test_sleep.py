@@ -112,7 +112,7 @@ def test_deletions_and_changes_during_a_suspension_take_effect() -> None:
 
 
 def test_work_assigned_to_a_suspended_worker_is_its_own_when_it_resumes() -> None:
-    """It fell asleep before it heard of it, so that it cannot claim it: the leader knows."""
+    """It was suspended before it learned of the assignment, so it cannot claim the work. But the leader knows it."""
     world = cluster(2, 1)
     sleeper = next(name for name in world.nodes if name != world.leader)
     node = world.nodes[sleeper]
@@ -223,7 +223,7 @@ def test_suspensions_that_once_left_something_idle(seed: int) -> None:
 
 
 def run(seed: int) -> None:
-    """Some workers, often all of them, sleep; some are out of the group by then; they wake in any order."""
+    """Some workers, often all of them, are suspended; the group removes some; they resume in any order."""
     chance = random.Random(seed)
     world = cluster(chance.randrange(1, 4), chance.randrange(1, 4), seed, protocol=list(Protocol)[seed % 3])
     for _ in range(3):

@@ -266,7 +266,7 @@ def test_a_task_count_record_that_cannot_be_written_is_written_when_the_right_is
 
 @pytest.mark.parametrize("phase", ["init", "verify"])
 def test_a_task_suspended_before_or_after_its_producer_exists_writes_nothing(phase: str) -> None:
-    """When it wakes up, others work with newer task configs, and it does not know that."""
+    """When it resumes, it does not know that other workers run newer task configs."""
     world = world_of(2, notice=0.0)
     put(world, 2, "2")
     while not (late := [t for t in world.sources if t.phase == phase and t.generation == 1]):

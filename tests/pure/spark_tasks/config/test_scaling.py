@@ -1,4 +1,4 @@
-"""tasks.auto: how many tasks a lag asks for."""
+"""tasks.auto: how many tasks a lag requires."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def test_a_batch_is_visible_after_its_commit(tmp_path):
 
 
 def test_a_sink_resumes_by_kafkas_topic_not_by_a_transforms(tmp_path):
-    """Files are named by Kafka's topic, which is what a task asks for after a restart."""
+    """Files are named by Kafka's topic, with which a task calls resume_from after a restart."""
     router = {"transforms": "r", "transforms.r.type": "RegexRouter", "transforms.r.regex": ".*",
               "transforms.r.replacement": "routed"}  # fmt: skip
     pipeline = SinkPipeline(worker(), {"value.converter": JSON, "value.converter.schemas.enable": "false", **router})

@@ -1,4 +1,4 @@
-"""What runs on the IO thread and nobody waits for."""
+"""Coroutines on the IO thread for which no thread waits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clusters and watchers are shared by their settings, and end when nobody needs them. Nothing is connected here."""
+"""Clusters and watchers are shared by clients with the same settings, and are closed when unused. No broker is used."""
 
 from __future__ import annotations
 

@@ -183,7 +183,7 @@ def test_a_source_s_records_go_through_java(host, tmp_path):
 
 
 def test_frames_are_small(host, tmp_path, monkeypatch):
-    """What is refused of the second one is told by its place in all of them."""
+    """The row of a refused record in the second frame is counted from the start of the batch."""
     monkeypatch.setattr(java_chain, "FRAME_BYTES", 1)
     cut = Cut((), (), frozenset({"key", "value"}))
     config = {"topic": "t", "key.converter": "java.X", "value.converter": "java.X"}

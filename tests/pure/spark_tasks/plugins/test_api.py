@@ -1,4 +1,4 @@
-"""The plugin contract: what the author of a connector got wrong is told at once, in the connector's name."""
+"""The plugin contract: mistakes of a connector's author are reported at once, with the connector's name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sources of one function: what is told where it answers something else."""
+"""Sources of one function: the errors for invalid results."""
 
 from __future__ import annotations
 

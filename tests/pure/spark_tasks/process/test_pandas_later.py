@@ -1,4 +1,4 @@
-"""PyArrow and the data plane without pandas, until somebody imports it."""
+"""PyArrow and the data plane without pandas, until other code imports it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A process that was suspended knows it afterwards, whichever of its threads wakes first."""
+"""A process detects that it was suspended, whichever of its threads runs first afterwards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a sink task goes on when the log ends before its position."""
+"""Where a sink task continues if the log ends before its position."""
 
 from __future__ import annotations
 

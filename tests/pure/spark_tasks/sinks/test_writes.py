@@ -93,7 +93,7 @@ def test_what_the_error_quotes_is_tried_alone():
 
 
 class Numbers(DataSourceArrowWriter):
-    """Takes numbers only, and quotes what is none."""
+    """Accepts only numbers, and quotes other values in its error."""
 
     def write(self, iterator):
         texts = [text for batch in iterator for text in batch.column("value").to_pylist()]

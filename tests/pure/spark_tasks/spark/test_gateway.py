@@ -104,7 +104,7 @@ gateway.launch({}, threading.Event(), Path(sys.argv[1]))
 
 @pytest.mark.integration  # processes of their own
 def test_a_jvm_that_starts_does_not_outlive_a_worker_that_is_killed(tmp_path: Path) -> None:
-    """Also where it heeds neither the end of its input nor signals: its connection file has no folder any more."""
+    """Even if it ignores the end of its input and signals: the folder of its connection file no longer exists."""
     submit = tmp_path / "bin" / "spark-submit"
     submit.parent.mkdir()
     submit.write_text(f"#!/bin/sh\ntrap '' TERM HUP\necho $$ > {tmp_path}/pid\nwhile :; do sleep 1; done\n")

@@ -1,4 +1,4 @@
-"""How many executor processes there may be, what runs, and how an executor's error is told."""
+"""The settings of executor processes, their use of the CPU, and how an executor's error is reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a task takes from a data source, and what the author of a connector is told where it is missing."""
+"""The parts of a data source that a task uses, and the errors for an author who has forgotten one."""
 
 from __future__ import annotations
 

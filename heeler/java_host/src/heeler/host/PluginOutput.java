@@ -18,7 +18,7 @@ final class PluginOutput extends PrintStream {
         super(out, true);
     }
 
-    /** From now on this thread, and those that it starts, work for the connector or task in a connection's first message. */
+    /** Makes what this thread, and later threads that it starts, print belong to the connector or task of a connection's first message. */
     static void setOwner(Connection.Message first) {
         switch (first.op()) {
             case "connector" -> OWNER.set(MARK + MARK + first.text("name") + MARK);
