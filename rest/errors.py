@@ -62,7 +62,11 @@ def status_of(error: Exception) -> int:
 
 
 def as_java(error: Exception) -> str:
-    """The text of an error from another thread, as in Kafka Connect: clients strip the class name at its beginning."""
+    """The text of an error from another thread, as in Kafka Connect: clients strip the class name at its beginning.
+    An exception that a Java plugin has thrown keeps its own; its stack trace is only logged.
+    """
+    if isinstance(error, ConnectError) and error.java_message is not None:
+        return f"{error.java_class}: {error.java_message}"
     name = next((name for kind, name in _JAVA_NAMES if isinstance(error, kind)), type(error).__name__)
     return f"{name}: {error}"
 
@@ -74,7 +78,8 @@ def to_response(error: Exception) -> Response:
     status = status_of(error)
     if status == 500:
         known = isinstance(error, ConnectError)
-        log.log(logging.WARNING if known else logging.ERROR, "%s %s failed: %s", request.method, request.path, error,
+        log.log(logging.WARNING if known else logging.ERROR, "%s %s failed: %s", request.method, request.path,
+                error.__cause__ or error,  # the cause may have a stack trace of Java
                 exc_info=None if known else error)
     code = error.code if isinstance(error, HttpError) else status
     return json_error(status, code, str(error))

@@ -277,5 +277,5 @@ def _key(key: Mapping[str, Any]) -> ConfigKey:
     return ConfigKey(
         key["name"], Type[key["type"]], default=REQUIRED if key["required"] else key["default"],
         importance=Importance[key["importance"]], doc=key["doc"] or "", group=key["group"], order=key["order"],
-        width=Width[key["width"]], display_name=key["display"] or "", dependents=tuple(key["dependents"] or ()),
+        width=Width[key["width"]], display_name=key["display"], dependents=tuple(key["dependents"] or ()),
     )

@@ -35,6 +35,7 @@ def thrown(fields: Message) -> JavaPluginError:
     """The error in a message; it is permanent if the message says so."""
     error = JavaPluginError(f"{fields.get('class')}: {fields.get('message')}\n{fields.get('trace', '')}".rstrip())
     error.permanent = fields.get("permanent") is True
+    error.java_class, error.java_message = str(fields.get("class")), str(fields.get("message"))
     return error
 
 

@@ -91,13 +91,14 @@ class ConfigKey:
     group: str | None = field(default=None, kw_only=True)
     order: int = field(default=-1, kw_only=True)
     width: Width = field(default=Width.NONE, kw_only=True)
-    display_name: str = field(default="", kw_only=True)
+    display_name: str | None = field(default=None, kw_only=True)
     dependents: tuple[str, ...] = field(default=(), kw_only=True)
     recommender: Recommender | None = field(default=None, kw_only=True)
     mistake: str | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "display_name", self.display_name or self.name)
+        if self.display_name is None:
+            object.__setattr__(self, "display_name", self.name)
         object.__setattr__(self, "dependents", tuple(self.dependents))
         try:
             self._take_default()

@@ -74,7 +74,7 @@ def of_keys(
 
 def under_prefix(keys: Mapping[str, ConfigKey], values: Iterable[ConfigValue], prefix: str) -> ConfigInfos:
     """Returns the infos of a converter's or a client's keys, with the prefix that they have in the connector's
-    configuration.
+    configuration. As in Kafka Connect, they are all visible, even if a converter's recommender hides some.
     """
     infos = []
     count = 0
@@ -84,7 +84,7 @@ def under_prefix(keys: Mapping[str, ConfigKey], values: Iterable[ConfigValue], p
         definition = None if key is None else {**key.info(), "name": prefix + value.name}
         if key is not None and key.group is not None:
             groups[key.group] = None
-        full = ConfigValue(prefix + value.name, value.value, value.recommended_values, value.errors, value.visible)
+        full = ConfigValue(prefix + value.name, value.value, value.recommended_values, value.errors)  # always visible
         count += bool(value.errors)
         infos.append(ConfigInfo(definition, _value(full, None if key is None else key.type)))
     return ConfigInfos("", count, tuple(groups), tuple(infos))

@@ -8,6 +8,7 @@ import re
 import pytest
 
 from heeler.cli.rest_client import RestError
+from tests.golden import validate_jar
 from tests.rigs.java_connectors import FILE_SOURCE, MODE, SLOW_S, counting, jvm, numbers, offsets, wait_offset
 from tests.rigs.support import wait_until
 from tests.rigs.workers import JSON, shared
@@ -58,6 +59,18 @@ def test_java_plugins_are_listed_described_and_validated(rig):
     assert errors(**counting("t", name="n", transforms="p,m", **mark, **then)) == {}
     behind = errors(**counting("t", name="n", transforms="m,p", **mark, **then))
     assert ["comes after the Python plugin pieces_one.MarkOne" in m for m in behind["transforms.p.type"]] == [True]
+
+
+def test_a_definitions_recommenders_and_validate_answer_as_on_a_java_worker(rig):
+    answers = validate_jar.answers()
+    assert validate_jar.keys(rig.rest) == answers.pop("keys")
+    assert set(answers) == set(validate_jar.CASES)
+    differences = {}
+    for case, theirs in answers.items():
+        ours = validate_jar.ask(rig.rest, case)
+        assert ours.keys() == theirs.keys(), (case, ours, theirs)
+        differences |= {(case, key): (ours[key], theirs[key]) for key in theirs if ours[key] != theirs[key]}
+    assert differences == {}
 
 
 def test_lines_of_a_file_with_java_transforms_and_converters(rig, topic_name):

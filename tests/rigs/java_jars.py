@@ -15,6 +15,13 @@ from heeler.java_host.manifests import MANIFESTS, PROVIDERS
 
 FILE = JarSet(f"Kafka Connect file {KAFKA_VERSION}", (("org.apache.kafka", "connect-file", KAFKA_VERSION),))
 SOURCES = Path(__file__).with_name("java")
+_NAMES = {
+    "source.SourceConnector": "ModeSource StuckSource Choices Choices$Undefined Choices$Failing",
+    "sink.SinkConnector": "NoteSink",
+    "transforms.Transformation": "Measured$Pass Measured$Picky Choices$Link",
+    "transforms.predicates.Predicate": "Choices$Test",
+    "storage.Converter": "Measured$Longs Measured$Capitals Choices$Coder",
+}
 _PROVIDERS = "org/apache/kafka/common/config/provider/"
 
 
@@ -64,9 +71,7 @@ def compile_into(jar: Path) -> None:
     with zipfile.ZipFile(jar, "w") as archive:
         for file in sorted(classes.rglob("*.class")):
             archive.write(file, file.relative_to(classes))
-        archive.writestr(f"{MANIFESTS}source.SourceConnector", "heeler.tests.ModeSource\nheeler.tests.StuckSource\n")
-        archive.writestr(f"{MANIFESTS}sink.SinkConnector", "heeler.tests.NoteSink\n")
-        for kind, names in (("transforms.Transformation", "Pass Picky"), ("storage.Converter", "Longs Capitals")):
-            archive.writestr(MANIFESTS + kind, "".join(f"heeler.tests.Measured${name}\n" for name in names.split()))
+        for kind, names in _NAMES.items():
+            archive.writestr(MANIFESTS + kind, "".join(f"heeler.tests.{name}\n" for name in names.split()))
         archive.writestr(PROVIDERS, "heeler.tests.Vault\n")
     shutil.rmtree(classes)

@@ -13,6 +13,7 @@ import org.apache.kafka.common.utils.Utils;
 import org.apache.kafka.connect.connector.Connector;
 import org.apache.kafka.connect.runtime.isolation.LoaderSwap;
 import org.apache.kafka.connect.runtime.isolation.PluginDesc;
+import org.apache.kafka.connect.runtime.rest.errors.BadRequestException;
 import org.apache.kafka.connect.sink.SinkConnector;
 import org.apache.kafka.connect.source.SourceConnector;
 import org.apache.kafka.connect.storage.Converter;
@@ -102,8 +103,13 @@ final class PluginRequests extends RequestSession {
             System.err.println("[WARN] " + plugin.getClass().getName() + ".config() returns null; its settings are not validated");
             return new ConfigDef(); // as Kafka Connect does for old converters
         }
-        if (found == null) throw new IllegalStateException(plugin.getClass().getName() + ".config() must return a ConfigDef");
+        if (found == null) throw mustReturn(plugin, "config() must return a ConfigDef");
         return found;
+    }
+
+    /** With the class and the words of Kafka Connect's own error. */
+    private static RuntimeException mustReturn(Object plugin, String what) {
+        return new BadRequestException(plugin.getClass().getName() + "." + what + " that is not null.");
     }
 
     private static List<Object> keys(ConfigDef definition) {
@@ -131,14 +137,15 @@ final class PluginRequests extends RequestSession {
         Map<String, ConfigDef.ConfigKey> keys = definition.configKeys();
         Config validated = plugin instanceof Connector connector ? connector.validate(config)
             : new Config(definition.validate(config));
-        if (validated == null) throw new IllegalStateException(plugin.getClass().getName() + ".validate() must return a Config");
+        if (validated == null) throw mustReturn(plugin, "validate() must return a Config");
         List<Object> found = new ArrayList<>();
         for (ConfigValue value : validated.configValues()) {
             ConfigDef.Type type = keys.containsKey(value.name()) ? keys.get(value.name()).type : null;
             ConfigDef.Type item = type == ConfigDef.Type.LIST ? ConfigDef.Type.STRING : type;
             Map<String, Object> fields = new LinkedHashMap<>();
             fields.put("name", value.name());
-            fields.put("value", text(value.value(), type));
+            fields.put("value", value.value() instanceof List<?> list && type == ConfigDef.Type.LIST
+                ? list.stream().map(one -> text(one, item)).toList() : text(value.value(), type));
             List<String> recommended = new ArrayList<>();
             for (Object one : value.recommendedValues()) recommended.add(text(one, item));
             fields.put("recommended", recommended);
