@@ -4,11 +4,17 @@ A shell between the two processes holds the read end of a pipe. A line on the pi
 child. When the pipe ends, because this process closed it or died (kill -9 included), the shell kills the child. The
 kernel's parent-death signal would do the same only on Linux, and would fire when the *thread* that started the child
 ends.
+
+If the shell is killed while this process lives, nobody waits for the child any more: this process then kills it, as
+it does if the part of the shell that reads the pipe is gone and a signal has to be sent.
 """
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
+import threading
 from contextlib import nullcontext, suppress
 from pathlib import Path
 
@@ -41,7 +47,8 @@ exit $code
 
 class GuardedProcess:
     """A command whose output goes to a file that only this user can read, or to an open file descriptor. If this
-    process dies first, the command is killed and the folder `remove` is removed.
+    process dies first, the command is killed and the folder `remove` is removed. If its guarding shell is killed, so is
+    the command.
     """
 
     def __init__(self, command: list[str], output: Path | int, remove: Path | None = None) -> None:
@@ -50,6 +57,22 @@ class GuardedProcess:
                 ["/bin/sh", "-c", _SCRIPT, "heeler-guard", str(remove or ""), *command],
                 stdin=subprocess.PIPE, stdout=file, stderr=subprocess.STDOUT, start_new_session=True,
             )
+        self._group = self._shell.pid  # of shell and command; a number that is not used again before both have ended
+        self._ending = threading.Lock()
+        threading.Thread(target=self._shell_ends, name="guard", daemon=True).start()
+
+    def _shell_ends(self) -> None:
+        """Notice at once if the shell is killed."""
+        self._shell.wait()
+        self.exit_code()
+
+    def _kill_group(self) -> None:
+        """Kill the command and what is left of its guard, once: later the number may be another group's."""
+        with self._ending:
+            group, self._group = self._group, 0
+            if group:
+                with suppress(ProcessLookupError):
+                    os.killpg(group, signal.SIGKILL)
 
     @property
     def pid(self) -> int:
@@ -58,20 +81,29 @@ class GuardedProcess:
 
     def exit_code(self) -> int | None:
         """The command's exit code: None while it runs, 128 + n if signal n ended it."""
-        return self._shell.poll()
+        code = self._shell.poll()
+        if code is None or code >= 0:
+            return code
+        self._kill_group()
+        return 128 - code
 
     def wait(self, seconds: float) -> int | None:
         """Wait for the command. Returns its exit code, or None if it still runs after this time."""
         with suppress(subprocess.TimeoutExpired):
-            return self._shell.wait(seconds)
-        return None
+            self._shell.wait(seconds)
+        return self.exit_code()
 
     def signal(self, name: str) -> None:
         """Send the command a signal by its name without SIG: TERM, STOP, CONT, KILL."""
         assert self._shell.stdin is not None  # noqa: S101 - it was opened as a pipe
-        with suppress(BrokenPipeError, ValueError):  # it has ended
+        try:
             self._shell.stdin.write(f"{name}\n".encode())
             self._shell.stdin.flush()
+        except (BrokenPipeError, ValueError):  # it has ended, or nobody reads the pipe
+            if self.exit_code() is None and name == "TERM":
+                self._shell.terminate()  # it passes this one on
+            elif self.exit_code() is None and name == "KILL":
+                self._kill_group()
 
     def close(self, grace: float = 0.0) -> None:
         """End the command: TERM and at most `grace` seconds, then KILL. Returns when it has ended. May be repeated."""

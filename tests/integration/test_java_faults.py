@@ -27,7 +27,7 @@ from tests.rigs.java_connectors import (
     worker_with_jars,
 )
 from tests.rigs.support import wait_until
-from tests.rigs.workers import shared, wait_gone
+from tests.rigs.workers import has_ended, shared, wait_gone
 
 pytestmark = pytest.mark.integration
 
@@ -108,6 +108,24 @@ def test_the_end_of_the_host_is_noticed_and_everything_continues(rig, topic_name
         out.write("three\n")
     wait_offset(rig, topic_name, {"position": 14})
     assert [m.value().decode() for m in rig.kafka.messages(topic_name) if m.value()] == ["one", "two", "three"]
+    rig.wait_states(topic_name, ["RUNNING", "RUNNING"])
+
+
+def test_a_jvm_ends_with_the_shell_that_guards_it_and_its_tasks_continue(rig, topic_name):
+    file = rig.folder / "lines"
+    file.write_text("one\n")
+    rig.create(topic_name, {"connector.class": FILE_SOURCE, "file": str(file), "topic": topic_name},
+               ["RUNNING", "RUNNING"])
+    wait_offset(rig, topic_name, {"position": 4})
+    first = jvm(rig)
+    first.parent().kill()
+    wait_until(lambda: has_ended(first), 1, "the end of the JVM")
+    with file.open("a") as out:
+        out.write("two\n")
+    wait_offset(rig, topic_name, {"position": 8})
+    assert first.pid != jvm(rig).pid
+    assert "the host of Java plugins has ended (exit code 137)" in story(rig, topic_name)
+    assert [m.value().decode() for m in rig.kafka.messages(topic_name) if m.value()] == ["one", "two"]
     rig.wait_states(topic_name, ["RUNNING", "RUNNING"])
 
 

@@ -294,16 +294,17 @@ def jvms() -> list[psutil.Process]:
     return found
 
 
+def has_ended(process: psutil.Process) -> bool:
+    """Whether a process has ended. (So has a zombie; its parent, or init, has to remove it.)"""
+    try:
+        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
 def wait_gone(processes: Sequence[psutil.Process]) -> None:
-    """Wait until none of these processes is alive. (A zombie has ended; its parent, or init, has to remove it.)"""
-
-    def lives(process: psutil.Process) -> bool:
-        try:
-            return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-        except psutil.NoSuchProcess:
-            return False
-
-    wait_until(lambda: not any(map(lives, processes)), what=f"the end of {processes}")
+    """Wait until none of these processes is alive."""
+    wait_until(lambda: all(map(has_ended, processes)), what=f"the end of {processes}")
 
 
 def leftovers(folder: Path) -> list[str]:

@@ -13,6 +13,7 @@ import pytest
 
 from heeler.embedded_kafka.guard import GuardedProcess
 from tests.rigs.support import wait_until
+from tests.rigs.workers import has_ended, wait_gone
 
 ROOT = Path(__file__).resolve().parents[4]
 
@@ -82,6 +83,38 @@ def test_child_and_folder_go_when_the_parent_is_killed(tmp_path, output, how):
     wait_until(lambda: not psutil.pid_exists(pid), what="the child's end")
     wait_until(lambda: not folder.exists(), what="the folder's removal")
     wait_until(lambda: not guards_of(folder), what="the guard's end")
+
+
+def test_a_child_whose_guarding_shell_is_killed_is_killed(output):
+    process = GuardedProcess(["sh", "-c", "echo $$; exec sleep 60"], output)
+    group = [psutil.Process(pid) for pid in members(process, child_pid(output))]
+    os.kill(process.pid, signal.SIGKILL)
+    wait_until(lambda: all(map(has_ended, group)), 1, "the end of the child and the rest of its guard")
+    assert process.exit_code() == 128 + signal.SIGKILL
+    process.close()
+
+
+@pytest.mark.parametrize("grace", [0, 10])
+def test_a_child_is_ended_although_nobody_reads_the_pipe(output, grace):
+    polite = "trap 'echo bye; exit 3' TERM; echo $$; while :; do sleep 0.02; done"
+    process = GuardedProcess(["sh", "-c", polite], output)
+    child = child_pid(output)
+    (watcher,) = members(process, child) - {child, process.pid}
+    os.kill(watcher, signal.SIGKILL)
+    wait_until(lambda: has_ended(psutil.Process(watcher)), what="its end")
+    ending = psutil.Process(child)
+    process.close(grace=grace)
+    assert process.exit_code() == (3 if grace else 128 + signal.SIGKILL)
+    wait_gone([ending])
+
+
+def members(process, child):
+    """The processes of a guard: two shells and the child."""
+    def found():
+        pids = {process.pid} | {p.pid for p in psutil.Process(process.pid).children()}
+        return pids if len(pids) == 3 and child in pids else None
+
+    return wait_until(found, what="the guard")
 
 
 def guards_of(folder):
