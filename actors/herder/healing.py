@@ -101,6 +101,18 @@ def begin(turn: Turn, request: Restart) -> bool:
     return True
 
 
+def on_stopping(turn: Turn, item: ItemId, *, disowned: bool) -> None:
+    """An instance is being stopped for another reason than its planned restart, which is cancelled: stopping may take
+    long, and meanwhile the status must not show a next attempt that is in the past.
+    """
+    slot, known = turn.state.slots[item], turn.state.healed.get(item)
+    if known is None or known.next_ms is None or known.epoch != slot.epoch:
+        return
+    _remember(turn, item, replace(known, next_ms=None))
+    if slot.state is not None and not disowned and turn.exists(item):
+        turn.status(item, slot.state, slot.trace, slot.version)
+
+
 def on_started(turn: Turn, item: ItemId) -> None:
     """A new instance starts, for whatever reason: cancel the restart that was planned for the former one."""
     known = turn.state.healed.get(item)

@@ -86,15 +86,15 @@ def _restart(turn: Turn, request: RestartRequest) -> None:
     for item in found.items():
         stale = isinstance(item, ConnectorTaskId) and item.task >= tasks
         if item in turn.state.allocation and not stale:
-            turn.log("INFO", f"{item}: restarting (includeTasks={request.include_tasks}, "
-                             f"onlyFailed={request.only_failed})", item)
+            turn.log("DEBUG", f"{item}: restarting (includeTasks={request.include_tasks}, "
+                              f"onlyFailed={request.only_failed})", item)
             work.stop(turn, item, successor=Successor.RESTART)
 
 
 def heal(turn: Turn, request: Restart) -> None:
     """Restart automatically what has failed or stalled (errors.restart.*)."""
     if healing.begin(turn, request):
-        turn.log("INFO", f"{request.item}: restarting after a {request.cause.value} (errors.restart.policy)",
+        turn.log("DEBUG", f"{request.item}: restarting after a {request.cause.value} (errors.restart.policy)",
                  request.item)
         work.stop(turn, request.item, successor=request.cause)
 
@@ -118,7 +118,7 @@ def restart_item(turn: Turn, request_id: RequestId, item: ItemId) -> None:
         turn.reply(request_id, error=ConnectError(left_out[item]))
     elif item in turn.state.allocation:
         turn.stage(f"restarting {'task' if isinstance(item, ConnectorTaskId) else 'connector'} {item}")
-        work.stop(turn, item, (request_id,), successor=Successor.REPLACEMENT)
+        work.stop(turn, item, (request_id,), successor=Successor.REQUESTED)
         turn.stage_done()
     else:
         turn.reply(request_id, error=_elsewhere(turn, item))

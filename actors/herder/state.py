@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from actors.assignment.protocol import Allocation, Membership
 from actors.herder.fencing_state import (
@@ -79,7 +79,8 @@ class Successor(Enum):
     """Which instance of the same item follows one that is being stopped."""
 
     NONE = "none"
-    REPLACEMENT = "replacement"  # a new configuration, or a request to restart this item alone
+    REPLACEMENT = "replacement"  # a new configuration
+    REQUESTED = "requested"  # a request to restart this item alone
     RESTART = "restart"  # part of a restart plan
     AFTER_FAILURE = "failure"  # an automatic restart (errors.restart.*)
     AFTER_STALL = "stall"  # an automatic restart (errors.restart.*)
@@ -87,7 +88,20 @@ class Successor(Enum):
     @property
     def is_announced(self) -> bool:
         """Whether its start is announced as RESTARTING (KIP-745)."""
-        return self not in (Successor.NONE, Successor.REPLACEMENT)
+        return self not in (Successor.NONE, Successor.REPLACEMENT, Successor.REQUESTED)
+
+    @property
+    def told(self) -> str:
+        """The words of the log line about its start."""
+        return _TOLD[self]
+
+
+_TOLD: Final = {
+    Successor.NONE: "started", Successor.REPLACEMENT: "restarted with a new configuration",
+    Successor.REQUESTED: "restarted on request", Successor.RESTART: "restarted on request",
+    Successor.AFTER_FAILURE: "restarted after a failure (errors.restart.policy)",
+    Successor.AFTER_STALL: "restarted after a stall (errors.restart.policy)",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +120,8 @@ class Slot:
 
     `generated`: the task configs that the connector generated last. `waiting`: requests that are answered when the
     instance (or its successor, if there is to be one) reports for the first time. `permanent`: a restart cannot fix its
-    failure. `stopping`: set while it is being stopped. `stalled`: set while it makes no progress.
+    failure. `stopping`: set while it is being stopped. `stalled`: set while it makes no progress. `follows`: why it
+    succeeds another instance.
     """
 
     epoch: Epoch
@@ -118,6 +133,7 @@ class Slot:
     stalled: Stall | None = None
     waiting: tuple[RequestId, ...] = ()
     generated: tuple[Config, ...] | None = None
+    follows: Successor = Successor.NONE
 
 
 @dataclass(frozen=True, slots=True, order=True)

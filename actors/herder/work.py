@@ -32,8 +32,11 @@ from storage.ids import ConnectorTaskId, ItemId, State, TargetState
 _BECAME = {State.RUNNING: "resumed", State.PAUSED: "paused", State.STOPPED: "stopped"}
 
 
-def start(turn: Turn, item: ItemId, waiting: tuple[RequestId, ...] = (), *, restarting: bool = False) -> None:
-    """Start an instance of an allocated item; without a configuration it becomes FAILED at once."""
+def start(turn: Turn, item: ItemId, waiting: tuple[RequestId, ...] = (),
+          follows: Successor = Successor.NONE) -> None:
+    """Start an instance of an allocated item; without a configuration it becomes FAILED at once. `follows`: why it
+    succeeds another one.
+    """
     config = turn.state.config
     name = connector_of(item)
     target = config.target_state(name)
@@ -50,9 +53,9 @@ def start(turn: Turn, item: ItemId, waiting: tuple[RequestId, ...] = (), *, rest
             turn.reply(request_id)
         return
     epoch = Epoch(turn.next_number())
-    turn.set_slot(item, Slot(epoch, waiting=waiting))
+    turn.set_slot(item, Slot(epoch, waiting=waiting, follows=follows))
     healing.on_started(turn, item)
-    if restarting:
+    if follows.is_announced:
         turn.status(item, State.RESTARTING)
     if isinstance(item, ConnectorTaskId):
         generation = config.task_config_generations.get(name, 0)
@@ -68,11 +71,12 @@ def stop(turn: Turn, item: ItemId, waiting: tuple[RequestId, ...] = (), *, succe
     slot = turn.state.slots.get(item)
     if slot is None:
         if successor is not Successor.NONE:
-            start(turn, item, waiting, restarting=successor.is_announced)
+            start(turn, item, waiting, successor)
         return
     disowned = disowned or (slot.stopping is not None and slot.stopping.disowned)
     turn.set_slot(item, replace(slot, stopping=Stopping(successor, disowned), waiting=slot.waiting + waiting))
     if not slot.stopping:
+        healing.on_stopping(turn, item, disowned=disowned)
         turn.emit(StopInstance(item, slot.epoch))
         turn.timer((Timer.STOP, str(slot.epoch)), turn.now + turn.state.settings.graceful_stop_ms)
 
@@ -143,7 +147,8 @@ def on_report(turn: Turn, report: ConnectorStateReported | TaskStateReported) ->
     kind = "task" if is_task(item) else "connector"
     if report.stopped_for_good:
         if slot.state is not State.STOPPED:  # which was logged already
-            turn.log("INFO", f"{item}: {kind} stopped", item)
+            continues = _continues(turn, item, slot.stopping or Stopping())  # then its start is told, as a restart
+            turn.log("DEBUG" if continues else "INFO", f"{item}: {kind} stopped", item)
         _gone(turn, item)
         return
     if slot.stopping and report.state is not State.FAILED:
@@ -158,7 +163,9 @@ def on_report(turn: Turn, report: ConnectorStateReported | TaskStateReported) ->
         failed = report.state is State.FAILED
         turn.reply(request_id, error=ConnectError(f"Failed to start {kind}: {item}") if failed else None)
     if report.state in _BECAME and report.state is not slot.state:
-        became = "started" if slot.state is None and report.state is State.RUNNING else _BECAME[report.state]
+        became = _BECAME[report.state]
+        if slot.state is None and (report.state is State.RUNNING or slot.follows is not Successor.NONE):
+            became = slot.follows.told + ("" if report.state is State.RUNNING else f" ({report.state.value})")
         turn.log("INFO", f"{item}: {kind} {became}", item)
     if report.state is State.RUNNING and not isinstance(item, ConnectorTaskId):
         turn.enqueue(None, Reconfigure(item, 0, turn.now))
@@ -186,9 +193,8 @@ def _gone(turn: Turn, item: ItemId) -> None:
         turn.state = replace(turn.state, ops=ops)
     if turn.exists(item):
         turn.status(item, State.UNASSIGNED, disowned=stopping.disowned)
-    follows = stopping.successor is not Successor.NONE and item in turn.state.allocation
-    if follows and turn.state.phase not in (Phase.HALTING, Phase.HALTED):
-        start(turn, item, slot.waiting, restarting=stopping.successor.is_announced)
+    if _continues(turn, item, stopping):
+        start(turn, item, slot.waiting, stopping.successor)
     else:
         for request_id in slot.waiting:
             turn.reply(request_id, error=ConnectError(f"{item} was stopped before it could be restarted"))
@@ -196,6 +202,12 @@ def _gone(turn: Turn, item: ItemId) -> None:
         turn.state = replace(turn.state, release=with_items(turn.state.release, turn.state.releasing - {item}))
         if not turn.state.releasing:
             flush(turn)
+
+
+def _continues(turn: Turn, item: ItemId, stopping: Stopping) -> bool:
+    """Whether another instance follows here."""
+    wanted = stopping.successor is not Successor.NONE and item in turn.state.allocation
+    return wanted and turn.state.phase not in (Phase.HALTING, Phase.HALTED)
 
 
 def flush(turn: Turn) -> None:

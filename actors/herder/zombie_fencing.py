@@ -234,7 +234,7 @@ def on_restart_read(turn: Turn, then: RestartRead, error: Exception | None) -> N
     if error is not None:
         turn.reply(then.request_id, error=error)
     else:
-        work.stop(turn, task, (then.request_id,), successor=Successor.REPLACEMENT)
+        work.stop(turn, task, (then.request_id,), successor=Successor.REQUESTED)
 
 
 def refuse_waiting(turn: Turn, error: Exception) -> None:

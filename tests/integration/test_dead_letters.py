@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -148,7 +149,8 @@ def replayed(rig: Rig, name: str, **order: Any) -> dict[str, Any]:
 def change(rig: Rig, name: str, config: dict[str, str], tasks: int) -> None:
     """Until new instances of the tasks run: the former ones, which are RUNNING as well, would take a replay along."""
     def started() -> int:
-        return sum(rig.process.log.read_text().count(f"{name}-{task}: task started") for task in range(tasks))
+        log = rig.process.log.read_text()
+        return sum(len(re.findall(rf"{name}-{task}: task (re)?started", log)) for task in range(tasks))
 
     before = started()
     rig.create(name, config)

@@ -92,12 +92,14 @@ def wait_rows(rig, folder, rows):
 
 
 def test_files_to_parquet(rig, topic_name):
-    """CSV, JSON lines and Parquet; a file that comes later; a line that is not complete yet."""
+    """CSV, JSON lines and Parquet; a folder and a file that come later; a line that is not complete yet."""
     folder, out = rig.folder / "files", rig.folder / "parquet"
-    folder.mkdir()
-    (folder / "a.csv").write_text('id,name,at\n1,"comma, quoted",2024-01-02 03:04:05\n2,NA,2024-01-02 03:04:06\n')
     own = converters(JSON)
     rig.create(f"{topic_name}-in", {"connector.class": "files", "path": str(folder), "topic": topic_name, **own})
+    missing = f"WARN [{topic_name}-in|task-0] Folder {folder} does not exist (yet)"
+    wait_until(lambda: missing in rig.process.log.read_text(), what="a warning")
+    folder.mkdir()
+    (folder / "a.csv").write_text('id,name,at\n1,"comma, quoted",2024-01-02 03:04:05\n2,NA,2024-01-02 03:04:06\n')
     rig.create(f"{topic_name}-out", {"connector.class": "parquet", "topics": topic_name, "path": str(out), **own})
     table = wait_rows(rig, out, 2)
     assert table.schema.field("id").type == pa.int64()

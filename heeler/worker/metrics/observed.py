@@ -124,6 +124,6 @@ def cause_of(before: Slot | None) -> str:
     successor = before.stopping.successor if before is not None and before.stopping is not None else Successor.NONE
     if before is None or successor is Successor.NONE:
         return "rebalance"
-    if before.waiting or successor is Successor.RESTART:
+    if before.waiting or successor in (Successor.RESTART, Successor.REQUESTED):
         return "request"
     return "config" if successor is Successor.REPLACEMENT else successor.value

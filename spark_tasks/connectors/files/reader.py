@@ -84,9 +84,21 @@ class FilesReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark has 
         if root.is_file():
             return [root] if self._index == 0 else []
         found: list[Path] = []
-        for folder, folders, names in os.walk(root):
+        failed: set[Path] = set()
+
+        def cannot_list(error: OSError) -> None:
+            folder, missing = Path(error.filename), isinstance(error, FileNotFoundError)
+            failed.add(folder)
+            if self._index == 0:  # the others would say the same
+                self._warn(folder, "does not exist (yet): waiting for it to be created" if missing else
+                           f"cannot be listed ({error.strerror}): its files are left out until it can", "Folder")
+
+        for folder, folders, names in os.walk(root, onerror=cannot_list):
             folders[:] = sorted(f for f in folders if self._settings.recursive and not f.startswith((".", "_")))
             found += (Path(folder, name) for name in names if self._is_selected(Path(folder, name), name))
+        for path in (root, *map(Path, self._warnings)):  # they are reported again if they go again
+            if path not in failed and path.is_dir():
+                self._warnings.pop(str(path), None)
         return sorted(path for path in found if self._owns(path.relative_to(root)))
 
     def _is_selected(self, path: Path, name: str) -> bool:
@@ -110,10 +122,10 @@ class FilesReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark has 
             self._warn(path, f"has {size} bytes, but the next row is expected at {position}: waiting")
         return size > position
 
-    def _warn(self, path: Path, warning: str) -> None:
+    def _warn(self, path: Path, warning: str, kind: str = "File") -> None:
         if self._warnings.get(str(path)) != warning:
             self._warnings[str(path)] = warning
-            _LOG.warning("File %s %s", path, warning)
+            _LOG.warning("%s %s %s", kind, path, warning)
 
     def _end(self, path: Path, position: int, share: int | None) -> int:
         if self._settings.format_of(path) is FileFormat.PARQUET:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -11,11 +12,12 @@ from hypothesis import strategies as st
 
 from actors.messages.events import TaskRecovered, TaskStalled
 from actors.messages.ids import Epoch
-from actors.messages.requests import PutConnector, RestartTask, SetTargetState
+from actors.messages.requests import PutConnector, RestartConnectorAndTasks, RestartTask, SetTargetState
 from heeler.worker.metrics.observed import Observed
 from heeler.worker.settings import healing_of
 from spark_tasks.config.healing import Healing
 from spark_tasks.errors import ConfigError
+from storage.config.state import RestartRequest
 from storage.ids import ConnectorName, ConnectorTaskId, ItemId, State, TargetState
 from storage.status.state import Restarts, Stall, Status
 from tests.pure.actors.herder.node import Node
@@ -219,6 +221,23 @@ def test_a_stalled_task_is_restarted_and_abandoned_if_it_does_not_stop() -> None
     world.check_at_rest()
 
 
+def test_another_restart_of_a_stalled_task_cancels_the_planned_one() -> None:
+    """It takes until the task is abandoned; the planned one would be over by then."""
+    world = started()
+    node = stall(world)
+    before = node.running[T][0]
+    run(world, 0)
+    assert said(world).restarts == Restarts(0, "stalled: a read hangs", world.now + 1000)
+    asked = world.ask("w0", RestartTask(T))
+    run(world, 2000)
+    assert asked not in world.replies
+    assert (said(world).state, said(world).restarts) == (State.RUNNING, Restarts(0, "stalled: a read hangs"))
+    world.settle()
+    assert world.replies[asked].error is None
+    assert node.running[T][0] != before
+    assert said(world).restarts == Restarts(0, "stalled: a read hangs")
+
+
 def test_a_stalled_task_is_only_reported_unless_the_policy_says_more() -> None:
     world = started(Healing(failed=True))
     node = stall(world)
@@ -274,6 +293,39 @@ def test_a_stall_reported_twice_causes_one_restart() -> None:
     node.tell(("watchdog", epoch), TaskStalled(T, Epoch(epoch), "still", 800))
     world.settle()
     assert said(world).restarts == Restarts(1, "stalled: a read hangs")
+
+
+def told(world: World) -> list[str]:
+    """What was logged at INFO about the connector and its task."""
+    found = re.findall(r"Log\(level='INFO', message='([^']*)', about='c(?:-0)?'\)", world.story(10_000))
+    return [line.removesuffix(" (errors.restart.policy)") for line in found]
+
+
+def test_each_restart_is_one_line_of_the_log() -> None:
+    world = started()
+    node, before = home(world, T), len(told(world))
+    assert told(world)[-2:] == ["c: connector started", "c-0: task started"]
+
+    def lines() -> list[str]:
+        nonlocal before
+        world.settle()
+        new, before = told(world)[before:], len(told(world))
+        return sorted(new)
+
+    world.ask("w0", RestartConnectorAndTasks(RestartRequest(C, False, True)))
+    assert lines() == ["c-0: task restarted on request", "c: connector restarted on request"]
+    world.ask("w0", RestartTask(T))
+    assert lines() == ["c-0: task restarted on request"]
+    put(world, v="1")
+    assert "c: connector restarted with a new configuration" in lines()
+    node.fail(T)
+    assert lines() == ["c-0: task restarted after a failure"]
+    stall(world)
+    assert lines() == ["c-0: task restarted after a stall"]
+    world.ask("w0", SetTargetState(C, TargetState.PAUSED))
+    assert lines() == ["c-0: task paused", "c: connector paused"]
+    world.ask("w0", RestartConnectorAndTasks(RestartRequest(C, False, True)))
+    assert lines() == ["c-0: task restarted on request (PAUSED)", "c: connector restarted on request (PAUSED)"]
 
 
 def test_metrics_show_the_cause() -> None:

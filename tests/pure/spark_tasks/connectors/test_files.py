@@ -9,6 +9,8 @@ from pyspark.sql.streaming.datasource import ReadMaxBytes, ReadMaxFiles
 
 from spark_tasks.connectors.files import formats
 from spark_tasks.connectors.files.connector import FilesSourceConnector
+from spark_tasks.connectors.files.reader import FilesReader
+from spark_tasks.connectors.files.settings import FilesSettings
 from spark_tasks.errors import ConfigError, ConnectError, DataError
 from spark_tasks.pipeline.converters.python_values import to_python
 
@@ -89,6 +91,41 @@ def test_a_file_that_vanishes_while_it_is_looked_at(tmp_path, monkeypatch):
 
     monkeypatch.setattr(formats, "complete_until", vanish)
     assert reader.latestOffset(reader.initialOffset()) == reader.initialOffset()
+
+
+def test_a_folder_that_is_missing_or_cannot_be_listed_is_reported_once_and_waited_for(tmp_path, caplog, monkeypatch):
+    folder = tmp_path / "folder"
+    first, second = (FilesReader(FilesSettings.of(FilesSourceConnector.config_def.parse(
+        {"path": str(folder), "topic": "t", "recursive": "true"})), index, 2) for index in (0, 1))
+    missing = f"Folder {folder} does not exist (yet): waiting for it to be created"
+
+    def told():
+        for reader in (first, first, second):
+            reader.latestOffset(reader.initialOffset())
+        lines = [record.message for record in caplog.records]
+        caplog.clear()
+        return lines
+
+    assert told() == [missing]
+    assert told() == []
+    (folder / "closed").mkdir(parents=True)
+    assert told() == []
+    (folder / "closed").rmdir()
+    folder.rmdir()
+    assert told() == [missing]
+    (folder / "closed").mkdir(parents=True)
+    (folder / "a.json").write_text('{"n": 1}\n')
+    scandir = os.scandir
+
+    def refused(path):
+        if str(path).endswith("closed"):
+            raise PermissionError(13, "Permission denied", path)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refused)  # tests may run as root
+    assert told() == [f"Folder {folder}/closed cannot be listed (Permission denied): its files are left out until it can"]
+    found = [reader.latestOffset(reader.initialOffset())["files"] for reader in (first, second)]
+    assert sorted(path for files in found for path in files) == [f"{folder}/a.json"]
 
 
 def test_growing_and_new_files(tmp_path):
