@@ -89,7 +89,7 @@ def test_a_child_whose_guarding_shell_is_killed_is_killed(output):
     process = GuardedProcess(["sh", "-c", "echo $$; exec sleep 60"], output)
     group = [psutil.Process(pid) for pid in members(process, child_pid(output))]
     os.kill(process.pid, signal.SIGKILL)
-    wait_until(lambda: all(map(has_ended, group)), 1, "the end of the child and the rest of its guard")
+    wait_until(lambda: all(map(has_ended, group)), 5, "the end of the child and the rest of its guard")
     assert process.exit_code() == 128 + signal.SIGKILL
     process.close()
 
