@@ -7,6 +7,7 @@ import logging
 import selectors
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from contextvars import copy_context
 from typing import Any, Final, TypeVar
 
 import kafka.errors as protocol
@@ -36,6 +37,23 @@ _MIN_SWEEP: Final = 64  # cancelled timers
 UNBOUNDED_IN_FLIGHT: Final = 10_000  # callers limit their requests themselves; the library's default is too low
 
 
+class _OwnTask(Task):  # type: ignore[misc]
+    """A task of the loop that runs in the context (PEP 567) of its creation. So lines that the library logs on the
+    loop's thread name the connector and task for which it works; of a shared connection, those that opened it.
+    """
+
+    def __init__(self, coro: Any) -> None:
+        super().__init__(coro)
+        self._context = copy_context()
+
+    def __call__(self, arg: Any = None) -> Any:
+        return self._context.run(super().__call__, arg)
+
+
+def _own(task: Any) -> Task:
+    return task if isinstance(task, Task) else _OwnTask(task)
+
+
 class Loop(NetworkSelector):  # type: ignore[misc]
     """The library's event loop with faster timers. Each request has a timer, which its response cancels. The library
     searches all timers for it, which took most of the thread's time with hundreds of clients. Here a cancelled timer
@@ -44,6 +62,18 @@ class Loop(NetworkSelector):  # type: ignore[misc]
 
     _scheduled: list[tuple[float, Any]]
     _cancelled = 0  # timers that are still in the heap
+
+    def call_at(self, when: float, task: Any) -> Task:
+        """Runs a task at a time (time.monotonic)."""
+        return super().call_at(when, _own(task))
+
+    def call_later(self, delay: float, task: Any) -> Task:
+        """Runs a task after some seconds."""
+        return super().call_later(delay, _own(task))
+
+    def call_soon(self, task: Any) -> Task:
+        """Runs a task in the next step."""
+        return super().call_soon(_own(task))
 
     def _unschedule(self, task: Any) -> None:
         task.scheduled_at, task.state = None, TaskState.UNSCHEDULED
@@ -56,9 +86,9 @@ class Loop(NetworkSelector):  # type: ignore[misc]
     def register_event(self, fileobj: Any, event: int, task: Any) -> None:
         """Registers a new socket without the two system calls by which the library checks if it is registered."""
         if fileobj in self._selector.get_map():
-            super().register_event(fileobj, event, task)
+            super().register_event(fileobj, event, _own(task))
         else:
-            task = task if isinstance(task, Task) else Task(task)
+            task = _own(task)
             pair = (task, None) if event == selectors.EVENT_READ else (None, task)
             self._selector.register(fileobj, event, pair)
 

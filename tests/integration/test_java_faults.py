@@ -119,7 +119,7 @@ def test_a_jvm_ends_with_the_shell_that_guards_it_and_its_tasks_continue(rig, to
     wait_offset(rig, topic_name, {"position": 4})
     first = jvm(rig)
     first.parent().kill()
-    wait_until(lambda: has_ended(first), 1, "the end of the JVM")
+    wait_until(lambda: has_ended(first), 5, "the end of the JVM: in milliseconds, on a machine with nothing else to do")
     with file.open("a") as out:
         out.write("two\n")
     wait_offset(rig, topic_name, {"position": 8})

@@ -146,6 +146,15 @@ def test_records_keep_keys_headers_timestamps_and_offsets_their_numbers(rig, top
     tracked = rig.call("GET", f"/connectors/{topic_name}/topics")[topic_name]["topics"]
     assert tracked == [topic_name]
 
+    def printed(line):
+        about = "task-0" if line.startswith("commit") else "worker"
+        return f"[{topic_name}|{about}] {line} (heeler.java" in rig.process.log.read_text()
+
+    assert printed("the connector knows null")
+    wait_until(lambda: printed("commit after 30"), what="commit")
+    rig.call("POST", f"/connectors/{topic_name}/restart")
+    wait_until(lambda: printed(f"the connector knows {{next={9007199254740993 + 30}}}"), what="the connector's offsets")
+
 
 def test_it_continues_from_altered_offsets(rig, topic_name):
     rig.create(topic_name, counting(topic_name), ["RUNNING", "RUNNING"])

@@ -116,6 +116,9 @@ def test_a_connector_with_a_wrong_password_fails_and_says_so(rig, topic_name, cl
     assert (task["restarts"]["count"], task["restarts"]["permanent"]) == (0, True)
     assert "next_attempt" not in task["restarts"]
     assert "a restart cannot fix this" in str(rig.call("GET", f"/connectors/{topic_name}/story"))
+    log = rig.process.log.read_text()
+    assert f"ERROR [{topic_name}|task-0] <KafkaConnection " in log
+    assert " ERROR <" not in log, "every error of kafka-python names the task"
     found = metrics(rig)
     assert found["heeler_task_failure_permanent", topic_name, "0"] == 1
     assert ("heeler_task_next_restart_timestamp_seconds", topic_name, "0") not in found

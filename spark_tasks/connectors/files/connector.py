@@ -28,7 +28,7 @@ class FilesSourceConnector(SourceConnector):
     version = "0.1.0"
     config_def = ConfigDef(
         ConfigKey(
-            "path", Type.STRING, validator=NonEmpty(), importance=Importance.HIGH, 
+            "path", Type.STRING, validator=NonEmpty(), importance=Importance.HIGH,
             doc="The folder, or a single file. If it does not exist, the tasks wait for it, and log a warning.",
         ),
         ConfigKey("topic", Type.STRING, validator=NonEmpty(), importance=Importance.HIGH, doc="The topic to write to."),

@@ -62,6 +62,8 @@ public class ModeSource extends SourceConnector {
                 throw new IllegalStateException("no value");
             });
         }
+        if (given.containsKey("tell"))
+            System.out.println("the connector knows " + context().offsetStorageReader().offset(Map.of("of", "count")));
         if (given.get("mode").equals("raise")) context().raiseError(new ConnectException("raised by the connector"));
         if (given.get("mode").equals("reconfigure") && !new java.io.File(given.get("once")).exists())
             new Thread(() -> {
@@ -194,6 +196,10 @@ public class ModeSource extends SourceConnector {
                 System.out.println("committed " + record.key() + " at " + metadata.topic() + "-" + metadata.partition() + "@"
                     + metadata.offset() + " of " + metadata.timestamp() + ", " + metadata.serializedKeySize() + "+"
                     + metadata.serializedValueSize());
+        }
+
+        @Override public void commit() {
+            if (config.containsKey("tell")) System.out.println("commit after " + confirmed);
         }
 
         @Override public void stop() {

@@ -89,8 +89,8 @@ def test_a_child_whose_guarding_shell_is_killed_is_killed(output):
     process = GuardedProcess(["sh", "-c", "echo $$; exec sleep 60"], output)
     group = [psutil.Process(pid) for pid in members(process, child_pid(output))]
     os.kill(process.pid, signal.SIGKILL)
-    wait_until(lambda: all(map(has_ended, group)), 1, "the end of the child and the rest of its guard")
-    assert process.exit_code() == 128 + signal.SIGKILL
+    wait_until(lambda: all(map(has_ended, group)), 5, "the end of the child and the rest of its guard")
+    assert process.wait(10) == 128 + signal.SIGKILL
     process.close()
 
 
@@ -98,14 +98,14 @@ def test_a_child_whose_guarding_shell_is_killed_is_killed(output):
 def test_a_child_is_ended_although_nobody_reads_the_pipe(output, grace):
     polite = "trap 'echo bye; exit 3' TERM; echo $$; while :; do sleep 0.02; done"
     process = GuardedProcess(["sh", "-c", polite], output)
-    child = child_pid(output)
-    (watcher,) = members(process, child) - {child, process.pid}
-    os.kill(watcher, signal.SIGKILL)
-    wait_until(lambda: has_ended(psutil.Process(watcher)), what="its end")
-    ending = psutil.Process(child)
+    child = psutil.Process(child_pid(output))
+    (watcher,) = members(process, child.pid) - {child.pid, process.pid}
+    reader = psutil.Process(watcher)
+    reader.kill()
+    wait_gone([reader])
     process.close(grace=grace)
     assert process.exit_code() == (3 if grace else 128 + signal.SIGKILL)
-    wait_gone([ending])
+    wait_gone([child])
 
 
 def members(process, child):

@@ -123,7 +123,8 @@ def test_a_folder_that_is_missing_or_cannot_be_listed_is_reported_once_and_waite
         return scandir(path)
 
     monkeypatch.setattr(os, "scandir", refused)  # tests may run as root
-    assert told() == [f"Folder {folder}/closed cannot be listed (Permission denied): its files are left out until it can"]
+    assert told() == [
+        f"Folder {folder}/closed cannot be listed (Permission denied): its files are left out until it can"]
     found = [reader.latestOffset(reader.initialOffset())["files"] for reader in (first, second)]
     assert sorted(path for files in found for path in files) == [f"{folder}/a.json"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import time
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from heeler.worker.logs import ConnectFormatter, log_context
 from spark_tasks.kafka.connections import Loop
 
 FAR_S = 3600.0
@@ -54,3 +56,33 @@ def test_it_does_not_keep_what_is_cancelled() -> None:
         loop.cancel(kept)
     finally:
         loop.close()
+
+
+def test_lines_of_its_thread_name_the_task_that_it_works_for() -> None:
+    loop, lines = Loop(), []
+    formatter, log = ConnectFormatter(), logging.getLogger("kafka.coordinator")
+
+    class Collect(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            lines.append(re.sub(r"^\[[^]]*\] | \(.*", "", formatter.format(record)))
+
+    async def work(name: str) -> None:
+        log.error("%s", name)
+        loop.call_later(0.001, lambda: log.error("%s, later", name))
+        await loop.sleep(0.01)
+        log.error("%s, at last", name)
+
+    handler = Collect()
+    log.addHandler(handler)
+    loop.start()
+    try:
+        for task in (0, 1):
+            with log_context("orders", task):
+                loop.run(work, f"task {task}")
+        loop.run(work, "none")
+    finally:
+        loop.stop()
+        loop.close()
+        log.removeHandler(handler)
+    expected = (("[orders|task-0] ", "task 0"), ("[orders|task-1] ", "task 1"), ("", "none"))
+    assert lines == [f"ERROR {about}{name}{when}" for about, name in expected for when in ("", ", later", ", at last")]
