@@ -36,7 +36,7 @@ RAW_SCHEMA = pa.schema([
     pa.field("headers", HEADERS_TYPE),
 ])
 
-# topic: string (dictionary), partition: int32, offset: int64, timestamp: int64 ms, key: any, value: any,
+# topic: string (dictionary), partition: int32, offset: int64, timestamp: int64 ms (null: none), key: any, value: any,
 # headers: list<struct<key: string, value: binary JSON or any>>; in this order.
 CONNECT_COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
 

@@ -182,7 +182,8 @@ def _connect_batch(topic: str, partition: int, raw: pa.RecordBatch, key: Column,
     partitions = pa.Array.from_buffers(
         pa.int32(), len(raw), [None, pa.py_buffer(np.full(len(raw), partition, np.int32))]
     )
-    columns = [one_topic(topic, len(raw)), partitions, raw.column("offset"), raw.column("timestamp"), key[0], value[0]]
+    times = _known(raw.column("timestamp"))
+    columns = [one_topic(topic, len(raw)), partitions, raw.column("offset"), times, key[0], value[0]]
     headers = raw.column("headers")
     fields = [
         pa.field("topic", columns[0].type),
@@ -194,6 +195,13 @@ def _connect_batch(topic: str, partition: int, raw: pa.RecordBatch, key: Column,
         pa.field("headers", headers.type),
     ]
     return pa.RecordBatch.from_arrays([*columns, headers], schema=pa.schema(fields))
+
+
+def _known(times: pa.Array) -> pa.Array:
+    """A record without a timestamp has -1 in Kafka, and null in Connect."""
+    values = times.to_numpy()
+    missing = values < 0
+    return pa.array(values, mask=missing) if missing.any() else times
 
 
 class SourcePipeline(_Pipeline):

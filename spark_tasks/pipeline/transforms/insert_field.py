@@ -109,8 +109,8 @@ class InsertField(NestingTransform):
     def _row(self, schema: Schema | None, value: Any, record: Record) -> Part:
         if schema is None:
             found = require_map(value, self.purpose)
-            added = {name: one for name, one in self._values(record).items() if one is not None}
-            added = {name: one.millis if isinstance(one, Moment) else one for name, one in added.items()}
+            values = self._values(record)
+            added = {name: one.millis if isinstance(one, Moment) else one for name, one in values.items()}
             both = {**found, **added}
             return None, {name: both[name] for name in copied(list(found), *added)}
         old = require_struct(value, self.purpose)
@@ -119,8 +119,7 @@ class InsertField(NestingTransform):
         for field in schema.fields:
             struct.put(field.name, old.get(field.name, defaults=self.fills_defaults))
         for name, one in self._values(record).items():
-            if one is not None:
-                struct.put(name, one)
+            struct.put(name, one)
         return new, struct
 
     def _values(self, record: Record) -> dict[str, Any]:
@@ -132,11 +131,9 @@ class InsertField(NestingTransform):
                 found[name] = self._text
                 continue
             one = getattr(record, what)
-            if what == "partition" and one is not None:
-                one = np.int32(one)
-            elif what == "timestamp" and one is not None:
-                one = Moment(one) if one >= 0 else None
-            found[name] = one
+            if one is None or (what == "timestamp" and one < 0):
+                continue  # it replaces nothing, not even what another option has put into the same field
+            found[name] = np.int32(one) if what == "partition" else Moment(one) if what == "timestamp" else one
         return found
 
     @override
@@ -175,7 +172,7 @@ class InsertField(NestingTransform):
             return found.cast(pa.string())
         if what == "timestamp":
             known = pc.if_else(pc.greater_equal(found, 0), found, pa.scalar(None, pa.int64()))
-            return known.cast(_INSERTED[what][0])
+            found = known.cast(_INSERTED[what][0])
         return None if found.null_count == len(found) else found
 
 

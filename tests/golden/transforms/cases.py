@@ -54,7 +54,18 @@ CASTS = ("int8", "int16", "int32", "int64", "float32", "float64", "boolean", "st
 
 def case(seed: int, number: int, *, records: int | None = None) -> dict[str, Any]:
     """Case `number` of `seed`; with so many records (they have one schema, or one shape)."""
-    return _Maker(random.Random(f"{seed}:{number}")).case(records)
+    return _lacking(_Maker(random.Random(f"{seed}:{number}")).case(records), random.Random(f"{seed}:{number}:lacking"))
+
+
+def _lacking(made: dict[str, Any], rng: random.Random) -> dict[str, Any]:
+    """Some records have no timestamp; those of sources often leave the partition to the partitioner."""
+    if rng.random() < 0.25:
+        for record in made["records"]:
+            if rng.random() < 0.6:
+                record["timestamp"] = None
+            if not made["sink"] and rng.random() < 0.7:
+                record["partition"] = None
+    return made
 
 
 class _Maker:

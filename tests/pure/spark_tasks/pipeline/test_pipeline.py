@@ -29,6 +29,15 @@ def test_sink_columns():
     assert batch.column("headers")[0].as_py() == [{"key": "h", "value": b"1"}]
 
 
+def test_a_record_without_a_timestamp():
+    """Kafka's -1 is Java's null: for plugins, and for transforms."""
+    raw = raw_batch([b"x", b"y"], timestamp=-1)
+    assert SinkPipeline(worker(), {}).to_connect("t", 4, raw).column("timestamp").to_pylist() == [None, None]
+    router = {"transforms": "r", "transforms.r.type": "org.apache.kafka.connect.transforms.TimestampRouter"}
+    with pytest.raises(DataError, match="Timestamp missing on record"):
+        SinkPipeline(worker(), router).to_connect("t", 4, raw)
+
+
 def test_the_first_bad_record_is_named():
     raw = raw_batch([b"{}", b"5", b"{oops", b"nope"], offset=40)
     with pytest.raises(
