@@ -78,7 +78,7 @@ class Stage:
         try:
             chosen = self.predicate.test(batch)
         except Exception as error:  # plugin code
-            raise self._error(batch, error) from error
+            raise self._error(batch, error, self.predicate.test) from error
         if self.negate:
             chosen = pc.invert(chosen)
         if chosen.true_count == len(batch):
@@ -113,37 +113,38 @@ class Stage:
 
     def _changed(self, batch: pa.RecordBatch) -> list[pa.RecordBatch]:
         try:
-            found = self.transform.apply(batch)
-            listed = [found] if isinstance(found, pa.RecordBatch) else list(found)
+            listed = self._applied(batch)
         except Exception as error:  # plugin code
-            raise self._error(batch, error) from error
+            raise self._error(batch, error, self._applied) from error
         return [one for one in listed if len(one)]
 
-    def _error(self, batch: pa.RecordBatch, error: Exception) -> Exception:
+    def _applied(self, batch: pa.RecordBatch) -> list[pa.RecordBatch]:
+        found = self.transform.apply(batch)
+        return [found] if isinstance(found, pa.RecordBatch) else list(found)
+
+    def _error(self, batch: pa.RecordBatch, error: Exception, failed: Callable[[pa.RecordBatch], object]) -> Exception:
         if is_outage(error):
             return StageOutageError(f"transforms.{self.alias} ({self.class_name}): {error}")
-        row = error.row if isinstance(error, BadRowError) else self._first_bad(batch)
+        row = error.row if isinstance(error, BadRowError) else _first_bad(batch, failed)
         record = None if row is None else batch.slice(row, 1)
         reason = error if isinstance(error, DataError) else f"{type(error).__name__}: {error}"
         return TransformError(self.alias, self.class_name, reason, record, row)
 
-    def _first_bad(self, batch: pa.RecordBatch) -> int | None:
-        """Returns the first bad row by bisection, or None if each half succeeds alone."""
-        if len(batch) <= 1:
-            return 0 if len(batch) else None
-        half = len(batch) // 2
-        for begin, piece in ((0, batch.slice(0, half)), (half, batch.slice(half))):
-            try:
-                if self.predicate is not None:
-                    self.predicate.test(piece)
-                found = self.transform.apply(piece)
-                _ = found if isinstance(found, pa.RecordBatch) else list(found)
-            except BadRowError as error:
-                return begin + error.row
-            except Exception:  # noqa: BLE001 - plugin code
-                row = self._first_bad(piece)
-                return None if row is None else begin + row
-        return None
+
+def _first_bad(batch: pa.RecordBatch, failed: Callable[[pa.RecordBatch], object]) -> int | None:
+    """Returns the first row with which `failed` fails, by bisection, or None if it succeeds with each half."""
+    if len(batch) <= 1:
+        return 0 if len(batch) else None
+    half = len(batch) // 2
+    for begin, piece in ((0, batch.slice(0, half)), (half, batch.slice(half))):
+        try:
+            failed(piece)
+        except BadRowError as error:
+            return begin + error.row
+        except Exception:  # noqa: BLE001 - plugin code
+            row = _first_bad(piece, failed)
+            return None if row is None else begin + row
+    return None
 
 
 def _runs(chosen: pa.BooleanArray) -> Iterator[tuple[int, int, bool]]:

@@ -9,6 +9,9 @@ import pytest
 
 from spark_tasks.errors import ConfigError, ToleranceExceededError
 from spark_tasks.pipeline.stages import SinkPipeline, SourcePipeline
+from spark_tasks.pipeline.transforms.base import Predicate
+from spark_tasks.pipeline.transforms.cast import Cast
+from spark_tasks.pipeline.transforms.chain import Stage, TransformError
 from tests.pure.spark_tasks.pipeline.samples import JSON, raw_batch, worker
 
 T = "org.apache.kafka.connect.transforms."
@@ -55,6 +58,32 @@ def test_the_others_pass_in_their_places():
     config["transforms.t0.fields"] = "a"
     (batch,) = sink(config, [b'{"a":%d}' % (i + 5) for i in range(4)], headers=headers)
     assert batch.column("value").to_pylist() == [{"a": 0}, {"a": 6}, {"a": 0}, {"a": 8}]
+
+
+class Digits(Predicate):
+    """Selects digits, and cannot say of "?" what it is."""
+
+    def configure(self, configs):
+        pass
+
+    def test(self, batch):
+        values = batch.column("value").to_pylist()
+        if "?" in values:
+            raise ValueError("is that a digit?")
+        return pa.array([value.isdigit() for value in values])
+
+
+def test_the_record_that_a_predicate_fails_with_is_the_bad_one():
+    """And not one that the predicate keeps from the transform, which could not change it."""
+    cast = Cast()
+    cast.configure({"spec": "int32"})
+    stage = Stage("c", T + "Cast$Value", cast, Digits())
+    values = ["1", "x", "2", "?", "3", "y"]
+    with pytest.raises(TransformError, match=r"transforms\.c .* is that a digit\?") as bad:
+        list(stage.apply(pa.RecordBatch.from_pydict({"value": values})))
+    assert bad.value.record.column("value").to_pylist() == ["?"]
+    good = list(stage.apply(pa.RecordBatch.from_pydict({"value": [v for v in values if v != "?"]})))
+    assert rows(good) == [1, "x", 2, 3, "y"]
 
 
 def test_a_missing_predicate():
