@@ -83,3 +83,10 @@ def one_topic(topic: str, length: int) -> pa.DictionaryArray:
     """Returns the `topic` column of a batch of one topic."""
     zeros = pa.Array.from_buffers(pa.int32(), length, [None, pa.py_buffer(bytes(4 * length))])
     return pa.DictionaryArray.from_arrays(zeros, pa.array([topic], pa.string()))
+
+
+def connect_timestamps(timestamps: pa.Array) -> pa.Array:
+    """Returns the `timestamp` column of a CONNECT batch for that of a RAW one, in which -1 means none, as in Kafka."""
+    values = timestamps.to_numpy()
+    missing = values < 0
+    return pa.array(values, mask=missing) if missing.any() else timestamps

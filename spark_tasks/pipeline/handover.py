@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from typing_extensions import override
 
-from spark_tasks.data.columns import HEADERS_TYPE, RAW_SCHEMA, SCHEMA_KEY, Metadata
+from spark_tasks.data.columns import HEADERS_TYPE, RAW_SCHEMA, SCHEMA_KEY, Metadata, connect_timestamps
 from spark_tasks.data.cut import CUT, CUT_SCHEMA, CutRecords, described
 from spark_tasks.data.rows import plain
 from spark_tasks.data.schema import from_text, to_text
@@ -175,7 +175,7 @@ class JavaSourcePipeline(SourcePipeline):
         topic = pa.DictionaryArray.from_arrays(pa.array(records.topic[begin:end]), topics)
         partition = records.partition[begin:end]
         rows = pa.array(np.arange(begin, end))
-        columns = [topic, pa.array(partition, mask=partition < 0), rows, raw.column("timestamp")]
+        columns = [topic, pa.array(partition, mask=partition < 0), rows, connect_timestamps(raw.column("timestamp"))]
         fields = [pa.field(name, column.type) for name, column in
                   zip(("topic", "partition", "offset", "timestamp"), columns, strict=True)]
         for part, schemas in (("key", records.key_schema), ("value", records.value_schema)):

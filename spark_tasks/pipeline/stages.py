@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_tasks.data.columns import HEADERS_TYPE, RAW_SCHEMA, one_topic
+from spark_tasks.data.columns import HEADERS_TYPE, RAW_SCHEMA, connect_timestamps, one_topic
 from spark_tasks.data.rows import as_value, plain, value_field
 from spark_tasks.errors import ConfigError, DataError
 from spark_tasks.metrics.phases import phase
@@ -182,7 +182,7 @@ def _connect_batch(topic: str, partition: int, raw: pa.RecordBatch, key: Column,
     partitions = pa.Array.from_buffers(
         pa.int32(), len(raw), [None, pa.py_buffer(np.full(len(raw), partition, np.int32))]
     )
-    times = _known(raw.column("timestamp"))
+    times = connect_timestamps(raw.column("timestamp"))
     columns = [one_topic(topic, len(raw)), partitions, raw.column("offset"), times, key[0], value[0]]
     headers = raw.column("headers")
     fields = [
@@ -195,13 +195,6 @@ def _connect_batch(topic: str, partition: int, raw: pa.RecordBatch, key: Column,
         pa.field("headers", headers.type),
     ]
     return pa.RecordBatch.from_arrays([*columns, headers], schema=pa.schema(fields))
-
-
-def _known(times: pa.Array) -> pa.Array:
-    """A record without a timestamp has -1 in Kafka, and null in Connect."""
-    values = times.to_numpy()
-    missing = values < 0
-    return pa.array(values, mask=missing) if missing.any() else times
 
 
 class SourcePipeline(_Pipeline):

@@ -16,7 +16,7 @@ from spark_tasks.dead_letters.replayed_offsets import ReplayedOffsets
 from spark_tasks.errors import BusyError, ConfigError
 from spark_tasks.kafka.cluster import KafkaCluster, TopicPartition
 from spark_tasks.kafka.errors import UnknownTopicError
-from spark_tasks.sinks.replay_split import MAX_KINDS, ReplayResult, ReplaySplit
+from spark_tasks.sinks.replay_split import ReplayResult, ReplaySplit, count_kind
 
 _logger = logging.getLogger(__name__)
 
@@ -119,7 +119,7 @@ class Replay:
         for name, counts in result.counts.items():
             mine = self._counts.setdefault(name, Counter())
             for kind, count in counts.items():
-                mine[kind if kind in mine or len(mine) <= MAX_KINDS else "(others)"] += count
+                count_kind(mine, kind, count)
         self._samples += result.samples
 
     def fail(self, error: Exception) -> None:

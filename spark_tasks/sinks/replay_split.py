@@ -28,7 +28,7 @@ from spark_tasks.sinks.split import SinkJob
 from spark_tasks.sinks.writes import WriterRunner, not_the_records_fault, put_failure
 from spark_tasks.spark.executor import Outcome, failed_outcome
 
-MAX_KINDS: Final = 100  # topics, stages and classes that are counted separately
+_MAX_KINDS: Final = 100  # topics, stages and classes that are counted separately
 _OTHERS: Final = "(others)"
 _SHOWN: Final = 1000  # the maximum length of a text in the report, in characters
 _COUNTED: Final = ("topic", "stage", "error_class")
@@ -168,8 +168,7 @@ class _Tally:
         for name in _COUNTED:
             counts, texts = self._counts[name], getattr(letters, name).take(pa.array(rows))
             for pair in pc.value_counts(texts).to_pylist():
-                kind = str(pair["values"])[:_SHOWN]
-                counts[kind if kind in counts or len(counts) < MAX_KINDS else _OTHERS] += pair["counts"]
+                count_kind(counts, str(pair["values"])[:_SHOWN], pair["counts"])
         for row in rows[: max(self._split.samples - len(self._samples), 0)].tolist():
             self._samples.append(_sample(letters, row, self._split))
 
@@ -185,6 +184,11 @@ class _Tally:
             {name: dict(counts) for name, counts in self._counts.items()}, tuple(self._samples),
             tuple(self.messages), refused,
         )
+
+
+def count_kind(counts: Counter[str], kind: str, count: int) -> None:
+    """Adds to the count of a kind; those that come after the first _MAX_KINDS are counted together."""
+    counts[kind if kind in counts or len(counts) < _MAX_KINDS else _OTHERS] += count
 
 
 def _sample(letters: DeadLetters, row: int, split: ReplaySplit) -> Mapping[str, Any]:

@@ -18,6 +18,7 @@ from tests.rigs.java_connectors import (
     SLOW_S,
     counting,
     jvm,
+    lines_of,
     notes,
     noting,
     numbers,
@@ -85,11 +86,7 @@ def test_the_end_of_the_host_is_detected_and_everything_continues(rig, topic_nam
     """Killed, and ended by a plugin, which becomes FAILED, while the others continue after their offsets, each record
     once.
     """
-    file = rig.folder / "lines"
-    file.write_text("one\n")
-    rig.create(topic_name, {"connector.class": FILE_SOURCE, "file": str(file), "topic": topic_name},
-               ["RUNNING", "RUNNING"])
-    wait_offset(rig, topic_name, {"position": 4})
+    file = lines_of(rig, topic_name)
     first = jvm(rig)
     first.kill()
     with file.open("a") as out:
@@ -112,11 +109,7 @@ def test_the_end_of_the_host_is_detected_and_everything_continues(rig, topic_nam
 
 
 def test_a_jvm_ends_with_the_shell_that_guards_it_and_its_tasks_continue(rig, topic_name):
-    file = rig.folder / "lines"
-    file.write_text("one\n")
-    rig.create(topic_name, {"connector.class": FILE_SOURCE, "file": str(file), "topic": topic_name},
-               ["RUNNING", "RUNNING"])
-    wait_offset(rig, topic_name, {"position": 4})
+    file = lines_of(rig, topic_name)
     first = jvm(rig)
     first.parent().kill()
     wait_until(lambda: has_ended(first), 5, "the end of the JVM: in milliseconds, on a machine with nothing else to do")
@@ -163,15 +156,6 @@ def test_a_host_with_too_many_hung_threads_is_replaced_cleanly(rig, topic_name):
 
 def story(rig, name):
     return str(rig.call("GET", f"/connectors/{name}/story"))
-
-
-def lines_of(rig, name):
-    """A source of a growing file, and its file."""
-    file = rig.folder / "lines"
-    file.write_text("one\n")
-    rig.create(name, {"connector.class": FILE_SOURCE, "file": str(file), "topic": name}, ["RUNNING", "RUNNING"])
-    wait_offset(rig, name, {"position": 4})
-    return file
 
 
 def test_a_jvm_that_does_not_respond_is_ended(rig, topic_name):

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from tests.integration.test_worker_metrics import get, metrics
-from tests.rigs.java_connectors import FILE_SOURCE, SLOW_S, counting, jvms, wait_offset
+from tests.rigs.java_connectors import FILE_SOURCE, SLOW_S, counting, jvms, lines_of, wait_offset
 from tests.rigs.java_jars import plugin_folder
 from tests.rigs.support import wait_until
 from tests.rigs.workers import PATIENT, PLUGINS, Rig, running_worker, wait_gone
@@ -33,11 +33,7 @@ def rig(isolating_worker, tmp_path):
 
 def test_a_plugin_that_leaks_or_ends_its_jvm_harms_no_other_connector(rig, topic_name):
     """A heap that is really full, and System.exit; everything else continues in its JVM."""
-    file = rig.folder / "lines"
-    file.write_text("one\n")
-    rig.create(topic_name, {"connector.class": FILE_SOURCE, "file": str(file), "topic": topic_name},
-               ["RUNNING", "RUNNING"])
-    wait_offset(rig, topic_name, {"position": 4})
+    file = lines_of(rig, topic_name)
     before = set(jvms(rig))
     leaks, exits = f"{topic_name}-leak", f"{topic_name}-exit"
     rig.create(leaks, counting(leaks, "leak"))

@@ -140,3 +140,16 @@ def test_a_source_s_records_are_taken_in_runs_of_a_schema():
         ("t", None, 0, b"k", b'{"schema":{"type":"int32","optional":true},"payload":1}'),
         ("t", None, 2, b"k", None),
         ("t", [2], 3, b"k", b'{"schema":{"type":"double","optional":true},"payload":"NaN"}')]
+
+
+def test_a_source_s_record_without_a_timestamp_has_none_for_python_transforms():
+    connector = {"value.converter": JSON, "key.converter": "somebody.Elses", "transforms": "r",
+                 "transforms.r.type": f"{CONNECT}transforms.TimestampRouter"}
+    cut = Cut(("r",), (), frozenset({"value"}))
+    pipeline, refused = JavaSourcePipeline({}, cut.for_far(connector), cut.converted), Refused()
+    given = raw((0, b"1"), (0, b"2"))
+    given = given.set_column(1, RAW_SCHEMA.field(1), pa.array([5, -1]))
+    records = CutRecords(("t",), np.zeros(2, np.int32), np.full(2, -1, np.int32), given,
+                         np.full(2, -1, np.int32), np.full(2, -1, np.int32), ())
+    assert [topic for topic, _, _ in pipeline.raw_batches(records, lambda _: refused)] == ["t-19700101"]
+    assert [(row, stage) for row, stage, _ in refused] == [(1, "TRANSFORMATION")]

@@ -73,6 +73,15 @@ def wait_offset(rig: Rig, name: str, wanted: dict[str, int]) -> None:
     wait_until(there, SLOW_S, f"{name} to be at {wanted}")
 
 
+def lines_of(rig: Rig, name: str) -> Path:
+    """Create a source of a growing file, and wait until its first line is written. Returns the file."""
+    file = rig.folder / "lines"
+    file.write_text("one\n")
+    rig.create(name, {"connector.class": FILE_SOURCE, "file": str(file), "topic": name}, ["RUNNING", "RUNNING"])
+    wait_offset(rig, name, {"position": 4})
+    return file
+
+
 def committed(rig: Rig, name: str) -> dict[tuple[str, int], int]:
     """The offsets of a sink."""
     return rig.kafka.committed(f"connect-{name}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from spark_tasks.dead_letters.refusals import Refused
 from spark_tasks.dead_letters.replayed_offsets import ReplayedOffsets, ScatteredError
 from spark_tasks.errors import ConfigError
 from spark_tasks.sinks.replay import Replay
-from spark_tasks.sinks.replay_split import ReplayResult
+from spark_tasks.sinks.replay_split import ReplayResult, count_kind
 
 NOTHING = np.empty(0, np.int64)
 
@@ -216,3 +217,16 @@ def test_the_log_has_the_counts_of_a_replay_and_nothing_of_records(
     [line] = caplog.messages
     assert words in line
     assert "SECRET" not in line
+
+
+def test_the_first_hundred_kinds_are_counted_separately_and_the_others_together() -> None:
+    counts: Counter[str] = Counter()
+    for _ in range(2):
+        for number in range(105):
+            count_kind(counts, f"topic-{number}", 1)
+    assert counts == {**{f"topic-{number}": 2 for number in range(100)}, "(others)": 10}
+    merged = Counter({"mine": 1})
+    for kind, count in counts.items():
+        count_kind(merged, kind, count)
+    assert len(merged) == 101
+    assert merged.total() == 211
