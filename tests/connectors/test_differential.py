@@ -144,17 +144,17 @@ def test_mirror_maker(both):
             client.call("PUT", f"/connectors/mirror-{side}/stop")
 
 
-def test_iceberg(both, tmp_path):
+def test_iceberg(both, topic_name, tmp_path):
     """The tables of both have the same rows, and both groups the same offsets."""
     put, _, kafka = both
-    kafka.create("orders", 2)
+    kafka.create(topic_name, 2)
     for side in SIDES:
         kafka.create(f"control-{side}")
     wanted = orders(0, 40)
     for order in wanted:
-        kafka.send("orders", [json.dumps(order)], partition=order["id"] % 2)
+        kafka.send(topic_name, [json.dumps(order)], partition=order["id"] % 2)
     put("iceberg", {
-        "connector.class": "org.apache.iceberg.connect.IcebergSinkConnector", "topics": "orders", "tasks.max": "1",
+        "connector.class": "org.apache.iceberg.connect.IcebergSinkConnector", "topics": topic_name, "tasks.max": "1",
         "consumer.override.auto.offset.reset": "earliest", "value.converter": JSON,
         "value.converter.schemas.enable": "false", "iceberg.tables": "shop.orders",
         "iceberg.control.topic": "control-{side}", "iceberg.control.group-id-prefix": "control-{side}",
@@ -171,7 +171,7 @@ def test_iceberg(both, tmp_path):
     found = wait_until(written, SOON_S, "40 rows in both")
     assert found["heeler"] == found["java"] == wanted
     for side in SIDES:
-        group, ends = f"connect-iceberg-{side}", {("orders", 0): 20, ("orders", 1): 20}
+        group, ends = f"connect-iceberg-{side}", {(topic_name, 0): 20, (topic_name, 1): 20}
         wait_until(lambda group=group, ends=ends: kafka.committed(group) == ends, SOON_S, f"the offsets of {group}")
 
 

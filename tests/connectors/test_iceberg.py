@@ -44,26 +44,27 @@ def orders(first, count):
     return [{"id": n, "item": f"item {n}", "amount": n / 4} for n in range(first, first + count)]
 
 
-def test_rows_are_in_the_table_once(rig, tmp_path):
+def test_rows_are_in_the_table_once(rig, topic_name, tmp_path):
     """Two tasks, commits by Iceberg's own transactions under the group's generation; the host is killed, the connector
     restarted: each row is there once.
     """
     warehouse = tmp_path / "warehouse"
-    rig.kafka.create("orders", 2)
-    rig.kafka.create("control-iceberg")
+    rig.kafka.create(topic_name, 2)
+    control = rig.kafka.create(f"{topic_name}-control")
 
     def send(wanted):
         for order in wanted:
-            rig.kafka.send("orders", [json.dumps(order)], partition=order["id"] % 2)
+            rig.kafka.send(topic_name, [json.dumps(order)], partition=order["id"] % 2)
 
     def written(wanted):
         assert rows(warehouse) == wanted, len(rows(warehouse))
         return True
 
-    rig.create("orders", {
-        "connector.class": "org.apache.iceberg.connect.IcebergSinkConnector", "topics": "orders", "tasks.max": "2",
+    rig.create(topic_name, {
+        "connector.class": "org.apache.iceberg.connect.IcebergSinkConnector", "topics": topic_name, "tasks.max": "2",
         "consumer.override.auto.offset.reset": "earliest", "value.converter": JSON,
         "value.converter.schemas.enable": "false", "iceberg.tables": "shop.orders",
+        "iceberg.control.topic": control,
         "iceberg.tables.auto-create-enabled": "true", "iceberg.catalog.type": "hadoop",
         "iceberg.catalog.warehouse": f"file://{warehouse}", "iceberg.control.commit.interval-ms": "1000",
         "iceberg.control.commit.timeout-ms": "5000", "iceberg.kafka.bootstrap.servers": rig.kafka.servers,
@@ -71,15 +72,15 @@ def test_rows_are_in_the_table_once(rig, tmp_path):
     wanted = orders(0, 20)
     send(wanted)
     wait_until(lambda: written(wanted), SOON_S, "20 rows")
-    wait_until(lambda: sum(rig.kafka.committed("connect-orders").values()) == 20, SOON_S, "their offsets")
+    wait_until(lambda: sum(rig.kafka.committed(f"connect-{topic_name}").values()) == 20, SOON_S, "their offsets")
     (host,) = [p for p in processes_of(rig.process) if p.name() == "java" and "heeler.host.Host" in p.cmdline()]
     host.kill()
     wanted += orders(20, 20)
     send(wanted[20:])
     wait_until(lambda: written(wanted), SOON_S, "40 rows")
-    rig.call("POST", "/connectors/orders/restart?includeTasks=true")
+    rig.call("POST", f"/connectors/{topic_name}/restart?includeTasks=true")
     wanted += orders(40, 20)
     send(wanted[40:])
     wait_until(lambda: written(wanted), SOON_S, "60 rows")
-    rig.wait_states("orders", ["RUNNING"] * 3)
-    rig.delete("orders")
+    rig.wait_states(topic_name, ["RUNNING"] * 3)
+    rig.delete(topic_name)
