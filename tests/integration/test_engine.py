@@ -255,6 +255,28 @@ def test_cancelling_what_holds_the_interpreter_ends_its_process_alone(
 
 
 @only(["resident"])
+def test_processes_start_while_spark_s_daemon_is_suspended(engine: ResidentEngine, tmp_path: Path) -> None:
+    """The fork server starts them until the daemon does again; then they end."""
+    on_spark(engine)
+    (found,) = engine.submit("a-0", [Describe()]).result(START_S)
+    daemon = psutil.Process(found["pid"]).parent()
+    assert daemon is not None
+    wait_until(lambda: [c for c in daemon.children() if os.getsid(c.pid) == c.pid], what="a fork server")
+    daemon.suspend()
+    try:
+        busy = all_busy(engine, tmp_path, MOST - 1)
+        (forked,) = engine.submit("a-0", [Describe()]).result(START_S)
+        stand_in = psutil.Process(forked["pid"])
+        assert stand_in.parent() != daemon
+    finally:
+        daemon.resume()
+    wait_gone([stand_in])
+    for batch in busy:
+        engine.cancel(batch)
+    on_spark(engine)
+
+
+@only(["resident"])
 def test_executors_outlive_the_process_that_forked_them(engine: ResidentEngine, tmp_path: Path) -> None:
     """Also while one of them is suspended: the kernel then sends SIGHUP to the whole group of their dead parent."""
     on_spark(engine)

@@ -21,6 +21,7 @@ from spark_tasks.metrics.engine import EngineFigures
 from spark_tasks.spark.context import SparkJobs, python_path, spark_settings
 from spark_tasks.spark.life import EngineState, SparkLife
 from spark_tasks.spark.residents.batches import SplitBatch, prepared
+from spark_tasks.spark.residents.fork_server import ForkServer
 from spark_tasks.spark.residents.listener import ExecutorListener, Line
 from spark_tasks.spark.residents.local import LocalLauncher
 from spark_tasks.spark.residents.monitor import Hangs, Monitor
@@ -33,6 +34,7 @@ _logger = logging.getLogger(__name__)
 
 DYING_S = 2.0  # how long a JVM may take to end after its processes did
 FIRST_S = 5.0  # how long the first batch may take before Spark is started as well
+OTHER_JOBS = 2  # slots of a local Spark that are neither for processes nor for plugins' jobs: one for the fork server
 GO_S = 1.0  # how long processes may take to end when the worker stops
 
 
@@ -44,7 +46,7 @@ class ResidentEngine(Engine):
     def __init__(self, worker: Mapping[str, str], hangs: Hangs = lambda _task, _text: None) -> None:
         self._hangs = hangs
         self._settings = ExecutorSettings.of(worker)
-        self._spark_settings = spark_settings(worker, self._settings.most + self._settings.running + 1)
+        self._spark_settings = spark_settings(worker, self._settings.most + self._settings.running + OTHER_JOBS)
         self._local = local_slots(self._spark_settings["spark.master"]) is not None
         if not self._local:  # the cores of the cluster say how many run
             self._settings = replace(self._settings, running=self._settings.most)
@@ -55,6 +57,7 @@ class ResidentEngine(Engine):
         )
         self._pool: Pool | None = None
         self._listener: ExecutorListener | None = None
+        self._fork_server: ForkServer | None = None
         self._monitor: Monitor | None = None
         self._early: list[tuple[SplitBatch, list[bytes | DeferredSplit]]] = []  # submitted before the start
         self._submitted = 0
@@ -91,7 +94,8 @@ class ResidentEngine(Engine):
 
     def _open(self) -> ExecutorListener:
         def joined(number: int, line: Line) -> None:
-            if self._pool is not None:
+            server = self._fork_server
+            if self._pool is not None and (server is None or not server.joined(number, line)):
                 self._pool.processes.joined(number, line)
 
         if self._local:
@@ -108,7 +112,17 @@ class ResidentEngine(Engine):
         with self._lock:
             if self._pool is not None and self._listener is not None and self._life.spark is spark:
                 self._listener.host = spark.driver_host
-                self._pool.use(launcher)
+                self._fork_server = self._server_of(spark, launcher) if self._local else None
+                self._pool.use(launcher, self._fork_server)
+
+    def _server_of(self, spark: SparkJobs, launcher: SparkLauncher) -> ForkServer | None:
+        """None if Spark has no slot for it, because the worker's properties say how many it has."""
+        if not launcher.has_other_slots or self._pool is None or self._listener is None:
+            return None
+        return ForkServer(
+            launcher.launch_fork_server, spark.process_lives, self._listener, self._pool.processes.next_number,
+            self._settings.most,
+        )
 
     def _failed(self, error: Exception) -> None:
         if self._pool is not None:
@@ -125,6 +139,11 @@ class ResidentEngine(Engine):
         spark = self._life.spark
         if spark is not None and not self._local:
             spark.count_slots()
+        if self._fork_server is not None and self._pool is not None:
+            with self._lock:
+                settled = self._pool.processes.settled
+            if settled:  # it must not delay the first process
+                self._fork_server.keep()
         suspect = time.monotonic() < self._suspect_until
         if spark is None or (spark.process_lives() and not (suspect and not spark.alive())):
             return

@@ -17,7 +17,7 @@ import ssl
 import sys
 import threading
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -62,19 +62,28 @@ def dial(ticket: Ticket, *, leash: bool) -> socket.socket:
 def serve(ticket: Ticket) -> None:
     """Join the worker, and run splits until it ends this process or closes the connection. Raises OSError."""
     _survive_the_daemon()
-    with dial(ticket, leash=True) as leash, dial(ticket, leash=False) as work, _stacks(ticket):
+    with _stacks(ticket), joined(ticket) as work:
+        while split := wire.receive(work):
+            if ticket.slow_s:
+                faulthandler.dump_traceback_later(ticket.slow_s, file=sys.stderr)
+            try:
+                answer = pickled_outcomes([run_split(split)])
+            finally:
+                if ticket.slow_s:
+                    faulthandler.cancel_dump_traceback_later()
+            wire.send(work, answer)
+
+
+@contextmanager
+def joined(ticket: Ticket) -> Iterator[socket.socket]:
+    """The connection for work of a process that has joined its worker; until the end of the block, the worker can kill
+    it. Raises OSError.
+    """
+    with dial(ticket, leash=True) as leash, dial(ticket, leash=False) as work:
         _open.update((leash, work))
         try:
             _tie(leash)
-            while split := wire.receive(work):
-                if ticket.slow_s:
-                    faulthandler.dump_traceback_later(ticket.slow_s, file=sys.stderr)
-                try:
-                    answer = pickled_outcomes([run_split(split)])
-                finally:
-                    if ticket.slow_s:
-                        faulthandler.cancel_dump_traceback_later()
-                wire.send(work, answer)
+            yield work
             _untie(leash)
         finally:
             _open.difference_update((leash, work))

@@ -7,10 +7,7 @@ worker's connectors need. At the end of the input it exits; the worker ends the 
 
 from __future__ import annotations
 
-import logging
 import os
-import pickle
-import signal
 import subprocess
 import sys
 import threading
@@ -18,13 +15,12 @@ from contextlib import suppress
 
 from typing_extensions import override
 
-from spark_tasks.spark.daemon import import_all, preload, refuse_threads
-from spark_tasks.spark.environment import ENVIRONMENT, needed
+from spark_tasks.spark.daemon import preload, refuse_threads
+from spark_tasks.spark.environment import ENVIRONMENT
 from spark_tasks.spark.output import log_as_the_worker, pump
+from spark_tasks.spark.residents.fork_server import fork_for_each, framed
 from spark_tasks.spark.residents.process import Launcher
-from spark_tasks.spark.residents.wire import HEAD, Ticket
-
-_logger = logging.getLogger(__name__)
+from spark_tasks.spark.residents.wire import Ticket
 
 
 class LocalLauncher(Launcher):
@@ -50,8 +46,7 @@ class LocalLauncher(Launcher):
             if self._parent is None or self._parent.poll() is not None:
                 self._parent = self._start()
             assert self._parent.stdin is not None  # noqa: S101 - a pipe was asked for
-            data = pickle.dumps((ticket, needed()))
-            self._parent.stdin.write(HEAD.pack(len(data)) + data)
+            self._parent.stdin.write(framed(ticket))
             self._parent.stdin.flush()
 
     def _start(self) -> subprocess.Popen[bytes]:
@@ -91,32 +86,8 @@ def main() -> None:
     log_as_the_worker()
     preload()
     refuse_threads()
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # processes that have ended become no zombies
-    tickets = sys.stdin.buffer
-    while len(head := tickets.read(HEAD.size)) == HEAD.size:
-        ticket, names = pickle.loads(tickets.read(HEAD.unpack(head)[0]))
-        import_all(filter(None, names.split(",")))  # here, and not in each process
-        if os.fork() == 0:
-            _serve(ticket)
+    fork_for_each(sys.stdin.buffer)
     os._exit(0)  # nothing that was imported has to be closed
-
-
-def _serve(ticket: Ticket) -> None:
-    from spark_tasks.spark.residents.link import serve  # noqa: PLC0415 - preloaded
-
-    code = 1
-    try:
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        nothing = os.open(os.devnull, os.O_RDONLY)
-        os.dup2(nothing, 0)
-        os.close(nothing)
-        with suppress(OSError):  # the worker has ended or no longer needs this process
-            serve(ticket)
-        code = 0
-    except Exception:
-        _logger.exception("An executor process ended")
-    finally:
-        os._exit(code)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from typing import Any
 from typing_extensions import override
 
 from spark_tasks.spark.context import SparkJobs
+from spark_tasks.spark.residents.fork_server import ForkServerJob
 from spark_tasks.spark.residents.link import ResidentJob
 from spark_tasks.spark.residents.process import Launcher
 from spark_tasks.spark.residents.settings import ExecutorSettings
@@ -48,6 +49,7 @@ class SparkLauncher(Launcher):
     def __init__(self, spark: SparkJobs, settings: ExecutorSettings) -> None:
         self._spark = spark
         self._running = settings.running
+        self._processes = settings.most
         self._lock = threading.Lock()
         self._jobs: dict[int, Any] = {}
         self._local = local_slots(spark.master)
@@ -60,6 +62,11 @@ class SparkLauncher(Launcher):
     @property
     def _slots(self) -> int:
         return self._local or self._spark.slots  # the number changes in a cluster
+
+    @property
+    def has_other_slots(self) -> bool:
+        """Whether Spark has a slot that processes do not need."""
+        return self._slots > self._processes + self._running
 
     @property
     @override
@@ -75,6 +82,10 @@ class SparkLauncher(Launcher):
             self._jobs[ticket.number] = job
             for number in [n for n, job in self._jobs.items() if n < ticket.number - 2 * self._slots and job.isDone()]:
                 del self._jobs[number]
+
+    def launch_fork_server(self, ticket: Ticket) -> None:
+        """Start a fork server. Raises Spark's errors."""
+        self._spark.begin(f"executor-{ticket.number}", f"fork server {ticket.number}", ForkServerJob(ticket))
 
     @override
     def failure(self, number: int) -> str | None:

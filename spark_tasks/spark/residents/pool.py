@@ -45,10 +45,10 @@ class Pool:
                 self.queue.put(batch.task, Item(batch, index, split))
             self.dispatch()
 
-    def use(self, launcher: Launcher | None) -> None:
-        """Start further processes with this launcher; with None, start none."""
+    def use(self, launcher: Launcher | None, stand_in: Launcher | None = None) -> None:
+        """Start further processes with this launcher. See ProcessManager.use."""
         with self._lock:
-            self.processes.use(launcher)
+            self.processes.use(launcher, stand_in)
             self.dispatch()
 
     def cancel(self, future: Future[list[Any]]) -> None:

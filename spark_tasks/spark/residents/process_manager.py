@@ -29,6 +29,7 @@ DEATH_S = 5.0  # how long it may take until the end of a killed process is notic
 ENDING_S = 0.2  # how long a process may take to end after its connections have
 BACKOFF_S = 0.2  # doubled with each successive process that did not join
 MOST_BACKOFF_S = 5.0
+LATE_S = 1.0  # Spark's daemon forks a process within a tenth of this
 GIVE_UP = 4  # after this many successive failures, waiting splits fail; their tasks repeat the batch and log the reason
 
 
@@ -62,33 +63,46 @@ class ProcessManager:
         self._doomed: dict[Resident, float] = {}
         self._launcher: Launcher | None = None
         self._former: list[Launcher] = []
+        self._stand_in: Launcher | None = None
+        self._standing_in = False
         self._launches: queue.SimpleQueue[Resident | None] = queue.SimpleQueue()
+        self._stand_in_launches: queue.SimpleQueue[Resident | None] = queue.SimpleQueue()
         self._numbers = itertools.count(1)
         self._failures = 0
         self._launch_after = 0.0
-        threading.Thread(target=self._launch, name="executors-launch", daemon=True).start()
+        for launches in (self._launches, self._stand_in_launches):
+            threading.Thread(target=self._launch, args=(launches,), name="executors-launch", daemon=True).start()
 
     # Starting processes
 
-    def use(self, launcher: Launcher | None) -> None:
+    def use(self, launcher: Launcher | None, stand_in: Launcher | None = None) -> None:
         """Start further processes with this launcher; with None, start none. The processes of the previous launcher end
-        when the first new one has joined, or when their split has ended; until then, they are replaced if they end. The
-        caller holds the lock.
+        when the first new one has joined, or when their split has ended; until then, they are replaced if they end.
+        `stand_in` also starts processes later, whenever one of the launcher takes longer than LATE_S to join, and until
+        one has. The caller holds the lock.
         """
         if self._launcher is not None:
             self._former.append(self._launcher)
+        if self._stand_in is not None:
+            self._stand_in.close()
         self._launcher, self._failures, self._launch_after = launcher, 0, 0.0
+        self._stand_in, self._standing_in = stand_in, False
         if launcher is None:
             self._retire()
 
     def _retire(self) -> None:
-        for resident in [r for r in self.idle if r.launcher is not self._launcher]:
+        former, self._former, self._standing_in = self._former, [], False
+        for resident in [r for r in self.idle if not self._is_current(r)]:
             self.let_go(resident)
-        for resident in [r for r in self.starting if r.launcher is not self._launcher]:
+        for resident in [r for r in self.starting if not self._is_current(r)]:
             self._forget(resident)
-        former, self._former = self._former, []
         for launcher in former:
             launcher.close()
+
+    def _is_current(self, resident: Resident) -> bool:
+        """Whether the process is kept when it has run its split."""
+        one = resident.launcher
+        return one is self._launcher or one in self._former or (self._standing_in and one is self._stand_in)
 
     @property
     def starting(self) -> list[Resident]:
@@ -101,31 +115,56 @@ class ProcessManager:
         return sum(1 for r in self.residents.values() if r.item is not None and not r.waits)
 
     @property
+    def settled(self) -> bool:
+        """Whether a process of the current launcher has joined. The caller holds the lock."""
+        return any(r.launcher is self._launcher and r.line is not None for r in self.residents.values())
+
+    @property
     def full(self) -> bool:
         """Whether no more processes may be started. The caller holds the lock."""
         return self._launcher is not None and self._room(self._launcher) <= 0
 
     def _room(self, launcher: Launcher) -> int:
-        """How many more processes the launcher may start."""
-        return min(self._most, launcher.most) - sum(1 for r in self.residents.values() if r.launcher is launcher)
+        """How many more processes the launcher may start beside those that have joined. At a hand-over, those of the
+        former launcher do not count.
+        """
+        others = [r for r in self.residents.values() if r.launcher is not launcher and r.line is not None]
+        mine = sum(1 for r in self.residents.values() if r.launcher is launcher)
+        beside = 0 if self._former else len(others)
+        return min(self._most - mine - beside, launcher.most - mine)
 
     def grow(self, wanted: int) -> None:
         """Start processes until `wanted` are idle or about to join, if there is room. The caller holds the lock."""
-        if self._launcher is None or time.monotonic() < self._launch_after:
+        if self._launcher is None:
             return
-        self._grow(self._launcher, wanted)
-        if self._former:  # the first new process has not joined; Spark may be slow
-            self._grow(self._former[-1], wanted)
+        if time.monotonic() >= self._launch_after:
+            self._grow(self._launcher, wanted)
+            if self._former:  # the first new process has not joined; Spark may be slow
+                self._grow(self._former[-1], wanted)
+        if self._stand_in is not None and not self._former:
+            self._standing_in = self._standing_in or self._is_late
+            if self._standing_in:
+                self._grow(self._stand_in, wanted)
+
+    @property
+    def _is_late(self) -> bool:
+        """Whether the launcher's processes do not start, or not in time."""
+        since = time.monotonic() - LATE_S
+        return self._failures > 0 or any(r.launcher is self._launcher and r.since < since for r in self.starting)
 
     def _grow(self, launcher: Launcher, wanted: int) -> None:
         there = sum(1 for r in (*self.idle, *self.starting) if r.launcher is launcher)
         for _ in range(min(wanted - there, self._room(launcher))):
-            resident = Resident(next(self._numbers), launcher)
+            resident = Resident(self.next_number(), launcher)
             self.residents[resident.number] = resident
-            self._launches.put(resident)
+            (self._stand_in_launches if launcher is self._stand_in else self._launches).put(resident)
 
-    def _launch(self) -> None:
-        while (resident := self._launches.get()) is not None:
+    def next_number(self) -> int:
+        """A number that no other process has."""
+        return next(self._numbers)
+
+    def _launch(self, launches: queue.SimpleQueue[Resident | None]) -> None:
+        while (resident := launches.get()) is not None:
             with self._lock:
                 if resident.doomed:
                     continue
@@ -141,6 +180,9 @@ class ProcessManager:
             if resident.number not in self.residents or resident.line is not None:
                 return
             self._forget(resident)
+            if resident.launcher is self._stand_in:
+                _logger.info("An executor process did not start: %s", why)
+                return
             self._failures += 1
             alone = not any(r.line is not None for r in self.residents.values())
             given_up = alone and self._failures >= GIVE_UP
@@ -230,10 +272,7 @@ class ProcessManager:
                 return
             self.idle.append(resident)
             resident.since = time.monotonic()
-            mine = resident.launcher is self._launcher
-            if not mine and (self._launcher is None or any(
-                r.launcher is self._launcher and r.line is not None for r in self.residents.values()
-            )):
+            if not self._is_current(resident):
                 self.let_go(resident)
             self._changed()
 
@@ -287,18 +326,19 @@ class ProcessManager:
     def close(self, timeout_s: float) -> None:
         """End idle processes and wait for that; kill the others. No more are started."""
         with self._lock:
-            launcher, self._launcher = self._launcher, None
+            launchers = [self._launcher, self._stand_in, *self._former]
+            self._launcher, self._stand_in, self._former = None, None, []
             joined = [r for r in self.residents.values() if r.thread is not None]
             for resident in list(self.idle):
                 self.let_go(resident)
             for resident in self.starting:
                 self._forget(resident)
             self.kill(list(self.residents.values()))
-            former, self._former = self._former, []
-        self._launches.put(None)
-        for one in [*former, launcher]:
-            if one is not None:
-                one.close()
+        for launches in (self._launches, self._stand_in_launches):
+            launches.put(None)
+        for launcher in launchers:
+            if launcher is not None:
+                launcher.close()
         deadline = time.monotonic() + timeout_s
         for resident in joined:
             if resident.thread is not None:

@@ -278,18 +278,26 @@ def test_old_processes_end_when_the_first_new_one_has_joined(rig: Rig) -> None:
 
 
 class Slow(Threads):
-    """Its processes come when they are let in."""
+    """Its processes come when they are let in, and later ones at once until it is shut."""
 
     def __init__(self) -> None:
         super().__init__()
+        self.is_open = False
         self.tickets: list[Ticket] = []
 
     def launch(self, ticket: Ticket) -> None:
-        self.tickets.append(ticket)
+        if self.is_open:
+            super().launch(ticket)
+        else:
+            self.tickets.append(ticket)
 
     def let_in(self) -> None:
-        for ticket in self.tickets:
-            Threads.launch(self, ticket)
+        self.is_open = True
+        while self.tickets:
+            super().launch(self.tickets.pop())
+
+    def shut(self) -> None:
+        self.is_open = False
 
 
 def test_what_ends_before_the_first_new_process_has_joined_is_replaced(rig: Rig) -> None:
@@ -306,6 +314,57 @@ def test_what_ends_before_the_first_new_process_has_joined_is_replaced(rig: Rig)
     new.let_in()
     wait_until(lambda: rig.processes.idle and all(r.launcher is new for r in list(rig.processes.residents.values())))
     assert rig.submit("a-0", Answer(3)).result(20) == [3]
+
+
+def test_a_stand_in_starts_processes_while_the_launcher_starts_none(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No more than the limit with those that hang; they end when the launcher's next process has joined."""
+    monkeypatch.setattr(process_manager, "LATE_S", 0.0)
+    late, stand_in = Slow(), Threads()
+    rig.pool.use(late, stand_in)
+    wait_until(lambda: late.tickets)
+    late.let_in()
+    rig.idle(1)
+    wait_until(lambda: all(r.launcher is late for r in list(rig.processes.residents.values())))
+    late.shut()
+    held = [rig.gate(f"h{n}-0", f"held-{n}") for n in range(RUNNING)]
+    with rig.lock:
+        for resident in rig.processes.residents.values():
+            resident.waits = resident.item is not None
+    another = rig.submit("other-0", Answer(7))
+    wait_until(lambda: rig.settled(another))
+    assert another.result(1) == [7]
+    held += [rig.gate(f"h{n}-0", f"held-{n}") for n in range(RUNNING, MOST)]
+    joined = [r for r in rig.processes.residents.values() if r.line is not None]
+    assert len(joined) == MOST
+    assert any(r.launcher is stand_in for r in joined)
+    gates["held-0"].set()
+    assert held[0].result(20) == ["held-0"]
+    late.let_in()
+    for gate in gates.values():
+        gate.set()
+    wait_until(lambda: rig.processes.idle and all(r.launcher is late for r in list(rig.processes.residents.values())))
+    assert not stand_in.closed, "it may be needed again"
+
+
+def test_a_stand_in_that_starts_none_is_no_failure_of_the_launcher(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process_manager, "LATE_S", 0.0)
+    monkeypatch.setattr(process_manager, "GIVE_UP", 1)
+    late, stand_in = Slow(), Threads(broken="suspended")
+    rig.pool.use(late, stand_in)
+    wait_until(lambda: late.tickets)
+    late.let_in()
+    wait_until(lambda: all(r.launcher is late for r in list(rig.processes.residents.values())))
+    with rig.lock:
+        rig.processes.kill(list(rig.processes.residents.values()))
+        late.shut()
+    waits = rig.submit("a-0", Answer(1))
+    wait_until(lambda: late.tickets and not rig.settled(waits))
+    late.let_in()
+    assert waits.result(20) == [1]
 
 
 def test_where_nobody_can_be_started_waiting_batches_fail_and_later_ones_have_it_tried_again(

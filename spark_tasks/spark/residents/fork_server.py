@@ -1,0 +1,175 @@
+"""A second parent for executor processes, for when Spark's Python daemon starts none.
+
+If the daemon is killed or suspended, Spark needs many seconds until it has another one with all modules imported. A
+fork server is a process that the daemon has forked earlier and that runs no splits, so it has these modules too and
+costs a few MiB. While the daemon starts no process in time, the worker sends tickets to the fork server, which forks a
+process for each. The server is itself a Spark job, which ends with the worker's connection. Local Sparks only.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import pickle
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from typing import Any, BinaryIO
+
+from typing_extensions import override
+
+from spark_tasks.spark.daemon import import_all, refuse_threads
+from spark_tasks.spark.environment import needed
+from spark_tasks.spark.executor import refuse_second_attempt
+from spark_tasks.spark.residents.link import joined, serve
+from spark_tasks.spark.residents.listener import Line
+from spark_tasks.spark.residents.process import Expects, Launcher
+from spark_tasks.spark.residents.wire import HEAD, Ticket
+
+_logger = logging.getLogger(__name__)
+
+PROCESS_S = 10.0  # how long a process that it forks may take to join
+START_S = 60.0  # how long the server itself may take before another one is started
+RETRY_S = 5.0
+SEND_S = 1.0  # how long a suspended server may delay the thread that sends a ticket
+
+
+def framed(ticket: Ticket) -> bytes:
+    """The message that asks for a process. It has the names of the modules that the worker's connectors need."""
+    data = pickle.dumps((ticket, needed()))
+    return HEAD.pack(len(data)) + data
+
+
+def fork_for_each(tickets: BinaryIO) -> None:
+    """Fork a process for each ticket until the end of the input."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # processes that have ended become no zombies
+    while len(head := tickets.read(HEAD.size)) == HEAD.size and (size := HEAD.unpack(head)[0]):
+        ticket, names = pickle.loads(tickets.read(size))
+        import_all(filter(None, names.split(",")))  # here, and not in each process
+        if os.fork() == 0:
+            _serve(ticket)
+
+
+def _serve(ticket: Ticket) -> None:
+    code = 1
+    try:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(nothing, 0)
+        os.close(nothing)
+        with suppress(OSError):  # the worker has ended or no longer needs this process
+            serve(ticket)
+        code = 0
+    except Exception:
+        _logger.exception("An executor process ended")
+    finally:
+        os._exit(code)
+
+
+class ForkServerJob:
+    """The function of the fork server's Spark job. `rows` is empty, but must be consumed."""
+
+    def __init__(self, ticket: Ticket) -> None:
+        self._ticket = ticket
+
+    def __call__(self, _index: int, rows: Iterable[Any]) -> Iterator[bytes]:
+        """Fork processes until the worker ends; the job's result is empty. Raises OSError."""
+        from pyspark import TaskContext  # noqa: PLC0415 - local processes do not need it
+
+        for _ in rows:
+            pass
+        refuse_second_attempt(TaskContext.get())
+        refuse_threads()
+        os.setsid()  # a daemon that ends sends SIGHUP to its process group
+        with joined(self._ticket) as work, work.makefile("rb") as tickets:
+            fork_for_each(tickets)
+        yield b""
+
+
+class ForkServer(Launcher):
+    """The worker's side. `ask` starts a server that joins with the ticket, and may raise any error. `lives`
+    returns whether its Spark does, `number` a new process's number.
+    """
+
+    def __init__(
+        self, ask: Callable[[Ticket], None], lives: Callable[[], bool], listener: Expects, number: Callable[[], int],
+        most: int,
+    ) -> None:
+        self._ask = ask
+        self._lives = lives
+        self._listener = listener
+        self._number = number
+        self._most = most
+        self._lock = threading.Lock()
+        self._line: Line | None = None
+        self._expected: int | None = None
+        self._asked_at = 0.0
+        self._launched: dict[int, float] = {}
+        self._closed = False
+
+    @property
+    @override
+    def most(self) -> int:
+        """Zero while there is no server, or after its Spark has ended, which reads what its processes print."""
+        return self._most if self._line is not None and self._lives() else 0
+
+    def keep(self) -> None:
+        """Start a server in the background if there is none. Called periodically."""
+        with self._lock:
+            if self._line is not None and self._line.ended:
+                self._line.close()
+                self._line = None
+            since = time.monotonic() - self._asked_at
+            if self._closed or self._line is not None or since < (RETRY_S if self._expected is None else START_S):
+                return
+            if self._expected is not None:
+                self._listener.forget(self._expected)
+            self._asked_at, self._expected = time.monotonic(), self._number()
+            ticket = self._listener.expect(self._expected)
+        threading.Thread(target=self._start, args=(ticket,), name="fork-server", daemon=True).start()
+
+    def _start(self, ticket: Ticket) -> None:
+        try:
+            self._ask(ticket)
+        except Exception as error:  # noqa: BLE001 - Spark's; it is tried again
+            _logger.info("The fork server did not start: %s", error)
+
+    def joined(self, number: int, line: Line) -> bool:
+        """A process has joined. Returns whether it is the server."""
+        with self._lock:
+            if number != self._expected:
+                return False
+            self._expected = None
+            if self._closed:
+                line.close()
+            else:
+                line.work.settimeout(SEND_S)
+                self._line = line
+            return True
+
+    @override
+    def launch(self, ticket: Ticket) -> None:
+        with self._lock:
+            if self._line is None:
+                raise RuntimeError("there is no fork server")
+            self._line.work.sendall(framed(ticket))
+            self._launched = {n: at for n, at in self._launched.items() if time.monotonic() - at < 2 * PROCESS_S}
+            self._launched[ticket.number] = time.monotonic()
+
+    @override
+    def failure(self, number: int) -> str | None:
+        late = time.monotonic() - self._launched.get(number, 0.0) > PROCESS_S
+        return "the fork server has forked none; it may be suspended" if late else None
+
+    @override
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            line, self._line = self._line, None
+            if self._expected is not None:
+                self._listener.forget(self._expected)
+        if line is not None:
+            line.go()
+            threading.Thread(target=line.close_after, args=(SEND_S,), name="fork-server-end", daemon=True).start()
