@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import base64
 import datetime as dt
 import http.server
 import json
 import math
 import threading
+import traceback
 import urllib.error
+import urllib.parse
 import urllib.request
 from decimal import Decimal
 
@@ -227,6 +230,7 @@ class Door(http.server.BaseHTTPRequestHandler):
     def _pass(self):
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0)) or None
         self.server.seen += 1
+        self.server.headers = self.headers
         if self.server.busy:
             self._answer(503, b"{}")
             return
@@ -282,6 +286,115 @@ def test_authentication(door, wanted, config):
     assert len(through(door, **config).from_connect("guarded", *data)) == 1
     with pytest.raises(ConfigError, match="who are you"):
         through(door).from_connect("guarded", *data)
+
+
+class TokenEndpoint(http.server.BaseHTTPRequestHandler):
+    """Gives tokens of a minute: "token-1", "token-2", … to the client "heeler"; another client is refused."""
+
+    def do_POST(self):
+        form = urllib.parse.parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
+        self.server.asked.append(form)
+        basic = base64.b64encode(b"heeler:sweet").decode()
+        if self.server.down:
+            status, body = 503, {"error": "temporarily_unavailable"}
+        elif self.headers.get("Authorization") != f"Basic {basic}":
+            status, body = 401, {"error": "invalid_client"}
+        else:
+            token = f"token-{len(self.server.asked)}"
+            self.server.door.wanted = f"Bearer {token}"
+            status, body = 200, {"access_token": token, "token_type": "Bearer", **self.server.lasts}
+        payload = json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(payload)))
+        self.end_headers()
+        self.wfile.write(payload)
+
+    def log_message(self, *args):
+        pass
+
+
+@pytest.fixture
+def tokens(door):
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), TokenEndpoint)
+    server.asked, server.down, server.lasts, server.door = [], False, {"expires_in": 60}, door
+    server.settings = {
+        "bearer.auth.credentials.source": "OAUTHBEARER", "bearer.auth.client.id": "heeler",
+        "bearer.auth.client.secret": "sweet", "bearer.auth.scope": "schemas",
+        "bearer.auth.issuer.endpoint.url": f"http://127.0.0.1:{server.server_port}/token",
+    }  # fmt: skip
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_tokens_of_an_oauth_server(door, tokens):
+    """One token serves all requests until it is about to expire, also if the server does not say when."""
+    door.wanted = "Bearer none yet"
+    data = column([1], Schema(Type.INT32))
+    converter = through(door, **tokens.settings)
+    for topic in ("by-token", "by-the-same-token"):
+        assert len(converter.from_connect(topic, *data)) == 1
+    assert tokens.asked == [{"grant_type": ["client_credentials"], "scope": ["schemas"]}]
+    assert door.wanted == "Bearer token-1"
+    for lasts, asked in (({"expires_in": -1}, 3), ({}, 4), ({"expires_in": "60"}, 5)):
+        tokens.lasts = lasts
+        another = through(door, **{**tokens.settings, "bearer.auth.scope": f"token {asked}"})
+        for topic in (f"by-token-{asked}", f"by-the-same-{asked}"):
+            assert len(another.from_connect(topic, *data)) == 1
+        assert len(tokens.asked) == asked, lasts
+
+
+def test_headers_that_confluent_cloud_wants_with_a_token(door, tokens):
+    door.wanted = "Bearer none yet"
+    more = {"bearer.auth.logical.cluster": "lsrc-1", "bearer.auth.identity.pool.id": "pool-1"}
+    for config in ({**tokens.settings, **more},
+                   {"bearer.auth.credentials.source": "STATIC_TOKEN", "bearer.auth.token": "token-1", **more}):
+        assert len(through(door, **config).from_connect("in-the-cloud", *column([1], Schema(Type.INT32)))) == 1
+        assert (door.headers["target-sr-cluster"], door.headers["Confluent-Identity-Pool-Id"]) == ("lsrc-1", "pool-1")
+
+
+def test_an_oauth_server_that_gives_no_token(door, tokens):
+    """Refused credentials fail the task at once, and no message has the secret. An outage is retried."""
+    data = column([1], Schema(Type.INT32))
+    wrong = through(door, **{**tokens.settings, "bearer.auth.client.secret": "bitter"})
+    with pytest.raises(ConfigError, match="invalid_client") as refused:
+        wrong.from_connect("no-token", *data)
+    assert "bitter" not in "".join(traceback.format_exception(refused.value))
+    tokens.down = True
+    quick = {"retries.wait.ms": "1", "retries.max.wait.ms": "1"}
+    away = through(door, **tokens.settings, **quick)
+    with pytest.raises(RetriableError, match="cannot be reached"):
+        away.from_connect("no-token", *data)
+    tokens.down = False
+    assert len(wait_until(lambda: _written(away, data), 20, "a token")) == 1
+
+
+def _written(converter, data):
+    try:
+        return converter.from_connect("token-later", *data)
+    except RetriableError:
+        return None
+
+
+@pytest.mark.parametrize(("login", "wanted"), [
+    ("user:pass-word", b"user:pass-word"), ("me%40home:p%3Aw%2F%25", b"me@home:p:w/%")])
+def test_user_and_password_in_the_url(door, login, wanted):
+    """Escaped where they have signs of URLs; no error shows them."""
+    door.wanted = f"Basic {base64.b64encode(wanted).decode()}"
+    data = column([1], Schema(Type.INT32))
+    url = f"http://{login}@127.0.0.1:{door.server_port}"
+    assert len(through(door, **{"schema.registry.url": url}).from_connect("in-the-url", *data)) == 1
+    door.wanted = "Basic of somebody else"
+    with pytest.raises(ConfigError, match="who are you") as refused:
+        through(door, **{"schema.registry.url": url}).from_connect("in-the-url-too", *data)
+    assert login.partition(":")[2] not in "".join(traceback.format_exception(refused.value))
+    both = {"schema.registry.url": url, "basic.auth.credentials.source": "USER_INFO", "basic.auth.user.info": "a:b"}
+    door.wanted = f"Basic {base64.b64encode(b'a:b').decode()}"
+    assert len(through(door, **both).from_connect("in-the-url", *data)) == 1, "the source decides"
 
 
 def test_an_unreachable_registry_fails_no_record(door):
