@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from spark_tasks.errors import ToleranceExceededError
+from spark_tasks.errors import ConnectError, RetriableError, ToleranceExceededError
 from tests.rigs.support import wait_until
 from tests.rigs.task_rigs import SinkRig, SourceRig
 from tests.rigs.topic_reader import read_topic
@@ -196,6 +196,80 @@ def test_records_that_are_too_large_are_skipped(source: SourceRig) -> None:
     assert value is None
     assert (headers["stage"], headers["exception.class.name"]) == (
         "KAFKA_PRODUCE", "org.apache.kafka.common.errors.RecordTooLargeException")
+
+
+AWAY = """
+from pathlib import Path
+from heeler import ConfigDef, ConfigKey, RetriableError, Type, transform
+
+@transform(config=ConfigDef(ConfigKey("notes", Type.STRING, doc="")))
+def away(record, options):
+    with (Path(options["notes"]) / "attempts").open("a") as out:
+        out.write("x")
+    raise RetriableError("the service for lookups is away")
+"""
+
+
+@pytest.mark.parametrize("kind", ["sink", "source"])
+def test_an_outage_of_a_transform_fails_the_task_when_the_time_is_up(
+    kind: str, broker: Any, tmp_path: Path
+) -> None:
+    """As in Java with errors.tolerance=none; nothing is committed, so the record is processed after a restart."""
+    (tmp_path / "plugins").mkdir()
+    (tmp_path / "plugins" / "away.py").write_text(AWAY)
+    rig: Any = (SinkRig if kind == "sink" else SourceRig)(broker.bootstrap_servers, tmp_path)
+    rig.worker["plugin.path"] = str(tmp_path / "plugins")
+    try:
+        if kind == "sink":
+            rig.produce(1)
+        else:
+            rig.make_topic(1)
+            rig.limit(1)
+        loop = rig.start(**{
+            "transforms": "t", "transforms.t.type": "away", "transforms.t.notes": str(tmp_path),
+            "errors.retry.timeout": "700", "errors.retry.delay.max.ms": "60000"})
+        error = loop.await_error(60)
+        attempts = (tmp_path / "attempts").read_text()
+        assert isinstance(error, ToleranceExceededError)
+        assert str(error) == (
+            "Tolerance exceeded in error handler: transforms.t (away.away): the service for lookups is away")
+        assert isinstance(error.__cause__, RetriableError)
+        assert error.java_class == "org.apache.kafka.connect.errors.ConnectException"
+        assert len(attempts) >= 3, "one at once, one after 300 ms, one when the time is up"
+        if kind == "sink":
+            assert rig.committed() == {}
+        else:
+            assert rig.offsets.written == []
+    finally:
+        rig.close()
+
+
+def test_an_outage_of_the_target_has_no_end(sink: SinkRig, caplog: Any) -> None:
+    """As in Java, whose sinks' put is retried whatever errors.retry.timeout says."""
+    sink.produce(2)
+    (sink.notes.path / "down").write_text("")
+    loop = sink.start(**{**TOLERANT, "away": "yes", "errors.retry.timeout": "1", "errors.retry.delay.max.ms": "1"})
+    wait_until(lambda: caplog.text.count("the target is away") >= 4, 30, "retries")
+    assert loop.error is None
+    (sink.notes.path / "down").unlink()
+    loop.await_records(2, 60)
+    assert sorted(sink.values()) == ["0", "1"]
+
+
+def test_the_topic_of_the_queue_is_created_as_the_brokers_allow(sink: SinkRig) -> None:
+    """-1 is the brokers' default. A factor that they cannot have fails the task at its start, as in Java."""
+    sink.produce(2)
+    bad = {**TOLERANT, **NUMBERS}
+    queue = "errors.deadletterqueue.topic."
+    loop = sink.start(**{**bad, f"{queue}name": f"dead-{sink.name}", f"{queue}replication.factor": "-1"})
+    loop.await_records(2, 60)
+    made = sink.admin.list_topics(timeout=20).topics[f"dead-{sink.name}"]
+    assert [len(partition.replicas) for partition in made.partitions.values()] == [1]
+    many = sink.start(**{**bad, f"{queue}name": f"many-{sink.name}", f"{queue}replication.factor": "2"}).await_error(60)
+    assert isinstance(many, ConnectError)
+    assert str(many).startswith(f"Could not initialize dead letter queue with topic=many-{sink.name}: ")
+    assert "replication factor" in str(many).lower()
+    assert f"many-{sink.name}" not in sink.admin.list_topics(timeout=20).topics
 
 
 # ---------------------------------------------------------------- replay

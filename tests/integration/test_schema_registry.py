@@ -607,8 +607,8 @@ TEXTS = {  # of the part, its name in the reference, and the whole, which has a 
             "part": {"$ref": "part.json"}, "word": {"type": "string"}, "more": {"type": "integer"}}}),
     "protobuf": (
         'syntax = "proto3"; package far; message Part { int64 x = 1; }', "part.proto",
-        'syntax = "proto3"; package far; import "part.proto"; message First {} '
-        'message Whole { string word = 3; Part part = 9; int32 more = 12; }'),
+        """syntax = "proto3"; package far; import "part.proto"; message First {}
+        message Whole { string word = 3; Part part = 9; int32 more = 12; }"""),
 }  # fmt: skip
 MADE = {"avro": avro, "json": json_schema, "protobuf": protobuf}
 OWN = {"avro": {}, "json": {}, "protobuf": {"enhanced.protobuf.schema.support": "true"}}

@@ -232,9 +232,12 @@ class NotesWriter(DataSourceArrowWriter):  # type: ignore[misc]
         return Noted(count)
 
     def refuse(self, batch: pa.RecordBatch) -> None:
-        """`refuse`: values that a batch must not contain; `report`: values that are reported; `down`: an outage, once.
+        """`refuse`: values that a batch must not contain; `report`: values that are reported; `down`: an outage, once;
+        `away`: an outage while the file `down` is there.
         """
         values = batch.column("value").to_pylist()
+        if self.options.get("away") and (self.folder.path / "down").exists():
+            raise RetriableError("the target is away")
         if self.options.get("down") and self.folder.once("down"):
             raise ConnectionRefusedError("nobody listens")
         for value in self.options.get("refuse", "").split(","):

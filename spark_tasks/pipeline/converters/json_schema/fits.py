@@ -32,7 +32,8 @@ class _Comparison:
             return
         own, wanted = _types(mine), _types(theirs)
         if own and wanted and not own & wanted:
-            raise _unfit(f"has the type {_shown(wanted)} for {place or 'records'}, which the records have as {_shown(own)}")
+            raise _unfit(f"has the type {_shown(wanted)} for {place or 'records'}, which the records have as "
+                         f"{_shown(own)}")
         members, known = _members(mine), _members(theirs)
         for name in _required(theirs):
             if name not in members:

@@ -30,7 +30,7 @@ def test_schemas_that_they_fit(theirs):
     ({"required": ["n", "more"]}, "requires more, which the records do not have"),
     ({"properties": {"n": {}}, "additionalProperties": False}, "has no field text, which the records have"),
     ({"properties": {"inner": {"$ref": "part.json#/parts/one"}}}, "has the type boolean for inner.x, which"),
-    ({"properties": {"list": {"items": {"type": ["string", "null"]}}}}, r"has the type null or string for list\[\], wh"),
+    ({"properties": {"list": {"items": {"type": ["string", "null"]}}}}, r"has the type null or string for list\[\],"),
 ])
 def test_schemas_that_they_do_not_fit(theirs, why):
     part = {"parts": {"one": {"$ref": "other.json"}}}
