@@ -58,7 +58,7 @@ ROOMS = {
     ),
     "spark_tasks.dead_letters": (
         "spark_tasks.config", "spark_tasks.data", "spark_tasks.kafka", "spark_tasks.metrics", "spark_tasks.pipeline",
-        "spark_tasks.task",
+        "spark_tasks.process", "spark_tasks.task",
     ),
     "spark_tasks.connectors": (
         "spark_tasks.arrays", "spark_tasks.config", "spark_tasks.data", "spark_tasks.pipeline", "spark_tasks.plugins",

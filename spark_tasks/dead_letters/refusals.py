@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import traceback
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -94,6 +94,15 @@ class Refusals:
             self._letters.append((original, context_headers(failure, original, handling)))
         if not handling.tolerant:
             intolerant(failure)
+
+    @property
+    def offsets(self) -> list[int]:
+        """The offsets of the records with queued letters."""
+        return [original.offset for original, _ in self._letters if original.offset is not None]
+
+    def drop(self, offsets: Collection[int]) -> None:
+        """Removes the queued letters of the records at these offsets, which have one already."""
+        self._letters = [letter for letter in self._letters if letter[0].offset not in offsets]
 
     def send(self, append: Append) -> None:
         """Writes the queued letters in the order of their records' offsets. `append(topic, batch)` writes a batch of

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final
 
 import kafka.errors as protocol
@@ -330,17 +331,20 @@ class GroupConsumer:
         current generation.
         """
         try:
-            self.begin_commit(offsets, timeout_ms, metadata).result(timeout_ms / 1000 + _SLACK_S)
+            committed = self.begin_commit(offsets, timeout_ms, dict.fromkeys(offsets, metadata))
+            committed.result(timeout_ms / 1000 + _SLACK_S)
         except FutureTimeoutError as error:
             raise KafkaUnavailableError("no response to a commit of offsets") from error
 
     def begin_commit(
-        self, offsets: Mapping[TopicPartition, int], timeout_ms: int = 5_000, metadata: str = ""
+        self, offsets: Mapping[TopicPartition, int], timeout_ms: int = 5_000,
+        metadata: Mapping[TopicPartition, str] = MappingProxyType({}),
     ) -> Future[None]:
         """Commits without waiting. If the commit fails, `wake` is called. Wait for the future before the next join: a
         commit is sent with the generation at that time, which may be a later one.
         """
-        wanted = {KafkaTopicPartition(*tp): OffsetAndMetadata(offset, metadata, -1) for tp, offset in offsets.items()}
+        wanted = {KafkaTopicPartition(*tp): OffsetAndMetadata(offset, metadata.get(tp, ""), -1)
+                  for tp, offset in offsets.items()}
         ended: Future[None] = Future()
 
         async def commit() -> None:

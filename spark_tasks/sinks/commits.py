@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future, wait
 from typing import Final
 
@@ -38,16 +38,19 @@ class _CommitInFlight:
 class PendingOffsets:
     """The offsets of written records that are not committed yet. They stay pending until they are committed or
     forgotten. `pause_s`: returns the minimum time between two commits. `refused` is called when the group's coordinator
-    has refused a commit, because this is no longer a member of the current generation.
+    has refused a commit, because this is no longer a member of the current generation. `metadata`: returns what is
+    committed with the offsets of these partitions.
     """
 
     def __init__(
         self, metrics: TaskMetrics, pause_s: Callable[[], float] = lambda: 0.0,
         refused: Callable[[], None] = lambda: None,
+        metadata: Callable[[Collection[TopicPartition]], Mapping[TopicPartition, str]] = lambda _partitions: {},
     ) -> None:
         self._metrics = metrics
         self._pause_s = pause_s
         self._refused = refused
+        self._metadata = metadata
         self._offsets: dict[TopicPartition, int] = {}
         self._sent: _CommitInFlight | None = None
         self._sent_at = float("-inf")
@@ -84,7 +87,8 @@ class PendingOffsets:
 
     def _begin(self, consumer: GroupConsumer) -> None:
         offsets = dict(self._offsets)
-        self._sent = _CommitInFlight(offsets, consumer.begin_commit(offsets, COMMIT_TIMEOUT_MS))
+        response = consumer.begin_commit(offsets, COMMIT_TIMEOUT_MS, self._metadata(offsets))
+        self._sent = _CommitInFlight(offsets, response)
         self._sent_at = time.monotonic()
 
     def _end_if_done(self) -> None:

@@ -49,6 +49,11 @@ class Positions:
     def __bool__(self) -> bool:
         return bool(self._assigned)
 
+    @property
+    def resumable(self) -> bool:
+        """Whether the writer stores offsets itself."""
+        return self._resume_from is not None
+
     def at(self) -> dict[TopicPartition, int]:
         """Returns a copy of all positions."""
         return dict(self._at)
@@ -98,6 +103,11 @@ class Positions:
                 " consumer.override.auto.offset.reset to earliest or latest"
             )
         return self._watcher.cluster.offsets(partitions, self._reset, self._isolation, timeout_ms=_TIMEOUT_MS)
+
+    def known(self) -> dict[TopicPartition, int]:
+        """Returns all positions, after looking up those that are not known yet."""
+        self._look_up()
+        return self.at()
 
     def ranges(self, most: int) -> list[tuple[TopicPartition, int, int]]:
         """Returns (partition, start, end) for all partitions with new records, with at most `most` offsets each. `end`

@@ -24,7 +24,7 @@ from spark_tasks.kafka.fetch import read_range
 from spark_tasks.kafka.shared_clusters import shared_cluster
 from spark_tasks.pipeline.failures import Failure
 from spark_tasks.plugins.origin import Place
-from spark_tasks.sinks.split import SinkJob
+from spark_tasks.sinks.split import SinkJob, SinkResult
 from spark_tasks.sinks.writes import WriterRunner, not_the_records_fault, put_failure
 from spark_tasks.spark.executor import Outcome, failed_outcome
 
@@ -56,6 +56,11 @@ class ReplayResult:
     messages: tuple[Any, ...] = ()
     refused: Refused = NONE_REFUSED
     failure: Outcome | None = None
+
+
+def messages_of(results: Sequence[SinkResult | ReplayResult]) -> list[Any]:
+    """The writer's commit messages of all results."""
+    return [message for result in results for message in result.messages]
 
 
 @dataclass(frozen=True, slots=True)

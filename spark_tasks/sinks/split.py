@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from spark_tasks.dead_letters.error_handling import ErrorHandling
+from spark_tasks.dead_letters.once import Ends, LettersOnce, send_once
 from spark_tasks.dead_letters.refusals import NONE_REFUSED, Original, Refusals, Refused
 from spark_tasks.errors import RetriableError, ToleranceExceededError
 from spark_tasks.kafka.cluster import Isolation
@@ -72,7 +73,7 @@ class SinkResult:
     the start of the next batch. `size`: in bytes.
 
     If `out_of_range` is set (the log's start and end), the range is not in the log and no record was read. If `failure`
-    is set, the split has failed and only `refused` (the bad records) is used.
+    is set, the split has failed and only `refused` (the bad records) is used. `letters_since`: see `send_once`.
     """
 
     topic: str
@@ -86,12 +87,14 @@ class SinkResult:
     failure: Outcome | None = None
     refused: Refused = NONE_REFUSED
     figures: SplitFigures | None = None
+    letters_since: Ends | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class SinkSplit:
     """The offsets `start` to `end` (exclusive) of a partition. `job`: a pickled SinkJob. `held`: record batches from
-    `start` on that have been fetched already, in the broker's format.
+    `start` on that have been fetched already, in the broker's format. `letters`: writes dead letters once; None for at
+    least once.
     """
 
     job: bytes
@@ -101,6 +104,7 @@ class SinkSplit:
     end: int
     expected_seconds: float = 0.0
     held: bytes = b""
+    letters: LettersOnce | None = None
 
     def run(self) -> SinkResult:
         """Reads, converts and writes the records. Errors are returned in the result, so that the worker also gets the
@@ -125,7 +129,7 @@ class SinkSplit:
             if first is not None:
                 with phase("write"):
                     reading, messages = self._put(job, reading, first)
-            reading.refusals.send_apart()
+            letters_since = self._send_letters(job, reading.refusals)
         except Exception as error:  # noqa: BLE001 - plugin code
             return self._failed(error, reading.refusals)
         return SinkResult(
@@ -134,6 +138,7 @@ class SinkSplit:
             figures=SplitFigures(
                 reading.records, reading.size, reading.written, reading.written_bytes, watch.seconds, plugins.counted()
             ),
+            letters_since=letters_since,
         )
 
     def _put(self, job: SinkJob, reading: _Reading, first: pa.RecordBatch) -> tuple[_Reading, Sequence[Any]]:
@@ -163,13 +168,19 @@ class SinkSplit:
         reading.refuse_puts(reports)
         return reading, messages
 
+    def _send_letters(self, job: SinkJob, refusals: Refusals) -> Ends | None:
+        if self.letters is not None:
+            return send_once(refusals, job.errors, (self.topic, self.partition), self.letters)
+        refusals.send_apart()
+        return None
+
     def _failed(self, error: Exception, refusals: Refusals) -> SinkResult:
         """Returns the result of a failed split. With errors.tolerance=none, the bad record that fails the task gets its
         dead letter first, as in Kafka Connect.
         """
         try:
             if isinstance(error, ToleranceExceededError):
-                refusals.send_apart()
+                self._send_letters(_unpacked(self.job), refusals)
         except Exception as problem:  # noqa: BLE001 - the first error is the one to report
             _logger.warning("no dead letter for %s: %s", error, problem)
         failure = failed_outcome(error)

@@ -34,9 +34,10 @@ from spark_tasks.metrics.task import Flight
 from spark_tasks.pipeline.stages import SinkPipeline
 from spark_tasks.plugins.api import SinkConnector
 from spark_tasks.sinks.commits import COMMIT_TIMEOUT_MS, PendingOffsets
+from spark_tasks.sinks.letter_marks import LetterMarks
 from spark_tasks.sinks.positions import Positions
 from spark_tasks.sinks.replay import Replay
-from spark_tasks.sinks.replay_split import ReplayResult, ReplaySplit
+from spark_tasks.sinks.replay_split import ReplayResult, ReplaySplit, messages_of
 from spark_tasks.sinks.settings import SinkSettings
 from spark_tasks.sinks.split import SinkJob, SinkResult, SinkSplit
 from spark_tasks.spark.executor import value_of
@@ -83,7 +84,8 @@ class SinkTask(TaskRunner):
         self._replayed_last = False
         self._flight: Flight | None = None
         self._waiting = BatchWait(context.wake)
-        self._pending = PendingOffsets(self._metrics, lambda: io.commit_pause_s, self._go_back)
+        self._marks = LetterMarks(self._errors, settings.consumer.group_id)
+        self._pending = PendingOffsets(self._metrics, lambda: io.commit_pause_s, self._go_back, self._marks.metadata)
         self._consumer: GroupConsumer | None = None
         self._writer: DataSourceWriter | None = None
 
@@ -117,6 +119,7 @@ class SinkTask(TaskRunner):
         self._job = pickle.dumps(job)
         self._watcher = self._watchers.of(settings.client)
         self._positions = Positions(self._watcher, settings.isolation, settings.reset, self._writer)
+        self._marks.active = self._positions.resumable and bool(self._errors.queue) and self._errors.with_headers
 
     @override
     def run_once(self) -> Progress:
@@ -144,12 +147,14 @@ class SinkTask(TaskRunner):
         if consumer.take_change():
             self._watcher.forget(self)
             self._positions.assign(consumer.assignment(), consumer.committed)
+            self._marks.forget()
         replay = self._replay if self._replay is not None and self._replay.running else None
         if self._paused or not (self._positions or replay):
             self._positions.look()
             self._metrics.lags = self._positions.lags()
             return Progress(idle_ms=min(PAUSED_MS, self._pending.commit_due(consumer)))
         begun = time.perf_counter()
+        self._marks.complete(self._positions.known, consumer, self._commit_offsets, COMMIT_TIMEOUT_MS)
         with phase("plan"):
             ranges = self._positions.ranges(self._size.records) if self._positions else []
         self._metrics.lags = self._positions.lags()
@@ -178,17 +183,19 @@ class SinkTask(TaskRunner):
     def _split(self, tp: TopicPartition, start: int, end: int) -> SinkSplit:
         """Creates the split of a planned range, extended by records that have arrived while it waited for a process."""
         end = self._positions.end_by_now(tp, start, end, self._size.records)
-        return SinkSplit(self._job, *tp, start, end, self._size.seconds(end - start), self._positions.held(tp, start))
+        return SinkSplit(
+            self._job, *tp, start, end, self._size.seconds(end - start), self._positions.held(tp, start),
+            self._marks.of(tp),
+        )
 
     def _collect(self, max_wait_s: float) -> Progress:
         """Waits for the batch in flight and commits it if it is done."""
         if self._batch is None:
             return Progress()
-        if self._replaying is not None and self._replay is not None:
-            return self._collect_replay(self._replay, self._replaying, max_wait_s)
         future, generation = self._batch
+        replay = self._replay if self._replaying is not None else None
         try:
-            results: list[SinkResult] = future.result(max_wait_s)
+            results: list[Any] = future.result(max_wait_s)
         except FutureTimeoutError:
             return self._waiting.timed_out(future)
         except CancelledError:
@@ -196,8 +203,16 @@ class SinkTask(TaskRunner):
             raise ConnectError(f"the batch of {self._context.id} was cancelled") from None
         except Exception as error:  # noqa: BLE001 - Spark's errors and the plugin's
             self._batch = None
+            if replay is not None:  # its error does not fail the task
+                replay.fail(error)
+                return Progress()
             return self._failed(error, [])
         self._batch = None
+        if replay is not None and self._replaying is not None:
+            return self._collect_replay(replay, self._replaying, results[0], generation)
+        return self._collect_batch(results, generation)
+
+    def _collect_batch(self, results: Sequence[SinkResult], generation: tuple[int, str] | None) -> Progress:
         for result in results:
             result.refused.report_to(self._metrics, skipped=self._errors.tolerant)
         if self._flight is not None:
@@ -233,23 +248,10 @@ class SinkTask(TaskRunner):
         self._batch = (self._context.engine.submit(self._context.id, [split]), consumer.generation())
         return self._collect(MAX_WAIT_S)
 
-    def _collect_replay(self, replay: Replay, split: ReplaySplit, max_wait_s: float) -> Progress:
-        """Does the same as _collect, but an error ends the replay and not the task."""
-        if self._batch is None:
-            return Progress()
-        future, generation = self._batch
-        try:
-            [result] = future.result(max_wait_s)
-        except FutureTimeoutError:
-            return self._waiting.timed_out(future)
-        except CancelledError:
-            self._batch = None
-            raise ConnectError(f"the replay of {self._context.id} was cancelled") from None
-        except Exception as error:  # noqa: BLE001 - Spark's errors
-            self._batch = None
-            replay.fail(error)
-            return Progress()
-        self._batch = None
+    def _collect_replay(
+        self, replay: Replay, split: ReplaySplit, result: ReplayResult, generation: tuple[int, str] | None
+    ) -> Progress:
+        """Does the same as _collect_batch, but an error ends the replay and not the task."""
         result.refused.report_to(self._metrics, skipped=True)
         try:
             self._commit_replay(replay, split, result, generation)
@@ -285,7 +287,7 @@ class SinkTask(TaskRunner):
             if any(result.records for result in done) and self._writer is not None:
                 begun = time.perf_counter()
                 with phase("commit"):
-                    self._writer.commit(_messages(done))
+                    self._writer.commit(messages_of(done))
                 self._metrics.add_phase("commit", time.perf_counter() - begun)
         except Exception as error:  # noqa: BLE001 - plugin code
             return self._failed(error, [])
@@ -307,11 +309,13 @@ class SinkTask(TaskRunner):
         """Goes back to the committed offsets: another member may have written the later records meanwhile."""
         self._pending.forget()
         self._positions.forget()
+        self._marks.forget()
 
     def _advance(self, done: Sequence[SinkResult]) -> Progress:
         records = size = 0
         for result in done:
             self._positions.advance((result.topic, result.partition), result.next_offset)
+            self._marks.advance((result.topic, result.partition), result.next_offset, result.letters_since)
             self._size = self._size.after(result.records, result.size, result.seconds)
             records += result.records
             size += result.size
@@ -334,7 +338,7 @@ class SinkTask(TaskRunner):
         if self._writer is None:
             return
         try:
-            self._writer.abort(_messages(done))
+            self._writer.abort(messages_of(done))
         except Exception:  # plugin code; the batch is not committed, even if abort() fails
             _logger.exception("The writer's abort() failed")
 
@@ -392,7 +396,3 @@ class SinkTask(TaskRunner):
     def _cancel_batch(self) -> None:
         if (batch := self._batch) is not None:
             self._context.engine.cancel(batch[0])
-
-
-def _messages(done: Sequence[SinkResult | ReplayResult]) -> list[Any]:
-    return [message for result in done for message in result.messages]

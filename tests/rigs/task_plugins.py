@@ -256,9 +256,14 @@ class NotesWriter(DataSourceArrowWriter):  # type: ignore[misc]
 
 
 class ResumableWriter(NotesWriter):
-    """`resume`: the end of its data at the beginning; `half`: the first commit stores up to there and fails."""
+    """`resume`: the end of its data at the beginning; `half`: the first commit stores up to there and fails; while the
+    file `no-commits` is there, all of them fail.
+    """
 
     def commit(self, messages: Sequence[Noted]) -> None:
+        if (self.folder.path / "no-commits").exists():
+            self.folder.say("failed", [m.count for m in messages if m is not None])
+            raise RetriableError("nothing could be stored")
         if self.options.get("half") and self.folder.once("half"):
             raise RetriableError("the rest could not be stored")
         super().commit(messages)

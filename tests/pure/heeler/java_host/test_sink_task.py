@@ -57,7 +57,7 @@ class Group:
     def committed(self, _partitions):
         return dict(self.done)
 
-    def begin_commit(self, offsets, _timeout_ms):
+    def begin_commit(self, offsets, _timeout_ms, _metadata):
         answer = Future()
         if self.away:
             answer.set_exception(KafkaUnavailableError("away"))

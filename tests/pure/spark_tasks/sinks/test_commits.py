@@ -27,7 +27,7 @@ class Group:
         self.busy = False
         self._waiting: list[Future[None]] = []
 
-    def begin_commit(self, offsets: Mapping[TopicPartition, int], timeout_ms: int) -> Future[None]:
+    def begin_commit(self, offsets: Mapping[TopicPartition, int], timeout_ms: int, _metadata: object) -> Future[None]:
         assert timeout_ms > 0
         self.commits.append(dict(offsets))
         self._waiting.append(Future())

@@ -1,0 +1,128 @@
+"""Writes one dead letter for each bad record of a sink that stores offsets itself, whatever fails in between.
+
+The letters of a batch cannot be in one transaction with the sink. So a batch that is repeated, after a failure or by
+another task, looks in the queue for letters of its records, and writes only those that are missing. Its producer has a
+transactional id of the partition: a late producer of an earlier attempt is fenced before the search begins.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_tasks.dead_letters.error_handling import ErrorHandling
+from spark_tasks.dead_letters.letters import DeadLetters
+from spark_tasks.dead_letters.refusals import Refusals
+from spark_tasks.errors import RetriableError
+from spark_tasks.kafka.append import Appender
+from spark_tasks.kafka.cluster import KafkaCluster, TopicPartition
+from spark_tasks.kafka.errors import KafkaAuthorizationError, OffsetOutOfRangeError, ProducerFencedError
+from spark_tasks.kafka.fetch import read_range
+from spark_tasks.kafka.shared_clusters import shared_cluster
+from spark_tasks.kafka.transactions import TransactionOwner
+from spark_tasks.process.rate_limited_log import RateLimitedLog
+
+_logger = logging.getLogger(__name__)
+_warnings = RateLimitedLog()
+
+Ends = tuple[int, ...]
+"""An offset of each partition of the queue."""
+
+_SEARCH_MS: Final = 20_000  # without progress; then the batch is repeated
+_IN_FLIGHT: Final = 5  # requests, the maximum of an idempotent producer
+
+
+class LettersTakenOverError(RetriableError):
+    """Another attempt for the same partition writes its letters now."""
+
+
+@dataclass(frozen=True, slots=True)
+class LettersOnce:
+    """How to write the letters of one partition's records. `since`: the ends of the queue at a time when no record from
+    the start of the batch on had a letter.
+    """
+
+    transactional_id: str
+    since: Ends
+
+
+def queue_ends(handling: ErrorHandling) -> Ends:
+    """The current ends of the queue. Raises ConnectErrors of Kafka."""
+    return _ends(shared_cluster(handling.client), handling.queue)
+
+
+def _ends(cluster: KafkaCluster, queue: str) -> Ends:
+    partitions = [(queue, number) for number in cluster.partitions(queue)]
+    found = cluster.offsets(partitions, "latest")
+    return tuple(found[place] for place in partitions)
+
+
+def send_once(refusals: Refusals, handling: ErrorHandling, place: TopicPartition, once: LettersOnce) -> Ends | None:
+    """Writes the queued letters that the queue does not have yet, in one transaction. `place`: the partition of the bad
+    records. Returns the `since` for the records after this batch, None if there was no letter.
+
+    Raises ConnectErrors of Kafka, and LettersTakenOverError. Where the producer may not use the transactional id, all
+    letters are written, at least once.
+    """
+    offsets = refusals.offsets
+    if not offsets:
+        return None
+    cluster = shared_cluster(handling.client)
+    owner = TransactionOwner(cluster, once.transactional_id)
+    try:
+        identity = owner.init()
+    except KafkaAuthorizationError as error:
+        _warnings.log(_logger, logging.WARNING, "dead letters may be written twice after a failure: the queue's "
+                      "producer needs WRITE permission on the transactional id %s: %s", once.transactional_id, error)
+        refusals.send_apart()
+        return None
+    try:
+        ends = _ends(cluster, handling.queue)
+        refusals.drop(_written(cluster, handling, place, offsets, once.since, ends))
+        options = {**handling.appender, "acks": -1, "in_flight": _IN_FLIGHT}
+        appender = Appender(cluster, identity, admit=owner.add_partitions, **options)
+        try:
+            refusals.send(lambda topic, raw: appender.append(topic, None, raw))
+            appender.flush()
+        finally:
+            appender.close()
+        owner.commit()
+    except ProducerFencedError as error:
+        raise LettersTakenOverError(str(error)) from error
+    except BaseException:
+        owner.give_up()
+        raise
+    return ends
+
+
+def _written(
+    cluster: KafkaCluster, handling: ErrorHandling, place: TopicPartition, offsets: Sequence[int], since: Ends,
+    ends: Ends,
+) -> set[int]:
+    """The records at `offsets` of which the queue has a letter."""
+    topic, partition = place
+    found = set[int]()
+    for number, end in enumerate(ends):
+        start = since[number] if number < len(since) else 0  # the queue has got more partitions
+        for raw in _read(cluster, handling.queue, number, start, end):
+            letters = DeadLetters.of(raw)
+            mine = pc.and_(pc.equal(letters.connector, handling.connector), pc.equal(letters.topic, topic))
+            mine = pc.and_(mine, pc.equal(letters.partition, partition))
+            mine = pc.and_(mine, pc.is_in(letters.offset, pa.array(offsets, pa.int64())))
+            found.update(letters.offset.filter(pc.fill_null(mine, False)).to_pylist())
+    return found
+
+
+def _read(cluster: KafkaCluster, queue: str, number: int, start: int, end: int) -> Iterator[pa.RecordBatch]:
+    """Committed letters only: the transaction of an earlier attempt has ended. Waits for those of others."""
+    try:
+        yield from read_range(cluster, queue, number, start, end, isolation="read_committed", timeout_ms=_SEARCH_MS)
+    except OffsetOutOfRangeError as error:
+        if error.log_start <= start:
+            raise
+        yield from _read(cluster, queue, number, error.log_start, end)  # the queue's retention

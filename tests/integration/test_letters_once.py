@@ -1,0 +1,129 @@
+"""A sink that stores offsets itself has one dead letter for each bad record, whatever fails in between."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+
+from spark_tasks.data.columns import RAW_SCHEMA
+from spark_tasks.dead_letters import once
+from spark_tasks.dead_letters.error_handling import ErrorHandling
+from spark_tasks.dead_letters.once import LettersOnce, LettersTakenOverError, queue_ends, send_once
+from spark_tasks.dead_letters.refusals import Original, Refusals
+from spark_tasks.kafka.task_clients import connection_settings
+from spark_tasks.pipeline.failures import FailedStage, Failure
+from tests.rigs.support import wait_until
+from tests.rigs.task_rigs import SinkRig
+from tests.rigs.tasks import Loop
+from tests.rigs.topic_reader import read_topic
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def sink(broker: Any, tmp_path: Path) -> Iterator[SinkRig]:
+    rig = SinkRig(broker.bootstrap_servers, tmp_path)
+    yield rig
+    rig.close()
+
+
+def dead(sink: SinkRig) -> str:
+    return f"dead-{sink.name}"
+
+
+def start(sink: SinkRig, **options: str) -> Loop:
+    return sink.start(**{
+        "writer": "resumable", "report": "7,16", "errors.tolerance": "all",
+        "errors.deadletterqueue.topic.name": dead(sink), "errors.deadletterqueue.topic.replication.factor": "1",
+        "errors.deadletterqueue.context.headers.enable": "true", **options,
+    })
+
+
+def letters(sink: SinkRig) -> Counter[bytes | None]:
+    """How many letters each bad record has."""
+    return Counter(message.value() for message in read_topic(sink.bootstrap, dead(sink)))
+
+
+def stored_metadata(sink: SinkRig) -> list[str]:
+    wanted = [ConsumerGroupTopicPartitions(f"connect-{sink.name}")]
+    found = sink.admin.list_consumer_group_offsets(wanted)[f"connect-{sink.name}"].result(20)
+    return [tp.metadata for tp in found.topic_partitions if tp.topic == sink.topic]
+
+
+def test_a_batch_that_is_repeated_writes_its_letters_once(sink: SinkRig) -> None:
+    sink.produce(20)
+    start(sink, half="0")
+    wait_until(lambda: sink.committed() == {0: 10, 1: 10}, 30)
+    assert len(sink.notes.heard("writes")) > 2, "it was repeated"
+    assert letters(sink) == {b"7": 1, b"16": 1}
+
+
+def test_another_task_finds_the_letters_of_a_batch_that_was_not_committed(sink: SinkRig) -> None:
+    sink.produce(20)
+    (sink.notes.path / "no-commits").touch()
+    first = start(sink)
+    wait_until(lambda: len(sink.notes.heard("failed")) > 1, 30)
+    first.stop()
+    assert letters(sink) == {b"7": 1, b"16": 1}
+    assert sink.committed() == {0: 0, 1: 0}, "where its batches begin"
+    assert stored_metadata(sink) == ["heeler-letters:0"] * 2, "and that the queue was empty then"
+    (sink.notes.path / "no-commits").unlink()
+    start(sink)
+    wait_until(lambda: sink.committed() == {0: 10, 1: 10}, 30)
+    assert letters(sink) == {b"7": 1, b"16": 1}
+
+
+def test_records_that_are_read_again_on_purpose_have_new_letters(sink: SinkRig) -> None:
+    sink.produce(20)
+    loop = start(sink)
+    wait_until(lambda: sink.committed() == {0: 10, 1: 10}, 30)
+    loop.stop()
+    again = [TopicPartition(sink.topic, 0, 0), TopicPartition(sink.topic, 1, 0)]
+    group = ConsumerGroupTopicPartitions(f"connect-{sink.name}", again)
+    [altered] = wait_until(lambda: [f.result(20) for f in sink.admin.alter_consumer_group_offsets([group]).values()])
+    assert not any(tp.error for tp in altered.topic_partitions)
+    start(sink)
+    wait_until(lambda: sink.committed() == {0: 10, 1: 10}, 30)
+    assert letters(sink) == {b"7": 2, b"16": 2}
+
+
+def refused(handling: ErrorHandling, topic: str, *offsets: int) -> Refusals:
+    refusals = Refusals(handling)
+    for offset in offsets:
+        record = {"offset": offset, "timestamp": 0, "key": None, "value": str(offset).encode(), "headers": None}
+        raw = pa.RecordBatch.from_pylist([record], RAW_SCHEMA)
+        failure = Failure(FailedStage.TASK_PUT, "Sink", ValueError("bad"), "bad", 0)
+        refusals.add(failure, Original(topic, raw, 0, offset))
+    return refusals
+
+
+def test_a_late_attempt_is_fenced_and_one_that_comes_later_finds_the_letters(
+    sink: SinkRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first attempt is suspended between its search and its letters; the second one writes them meanwhile."""
+    client = connection_settings({"bootstrap.servers": sink.bootstrap})
+    handling = ErrorHandling(sink.name, tolerant=True, queue=dead(sink), with_headers=True, client=client)
+    sink.make_topic(topic=dead(sink))
+    place, how = (sink.topic, 0), LettersOnce(f"{sink.name}-letters", queue_ends(handling))
+    search = once._written  # noqa: SLF001 - the moment between search and letters
+
+    def searched(*arguments: Any) -> set[int]:
+        monkeypatch.setattr(once, "_written", search)
+        found = search(*arguments)
+        assert send_once(refused(handling, sink.topic, 3, 5), handling, place, how) == (0,)
+        return found
+
+    monkeypatch.setattr(once, "_written", searched)
+    with pytest.raises(LettersTakenOverError):
+        send_once(refused(handling, sink.topic, 3, 5), handling, place, how)
+    assert letters(sink) == {b"3": 1, b"5": 1}
+    later = refused(handling, sink.topic, 3, 5, 7)
+    assert send_once(later, handling, place, how) == (3,), "two letters and the end of their transaction"
+    assert later.refused.letters == 1
+    assert letters(sink) == {b"3": 1, b"5": 1, b"7": 1}

@@ -1,0 +1,127 @@
+"""Where in the queue the letters of a task's next records can begin."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_tasks.dead_letters.error_handling import ErrorHandling
+from spark_tasks.errors import ConnectError
+from spark_tasks.kafka.cluster import TopicPartition
+from spark_tasks.sinks import letter_marks
+from spark_tasks.sinks.letter_marks import LetterMarks, metadata, parsed
+
+A, B = ("t", 0), ("t", 1)
+
+
+class Group:
+    """The committed offsets of a consumer group, with their metadata."""
+
+    def __init__(self) -> None:
+        self.committed: dict[TopicPartition, tuple[int, str]] = {}
+
+    def committed_with_metadata(self, partition: TopicPartition) -> tuple[int, str] | None:
+        return self.committed.get(partition)
+
+    def commit(self, offsets: Mapping[TopicPartition, int], _timeout_ms: int, text: str) -> None:
+        self.committed |= {partition: (offset, text) for partition, offset in offsets.items()}
+
+
+class Rig:
+    def __init__(self) -> None:
+        self.group: Any = Group()
+        self.flushed = 0
+        self.marks = LetterMarks(ErrorHandling(), "g")
+        self.marks.active = True
+
+    def complete(self, positions: Mapping[TopicPartition, int]) -> None:
+        self.marks.complete(lambda: positions, self.group, self._flush, 1)
+
+    def _flush(self) -> None:
+        self.flushed += 1
+
+    def since(self, partition: TopicPartition) -> Any:
+        how = self.marks.of(partition)
+        return None if how is None else how.since
+
+
+@pytest.fixture
+def ends(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The ends of the queue from now on."""
+    now = [4, 0]
+    monkeypatch.setattr(letter_marks, "queue_ends", lambda _handling: tuple(now))
+    return now
+
+
+def test_a_new_partition_gets_a_mark_which_is_committed_at_its_position(ends: list[int]) -> None:
+    rig = Rig()
+    rig.complete({A: 10, B: 0})
+    ends[0] = 9
+    rig.complete({A: 10, B: 0})
+    assert rig.group.committed == {A: (10, "heeler-letters:4,0"), B: (0, "heeler-letters:4,0")}
+    assert (rig.since(A), rig.flushed) == ((4, 0), 1)
+    assert rig.marks.of(B).transactional_id == "g-letters-t-1"  # type: ignore[union-attr]
+
+
+def test_a_committed_mark_is_used_by_another_task(ends: list[int]) -> None:
+    rig = Rig()
+    rig.group.committed[A] = (10, "heeler-letters:2")
+    rig.complete({A: 12})
+    assert rig.since(A) == (2,), "the sink is ahead of the group"
+    assert rig.group.committed == {A: (10, "heeler-letters:2")}
+    assert ends == [4, 0]
+
+
+@pytest.mark.usefixtures("ends")
+def test_a_position_that_was_set_back_gets_a_new_mark() -> None:
+    """The partition was created again, or its offsets were reset, which leaves no mark."""
+    rig = Rig()
+    rig.group.committed |= {A: (10, "heeler-letters:2"), B: (10, "")}
+    rig.complete({A: 3, B: 10})
+    assert (rig.since(A), rig.since(B)) == ((4, 0), (4, 0))
+    assert rig.group.committed == {A: (3, "heeler-letters:4,0"), B: (10, "heeler-letters:4,0")}
+    rig.marks.advance(A, 20, None)
+    rig.complete({A: 19, B: 10})
+    assert rig.group.committed[A] == (19, "heeler-letters:4,0")
+
+
+@pytest.mark.usefixtures("ends")
+def test_a_mark_advances_with_letters_and_is_committed_with_offsets() -> None:
+    rig = Rig()
+    rig.complete({A: 0})
+    rig.marks.advance(A, 5, (7, 1))
+    rig.marks.advance(A, 9, None)
+    rig.marks.advance(B, 9, (8, 1))
+    assert rig.since(A) == (7, 1)
+    assert rig.marks.metadata([A, B]) == {A: "heeler-letters:7,1"}
+    rig.marks.forget()
+    rig.group.committed[A] = (9, "heeler-letters:3")
+    rig.complete({A: 9})
+    assert rig.since(A) == (3,), "as another member may have committed it"
+
+
+def test_without_a_queue_or_offsets_of_the_sink_there_are_no_marks() -> None:
+    rig = Rig()
+    rig.marks.active = False
+    rig.complete({A: 0})
+    assert (rig.marks.of(A), rig.marks.metadata([A]), rig.group.committed) == (None, {}, {})
+
+
+@given(st.lists(st.integers(0, 10**18 - 1), min_size=1, max_size=50).map(tuple))
+def test_metadata_is_read_as_it_was_written(ends: tuple[int, ...]) -> None:
+    assert parsed(metadata(ends)) == ends
+
+
+@pytest.mark.parametrize("text", ["", "heeler-letters:", "heeler-letters:1,", "heeler-letters:-1", "heeler-replay:1",
+                                  "heeler-letters:1,x", f"heeler-letters:{10**18}"])
+def test_metadata_of_others_is_no_mark(text: str) -> None:
+    assert parsed(text) is None
+
+
+def test_a_queue_with_too_many_partitions() -> None:
+    with pytest.raises(ConnectError, match="has 3000 partitions: too many"):
+        metadata((1,) * 3000)
