@@ -312,6 +312,7 @@ class HerderState:
     settled_ms: int = 0
     connector_updates: frozenset[ConnectorName] = frozenset()
     task_updates: frozenset[ConnectorTaskId] = frozenset()
+    reconfigured: frozenset[ConnectorTaskId] = frozenset()
     target_changes: frozenset[ConnectorName] = frozenset()
     restarts: Mapping[ConnectorName, RestartRequest] = field(default_factory=dict)
     queue: tuple[Queued, ...] = ()

@@ -99,7 +99,7 @@ class Observed:
         fresh = old is None or old.epoch != new.epoch
         if fresh:
             starts.attempts += 1
-            cause = cause_of(old)
+            cause = "config" if old is None and new.follows is Successor.REPLACEMENT else cause_of(old)
             known = self.restarts.get(item)
             if known is None:
                 self.restarts[item] = {}

@@ -317,7 +317,7 @@ def test_each_restart_is_one_line_of_the_log() -> None:
     world.ask("w0", RestartTask(T))
     assert lines() == ["c-0: task restarted on request"]
     put(world, v="1")
-    assert "c: connector restarted with a new configuration" in lines()
+    assert lines() == [f"{what} restarted with a new configuration" for what in ("c-0: task", "c: connector")]
     node.fail(T)
     assert lines() == ["c-0: task restarted after a failure"]
     stall(world)
@@ -343,7 +343,9 @@ def test_metrics_show_the_cause() -> None:
     world.settle()
     stall(world)
     world.settle()
-    assert seen.restarts[T] == {"failure": 1, "stall": 1}
+    put(world, v="1")
+    world.settle()
+    assert seen.restarts[T] == {"failure": 1, "stall": 1, "config": 1}
 
 
 def test_a_paused_connector_s_failed_task_becomes_paused() -> None:

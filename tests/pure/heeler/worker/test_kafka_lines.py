@@ -8,6 +8,7 @@ import logging
 from collections.abc import Iterator
 
 import pytest
+from kafka.errors import SaslAuthenticationFailedError
 
 from heeler.worker import kafka_lines
 from heeler.worker.kafka_lines import CONNECTION_LINES, FOLLOWING_LINES, LOGGERS, ConnectionLines
@@ -49,8 +50,18 @@ def test_the_reason_is_quoted_without_the_parenthesis_around_it(
     assert "Connections to Kafka fail (socket disconnected). Clients" in caplog.text
 
 
+def test_a_refused_login_is_one_line(manager: logging.Logger, caplog: pytest.LogCaptureFixture) -> None:
+    error = SaslAuthenticationFailedError("SaslAuthenticationFailedError: Authentication failed")
+    manager.error("%s: Abort (%s)", "<KafkaConnection>", error)
+    manager.error("Connection failed: %s", error)
+    manager.warning("Bootstrap connection to %s failed: %s (backoff %.2f secs)", "bootstrap-0", error, 1)
+    [record] = caplog.records
+    assert (record.name, record.levelname, record.getMessage()) == (
+        kafka_lines.__name__, "WARNING", "Kafka refuses a login (Authentication failed)")
+
+
 def test_other_lines_stay(manager: logging.Logger, caplog: pytest.LogCaptureFixture) -> None:
-    manager.error("Connection failed: %s", "SaslAuthenticationFailedError: wrong password")
+    manager.error("Connection failed: %s", "UnsupportedSaslMechanismError: PLAIN")
     manager.error("Something else: %s", "KafkaConnectionError")
     manager.setLevel(logging.DEBUG)
     manager.error("Connection failed: %s", "KafkaConnectionError: 111 ECONNREFUSED")

@@ -559,3 +559,20 @@ def test_a_replay_that_ends_early_says_why(fake):
     done = run(fake, "connectors", "replay", "c", "--yes", code=1)
     assert "the replay ended early: no" in done.stderr
     assert "\x1b" not in done.output
+
+
+def test_options_may_stand_before_the_command(fake, tmp_path):
+    fake.answers["GET /connectors/c/topics"] = (200, {"c": {"topics": ["t"]}})
+    file = tmp_path / "profiles.yaml"
+    file.write_text(f"profiles: {{there: {{url: '{fake.url}'}}}}")
+    runner = CliRunner(env={"HEELER_PROFILES": str(file), "HEELER_URL": "", "HEELER_PROFILE": ""})
+    nobody = "http://127.0.0.1:9"
+    for words in (["--url", fake.url, "-o", "json", "connectors", "topics", "c"],
+                  ["--url", nobody, "-o", "json", "connectors", "topics", "c", "--url", fake.url],
+                  ["--url", nobody, "-o", "yaml", "connectors", "topics", "c", "--profile", "there", "-o", "json"],
+                  ["--profile", "there", "connectors", "topics", "c", "-o", "json"]):
+        done = runner.invoke(main, words)
+        assert (done.exit_code, json.loads(done.stdout)) == (0, ["t"]), (words, done.output)
+    assert "No worker responds" in runner.invoke(main, ["--url", nobody, "connectors", "topics", "c"]).output
+    done = runner.invoke(main, ["--url", fake.url, "broker"])
+    assert (done.exit_code, "broker has no option --url" in done.output) == (2, True)
