@@ -271,7 +271,7 @@ def may_import(source: str, target: str) -> bool:
     return source == target or any(target == a or (a.endswith(".") and target.startswith(a)) for a in allowed)
 
 
-def test_every_room_says_what_it_imports():
+def test_every_room_has_a_list_of_imports():
     assert {room(m) for m in MODULES} == set(ROOMS)
 
 
@@ -299,7 +299,7 @@ def test_nothing_imports_in_a_circle():
     assert circles({name: targets - {name} for name, targets in rooms.items()}) == []
 
 
-def test_libraries_stay_in_their_place():
+def test_libraries_are_used_only_in_their_rooms():
     wrong = [
         f"{f} imports {library}" for library, places in CONFINED.items() for f in FILES
         if any(within(m, (library,)) for m in imports(f)) and not in_places(f, places)
@@ -330,7 +330,7 @@ def private_kafka(file: Path) -> list[str]:
     return found
 
 
-def test_private_parts_of_kafka_python_stand_in_one_room():
+def test_private_parts_of_kafka_python_are_used_in_one_room():
     outside = {str(f): private_kafka(f) for name, f in MODULES.items() if room(name) != KAFKA_ROOM}
     assert {file: found for file, found in outside.items() if found and file not in KNOWS_PRIVATE_KAFKA} == {}
     assert [file for file in KNOWS_PRIVATE_KAFKA if not outside[file]] == [], "no longer an exception"
@@ -349,7 +349,7 @@ def reach(file: Path) -> set[Path]:
     return found
 
 
-def test_pure_cores_have_no_clock_chance_thread_or_io():
+def test_pure_cores_have_no_clock_randomness_threads_or_io():
     reached = set().union(*map(reach, PURE))
     wrong = {f"{f} imports {m}" for f in reached for m in imports(f) if m.split(".")[0] in IMPURE}
     wrong |= {f"{f}: {name}()" for f in reached for name in called_names(f) if name in FORBIDDEN}
@@ -447,7 +447,7 @@ def test_tests_reach_no_private_name_by_a_string_or_an_import():
     assert [f"{file}: {found[0]}" for file, text in texts.items() for found in reach.finditer(text)] == []
 
 
-def test_nothing_prints():
+def test_no_module_prints():
     """Lines go through logging, the command line through click and rich."""
     assert [str(f) for f in FILES if "print" in called_names(f)] == []
 

@@ -84,7 +84,7 @@ def offsets(clients, side, name):
     return sorted(found, key=lambda one: json.dumps(one, sort_keys=True))
 
 
-def test_lines_of_a_file(both, tmp_path):
+def test_file_connectors_write_the_same_records_and_offsets_as_on_java(both, tmp_path):
     """Through three transforms, into a file again; appended to meanwhile."""
     put, clients, kafka = both
     file = tmp_path / "lines"
@@ -114,7 +114,7 @@ def test_lines_of_a_file(both, tmp_path):
     assert (tmp_path / "heeler").read_text() == (tmp_path / "java").read_text() != ""
 
 
-def test_mirror_maker(both):
+def test_mirror_maker_copies_the_same_records_and_offsets_as_on_java(both):
     """Keys, headers, times and partitions of both copies, and the offsets of the source."""
     put, clients, kafka = both
     with EmbeddedBroker() as broker:
@@ -144,7 +144,7 @@ def test_mirror_maker(both):
             client.call("PUT", f"/connectors/mirror-{side}/stop")
 
 
-def test_iceberg(both, topic_name, tmp_path):
+def test_iceberg_tables_and_offsets_equal_those_of_java(both, topic_name, tmp_path):
     """The tables of both have the same rows, and both groups the same offsets."""
     put, _, kafka = both
     kafka.create(topic_name, 2)
@@ -175,7 +175,7 @@ def test_iceberg(both, topic_name, tmp_path):
         wait_until(lambda group=group, ends=ends: kafka.committed(group) == ends, SOON_S, f"the offsets of {group}")
 
 
-def test_jdbc(both):
+def test_jdbc_tables_equal_those_of_java(both):
     """Inserts, updates, deletes by tombstones, a column that comes later; the same tables, types too."""
     put, clients, kafka = both
     kafka.create("rows")

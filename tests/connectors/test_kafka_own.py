@@ -86,7 +86,7 @@ def run(kit, name):
     # It counts starts of a connector in the tests' own JVM, where heeler runs none.
     ("RebalanceSourceConnectorsIntegrationTest", {"testReconfigConnector"}),
 ])
-def test_kafkas_own(kit, name, different):
+def test_kafkas_own_integration_tests_pass_against_heeler(kit, name, different):
     """`different`: those that expect what heeler does otherwise (docs/java-plugins.md)."""
     found = run(kit, name)
     failed = {test: message for test, message in found.items() if message is not None}

@@ -19,7 +19,7 @@ def test_the_guide_shows_this_file():
     assert f"```python\n{EXAMPLE.read_text()}```" in GUIDE.read_text()
 
 
-def test_a_repeated_batch_does_no_harm(tmp_path):
+def test_a_repeated_batch_writes_the_same_rows(tmp_path):
     file = str(tmp_path / "records.db")
     writer = writer_of(data_source_of(RecordsSinkConnector, {"path": file}))
     batch = pa.record_batch({

@@ -13,7 +13,7 @@ from tests.chaos.chaos import Chaos
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 
-def test_a_quarter_of_a_minute_of_chaos():
+def test_fifteen_seconds_of_chaos_lose_no_records():
     folder = Path(tempfile.mkdtemp(prefix="heeler-chaos-"))
     told: list[str] = []
     figures = Chaos(folder, 7, told.append, pause=(0.2, 1.6), suspend=(0.5, 5.0)).run(15)

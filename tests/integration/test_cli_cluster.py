@@ -12,7 +12,7 @@ from tests.rigs.support import wait_until
 pytestmark = pytest.mark.integration
 
 
-def test_the_command_line(rig, topic_name):
+def test_the_command_line_tour_against_heeler(rig, topic_name):
     rig.created += [f"{topic_name}-in", f"{topic_name}-out"]
     tour(rig.rest.url, rig.kafka, rig.folder, topic_name)
 

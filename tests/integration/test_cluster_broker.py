@@ -28,7 +28,7 @@ def broker_and_proxy():
             yield broker, proxy
 
 
-def test_failures_between_workers_and_broker(broker_and_proxy, tmp_path):
+def test_workers_recover_from_failures_of_the_broker_and_the_network(broker_and_proxy, tmp_path):
     broker, proxy = broker_and_proxy
     times = {"worker_sync_timeout_ms": "1000", "worker_unsync_backoff_ms": "1000"}
     cluster = Cluster(Kafka(broker.bootstrap_servers), tmp_path, "cluster-broker", 2, bootstrap_servers=proxy.address,

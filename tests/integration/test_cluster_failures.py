@@ -84,7 +84,7 @@ def test_work_is_spread_evenly(cluster):
 
 
 @pytest.mark.parametrize("who", ["follower", "leader"])
-def test_kill_9(cluster, who):
+def test_a_killed_workers_work_is_taken_over_and_runs_nowhere_twice(cluster, who):
     victim = cluster.leader() if who == "leader" else cluster.follower()
     with nothing_twice(cluster):
         victim.kill()
@@ -157,7 +157,7 @@ def test_a_worker_suspended_past_its_session_writes_nothing_as_a_member(cluster,
     assert positions(cluster.kafka.messages(cluster.settings["offset.storage.topic"])) == []
 
 
-def test_the_config_topic_refuses_writes_for_a_while(cluster):
+def test_changes_fail_while_the_config_topic_refuses_writes_and_work_continues(cluster):
     """Changes fail with an error, and what runs continues. Later the same request works."""
     topic = cluster.settings["config.storage.topic"]
     config = {"connector.class": "FileStreamSink", "topics": "late", "file": str(cluster.folder / "late.txt")}

@@ -99,7 +99,7 @@ def test_tolerance_none_fails_the_task_and_sends_a_dead_letter(sink: SinkRig) ->
     assert sink.committed() == {}
 
 
-def test_a_sources_bad_records_have_a_queue_too(source: SourceRig) -> None:
+def test_bad_records_of_a_source_are_sent_to_its_dead_letter_queue(source: SourceRig) -> None:
     source.make_topic(1)
     source.limit(50)
     dead = f"dead-{source.name}"
@@ -206,7 +206,7 @@ def test_a_queue_is_replayed_into_the_repaired_sink(rig: Rig, topic_name: str) -
     assert (refused.status, "paused" in str(refused)) == (400, True)
 
 
-def test_a_sink_that_stores_its_offsets_gets_its_letters_once(rig: Rig, topic_name: str) -> None:
+def test_a_replay_into_a_sink_that_stores_its_offsets_is_exactly_once(rig: Rig, topic_name: str) -> None:
     dead, name = f"{topic_name}-dead", f"{topic_name}-sink"
     rig.kafka.send(topic_name, ["{", "{}", "{", '{"n": 5}'])
     config = {

@@ -113,7 +113,7 @@ def test_the_counts_of_the_demo_agree(demo, broker):
     assert sum("task started" in line for line in told) >= 2
 
 
-def test_demo_that_is_kept(demo):
+def test_demo_with_keep_runs_until_ctrl_c_and_leaves_nothing(demo):
     """With a Kafka of its own. The lines that it shows work while it runs; Ctrl-C, its regular end, takes all away."""
     run = demo("--keep")
     run.wait_for(run.output, "more.csv")
@@ -130,7 +130,7 @@ def test_demo_that_is_kept(demo):
     assert list(run.folder.iterdir()) == []
 
 
-def test_demo_that_is_interrupted(demo, broker):
+def test_an_interrupted_demo_leaves_nothing(demo, broker):
     """In the middle of its work: neither a result nor anything else is left."""
     run = demo("--bootstrap-servers", broker.bootstrap_servers)
     run.wait_for(run.results / "worker.log", "connector started")
@@ -140,7 +140,7 @@ def test_demo_that_is_interrupted(demo, broker):
     assert list(run.folder.iterdir()) == []
 
 
-def test_demo_without_kafka(demo, monkeypatch):
+def test_demo_without_kafka_exits_with_code_2(demo, monkeypatch):
     """A clear message, exit code 2, and nothing left."""
     monkeypatch.setenv("CONNECT_DEFAULT_API_TIMEOUT_MS", "2000")
     run = demo("--bootstrap-servers", "127.0.0.1:1")

@@ -13,7 +13,7 @@ from tests.rigs.workers import Kafka
 pytestmark = pytest.mark.integration
 
 
-def test_internal_topics(broker, worker_properties, topic_name, tmp_path):
+def test_doctor_checks_the_internal_topics(broker, worker_properties, topic_name, tmp_path):
     kafka = Kafka(broker.bootstrap_servers)
     kafka.create(f"{topic_name}-configs", 2, cleanup_policy="compact")
     kafka.create(f"{topic_name}-statuss", 2, cleanup_policy="delete")

@@ -126,7 +126,7 @@ def errors(caplog: pytest.LogCaptureFixture) -> list[str]:
             and r.name == "spark_tasks.spark.life"]
 
 
-def test_results_come_in_the_order_of_the_splits(engine: AnyEngine) -> None:
+def test_results_are_in_the_order_of_the_splits(engine: AnyEngine) -> None:
     splits = [Answer(n, 0.02 * (5 - n)) for n in range(6)]
     assert engine.submit("a-0", splits).result(20) == list(range(6))
     assert engine.submit("a-0", []).result(20) == []
@@ -148,7 +148,7 @@ def test_workers_are_hot_reused_and_forked_from_a_daemon_without_threads(engine:
     assert "spark_tasks.spark.daemon" in found[0]["daemon"]
 
 
-def test_a_hundred_small_tasks_share_jobs_and_one_error_is_only_its_task_s(engine: AnyEngine) -> None:
+def test_a_hundred_small_tasks_share_jobs_and_an_error_fails_only_its_own_task(engine: AnyEngine) -> None:
     futures = [engine.submit(f"t-{n}", [Answer(n), Fail("no") if n == 50 else Answer(-n)]) for n in range(100)]
     for n, future in enumerate(futures):
         if n == 50:
@@ -171,7 +171,7 @@ def test_a_python_worker_that_dies_fails_only_its_own_job(engine: AnyEngine) -> 
     assert engine.state is EngineState.RUNNING
 
 
-def test_cancel_running_and_waiting_batches(engine: AnyEngine, tmp_path: Path) -> None:
+def test_cancelling_running_and_waiting_batches_frees_their_slots(engine: AnyEngine, tmp_path: Path) -> None:
     slots = 4
     hanging = [engine.submit("hang-0", [Hang(str(tmp_path / str(n)))]) for n in range(slots + 2)]
     wait_until(lambda: len(list(tmp_path.iterdir())) >= 2)
@@ -185,7 +185,7 @@ def test_cancel_running_and_waiting_batches(engine: AnyEngine, tmp_path: Path) -
 
 
 @only(["batch"])
-def test_a_shared_job_in_which_something_hangs_ends_with_it(
+def test_cancelling_a_hanging_split_ends_the_shared_job_it_is_in(
     engine: SparkEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The others repeat their batches, and no stacks are requested for them."""
@@ -205,7 +205,7 @@ def test_a_shared_job_in_which_something_hangs_ends_with_it(
     assert engine.submit("late-1", [Answer(1)]).result(20) == [1]
 
 
-def test_the_stack_of_a_batch_that_hangs(engine: AnyEngine, tmp_path: Path) -> None:
+def test_the_stack_of_a_hanging_batch_is_available(engine: AnyEngine, tmp_path: Path) -> None:
     sign = tmp_path / "sign"
     batch = engine.submit("hang-0", [Hang(str(sign))])
     wait_until(sign.exists)
@@ -228,7 +228,7 @@ def test_a_waiting_batch_can_be_withdrawn(engine: AnyEngine, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("how", ["exit", "abort"])
 @only(["resident"])
-def test_a_split_that_ends_its_process_affects_no_others(
+def test_a_split_that_ends_its_process_does_not_affect_other_splits(
     engine: ResidentEngine, tmp_path: Path, how: str
 ) -> None:
     other = engine.submit("other-0", [Hang(str(tmp_path / "other"))])
@@ -240,7 +240,7 @@ def test_a_split_that_ends_its_process_affects_no_others(
 
 
 @only(["resident"])
-def test_cancelling_what_holds_the_interpreter_ends_its_process_alone(
+def test_cancelling_a_split_that_holds_the_gil_ends_only_its_process(
     engine: ResidentEngine, tmp_path: Path
 ) -> None:
     files = [tmp_path / name for name in ("one", "two")]
@@ -326,7 +326,7 @@ def test_a_hanging_split_is_reported_with_its_stack(
 
 
 @only(["resident"])
-def test_every_split_runs_once_while_spark_comes_and_goes(engine: ResidentEngine, tmp_path: Path) -> None:
+def test_every_split_runs_once_while_spark_stops_and_restarts(engine: ResidentEngine, tmp_path: Path) -> None:
     """Those that a killed process had fail; all others are run, in a process of the worker's own or in Spark's."""
     places, failed, file = [], [], tmp_path / "notes"
     number = itertools.count()
@@ -366,7 +366,7 @@ def test_a_dead_jvm_is_started_again_and_reported(
     assert [text.partition(";")[0] for text in errors(caplog)] == ["Spark's JVM ended, or its context was stopped"]
 
 
-def test_a_plugin_that_stops_spark_has_it_started_again(
+def test_spark_is_restarted_after_a_plugin_has_stopped_it(
     engine: AnyEngine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr("spark_tasks.spark.life.RESTART_AFTER_S", 0)
@@ -392,8 +392,8 @@ def test_a_shared_job_ends_when_the_last_task_has_cancelled_it(engine: SparkEngi
     wait_until(lambda: engine.figures().running == 0, what="free slots")
 
 
-def test_output_of_the_worker_s_own_processes_is_masked_and_forges_no_line_of_its_log(
-    capsys: pytest.CaptureFixture[str],
+def test_output_of_executor_processes_is_masked_and_cannot_forge_log_lines(
+    capsys: pytest.CaptureFixture[str]
 ) -> None:
     process_secrets().add("c", ["of-the-engine-test"])
     came: SimpleQueue[Line] = SimpleQueue()
@@ -419,7 +419,7 @@ def test_output_of_the_worker_s_own_processes_is_masked_and_forges_no_line_of_it
     wait_gone([process])
 
 
-def test_what_few_connectors_need_is_imported_before_processes_fork(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_optional_modules_are_imported_before_processes_fork(monkeypatch: pytest.MonkeyPatch) -> None:
     """In the worker's own parent of them also where the first such connector comes later."""
     came: SimpleQueue[Line] = SimpleQueue()
     listener, launcher = ExecutorListener(lambda _, line: came.put(line)), LocalLauncher(python_path(), 2)
@@ -440,7 +440,7 @@ def test_what_few_connectors_need_is_imported_before_processes_fork(monkeypatch:
     assert "xml.dom.pulldom" in needed(), "what Spark's is told when it starts"
 
 
-def test_spark_that_cannot_start(caplog: pytest.LogCaptureFixture) -> None:
+def test_batches_fail_if_spark_cannot_start(caplog: pytest.LogCaptureFixture) -> None:
     # Last: it shares the process's one SparkContext with nobody, as the fixture's is still there to be refused.
     broken = SparkEngine({"spark.driver.extraJavaOptions": "-XX:NoSuchOption"})
     waiting = broken.submit("a-0", [Answer(1)])
@@ -455,7 +455,9 @@ def test_spark_that_cannot_start(caplog: pytest.LogCaptureFixture) -> None:
 
 
 @pytest.mark.parametrize("moment", ["heeler-spark-*", "spark-*"])
-def test_closed_while_spark_starts(temporary: Path, monkeypatch: pytest.MonkeyPatch, moment: str) -> None:
+def test_closing_while_spark_starts_leaves_no_process_and_no_file(
+    temporary: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
     """It waits for what it has begun to start: neither a process nor a file stays."""
     monkeypatch.setattr("tempfile.tempdir", str(temporary))
     here = psutil.Process()
@@ -470,7 +472,7 @@ def test_closed_while_spark_starts(temporary: Path, monkeypatch: pytest.MonkeyPa
     assert leftovers(temporary) == []
 
 
-def test_a_closed_engine_refuses() -> None:
+def test_a_closed_engine_refuses_batches() -> None:
     engine = SparkEngine({})
     waiting = engine.submit("a-0", [Answer(1)])
     engine.close()

@@ -61,7 +61,7 @@ def test_java_plugins_are_listed_described_and_validated(rig):
     assert ["comes after the Python plugin pieces_one.MarkOne" in m for m in behind["transforms.p.type"]] == [True]
 
 
-def test_a_definitions_recommenders_and_validate_answer_as_on_a_java_worker(rig):
+def test_recommenders_and_validation_of_java_plugins_answer_as_on_a_java_worker(rig):
     answers = validate_jar.answers()
     assert validate_jar.keys(rig.rest) == answers.pop("keys")
     assert set(answers) == set(validate_jar.CASES)
@@ -73,7 +73,7 @@ def test_a_definitions_recommenders_and_validate_answer_as_on_a_java_worker(rig)
     assert differences == {}
 
 
-def test_lines_of_a_file_with_java_transforms_and_converters(rig, topic_name):
+def test_a_java_file_source_runs_with_java_transforms_and_converters(rig, topic_name):
     """Pause, resume, restart, delete; offsets as Java writes them."""
     file = rig.folder / "lines"
     file.write_text("one\ntwo\n")
@@ -156,7 +156,7 @@ def test_records_keep_keys_headers_timestamps_and_offsets_their_numbers(rig, top
     wait_until(lambda: printed(f"the connector knows {{next={9007199254740993 + 30}}}"), what="the connector's offsets")
 
 
-def test_it_continues_from_altered_offsets(rig, topic_name):
+def test_a_java_source_continues_from_altered_offsets(rig, topic_name):
     rig.create(topic_name, counting(topic_name), ["RUNNING", "RUNNING"])
     wait_offset(rig, topic_name, {"next": 9007199254740993 + 10})
     rig.call("PUT", f"/connectors/{topic_name}/stop")
@@ -196,7 +196,7 @@ def test_refused_credentials_are_not_retried(rig, topic_name, mode, permanent):
     assert ("next_attempt" in task["restarts"]) is not permanent
 
 
-def test_a_bad_record_of_a_source_is_left_out_where_the_connector_says_so(rig, topic_name):
+def test_a_bad_record_of_a_java_source_is_skipped_if_errors_are_tolerated(rig, topic_name):
     strict = f"{topic_name}-strict"
     rig.create(topic_name, counting(topic_name, "mixed", **{"errors.tolerance": "all", "errors.log.enable": "true"}))
     rig.create(strict, counting(strict, "mixed"), ["RUNNING", "FAILED"])
@@ -209,7 +209,7 @@ def test_a_bad_record_of_a_source_is_left_out_where_the_connector_says_so(rig, t
                      "'org.apache.kafka.connect.converters.LongConverter'", rig.process.log.read_text())
 
 
-def test_a_connector_says_where_its_transactions_end(rig, topic_name):
+def test_a_java_source_defines_its_transaction_boundaries(rig, topic_name):
     """Those of 0 to 4 and of 8 and 9 are committed, that of 5 to 7 is aborted; the offsets after it count (KIP-618)."""
     own = {"transaction.boundary": "connector"}
     rig.create(topic_name, counting(topic_name, "transactions", **own), ["RUNNING", "RUNNING"])

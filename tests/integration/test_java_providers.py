@@ -28,7 +28,7 @@ def worker(jars, **more):
         **more})
 
 
-def test_it_is_configured_with_its_settings_asked_and_closed(jars, tmp_path):
+def test_a_java_config_provider_is_configured_used_and_closed(jars, tmp_path):
     """`${env:…}` of heeler's own provider is replaced in the settings of the JVM, not in those of a provider."""
     journal = tmp_path / "journal"
     config = worker(jars, **{

@@ -17,7 +17,7 @@ def rig(java_worker, tmp_path):
         yield own
 
 
-def test_a_file_from_a_java_sink(rig, topic_name):
+def test_a_java_file_sink_writes_every_record_though_its_host_is_killed(rig, topic_name):
     """Transforms, pause, restart, altered offsets; the host is killed while records come, and none is missing."""
     out = rig.folder / "out"
     rig.kafka.create(topic_name, 2)
@@ -58,7 +58,7 @@ def test_a_file_from_a_java_sink(rig, topic_name):
     rig.delete(topic_name)
 
 
-def test_the_requests_of_a_sink_to_its_context(rig, topic_name):
+def test_requests_of_a_java_sink_to_its_context_take_effect(rig, topic_name):
     """Rewind, hold and release of a partition, the same again after a time, a commit now, a report of a bad record;
     not more is committed than the task says.
     """

@@ -43,7 +43,7 @@ def alone(kafka, tmp_path_factory):
 
 
 @pytest.mark.parametrize("scenario", sorted(set(SCENARIOS) - {"plugins"}))  # other plugins are installed here
-def test_answers_as_java_connect(alone, scenario):
+def test_responses_equal_javas(alone, scenario):
     rig, key = alone
     netloc = f"127.0.0.1:{rig.process.port}"
     failures = []

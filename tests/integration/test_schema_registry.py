@@ -74,7 +74,7 @@ def column(values, schema):
     return pa.array(values, to_arrow(schema)), {SCHEMA_KEY: to_text(schema).encode()}
 
 
-def test_a_round_trip_keeps_all(registry):
+def test_an_avro_round_trip_preserves_values_and_schemas(registry):
     """Tombstones stay tombstones, absent is not null, the schema comes back with its version in the subject."""
     values, metadata = column([ROW, {**ROW, "inner": None, "tags": [], "counts": []}], RECORD)
     converter = avro(registry)
@@ -86,7 +86,7 @@ def test_a_round_trip_keeps_all(registry):
     assert registry.ask("GET", "subjects/orders-value/versions") == [1]
 
 
-def test_empty_records_and_keys(registry):
+def test_empty_records_and_primitive_keys_round_trip(registry):
     empty = Schema(Type.STRUCT, name="shop.Empty")
     converter = avro(registry, is_key=True)
     for schema, value in ((empty, {}), (Schema(Type.INT64), 2**62), (Schema(Type.STRING, optional=True), "x")):
@@ -134,7 +134,7 @@ def test_heeler_reads_what_confluents_serializer_writes(registry):
     assert converter.to_connect("mixed", pa.array(written[3:]))[0].to_pylist() == [{"a": "z"}]
 
 
-def test_ids_may_be_in_headers(registry):
+def test_schema_ids_may_be_in_headers(registry):
     values, metadata = column([5], Schema(Type.INT32))
     converter = avro(registry)
     written = converter.from_connect("in-headers", values, metadata)[0].as_py()
@@ -147,7 +147,7 @@ def test_ids_may_be_in_headers(registry):
         prefixes_only.to_connect("in-headers", payload, headers)
 
 
-def test_guids_in_headers_need_a_registry_that_gives_them(registry):
+def test_schema_guids_in_headers_need_a_registry_that_provides_them(registry):
     """Apicurio's gives none: tests/pure/spark_tasks/registry/test_guid_headers.py has one that does."""
     values, metadata = column([5], Schema(Type.INT32))
     in_headers = "io.confluent.kafka.serializers.schema.id.HeaderSchemaIdSerializer"
@@ -157,7 +157,7 @@ def test_guids_in_headers_need_a_registry_that_gives_them(registry):
 
 @pytest.mark.parametrize(("strategy", "subject"), [
     (RECORD_NAME, "shop.Named"), (TOPIC_RECORD_NAME, "by-record-shop.Named")])
-def test_subject_name_strategies(registry, strategy, subject):
+def test_subjects_follow_the_subject_name_strategy(registry, strategy, subject):
     named = Schema(Type.STRUCT, name="shop.Named", fields=(Field("a", Schema(Type.INT32)),))
     values, metadata = column([{"a": 1}], named)
     converter = avro(registry, **{"value.subject.name.strategy": strategy})
@@ -168,7 +168,7 @@ def test_subject_name_strategies(registry, strategy, subject):
         converter.from_connect("by-record", *column([1], Schema(Type.INT32)))
 
 
-def test_a_schema_that_is_not_compatible_is_a_clear_error_of_its_records(registry):
+def test_an_incompatible_schema_makes_its_records_bad_records(registry):
     registry.ask("PUT", "config/strict-value", {"compatibility": "BACKWARD"})
     converter = avro(registry)
     converter.from_connect("strict", *column([{"a": 1}], _with("a", Type.INT32)))
@@ -182,7 +182,7 @@ def _with(name, kind):
     return Schema(Type.STRUCT, name="shop.One", fields=(Field(name, Schema(kind)),))
 
 
-def test_without_registration_the_schema_has_to_be_there(registry):
+def test_without_auto_registration_the_schema_must_exist(registry):
     converter = avro(registry, **{"auto.register.schemas": "false"})
     data = column([{"a": 1}], _with("a", Type.INT32))
     with pytest.raises(BadRowsError) as bad:
@@ -206,7 +206,7 @@ def test_the_newest_version_of_the_subject_is_written(registry):
     assert avro(registry, **given).from_connect("newest", *column([{"a": 1}], _with("a", Type.INT32))) == written
 
 
-def test_bad_records_are_distinguished(registry):
+def test_only_damaged_records_are_reported_as_bad(registry):
     values, metadata = column([ROW, ROW, ROW], RECORD)
     converter = avro(registry)
     good = converter.from_connect("hurt", values, metadata).to_pylist()
@@ -276,7 +276,7 @@ def through(door, **config):
     ("Basic dTpw", {"basic.auth.credentials.source": "USER_INFO", "basic.auth.user.info": "u:p"}),
     ("Bearer t", {"bearer.auth.credentials.source": "STATIC_TOKEN", "bearer.auth.token": "t"}),
 ])
-def test_authentication(door, wanted, config):
+def test_registry_requests_are_authenticated(door, wanted, config):
     door.wanted = wanted
     data = column([1], Schema(Type.INT32))
     assert len(through(door, **config).from_connect("guarded", *data)) == 1
@@ -284,7 +284,7 @@ def test_authentication(door, wanted, config):
         through(door).from_connect("guarded", *data)
 
 
-def test_an_unreachable_registry_fails_no_record(door):
+def test_an_unreachable_registry_delays_records_but_fails_none(door):
     """Known ids continue to work, other requests wait without being sent, and several URLs replace each other."""
     converter = through(door, **{"retries.wait.ms": "60000", "retries.max.wait.ms": "60000"})
     data = column([1], Schema(Type.INT32))
@@ -303,7 +303,7 @@ def test_an_unreachable_registry_fails_no_record(door):
     assert both.from_connect("away", *data) == written
 
 
-def test_apicurios_own_settings(registry):
+def test_apicurios_own_settings_are_supported(registry):
     """Its URL leads to the same registry; without auto-register a schema has to be there, as with its own clients."""
     own = {"apicurio.registry.url": registry.url.replace("/apis/ccompat/v7", "/apis/registry/v3")}
     data = column([1], Schema(Type.INT32))
@@ -329,7 +329,7 @@ def json_schema(registry, *, is_key=False, **config):
 JSON_ROW = {**ROW, "ratio": 0.25}  # NaN is a text in JSON, which Java's converter reads as 0
 
 
-def test_json_schemas_round_trip_keeps_all(registry):
+def test_a_json_schema_round_trip_preserves_values_and_schemas(registry):
     values, metadata = column([JSON_ROW, {**JSON_ROW, "inner": None, "tags": []}], RECORD)
     converter = json_schema(registry)
     written = converter.from_connect("json-orders", values, metadata).to_pylist()
@@ -342,7 +342,7 @@ def test_json_schemas_round_trip_keeps_all(registry):
     assert from_text(said[SCHEMA_KEY]).fields == RECORD.fields
 
 
-def test_json_schemas_and_confluents_own(registry):
+def test_json_schema_is_interoperable_with_confluents_serializers(registry):
     """Each reads what the other one writes, by a schema with a reference; members that are not there are null."""
     values, metadata = column([{"a": 2**53 + 1, "b": None}], Schema(Type.STRUCT, name="One", fields=(
         Field("a", Schema(Type.INT64)), Field("b", Schema(Type.STRING, optional=True)))))
@@ -366,7 +366,7 @@ def test_json_schemas_and_confluents_own(registry):
     assert from_text(said[SCHEMA_KEY]).name == "Whole"
 
 
-def test_json_that_is_not_what_its_schema_says(registry):
+def test_json_that_violates_its_schema_is_refused_only_if_validation_is_on(registry):
     """Like Java's converter, it validates records if json.fail.invalid.schema is true, and otherwise converts them."""
     values, metadata = column([{"a": 1}, {"a": 2}], _with("a", Type.INT32))
     written = json_schema(registry).from_connect("json-hurt", values, metadata).to_pylist()
@@ -388,7 +388,7 @@ PROTO_ROW = {**ROW, "tags": ["a", "b"]}  # Protobuf's lists have no nulls
 WORDS = {"optional.for.nullables": "true", "enhanced.protobuf.schema.support": "true"}
 
 
-def test_protobuf_round_trip_keeps_all(registry):
+def test_a_protobuf_round_trip_preserves_values_and_schemas(registry):
     """By the text that is registered: kinds, scales and absent fields; tombstones stay, whatever the schema says."""
     values, metadata = column([PROTO_ROW, {**PROTO_ROW, "inner": None, "tags": [], "counts": []}, None], RECORD)
     converter = protobuf(registry, **WORDS)
@@ -406,7 +406,7 @@ def test_protobuf_round_trip_keeps_all(registry):
     assert bad.value.bad[0][1].java_message == "Failed to deserialize data for topic proto-orders to Protobuf:"
 
 
-def test_protobuf_and_confluents_own(registry):
+def test_protobuf_is_interoperable_with_confluents_serializers(registry):
     """Each reads what the other one writes: an imported file as reference, a message that is not the first one."""
     values, metadata = column([{"a": 2**53 + 1, "b": None}, {"a": -1, "b": "grün"}], Schema(
         Type.STRUCT, name="shop.One", fields=(
@@ -441,7 +441,7 @@ def test_protobuf_and_confluents_own(registry):
     assert from_text(said[SCHEMA_KEY]).name == "Second"
 
 
-def test_one_protobuf_schema_has_many_messages(registry):
+def test_a_protobuf_schema_may_have_several_messages(registry):
     """A batch may mix them; records with an index of no message, or with a recursive schema, are bad records."""
     text = """syntax = "proto3"; package mix;
     message A { int32 x = 1; message Inner { string s = 1; } }
@@ -463,7 +463,7 @@ def test_one_protobuf_schema_has_many_messages(registry):
     assert converter.to_connect("mix", pa.array([first]))[0].to_pylist() == [{"x": 5}]
 
 
-def test_protobuf_values_alone_and_given_schemas(registry):
+def test_protobuf_supports_primitive_values_and_existing_schemas(registry):
     for schema, value in ((Schema(Type.INT64), 2**62), (Schema(Type.STRING), "x"), (Schema(Type.BYTES), b"\0")):
         topic = f"proto-alone-{schema.type.value}"
         converter = protobuf(registry, is_key=True)
@@ -481,7 +481,7 @@ def test_protobuf_values_alone_and_given_schemas(registry):
 @pytest.mark.parametrize("name", [
     "io.confluent.connect.avro.AvroConverter", "io.confluent.connect.json.JsonSchemaConverter",
     "io.confluent.connect.protobuf.ProtobufConverter"])
-def test_through_a_worker(registry, rig, name):
+def test_registry_converters_work_in_a_worker(registry, rig, name):
     """All of datagen's records, in order, through Kafka and back; a bad one in between goes into the queue."""
     short = name.rpartition(".")[2].lower()
     topic = rig.kafka.create(f"through-{short}")

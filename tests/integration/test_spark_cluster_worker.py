@@ -61,7 +61,9 @@ def test_the_demo_on_a_cluster(cluster: SparkCluster, kafka: Kafka, python: Path
     assert "Spark started in" in (tmp_path / "heeler-demo" / "worker.log").read_text()
 
 
-def test_what_is_missing_on_the_cluster_is_reported(cluster: SparkCluster, kafka: Kafka, tmp_path: Path) -> None:
+def test_packages_and_plugins_missing_on_the_cluster_are_reported(
+    cluster: SparkCluster, kafka: Kafka, tmp_path: Path
+) -> None:
     """Executors have nothing of the worker's environment: neither its packages nor its folder of plugins."""
     python, plugins, away = other_python(tmp_path / "bare", heeler=False), tmp_path / "plugins", tmp_path / "away"
     plugins.mkdir()

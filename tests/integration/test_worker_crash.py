@@ -52,7 +52,7 @@ def position(rig: Rig, offsets_topic: str, connector: str) -> int:
     return json.loads(mine[-1].value())["position"] if mine else 0
 
 
-def test_kill_9_in_the_middle_of_both_directions(kafka, tmp_path, topic_name):
+def test_sources_and_sinks_recover_from_a_killed_worker(kafka, tmp_path, topic_name):
     lines, numbers = f"{topic_name}-lines", f"{topic_name}-numbers"
     kafka.create(lines)
     kafka.create(numbers, 2)

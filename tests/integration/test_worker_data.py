@@ -28,7 +28,7 @@ def converters(converter, schemas=True):
 
 
 @pytest.mark.parametrize(("converter", "schemas"), [(STRING, True), (JSON, True), (JSON, False)])
-def test_lines_of_all_kinds(rig, topic_name, converter, schemas):
+def test_lines_survive_every_converter(rig, topic_name, converter, schemas):
     into, out = rig.folder / "in.txt", rig.folder / "out.txt"
     into.write_text("\n".join(LINES) + "\n")
     own = converters(converter, schemas)
@@ -144,7 +144,7 @@ def test_any_data_source_of_pyspark(rig, topic_name):
 
 
 @pytest.mark.parametrize("policy", ["earliest", "latest"])
-def test_deleted_segments(rig, topic_name, policy):
+def test_a_sink_whose_committed_offset_was_deleted_follows_the_reset_policy(rig, topic_name, policy):
     """If the committed offset is not in the log, auto.offset.reset determines where the task continues."""
     kafka, out = rig.kafka, rig.folder / "out.txt"
     kafka.create(topic_name)

@@ -42,7 +42,7 @@ def failing(release, at, topic="failing"):
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_wrong_configuration(rig, topic_name, case):
+def test_an_invalid_configuration_is_refused(rig, topic_name, case):
     config, text = BAD[case]
     error = rig.refused("PUT", f"/connectors/{topic_name}/config", config)
     assert error.status == 400
@@ -61,7 +61,7 @@ def test_several_errors_are_reported_together(rig, topic_name):
         assert any(key in line for line in told), told
 
 
-def test_failing_task(rig, topic_name):
+def test_a_failed_task_shows_its_trace_and_a_restart_continues_it(rig, topic_name):
     """The trace is in its status, others continue, and after a restart it continues where it stopped."""
     healthy, out = rig.folder / "in.txt", topic_name + "-other"
     healthy.write_text("before\n")
@@ -85,7 +85,7 @@ def test_failing_task(rig, topic_name):
     assert rig.kafka.values(topic_name) == [f"record {n}" for n in range(20)]
 
 
-def test_foreign_text_forges_no_line_of_the_log(rig, topic_name):
+def test_text_from_outside_cannot_forge_log_lines(rig, topic_name):
     """From REST, both internal topics, a plugin's exception and its log; answers of REST have them as they are."""
     forged = f"[2026-01-01 00:00:00,000] ERROR forged {topic_name} (x:1)"
     name = f"{topic_name}-\u202e\u2028{forged}"
@@ -125,7 +125,7 @@ def test_failing_sink_stops_consuming(rig, topic_name):
 
 
 @pytest.mark.parametrize("at", ["start", "task-start", "plan", "task-stop"])
-def test_raising_plugin(rig, topic_name, at):
+def test_a_plugin_that_raises_fails_its_connector_or_task_until_a_restart(rig, topic_name, at):
     release = rig.folder / "release"
     expected = {"start": [FAILED], "task-start": [RUNNING, FAILED], "plan": [RUNNING, FAILED]}
     rig.create(topic_name, failing(release, at, topic_name), expected.get(at, [RUNNING, RUNNING]))
@@ -143,13 +143,13 @@ def test_raising_plugin(rig, topic_name, at):
         rig.wait_states(topic_name, [RUNNING, RUNNING])
 
 
-def test_raising_in_validation(rig, topic_name):
+def test_an_error_in_validation_is_a_500_response(rig, topic_name):
     error = rig.refused("PUT", f"/connectors/{topic_name}/config", failing(rig.folder / "release", "validate"))
     assert error.status == 500
     assert "misbehaving at validate" in str(error)
 
 
-def test_raising_in_stop(rig, topic_name):
+def test_a_connector_whose_stop_raises_can_be_deleted(rig, topic_name):
     """It is stopped and deleted whatever it says."""
     rig.create(topic_name, failing(rig.folder / "release", "stop"), [RUNNING, RUNNING])
     rig.delete(topic_name)
@@ -207,7 +207,7 @@ def test_hanging_plugin_can_be_deleted(rig, topic_name, at, works):
 
 
 @pytest.mark.parametrize("at", ["stop", "task-stop"])
-def test_hanging_stop(rig, topic_name, at, works):
+def test_a_connector_whose_stop_hangs_can_be_deleted(rig, topic_name, at, works):
     release = rig.folder / "release"
     rig.create(topic_name, hanging(release, at, topic=topic_name), [RUNNING, RUNNING])
     rig.wait_records(topic_name, 20)
@@ -218,7 +218,7 @@ def test_hanging_stop(rig, topic_name, at, works):
     release.touch()
 
 
-def test_hanging_validation(rig, topic_name, works):
+def test_a_hanging_validation_does_not_block_other_requests(rig, topic_name, works):
     release = rig.folder / "release"
     answers = []
 

@@ -68,7 +68,7 @@ PLACES = {  # where LeakingSource and LeakingSink say their password, and the st
 }
 
 
-def test_a_value_of_a_provider_is_in_no_text_of_the_worker(rig: Rig, secrets: Path, topic_name: str) -> None:
+def test_provided_values_appear_in_no_text_of_the_worker(rig: Rig, secrets: Path, topic_name: str) -> None:
     """Connectors that fail everywhere with it in their messages: validation, start, task configs, planning, and on
     executors a reader and a writer.
     """
@@ -118,7 +118,7 @@ def listening(rig: Rig) -> set[int]:
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
-def test_another_user_of_the_machine_gets_nothing(rig: Rig, world: Path, secrets: Path, topic_name: str) -> None:
+def test_another_user_of_the_machine_gains_no_access(rig: Rig, world: Path, secrets: Path, topic_name: str) -> None:
     config = {"connector.class": "LeakingSource", "topic": topic_name, "password": f"${{file:{secrets}:password}}"}
     rig.create(topic_name, config, [RUNNING, RUNNING])
     rig.wait_records(topic_name, 5, 120)

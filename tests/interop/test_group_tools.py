@@ -15,7 +15,7 @@ from tests.rigs.workers import Kafka
 
 pytestmark = pytest.mark.interop
 
-def test_the_group_of_workers(broker, topic_name):
+def test_kafkas_tools_list_and_describe_the_group_of_workers(broker, topic_name):
     herders = [FakeHerder(broker.bootstrap_servers, topic_name, f"worker-{n}").join() for n in range(3)]
     try:
         wait_until(lambda: settled(*herders), 30, "the group to settle")

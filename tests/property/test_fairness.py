@@ -55,7 +55,7 @@ def test_nothing_is_lost_or_duplicated_and_no_limit_is_exceeded(steps, most_per_
 
 
 @given(st.lists(st.sampled_from(TASKS), min_size=1))
-def test_a_connector_waits_for_one_split_of_each_other_at_most(tasks):
+def test_a_connector_waits_for_at_most_one_split_of_each_other_connector(tasks):
     """However much a greedy one has put before it."""
     queue: FairQueue[str] = FairQueue(1000, 1000)
     for task in tasks:
@@ -68,6 +68,6 @@ def test_a_connector_waits_for_one_split_of_each_other_at_most(tasks):
         assert {connector_of(t) for t in rest[: len(connectors)]} == set(connectors), "each connector once in a round"
 
 
-def test_an_ended_one_that_never_ran_is_a_fault():
+def test_ending_a_split_that_never_ran_is_an_error():
     with pytest.raises(KeyError):
         FairQueue[int](1, 1).ended("a-0")

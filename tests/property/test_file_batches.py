@@ -28,7 +28,7 @@ def batches(file, limit, **options):
 
 
 @given(CONTENT, st.integers(-1, 7), st.none() | st.integers(1, 20), st.integers(1, 9))
-def test_batches_have_so_many_lines_and_together_all(content, size, limit, block):
+def test_batches_have_at_most_batch_size_lines_and_lose_none(content, size, limit, block):
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(line_ends, "BLOCK_BYTES", block)  # what is read at a time ends anywhere, within a CR LF too
         file = Path(folder, "in")
@@ -42,7 +42,7 @@ def test_batches_have_so_many_lines_and_together_all(content, size, limit, block
         assert all(len(batch) == most for batch in found[:-1]), "as many as allowed"
 
 
-def test_without_it_a_batch_is_all_there_is(tmp_path):
+def test_without_batch_size_a_batch_has_all_available_lines(tmp_path):
     file = tmp_path / "in"
     file.write_bytes(b"line\n" * 5000)
     assert [len(batch) for batch in batches(file, None)] == [5000]

@@ -69,7 +69,7 @@ def at(pairs: list[KeyValue], first: int = 0) -> list[LogRecord]:
 
 
 @given(st.lists(RECORDS, max_size=25), st.integers(0, 25))
-def test_batches_and_old_snapshots(pairs: list[KeyValue], cut: int) -> None:
+def test_batches_yield_the_same_state_and_leave_old_snapshots_unchanged(pairs: list[KeyValue], cut: int) -> None:
     whole, removed = fold(StatusState(), at(pairs))
     first, removed_first = fold(StatusState(), at(pairs[:cut]))
     before = repr(first)

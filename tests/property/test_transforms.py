@@ -37,7 +37,7 @@ def outcome(work):
 
 @example(2718, 10)  # a field that is null in some maps and in others not there becomes the value
 @given(st.integers(0, 10**9), st.integers(1, 12))
-def test_columns_give_what_records_give(number, size):
+def test_columns_and_single_records_are_transformed_identically(number, size):
     one = case(1, number, records=size)
     try:
         stages = make_chain(PLUGINS, connector_config(one["chain"])).stages

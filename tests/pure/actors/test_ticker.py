@@ -31,7 +31,7 @@ def test_a_clock_that_is_set_back_delays_no_timer(ticker: Ticker, monkeypatch: p
     assert heard.get(timeout=WITHIN_S) == 1
 
 
-def test_a_repeated_timer(ticker: Ticker) -> None:
+def test_a_repeated_timer_fires_repeatedly(ticker: Ticker) -> None:
     heard: queue.Queue[int] = queue.Queue()
     ticker.every("pulse", 1, lambda: heard.put(1))
     assert [heard.get(timeout=WITHIN_S) for _ in range(3)] == [1, 1, 1]

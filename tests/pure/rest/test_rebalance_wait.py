@@ -59,7 +59,7 @@ def test_a_conflict_is_retried_until_it_is_over(trouble: Callable[[], Exception]
 
 
 @pytest.mark.parametrize("trouble", PASSING, ids=lambda make: type(make()).__name__)
-def test_without_the_key_the_response_is_immediate(trouble: Callable[[], Exception]) -> None:
+def test_without_the_setting_a_conflict_is_returned_at_once(trouble: Callable[[], Exception]) -> None:
     worker = Troubled(troubles_first=[trouble(), trouble()])
     assert client(worker, RestSettings()).delete("/connectors/a").status_code == 409
     assert worker.waits == [None]
@@ -72,7 +72,7 @@ def test_a_permanent_refusal_is_not_retried() -> None:
         assert len(worker.asked) == 1
 
 
-def test_the_time_ends() -> None:
+def test_retries_end_after_the_configured_time() -> None:
     worker = FakeWorker(redirect=NO_LEADER)
     settings = replace(RestSettings(), rebalance_wait_s=0.12)
     assert client(worker, settings).delete("/connectors/a").status_code == 409
@@ -129,7 +129,7 @@ def test_internal_endpoints_wait_too() -> None:
     assert len(worker.asked) == 3
 
 
-def test_the_key() -> None:
+def test_rest_rebalance_wait_ms_is_parsed_and_limited() -> None:
     assert RestSettings.from_properties({}).rebalance_wait_s == 0
     assert RestSettings.from_properties({"rest.rebalance.wait.ms": "2500"}).rebalance_wait_s == 2.5
     with pytest.raises(ConfigError, match=r"rest\.rebalance\.wait\.ms"):

@@ -104,7 +104,7 @@ def test_a_body_is_never_taken_for_the_next_request(port: int, start: bytes, sta
     assert statuses(exchange(port, head + framed + b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")) == [status, 200]
 
 
-def test_what_is_too_large_is_refused_before_it_is_read(port: int) -> None:
+def test_requests_that_are_too_large_are_refused_before_they_are_read(port: int) -> None:
     over = b"POST /connectors HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 4097\r\n\r\n"
     with socket.create_connection(("127.0.0.1", port), TIMEOUT_S) as connection:
         connection.sendall(over)  # and none of the body
@@ -150,7 +150,7 @@ def whole_requests(data: bytes) -> int:
 
 
 @given(st.lists(FRAMING | SEPARATE, max_size=8).map(b"".join))
-def test_no_more_requests_are_answered_than_another_reader_sees(port: int, middle: bytes) -> None:
+def test_request_framing_is_interpreted_no_more_leniently_than_by_another_parser(port: int, middle: bytes) -> None:
     sent = b"POST /nope HTTP/1.1\r\nHost: a\r\n" + middle + b"\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n"
     answered = statuses(exchange(port, sent))
     refused = answered[-1:] in ([400], [501])

@@ -45,7 +45,7 @@ def answer_of(client: Client, step: Step) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("scenario", sorted(SCENARIOS))
-def test_answers_as_java_connect(scenario: str, worker: FakeWorker) -> None:
+def test_responses_equal_javas(scenario: str, worker: FakeWorker) -> None:
     client = client_of(worker)
     steps, answers = SCENARIOS[scenario], recorded(scenario)
     assert [step.name for step in steps] == [answer["name"] for answer in answers], "record again: scenarios changed"

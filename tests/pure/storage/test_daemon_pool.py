@@ -24,7 +24,7 @@ from storage.ids import ConnectorName
 C = ConnectorName("c")
 
 
-def test_no_more_run_at_once_than_allowed_and_all_run():
+def test_all_calls_run_and_no_more_at_once_than_allowed():
     pool, together = DaemonPool(3, "test"), threading.Barrier(3)
     lock, running, most = threading.Lock(), 0, 0
 

@@ -133,7 +133,7 @@ def test_a_new_configuration_makes_pauses_short_again() -> None:
     assert said(world).state is State.RUNNING
 
 
-def test_a_new_policy_restarts_what_has_failed_and_a_removed_one_ends_that() -> None:
+def test_a_new_policy_restarts_failed_tasks_and_its_removal_ends_restarts() -> None:
     """Also while the connector is paused: its tasks get the new configuration when it resumes."""
     world = World(1, settings={"healing": lambda config: POLICY if config.get("v") == "1" else Healing()})
     world.settle()
@@ -169,7 +169,7 @@ def test_a_user_s_restart_comes_before_the_planned_one() -> None:
     assert node.running[T][0] == epoch
 
 
-def test_nothing_is_restarted_during_a_rebalance_but_afterwards() -> None:
+def test_restarts_wait_for_the_end_of_a_rebalance() -> None:
     world = started()
     node = home(world, T)
     node.fail(T)
@@ -238,7 +238,7 @@ def test_another_restart_of_a_stalled_task_cancels_the_planned_one() -> None:
     assert said(world).restarts == Restarts(0, "stalled: a read hangs")
 
 
-def test_a_stalled_task_is_only_reported_unless_the_policy_says_more() -> None:
+def test_a_stalled_task_is_only_reported_unless_the_policy_restarts_it() -> None:
     world = started(Healing(failed=True))
     node = stall(world)
     before = node.running[T][0]
@@ -391,6 +391,6 @@ def test_a_connector_s_settings_take_precedence(worker: Mapping[str, str], conne
     assert healing_of(worker)(dict(connector)) == expected
 
 
-def test_wrong_settings() -> None:
+def test_an_invalid_restart_limit_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"errors\.restart\.limit"):
         Healing.of({}, {"errors.restart.limit": "0"})

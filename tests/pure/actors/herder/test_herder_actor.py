@@ -275,7 +275,7 @@ def test_a_second_write_waits_for_the_first_to_be_read_back(rig: Rig) -> None:
         second.get(timeout=WITHIN_S)
 
 
-def test_the_end_of_the_worker_answers_all_requests(rig: Rig, c: ConnectorName) -> None:
+def test_a_worker_that_halts_answers_all_requests(rig: Rig, c: ConnectorName) -> None:
     """In order: what runs is stopped, its statuses are written, the group is left."""
     rig.tell(HaltRequested("SIGTERM"))
     late = rig.ask(HealthCheck())
@@ -286,7 +286,7 @@ def test_the_end_of_the_worker_answers_all_requests(rig: Rig, c: ConnectorName) 
     assert rig.said(c) == [State.UNASSIGNED, State.UNASSIGNED]
 
 
-def test_a_timer_after_the_end_is_not_an_error(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_timer_that_fires_after_the_end_is_not_an_error(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     alarms: list[Callable[[], None]] = []
     before = rig.ticker.set
 
@@ -385,7 +385,7 @@ def test_an_unknown_message_changes_nothing(rig: Rig, c: ConnectorName) -> None:
     assert rig.states[-1].phase is Phase.RESOLVED
 
 
-def test_the_story_of_a_connector(rig: Rig, c: ConnectorName) -> None:
+def test_the_story_of_a_connector_links_each_step_to_its_cause(rig: Rig, c: ConnectorName) -> None:
     """From a request to its results, each step with the one that led to it."""
     d = rig.create("d")
     rig.tell(Remark(ConnectorTaskId(d, 0), "a split hangs\nin f", "executors"))

@@ -49,7 +49,7 @@ def put(name: str) -> PutConnector:
     return PutConnector(ConnectorName(name), {"name": name, "password": "s3cr3t"}, replace=False)
 
 
-def test_from_a_request_to_its_response() -> None:
+def test_a_story_leads_from_a_request_to_its_response() -> None:
     """Also what names no connector itself: the end of an op, a timer, an answer."""
     story, asked = NumberedStory(), RequestId(1)
     first = story.step(RequestReceived(asked, put("c")), Validate(asked, {"password": "s3cr3t"}))
@@ -80,7 +80,7 @@ def test_requests_that_only_read_are_not_in_the_story(request_: Request, effect:
     assert bool(story.text()) is told
 
 
-def test_a_step_that_concerns_all_is_reduced_to_the_connectors_part() -> None:
+def test_a_step_that_concerns_all_connectors_shows_only_the_connectors_part() -> None:
     story = NumberedStory()
     story.step(HaltRequested("SIGTERM"), Log("INFO", "stopping all"), StopInstance(C, Epoch(1)),
                StopInstance(ConnectorTaskId(D, 0), Epoch(2)), Log("INFO", "d: …", D))

@@ -76,7 +76,7 @@ def test_a_member_that_left_gets_no_earlier_messages() -> None:
 
 
 @pytest.mark.parametrize("max_delay_ms", [0, 100_000])
-def test_others_get_the_work_of_a_worker_that_cannot_read_the_config_topic(max_delay_ms: int) -> None:
+def test_work_of_a_worker_that_cannot_read_the_config_topic_is_taken_over(max_delay_ms: int) -> None:
     """The leader keeps it for the scheduled delay; by then it has stopped. Later the worker comes back by itself."""
     world = World(2, max_delay_ms=max_delay_ms)
     world.settle()

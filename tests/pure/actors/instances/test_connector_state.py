@@ -20,12 +20,12 @@ from actors.instances.connector_state import (
 from storage.ids import State, TargetState
 
 
-def test_every_pair_has_a_step():
+def test_every_pair_of_phase_and_event_has_a_transition():
     assert set(TRANSITIONS) == set(product(ConnectorPhase, ConnectorEvent))
 
 
 @pytest.mark.parametrize(("phase", "event"), sorted(TRANSITIONS, key=str))
-def test_steps_are_whole(phase, event):
+def test_every_transition_reports_its_new_phase(phase, event):
     step = advance(phase, event)
     if step.phase is phase:
         assert step.actions == ()
@@ -48,7 +48,7 @@ def test_stopping_cannot_fail_but_pausing_can():
     assert ConnectorAction.HALT in advance(ConnectorPhase.STARTED, ConnectorEvent.PAUSE).actions
 
 
-def test_target_states():
+def test_every_target_state_has_an_event():
     assert {towards(t) for t in TargetState} == {ConnectorEvent.START, ConnectorEvent.PAUSE, ConnectorEvent.STOP}
 
 

@@ -41,7 +41,7 @@ def rig() -> Rig:
     return Rig()
 
 
-def test_it_starts_with_the_current_tasks_and_requests_more_and_fewer(rig, caplog):
+def test_the_scaler_starts_with_the_current_tasks_and_scales_up_and_down(rig, caplog):
     caplog.set_level("INFO")
     watched = rig.scaler.watch("c", 7, CONFIG)
     assert watched.tasks == 2

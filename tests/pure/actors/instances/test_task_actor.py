@@ -121,7 +121,7 @@ def rig() -> Iterator[Rig]:
     rig.ticker.stop()
 
 
-def test_runs_until_it_is_stopped(rig: Rig) -> None:
+def test_a_task_runs_until_it_is_stopped(rig: Rig) -> None:
     ref = rig.start(ScriptedRunner(Progress(records=5), Progress(records=5)))
     wait_until(lambda: rig.runner.runs == 3)
     rig.await_states(State.RUNNING)
@@ -136,7 +136,7 @@ def test_runs_until_it_is_stopped(rig: Rig) -> None:
     wait_until(lambda: not ref.is_alive())
 
 
-def test_idle_until_the_timer_or_a_wake_up(rig: Rig) -> None:
+def test_an_idle_task_waits_for_its_timer_or_a_wake_up(rig: Rig) -> None:
     rig.start(ScriptedRunner(Progress(idle_ms=20), Progress(idle_ms=20)))
     wait_until(lambda: rig.runner.runs == 3, what="two alarms")
     rig.runner.wake()
@@ -155,7 +155,7 @@ def test_many_wake_ups_are_one_message(rig: Rig) -> None:
     wait_until(lambda: runner.runs == 2)
 
 
-def test_pause_and_resume(rig: Rig) -> None:
+def test_a_task_pauses_and_resumes(rig: Rig) -> None:
     ref = rig.start(ScriptedRunner())
     ref.tell(ChangeTargetState(TargetState.PAUSED))
     ref.tell(ChangeTargetState(TargetState.PAUSED))
@@ -164,7 +164,7 @@ def test_pause_and_resume(rig: Rig) -> None:
     assert rig.runner.calls == ["start", "pause", "resume"]
 
 
-def test_started_paused(rig: Rig) -> None:
+def test_a_task_may_start_paused(rig: Rig) -> None:
     rig.start(ScriptedRunner(), TargetState.PAUSED)
     rig.await_states(State.PAUSED)
     assert rig.runner.calls == ["start", "pause"]
@@ -206,7 +206,7 @@ def test_a_runner_whose_process_has_ended_is_restarting(rig: Rig) -> None:
     rig.await_states(State.RUNNING, State.RESTARTING, State.RUNNING, State.PAUSED, State.RESTARTING)
 
 
-def test_a_failing_start(rig: Rig) -> None:
+def test_a_start_that_raises_fails_the_task(rig: Rig) -> None:
     rig.start(ScriptedRunner(start_error=ConnectError("no such file")))
     rig.await_states(State.FAILED)
     assert rig.runner.calls == ["start", "close"]
@@ -249,7 +249,7 @@ def test_a_hanging_batch_is_abandoned(rig: Rig, caplog: pytest.LogCaptureFixture
     assert [(record.levelname, record.exc_info) for record in told] == [("INFO", None)] * 2
 
 
-def test_abandoned_before_it_has_started(rig: Rig) -> None:
+def test_a_task_abandoned_before_its_start_never_starts(rig: Rig) -> None:
     rig.runner = ScriptedRunner()
     rig.ref = rig.actors.start(Epoch(1), StartTask(TASK, {}, {}, TargetState.STARTED, 1))
     rig.actors.cancel(rig.ref)

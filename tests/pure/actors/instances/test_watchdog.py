@@ -231,5 +231,5 @@ def test_a_stall_is_reported_without_a_stack_if_that_fails(rig: Rig, caplog: pyt
     assert str(vars(caplog.records[-1])["about"]) == "c-0"
 
 
-def test_the_stack_of_a_thread_that_is_gone() -> None:
+def test_an_ended_thread_is_reported_without_a_stack() -> None:
     assert stack_of(None) == stack_of(-1) == "Its thread has just ended"

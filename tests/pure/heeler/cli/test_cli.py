@@ -29,7 +29,7 @@ def run(*arguments, **kw):
     return CliRunner().invoke(main, arguments, catch_exceptions=False, **kw)
 
 
-def test_version_and_help():
+def test_version_and_help_are_printed():
     assert run("--version").output == "heeler, version 0.1.0\n"
     assert [c for c in ("broker", "demo", "topics", "worker") if c not in run("-h").output] == []
 
@@ -147,7 +147,7 @@ def test_the_answer_to_a_question_determines_the_exit_code(answer, code, said):
     assert b"Traceback" not in output
 
 
-def test_a_kafka_that_does_not_respond(monkeypatch):
+def test_an_unavailable_kafka_exits_with_code_3(monkeypatch):
     def away(*_, **__):
         raise KafkaUnavailableError("finding the partitions of t: no node")
 

@@ -24,7 +24,7 @@ ROWS = {"year": [2013] * 3, "carrier": ["UA", "UA", "AA"], "arr_delay": [11, Non
     (3, {"year": [2013] * 2, "carrier": ["UA", "AA"], "arr_delay": [11, -3]}, 1),
     (3, {"arr_delay": [11, None, -4]}, 1),
 ], ids=["all agree", "topic", "Parquet", "query"])  # fmt: skip
-def test_the_exit_code_says_whether_all_agrees(tmp_path, records, parquet, code):
+def test_the_exit_code_shows_whether_all_counts_agree(tmp_path, records, parquet, code):
     scene = Scene(tmp_path, tmp_path / "flights.csv", tmp_path / "parquet", "host:9092", "run")
     scene.csv.write_text(CSV)
     scene.parquet.mkdir()

@@ -77,7 +77,7 @@ def test_a_sink_processes_a_sources_output_once(tmp_path, worker):
 
 
 @pytest.mark.integration  # a process of its own
-def test_it_restarts_when_its_code_changes(tmp_path, worker):
+def test_heeler_run_restarts_when_the_code_changes(tmp_path, worker):
     package = write_package(tmp_path, "tallies", "source")
     command = [sys.executable, "-m", "heeler", "run", str(package / "connector.yaml"), "--worker-config", str(worker)]
     lines, told = [], tmp_path / "told"

@@ -151,7 +151,7 @@ def test_a_sink_accepts_the_output_of_other_commands(tmp_path):
 
 
 @pytest.mark.parametrize("command", ["try", "run"])
-def test_folders_of_plugins_that_the_file_names(tmp_path, command):
+def test_plugin_folders_named_in_the_file_are_used(tmp_path, command):
     """Beside those of the worker's file; what cannot be read there is named."""
     folder, file = tmp_path / "plugins", tmp_path / "c.yaml"
     folder.mkdir()
@@ -230,7 +230,7 @@ def test_a_plugins_output_is_separate_and_without_secrets(tmp_path, command, fai
         json.loads(done.stdout)  # one document, or one record
 
 
-def test_what_cannot_be_tried(tmp_path):
+def test_an_unknown_class_or_several_connectors_cannot_be_tried(tmp_path):
     file = tmp_path / "c.yaml"
     file.write_text("name: c\nconnector.class: NoSuchConnector\n")
     assert "NoSuchConnector" in run(file, code=2).stderr

@@ -149,7 +149,7 @@ def test_a_bad_record_that_is_not_tolerated_fails_the_task_and_nothing_is_sent(r
     assert not rig.feed.pending
 
 
-def test_a_range_that_is_not_in_the_log(rig):
+def test_a_range_that_is_not_in_the_log_is_reported(rig):
     answered(rig, out_of_range=(20, 30))
     assert rig.feed.next() is None
     assert rig.places.lost == [("t", 0, 20, 30)]

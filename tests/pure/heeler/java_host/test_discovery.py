@@ -91,7 +91,7 @@ def alone_too(folder, *more):
     return [told(folder), told(folder, "alone.Source", place="alone.jar"), *more]
 
 
-def test_folders_with_jars_and_jars_are_places(folder):
+def test_folders_with_jars_and_single_jars_are_plugin_locations(folder):
     alone = str(folder / "alone.jar")
     found = plugin_locations([str(folder), str(folder / "missing")])
     assert [place.path.name for place in found] == ["alone.jar", "my plugin"]
@@ -185,7 +185,7 @@ def test_jars_without_manifests_beside_one_that_has_one(folder, tmp_path):
     ("only_scan", "hybrid_warn", ["alone.Source", "some.Plugin", "some.Nameless"]),
     ("hybrid_fail", "hybrid_warn", None),
 ])
-def test_the_modes_of_kafka_connect(folder, tmp_path, discovery, before, found):
+def test_plugin_discovery_has_kafka_connects_modes(folder, tmp_path, discovery, before, found):
     """Of a plugin that its jar's manifest does not name."""
     jar(folder / "my plugin" / "lib" / "one.jar", class_file("some/Nameless", "java/lang/Object", "x/Y", SOURCE))
     nameless = [told(folder, "some.Nameless")] if before == "hybrid_warn" else []
@@ -200,7 +200,7 @@ def test_the_modes_of_kafka_connect(folder, tmp_path, discovery, before, found):
                 seen.plugins()
 
 
-def test_classes_that_are_plugins(tmp_path):
+def test_plugin_classes_are_recognized_across_jars(tmp_path):
     """Where their ancestors are in another jar, too; no base classes, and none of what only looks like a class."""
     api = "org/apache/kafka/connect/"
     first, second = tmp_path / "first.jar", tmp_path / "second.jar"
@@ -261,7 +261,7 @@ def test_config_providers_have_manifests_always(folder, tmp_path):
         assert [name.rpartition(".")[2] for name in manifests.namelist()] == ["SourceConnector"], "its own has Vault"
 
 
-def test_what_is_new_is_found_beside_a_known_folder_without_manifests(folder, tmp_path):
+def test_a_new_folder_is_discovered_beside_a_known_one_without_manifests(folder, tmp_path):
     """The host is then given links, and tells of them."""
     old = jar(folder / "old" / "old.jar", NAMELESS, manifest=None)
     there = alone_too(folder, told(folder, "old.Source", place="old/"))
@@ -354,7 +354,7 @@ def test_without_jars_there_is_no_host(folder, tmp_path, monkeypatch):
     runtime.close()
 
 
-def test_offsets_pass_as_the_texts_of_the_topic():
+def test_offsets_are_passed_as_the_texts_in_the_topic():
     texts = [('{"server":"a","n":9007199254740993}', '{"x":1.0E20,"y":0.1,"z":null,"s":"é\\"","b":true}')]
     assert as_texts(from_texts(texts)) == texts
     assert as_texts([({"a": 1}, None)]) == [('{"a":1}', "null")]

@@ -70,7 +70,7 @@ def test_packed_records_can_be_unpacked(records):
     assert [row or [] for row in rows["headers"]] == wanted
 
 
-def test_records_at_the_cut_of_a_chain_have_their_schemas():
+def test_records_between_two_runtimes_keep_their_schemas():
     found = batch(1, packed([("t", -1, 5, b"1", None, []), ("t", 2, 5, None, b"2", [])], wanted=True, rows=[0, 3],
                             schemas=[("k", None), (None, "v")]))
     assert found.cut.schemas == ("k", "v")
@@ -93,14 +93,14 @@ def test_a_damaged_frame_is_only_an_error(data):
     found.raw.validate(full=True)
 
 
-def test_a_message_is_a_frame():
+def test_a_message_is_packed_as_a_frame():
     frame = message(3, {"op": "stop"})
     assert HEAD.unpack(frame[:16]) == (MESSAGE, 3, len(frame) - 16)
     assert json.loads(frame[16:]) == {"op": "stop"}
     assert BATCH != MESSAGE
 
 
-def test_invalid_batches():
+def test_an_invalid_batch_is_refused():
     with pytest.raises(ConnectError, match="sent an invalid batch"):
         batch(1, memoryview(b"short"))
 

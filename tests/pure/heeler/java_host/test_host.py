@@ -57,7 +57,7 @@ def hosts(**more):
     return JavaHost(lambda _: ("", "service_load"), **{"grace_s": 600.0, **more})
 
 
-def test_all_share_one_host_which_is_started_again_after_its_end(made):
+def test_connectors_share_one_host_which_is_restarted_after_its_end(made):
     java = hosts()
     java.connect(connector="a")
     java.connect(connector="b").close()
@@ -83,7 +83,7 @@ def test_each_connector_has_its_own_host_which_ends_when_unused(made):
     assert len(made) == 4
 
 
-def test_users_of_a_retired_host_leave_and_new_ones_use_the_next(made):
+def test_users_of_a_retired_host_leave_it_and_new_ones_use_its_successor(made):
     java, told = hosts(), []
     one = java.connect(told.append, connector="a")
     two = java.connect(connector="b")
@@ -153,5 +153,5 @@ def test_users_that_do_not_leave_in_time_end_with_the_host(made):
 @pytest.mark.parametrize(("options", "processors", "chosen"), [
     (["-Xmx2G"], 2, "-XX:+UseSerialGC"), ([], None, "-XX:+UseSerialGC"), (["-XX:-UseParallelGC"], 8, "-XX:+UseG1GC"),
     (["-XX:+UseParallelGC"], 2, ""), (["-Xmx1G", "-XX:+UseZGC", "-XX:+ZGenerational"], 8, "")])
-def test_the_collector_of_the_options_is_the_only_one(options, processors, chosen):
+def test_a_garbage_collector_is_chosen_only_if_the_options_name_none(options, processors, chosen):
     assert " ".join(collector(options, processors)).partition(" ")[0] == chosen

@@ -47,7 +47,7 @@ def rig(made):  # noqa: F811
 
 
 @pytest.mark.parametrize("retires", [True, False])
-def test_it_moves_when_the_host_does_and_not_before(rig, retires):
+def test_a_lease_moves_only_when_its_host_ends_or_retires(rig, retires):
     assert rig.folder(1) == "folder 1"
     assert rig.lease.folder() == "folder 1"
     if retires:
@@ -59,7 +59,7 @@ def test_it_moves_when_the_host_does_and_not_before(rig, retires):
     assert [rig.lease.folder() for _ in range(3)] == ["folder 2"] * 3, "what it has left says nothing any more"
 
 
-def test_counts_of_its_chains_are_the_tasks(rig):
+def test_metrics_of_chains_are_added_across_hosts(rig):
     """Also when they begin again in the next host."""
     told = {"op": "metrics", "chain": 1, "values": [{"name": "read-total", "help": "", "tags": {}, "value": 3.0}]}
 
@@ -76,7 +76,7 @@ def test_counts_of_its_chains_are_the_tasks(rig):
     wait_until(lambda: counted() == [6.0])
 
 
-def test_a_host_that_ends_before_it_responds(rig):
+def test_a_host_that_ends_before_it_responds_raises_an_error(rig):
     errors = []
 
     def ask():

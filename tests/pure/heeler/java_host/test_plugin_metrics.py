@@ -25,7 +25,7 @@ def shown(told):
     return page.text()
 
 
-def test_numbers_texts_and_totals():
+def test_metrics_of_java_plugins_have_prometheus_types():
     assert shown([metric("rows-read-total", 5.0, "Rows."), metric("lag", "NaN", transformation='a"b'),
                   metric("state", text="idle")]) == (
         """# HELP heeler_plugin_rows_read_total Rows.
@@ -40,7 +40,7 @@ heeler_plugin_state{connector="c",task="0",state="idle"} 1.0
 """)
 
 
-def test_the_chains_of_a_task_add_up():
+def test_metrics_of_a_tasks_chains_are_added_up():
     metrics = PluginMetrics()
     metrics.counter("rows").inc(5)  # what the Python connector itself counts stays
     chains = ChainFigures(metrics)

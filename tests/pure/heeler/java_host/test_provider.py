@@ -62,7 +62,7 @@ def test_every_request_contains_the_provider_and_its_settings(vault, host):
     (ConnectError("com.acme.Vault.get() has not returned"), ConnectError,
      "could not read p: com.acme.Vault.get() has not returned"),
 ])
-def test_its_exceptions_are_reported_and_requests_may_be_retried(vault, host, error, kind, message):
+def test_exceptions_of_a_provider_are_reported_and_not_permanent(vault, host, error, kind, message):
     host.answer = error
     with pytest.raises(ConnectError) as raised:
         vault.get("p", {"k"})

@@ -261,7 +261,7 @@ def test_dead_letters_are_written_before_offsets_and_acknowledged(rig):
     assert rig.group.commits == [(2, {TP: 1}, 1)]
 
 
-def test_offsets_wait_for_kafka(rig):
+def test_commits_wait_for_an_unavailable_kafka(rig):
     session = started(rig)
     rig.group.away = True
     rig.woken.clear()
@@ -272,7 +272,7 @@ def test_offsets_wait_for_kafka(rig):
     assert rig.group.done == {TP: 1}
 
 
-def test_what_the_plugin_throws_fails_the_task_after_the_last_commit(rig):
+def test_an_exception_fails_the_task_after_its_last_commit(rig):
     session = started(rig)
     rig.woken.clear()
     session.say("commit", offsets=[["t", 0, 3]])
@@ -304,7 +304,7 @@ def test_the_end_of_the_host_restarts_the_task_at_the_groups_offsets(rig):
     assert not rig.task.restarting
 
 
-def test_it_ends_in_order(rig):
+def test_a_stopped_task_commits_its_last_offsets_and_leaves_the_group(rig):
     session = started(rig)
 
     def stop():
@@ -327,7 +327,7 @@ def test_a_task_that_does_not_end_is_abandoned(rig):
     assert not closing.is_alive()
 
 
-def test_it_leaves_a_host_that_is_replaced_and_stays_in_the_group(rig):
+def test_a_task_moves_to_a_new_host_and_stays_in_its_group(rig):
     first = started(rig)
     rig.group.end = 5
     rig.task.run_once()

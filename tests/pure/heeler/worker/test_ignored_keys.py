@@ -59,7 +59,7 @@ def test_every_key_of_a_client_is_used_or_ignored(client):
         unsupported.IGNORED) | {"sasl.login.class", "sasl.login.callback.handler.class"}, "with another protocol"
 
 
-def test_one_warning_for_what_was_set(caplog):
+def test_ignored_settings_cause_a_single_warning(caplog):
     with caplog.at_level(logging.WARNING):
         WorkerConfig.of(BASE | {"rest.extension.classes": "", "ssl.cipher.suites": "", "sasl.login.class": ""})
         assert caplog.messages == [], "what is not set, or empty, is not missed"
@@ -86,7 +86,7 @@ CASES = {  # of each key: a value that is refused, one that is not (Java's defau
 }
 
 
-def test_all_of_them_are_tried():
+def test_every_refused_setting_has_a_test_case():
     assert set(CASES) == set(unsupported.SECURITY)
 
 

@@ -181,7 +181,7 @@ def test_any_text_becomes_one_printable_line(text):
         assert shown == text
 
 
-def test_level_names():
+def test_level_names_are_kafka_connects():
     assert [parse_level(n.lower()) for n in LEVELS] == list(LEVELS.values())
     assert [level_name(n) for n in (TRACE, 10, 20, 25, 30, 40, 50, OFF, 1)] == [
         "TRACE", "DEBUG", "INFO", "INFO", "WARN", "ERROR", "FATAL", "OFF", "ALL",

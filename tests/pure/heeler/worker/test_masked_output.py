@@ -57,7 +57,7 @@ def failed() -> Exception:
     return caught.value
 
 
-def test_log_lines(written: io.StringIO) -> None:
+def test_secrets_are_masked_in_log_lines(written: io.StringIO) -> None:
     logger = logging.getLogger("masked")
     logger.warning("%s and %d %r", SECRET, 7, {"a": SECRET})
     logger.error("failed", exc_info=failed())
@@ -76,7 +76,7 @@ def test_a_record_without_a_value_is_left_alone(written: io.StringIO) -> None:
     assert written.getvalue() == ""
 
 
-def test_a_trace_for_a_status() -> None:
+def test_secrets_are_masked_in_the_trace_of_a_status() -> None:
     trace = trace_of(failed())
     assert trace.startswith(f"spark_tasks.errors.ConnectError: no login: ValueError('{MASK}')\nTraceback")
     assert "s3cr3t" not in trace
@@ -94,7 +94,7 @@ def test_a_herder_s_story_is_masked_before_it_is_cut() -> None:
     assert "s3" not in told
 
 
-def test_what_plugins_print(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_secrets_are_masked_in_the_output_of_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
     out, err = io.StringIO(), io.StringIO()
     monkeypatch.setattr(sys, "stdout", out)
     monkeypatch.setattr(sys, "stderr", err)
@@ -105,11 +105,11 @@ def test_what_plugins_print(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (out.getvalue(), err.getvalue()) == (f"login {MASK} 1\n", f"<{MASK}>x")
 
 
-def test_the_length_that_was_written_is_that_of_the_text() -> None:
+def test_write_returns_the_length_of_the_original_text() -> None:
     assert MaskedStream(io.StringIO()).write(SECRET) == len(SECRET)
 
 
-def test_passwords_of_a_connector_by_name_and_by_type(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_passwords_of_a_connector_are_recognized_by_name_and_type(monkeypatch: pytest.MonkeyPatch) -> None:
     secrets = Secrets()
     monkeypatch.setattr("spark_tasks.config.masking.process_secrets", lambda: secrets)
 

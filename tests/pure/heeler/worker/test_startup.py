@@ -35,12 +35,12 @@ def test_converters_are_found_by_any_of_their_names():
 
 
 @pytest.mark.parametrize("key", ["key.converter", "value.converter", "header.converter"])
-def test_a_missing_converter(key):
+def test_a_missing_converter_is_reported(key):
     with pytest.raises(ConfigError, match=rf"Invalid value no\.Such for configuration {key}: Class no\.Such could not"):
         checked_plugins({**CONVERTERS, key: "no.Such"})
 
 
-def test_a_missing_version_of_a_converter():
+def test_a_missing_version_of_a_converter_is_reported():
     with pytest.raises(ConfigError, match=r"not found that matches the version range \[1.0,1.0\]"):
         checked_plugins({**CONVERTERS, "value.converter.plugin.version": "1.0"})
 
@@ -62,13 +62,13 @@ def test_the_end_of_the_terminal_stops_a_worker_unless_nohup_started_it(handler,
             signal.signal(name, former)
 
 
-def test_waiting_returns_the_functions_result():
+def test_wait_for_returns_the_functions_result():
     assert wait_for(in_background(lambda: 5), threading.Event()) == 5
     with pytest.raises(ZeroDivisionError):
         wait_for(in_background(lambda: 1 // 0), threading.Event())
 
 
-def test_an_error_of_the_function_may_be_a_timeout():
+def test_wait_for_raises_the_functions_own_timeout_error():
     def late():
         raise TimeoutError("its own")
 
@@ -76,14 +76,14 @@ def test_an_error_of_the_function_may_be_a_timeout():
         wait_for(in_background(late), threading.Event())
 
 
-def test_waiting_ends_on_request():
+def test_wait_for_ends_on_request():
     stop, never = threading.Event(), Future()
     threading.Timer(0.02, stop.set).start()
     with pytest.raises(StoppedError):
         wait_for(never, stop, 60)
 
 
-def test_waiting_has_an_end():
+def test_wait_for_times_out():
     with pytest.raises(TimeoutError):
         wait_for(Future(), threading.Event(), 0.1)
 
@@ -127,7 +127,7 @@ def test_the_main_thread_detects_a_silent_herder():
     assert told == ["The herder has not responded for 0 s"]
 
 
-def test_only_pulses_count_and_all_messages_go_through():
+def test_only_pulses_reset_the_watch_and_all_messages_are_delivered():
     stop, told, heard = threading.Event(), [], []
     watch = HerderWatch(told.append, 0.5)
     tell = watch.counting(heard.append)

@@ -38,7 +38,7 @@ def test_a_defect_is_logged_and_the_thread_continues(connections, caplog, starte
     assert done.wait(10)
 
 
-def test_what_is_cut_off_by_the_end_is_no_defect(connections, caplog):
+def test_coroutines_cancelled_by_close_are_not_logged_as_defects(connections, caplog):
     begun = threading.Event()
 
     async def long():
@@ -52,7 +52,7 @@ def test_what_is_cut_off_by_the_end_is_no_defect(connections, caplog):
     assert [record for record in caplog.records if record.name.startswith("spark_tasks")] == []
 
 
-def test_what_comes_just_before_the_end_is_read() -> None:
+def test_data_received_just_before_a_disconnect_is_read() -> None:
     """A broker says why it refuses a login, and closes the connection."""
 
     class Reader:

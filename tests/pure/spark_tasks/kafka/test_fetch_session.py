@@ -72,7 +72,7 @@ def test_the_broker_waits_at_the_requested_offsets(steps):
         assert waits_at == wanted
 
 
-def test_the_epoch_after_the_last_one_is_one(monkeypatch):
+def test_the_session_epoch_wraps_to_one(monkeypatch):
     monkeypatch.setattr(fetch_session, "MAX_EPOCH", 2)
     session, epochs = FetchSession(), []
     for _ in range(5):

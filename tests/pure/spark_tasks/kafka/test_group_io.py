@@ -15,7 +15,7 @@ from spark_tasks.kafka.membership import ConsumerSettings, GroupConsumer
 TIMEOUT_S = 20
 
 
-def test_it_ends_although_a_client_goes_on_asking():
+def test_the_io_thread_ends_although_a_client_keeps_sending_requests():
     """As kafka-python's metadata loop does, which takes what a closed selector raises for an error that passes."""
     io, over, busy, free = GroupIo(), threading.Event(), threading.Event(), threading.Event()
     net = io.net()

@@ -139,7 +139,7 @@ def test_dead_letters_have_java_s_stack_trace():
     assert (str(error), error.java_class, error.__notes__) == ("no", "x.Bad", ["at y"])
 
 
-def test_a_lost_host_is_looked_up_again_and_its_exceptions_are_reported(host, tmp_path):
+def test_a_lost_host_is_looked_up_again_and_exceptions_are_reported(host, tmp_path):
     cut = Cut((), (), frozenset({"key", "value"}))
     java = part(tmp_path, cut)
     pipeline = JavaFirstPipeline({}, {"key.converter": "java.X", "value.converter": "java.X"}, cut, java)
@@ -182,7 +182,7 @@ def test_a_source_s_records_go_through_java(host, tmp_path):
     assert json.loads(metas[0][0]["value"]["schema"])["type"] == "struct"
 
 
-def test_frames_are_small(host, tmp_path, monkeypatch):
+def test_large_batches_are_sent_in_several_frames(host, tmp_path, monkeypatch):
     """The row of a refused record in the second frame is counted from the start of the batch."""
     monkeypatch.setattr(java_chain, "FRAME_BYTES", 1)
     cut = Cut((), (), frozenset({"key", "value"}))

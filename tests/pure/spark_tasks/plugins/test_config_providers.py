@@ -72,7 +72,7 @@ def test_a_time_to_live_is_reported_for_connectors_with_config_reload():
     assert told == [("c", "f", 500)]
 
 
-def test_every_value_is_reported_with_its_key():
+def test_provided_values_are_reported_with_their_keys():
     told = []
     transformer = ConfigTransformer({"p": Fake(unknown=["no"])}, on_values=lambda *a: told.append(a))
     found = transformer.transform({"a": "x${p:f:x}${p:f:y}", "b": "${p:z}", "c": "${p:f:no}", "d": "plain"}, "c")
@@ -81,7 +81,7 @@ def test_every_value_is_reported_with_its_key():
     assert transformer.transform({"d": "plain"}).given == {}
 
 
-def test_by_default_the_process_hides_them():
+def test_provided_values_are_masked_by_default():
     ConfigTransformer({"p": Fake()}).transform({"a": "${p:path-of-the-test:x}"}, "c")
     assert process_secrets().mask("is <path-of-the-test/x>") == "is [hidden]"
 
@@ -131,7 +131,7 @@ def test_allowed_paths_are_enforced(provider, tmp_path):
             provider().configure({"allowed.paths": bad})
 
 
-def test_environment_provider_keeps_to_its_pattern():
+def test_environment_provider_returns_only_variables_that_match_its_pattern():
     provider = EnvVarConfigProvider({"DB_PASSWORD": "x", "OTHER": "y", "MY_DB_PASSWORD": "z"})
     provider.configure({"allowlist.pattern": "DB_.*"})
     assert provider.get("", {"DB_PASSWORD", "OTHER", "MY_DB_PASSWORD"}).data == {"DB_PASSWORD": "x"}

@@ -44,7 +44,7 @@ def test_rejected_connections_do_not_fill_the_log() -> None:
 
 
 @given(st.lists(st.sampled_from([*STRANGER, *FAILURE, "plain\n", "\n", "  indented\n"])))
-def test_nothing_else_is_left_out_or_moved(lines: list[str]) -> None:
+def test_only_lines_about_rejected_connections_are_left_out(lines: list[str]) -> None:
     """An exception and a trace are left out only behind the line of a stranger."""
     out = passed(lines)
     kept, inside = [], False
@@ -66,7 +66,7 @@ def test_nothing_else_is_left_out_or_moved(lines: list[str]) -> None:
     "26/11/23 03:09:01 WARN NativeCodeLoader: Unable to load native-hadoop library for your platform...",
     "Picked up JAVA_TOOL_OPTIONS: -Djava.io.tmpdir=/tmp/x",
 ])
-def test_what_each_start_says_is_at_debug(line: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_startup_lines_are_logged_at_debug(line: str, caplog: pytest.LogCaptureFixture) -> None:
     assert passed([*STRANGER, f"{line}\n", *FAILURE]) == LINE + "".join(FAILURE)
     assert caplog.messages == []
     caplog.set_level(logging.DEBUG, "spark_tasks.spark.output")
@@ -74,7 +74,7 @@ def test_what_each_start_says_is_at_debug(line: str, caplog: pytest.LogCaptureFi
     assert caplog.messages == [f"Spark: {line}"]
 
 
-def test_what_was_left_out_is_counted() -> None:
+def test_suppressed_lines_are_counted() -> None:
     limited = RateLimitedLog(most=2, per_s=60)
     assert [limited.suppressed("a", at) for at in (0, 1, 2, 59)] == [0, 0, None, None]
     assert limited.suppressed("b", 59) == 0

@@ -27,7 +27,7 @@ from tests.rigs.support import wait_until
     ("local", 1), ("local[7]", 7), ("local[3, 2]", 3), ("local[*]", os.cpu_count()), ("spark://a:7077", None),
     ("local-cluster[1,1,1024]", None), ("yarn", None), ("k8s://https://a", None),
 ])
-def test_slots_of_a_master(master, slots):
+def test_slots_of_a_local_master_are_parsed(master, slots):
     assert local_slots(master) == slots
 
 
@@ -36,7 +36,7 @@ def test_some_slots_are_left_to_spark_jobs_of_plugins(slots, running, found):
     assert room(slots, running) == found
 
 
-def test_settings_of_a_worker():
+def test_executor_settings_are_read_from_the_workers():
     defaults = {k.name: k.default for k in HEELER_KEYS.keys.values() if k.name.startswith("heeler.executors.")}
     texts = {name: str(value) for name, value in defaults.items() if value is not None}
     assert ExecutorSettings.of(texts) == ExecutorSettings.of({})
@@ -46,7 +46,7 @@ def test_settings_of_a_worker():
     assert (found.most_per_task, found.most_per_connector) == (3, 2)
 
 
-def test_a_local_spark_has_slots_for_all_and_jobs_of_plugins_are_cut_as_ever():
+def test_a_local_spark_has_slots_for_all_processes_and_an_unchanged_parallelism():
     usual = spark_settings({})["spark.master"]
     found = spark_settings({}, 69)
     assert found["spark.master"] == "local[69]"
@@ -55,7 +55,7 @@ def test_a_local_spark_has_slots_for_all_and_jobs_of_plugins_are_cut_as_ever():
     assert (own["spark.master"], "spark.default.parallelism" in own) == ("local[2]", False)
 
 
-def test_the_engine_is_a_setting():
+def test_the_engine_follows_heeler_executors_mode():
     assert isinstance(engine_of({}), ResidentEngine)
     assert isinstance(engine_of({MODE: "resident"}), ResidentEngine)
     assert isinstance(engine_of({MODE: "batch"}), SparkEngine)

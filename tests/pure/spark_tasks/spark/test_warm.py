@@ -7,7 +7,7 @@ import pytest
 from spark_tasks.spark.warm import compile_all, warm_up
 
 
-def test_nothing_of_it_fails(caplog: pytest.LogCaptureFixture) -> None:
+def test_warm_up_logs_no_failures(caplog: pytest.LogCaptureFixture) -> None:
     warm_up()
     compile_all()
     assert caplog.text == ""

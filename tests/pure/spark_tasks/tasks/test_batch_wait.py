@@ -29,7 +29,7 @@ def test_a_batch_that_ended_meanwhile_wakes_the_task_at_once() -> None:
     assert woken == [True]
 
 
-def test_the_next_batch_is_waited_for_as_the_first_one() -> None:
+def test_the_next_batch_has_the_full_maximum_wait() -> None:
     """Also where it was submitted by the run_once that took the one before."""
     first: Future[list[Any]] = Future()
     waiting = BatchWait(lambda: None)

@@ -12,7 +12,7 @@ from tests.pure.actors.herder.node import Node
 
 
 @pytest.mark.parametrize("seed", [1, 4, 7, 9])
-def test_any_history_is_followed(seed, monkeypatch):
+def test_counters_follow_any_history(seed, monkeypatch):
     observed: dict[int, tuple[Node, Observed]] = {}
     deliver, moment = Node.deliver, iter(range(10_000_000))
 

@@ -43,7 +43,7 @@ def selected(query: str, *values: Any, **more: Any) -> list[Any]:
 ORDERS = [{"name": "a", "amount": 1}, {"name": "b", "amount": 2}, {"name": "c", "amount": 3}]
 
 
-def test_a_projection_with_a_filter():
+def test_a_query_may_project_and_filter():
     found = through("SELECT upper(name) AS name, amount * 2 AS double FROM records WHERE amount > 1", *ORDERS)
     assert [row for batch in found for row in batch.column("value").to_pylist()] == [
         {"name": "B", "double": 4}, {"name": "C", "double": 6}]  # fmt: skip
@@ -54,11 +54,11 @@ def test_a_projection_with_a_filter():
     "SELECT * FROM records WHERE amount <> 2;", "select value from records where amount <> 2",
     "SELECT -- what the FROM says\n * /* all */ FROM records WHERE name <> 'b' -- FROM others",
 ])  # fmt: skip
-def test_a_filter_alone(query):
+def test_a_query_may_only_filter(query):
     assert selected(query, *ORDERS) == [ORDERS[0], ORDERS[2]]
 
 
-def test_all_fields_and_more():
+def test_a_query_may_add_fields():
     assert selected("SELECT *, amount * amount AS square FROM records", ORDERS[2]) == [{**ORDERS[2], "square": 9}]
 
 
@@ -68,7 +68,7 @@ def test_the_parts_of_a_record_are_columns():
         {"topic": "orders", "partition": 3, "offset": 0, "timestamp": 1_000, "header": "h"}]  # fmt: skip
 
 
-def test_fields_of_the_names_of_parts_are_within_the_value():
+def test_fields_named_like_record_parts_are_read_from_the_value():
     value = {"topic": "mine", "key": 1, "value": 2, "it's": 3}
     assert selected("SELECT * FROM records", value) == [value]
     both = "SELECT topic, value['topic'] AS inner FROM records"
@@ -86,7 +86,7 @@ def test_parts_can_be_set():
     assert batch.to_pylist()[0]["value"] == ORDERS[0]
 
 
-def test_nested_fields_and_several_records_from_one():
+def test_unnest_yields_several_records_from_one():
     value = {"items": [{"sku": "x"}, {"sku": "y"}], "to": {"city": "Bern"}}
     assert selected("SELECT unnest(items)['sku'] AS sku, to['city'] AS city FROM records", value) == [
         {"sku": "x", "city": "Bern"}, {"sku": "y", "city": "Bern"}]  # fmt: skip
@@ -96,17 +96,17 @@ def test_a_key_that_no_record_has_is_null():
     assert selected("SELECT coalesce(discount, 0) AS discount FROM records", {"a": 1}) == [{"discount": 0}]
 
 
-def test_values_of_different_types_each_have_their_own():
+def test_values_of_different_types_are_queried_separately():
     values = [{"a": 1}, {"a": "x"}, {"a": 2}, "text", 5]
     assert selected("SELECT * FROM records WHERE a IS NOT NULL", *values) == [{"a": 1}, {"a": "x"}, {"a": 2}]
 
 
-def test_a_tombstone_stays_one_where_the_query_keeps_it():
+def test_a_selected_tombstone_remains_a_tombstone():
     assert selected("SELECT topic FROM records", {"a": 1}, None) == [{"topic": "orders"}, None]
     assert selected("SELECT * FROM records WHERE a = 1", {"a": 1}, None) == [{"a": 1}]
 
 
-def test_schemas_of_what_passes_stay_and_others_are_made():
+def test_schemas_of_selected_fields_are_kept_and_others_created():
     config = {**SCHEMALESS, "value.converter.schemas.enable": "true",
               "transforms.q.query": "SELECT name, at, amount * 2 AS double, now() AS now FROM records"}  # fmt: skip
     value = {"schema": STRUCT, "payload": {"name": "a", "amount": 4, "at": 1_000}}
@@ -130,13 +130,13 @@ def test_schemas_of_what_passes_stay_and_others_are_made():
     ("SELECT name, count(*) FROM records GROUP BY name", "GROUP combines several records"),
     ("SELECT DISTINCT name FROM records", "DISTINCT combines several records"),
 ])  # fmt: skip
-def test_queries_that_are_refused_at_once(query, why):
+def test_invalid_queries_are_refused(query, why):
     with pytest.raises(ConfigError, match=why):
         Sql().configure({"query": query})
     assert [error for value in Sql.config_def.validate({"query": query}) for error in value.errors if why in error]
 
 
-def test_what_is_about_several_records_is_refused():
+def test_aggregations_over_records_are_refused():
     with pytest.raises(ConfigError, match="combines several records"):
         through("SELECT count(*) AS n FROM records", {"a": 1})
 

@@ -46,7 +46,7 @@ def refused(ticket: Ticket, *, leash: bool) -> None:
         dial(ticket, leash=leash)
 
 
-def test_a_resident_joins_with_its_ticket_once(listener: tuple[ExecutorListener, Came]) -> None:
+def test_an_executor_can_use_its_ticket_only_once(listener: tuple[ExecutorListener, Came]) -> None:
     opened, came = listener
     ticket = opened.expect(7)
     leash, work = join(ticket)
@@ -130,7 +130,7 @@ def executor(ticket: Ticket) -> subprocess.Popen[bytes]:
 
 
 @pytest.mark.integration  # a process of its own
-def test_a_process_serves_until_it_is_ended_and_can_be_killed_whatever_it_does(
+def test_a_process_serves_until_it_is_ended_and_can_always_be_killed(
     listener: tuple[ExecutorListener, Came], tmp_path: Path
 ) -> None:
     """By a byte on it, and by its end with the worker; whatever the process does."""
@@ -151,7 +151,7 @@ def test_a_process_serves_until_it_is_ended_and_can_be_killed_whatever_it_does(
         line.close_after(5)
 
 
-def test_a_resident_talks_to_its_own_worker_only() -> None:
+def test_an_executor_connects_only_to_its_own_worker() -> None:
     """One that has the address, and not the certificate or the token."""
     doors = [ExecutorListener(lambda *_: None, remote=True) for _ in range(2)]
     mine, other = (listener.expect(1) for listener in doors)

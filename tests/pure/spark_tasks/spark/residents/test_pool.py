@@ -127,7 +127,7 @@ def rig() -> Iterator[Rig]:
     rig.listener.close()
 
 
-def test_results_come_in_order_and_an_error_is_its_task_s_alone(rig: Rig) -> None:
+def test_results_are_in_order_and_an_error_fails_only_its_own_batch(rig: Rig) -> None:
     batches = [rig.submit(f"c{n}-0", *(Answer(n * 10 + i) for i in range(5))) for n in range(4)]
     failing = rig.submit("bad-0", Answer(1), Fail("first"), Fail("second"))
     assert [b.result(20) for b in batches] == [[n * 10 + i for i in range(5)] for n in range(4)]
@@ -136,7 +136,7 @@ def test_results_come_in_order_and_an_error_is_its_task_s_alone(rig: Rig) -> Non
     assert rig.died == 0
 
 
-def test_one_spare_is_kept_and_what_only_waits_makes_room_for_others(rig: Rig) -> None:
+def test_one_spare_process_is_kept_and_waiting_splits_make_room_for_others(rig: Rig) -> None:
     rig.idle(1)
     held = [rig.gate(f"h{n}-0", f"held-{n}") for n in range(RUNNING)]
     rig.idle(1)
@@ -226,7 +226,7 @@ def test_a_dead_idle_process_is_detected_and_replaced(rig: Rig) -> None:
     assert rig.processes.idle != [resident]
 
 
-def test_withdrawn_before_its_start(rig: Rig) -> None:
+def test_a_batch_can_be_withdrawn_only_before_it_starts(rig: Rig) -> None:
     held = [rig.gate(f"h{n}-0", f"held-{n}") for n in range(RUNNING)]
     waits = rig.submit("w-0", Answer(1), Answer(2))
     assert waits.cancel()
@@ -300,7 +300,7 @@ class Slow(Threads):
         self.is_open = False
 
 
-def test_what_ends_before_the_first_new_process_has_joined_is_replaced(rig: Rig) -> None:
+def test_a_process_that_ends_before_the_first_new_one_has_joined_is_replaced(rig: Rig) -> None:
     """Spark is up, and its first Python process takes its time."""
     assert rig.submit("a-0", Answer(1)).result(20) == [1]
     new = Slow()
@@ -348,7 +348,7 @@ def test_a_stand_in_starts_processes_while_the_launcher_starts_none(
     assert not stand_in.closed, "it may be needed again"
 
 
-def test_a_stand_in_that_starts_none_is_no_failure_of_the_launcher(
+def test_a_failing_stand_in_does_not_count_as_a_failure_of_the_launcher(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(process_manager, "LATE_S", 0.0)
@@ -367,7 +367,7 @@ def test_a_stand_in_that_starts_none_is_no_failure_of_the_launcher(
     assert waits.result(20) == [1]
 
 
-def test_where_nobody_can_be_started_waiting_batches_fail_and_later_ones_have_it_tried_again(
+def test_batches_fail_if_no_process_can_be_started_and_later_ones_try_again(
     monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(process_manager, "BACKOFF_S", 0.001)
@@ -385,7 +385,7 @@ def test_where_nobody_can_be_started_waiting_batches_fail_and_later_ones_have_it
     rig.listener.close()
 
 
-def test_it_may_be_closed_while_a_process_joins(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pool_can_be_closed_while_a_process_joins(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     closed: list[Exception | None] = []
 
     def close() -> None:
