@@ -73,8 +73,8 @@ class _PartitionQueue:
     def ready(self) -> bool:
         return bool(self.waiting) and not self.failed and not self.pausing
 
-    def may_have_sent(self, most: int) -> int:
-        """Returns how many batches may be in flight, at most `most`.
+    def may_have_sent(self, max_in_flight: int) -> int:
+        """Returns how many batches may be in flight, at most `max_in_flight`.
 
         Only one until the leader has acknowledged the first batch: until then it accepts any sequence number, and would
         accept the second batch if the first one failed. Also only one while batches are sent again: a broker remembers
@@ -82,7 +82,7 @@ class _PartitionQueue:
         append it twice.
         """
         first = self.sent[0] if self.sent else self.waiting[0]
-        return most if self.known and first.number > self.retried else 1
+        return max_in_flight if self.known and first.number > self.retried else 1
 
 
 class Sender:

@@ -15,8 +15,8 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 def test_fifteen_seconds_of_chaos_lose_no_records():
     folder = Path(tempfile.mkdtemp(prefix="heeler-chaos-"))
-    told: list[str] = []
-    figures = Chaos(folder, 7, told.append, pause=(0.2, 1.6), suspend=(0.5, 5.0)).run(15)
+    reported: list[str] = []
+    figures = Chaos(folder, 7, reported.append, pause=(0.2, 1.6), suspend=(0.5, 5.0)).run(15)
     assert figures["records"] > 0
-    assert figures["events"], told
+    assert figures["events"], reported
     shutil.rmtree(folder)

@@ -69,7 +69,7 @@ def nothing_twice(cluster):
     yield
     after = cluster.wait_settled()
     stayed = {part for part in after if after[part] == before[part]}
-    new = {part: told[len(begun[part]):] for part, told in starts(cluster).items()}
+    new = {part: reported[len(begun[part]):] for part, reported in starts(cluster).items()}
     assert new == {part: [] if part in stayed else ["started"] for part in begun}
     disturbed = [said for said in cluster.statuses()[said:] if said[0].split("-", 2)[-1] in stayed]
     assert disturbed == []
@@ -109,7 +109,7 @@ def test_rolling_restart_under_load(cluster):
             back(worker)
             cluster.wait_settled()
     cluster.wait_flowing()
-    assert {line for part, told in starts(cluster).items() for line in told[len(begun[part]):]} == {"started"}
+    assert {line for part, reported in starts(cluster).items() for line in reported[len(begun[part]):]} == {"started"}
 
 
 def generations(statuses):

@@ -98,12 +98,12 @@ def wait_started_again(cluster, before):
 
     def again():
         now = starts(cluster)
-        assert all(len(now[part]) > len(told) for part, told in before.items()), now
+        assert all(len(now[part]) > len(reported) for part, reported in before.items()), now
         return True
 
     wait_until(again, SOON_S, "everything to run again")
     cluster.wait_settled(within=SOON_S, even=False)
-    return {line for part, told in starts(cluster).items() for line in told[len(before[part]):]}
+    return {line for part, reported in starts(cluster).items() for line in reported[len(before[part]):]}
 
 
 @pytest.mark.parametrize("children", [False, True], ids=["alone", "with-children"])

@@ -61,7 +61,7 @@ def test_a_writer_refuses_records_and_the_rest_is_written_in_order(sink: SinkRig
         seen = [value for value in sink.values() if int(value) % 2 == parity]
         assert seen == [str(n) for n in range(2000) if n % 2 == parity and str(n) not in refused]
     wait_until(lambda: sink.committed() == {0: 1000, 1: 1000}, what="the offsets")
-    [after_many] = [values for _, _, _, values in sink.notes.heard("writes") if values[0] == "1000"]
+    [after_many] = [values for _, _, _, values in sink.notes.recorded("writes") if values[0] == "1000"]
     assert len(after_many) < 125, "where many were refused, the next batch is not tried as a whole first"
     found = letters(sink.bootstrap, dead)
     assert sorted(value.decode() for value, _ in found) == sorted(refused)

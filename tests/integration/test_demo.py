@@ -107,10 +107,10 @@ def test_the_counts_of_the_demo_agree(demo, broker):
     files = [parse(file.name) for file in (run.results / "parquet").glob("*.parquet")]
     assert {file.partition for file in files if file} == set(range(PARTITIONS))
     assert {"year", "carrier", "arr_delay"} <= set(run.rows().schema.names)
-    told = (run.results / "worker.log").read_text().splitlines()
-    assert [line for line in told if not TOLD.fullmatch(line)] == []
-    assert sum("connector started" in line for line in told) == 2
-    assert sum("task started" in line for line in told) >= 2
+    reported = (run.results / "worker.log").read_text().splitlines()
+    assert [line for line in reported if not TOLD.fullmatch(line)] == []
+    assert sum("connector started" in line for line in reported) == 2
+    assert sum("task started" in line for line in reported) >= 2
 
 
 def test_demo_with_keep_runs_until_ctrl_c_and_leaves_nothing(demo):

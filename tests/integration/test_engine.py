@@ -54,10 +54,10 @@ pytestmark = pytest.mark.integration
 
 
 START_S = 120.0  # on a busy machine
-MOST = 6  # processes of the resident engine
+MAX_PROCESSES = 6  # processes of the resident engine
 hangs: list[tuple[str, str]] = []  # what the engine has told of tasks
 SETTINGS = {
-    "group.id": "engine-test", "heeler.executors.max": str(MOST), "heeler.executors.running.max": "4",
+    "group.id": "engine-test", "heeler.executors.max": str(MAX_PROCESSES), "heeler.executors.running.max": "4",
     "heeler.executors.slow.ms": "2000",
 }
 
@@ -65,15 +65,15 @@ SETTINGS = {
 @pytest.fixture(scope="module", params=["resident", "batch"])
 def engine(request: pytest.FixtureRequest) -> Iterator[AnyEngine]:
     hangs.clear()
-    engine = engine_of({**SETTINGS, "heeler.executors.mode": request.param}, lambda *told: hangs.append(told))
+    engine = engine_of({**SETTINGS, "heeler.executors.mode": request.param}, lambda *reported: hangs.append(reported))
     waiting = engine.submit("early", [Answer(1)])
     assert not waiting.done()
     assert engine.state is EngineState.NEW
-    lent = SharedSpark(engine.await_spark)
+    shared_spark = SharedSpark(engine.await_spark)
     engine.start()
     assert not waiting.done(), "start delays nothing"
     assert SparkSession.builder.getOrCreate().range(3).count() == 3, "a plugin that asks early waits for the same Spark"
-    lent.close()
+    shared_spark.close()
     assert waiting.result(START_S) == [1]
     on_spark(engine)
     yield engine
@@ -106,7 +106,7 @@ def answers_again(engine: AnyEngine) -> None:
 def slots(engine: AnyEngine) -> int:
     """How many splits run at a time, where each of them hangs: more on a larger machine."""
     if isinstance(engine, ResidentEngine):
-        return MOST
+        return MAX_PROCESSES
     assert engine.spark is not None
     return engine.spark.slots
 
@@ -264,7 +264,7 @@ def test_processes_start_while_spark_s_daemon_is_suspended(engine: ResidentEngin
     wait_until(lambda: [c for c in daemon.children() if os.getsid(c.pid) == c.pid], what="a fork server")
     daemon.suspend()
     try:
-        busy = all_busy(engine, tmp_path, MOST - 1)
+        busy = all_busy(engine, tmp_path, MAX_PROCESSES - 1)
         (forked,) = engine.submit("a-0", [Describe()]).result(START_S)
         stand_in = psutil.Process(forked["pid"])
         assert stand_in.parent() != daemon
@@ -305,17 +305,17 @@ def test_a_hanging_split_is_reported_with_its_stack(
     """Both in Python and in C; and who waits because all processes are busy."""
     stuck = engine.submit("stuck-0", [HoldInterpreter(str(tmp_path / "stuck"))])
 
-    def told(text: str) -> str:
+    def reported(text: str) -> str:
         found = [r.getMessage() for r in caplog.records if r.getMessage().startswith(text)]
         return found[0] if found else ""
 
-    wait_until(lambda: told("A split of stuck-0 has been running for "))
+    wait_until(lambda: reported("A split of stuck-0 has been running for "))
     assert "splits.py" in caplog.text
     where = wait_until(lambda: dict(reversed(hangs)).get("stuck-0"))  # others of this module hung before it
     assert "splits.py" in where
-    busy = all_busy(engine, tmp_path, MOST - 1)
+    busy = all_busy(engine, tmp_path, MAX_PROCESSES - 1)
     waits = engine.submit("waits-0", [Answer(1)])
-    text = wait_until(lambda: told("A batch of waits-0 has been waiting for an executor process for "))
+    text = wait_until(lambda: reported("A batch of waits-0 has been waiting for an executor process for "))
     troubles = engine.degraded()
     assert any(text.startswith("stuck-0: a split has been running for ") for text in troubles)
     assert any(text.startswith("waits-0: a batch has been waiting for an executor process for ") for text in troubles)
@@ -396,10 +396,10 @@ def test_output_of_executor_processes_is_masked_and_cannot_forge_log_lines(
     capsys: pytest.CaptureFixture[str]
 ) -> None:
     process_secrets().add("c", ["of-the-engine-test"])
-    came: SimpleQueue[Line] = SimpleQueue()
-    listener, launcher = ExecutorListener(lambda _, line: came.put(line)), LocalLauncher(python_path(), 1)
+    arrived: SimpleQueue[Line] = SimpleQueue()
+    listener, launcher = ExecutorListener(lambda _, line: arrived.put(line)), LocalLauncher(python_path(), 1)
     launcher.launch(listener.expect(1))
-    line = came.get(timeout=START_S)
+    line = arrived.get(timeout=START_S)
     wire.send(line.work, pickle.dumps(Say("of-the-engine-test\n[2026-11-22 10:00:00,000] INFO forged")))
     assert wire.receive(line.work)
     said = ""
@@ -421,12 +421,12 @@ def test_output_of_executor_processes_is_masked_and_cannot_forge_log_lines(
 
 def test_optional_modules_are_imported_before_processes_fork(monkeypatch: pytest.MonkeyPatch) -> None:
     """In the worker's own parent of them also where the first such connector comes later."""
-    came: SimpleQueue[Line] = SimpleQueue()
-    listener, launcher = ExecutorListener(lambda _, line: came.put(line)), LocalLauncher(python_path(), 2)
+    arrived: SimpleQueue[Line] = SimpleQueue()
+    listener, launcher = ExecutorListener(lambda _, line: arrived.put(line)), LocalLauncher(python_path(), 2)
     lines, found = [], []
     for number in (1, 2):
         launcher.launch(listener.expect(number))
-        lines.append(came.get(timeout=START_S))
+        lines.append(arrived.get(timeout=START_S))
         wire.send(lines[-1].work, pickle.dumps(IsImported("xml.dom.pulldom")))
         found.append(pickle.loads(wire.receive(lines[-1].work))[0].value)
         monkeypatch.setitem(OPTIONAL, "pytest", ("no.such.module", "xml.dom.pulldom"))

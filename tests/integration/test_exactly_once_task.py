@@ -48,7 +48,7 @@ def test_records_and_offsets_are_committed_in_one_transaction_and_resumed(rig: O
     assert guard.asked == ["fence", "verify"]
     assert rig.values() == numbers(2500)
     assert rig.offsets() == offset(2500)
-    assert rig.notes.heard("commits") == [[{"0": at}] for at in (1000, 2000, 2500)]
+    assert rig.notes.recorded("commits") == [[{"0": at}] for at in (1000, 2000, 2500)]
     rig.limit(2600)
     again = rig.start()
     again.await_records(100)
@@ -171,7 +171,7 @@ def test_boundary_interval_commits_after_the_interval_and_at_the_stop(rig: OnceR
     loop.await_records(700)
     loop.stop()
     assert rig.values() == numbers(700)
-    assert rig.notes.heard("commits") == [[{"0": 500}], [{"0": 700}]]
+    assert rig.notes.recorded("commits") == [[{"0": 500}], [{"0": 700}]]
 
 
 def test_pausing_with_boundary_interval_commits_the_open_transaction(rig: OnceRig) -> None:
@@ -195,7 +195,7 @@ def test_boundary_connector_commits_where_the_connector_says(rig: OnceRig) -> No
     again.await_records(200)
     again.stop()
     assert rig.values() == numbers(400)
-    assert rig.notes.heard("transactions")[:3] == [
+    assert rig.notes.recorded("transactions")[:3] == [
         [{"0": 0}, {"0": 100}], [{"0": 100}, {"0": 200}], [{"0": 200}, {"0": 250}],
     ]  # fmt: skip
 

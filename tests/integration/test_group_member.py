@@ -13,7 +13,7 @@ from actors.messages.commands import AllowJoin, HerderAlive, RequestRejoin
 from actors.messages.events import CoordinatorLost, JoinPreparing
 from heeler.embedded_kafka.ports import free_port
 from storage.config.state import ClusterConfigState
-from tests.rigs.group_herder import CONFIG, EVERYTHING, BabblingCoordinator, FakeHerder, settled
+from tests.rigs.group_herder import CONFIG, EVERYTHING, FakeHerder, GarbageCoordinator, settled
 from tests.rigs.support import wait_until
 
 pytestmark = pytest.mark.integration
@@ -329,9 +329,9 @@ def test_group_type_and_protocol_are_kafka_connects(pair):
 
 def test_a_follower_survives_an_invalid_assignment_from_its_leader(worker, caplog):
     """It reports why, retries, and works as soon as another member leads."""
-    one = worker("w1", kind=BabblingCoordinator).join()
+    one = worker("w1", kind=GarbageCoordinator).join()
     one.joined(30)
-    one.coordinator.babbles = True
+    one.coordinator.sends_garbage = True
     two = worker("w2").join()
     wait_until(lambda: "cannot be joined: unknown protocol version -1" in caplog.text)
     one.leave()

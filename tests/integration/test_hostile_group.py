@@ -96,10 +96,10 @@ def test_invalid_records_in_internal_topics_do_not_stop_a_worker(worker, works):
                        ("offset", [deep, '["a",' + "[" * 600, '["a",{"p":' + "9" * 5000 + "}]"])):
         worker.kafka.send(worker.process.properties[f"{kind}.storage.topic"], [deep] * 3, keys)
 
-    def told():
+    def reported():
         return "has 40000 bytes" in (worker.rest.failure(LONG) or "")
 
-    wait_until(told, 30, "the status of what cannot run")
+    wait_until(reported, 30, "the status of what cannot run")
     works()
     assert worker.call("GET", "/connectors?expand=info&expand=status").keys() == {LONG, *odd}
     error = worker.refused("POST", f"/connectors/{LONG}/restart")

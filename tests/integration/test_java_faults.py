@@ -277,8 +277,8 @@ def test_config_providers_in_jars(rig, topic_name, journal):
     assert configured() == before + 1
     wait_until(lambda: metrics(rig).get(("heeler_plugin_reads", "vault"), 0) >= 2, what="what the next one measures")
     topics = [rig.process.properties[f"{kind}.storage.topic"] for kind in ("status", "config", "offset")]
-    told = repr([(m.key(), m.value()) for topic in topics for m in rig.kafka.messages(topic)])
-    for text in (told, rig.process.log.read_text(), repr(rig.call("GET", "/connectors?expand=status&expand=info"))):
+    reported = repr([(m.key(), m.value()) for topic in topics for m in rig.kafka.messages(topic)])
+    for text in (reported, rig.process.log.read_text(), repr(rig.call("GET", "/connectors?expand=status&expand=info"))):
         assert SECRET not in text
 
 

@@ -139,9 +139,9 @@ def test_records_keep_keys_headers_timestamps_and_offsets_their_numbers(rig, top
     found = rig.kafka.messages(topic_name)
     rows = sorted((int.from_bytes(m.value(), "big"), m.key().decode(), m.timestamp()[1]) for m in found)
     assert rows == [(n, f"k{n}", 1000 + n) for n in range(30)]
-    told = {f"committed {m.key().decode()} at {topic_name}-{m.partition()}@{m.offset()} of {m.timestamp()[1]}, "
-            f"{len(m.key())}+8" for m in found}
-    wait_until(lambda: told <= set(re.findall(r"committed k.*\+8", rig.process.log.read_text())), what="commitRecord")
+    commits = {f"committed {m.key().decode()} at {topic_name}-{m.partition()}@{m.offset()} of {m.timestamp()[1]}, "
+               f"{len(m.key())}+8" for m in found}
+    wait_until(lambda: commits <= set(re.findall(r"committed k.*\+8", rig.process.log.read_text())), what="commits")
     assert all([name for name, _ in m.headers()] == ["confirmed"] for m in found)
     tracked = rig.call("GET", f"/connectors/{topic_name}/topics")[topic_name]["topics"]
     assert tracked == [topic_name]
@@ -292,9 +292,9 @@ def test_python_plugins_behind_a_java_source(rig, topic_name):
     (six,) = rig.kafka.messages(f"{topic_name}-six")
     assert (six.key(), six.value()) == (b"k6", b"#12")
     name = "__connect.errors."
-    told = [(m.key(), h[f"{name}stage"], h[f"{name}class.name"], h[f"{name}exception.message"])
+    reported = [(m.key(), h[f"{name}stage"], h[f"{name}class.name"], h[f"{name}exception.message"])
             for m in rig.kafka.messages(letters) for h in [{key: value.decode() for key, value in m.headers()}]]
-    assert told == [(b"k2", "TRANSFORMATION", f"{python}double",
+    assert reported == [(b"k2", "TRANSFORMATION", f"{python}double",
                      "double raised ValueError('it is two')"),
                     (b"k7", "VALUE_CONVERTER", f"{python}Numbered", "it is fourteen")]
     wanted = {f"committed {m.key().decode()} at {m.topic()}-{m.partition()}@{m.offset()} of" for m in [*found, six]}

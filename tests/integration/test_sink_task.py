@@ -42,7 +42,7 @@ def test_a_sink_reads_commits_and_resumes(rig: SinkRig) -> None:
     assert sorted(rig.values(), key=int) == numbers(1000)
     assert rig.values()[0::1][:3] in (["0", "2", "4"], ["1", "3", "5"]), "in the order of the partition"
     assert rig.committed() == {0: 500, 1: 500}
-    assert rig.notes.heard("commits") == [[[500, 500]]]
+    assert rig.notes.recorded("commits") == [[[500, 500]]]
     assert set(rig.used) == {rig.topic}
     rig.produce(10, start=1000)
     rig.start().await_records(10)
@@ -78,7 +78,7 @@ def test_a_batch_is_as_large_as_the_user_allows(rig: SinkRig) -> None:
     rig.produce(100)
     loop = rig.start(**{"consumer.override.max.poll.records": "7"})
     loop.await_records(100)
-    assert {len(values) for _, _, _, values in rig.notes.heard("writes")} == {7, 1}
+    assert {len(values) for _, _, _, values in rig.notes.recorded("writes")} == {7, 1}
 
 
 def test_a_batch_of_large_records_is_bounded_in_bytes(rig: SinkRig, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,8 +100,8 @@ def test_a_failing_writer_fails_the_task_and_nothing_is_committed(rig: SinkRig) 
     assert str(error) == "not this one"
     assert "in write" in str(error.__cause__), "the executor's trace is in the task's"
     assert rig.committed() == {}
-    assert rig.notes.heard("commits") == []
-    assert rig.notes.heard("aborts") == [[[5]]], "the split that was written is told to the writer"
+    assert rig.notes.recorded("commits") == []
+    assert rig.notes.recorded("aborts") == [[[5]]], "the split that was written is told to the writer"
 
 
 @pytest.mark.parametrize("lost", [False, True])
@@ -183,10 +183,10 @@ def test_a_member_that_was_removed_during_its_batch_does_not_commit(rig: SinkRig
     rig.produce(10)
     loop = rig.start(slow="3", **{"consumer.override.max.poll.interval.ms": "1000"})
     loop.await_records(10)
-    aborts = rig.notes.heard("aborts")  # on a busy machine the second attempt may take too long as well
+    aborts = rig.notes.recorded("aborts")  # on a busy machine the second attempt may take too long as well
     assert aborts == [[[5, 5]]] * max(1, len(aborts))
     assert len(rig.values()) == 10 * (1 + len(aborts)), "the slow batch was written and then read again"
-    assert rig.notes.heard("commits") == [[[5, 5]]]
+    assert rig.notes.recorded("commits") == [[[5, 5]]]
 
 
 def test_a_member_suspended_past_its_session_joins_again_first(rig: SinkRig, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -200,8 +200,8 @@ def test_a_member_suspended_past_its_session_joins_again_first(rig: SinkRig, mon
     rig.engine.free.set()
     loop.await_records(10)
     assert len(rig.values()) == 20, "the batch that was slept over counts for nothing"
-    assert rig.notes.heard("commits") == [[[5, 5]]]
-    assert rig.notes.heard("aborts") == [[[5, 5]]]
+    assert rig.notes.recorded("commits") == [[[5, 5]]]
+    assert rig.notes.recorded("aborts") == [[[5, 5]]]
 
 
 def test_a_sink_with_its_own_offsets_decides_where_to_resume(rig: SinkRig) -> None:
@@ -213,7 +213,7 @@ def test_a_sink_with_its_own_offsets_decides_where_to_resume(rig: SinkRig) -> No
 def test_a_sink_that_stored_a_part_of_a_failed_batch_gets_the_rest(rig: SinkRig) -> None:
     rig.produce(20)
     rig.start(writer="resumable", half="7").await_records(6)
-    writes = [offsets for _, _, offsets, _ in rig.notes.heard("writes")]
+    writes = [offsets for _, _, offsets, _ in rig.notes.recorded("writes")]
     assert writes == [list(range(10))] * 2 + [[7, 8, 9]] * 2
     wait_until(lambda: rig.committed() == {0: 10, 1: 10})
 
@@ -255,7 +255,7 @@ def test_read_committed_waits_for_commits_and_skips_aborted_records(rig: SinkRig
 def test_a_plain_pyspark_writer_receives_rows(rig: SinkRig) -> None:
     rig.produce(2)
     rig.start(writer="rows", **{"connector.class": "tests.rigs.task_plugins.RowsConnector"}).await_records(2)
-    rows = [row for (rows,) in rig.notes.heard("rows") for row in rows]
+    rows = [row for (rows,) in rig.notes.recorded("rows") for row in rows]
     assert sorted(rows, key=str) == [{"value": "0"}, {"value": "1"}]
 
 

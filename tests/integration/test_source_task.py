@@ -40,7 +40,7 @@ def test_a_source_reads_in_order_writes_offsets_and_resumes(rig: SourceRig) -> N
     loop.stop()
     assert rig.records() == {0: numbers(2500)}
     assert rig.offsets.written == [({"stream": "0"}, {"at": at}) for at in (1000, 2000, 2500)]
-    assert rig.notes.heard("commits") == [[{"0": at}] for at in (1000, 2000, 2500)]
+    assert rig.notes.recorded("commits") == [[{"0": at}] for at in (1000, 2000, 2500)]
     assert set(rig.used) == {rig.topic}
     rig.limit(2600)
     rig.start().await_records(100)

@@ -46,9 +46,9 @@ def test_executors_are_killed_one_after_the_other(
     cluster: SparkCluster, kafka: Kafka, python: Path, tmp_path: Path
 ) -> None:
     """Exactly once; `make executors` does so at least once as well, with more records."""
-    told: list[str] = []
-    Killing(kafka, cluster, tmp_path, python, told.append).run(RECORDS, KILLS, exactly_once=True, rate=RATE)
-    assert len(told) == KILLS, told
+    reported: list[str] = []
+    Killing(kafka, cluster, tmp_path, python, reported.append).run(RECORDS, KILLS, exactly_once=True, rate=RATE)
+    assert len(reported) == KILLS, reported
 
 
 def test_the_demo_on_a_cluster(cluster: SparkCluster, kafka: Kafka, python: Path, tmp_path: Path) -> None:

@@ -54,11 +54,11 @@ def test_several_errors_are_reported_together(rig, topic_name):
     error = rig.refused("POST", "/connectors", {"name": topic_name, "config": {
         "connector.class": "FileStreamSource", "tasks.max": "x", "batch.size": "y"}})
     lines = str(error).splitlines()
-    told = [line for line in lines if line.startswith(("Invalid value", "Missing required"))]
+    reported = [line for line in lines if line.startswith(("Invalid value", "Missing required"))]
     assert (error.status, lines[0]) == (
-        400, f"HTTP 400: Connector configuration is invalid and contains the following {len(told)} error(s):")
+        400, f"HTTP 400: Connector configuration is invalid and contains the following {len(reported)} error(s):")
     for key in ("tasks.max", "batch.size", '"topic"'):
-        assert any(key in line for line in told), told
+        assert any(key in line for line in reported), reported
 
 
 def test_a_failed_task_shows_its_trace_and_a_restart_continues_it(rig, topic_name):
@@ -95,7 +95,7 @@ def test_text_from_outside_cannot_forge_log_lines(rig, topic_name):
     for kind, key in (("config", "connector-"), ("status", "status-connector-")):
         rig.kafka.send(rig.process.properties[f"{kind}.storage.topic"], ['{"properties": 1'], [f"{key}\n{forged}"])
 
-    def told():
+    def reported():
         lines = rig.process.log.read_text().splitlines()  # at all that ends a line for anybody
         about = [line for line in lines if forged in line]
         for kind in ("connector-", "status-connector-"):
@@ -103,7 +103,7 @@ def test_text_from_outside_cannot_forge_log_lines(rig, topic_name):
         assert any(rf"WARNING misbehaving\n{forged}" in line for line in about), "a Python worker of Spark"
         return about
 
-    about = wait_until(told, 30, "the lines about the records")
+    about = wait_until(reported, 30, "the lines about the records")
     assert any(rf"[{topic_name}-\u202e\u2028{forged}|task-0] " in line for line in about), about
     genuine = re.compile(r"\[20\d\d-(?!01-01 00:00:00,000).{18}\] (INFO|WARN|WARNING|ERROR) |    ")
     assert [line for line in about if not genuine.match(line)] == []

@@ -48,8 +48,8 @@ def test_lines_are_copied_and_rest_reports_the_connectors(rig, pipe, topic_name)
     append(into, numbered("line", 0, 100))
     rig.wait_lines(out, numbered("line", 0, 100))
     name = f"{topic_name}-in"
-    told = rig.call("GET", f"/connectors/{name}")
-    assert told == {"name": name, "config": {"name": name, **source(into, topic_name)}, "type": "source",
+    reported = rig.call("GET", f"/connectors/{name}")
+    assert reported == {"name": name, "config": {"name": name, **source(into, topic_name)}, "type": "source",
                     "tasks": [{"connector": name, "task": 0}]}
     status = rig.call("GET", f"/connectors/{name}/status")
     worker = status["connector"]["worker_id"]

@@ -147,7 +147,7 @@ def test_dead_letters_equal_javas(broker, tmp_path, rig):
              "consumer.override.group.id": f"{name}-jar"})
         loop.await_records(len(records), 60)
         notes = Folder(str(tmp_path / case))
-        good = [value for *_, values in notes.heard("writes") for value in values]
+        good = [value for *_, values in notes.recorded("writes") for value in values]
         wait_until(lambda out=out, good=good: out.exists() and len(out.read_text().splitlines()) == len(good), 60,
                    f"{len(good)} good records from Java")
         bad = len(records) - len(good)

@@ -78,8 +78,8 @@ class Group:
             offset=self.config.offset + 1, connector_configs={key: {} for key in counts}, task_counts=counts
         )
 
-    def rebalance(self, deaf=frozenset(), leader_completes=True):
-        """One rebalance. Workers in `deaf` (by number) do not get their answer."""
+    def rebalance(self, cut_off=frozenset(), leader_completes=True):
+        """One rebalance. Workers in `cut_off` (by number) do not get their answer."""
         self.generation += 1
         leader_id = min(self.workers)
         leader = self.workers[leader_id]
@@ -99,7 +99,7 @@ class Group:
         )
         self.check(leader.assignor, answers)
         for number, (id_, worker) in enumerate(sorted(self.workers.items())):
-            if number in deaf or (id_ == leader_id and not leader_completes):
+            if number in cut_off or (id_ == leader_id and not leader_completes):
                 continue
             answer = answers[id_]
             worker.owned = worker.owned.minus(answer.revoked).plus(answer.assigned)

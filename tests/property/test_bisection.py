@@ -65,9 +65,9 @@ def test_exactly_the_bad_rows_are_left_out(batch, spacing, data):
 
 
 @given(st.integers(1, 500), st.integers(2, 30))
-def test_a_stage_that_fails_only_on_large_batches_loses_no_rows(size, most):
+def test_a_stage_that_fails_only_on_large_batches_loses_no_rows(size, max_rows):
     def attempt(begin, end):
-        if end - begin > most:
+        if end - begin > max_rows:
             raise FailedPartError(None)
         return range(begin, end)
 

@@ -15,8 +15,8 @@ STEPS = st.lists(st.tuples(st.sampled_from(["put", "take", "take", "end", "back"
 
 
 @given(STEPS, st.integers(1, 3), st.integers(1, 4))
-def test_nothing_is_lost_or_duplicated_and_no_limit_is_exceeded(steps, most_per_task, most_per_connector):
-    queue: FairQueue[int] = FairQueue(most_per_task, most_per_connector)
+def test_nothing_is_lost_or_duplicated_and_no_limit_is_exceeded(steps, max_per_task, max_per_connector):
+    queue: FairQueue[int] = FairQueue(max_per_task, max_per_connector)
     waiting: dict[str, deque[int]] = {task: deque() for task in TASKS}
     running: Counter[str] = Counter()
     for number, (step, task) in enumerate(steps):
@@ -44,11 +44,11 @@ def test_nothing_is_lost_or_duplicated_and_no_limit_is_exceeded(steps, most_per_
             if item in waiting[task]:
                 waiting[task].remove(item)
         per_connector = Counter({name: sum(n for t, n in running.items() if connector_of(t) == name) for name in "abc"})
-        assert max(running.values(), default=0) <= most_per_task
-        assert max(per_connector.values()) <= most_per_connector
+        assert max(running.values(), default=0) <= max_per_task
+        assert max(per_connector.values()) <= max_per_connector
         assert len(queue) == sum(map(len, waiting.values()))
-        room = {name: most_per_connector - per_connector[name] for name in "abc"}
-        free = Counter({t: min(len(items), most_per_task - running[t]) for t, items in waiting.items()})
+        room = {name: max_per_connector - per_connector[name] for name in "abc"}
+        free = Counter({t: min(len(items), max_per_task - running[t]) for t, items in waiting.items()})
         assert queue.takeable(1000) == sum(
             min(room[name], sum(n for t, n in free.items() if connector_of(t) == name)) for name in "abc"
         )

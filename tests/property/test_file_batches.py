@@ -36,10 +36,10 @@ def test_batches_have_at_most_batch_size_lines_and_lose_none(content, size, limi
         whole = [line for batch in batches(file, None) for line in batch]
         found = batches(file, limit and ReadMaxBytes(limit), **{"batch.size": str(size)})
     assert [line for batch in found for line in batch] == whole
-    most = max(1, size)  # Java's task too takes a line at least
-    assert all(len(batch) <= most for batch in found)
+    max_lines = max(1, size)  # Java's task too takes a line at least
+    assert all(len(batch) <= max_lines for batch in found)
     if limit is None:
-        assert all(len(batch) == most for batch in found[:-1]), "as many as allowed"
+        assert all(len(batch) == max_lines for batch in found[:-1]), "as many as allowed"
 
 
 def test_without_batch_size_a_batch_has_all_available_lines(tmp_path):

@@ -112,10 +112,10 @@ def test_batches_that_exceed_the_decompression_limit_are_skipped(
     found, next_offset = read(OURS, data, [], IsolationLevel.READ_UNCOMMITTED, 100)
     assert [(r.offset, r.value) for r in found if not is_mark(r)] == [(100, b"first"), (103, b"last")]
     assert (found[-1].offset, is_mark(found[-1]), next_offset) == (104, True, 105)
-    told = [record.getMessage() for record in caplog.records]
-    assert [offset for line in told for offset in (101, 102, 104) if f"at offsets {offset} to {offset}," in line] == \
+    logged = [record.getMessage() for record in caplog.records]
+    assert [offset for line in logged for offset in (101, 102, 104) if f"at offsets {offset} to {offset}," in line] == \
         [101, 102, 104]
-    assert "more than the 5000000 bytes allowed" in told[0]
+    assert "more than the 5000000 bytes allowed" in logged[0]
 
 
 @given(BATCHES.filter(bool), st.data())

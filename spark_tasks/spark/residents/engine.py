@@ -46,10 +46,11 @@ class ResidentEngine(Engine):
     def __init__(self, worker: Mapping[str, str], hangs: Hangs = lambda _task, _text: None) -> None:
         self._hangs = hangs
         self._settings = ExecutorSettings.of(worker)
-        self._spark_settings = spark_settings(worker, self._settings.most + self._settings.running + OTHER_JOBS)
+        slots = self._settings.max_processes + self._settings.running + OTHER_JOBS
+        self._spark_settings = spark_settings(worker, slots)
         self._local = local_slots(self._spark_settings["spark.master"]) is not None
         if not self._local:  # the cores of the cluster say how many run
-            self._settings = replace(self._settings, running=self._settings.most)
+            self._settings = replace(self._settings, running=self._settings.max_processes)
         self._python_path = python_path()
         self._lock = threading.Condition(threading.RLock())
         self._life = SparkLife(
@@ -105,7 +106,7 @@ class ResidentEngine(Engine):
 
     def _bridge(self, pool: Pool) -> None:
         """Run splits in local processes until Spark is up. On a cluster they wait: executors may see other files."""
-        pool.use(LocalLauncher(self._python_path, self._settings.most) if self._local else None)
+        pool.use(LocalLauncher(self._python_path, self._settings.max_processes) if self._local else None)
 
     def _up(self, spark: SparkJobs) -> None:
         launcher = SparkLauncher(spark, self._settings)
@@ -121,7 +122,7 @@ class ResidentEngine(Engine):
             return None
         return ForkServer(
             launcher.launch_fork_server, spark.process_lives, self._listener, self._pool.processes.next_number,
-            self._settings.most,
+            self._settings.max_processes,
         )
 
     def _failed(self, error: Exception) -> None:

@@ -109,8 +109,8 @@ class Monitor:
 
     def _end_idle(self) -> None:
         processes = self._pool.processes
-        most, idle_s = self._settings.spare + 1, self._settings.idle_s
-        while len(processes.idle) > most and self._looked - processes.idle[0].since > idle_s:
+        max_idle, idle_s = self._settings.spare + 1, self._settings.idle_s
+        while len(processes.idle) > max_idle and self._looked - processes.idle[0].since > idle_s:
             processes.let_go(processes.idle[0])
 
     def _is_slow(self, resident: Resident) -> bool:

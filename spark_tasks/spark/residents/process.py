@@ -17,7 +17,7 @@ class Launcher(Protocol):
     """Starts executor processes."""
 
     @property
-    def most(self) -> int:
+    def max_processes(self) -> int:
         """The largest number of processes."""
 
     def launch(self, ticket: Ticket) -> None:

@@ -45,7 +45,7 @@ class ProcessManager:
     """
 
     def __init__(
-        self, listener: Expects, lock: threading.Condition, *, most: int,
+        self, listener: Expects, lock: threading.Condition, *, max_processes: int,
         ended: Callable[[Item, Outcome | Exception], Callable[[], None]], returned: Callable[[Item], None],
         changed: Callable[[], None], given_up: Callable[[Exception], None],
         died: Callable[[], None],
@@ -54,7 +54,7 @@ class ProcessManager:
         self.idle: list[Resident] = []  # the one used last is used first, so that the others can end
         self._listener = listener
         self._lock = lock
-        self._most = most
+        self._max_processes = max_processes
         self._ended = ended
         self._returned = returned
         self._changed = changed
@@ -131,7 +131,7 @@ class ProcessManager:
         others = [r for r in self.residents.values() if r.launcher is not launcher and r.line is not None]
         mine = sum(1 for r in self.residents.values() if r.launcher is launcher)
         beside = 0 if self._former else len(others)
-        return min(self._most - mine - beside, launcher.most - mine)
+        return min(self._max_processes - mine - beside, launcher.max_processes - mine)
 
     def grow(self, wanted: int) -> None:
         """Start processes until `wanted` are idle or about to join, if there is room. The caller holds the lock."""

@@ -367,8 +367,8 @@ def test_restarts_and_stalls_are_only_in_statuses() -> None:
     client = client_of(worker)
     client.post("/connectors", json={"name": "a", "config": SOURCE})
     name = ConnectorName("a")
-    told = {0: Restarts(2, "failed: OSError: away", 1_800_000_000_123), 1: Restarts(0, "failed: no", permanent=True)}
-    tasks = {n: Status(ConnectorTaskId(name, n), State.FAILED, WORKER, 1, restarts=told[n]) for n in told}
+    failed = {0: Restarts(2, "failed: OSError: away", 1_800_000_000_123), 1: Restarts(0, "failed: no", permanent=True)}
+    tasks = {n: Status(ConnectorTaskId(name, n), State.FAILED, WORKER, 1, restarts=failed[n]) for n in failed}
     tasks[2] = Status(ConnectorTaskId(name, 2), State.RUNNING, WORKER, 1,
                       stalled=Stall(1_800_000_000_123, "a batch hangs\nin read"))
     stalled = {"since": "2027-01-15T08:00:00.123Z", "what": "a batch hangs\nin read"}

@@ -99,11 +99,11 @@ def test_pauses_double_up_to_the_longest_and_there_is_a_limit() -> None:
     for _ in range(6):
         home(world, T).fail(T)
         run(world, 0)
-        told = said(world).restarts
-        assert told is not None
-        assert told.next_ms is not None
-        restarts.append(told.next_ms - world.now)
-        run(world, told.next_ms - world.now)
+        reported = said(world).restarts
+        assert reported is not None
+        assert reported.next_ms is not None
+        restarts.append(reported.next_ms - world.now)
+        run(world, reported.next_ms - world.now)
         assert said(world).state is State.RUNNING
     assert restarts[:3] == [1000, 2000, 3000]
     assert restarts[3] == 100_000 - 2000 - 3000  # the first of three is as long ago as the period is
@@ -245,8 +245,8 @@ def test_a_stalled_task_is_only_reported_unless_the_policy_restarts_it() -> None
     run(world, 100_000)
     assert node.running[T][0] == before
     assert (said(world).restarts, said(world).stalled) == (None, Stall(world.now - 100_400, HANGS))
-    [told] = [line for line in world.story().splitlines() if "File x.py, line 1" in line]
-    assert told.endswith("TaskStalled, c-0: a read hangs\\nFile x.py, line 1")
+    [reported] = [line for line in world.story().splitlines() if "File x.py, line 1" in line]
+    assert reported.endswith("TaskStalled, c-0: a read hangs\\nFile x.py, line 1")
     assert "c-0: a read hangs', about='c-0')" in world.story(), "what was logged, without the stack"
     node.instances[before].stuck = False
     node.tell(("watchdog", before), TaskRecovered(T, Epoch(before)))
@@ -295,7 +295,7 @@ def test_a_stall_reported_twice_causes_one_restart() -> None:
     assert said(world).restarts == Restarts(1, "stalled: a read hangs")
 
 
-def told(world: World) -> list[str]:
+def reported(world: World) -> list[str]:
     """What was logged at INFO about the connector and its task."""
     found = re.findall(r"Log\(level='INFO', message='([^']*)', about='c(?:-0)?'\)", world.story(10_000))
     return [line.removesuffix(" (errors.restart.policy)") for line in found]
@@ -303,13 +303,13 @@ def told(world: World) -> list[str]:
 
 def test_each_restart_is_one_line_of_the_log() -> None:
     world = started()
-    node, before = home(world, T), len(told(world))
-    assert told(world)[-2:] == ["c: connector started", "c-0: task started"]
+    node, before = home(world, T), len(reported(world))
+    assert reported(world)[-2:] == ["c: connector started", "c-0: task started"]
 
     def lines() -> list[str]:
         nonlocal before
         world.settle()
-        new, before = told(world)[before:], len(told(world))
+        new, before = reported(world)[before:], len(reported(world))
         return sorted(new)
 
     world.ask("w0", RestartConnectorAndTasks(RestartRequest(C, False, True)))

@@ -261,9 +261,9 @@ def test_the_stack_of_a_hanging_task_is_below_the_line(
     what = "hangs with s3cr3t\nof-two-lines\nin hang\nin run"
     rig.tell(TaskStalled(task, rig.states[-1].slots[task].epoch, what, 1000))
     rig.ask(HealthCheck()).get(timeout=WITHIN_S)
-    [told] = [record for record in caplog.records if record.levelname == "WARNING"]
-    assert told.getMessage().startswith(f"c-0: hangs with {MASK} [TaskStalled#")
-    assert vars(told)["below"] == "in hang\nin run"
+    [entries] = [record for record in caplog.records if record.levelname == "WARNING"]
+    assert entries.getMessage().startswith(f"c-0: hangs with {MASK} [TaskStalled#")
+    assert vars(entries)["below"] == "in hang\nin run"
 
 
 def test_a_second_write_waits_for_the_first_to_be_read_back(rig: Rig) -> None:
@@ -389,14 +389,14 @@ def test_the_story_of_a_connector_links_each_step_to_its_cause(rig: Rig, c: Conn
     """From a request to its results, each step with the one that led to it."""
     d = rig.create("d")
     rig.tell(Remark(ConnectorTaskId(d, 0), "a split hangs\nin f", "executors"))
-    told = rig.ask(GetStory(d)).get(timeout=WITHIN_S)
-    causes = {entry.cause: entry for entry in told}
-    started = next(e for e in told if any(x.startswith("StartInstance(item='d'") for x in e.effects))
-    put = next(e for e in told if "PutConnector(connector='d', config={2 keys}" in e.what)
-    reported = next(e for e in told if e.what.startswith("ConnectorStateReported(connector='d'"))
+    entries = rig.ask(GetStory(d)).get(timeout=WITHIN_S)
+    causes = {entry.cause: entry for entry in entries}
+    started = next(e for e in entries if any(x.startswith("StartInstance(item='d'") for x in e.effects))
+    put = next(e for e in entries if "PutConnector(connector='d', config={2 keys}" in e.what)
+    reported = next(e for e in entries if e.what.startswith("ConnectorStateReported(connector='d'"))
     assert reported.because == started.cause
-    written = next(e for e in told if any("PutConnectorConfig(connector='d'" in x for x in e.effects))
+    written = next(e for e in entries if any("PutConnectorConfig(connector='d'" in x for x in e.effects))
     assert causes[written.because or ""] is put
-    assert told[-1].what == "executors, d-0: a split hangs\nin f"
+    assert entries[-1].what == "executors, d-0: a split hangs\nin f"
     with pytest.raises(NotFoundError, match="Connector x not found"):
         rig.ask(GetStory(ConnectorName("x"))).get(timeout=WITHIN_S)

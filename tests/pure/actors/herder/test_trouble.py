@@ -84,20 +84,20 @@ def test_work_of_a_worker_that_cannot_read_the_config_topic_is_taken_over(max_de
         world.ask("w0", PutConnector(ConnectorName(f"c{n}"), {}, replace=False))
         world.settle()
     world.check_at_rest()
-    deaf = next(node for node in world.nodes.values() if node.name != world.leader)
-    assert deaf.running
-    deaf.configs.held = True
+    cut_off = next(node for node in world.nodes.values() if node.name != world.leader)
+    assert cut_off.running
+    cut_off.configs.held = True
     world.ask(world.leader, PutConnector(ConnectorName("late"), {}, replace=False))
     until = world.now + 2 * max_delay_ms + 30_000
     while world.now < until:
         assert world.step() or world.tick()
-    assert deaf.state.phase is Phase.OUT
-    assert not deaf.running
+    assert cut_off.state.phase is Phase.OUT
+    assert not cut_off.running
     assert len(world.nodes[world.leader].running) == 3 * (1 + world.tasks)
-    deaf.configs.held = False
+    cut_off.configs.held = False
     world.settle()
     world.check_at_rest()
-    assert len(deaf.running) >= 3
+    assert len(cut_off.running) >= 3
 
 
 def test_task_configs_do_not_slip_between_the_two_writes_of_a_stop() -> None:

@@ -256,16 +256,16 @@ def test_failing_task_configs_leave_the_connector_running(rig):
     assert rig.next().error is None
 
 
-@pytest.mark.parametrize(("answer", "told"), [
+@pytest.mark.parametrize(("answer", "reported"), [
     ([{"port": 80}], "must return strings only; check port"), (["port"], "must return mappings, not a str"),
     (None, "must return a list of mappings, not a NoneType"),
 ])  # fmt: skip
-def test_invalid_task_configs(rig, answer, told):
+def test_invalid_task_configs(rig, answer, reported):
     rig.start()
     rig.state(State.RUNNING)
-    rig.plugin.task_configs = lambda _most: answer
+    rig.plugin.task_configs = lambda _max_tasks: answer
     rig.generate()
-    assert f"task_configs {told}" in str(rig.next().error)
+    assert f"task_configs {reported}" in str(rig.next().error)
 
 
 def test_a_paused_connector_generates_no_task_configs(rig):
@@ -315,7 +315,7 @@ def test_a_sink_that_scales_by_lag_gets_the_wanted_number_of_tasks():
     asked = []
     rig.start(**{"connector.class": "ScriptedSink", "topics": "t", "tasks.max": "5", "tasks.auto": "true"})
     rig.state(State.RUNNING)
-    rig.plugin.task_configs = lambda most: asked.append(most) or [{}] * most
+    rig.plugin.task_configs = lambda max_tasks: asked.append(max_tasks) or [{}] * max_tasks
     rig.generate()
     assert len(rig.next().configs) == 3
     watched[0].scale = Scale(5)

@@ -219,8 +219,8 @@ def test_a_task_ends_even_if_close_fails(rig: Rig, caplog: pytest.LogCaptureFixt
     ref = rig.start(runner)
     ref.tell(Stop())
     rig.await_states(State.RUNNING, State.UNASSIGNED)
-    [told] = [record for record in caplog.records if record.levelname == "ERROR"]
-    assert told.exc_info is not None
+    [reported] = [record for record in caplog.records if record.levelname == "ERROR"]
+    assert reported.exc_info is not None
 
 
 def test_a_stop_is_served_between_two_batches(rig: Rig) -> None:
@@ -243,10 +243,10 @@ def test_a_hanging_batch_is_abandoned(rig: Rig, caplog: pytest.LogCaptureFixture
     wait_until(lambda: not ref.is_alive())
     assert "cancel" in runner.calls
     assert runner.calls[-1] == "close"
-    told = [record for record in caplog.records if record.name == "actors.instances.task"]
-    assert [record.getMessage() for record in told] == [
+    reported = [record for record in caplog.records if record.name == "actors.instances.task"]
+    assert [record.getMessage() for record in reported] == [
         "the abandoned task ended with: given up", "the abandoned task ended with: the batch was cancelled"]
-    assert [(record.levelname, record.exc_info) for record in told] == [("INFO", None)] * 2
+    assert [(record.levelname, record.exc_info) for record in reported] == [("INFO", None)] * 2
 
 
 def test_a_task_abandoned_before_its_start_never_starts(rig: Rig) -> None:

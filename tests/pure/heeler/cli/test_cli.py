@@ -83,7 +83,7 @@ def test_the_broker_reports_why_it_cannot_start(tmp_path, monkeypatch):
 def test_the_end_of_the_terminal_ends_a_program_unless_nohup_started_it():
     before = signal.getsignal(signal.SIGHUP)
     try:
-        for handler, heeded in ((signal.SIG_DFL, True), (signal.SIG_IGN, False)):
+        for handler, expected in ((signal.SIG_DFL, True), (signal.SIG_IGN, False)):
             signal.signal(signal.SIGHUP, handler)
             ended = False
             try:
@@ -91,7 +91,7 @@ def test_the_end_of_the_terminal_ends_a_program_unless_nohup_started_it():
                     os.kill(os.getpid(), signal.SIGHUP)
             except KeyboardInterrupt:
                 ended = True
-            assert (ended, signal.getsignal(signal.SIGHUP)) == (heeded, handler)
+            assert (ended, signal.getsignal(signal.SIGHUP)) == (expected, handler)
     finally:
         signal.signal(signal.SIGHUP, before)
 

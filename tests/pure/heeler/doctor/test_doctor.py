@@ -76,11 +76,11 @@ def test_a_failed_check_does_not_prevent_others(file, tmp_path):
     [(verdict, said)] = of(found, "Kafka")
     assert verdict == "error"
     assert "127.0.0.1:1" in said
-    told = of(found, "plugins")
-    assert [verdict for verdict, _ in told] == ["error", "error", "error", "ok"]
-    assert "broken.jar cannot be read" in told[0][1]
-    assert "/nowhere/at/all" in told[1][1]
-    assert "no_such_module" in told[2][1]
+    reported = of(found, "plugins")
+    assert [verdict for verdict, _ in reported] == ["error", "error", "error", "ok"]
+    assert "broken.jar cannot be read" in reported[0][1]
+    assert "/nowhere/at/all" in reported[1][1]
+    assert "no_such_module" in reported[2][1]
     assert of(found, "settings") == [("warning", "Not settings of a worker, perhaps misspelt: ofset.flush.interval.ms")]
     assert of(found, "certificates") == [("ok", "none is configured")]
     assert "hunter2" not in str(found)

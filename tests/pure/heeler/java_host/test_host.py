@@ -84,12 +84,12 @@ def test_each_connector_has_its_own_host_which_ends_when_unused(made):
 
 
 def test_users_of_a_retired_host_leave_it_and_new_ones_use_its_successor(made):
-    java, told = hosts(), []
-    one = java.connect(told.append, connector="a")
+    java, reported = hosts(), []
+    one = java.connect(reported.append, connector="a")
     two = java.connect(connector="b")
     (first,) = made
     first.ends[0].sendall(message(0, RETIRE))
-    wait_until(lambda: told == [RETIRE])
+    wait_until(lambda: reported == [RETIRE])
     java.connect(connector="a")
     first.ends[0].sendall(message(0, RETIRE))  # once more is nothing new
     assert len(made) == 2
@@ -102,17 +102,17 @@ def test_users_of_a_retired_host_leave_it_and_new_ones_use_its_successor(made):
 
 
 def test_the_end_of_a_host_is_reported_for_its_connectors_and_tasks(made):
-    java, told = hosts(), []
-    java.on_end = lambda *what: told.append(what)
+    java, reported = hosts(), []
+    java.on_end = lambda *what: reported.append(what)
     java.connect(name="a-0", connector="a")
     left = java.connect(name="b", connector="b")
     left.close()
     (first,) = made
     first.ends[0].sendall(message(0, RETIRE))
-    wait_until(lambda: told == [
+    wait_until(lambda: reported == [
         ("a", "a-0", "the host of Java plugins is replaced (It is old); it continues in a new one")])
     first.ends[0].close()
-    wait_until(lambda: told[1:] == [
+    wait_until(lambda: reported[1:] == [
         ("a", "a-0", "the host of Java plugins has ended (it was played); it continues in a new one")])
 
 
@@ -141,10 +141,10 @@ def test_a_host_that_accepts_no_connections_is_replaced_too(made):
 
 
 def test_users_that_do_not_leave_in_time_end_with_the_host(made):
-    java, told = hosts(grace_s=0.0), []
-    java.connect(told.append)
+    java, reported = hosts(grace_s=0.0), []
+    java.connect(reported.append)
     made[0].ends[0].sendall(message(0, RETIRE))
-    wait_until(lambda: [type(event) for event in told] == [dict, HostGoneError])
+    wait_until(lambda: [type(event) for event in reported] == [dict, HostGoneError])
     java.close()
     with pytest.raises(ConnectError, match="shutting down"):
         java.connect()

@@ -126,8 +126,8 @@ def frame(session):
     assert kind == BATCH
     body = session.socket.recv(size, 0x100)
     rows, meta, _, _ = struct.unpack_from("<iiii", body)
-    told = json.loads(body[144 : 144 + meta])
-    return told["from"], told["to"], told["reset"], rows
+    reported = json.loads(body[144 : 144 + meta])
+    return reported["from"], reported["to"], reported["reset"], rows
 
 
 def opening(rig, offset):
@@ -173,12 +173,12 @@ def started(rig):
 
 def opened(rig, session):
     def answer():
-        told = session.read()[1]
+        reported = session.read()[1]
         session.say("opened")
-        return told
+        return reported
 
-    (told,) = beside(rig.task.run_once, answer)
-    assert told == opening(rig, rig.group.done.get(TP, 0))
+    (reported,) = beside(rig.task.run_once, answer)
+    assert reported == opening(rig, rig.group.done.get(TP, 0))
 
 
 def test_records_are_sent_ahead_and_only_offsets_from_the_task_are_committed(rig):
@@ -237,12 +237,12 @@ def test_before_it_joins_again_the_task_closes_its_partitions(rig, lost):
     rig.group.joins.append(True)
 
     def close_and_open():
-        told = [session.read()[1]]
+        reported = [session.read()[1]]
         session.say("commit", offsets=[["t", 0, 4]])
         session.say("closed")
-        told.append(session.read()[1])
+        reported.append(session.read()[1])
         session.say("opened")
-        return told
+        return reported
 
     ((closing, found),) = beside(rig.task.run_once, close_and_open)
     assert closing == {"op": "close", "lost": lost}
@@ -295,12 +295,12 @@ def test_the_end_of_the_host_restarts_the_task_at_the_groups_offsets(rig):
         session = rig.host.sessions.get(timeout=10)
         assert session.op() == "sink"
         session.say("started")
-        told = session.read()[1]
+        reported = session.read()[1]
         session.say("opened")
-        return told, frame(session)
+        return reported, frame(session)
 
-    (told,) = beside(lambda: wait_until(lambda: rig.task.run_once().records), begin)
-    assert told == (opening(rig, 2), (2, 5, False, 3))
+    (reported,) = beside(lambda: wait_until(lambda: rig.task.run_once().records), begin)
+    assert reported == (opening(rig, 2), (2, 5, False, 3))
     assert not rig.task.restarting
 
 
@@ -345,12 +345,12 @@ def test_a_task_moves_to_a_new_host_and_stays_in_its_group(rig):
         session = rig.host.sessions.get(timeout=10)
         assert session.op() == "sink"
         session.say("started")
-        told = session.read()[1]
+        reported = session.read()[1]
         session.say("opened")
-        return session, told  # a session that is forgotten ends its connection
+        return session, reported  # a session that is forgotten ends its connection
 
-    _, (second, told) = beside(rig.task.run_once, leave, begin)
-    assert told == opening(rig, 3)
+    _, (second, reported) = beside(rig.task.run_once, leave, begin)
+    assert reported == opening(rig, 3)
     assert frame(second) == (3, 5, False, 2)
     assert rig.group.commits == [(rig.group.membership[0], {TP: 3}, 0)]
     assert rig.metrics.failures == rig.metrics.retries == 0

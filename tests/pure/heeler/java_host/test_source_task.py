@@ -72,10 +72,10 @@ class Host:
     def __init__(self):
         self.sessions = queue.Queue()
 
-    def connect(self, heed, offsets, name, _connector):
+    def connect(self, on_message, offsets, name, _connector):
         mine, other = socket.socketpair()
         self.sessions.put(Session(mine))
-        return Connection(other, heed, offsets, name)
+        return Connection(other, on_message, offsets, name)
 
 
 class Session:

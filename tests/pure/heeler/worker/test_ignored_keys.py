@@ -65,10 +65,10 @@ def test_ignored_settings_cause_a_single_warning(caplog):
         assert caplog.messages == [], "what is not set, or empty, is not missed"
         WorkerConfig.of(BASE | {"offset.flush.timeout.ms": "9", "sasl.login.class": "com.example.Login",
                                 "producer.linger.ms": "5"})
-    [told] = caplog.messages
+    [reported] = caplog.messages
     for key, advice in (("offset.flush.timeout.ms", "leave it out"), ("sasl.login.class", "remove it"),
                         ("producer.linger.ms", "remove it")):
-        assert advice in told.partition(f"{key} (")[2].partition(")")[0], told
+        assert advice in reported.partition(f"{key} (")[2].partition(")")[0], reported
 
 
 # ---------------------------------------------------------------- what security hangs on

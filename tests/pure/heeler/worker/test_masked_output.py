@@ -89,9 +89,9 @@ def test_a_herder_s_story_is_masked_before_it_is_cut() -> None:
         for each in (story, bare):
             each.add(Event(report, 5, {}, "cause"), ())
     assert "s3cr..." in bare.text(task.connector), "somewhere it is cut in the middle"
-    told = story.text(task.connector)
-    assert "TaskStateReported" in told
-    assert "s3" not in told
+    reported = story.text(task.connector)
+    assert "TaskStateReported" in reported
+    assert "s3" not in reported
 
 
 def test_secrets_are_masked_in_the_output_of_plugins(monkeypatch: pytest.MonkeyPatch) -> None:

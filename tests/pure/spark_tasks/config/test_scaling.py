@@ -12,7 +12,7 @@ from spark_tasks.config.auto_tasks import as_put, stored
 from spark_tasks.config.definition import ConfigError
 from spark_tasks.config.scaling import Bounds, Scale, advance, unknown
 
-BOUNDS = st.builds(lambda least, more, lag, period: Bounds(least, least + more, lag, period),
+BOUNDS = st.builds(lambda min_tasks, more, lag, period: Bounds(min_tasks, min_tasks + more, lag, period),
                    st.integers(1, 5), st.integers(0, 20), st.integers(1, 1000), st.integers(1000, 5000))
 LAGS = st.integers(0, 50_000)
 
@@ -29,7 +29,7 @@ def run(bounds: Bounds, scale: Scale, lags: list[int], partitions: int = 1000, s
 @given(BOUNDS, st.integers(1, 25), st.lists(LAGS, max_size=30), st.integers(0, 30))
 def test_the_number_of_tasks_stays_within_bounds_and_partitions(bounds, tasks, lags, partitions):
     for scale in run(bounds, Scale(bounds.clamped(tasks)), lags, partitions):
-        assert bounds.least <= scale.tasks <= max(bounds.least, min(bounds.most, partitions))
+        assert bounds.min_tasks <= scale.tasks <= max(bounds.min_tasks, min(bounds.max_tasks, partitions))
 
 
 @given(BOUNDS, st.integers(1, 25), LAGS)
@@ -38,7 +38,7 @@ def test_a_constant_lag_never_makes_the_number_of_tasks_oscillate(bounds, tasks,
     assert counts in (sorted(counts), sorted(counts, reverse=True))
     assert counts[-1] == counts[-10], "it comes to rest"
     enough = -(-lag // bounds.lag)
-    assert counts[-1] >= min(bounds.most, enough), "and none has too much, where there may be more"
+    assert counts[-1] >= min(bounds.max_tasks, enough), "and none has too much, where there may be more"
 
 
 @given(BOUNDS, st.integers(1, 25), st.lists(LAGS, min_size=1, max_size=30))
@@ -53,7 +53,7 @@ def test_the_number_of_tasks_changes_only_after_a_whole_period(bounds, tasks, la
 
 @given(BOUNDS, st.integers(1, 25))
 def test_without_lag_the_number_of_tasks_falls_to_the_minimum(bounds, tasks):
-    assert run(bounds, Scale(bounds.clamped(tasks)), [0] * 80)[-1].tasks == bounds.least
+    assert run(bounds, Scale(bounds.clamped(tasks)), [0] * 80)[-1].tasks == bounds.min_tasks
 
 
 def test_a_backlog_adds_no_more_tasks_than_it_needs():

@@ -99,20 +99,20 @@ def test_a_folder_that_is_missing_or_cannot_be_listed_is_reported_once_and_waite
         {"path": str(folder), "topic": "t", "recursive": "true"})), index, 2) for index in (0, 1))
     missing = f"Folder {folder} does not exist (yet): waiting for it to be created"
 
-    def told():
+    def reported():
         for reader in (first, first, second):
             reader.latestOffset(reader.initialOffset())
         lines = [record.message for record in caplog.records]
         caplog.clear()
         return lines
 
-    assert told() == [missing]
-    assert told() == []
+    assert reported() == [missing]
+    assert reported() == []
     (folder / "closed").mkdir(parents=True)
-    assert told() == []
+    assert reported() == []
     (folder / "closed").rmdir()
     folder.rmdir()
-    assert told() == [missing]
+    assert reported() == [missing]
     (folder / "closed").mkdir(parents=True)
     (folder / "a.json").write_text('{"n": 1}\n')
     scandir = os.scandir
@@ -123,7 +123,7 @@ def test_a_folder_that_is_missing_or_cannot_be_listed_is_reported_once_and_waite
         return scandir(path)
 
     monkeypatch.setattr(os, "scandir", refused)  # tests may run as root
-    assert told() == [
+    assert reported() == [
         f"Folder {folder}/closed cannot be listed (Permission denied): its files are left out until it can"]
     found = [reader.latestOffset(reader.initialOffset())["files"] for reader in (first, second)]
     assert sorted(path for files in found for path in files) == [f"{folder}/a.json"]

@@ -58,9 +58,9 @@ def test_without_context_headers_a_dead_letter_is_the_original_record():
 
 def test_with_tolerance_none_the_error_is_raised_and_the_record_has_a_letter():
     refusals = Refusals(ErrorHandling(queue="dead"))
-    with pytest.raises(ToleranceExceededError, match="Tolerance exceeded in error handler: value of rec") as told:
+    with pytest.raises(ToleranceExceededError, match="Tolerance exceeded in error handler: value of rec") as reported:
         refusals.add(FAILURE, original())
-    assert told.value.__cause__ is FAILURE.error
+    assert reported.value.__cause__ is FAILURE.error
     assert len(sent(refusals)[1]) == 1
 
 

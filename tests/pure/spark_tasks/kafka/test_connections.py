@@ -59,13 +59,13 @@ def test_data_received_just_before_a_disconnect_is_read() -> None:
         _sensors = None
 
         def __init__(self) -> None:
-            self.heard: list[object] = []
+            self.received: list[object] = []
 
         def data_received(self, data: bytes) -> None:
-            self.heard.append(data)
+            self.received.append(data)
 
         def connection_lost(self, error: object) -> None:
-            self.heard.append(str(error))
+            self.received.append(str(error))
 
     loop, reader = Loop(), Reader()
     ours, theirs = socket.socketpair()
@@ -76,9 +76,9 @@ def test_data_received_just_before_a_disconnect_is_read() -> None:
         transport = TcpTransport(loop, ours, host="broker")
         transport.set_protocol(reader)
         transport.resume_reading()
-        wait_until(lambda: loop.poll(timeout_ms=5) is None and len(reader.heard) > 1)
-        assert reader.heard[0] == b"refused"
-        assert "disconnected" in str(reader.heard[1])
+        wait_until(lambda: loop.poll(timeout_ms=5) is None and len(reader.received) > 1)
+        assert reader.received[0] == b"refused"
+        assert "disconnected" in str(reader.received[1])
     loop.close()
 
 

@@ -30,7 +30,7 @@ class Host:
 
     def __init__(self, folder):
         (folder / "secret").write_text("s")
-        self.answers, self.heard = [], []
+        self.answers, self.received = [], []
         self._server = socket.socket(socket.AF_UNIX)
         self._server.bind(str(folder / "socket"))
         self._server.listen()
@@ -46,7 +46,7 @@ class Host:
 
     def _answer(self, connection):
         with connection:
-            self.heard += [json.loads(self._read(connection)[1]) for _ in range(2)]
+            self.received += [json.loads(self._read(connection)[1]) for _ in range(2)]
             while True:
                 kind, body = self._read(connection)
                 if kind is None:
@@ -128,7 +128,7 @@ def test_a_sink_s_records_come_from_java(host, tmp_path):
     assert refused[:2] == [
         (1, "VALUE_CONVERTER", "java.X", "x.Bad", "no"), (2, "TRANSFORMATION", "java.T", "x.Bad", "no")]
     assert [one[:3] for one in refused[2:]] == [(3, "KEY_CONVERTER", JSON)]
-    hello, order = host.heard[:2]
+    hello, order = host.received[:2]
     assert hello == {"op": "hello", "secret": "s"}
     assert (order["op"], order["kind"], order["lease"], order["converted"]) == ("chain", "sink", "token", ["value"])
     assert order["connector"]["key.converter"] == f"{CONNECT}converters.ByteArrayConverter"

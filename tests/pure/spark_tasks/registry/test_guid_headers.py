@@ -125,10 +125,10 @@ def test_a_registry_without_guids_is_reported():
 
 def test_records_of_a_source_have_guid_headers_for_key_and_value(registry):
     """Key and value, after the headers that the source has given."""
-    told = {f"{part}.converter{more}": value for part in ("key", "value") for more, value in (
+    reported = {f"{part}.converter{more}": value for part in ("key", "value") for more, value in (
         ("", "io.confluent.connect.avro.AvroConverter"), (".schema.registry.url", registry.url),
         (f".{part}.schema.id.serializer", IN_HEADERS))}
-    pipeline = SourcePipeline(told, {"topic": "t"})
+    pipeline = SourcePipeline(reported, {"topic": "t"})
     batch = pa.record_batch({
         "key": pa.array(["k", None]), "value": pa.array([1, 2]),
         "headers": pa.array([[("h", b"x")], None], HEADERS_TYPE)})

@@ -124,8 +124,8 @@ def test_requests_to_an_unreachable_registry_are_retried():
 def test_the_fallback_of_the_associated_subject_strategy():
     values = REGISTRY_KEYS.parse({URL: NOWHERE})
     assert Subjects(values, {}, is_key=True).subject("t", None) == "t-key"
-    told = {"subject.name.strategy.fallback.type": "topic_record"}
-    assert Subjects(values, told, is_key=False).subject("t", "a.B") == "t-a.B"
+    reported = {"subject.name.strategy.fallback.type": "topic_record"}
+    assert Subjects(values, reported, is_key=False).subject("t", "a.B") == "t-a.B"
     by_record = {**values, "value.subject.name.strategy": RECORD_NAME}
     assert Subjects(by_record, {}, is_key=False).subject("t", "a.B") == "a.B"
     with pytest.raises(ConfigError, match="fallback"):

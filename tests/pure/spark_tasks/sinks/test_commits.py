@@ -68,8 +68,8 @@ def group() -> Group:
 
 
 def pending(refused: list[str] | None = None) -> PendingOffsets:
-    told = refused if refused is not None else []
-    return PendingOffsets(TaskMetrics(), lambda: PAUSE_S, lambda: told.append("refused"))
+    reported = refused if refused is not None else []
+    return PendingOffsets(TaskMetrics(), lambda: PAUSE_S, lambda: reported.append("refused"))
 
 
 def test_the_first_batch_is_committed_at_once_and_the_following_together(clock: Clock, group: Group) -> None:
@@ -159,8 +159,8 @@ def test_no_commit_is_sent_while_one_has_no_response(
 
 
 def test_a_late_refusal_by_the_group_is_reported_by_the_next_call(clock: Clock, group: Group) -> None:
-    told: list[str] = []
-    offsets, group.busy = pending(told), True
+    reported: list[str] = []
+    offsets, group.busy = pending(reported), True
     offsets.add({ONE: 1})
     offsets.commit_due(group)
     group.error = CommitRefusedError("moved on")
@@ -168,16 +168,16 @@ def test_a_late_refusal_by_the_group_is_reported_by_the_next_call(clock: Clock, 
     clock.now += PAUSE_S
     group.busy, group.error = False, None
     offsets.commit_due(group)
-    assert told == ["refused"]
+    assert reported == ["refused"]
 
 
 def test_rejected_offsets_are_kept_until_they_are_forgotten(clock: Clock, group: Group) -> None:
-    told: list[str] = []
-    offsets = pending(told)
+    reported: list[str] = []
+    offsets = pending(reported)
     offsets.add({ONE: 1})
     group.error = CommitRefusedError("moved on")
     offsets.commit(group)
-    assert (told, bool(offsets)) == (["refused"], True)
+    assert (reported, bool(offsets)) == (["refused"], True)
     offsets.forget()
     group.error = None
     clock.now += PAUSE_S

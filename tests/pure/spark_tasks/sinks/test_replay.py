@@ -92,14 +92,14 @@ def test_runs_contain_every_letter_once_with_ascending_offsets(
 ) -> None:
     found = letters(*(letter(n, topic=t, partition=p, offset=o) for n, (t, p, o) in enumerate(places)))
     made = runs(found, np.arange(len(places)), lambda _: None, ordered=ordered)
-    told = [(n, (run.topic, run.partition, o)) for run in made
+    reported = [(n, (run.topic, run.partition, o)) for run in made
             for n, o in zip(run.letters.tolist(), run.raw.column("offset").to_pylist(), strict=True)]
-    assert sorted(told) == list(enumerate(places))
+    assert sorted(reported) == list(enumerate(places))
     assert all((np.diff(run.raw.column("offset").to_numpy()) > 0).all() for run in made)
     if ordered:
-        assert [n for n, _ in told] == list(range(len(places)))
+        assert [n for n, _ in reported] == list(range(len(places)))
     for place in set(places):  # twice the same record: in the order of the queue
-        twice = [n for n, at in told if at == place]
+        twice = [n for n, at in reported if at == place]
         assert twice == sorted(twice)
 
 

@@ -123,7 +123,7 @@ def test_batches_are_cut_and_keep_their_order() -> None:
     assert [len(batch) for batch in as_batches(iter([alone]), StructType())] == [1, 1]
 
 
-@pytest.mark.parametrize(("rows", "schema", "told"), [
+@pytest.mark.parametrize(("rows", "schema", "reported"), [
     ([(1, "a"), (1,)], "id bigint, name string", "rows of 1 values, but its schema has 2 columns"),
     ([(1, "a"), ("x", "y")], "id bigint, name string", "column id is bigint but got a str: "),
     ([(5,)], "at timestamp", "column at is timestamp but got a int$"),
@@ -131,8 +131,8 @@ def test_batches_are_cut_and_keep_their_order() -> None:
     ([((1, 2, 3),)], "point struct<x:int,y:int>", "column point is struct<x:int,y:int> but got a tuple: "),
     ([(1, 2)], "", "must implement schema"),
 ])  # fmt: skip
-def test_rows_that_do_not_fit_are_refused(rows: list[tuple[object, ...]], schema: str, told: str) -> None:
-    with pytest.raises(DataError, match=told):
+def test_rows_that_do_not_fit_are_refused(rows: list[tuple[object, ...]], schema: str, reported: str) -> None:
+    with pytest.raises(DataError, match=reported):
         list(as_batches(iter(rows), ddl.parse(schema)))
 
 

@@ -22,8 +22,8 @@ FAILURE = ["26/11/22 18:03:42 ERROR Executor: Exception in task 0.0 in stage 0.0
            *TRACE]
 
 
-def passed(lines: list[str], most: int = 1000) -> str:
-    output = SparkOutput(RateLimitedLog(most))
+def passed(lines: list[str], max_lines: int = 1000) -> str:
+    output = SparkOutput(RateLimitedLog(max_lines))
     return "".join(map(output.take, lines)) + output.rest()
 
 
@@ -40,7 +40,7 @@ def test_a_rejected_connection_without_details() -> None:
 
 
 def test_rejected_connections_do_not_fill_the_log() -> None:
-    assert passed(STRANGER * 1000, most=5) == LINE * 5
+    assert passed(STRANGER * 1000, max_lines=5) == LINE * 5
 
 
 @given(st.lists(st.sampled_from([*STRANGER, *FAILURE, "plain\n", "\n", "  indented\n"])))
@@ -75,7 +75,7 @@ def test_startup_lines_are_logged_at_debug(line: str, caplog: pytest.LogCaptureF
 
 
 def test_suppressed_lines_are_counted() -> None:
-    limited = RateLimitedLog(most=2, per_s=60)
+    limited = RateLimitedLog(max_lines=2, per_s=60)
     assert [limited.suppressed("a", at) for at in (0, 1, 2, 59)] == [0, 0, None, None]
     assert limited.suppressed("b", 59) == 0
     assert [limited.suppressed("a", at) for at in (60, 61, 62, 121, 122)] == [2, 0, None, 1, 0]
@@ -83,7 +83,7 @@ def test_suppressed_lines_are_counted() -> None:
 
 @given(st.lists(st.floats(0, 1000), min_size=1).map(sorted))
 def test_every_line_is_logged_or_counted(times: list[float]) -> None:
-    limited = RateLimitedLog(most=3, per_s=10)
+    limited = RateLimitedLog(max_lines=3, per_s=10)
     said = [(at, left) for at in times if (left := limited.suppressed("a", at)) is not None]
     end = limited.suppressed("a", 10_000)
     assert len(said) + sum(left for _, left in said) + (end or 0) == len(times)

@@ -42,8 +42,8 @@ def test_executor_settings_are_read_from_the_workers():
     assert ExecutorSettings.of(texts) == ExecutorSettings.of({})
     found = ExecutorSettings.of({"heeler.executors.max": "3", "heeler.executors.running.max": "9",
                          "heeler.executors.slow.ms": "1500", "heeler.executors.port": "7777"})
-    assert (found.most, found.running, found.slow_s, found.port) == (3, 3, 1.5, 7777)
-    assert (found.most_per_task, found.most_per_connector) == (3, 2)
+    assert (found.max_processes, found.running, found.slow_s, found.port) == (3, 3, 1.5, 7777)
+    assert (found.max_per_task, found.max_per_connector) == (3, 2)
 
 
 def test_a_local_spark_has_slots_for_all_processes_and_an_unchanged_parallelism():
@@ -108,9 +108,9 @@ def test_what_the_workers_own_executor_processes_print_is_masked(
     launcher.launch(Ticket(0, b"", "", "", 0, ""))
     said = [""]
 
-    def told() -> bool:
+    def reported() -> bool:
         said[0] += capsys.readouterr().err
         return said[0] == "out [hidden]\nerr [hidden]\n"
 
-    wait_until(told, 30, "what it prints")
+    wait_until(reported, 30, "what it prints")
     launcher.close()

@@ -58,12 +58,12 @@ def test_sizes_stay_within_bounds(batches: list[tuple[int, int, float]]) -> None
 
 
 @given(st.integers(1, 10**7), st.lists(st.tuples(st.integers(0, 10**7), st.floats(0, 100)), max_size=10))
-def test_the_size_never_exceeds_the_upper_limit(most: int, batches: list[tuple[int, float]]) -> None:
-    size = SplitSize.at_most(most)
-    for records, seconds in [*batches, (most, 0.0)]:
-        assert 1 <= size.records <= most
+def test_the_size_never_exceeds_the_upper_limit(max_records: int, batches: list[tuple[int, float]]) -> None:
+    size = SplitSize.at_most(max_records)
+    for records, seconds in [*batches, (max_records, 0.0)]:
+        assert 1 <= size.records <= max_records
         size = size.after(records, records * 80, seconds)
-    assert size.records <= most
+    assert size.records <= max_records
 
 
 def test_idle_pauses_grow_and_grow_further_after_a_minute() -> None:

@@ -349,16 +349,16 @@ def test_offsets_are_changed_with_one_document_for_programs(fake):
     fake.answers["DELETE /connectors/c/offsets"] = (200, {"message": "reset"})
     t0 = place("t", 0, 1)["partition"]
 
-    def told(*words):
+    def reported(*words):
         return json.loads(run(fake, "offsets", *words, "-y", "-o", "json").stdout)
 
     change = {"partition": t0, "now": {"kafka_offset": 1}, "then": {"kafka_offset": 2}}
-    assert told("set", "c", "t:0=2") == {"changes": [change], "message": "altered"}
-    assert told("set", "c", "t:0=1") == {"changes": []}
-    assert told("set", "c", "t:0=2", "--dry-run") == {"changes": [change]}
-    assert told("reset", "c") == {"changes": [{**change, "then": None}], "message": "reset"}
+    assert reported("set", "c", "t:0=2") == {"changes": [change], "message": "altered"}
+    assert reported("set", "c", "t:0=1") == {"changes": []}
+    assert reported("set", "c", "t:0=2", "--dry-run") == {"changes": [change]}
+    assert reported("reset", "c") == {"changes": [{**change, "then": None}], "message": "reset"}
     fake.answers["GET /connectors/c/offsets"] = (200, {"offsets": []})
-    assert told("reset", "c") == {"changes": [], "message": "reset"}
+    assert reported("reset", "c") == {"changes": [], "message": "reset"}
     assert "Reset offsets that c may keep itself?" in run(fake, "offsets", "reset", "c", code=2).stderr
     fake.answers["GET /connectors/c/offsets"] = (200, {"offsets": [place("t", 0, 1)]})
     assert "Reset 1 offset?" in run(fake, "offsets", "reset", "c", code=2).stderr

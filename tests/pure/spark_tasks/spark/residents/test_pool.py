@@ -26,7 +26,7 @@ from spark_tasks.task import DeferredSplit
 from tests.rigs.splits import Answer, Fail
 from tests.rigs.support import wait_until
 
-RUNNING, MOST = 2, 4
+RUNNING, MAX_PROCESSES = 2, 4
 gates: dict[str, threading.Event] = {}
 begun: list[str] = []
 
@@ -46,7 +46,7 @@ class Gate:
 class Threads:
     """A Launcher whose processes are threads; one that is killed is no longer heard."""
 
-    most = 100
+    max_processes = 100
 
     def __init__(self, broken: str = "") -> None:
         self.broken = broken
@@ -84,7 +84,7 @@ class Rig:
         self.died = 0
         self.lock = threading.Condition()
         self.listener = ExecutorListener(self._joined)
-        self.pool = Pool(ExecutorSettings(MOST, RUNNING), self.listener, self.lock, self._died)
+        self.pool = Pool(ExecutorSettings(MAX_PROCESSES, RUNNING), self.listener, self.lock, self._died)
         self.processes = self.pool.processes
 
     def _joined(self, number: int, line: Line) -> None:
@@ -147,7 +147,7 @@ def test_one_spare_process_is_kept_and_waiting_splits_make_room_for_others(rig: 
             resident.waits = resident.item is not None
         rig.pool.dispatch()
     assert waits.result(20) == [7]
-    assert len(rig.processes.residents) <= MOST
+    assert len(rig.processes.residents) <= MAX_PROCESSES
     for n, future in enumerate(held):
         gates[f"held-{n}"].set()
         assert future.result(20) == [f"held-{n}"]
@@ -240,9 +240,9 @@ def test_a_batch_can_be_withdrawn_only_before_it_starts(rig: Rig) -> None:
 
 def test_a_deferred_split_is_created_when_a_process_takes_it(rig: Rig) -> None:
     held = [rig.gate(f"h{n}-0", f"held-{n}") for n in range(RUNNING)]
-    came = [1]
-    waits, sealed = rig.submit("w-0", DeferredSplit(lambda: Answer(len(came)))), rig.submit("s-0", Answer(len(came)))
-    came.append(2)
+    seen = [1]
+    waits, sealed = rig.submit("w-0", DeferredSplit(lambda: Answer(len(seen)))), rig.submit("s-0", Answer(len(seen)))
+    seen.append(2)
     for gate in gates.values():
         gate.set()
     assert (waits.result(20), sealed.result(20)) == ([2], [1])
@@ -335,9 +335,9 @@ def test_a_stand_in_starts_processes_while_the_launcher_starts_none(
     another = rig.submit("other-0", Answer(7))
     wait_until(lambda: rig.settled(another))
     assert another.result(1) == [7]
-    held += [rig.gate(f"h{n}-0", f"held-{n}") for n in range(RUNNING, MOST)]
+    held += [rig.gate(f"h{n}-0", f"held-{n}") for n in range(RUNNING, MAX_PROCESSES)]
     joined = [r for r in rig.processes.residents.values() if r.line is not None]
-    assert len(joined) == MOST
+    assert len(joined) == MAX_PROCESSES
     assert any(r.launcher is stand_in for r in joined)
     gates["held-0"].set()
     assert held[0].result(20) == ["held-0"]
