@@ -276,7 +276,7 @@ def test_every_room_has_a_list_of_imports():
 
 
 def test_imports_stay_within_what_their_room_may():
-    """One test for all: every process that runs a part of them parses all files."""
+    """A single test, since every process that runs some of them parses all files."""
     wrong = {n: [m for m in sorted(ours(f)) if not may_import(room(n), room(m))] for n, f in MODULES.items()}
     assert {name: found for name, found in wrong.items() if found} == {}
 
@@ -289,8 +289,8 @@ def circles(arrows: dict[str, set[str]]) -> list[str]:
     return sorted(left)
 
 
-def test_nothing_imports_in_a_circle():
-    """Neither files nor rooms; imports inside functions count."""
+def test_there_are_no_circular_imports():
+    """Neither between files nor between rooms; imports inside functions count."""
     files = {name: set(ours(file)) - {name} for name, file in MODULES.items()}
     assert circles(files) == []
     rooms: dict[str, set[str]] = {}
@@ -368,7 +368,7 @@ MAY_WAIT = {
 
 
 def test_actors_do_not_wait_for_each_other():
-    """An actor tells; a mutual ask is a deadlock."""
+    """Actors only send messages: two that ask each other deadlock."""
     wrong = []
     for file in (f for f in FILES if f.parts[0] == "actors" and str(f) not in MAY_WAIT):
         if "pykka" not in imports(file):
@@ -440,7 +440,7 @@ def test_no_test_is_left_out():
 
 
 def test_tests_reach_no_private_name_by_a_string_or_an_import():
-    """What ruff's SLF001, which looks at `x._name`, does not see."""
+    """Finds what ruff's SLF001, which checks only `x._name`, misses."""
     by_string, by_import = r"""attr\([^"'\n]*["']([\w.]*\.)?_[a-zA-Z]""", r"^\s*from .* import .*\b_[a-zA-Z]"
     reach = re.compile(rf"{by_string}|{by_import}|^    _[a-zA-Z]\w*,$", re.MULTILINE)
     texts = {file.relative_to(ROOT): file.read_text() for file in sorted((ROOT / "tests").rglob("*.py"))}

@@ -109,7 +109,7 @@ def check_seconds(rest: RestClient, kafka: Kafka, name: str, topic: str, count: 
 @pytest.mark.integration
 @pytest.mark.timeout(400)  # on a machine that has never run heeler; see COMPILED_S
 def test_readme_first_connector(worker, broker):
-    """Ten lines, and they are all there is."""
+    """The example has ten lines and needs nothing else."""
     code = marked(README)["connector"]
     assert len([line for line in code.splitlines() if line.strip()]) <= 10
     run_curl(worker, marked(README)["curl"])

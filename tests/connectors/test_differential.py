@@ -85,7 +85,7 @@ def offsets(clients, side, name):
 
 
 def test_file_connectors_write_the_same_records_and_offsets_as_on_java(both, tmp_path):
-    """Through three transforms, into a file again; appended to meanwhile."""
+    """A file source with three transforms and a file sink; lines are appended while they run."""
     put, clients, kafka = both
     file = tmp_path / "lines"
     file.write_text("".join(f"{n} é 😀\n" for n in range(1000)))
@@ -115,7 +115,7 @@ def test_file_connectors_write_the_same_records_and_offsets_as_on_java(both, tmp
 
 
 def test_mirror_maker_copies_the_same_records_and_offsets_as_on_java(both):
-    """Keys, headers, times and partitions of both copies, and the offsets of the source."""
+    """Compares keys, headers, timestamps and partitions of both copies, and the source's offsets."""
     put, clients, kafka = both
     with EmbeddedBroker() as broker:
         west = Kafka(broker.bootstrap_servers)
@@ -176,7 +176,7 @@ def test_iceberg_tables_and_offsets_equal_those_of_java(both, topic_name, tmp_pa
 
 
 def test_jdbc_tables_equal_those_of_java(both):
-    """Inserts, updates, deletes by tombstones, a column that comes later; the same tables, types too."""
+    """Inserts, updates, deletes by tombstones, and a column that is added later; types are compared as well."""
     put, clients, kafka = both
     kafka.create("rows")
     fields = [{"field": "id", "type": "int32", "optional": False},

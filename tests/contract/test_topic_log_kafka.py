@@ -141,7 +141,9 @@ def test_offsets_from_before_a_suspension_are_not_written(topic: Topic, sleeper:
 
 @pytest.mark.parametrize("compression", ["gzip", "snappy", "lz4", "zstd"])
 def test_compressed_records_are_read_except_those_that_are_too_large(topic: Topic, compression: str) -> None:
-    """A Java worker does with producer.compression.type. What becomes too large is left out, and no worker ends."""
+    """A Java worker with producer.compression.type writes such records. One that is too large is skipped; no worker
+    ends.
+    """
     producer = Producer({**{k.replace("_", "."): v for k, v in topic.clients.items()},
                          "compression.type": compression, "message.max.bytes": 200_000_000})
     log, seen = topic.log()

@@ -94,7 +94,7 @@ def test_a_killed_workers_work_is_taken_over_and_runs_nowhere_twice(cluster, who
 
 
 def test_rolling_restart_under_load(cluster):
-    """The leader first, with a close look."""
+    """The leader is restarted first and checked in detail."""
     begun, leader = starts(cluster), cluster.leader()
     with nothing_twice(cluster):
         leader.signal("TERM")
@@ -158,7 +158,7 @@ def test_a_worker_suspended_past_its_session_writes_nothing_as_a_member(cluster,
 
 
 def test_changes_fail_while_the_config_topic_refuses_writes_and_work_continues(cluster):
-    """Changes fail with an error, and what runs continues. Later the same request works."""
+    """Changes fail with an error, running tasks continue, and the same request succeeds later."""
     topic = cluster.settings["config.storage.topic"]
     config = {"connector.class": "FileStreamSink", "topics": "late", "file": str(cluster.folder / "late.txt")}
     cluster.kafka.create("late")

@@ -156,7 +156,7 @@ def test_requests_during_rebalances_wait(cluster, topic_name):
 
 
 def test_creating_and_deleting_fifty_connectors_delays_no_record_of_another_one(cluster, sink):
-    """No request is refused, and no record waits for the rebalances: they stop nothing that stays where it is."""
+    """No request is refused, and rebalances delay no record: they do not stop work that stays on its worker."""
     config = {"connector.class": "FileStreamSource", "file": str(cluster.folder / "missing"), "topic": f"{sink}-none"}
     lines, over, waited = cluster.folder / f"{sink}.txt", threading.Event(), []
 

@@ -129,7 +129,7 @@ def test_two_workers_that_were_both_suspended_continue_their_work(cluster, aslee
 
 
 def test_a_broker_restart_causes_no_delay(cluster, fragile):
-    """It is away for so long that the workers, both of them members again, give their work up."""
+    """The broker is unavailable for so long that the workers stop their work before they are members again."""
     have_both(cluster)
     wait_until(lambda: [(group.state, len(group.members)) for group in groups(cluster)] == [("Stable", 2)], SOON_S,
                "a group of both")

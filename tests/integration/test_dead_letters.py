@@ -159,7 +159,9 @@ def change(rig: Rig, name: str, config: dict[str, str], tasks: int) -> None:
 
 
 def test_a_queue_is_replayed_into_the_repaired_sink(rig: Rig, topic_name: str) -> None:
-    """An invalid number, and a value that is not JSON: Cast is repaired first, the other value never."""
+    """One value is an invalid number, the other is not JSON: Cast is repaired first, and the other value never becomes
+    valid.
+    """
     out, dead, name = rig.folder / "out.txt", f"{topic_name}-dead", f"{topic_name}-sink"
     values = ['{"n": 1}', '{"n": "two"}', "{", '{"n": 3}', '{"n": "four"}']
     rig.kafka.send(topic_name, values, list("abcde"), headers={"own": b"kept"})

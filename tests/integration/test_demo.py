@@ -94,7 +94,7 @@ def demo(tmp_path, temporary, monkeypatch):
 
 
 def test_the_counts_of_the_demo_agree(demo, broker):
-    """What stays is the result, where the table says."""
+    """Only the results remain, at the paths that the table shows."""
     run = demo("--bootstrap-servers", broker.bootstrap_servers)
     assert run.process.wait(DONE_S) == 0, run.said()
     assert "Everything agrees." in run.said()
@@ -114,7 +114,9 @@ def test_the_counts_of_the_demo_agree(demo, broker):
 
 
 def test_demo_with_keep_runs_until_ctrl_c_and_leaves_nothing(demo):
-    """With a Kafka of its own. The lines that it shows work while it runs; Ctrl-C, its regular end, takes all away."""
+    """It starts its own Kafka. The commands that it prints work while it runs; Ctrl-C ends it and removes everything.
+
+    """
     run = demo("--keep")
     run.wait_for(run.output, "more.csv")
     assert "Everything agrees." in run.said()
@@ -131,7 +133,7 @@ def test_demo_with_keep_runs_until_ctrl_c_and_leaves_nothing(demo):
 
 
 def test_an_interrupted_demo_leaves_nothing(demo, broker):
-    """In the middle of its work: neither a result nor anything else is left."""
+    """It is interrupted while it works: neither results nor anything else remains."""
     run = demo("--bootstrap-servers", broker.bootstrap_servers)
     run.wait_for(run.results / "worker.log", "connector started")
     assert run.interrupted() == 130  # as a shell says of what Ctrl-C ended
@@ -141,7 +143,7 @@ def test_an_interrupted_demo_leaves_nothing(demo, broker):
 
 
 def test_demo_without_kafka_exits_with_code_2(demo, monkeypatch):
-    """A clear message, exit code 2, and nothing left."""
+    """It prints a clear message and leaves no files."""
     monkeypatch.setenv("CONNECT_DEFAULT_API_TIMEOUT_MS", "2000")
     run = demo("--bootstrap-servers", "127.0.0.1:1")
     assert run.process.wait(120) == 2

@@ -255,7 +255,7 @@ def test_cancelling_a_split_that_holds_the_gil_ends_only_its_process(
 
 
 @only(["resident"])
-def test_processes_start_while_spark_s_daemon_is_suspended(engine: ResidentEngine, tmp_path: Path) -> None:
+def test_processes_start_while_sparks_daemon_is_suspended(engine: ResidentEngine, tmp_path: Path) -> None:
     """The fork server starts them until the daemon does again; then they end."""
     on_spark(engine)
     (found,) = engine.submit("a-0", [Describe()]).result(START_S)
@@ -302,7 +302,7 @@ def test_executors_outlive_the_process_that_forked_them(engine: ResidentEngine, 
 def test_a_hanging_split_is_reported_with_its_stack(
     engine: ResidentEngine, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
-    """Both in Python and in C; and who waits because all processes are busy."""
+    """Splits that hang in Python and in C, and batches that wait because all processes are busy."""
     stuck = engine.submit("stuck-0", [HoldInterpreter(str(tmp_path / "stuck"))])
 
     def reported(text: str) -> str:
@@ -327,7 +327,7 @@ def test_a_hanging_split_is_reported_with_its_stack(
 
 @only(["resident"])
 def test_every_split_runs_once_while_spark_stops_and_restarts(engine: ResidentEngine, tmp_path: Path) -> None:
-    """Those that a killed process had fail; all others are run, in a process of the worker's own or in Spark's."""
+    """Splits of a killed process fail; all others run, in a process started by the worker or by Spark."""
     places, failed, file = [], [], tmp_path / "notes"
     number = itertools.count()
 
@@ -420,7 +420,7 @@ def test_output_of_executor_processes_is_masked_and_cannot_forge_log_lines(
 
 
 def test_optional_modules_are_imported_before_processes_fork(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the worker's own parent of them also where the first such connector comes later."""
+    """The worker's own fork server imports them also if the first connector that needs them is created later."""
     arrived: SimpleQueue[Line] = SimpleQueue()
     listener, launcher = ExecutorListener(lambda _, line: arrived.put(line)), LocalLauncher(python_path(), 2)
     lines, found = [], []
@@ -458,7 +458,7 @@ def test_batches_fail_if_spark_cannot_start(caplog: pytest.LogCaptureFixture) ->
 def test_closing_while_spark_starts_leaves_no_process_and_no_file(
     temporary: Path, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
-    """It waits for what it has begun to start: neither a process nor a file stays."""
+    """Closing waits for the start that is in progress."""
     monkeypatch.setattr("tempfile.tempdir", str(temporary))
     here = psutil.Process()
     before = here.children(recursive=True)

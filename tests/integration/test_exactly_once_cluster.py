@@ -210,7 +210,9 @@ def test_a_connector_may_keep_its_offsets_in_its_own_topic(cluster, kafka):
 
 
 def test_records_and_offsets_are_exactly_once_in_another_kafka_cluster(cluster):
-    """Its offsets are there too, in its transactions, in a topic that is made; the worker's topic has a copy."""
+    """The offsets are in that cluster too, in the same transactions and a topic that is created; the worker's topic
+    has a copy.
+    """
     offsets, name = cluster.settings["offset.storage.topic"], "elsewhere"
     with EmbeddedBroker(quick=True) as broker:
         there = Kafka(broker.bootstrap_servers)

@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 
 
 def test_a_worker_ends_although_tasks_are_still_members(broker, topic_name):
-    """Those that did not stop in time: one that does nothing, one that is closing while another waits for the group."""
+    """Two tasks did not stop in time: one does nothing, the other is closing while a third waits for the group."""
     Kafka(broker.bootstrap_servers).create(topic_name)
     io, client = GroupIo(), {"bootstrap_servers": broker.bootstrap_servers}
     members = [GroupConsumer(ConsumerSettings(f"{topic_name}-{n}", client, (topic_name,)), io, lambda: None)

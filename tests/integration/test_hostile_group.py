@@ -80,7 +80,7 @@ def test_offsets_that_nest_deeply_are_refused(worker, topic_name):
 
 
 def test_invalid_records_in_internal_topics_do_not_stop_a_worker(worker, works):
-    """They are there when the worker starts, too."""
+    """They also exist when the worker starts."""
     topic = worker.process.properties["config.storage.topic"]
     deep = '{"properties":{"a":' + "[" * 600 + "]" * 600 + "}}"
     config = json.dumps({"properties": {**source(worker), "name": LONG}})

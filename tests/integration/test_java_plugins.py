@@ -74,7 +74,7 @@ def test_recommenders_and_validation_of_java_plugins_answer_as_on_a_java_worker(
 
 
 def test_a_java_file_source_runs_with_java_transforms_and_converters(rig, topic_name):
-    """Pause, resume, restart, delete; offsets as Java writes them."""
+    """Pause, resume, restart and delete; offsets are written as by Java."""
     file = rig.folder / "lines"
     file.write_text("one\ntwo\n")
     config = {
@@ -105,7 +105,7 @@ def test_a_java_file_source_runs_with_java_transforms_and_converters(rig, topic_
 
 
 def test_log_lines_of_plugins_have_their_names(rig, topic_name):
-    """By the name of the class, with connector and task; `PUT /admin/loggers` reaches the JVM."""
+    """Lines have the class name, the connector and the task; `PUT /admin/loggers` takes effect in the JVM."""
     file = rig.folder / "lines"
     file.write_text("one\n")
     there = lambda line: bool(re.search(line, rig.process.log.read_text()))  # noqa: E731
@@ -210,7 +210,7 @@ def test_a_bad_record_of_a_java_source_is_skipped_if_errors_are_tolerated(rig, t
 
 
 def test_a_java_source_defines_its_transaction_boundaries(rig, topic_name):
-    """Those of 0 to 4 and of 8 and 9 are committed, that of 5 to 7 is aborted; the offsets after it count (KIP-618)."""
+    """Records 0 to 4, 8 and 9 are committed, 5 to 7 are aborted; the offsets after the aborted ones apply (KIP-618)."""
     own = {"transaction.boundary": "connector"}
     rig.create(topic_name, counting(topic_name, "transactions", **own), ["RUNNING", "RUNNING"])
     rig.wait_records(topic_name, 7)
@@ -272,7 +272,7 @@ def test_a_connector_that_raises_an_error_is_failed(rig, topic_name):
     assert "raised by the connector" in rig.call("GET", f"/connectors/{topic_name}/status")["connector"]["trace"]
 
 
-def test_python_plugins_behind_a_java_source(rig, topic_name):
+def test_python_plugins_run_after_a_java_source(rig, topic_name):
     """A transform of Java, then one of Python, a value and a header converter of Python. `commitRecord` is told where a
     record went, and of those that Python left out; exactly once.
     """
@@ -316,8 +316,8 @@ def letters_of(rig, queue):
             for h in [{key: value.decode(errors="replace") for key, value in m.headers() if value is not None}]]
 
 
-def test_java_plugins_before_a_python_sink(rig, topic_name):
-    """A converter and a transform of Java, then a transform of Python; bad records of each part; the host is killed."""
+def test_java_plugins_run_before_a_python_sink(rig, topic_name):
+    """A Java converter and transform, then a Python transform; each part has bad records; the host is killed."""
     queue, out, java = f"{topic_name}-dead", rig.folder / "out", "heeler.tests.Measured$"
     rig.kafka.create(topic_name)
     config = {
@@ -352,8 +352,8 @@ def test_java_plugins_before_a_python_sink(rig, topic_name):
     assert f"{java}Longs cannot do record {topic_name}-0, offset 1" in trace
 
 
-def test_java_plugins_behind_a_python_source(rig, topic_name):
-    """A transform of Python, then a transform and a converter of Java; bad records of either."""
+def test_java_plugins_run_after_a_python_source(rig, topic_name):
+    """A Python transform, then a Java transform and converter; each part has bad records."""
     queue, java = f"{topic_name}-dead", "heeler.tests.Measured$"
     rig.create(topic_name, {
         "connector.class": "journal.LettersSourceConnector", "topic": topic_name, "transforms": "prefix,picky",

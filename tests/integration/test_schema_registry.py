@@ -75,7 +75,7 @@ def column(values, schema):
 
 
 def test_an_avro_round_trip_preserves_values_and_schemas(registry):
-    """Tombstones stay tombstones, absent is not null, the schema comes back with its version in the subject."""
+    """Tombstones remain tombstones, absent fields are not null, and the schema has its version in the subject."""
     values, metadata = column([ROW, {**ROW, "inner": None, "tags": [], "counts": []}], RECORD)
     converter = avro(registry)
     written = converter.from_connect("orders", values, metadata).to_pylist()
@@ -148,7 +148,7 @@ def test_schema_ids_may_be_in_headers(registry):
 
 
 def test_schema_guids_in_headers_need_a_registry_that_provides_them(registry):
-    """Apicurio's gives none: tests/pure/spark_tasks/registry/test_guid_headers.py has one that does."""
+    """Apicurio's registry has no GUIDs: tests/pure/spark_tasks/registry/test_guid_headers.py tests one that has."""
     values, metadata = column([5], Schema(Type.INT32))
     in_headers = "io.confluent.kafka.serializers.schema.id.HeaderSchemaIdSerializer"
     with pytest.raises(ConfigError, match=r"value\.schema\.id\.serializer: .* has none for schema \d+; remove"):
@@ -193,7 +193,7 @@ def test_without_auto_registration_the_schema_must_exist(registry):
 
 
 def test_the_newest_version_of_the_subject_is_written(registry):
-    """Its fields in its order, its defaults where the records have none."""
+    """Fields have the order of that version; fields that a record lacks have its defaults."""
     newest = {"type": "record", "name": "One", "namespace": "shop", "fields": [
         {"name": "more", "type": "bytes", "default": "\u00ff"}, {"name": "a", "type": ["null", "long"]}]}
     schema_id = registry.ask("POST", "subjects/newest-value/versions", {"schema": json.dumps(newest)})["id"]
@@ -304,7 +304,9 @@ def test_an_unreachable_registry_delays_records_but_fails_none(door):
 
 
 def test_apicurios_own_settings_are_supported(registry):
-    """Its URL leads to the same registry; without auto-register a schema has to be there, as with its own clients."""
+    """Apicurio's URL leads to the same registry; without auto-register the schema must exist, as for its own clients.
+
+    """
     own = {"apicurio.registry.url": registry.url.replace("/apis/ccompat/v7", "/apis/registry/v3")}
     data = column([1], Schema(Type.INT32))
     with pytest.raises(BadRowsError) as bad:
@@ -343,7 +345,7 @@ def test_a_json_schema_round_trip_preserves_values_and_schemas(registry):
 
 
 def test_json_schema_is_interoperable_with_confluents_serializers(registry):
-    """Each reads what the other one writes, by a schema with a reference; members that are not there are null."""
+    """Each reads what the other writes, with a schema that has a reference; missing members are null."""
     values, metadata = column([{"a": 2**53 + 1, "b": None}], Schema(Type.STRUCT, name="One", fields=(
         Field("a", Schema(Type.INT64)), Field("b", Schema(Type.STRING, optional=True)))))
     written = json_schema(registry).from_connect("json-theirs", values, metadata)[0].as_py()
@@ -389,7 +391,7 @@ WORDS = {"optional.for.nullables": "true", "enhanced.protobuf.schema.support": "
 
 
 def test_a_protobuf_round_trip_preserves_values_and_schemas(registry):
-    """By the text that is registered: kinds, scales and absent fields; tombstones stay, whatever the schema says."""
+    """The registered text preserves kinds, scales and absent fields; tombstones are kept regardless of the schema."""
     values, metadata = column([PROTO_ROW, {**PROTO_ROW, "inner": None, "tags": [], "counts": []}, None], RECORD)
     converter = protobuf(registry, **WORDS)
     written = converter.from_connect("proto-orders", values, metadata).to_pylist()
@@ -407,7 +409,9 @@ def test_a_protobuf_round_trip_preserves_values_and_schemas(registry):
 
 
 def test_protobuf_is_interoperable_with_confluents_serializers(registry):
-    """Each reads what the other one writes: an imported file as reference, a message that is not the first one."""
+    """Each reads what the other writes, also with an imported file as a reference and a message that is not the first.
+
+    """
     values, metadata = column([{"a": 2**53 + 1, "b": None}, {"a": -1, "b": "grün"}], Schema(
         Type.STRUCT, name="shop.One", fields=(
             Field("a", Schema(Type.INT64)), Field("b", Schema(Type.STRING, optional=True)))))
@@ -482,7 +486,7 @@ def test_protobuf_supports_primitive_values_and_existing_schemas(registry):
     "io.confluent.connect.avro.AvroConverter", "io.confluent.connect.json.JsonSchemaConverter",
     "io.confluent.connect.protobuf.ProtobufConverter"])
 def test_registry_converters_work_in_a_worker(registry, rig, name):
-    """All of datagen's records, in order, through Kafka and back; a bad one in between goes into the queue."""
+    """All of datagen's records pass through Kafka in order; a bad record goes to the dead letter queue."""
     short = name.rpartition(".")[2].lower()
     topic = rig.kafka.create(f"through-{short}")
     own = {"value.converter": name, "value.converter.schema.registry.url": registry.url}

@@ -86,7 +86,9 @@ def test_a_failed_task_shows_its_trace_and_a_restart_continues_it(rig, topic_nam
 
 
 def test_text_from_outside_cannot_forge_log_lines(rig, topic_name):
-    """From REST, both internal topics, a plugin's exception and its log; answers of REST have them as they are."""
+    """The text comes from REST, two internal topics, a plugin's exception and its log; REST responses have it
+    unchanged.
+    """
     forged = f"[2026-01-01 00:00:00,000] ERROR forged {topic_name} (x:1)"
     name = f"{topic_name}-\u202e\u2028{forged}"
     says = f"\n{forged}\r\x1b[2K{forged}\u2029{forged}"
@@ -150,7 +152,7 @@ def test_an_error_in_validation_is_a_500_response(rig, topic_name):
 
 
 def test_a_connector_whose_stop_raises_can_be_deleted(rig, topic_name):
-    """It is stopped and deleted whatever it says."""
+    """It is stopped and deleted regardless of the error."""
     rig.create(topic_name, failing(rig.folder / "release", "stop"), [RUNNING, RUNNING])
     rig.delete(topic_name)
 

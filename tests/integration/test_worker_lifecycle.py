@@ -133,7 +133,7 @@ def test_every_kind_of_restart_continues_where_it_was(rig, pipe, topic_name):
 
 
 def test_a_connector_is_restarted_when_the_ttl_of_a_provided_value_expires(rig, topic_name):
-    """The connector again and again, one after the other (KIP-297); its task, whose configuration stays, never."""
+    """The connector is restarted repeatedly (KIP-297), its task never, since its configuration does not change."""
     folder = rig.folder / "alone"
     folder.mkdir()
     config = {"connector.class": "AloneSource", "topic": "${short:none:topic}", "folder": str(folder)}

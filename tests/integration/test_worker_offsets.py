@@ -97,7 +97,7 @@ def test_offsets_of_a_source_can_be_altered_and_reset(rig, reader):
 
 
 def test_offsets_in_the_connectors_own_topic_can_be_read_and_reset(rig, reader):
-    """Made where it is missing; what is in it counts, then what is in the worker's topic; a reset empties both."""
+    """The topic is created if it is missing, and takes precedence over the worker's; a reset empties both."""
     name, partition = reader
     own, file = f"{name}-own", partition["filename"]
     config = {"connector.class": "FileStreamSource", "file": file, "topic": name}

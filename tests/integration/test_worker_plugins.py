@@ -15,7 +15,7 @@ OWN = {"value.converter": JSON, "value.converter.schemas.enable": "false"}
 
 
 def test_each_plugin_folder_has_modules_of_its_own(rig, topic_name):
-    """Both have utils.py, and storage.py, which is a package of heeler's."""
+    """Both folders have a utils.py, and a storage.py, which is also the name of a package of heeler."""
     one, other = f"{topic_name}-one", f"{topic_name}-other"
     marked = {"transforms": "mark", "transforms.mark.type": "MarkOne"}
     rig.create(one, {"connector.class": "PiecesOneSource", "topic": one, **marked, **OWN})
@@ -63,7 +63,7 @@ def test_modules_named_in_requests_are_not_imported(rig, topic_name, key):
 
 @pytest.mark.parametrize(("sink", "key"), [("FileStreamSink", "file"), ("parquet", "path"), ("verify", "path")])
 def test_sinks_may_not_write_into_plugin_folders(rig, topic_name, tmp_path, sink, key):
-    """What it wrote would run when a worker starts next."""
+    """A file written there would be executed at the next start of a worker."""
     (tmp_path / "link").symlink_to(PLUGINS)
     config = {"connector.class": sink, "topics": topic_name, key: str(tmp_path / "link/evil.py")}
     error = rig.refused("POST", "/connectors", {"name": topic_name, "config": config})

@@ -39,7 +39,9 @@ def last_statuses(rig, topic):
 
 
 def test_a_worker_stopped_during_work_exits_cleanly_and_resumes_without_duplicates(own_worker, topic_name):
-    """SIGTERM, then Ctrl-C: exit code 0, everything written and gone; the next worker continues without duplicates."""
+    """SIGTERM, then Ctrl-C: the exit code is 0, all records are written and no process remains; the next worker
+    continues.
+    """
     rig, name = own_worker, topic_name
     rig.process.properties["task.shutdown.graceful.timeout.ms"] = "10000"  # a batch that is given up is repeated
     own = {"value.converter": JSON, "value.converter.schemas.enable": "false"}
@@ -114,7 +116,7 @@ def test_a_worker_whose_plugins_hang_stops_cleanly(own_worker, topic_name):
 
 
 def test_a_suspended_worker_stops_when_it_is_continued(own_worker):
-    """As service managers do with a process that does not run: SIGTERM, then SIGCONT."""
+    """Service managers send a suspended process SIGTERM and then SIGCONT."""
     own_worker.process.start()
     own_worker.process.wait_ready(READY_S)
     for name in ("STOP", "TERM", "CONT"):
@@ -123,7 +125,7 @@ def test_a_suspended_worker_stops_when_it_is_continued(own_worker):
 
 
 def test_a_worker_waiting_for_kafka_reports_it_and_can_be_stopped(tmp_path):
-    """Kafka takes the connection and says nothing: REST is there, says so, and the worker can be stopped."""
+    """Kafka accepts the connection and does not respond: REST reports that, and the worker can be stopped."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         servers = f"127.0.0.1:{silent.getsockname()[1]}"
         worker = WorkerProcess(tmp_path, worker_settings(servers, "starting"))

@@ -103,7 +103,7 @@ def test_data_flow_with_the_workers_login_and_with_a_connectors_own(rig, certifi
 
 @pytest.mark.parametrize(("client", "connector"), [("producer", "FileStreamSource"), ("consumer", "FileStreamSink")])
 def test_a_connector_with_a_wrong_password_fails_permanently(rig, topic_name, client, connector):
-    """And is not restarted: status, story and metrics say that this cannot help."""
+    """It is not restarted: status, story and metrics show that a restart cannot help."""
     rig.kafka.create(topic_name)
     file = rig.folder / "more.txt"
     file.write_text("line\n")

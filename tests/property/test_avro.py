@@ -237,7 +237,7 @@ GOOD = {"fast": {"i": 1, "s": "abc", "a": ["x", None], "b": True, "e": "B", "m":
 @pytest.mark.parametrize("which", list(HOSTILE))
 @given(data=st.data())
 def test_hostile_bytes_affect_only_their_own_record(which, data):
-    """Whatever was changed: both libraries refuse the same records and read the same of all others."""
+    """Both libraries refuse the same records, and read the same values from all others."""
     node = parse(json.dumps(HOSTILE[which]))
     out = io.BytesIO()
     fastavro.schemaless_writer(out, fastavro.parse_schema(HOSTILE[which]), GOOD[which])

@@ -56,7 +56,7 @@ def test_nothing_is_lost_or_duplicated_and_no_limit_is_exceeded(steps, max_per_t
 
 @given(st.lists(st.sampled_from(TASKS), min_size=1))
 def test_a_connector_waits_for_at_most_one_split_of_each_other_connector(tasks):
-    """However much a greedy one has put before it."""
+    """Regardless of how many splits another connector has queued."""
     queue: FairQueue[str] = FairQueue(1000, 1000)
     for task in tasks:
         queue.put(task, task)

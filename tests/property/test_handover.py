@@ -121,7 +121,7 @@ def test_transforms_that_mix_up_records_before_a_java_sink_are_refused(monkeypat
 
 
 def test_records_of_a_java_source_are_grouped_by_schema():
-    """A tombstone among records with a schema stays one; the results have the row numbers of their records."""
+    """A tombstone among records with a schema remains a tombstone; results have the row numbers of their records."""
     connector = {"value.converter": JSON, "key.converter": "somebody.Elses", "transforms": "f", "predicates": "p",
                  "transforms.f.type": f"{CONNECT}transforms.Filter", "transforms.f.predicate": "p",
                  "predicates.p.type": f"{CONNECT}transforms.predicates.TopicNameMatches",
@@ -142,7 +142,7 @@ def test_records_of_a_java_source_are_grouped_by_schema():
         ("t", [2], 3, b"k", b'{"schema":{"type":"double","optional":true},"payload":"NaN"}')]
 
 
-def test_a_source_s_record_without_a_timestamp_has_none_for_python_transforms():
+def test_a_missing_timestamp_of_a_java_source_is_none_for_python_transforms():
     connector = {"value.converter": JSON, "key.converter": "somebody.Elses", "transforms": "r",
                  "transforms.r.type": f"{CONNECT}transforms.TimestampRouter"}
     cut = Cut(("r",), (), frozenset({"value"}))

@@ -65,7 +65,7 @@ def test_schemas_and_values_round_trip(pair):
 @pytest.mark.parametrize("number", [
     "9223372036854775808", "-009223372036854775809", "12345678901234567890.123", "0.1", "1.5e3", "-0"])
 def test_decimals_keep_all_digits_in_rewritten_texts(number):
-    """As those with escapes in names are, before they are read by columns."""
+    """Texts with escapes in names are rewritten before they are read in columns."""
     decimal = Schema(Type.BYTES, name=DECIMAL, version=1, parameters=(("scale", "3"),))
     schema = Schema(Type.STRUCT, fields=(Field("n", decimal), Field("m", Schema(Type.MAP, key=STRING, value=decimal))))
     for name in ("a", "\\ud800\\udc00"):

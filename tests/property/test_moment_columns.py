@@ -32,7 +32,7 @@ def test_columns_are_formatted_like_single_values(pattern: str, moments: list[in
 def test_columns_are_parsed_like_single_values(
     pattern: str, moments: list[int | None], place: int, sign: str, all_of_them: bool
 ) -> None:
-    """Texts as they are written, and with a change in the first or in all of them."""
+    """Texts as they are formatted, and with a change in the first one or in all of them."""
     texts = [None if one is None else format_millis(pattern, one) for one in moments]
     changed = [one and (one[:place] + sign + one[place + 1 :] if all_of_them or not at else one)
                for at, one in enumerate(texts)]

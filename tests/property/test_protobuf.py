@@ -176,7 +176,7 @@ def _shape(message):
 
 @given(records(), st.data())
 def test_hostile_bytes_affect_only_their_own_record(record, data):
-    """Where both libraries read something, it is the same; what Google's reads is read."""
+    """Both libraries read the same values, and every record that Google's can read is read."""
     schema, rows = record
     message, _ = own(schema, ProtobufOptions())
     fast, slow = ProtobufCodec(message), ProtobufCodec(message, fast=False)

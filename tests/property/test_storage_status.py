@@ -55,7 +55,7 @@ JSON = st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_size
 @example({"count": 1, "cause": "c", "next": 2**62}, {"since": 2**62, "what": "w"})
 @example({"count": 1, "cause": "c", "next": -1}, {"since": -1, "what": "w"})
 def test_invalid_values_in_heelers_fields_do_not_invalidate_the_status(restarts: Any, stalled: Any) -> None:
-    """Nor the answer that shows it."""
+    """Nor the REST response that shows it."""
     value = {"state": "RUNNING", "trace": None, "worker_id": "w", "generation": 1, to.RESTARTS: restarts,
              to.STALLED: stalled}
     status = to.parse_status(ConnectorName("a"), json.dumps(value).encode())

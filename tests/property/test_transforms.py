@@ -59,7 +59,7 @@ def test_columns_and_single_records_are_transformed_identically(number, size):
 
 @given(st.integers(0, 10**9))
 def test_one_bad_record_among_many_is_found(number):
-    """Whether the columns or the records found them: all that are named are bad, and nothing is bad without them."""
+    """Whether found in columns or record by record: all named records are bad, and all others are good."""
     one = case(2, number, records=100)
     try:
         (stage, *_) = make_chain(PLUGINS, connector_config(one["chain"])).stages

@@ -80,7 +80,7 @@ def test_retries_end_after_the_configured_time() -> None:
 
 
 def test_a_request_that_another_worker_refuses_is_repeated_from_the_beginning() -> None:
-    """As one that leads no more; also a Java worker."""
+    """For example a worker that no longer leads; also a Java worker."""
     with stub(409, {"error_code": 409, "message": "Cannot complete request because of a conflicting operation"}) as old:
         worker = Troubled(troubles_first=[NotLeaderError("no", f"http://127.0.0.1:{old.port}")] * 2)
         answer = client(worker).delete("/connectors/a")

@@ -70,7 +70,7 @@ def test_health_names_the_tasks_that_are_not_well() -> None:
     assert (answer.json["status"], answer.json["degraded"]) == ("healthy", worker.troubles)
 
 
-def test_before_kafka_is_reached_everything_is_404_but_health() -> None:
+def test_until_kafka_is_reached_every_path_but_health_is_404() -> None:
     worker = FakeWorker(kafka_cluster_id=None, started=False, stage=None)
     client = client_of(worker)
     for path in ("/", "/connectors", "/connectors/a/status", "/connector-plugins", "/admin/loggers"):
@@ -362,7 +362,7 @@ def test_metrics_and_logs_on_the_admin_listener() -> None:
 
 # ---------------------------------------------------------------- self-healing
 def test_restarts_and_stalls_are_only_in_statuses() -> None:
-    """A Java worker that has forwarded a restart takes no field that it does not know."""
+    """A Java worker that has forwarded a restart refuses unknown fields in the response."""
     worker = FakeWorker()
     client = client_of(worker)
     client.post("/connectors", json={"name": "a", "config": SOURCE})

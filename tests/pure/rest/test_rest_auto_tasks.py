@@ -52,7 +52,7 @@ def test_a_validation_shows_tasks_max_auto() -> None:
 
 
 def test_tasks_max_auto_is_forwarded_as_a_number() -> None:
-    """As a Java worker that leads the group."""
+    """The leader may be a Java worker."""
     with stub(200, {"name": "a", "config": STORED, "tasks": [], "type": "sink"}) as java:
         client = client_of(FakeWorker(redirect=NotLeaderError("no", f"http://127.0.0.1:{java.port}/")))
         put = client.put("/connectors/a/config", json=SINK)

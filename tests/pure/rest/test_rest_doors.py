@@ -120,7 +120,7 @@ def test_requests_that_are_too_large_are_refused_before_they_are_read(port: int)
 
 
 def test_a_response_reaches_a_client_that_keeps_sending(port: int) -> None:
-    """Where bytes are left unread, the system resets the connection, and the answer can be lost with it."""
+    """If bytes were left unread, the system would reset the connection and the response could be lost."""
     for _ in range(20):
         assert statuses(exchange(port, POST + b"Content-Length: 1000000\r\n\r\n" + b" " * 1_000_000)) == [413]
 
@@ -255,7 +255,7 @@ SLOWLY = {
 @pytest.mark.integration  # many real connections
 @pytest.mark.parametrize("kind", SLOWLY)
 def test_slow_clients_make_way_for_others(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """More of them than there are threads, none of which comes to its own end in this test's time."""
+    """There are more slow clients than threads, and none of them finishes during the test."""
     monkeypatch.setattr(rest.server.http, "MAX_THREADS", 8)
     monkeypatch.setattr(rest.server.http, "SLOW_S", 0.2)
     monkeypatch.setattr(rest.server.http, "IDLE_TIMEOUT_S", 600)
@@ -282,7 +282,7 @@ def test_slow_clients_make_way_for_others(kind: str, tmp_path: Path, monkeypatch
 
 
 def test_rejected_connections_do_not_fill_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Before they have shaken hands and after."""
+    """Connections that are rejected before the handshake and after it."""
     caplog.set_level("INFO")
     made = make_certificates(tmp_path)
     settings = replace(RestSettings(), listeners=(Listener("https", "127.0.0.1", 0),),

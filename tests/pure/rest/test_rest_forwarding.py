@@ -27,7 +27,7 @@ def follower(target: int | str | None) -> Client:
     return client_of(worker)
 
 
-def test_everything_can_be_done_through_a_follower() -> None:
+def test_every_operation_can_be_requested_from_a_follower() -> None:
     leader = FakeWorker()
     with serving(leader) as server:
         client = follower(server.ports[0])
@@ -58,7 +58,7 @@ def test_everything_can_be_done_through_a_follower() -> None:
         assert (again.status_code, again.json) == (404, {"error_code": 404, "message": "Connector a/b not found"})
 
 
-def test_a_user_s_request_crosses_two_hops() -> None:
+def test_a_users_request_may_be_forwarded_twice() -> None:
     leader = FakeWorker()
     with serving(leader) as last:
         middle_worker = FakeWorker(redirect=NotLeaderError("no", f"http://127.0.0.1:{last.ports[0]}"))

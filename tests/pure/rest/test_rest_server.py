@@ -51,7 +51,7 @@ def test_one_connection_serves_many_requests() -> None:
 
 
 def test_a_connection_that_is_returned_while_the_server_stops_is_closed(caplog: pytest.LogCaptureFixture) -> None:
-    """Also one that was about to wait for its next request when the server had just looked whether it runs."""
+    """It was about to wait for its next request just after the server had checked whether it is still running."""
     asked, go = threading.Event(), threading.Event()
 
     def app(_environ: Any, start_response: Any) -> list[bytes]:
@@ -83,7 +83,7 @@ def test_a_connection_that_is_returned_while_the_server_stops_is_closed(caplog: 
     assert [record.getMessage() for record in caplog.records if record.levelname == "CRITICAL"] == []
 
 
-def test_requests_that_wait_do_not_keep_others_from_being_answered() -> None:
+def test_waiting_requests_do_not_block_others() -> None:
     worker = FakeWorker(silent=True)
     with serving(worker) as server:
         port = server.ports[0]

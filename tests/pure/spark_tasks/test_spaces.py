@@ -189,7 +189,7 @@ for line in sys.stdin.buffer.read().split(b"|"):
 
 @pytest.mark.integration  # processes of their own
 def test_pickled_objects_can_be_read_in_another_process(tmp_path):
-    """With nothing but heeler's packages on its path; from two folders with odd names, by every protocol."""
+    """The process has only heeler's packages on its path; two folders with unusual names, every pickle protocol."""
     pickles, expected = [], []
     for field, folder in ((FIRST, tmp_path / "a folder.d"), (SECOND, tmp_path / "ünï-%41|'code")):
         shapes_py = f"import dataclasses\n@dataclasses.dataclass\nclass Shape:\n    {field}: int\n"
@@ -297,7 +297,7 @@ def test_a_compiled_package_is_loaded_once_under_its_own_name(tmp_path, caplog):
 
 
 def test_namespace_packages_may_span_folders(tmp_path, monkeypatch):
-    """As google.cloud is: one part is installed beside heeler, one lies in the place."""
+    """Like google.cloud: one part is installed with heeler, the other is in the plugin folder."""
     write(tmp_path / "site", {"acmespread/installed.py": "WHERE = 'installed'\n"})
     both = "import acmespread.own, acmespread.installed\nfound = acmespread.own.WHERE, acmespread.installed.WHERE\n"
     write(tmp_path / "place", {"acmespread/own.py": "import near\nWHERE = near.WHERE\n", "near.py": "WHERE = 'own'\n",

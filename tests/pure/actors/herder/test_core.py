@@ -163,7 +163,7 @@ def test_a_restart_record_restarts_each_part_where_it_runs() -> None:
 
 @pytest.mark.parametrize("steps", range(0, 60, 3))
 def test_a_restart_requested_during_a_rebalance_is_complete(steps: int) -> None:
-    """At any moment of it: it is done as a whole."""
+    """At any moment of the rebalance: the restart covers the connector and all its tasks."""
     world = started(2)
     world.ask(world.leader or "", put("c", **{"tasks.max": "3"}))
     world.settle()
@@ -239,7 +239,7 @@ def test_a_reconfiguration_request_of_a_former_instance_is_ignored() -> None:
 
 
 def test_a_patch_sees_tasks_max_auto_as_it_was_put() -> None:
-    """And what is stored stays a number (ADR 0043)."""
+    """The stored value remains a number (ADR 0043)."""
     world = World(1)
     world.settle()
     world.ask("w0", PutConnector(C, {"v": "0", "tasks.max": "2", "tasks.auto.max": "2"}, replace=False))

@@ -155,7 +155,7 @@ def test_a_new_policy_restarts_failed_tasks_and_its_removal_ends_restarts() -> N
     assert said(world).state is State.PAUSED
 
 
-def test_a_user_s_restart_comes_before_the_planned_one() -> None:
+def test_a_users_restart_replaces_the_planned_one() -> None:
     world = started()
     node = home(world, T)
     node.fail(T)
@@ -222,7 +222,7 @@ def test_a_stalled_task_is_restarted_and_abandoned_if_it_does_not_stop() -> None
 
 
 def test_another_restart_of_a_stalled_task_cancels_the_planned_one() -> None:
-    """It takes until the task is abandoned; the planned one would be over by then."""
+    """The user's restart takes until the task is abandoned; the planned one would have ended by then."""
     world = started()
     node = stall(world)
     before = node.running[T][0]
@@ -346,7 +346,7 @@ def test_metrics_show_the_cause() -> None:
     assert seen.restarts[T] == {"failure": 1, "stall": 1}
 
 
-def test_a_paused_connector_s_failed_task_becomes_paused() -> None:
+def test_a_failed_task_of_a_paused_connector_becomes_paused() -> None:
     world = started()
     home(world, T).fail(T)
     run(world, 0)
@@ -386,7 +386,7 @@ def test_no_period_has_more_restarts_than_the_limit(times: list[int], now: int, 
     ({"errors.restart.policy": "failed"}, {"errors.restart.policy": "sometimes"}, Healing()),
     ({"errors.restart.policy": "failed"}, {"errors.restart.limit": "${file:x:y}"}, Healing()),
 ])
-def test_a_connector_s_settings_take_precedence(worker: Mapping[str, str], connector: Mapping[str, str],
+def test_a_connectors_settings_take_precedence(worker: Mapping[str, str], connector: Mapping[str, str],
                                                        expected: Healing) -> None:
     assert healing_of(worker)(dict(connector)) == expected
 

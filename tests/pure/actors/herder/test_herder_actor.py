@@ -276,7 +276,7 @@ def test_a_second_write_waits_for_the_first_to_be_read_back(rig: Rig) -> None:
 
 
 def test_a_worker_that_halts_answers_all_requests(rig: Rig, c: ConnectorName) -> None:
-    """In order: what runs is stopped, its statuses are written, the group is left."""
+    """In order: work is stopped, statuses are written, the worker leaves the group."""
     rig.tell(HaltRequested("SIGTERM"))
     late = rig.ask(HealthCheck())
     with pytest.raises(ConnectError, match="Worker is shutting down"):

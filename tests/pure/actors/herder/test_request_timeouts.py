@@ -75,7 +75,7 @@ def test_no_request_times_out_while_the_group_is_settled() -> None:
 
 
 def test_a_patch_that_was_started_respects_its_deadline() -> None:
-    """It is validated, and takes its turn once more."""
+    """After its validation it is queued a second time."""
     world = World(2)
     world.settle()
     world.ask(world.leader, PUT)

@@ -50,7 +50,7 @@ def put(name: str) -> PutConnector:
 
 
 def test_a_story_leads_from_a_request_to_its_response() -> None:
-    """Also what names no connector itself: the end of an op, a timer, an answer."""
+    """It includes steps that name no connector: the end of an op, a timer, a response."""
     story, asked = NumberedStory(), RequestId(1)
     first = story.step(RequestReceived(asked, put("c")), Validate(asked, {"password": "s3cr3t"}))
     second = story.step(Validated(asked), WriteConfig(OpId(7), PutConnectorConfig(C, {"a": "b"})))
@@ -74,7 +74,7 @@ def test_a_story_leads_from_a_request_to_its_response() -> None:
     (GetConnector(C), StopInstance(C, Epoch(1)), True),
 ])
 def test_requests_that_only_read_are_not_in_the_story(request_: Request, effect: Effect, shown: bool) -> None:
-    """A request that only reads is no step of the story; one that starts something is."""
+    """Requests that only read are not recorded; those that start something are."""
     story = NumberedStory()
     story.step(RequestReceived(RequestId(1), request_), effect)
     assert bool(story.text()) is shown
@@ -122,7 +122,7 @@ def test_secrets_are_masked_before_anything_is_cut() -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_every_step_of_a_worker_can_be_described(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever it consists of; each step that is named as the reason of another one is a step."""
+    """Every step that is named as the cause of another one exists."""
     story, causes = NumberedStory(), set()
 
     def remember(_: World, _node: Node, recorded: RecordedStep) -> None:

@@ -170,7 +170,7 @@ def test_a_worker_that_ends_while_it_loads_does_not_join() -> None:
 
 
 def test_histories_do_only_what_the_document_shows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The impossible does not happen either: it would raise."""
+    """An impossible event would raise an error."""
     seen: dict[tuple[Phase, Kind], set[tuple[Phase, frozenset[str]]]] = defaultdict(set)
     step = core.step
 

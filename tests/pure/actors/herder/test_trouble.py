@@ -194,7 +194,7 @@ def test_a_follower_of_a_failed_rebalance_waits_for_the_leader() -> None:
 
 
 def test_a_worker_that_returns_in_a_failed_rebalance_does_not_write_statuses_of_what_it_claims() -> None:
-    """Such a rebalance hands out nothing: others may run that by now."""
+    """Such a rebalance assigns nothing, and other workers may run that work by now."""
     state = running().nodes["w0"].state
     back = replace(state, standing=Joining(), slots={})
     _, effects = step(back, Joined(membership(9, leader=False, failed=True)))
@@ -239,7 +239,7 @@ def test_the_end_of_an_earlier_rebalances_read_is_not_mistaken_for_this_ones() -
 
 
 def test_a_defect_in_an_operation_of_the_herder_itself_is_retried_later() -> None:
-    """A connector noticed that its task configs are outdated: that is not forgotten, and blocks nothing."""
+    """A connector has found that its task configs are outdated: this is retried and blocks no other work."""
     sound = running().nodes["w0"].state
     spoilt = replace(sound, config=replace(sound.config, target_states=None))  # type: ignore[arg-type]
     state, _ = step(spoilt, TaskReconfigurationRequested(C, sound.slots[C].epoch), now=1000)

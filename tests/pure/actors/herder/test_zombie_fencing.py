@@ -292,7 +292,7 @@ def test_a_task_without_a_task_count_record_is_refused() -> None:
 
 @pytest.mark.parametrize(("tasks", "error"), [(1, NotFoundError), (2, RebalanceNeededError)])
 def test_a_restart_that_finds_new_task_configs(tasks: int, error: type[Exception]) -> None:
-    """The task is gone, or a round is coming that will start it."""
+    """The task was removed, or a rebalance that will start it is pending."""
     world = world_of(2)
     world.random = None
     node = world.nodes[world.leader]

@@ -126,7 +126,7 @@ def test_a_call_that_does_not_return_is_reported_with_its_stack(rig: Rig) -> Non
 
 
 def test_a_task_that_makes_progress_is_left_alone() -> None:
-    """Each batch is another one, and each call."""
+    """Batches and calls are different each time."""
     pace, runner = Pace(TASK, Epoch(1), 10), Runner()
     pace.runner = runner
     for now in range(0, 100, 9):

@@ -50,7 +50,7 @@ def test_a_folder_with_other_files_is_left_alone(tmp_path):
     assert (tmp_path / "thesis.tex").exists()
 
 
-def test_a_refusal_is_reported_with_the_worker_s_log(tmp_path):
+def test_a_refusal_is_reported_with_the_workers_log(tmp_path):
     worker = WorkerProcess(tmp_path, {})
     worker.log.write_text("the log")
     with pytest.raises(SetupError, match="refused a request: HTTP 400: no such class\nIts log ends with:\nthe log"), \

@@ -113,7 +113,7 @@ def test_plugins_that_cannot_be_loaded_are_reported_and_looked_up_again(folder):
 
 
 def test_one_of_several_plugins_that_cannot_be_loaded_is_reported(folder):
-    """Unless Kafka has it anyway, and leaves it out where a folder has it."""
+    """Unless Kafka has the plugin itself: Kafka skips its own if a folder has one."""
     jar(folder / "my plugin" / "lib" / "one.jar", manifest=f"some.Plugin\nsome.Newer\n{JSON}")
     host = Host(alone_too(folder, {**listed(folder, JSON, "converter"), "location": "classpath"}))
     for asked in (1, 2):
@@ -165,7 +165,7 @@ def test_folders_without_manifests_are_inspected_once(folder, tmp_path):
 
 
 def test_jars_without_manifests_beside_one_that_has_one(folder, tmp_path):
-    """As connectors come that were made before Kafka 3.6, with a newer converter."""
+    """Connectors built before Kafka 3.6 are packaged like this with a newer converter."""
     old = jar(folder / "my plugin" / "old.jar", NAMELESS, manifest=None)
     before, seen = mode(folder, alone_too(folder, listed(folder, "old.Source")))
     assert before == (str(folder), LIKE_JAVA)
@@ -186,7 +186,7 @@ def test_jars_without_manifests_beside_one_that_has_one(folder, tmp_path):
     ("hybrid_fail", "hybrid_warn", None),
 ])
 def test_plugin_discovery_has_kafka_connects_modes(folder, tmp_path, discovery, before, found):
-    """Of a plugin that its jar's manifest does not name."""
+    """The plugin is not named in its jar's manifest."""
     jar(folder / "my plugin" / "lib" / "one.jar", class_file("some/Nameless", "java/lang/Object", "x/Y", SOURCE))
     nameless = [listed(folder, "some.Nameless")] if before == "hybrid_warn" else []
     for how in (before, "service_load"):  # once its content is known, and the manifest that is missing is made
@@ -201,7 +201,7 @@ def test_plugin_discovery_has_kafka_connects_modes(folder, tmp_path, discovery, 
 
 
 def test_plugin_classes_are_recognized_across_jars(tmp_path):
-    """Where their ancestors are in another jar, too; no base classes, and none of what only looks like a class."""
+    """Also if their ancestors are in another jar. Base classes and files that only look like classes are ignored."""
     api = "org/apache/kafka/connect/"
     first, second = tmp_path / "first.jar", tmp_path / "second.jar"
 
@@ -239,8 +239,8 @@ def test_service_load_uses_only_manifests(folder):
     assert host.asked == 1
 
 
-def test_config_providers_have_manifests_always(folder, tmp_path):
-    """A jar of nothing else is not looked into class by class; one that also has connectors without manifests is."""
+def test_config_providers_are_found_only_by_their_manifests(folder, tmp_path):
+    """A jar with providers alone is not searched class by class; one that also has connectors without manifests is."""
     provider = {**listed(folder, "some.Vault", "configprovider"), "location": f"file:{folder}/vault.jar"}
     vault = jar(folder / "vault.jar", manifest=None)
     with zipfile.ZipFile(vault, "a") as archive:
@@ -262,7 +262,7 @@ def test_config_providers_have_manifests_always(folder, tmp_path):
 
 
 def test_a_new_folder_is_discovered_beside_a_known_one_without_manifests(folder, tmp_path):
-    """The host is then given links, and tells of them."""
+    """The host gets links to the folders, and reports the paths of the links."""
     old = jar(folder / "old" / "old.jar", NAMELESS, manifest=None)
     there = alone_too(folder, listed(folder, "old.Source", place="old/"))
     assert len(mode(folder, there)[1].plugins()) == 3
@@ -313,7 +313,7 @@ def test_a_host_that_cannot_be_started_is_reported_and_retried(folder):
       (Kind.CONFIG_PROVIDER, FILE_PROVIDER): "heeler"}),
 ])
 def test_heelers_own_plugin_is_used_unless_javas_is_preferred(folder, monkeypatch, prefer, taken, passed_over):
-    """Of connectors and config providers; the log and REST say which."""
+    """Connectors and config providers; the log and REST show which one is used."""
     host = Host([listed(folder), listed(folder, FILE_SOURCE), listed(folder, JSON, "converter"),
                  listed(folder, FILE_PROVIDER, "configprovider")])
     monkeypatch.setattr("heeler.java_host.host.JavaHost.of", lambda *_: host)

@@ -118,7 +118,7 @@ def test_the_end_of_a_host_is_reported_for_its_connectors_and_tasks(made):
 
 @pytest.mark.parametrize(("op", "times"), [("validate", 4), ("alterOffsets", 1)])
 def test_a_request_to_a_host_that_is_ending_goes_to_the_next(made, monkeypatch, op, times):
-    """But for what may have been done already."""
+    """Except for requests that may already have been carried out."""
     monkeypatch.setattr(host, "PAUSES_S", (0.0, 0.0, 0.0))
     java, asked = hosts(), []
 

@@ -60,7 +60,7 @@ def test_a_lease_moves_only_when_its_host_ends_or_retires(rig, retires):
 
 
 def test_metrics_of_chains_are_added_across_hosts(rig):
-    """Also when they begin again in the next host."""
+    """Counters start at zero in the next host."""
     reported = {"op": "metrics", "chain": 1, "values": [{"name": "read-total", "help": "", "tags": {}, "value": 3.0}]}
 
     def counted():

@@ -42,7 +42,7 @@ def vault(host):
 
 
 def test_every_request_contains_the_provider_and_its_settings(vault, host):
-    """So that a host that has taken the place of another can make it."""
+    """So that a host that replaces another one can create it."""
     host.answer = {"data": {"a": "1", "b": None}, "ttl": 1500}
     assert vault.get("p", {"b", "a"}) == ConfigData({"a": "1"}, 1500)
     host.answer = {"data": {}, "ttl": None}

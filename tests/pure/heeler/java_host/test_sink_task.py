@@ -231,7 +231,7 @@ def test_a_put_longer_than_max_poll_interval_ms_keeps_the_task_out_of_its_group(
 
 @pytest.mark.parametrize("lost", [False, True])
 def test_before_it_joins_again_the_task_closes_its_partitions(rig, lost):
-    """It commits what the task has then, unless the membership is lost."""
+    """It commits the offsets that the task returns, unless the membership is lost."""
     session = started(rig)
     rig.group.membership = None if lost else (2, "me")
     rig.group.joins.append(True)

@@ -168,7 +168,7 @@ def failure_of(rig):
             return error
 
 
-def test_the_worker_s_converters_are_used_if_none_are_named(rig):
+def test_the_workers_converters_are_used_if_none_are_configured(rig):
     connector = started(rig).order["connector"]
     assert connector == {"name": "c", "key.converter": JSON, "key.converter.schemas.enable": "false",
                          "value.converter": "own.Converter"}
@@ -219,7 +219,7 @@ def test_commit_record_gets_the_positions_of_written_records(rig):
 
 @pytest.mark.parametrize("rig", [{"offset.flush.interval.ms": "1"}], indirect=True)
 def test_commit_is_called_periodically_even_without_records(rig):
-    """As Kafka Connect does every offset.flush.interval.ms: MirrorMaker sends there what waits."""
+    """Kafka Connect calls it every offset.flush.interval.ms; MirrorMaker sends its pending offsets there."""
     session = started(rig)
     wait_until(lambda: rig.task.run_once().idle_ms == 1 and select.select([session.socket], [], [], 0)[0])
     assert session.read()[1] == {"op": "acknowledge", "frame": 0, "places": []}

@@ -82,7 +82,7 @@ def test_secrets_are_masked_in_the_trace_of_a_status() -> None:
     assert "s3cr3t" not in trace
 
 
-def test_a_herder_s_story_is_masked_before_it_is_cut() -> None:
+def test_a_herders_story_is_masked_before_it_is_shortened() -> None:
     story, bare, task = Story(mask=process_secrets().mask), Story(), ConnectorTaskId(ConnectorName("c"), 0)
     for length in range(100, 260):
         report = TaskStateReported(task, Epoch(1), State.FAILED, "x" * length + SECRET)

@@ -191,7 +191,7 @@ def test_a_missing_config_provider_is_named(name):
 
 
 def test_provided_values_of_the_worker_file_are_hidden(tmp_path):
-    """It is not in errors about a bad value; it is always hidden if it is a password, or if the key is unknown."""
+    """They are left out of errors about bad values, and always hidden if they are passwords or the key is unknown."""
     file = tmp_path / "s.properties"
     file.write_text("wrong=s3cr3t-number\npassword=s3cr3t-password\nserver=broker-of-the-test:9092\n")
     provider = {"config.providers": "f", "config.providers.f.class": "FileConfigProvider"}

@@ -87,7 +87,7 @@ def test_bounds_are_read_from_the_configuration():
 @given(st.dictionaries(st.sampled_from(["tasks.max", "tasks.auto.max", "tasks.auto", "x"]),
                        st.sampled_from(["auto", "1", "8", "true", "${file:a:b}"])))
 def test_tasks_max_auto_is_shown_as_put_and_stored_as_a_number(config):
-    """But that the number and its own bound mean, and show, auto."""
+    """Except that a number together with an equal tasks.auto.max means, and is shown as, auto."""
     kept = stored(config)
     shown = as_put(kept)
     twin = "tasks.auto.max" in config and config["tasks.auto.max"] == config.get("tasks.max")

@@ -98,7 +98,9 @@ def test_invalid_utf8_is_replaced(tmp_path):
 
 
 def test_positions_are_bytes(tmp_path):
-    """Java counts characters and skips bytes: from its offset after the first line a bit comes once more (ADR 0008)."""
+    """Java counts characters and skips bytes, so it reads a part of the text again after its first offset (ADR 0008).
+
+    """
     file = tmp_path / "f"
     file.write_text("äöü\nnext\n", "utf-8")
     reader = reader_of(file)

@@ -76,7 +76,7 @@ def test_a_sink_resumes_by_the_original_topic_and_not_a_routed_one(tmp_path):
     assert pq.read_table(tmp_path / name)["_topic"].to_pylist() == ["routed", "routed"]
 
 
-def test_the_same_batch_again_overwrites_itself(tmp_path):
+def test_a_repeated_batch_overwrites_its_own_files(tmp_path):
     writer = writer_of(tmp_path)
     for _ in range(2):
         writer.commit([write(writer, records(0, 4))])
@@ -95,7 +95,7 @@ def test_overlapping_offsets_of_another_task_are_refused(tmp_path):
 
 
 def test_a_task_suspended_between_listing_the_folder_and_its_commit(tmp_path, monkeypatch):
-    """Its successor has written the same offsets and more; what it adds would be there twice."""
+    """Its successor has written the same offsets and more: the task's records would be duplicates."""
     zombie = writer_of(tmp_path)
     late = write(zombie, records(0, 4))
     successor = writer_of(tmp_path)

@@ -53,7 +53,7 @@ def test_coroutines_cancelled_by_close_are_not_logged_as_defects(connections, ca
 
 
 def test_data_received_just_before_a_disconnect_is_read() -> None:
-    """A broker says why it refuses a login, and closes the connection."""
+    """A broker sends the reason for refusing a login and closes the connection."""
 
     class Reader:
         _sensors = None

@@ -52,7 +52,7 @@ class Broker:
 
 @given(st.lists(st.tuples(positions, st.sampled_from(["", "", "", "forgets", "lost before", "lost after", "grants"]))))
 def test_the_broker_waits_at_the_requested_offsets(steps):
-    """Whatever is lost on the way, and whatever the broker forgets: from the second answer on it is right again."""
+    """After a lost response or a session that the broker forgot, it is correct from the second response on."""
     broker, session = Broker(), FetchSession()
     for wanted, trouble in steps:
         if trouble == "forgets":

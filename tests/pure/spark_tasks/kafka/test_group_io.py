@@ -16,7 +16,7 @@ TIMEOUT_S = 20
 
 
 def test_the_io_thread_ends_although_a_client_keeps_sending_requests():
-    """As kafka-python's metadata loop does, which takes what a closed selector raises for an error that passes."""
+    """kafka-python's metadata loop does so: it treats the error of a closed selector as temporary."""
     io, over, busy, free = GroupIo(), threading.Event(), threading.Event(), threading.Event()
     net = io.net()
     again = WakeupNotifier(net)

@@ -109,7 +109,7 @@ class Refused(list):
         self.append((failure.row, failure.stage.name, failure.class_name, failure.error_class, failure.message))
 
 
-def test_a_sink_s_records_come_from_java(host, tmp_path):
+def test_records_of_a_sink_come_from_java(host, tmp_path):
     """A record that Java drops, two that its stages refuse, one whose key Python's converter refuses, two schemas."""
     cut = Cut((), (), frozenset({"value"}))
     config = {"key.converter": JSON, "key.converter.schemas.enable": "false", "value.converter": "java.X"}
@@ -134,7 +134,7 @@ def test_a_sink_s_records_come_from_java(host, tmp_path):
     assert order["connector"]["key.converter"] == f"{CONNECT}converters.ByteArrayConverter"
 
 
-def test_dead_letters_have_java_s_stack_trace():
+def test_dead_letters_have_javas_stack_trace():
     error = java_chain.JavaStageError.of(bad(0, "TRANSFORMATION", "java.T"))
     assert (str(error), error.java_class, error.__notes__) == ("no", "x.Bad", ["at y"])
 
@@ -157,7 +157,7 @@ def test_a_lost_host_is_looked_up_again_and_exceptions_are_reported(host, tmp_pa
         list(pipeline.to_connect_batches("t", 0, raw((b"k", b"v"))))
 
 
-def test_a_source_s_records_go_through_java(host, tmp_path):
+def test_records_of_a_source_go_through_java(host, tmp_path):
     cut = Cut((), (), frozenset({"value"}))
     config = {"topic": "t", "key.converter": STRING, "value.converter": "java.X"}
     pipeline = JavaLastPipeline({}, config, cut, part(tmp_path, cut, "source", **config), rows=True)

@@ -47,7 +47,7 @@ def test_the_first_bad_record_is_named():
 
 
 def test_bad_records_are_reported_and_the_others_stay_one_batch():
-    """The good ones have other keys on both sides of a bad one, and are one column all the same."""
+    """The records before and after a bad one have different keys, and still become one column."""
     values = [b'{"a":1}', b"{oops", b'{"b":2}', b"nope", b'{"a":3}']
     raw = raw_batch(values, offset=40, keys=[b"k", None, None, b"", b"k"])
     refused = []
@@ -202,6 +202,6 @@ def test_headers_in_bytes_are_unchanged():
 
 
 def test_source_records_need_a_value_column():
-    """A source of rows that does not say so would write nulls."""
+    """Without this check, a source of rows that does not declare itself as one would write nulls."""
     with pytest.raises(DataError, match=r"no column value, only id, name"):
         list(SourcePipeline(worker(), {"topic": "t"}).to_raw(pa.RecordBatch.from_pydict({"id": [1], "name": ["x"]})))

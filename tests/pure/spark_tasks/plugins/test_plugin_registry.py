@@ -235,7 +235,7 @@ def test_the_connector_type_follows_from_the_config(folder):
     assert plugins.connector_type(None) == "unknown"
 
 
-def test_it_can_be_pickled_for_executors(folder):
+def test_the_registry_can_be_pickled_for_executors(folder):
     (folder / "acme_far.py").write_text(source("FarConnector"))
     copy = pickle.loads(pickle.dumps(registry(folder)))
     assert copy.plugin_path == (str(folder),)

@@ -15,7 +15,7 @@ from tests.pure.spark_tasks.validation.test_validate_golden import ANSWERS
 ROOT = Path(__file__).parents[4]
 
 
-def test_the_page_is_what_the_command_writes():
+def test_the_plugins_page_is_up_to_date():
     """python -m spark_tasks.plugins.support docs/plugins.md"""
     assert (ROOT / "docs" / "plugins.md").read_text() == page()
 

@@ -65,7 +65,7 @@ def write(pickled):
 
 @pytest.mark.parametrize(("sink", "key"), SINKS)
 def test_links_are_resolved_when_a_sink_writes(tmp_path, sink, key, plugins):
-    """On an executor, which has not looked for plugins."""
+    """On an executor, which has not discovered plugins."""
     config = {"name": "n", "topics": "t", key: str(tmp_path / "later")}
     writer = pickle.dumps(sink.data_source(config).writer(None, False))
     if sink is FileStreamSinkConnector:

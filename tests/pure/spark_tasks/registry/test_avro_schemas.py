@@ -25,7 +25,7 @@ def written(schema, **options):
 
 
 def test_avro_schemas_equal_those_of_confluents_converter():
-    """As its users know it."""
+    """The text is the one that Confluent's converter registers."""
     schema = struct("shop.Order", id=Schema(Type.INT64), note=TEXT.as_optional(),
                     small=Schema(Type.INT8, default="5"), when=Schema(
                         Type.INT64, name="org.apache.kafka.connect.data.Timestamp", version=1),
@@ -43,7 +43,7 @@ def test_avro_schemas_equal_those_of_confluents_converter():
 
 
 def test_records_without_a_name_get_one_per_distinct_schema():
-    """Those that are alike are one."""
+    """Equal schemas share one name."""
     inner, other = struct(x=INT), struct(y=INT)
     found = written(struct(a=inner, b=other, c=struct(x=INT, optional=True)))
     kinds = {one["name"]: one["type"] for one in found["fields"]}
@@ -67,7 +67,7 @@ def test_invalid_avro_names_are_refused_or_scrubbed():
 
 
 def test_avro_types_without_a_connect_equivalent_are_mapped():
-    """Enums, fixed, unions, docs, defaults, logical types that Connect does not know."""
+    """Enums, fixed types, unions, docs, defaults, and logical types unknown to Connect."""
     text = json.dumps({"type": "record", "name": "R", "namespace": "s", "doc": "a record", "fields": [
         {"name": "e", "type": {"type": "enum", "name": "E", "symbols": ["A", "B"]}, "default": "B", "doc": "an enum"},
         {"name": "f", "type": {"type": "fixed", "name": "F", "size": 2}},

@@ -124,7 +124,7 @@ def test_a_registry_without_guids_is_reported():
 
 
 def test_records_of_a_source_have_guid_headers_for_key_and_value(registry):
-    """Key and value, after the headers that the source has given."""
+    """They follow the headers that the source has set."""
     reported = {f"{part}.converter{more}": value for part in ("key", "value") for more, value in (
         ("", "io.confluent.connect.avro.AvroConverter"), (".schema.registry.url", registry.url),
         (f".{part}.schema.id.serializer", IN_HEADERS))}

@@ -107,7 +107,7 @@ def of(text, options=None, index=(0,)):
 
 
 def test_a_connect_schema_is_written_as_protobuf_text():
-    """It says the same to a compiler as the descriptor that records are written with."""
+    """A compiler derives the same schema from it as from the descriptor that records are written with."""
     options = ProtobufOptions(optional=True)
     files, text, name = protobuf_file(RECORD, options)
     assert (text, name) == (TEXT, "shop.Order")

@@ -62,7 +62,7 @@ def test_unsupported_settings_are_refused(wrong, words):
 
 
 def test_a_converter_without_a_registry_url_is_refused():
-    """Said by validation, when a connector is created, and when it is started all the same."""
+    """Both validation and the start of a connector report it."""
     [said] = AvroConverter.config_def.validate_all({"converter.type": "key"})[URL].errors
     assert said.startswith('Missing required configuration "schema.registry.url" which has no default value. Please')
     assert "JsonConverter does not" in said
@@ -82,7 +82,7 @@ def test_apicurios_class_names_are_accepted():
 
 
 def test_apicurios_settings_are_understood():
-    """Which are what its converter had: lookup without registration is its default, its URL is another path."""
+    """Its converter looks schemas up without registering them by default, and its URL has another path."""
     found = translated({
         "apicurio.registry.url": "https://a:1/x/apis/registry/v3, http://b/apis/ccompat/v7", "other": "1",
         "apicurio.registry.auth.username": "u", "apicurio.registry.auth.password": "p",
@@ -167,7 +167,7 @@ def test_bytes_without_a_schema_id_are_bad_records(whole, why):
 
 
 def test_map_keys_may_contain_escapes():
-    """In every JSON converter: they were kept as they are written."""
+    """In every JSON converter; escapes used to be kept undecoded."""
     converter = JsonConverter()
     converter.configure({}, is_key=False)
     schema = ('{"type":"map","keys":{"type":"string","optional":false},"values":{"type":"int32","optional":false},'

@@ -79,7 +79,7 @@ def test_a_truncated_log_is_read_according_to_the_reset_policy() -> None:
 
 
 def test_a_sink_whose_offsets_exceed_the_log_fails() -> None:
-    """It would take the records of the new topic for those that it has."""
+    """It would mistake the records of the new topic for those that it has already written."""
     ahead = SimpleNamespace(resume_from=lambda *_: 60)
     with pytest.raises(SinkAheadError, match=r"holds t-0 up to offset 59, but its log ends before offset 50"):
         positions(Watcher(50, 50), ahead).ranges(100)

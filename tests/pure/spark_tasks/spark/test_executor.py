@@ -210,7 +210,7 @@ def test_the_values_of_a_row_with_names_are_assigned_by_name() -> None:
         list(as_batches(iter([Row(a="1", c="2")]), TEXTS))
 
 
-def test_rows_for_a_sink_are_the_value_s_fields() -> None:
+def test_rows_for_a_sink_have_the_fields_of_the_value() -> None:
     value = pa.array([{"a": 1, "b": "x"}])
     assert as_rows(pa.record_batch({"offset": [0], "value": value})).to_pylist() == [{"a": 1, "b": "x"}]
     assert as_rows(pa.record_batch({"offset": [0], "value": ["x"]})).to_pylist() == [{"value": "x"}]

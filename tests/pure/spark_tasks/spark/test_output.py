@@ -45,7 +45,7 @@ def test_rejected_connections_do_not_fill_the_log() -> None:
 
 @given(st.lists(st.sampled_from([*STRANGER, *FAILURE, "plain\n", "\n", "  indented\n"])))
 def test_only_lines_about_rejected_connections_are_left_out(lines: list[str]) -> None:
-    """An exception and a trace are left out only behind the line of a stranger."""
+    """An exception and a trace are left out only after a line about a rejected connection."""
     out = passed(lines)
     kept, inside = [], False
     for line in lines:

@@ -79,7 +79,7 @@ def test_processes_that_use_the_cpu_are_distinguished_from_those_that_wait():
     assert gone.seconds == 0
 
 
-def test_the_error_of_an_executor_s_python_is_picked_from_spark_s():
+def test_the_python_error_of_an_executor_is_extracted_from_sparks_error():
     text = """An error occurred while calling o1.get.
 : java.util.concurrent.ExecutionException: Exception thrown in awaitResult:
 \tat org.apache.spark.util.SparkThreadUtils$.awaitResult(SparkThreadUtils.scala:53)
@@ -94,7 +94,7 @@ ModuleNotFoundError: No module named 'spark_tasks'
     assert python_error(RuntimeError("no traceback\njava.lang.OutOfMemoryError: heap")) is None
 
 
-def test_what_the_workers_own_executor_processes_print_is_masked(
+def test_output_of_the_workers_executor_processes_is_masked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Plugins that run there print what they were given, and only the worker knows what of it is secret."""

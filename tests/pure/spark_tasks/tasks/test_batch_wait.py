@@ -30,7 +30,7 @@ def test_a_batch_that_ended_meanwhile_wakes_the_task_at_once() -> None:
 
 
 def test_the_next_batch_has_the_full_maximum_wait() -> None:
-    """Also where it was submitted by the run_once that took the one before."""
+    """Even if the run_once that took the previous batch has submitted it."""
     first: Future[list[Any]] = Future()
     waiting = BatchWait(lambda: None)
     waiting.timed_out(first)

@@ -26,6 +26,6 @@ def test_secrets_are_hidden_and_unknown_values_shown_as_text():
     assert "hunter2" not in repr(infos)
 
 
-def test_a_json_library_that_knows_dataclasses_writes_the_answer_as_it_is():
+def test_a_response_can_be_serialized_by_a_json_library_that_supports_dataclasses():
     infos = of_keys("C", KEYS, [ConfigValue("a", 5)], ["G"])
     assert json.loads(orjson.dumps(infos)) == infos.to_json()

@@ -397,7 +397,7 @@ def test_a_sink_cannot_be_reset_to_an_offset(fake):
 
 
 def test_help_imports_no_slow_libraries():
-    """The command line answers fast: no HTTP, no YAML, no rich, no PySpark before a command wants it."""
+    """The command line starts fast: HTTP, YAML, rich and PySpark are imported only by commands that need them."""
     import subprocess
     import sys
 
@@ -430,7 +430,7 @@ def test_the_story_of_a_connector_is_printed(fake):
 
 
 def test_a_story_from_several_workers(fake):
-    """Those that were named, and the one that runs the task, in the order of time; each step once."""
+    """The named workers and the one that runs the task; each step is shown once, in the order of time."""
     def step(at, what):
         return {"at": f"2026-11-22T18:00:{at}Z", "cause": f"Step#{at}", "because": None, "what": what, "effects": []}
 

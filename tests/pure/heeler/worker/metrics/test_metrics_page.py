@@ -281,7 +281,7 @@ def test_stalled_tasks_are_a_metric(cluster):
 
 
 def test_planned_restarts_and_permanent_failures_are_metrics(cluster):
-    """When the next restart is due, and what none can fix; nothing of those that no policy has restarted."""
+    """They show when the next restart is due and which failures a restart cannot fix, only for items with a policy."""
     cluster.has("bad", State.FAILED, State.FAILED, State.RUNNING, restarts=[
         Restarts(0, "refused", permanent=True), Restarts(3, "away", 1_795_453_200_500), None])
     page = cluster.metrics.page({OWN})

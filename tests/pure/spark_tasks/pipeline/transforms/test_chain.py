@@ -74,7 +74,7 @@ class Digits(Predicate):
 
 
 def test_a_record_that_fails_a_predicate_is_the_bad_record():
-    """And not one that the predicate keeps from the transform, which could not change it."""
+    """And not a record that the predicate excludes from the transform."""
     cast = Cast()
     cast.configure({"spec": "int32"})
     stage = Stage("c", T + "Cast$Value", cast, Digits())
@@ -121,7 +121,7 @@ def test_a_router_gives_source_records_different_topics():
 
 
 def test_records_with_different_schemas_become_separate_batches():
-    """A null keeps its schema while the others get another."""
+    """A null keeps its schema while the schema of the other records changes."""
     schema = {"type": "int64", "optional": True}
     values = [json.dumps({"schema": schema, "payload": value}).encode() for value in (1, None, 2)]
     config = {**chain(("Cast$Value", {"spec": "string"})), "value.converter.schemas.enable": "true"}
@@ -171,7 +171,7 @@ NESTED = b'{"a":{"b":{"c":"5","x.y":"7"},"d":1},"e":2}'
 ])  # fmt: skip
 @pytest.mark.parametrize("schema", [False, True])
 def test_transforms_support_nested_fields(name, options, expected, schema):
-    """Beyond Java, where only ExtractField knows paths."""
+    """An extension: in Java only ExtractField supports paths."""
     config, text = chain((name, {**options, **V2})), NESTED
     if schema:
         text = json.dumps({"schema": described(json.loads(NESTED)), "payload": json.loads(NESTED)}).encode()

@@ -164,7 +164,7 @@ def test_a_filter_selects_the_same_records_as_python(numbers, least):
     assert [(row["offset"], row["value"]["m"]) for batch in found for row in batch.to_pylist()] == expected
 
 
-def test_the_documentation_s_example():
+def test_the_example_in_the_documentation_works():
     config = re.search(r"<!-- test: config -->\n```json\n(.*?)```", Path("docs/sql.md").read_text(), re.DOTALL)
     query = json.loads(config[1])["transforms.q.query"]
     assert selected(query, *ORDERS[:2], {"name": "x"}) == [{"name": "B", "double": 4}]

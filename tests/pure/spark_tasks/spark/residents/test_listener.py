@@ -133,7 +133,7 @@ def executor(ticket: Ticket) -> subprocess.Popen[bytes]:
 def test_a_process_serves_until_it_is_ended_and_can_always_be_killed(
     listener: tuple[ExecutorListener, Came], tmp_path: Path
 ) -> None:
-    """By a byte on it, and by its end with the worker; whatever the process does."""
+    """By a byte on its control connection, or by the end of that connection, regardless of what it is doing."""
     opened, arrived = listener
     processes = [executor(opened.expect(n)) for n in range(3)]
     lines = dict(arrived.get(timeout=60) for _ in processes)
@@ -152,7 +152,7 @@ def test_a_process_serves_until_it_is_ended_and_can_always_be_killed(
 
 
 def test_an_executor_connects_only_to_its_own_worker() -> None:
-    """One that has the address, and not the certificate or the token."""
+    """An address without the certificate or the token is not enough."""
     doors = [ExecutorListener(lambda *_: None, remote=True) for _ in range(2)]
     mine, other = (listener.expect(1) for listener in doors)
     with pytest.raises(ssl.SSLCertVerificationError):

@@ -262,7 +262,7 @@ def test_a_split_that_cannot_be_created_fails_its_batch_but_no_process(rig: Rig)
 
 
 def test_old_processes_end_when_the_first_new_one_has_joined(rig: Rig) -> None:
-    """A split that has begun ends where it is."""
+    """A running split is completed in its process."""
     held = rig.gate("a-0", "held")
     rig.idle(1)
     broken, new = Threads(broken="not yet"), Threads()
@@ -301,7 +301,7 @@ class Slow(Threads):
 
 
 def test_a_process_that_ends_before_the_first_new_one_has_joined_is_replaced(rig: Rig) -> None:
-    """Spark is up, and its first Python process takes its time."""
+    """Spark has started, but its first Python process has not joined yet."""
     assert rig.submit("a-0", Answer(1)).result(20) == [1]
     new = Slow()
     with rig.lock:
@@ -319,7 +319,7 @@ def test_a_process_that_ends_before_the_first_new_one_has_joined_is_replaced(rig
 def test_a_stand_in_starts_processes_while_the_launcher_starts_none(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No more than the limit with those that hang; they end when the launcher's next process has joined."""
+    """The limit includes hanging processes; they end when the launcher's next process has joined."""
     monkeypatch.setattr(process_manager, "LATE_S", 0.0)
     late, stand_in = Slow(), Threads()
     rig.pool.use(late, stand_in)

@@ -25,7 +25,7 @@ def test_a_killed_process_has_ended_before_it_is_reaped() -> None:
 
 
 def test_a_process_runs_as_long_as_one_of_its_threads() -> None:
-    """Here the first one has ended; the system calls the process a zombie."""
+    """Its first thread has ended here, so the system reports a zombie."""
     ends_alone = ("import ctypes, threading, time; threading.Thread(target=time.sleep, args=(60,)).start(); "
                   "print(flush=True); ctypes.CDLL(None).pthread_exit(None)")
     with subprocess.Popen([sys.executable, "-c", ends_alone], stdout=subprocess.PIPE) as process:
