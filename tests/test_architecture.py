@@ -1,4 +1,4 @@
-"""What the layout promises (docs/architecture.md): who may import whom, pure cores, small files, no waiting actors."""
+"""The rules of docs/architecture.md: imports between rooms, pure cores, small files, no waiting actors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What README.md and docs/ show works: their connectors, properties, commands and links."""
+"""The connectors, properties, commands and links in README.md and docs/ work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""tests/rigs/schedule.py names files that are there, and keeps those together that share a worker."""
+"""tests/rigs/schedule.py names existing files, and runs those that share a worker together."""
 
 from __future__ import annotations
 

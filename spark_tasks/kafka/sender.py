@@ -144,8 +144,8 @@ class Sender:
             by_connection = self._sendable()
             if not by_connection:
                 return
-            for connection, wheres in by_connection.items():
-                self._send(connection, wheres)
+            for connection, partitions in by_connection.items():
+                self._send(connection, partitions)
 
     def _sendable(self) -> dict[_Connection, list[TopicPartition]]:
         """Returns the partitions with a batch to send, by connection. Starts a lookup for each unknown leader."""
@@ -169,11 +169,11 @@ class Sender:
         self._resume_if_due(queue)
         self._pump_soon()
 
-    def _send(self, connection: _Connection, wheres: list[TopicPartition]) -> None:
+    def _send(self, connection: _Connection, partitions: list[TopicPartition]) -> None:
         """Sends one request with the next batch of each of these partitions, as many as fit."""
         batches: list[PendingBatch] = []
         size = 0
-        for where in wheres:
+        for where in partitions:
             queue = self._queues[where]
             if batches and size + len(queue.waiting[0].data) > self._max_request_bytes:
                 continue

@@ -25,7 +25,7 @@ from spark_tasks.pipeline.converters.json import JsonConverter
 from spark_tasks.pipeline.converters.primitive import ByteArrayConverter
 from spark_tasks.pipeline.converters.simple_header import SimpleHeaderConverter
 from spark_tasks.pipeline.converters.string import StringConverter
-from spark_tasks.pipeline.failures import FailedStage, Refuse, StageFailedError, good_records, intolerant, stage
+from spark_tasks.pipeline.failures import FailedStage, Refuse, StageFailedError, good_records, raise_failure, stage
 from spark_tasks.pipeline.stage_factory import Stages, made_stages
 from spark_tasks.pipeline.transforms.chain import Chain, TransformError
 from spark_tasks.pipeline.transforms.rows import joined, put
@@ -66,7 +66,7 @@ class SinkPipeline(_Pipeline):
         return batches[0]
 
     def to_connect_batches(
-        self, topic: str, partition: int, raw: pa.RecordBatch, refuse: Refuse = intolerant
+        self, topic: str, partition: int, raw: pa.RecordBatch, refuse: Refuse = raise_failure
     ) -> Iterator[pa.RecordBatch]:
         """Yields the converted records in order, in one batch for each run of records with the same schema, without bad
         records. Calls `refuse` with each bad record and its row in `raw`; by default it raises ToleranceExceededError.
@@ -207,7 +207,7 @@ class SourcePipeline(_Pipeline):
         super().__init__(worker, connector)
         self._rows = rows
 
-    def to_raw(self, batch: pa.RecordBatch, refuse: Refuse = intolerant) -> Iterator[RawBatch]:
+    def to_raw(self, batch: pa.RecordBatch, refuse: Refuse = raise_failure) -> Iterator[RawBatch]:
         """Yields for each topic in the batch: topic, partitions (None if the partitioner chooses them), RAW_SCHEMA
         batch.
 

@@ -1,4 +1,4 @@
-"""What scrapes of /metrics cost the data plane of a worker that has all it can do.
+"""The cost of scrapes of /metrics for the data plane of a fully loaded worker.
 
     python -m tests.benchmarks.bench_scrapes [--connectors 50] [--rounds 4] [--seconds 30]
 

@@ -1,4 +1,4 @@
-"""The store actors over both kinds of log: two workers on the same topics see the same."""
+"""The store actors over both kinds of log: two workers with the same topics have the same state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What only a real broker shows: aborted transactions, compaction, a broker that goes away and comes back."""
+"""What only a real broker can test: aborted transactions, compaction, a broker restart."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The connector of docs/writing-a-connector.md: the text there is the file here, and the file works."""
+"""The connector in docs/writing-a-connector.md: the text there equals the file here, and the file works."""
 
 from __future__ import annotations
 

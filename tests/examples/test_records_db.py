@@ -1,4 +1,4 @@
-"""The sink of docs/writing-a-connector.md: the text there is the file here, and a batch may come twice."""
+"""The sink in docs/writing-a-connector.md: the text there equals the file here, and a batch may be repeated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever is sent to REST over a socket, the answer is one that /openapi.json describes; nothing is a defect.
+"""Every request sent over a socket gets a response that /openapi.json describes, and none reveals a defect.
 
 HEELER_API_EXAMPLES: how many examples of each operation instead, with a seed of the day (`make api-fuzz`).
 """

@@ -1,4 +1,4 @@
-"""The embedded Kafka: started, stopped, killed, and left without a trace."""
+"""The embedded Kafka: it is started, stopped and killed, and leaves nothing behind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A quarter of a minute of `make chaos`: nothing lost, nothing twice, nothing out of order, whatever is killed."""
+"""Fifteen seconds of `make chaos`: no record is lost, duplicated or out of order, regardless of what is killed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`heeler doctor` and a real Kafka: internal topics as they should not be."""
+"""`heeler doctor` and a real Kafka: misconfigured internal topics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The engines with a real local Spark: one contract for both, and what only one of them does."""
+"""The engines with a real local Spark: one contract for both, and the behaviour of each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Exactly-once sources in a cluster of two workers, through everything that can happen to one of them.
+"""Exactly-once sources in a cluster of two workers, through every kind of failure of one of them.
 
 test_exactly_once_rolling.py kills a leader.
 """

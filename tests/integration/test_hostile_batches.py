@@ -1,4 +1,4 @@
-"""Record batches that become much more than they are, and damaged ones, on live topics of a real broker."""
+"""Decompression bombs and damaged record batches on topics of a real broker."""
 
 from __future__ import annotations
 

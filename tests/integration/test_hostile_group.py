@@ -1,4 +1,4 @@
-"""Whoever may send a request, write to the group's topics or join the group: it is his own that suffers."""
+"""Clients that send requests, write to the group's topics or join the group can harm only their own connectors."""
 
 from __future__ import annotations
 

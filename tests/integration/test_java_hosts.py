@@ -1,4 +1,4 @@
-"""A worker whose Java connectors have a JVM each; what Java plugins measure."""
+"""A worker whose Java connectors each have a JVM; the metrics of Java plugins."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Java plugins on a real worker: what is known of them, and sources, Kafka's own and one that misbehaves."""
+"""Java plugins on a real worker: what REST shows of them, Kafka's own sources, and one that misbehaves."""
 
 from __future__ import annotations
 

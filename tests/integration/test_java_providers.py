@@ -1,4 +1,6 @@
-"""Config providers in jars, as the worker's file declares them: made, configured, asked and closed in a real host."""
+"""Config providers in jars, declared in the worker's file: they are created, configured, queried and closed in a real
+host.
+"""
 
 from __future__ import annotations
 

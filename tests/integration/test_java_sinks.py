@@ -1,4 +1,4 @@
-"""Java sinks on a real worker: Kafka's own, and one that asks much of its context."""
+"""Java sinks on a real worker: Kafka's own, and one that uses all of its context."""
 
 from __future__ import annotations
 

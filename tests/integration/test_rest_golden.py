@@ -1,4 +1,4 @@
-"""A real worker against what Java Kafka Connect 4.3.1 answered to the same requests (tests/golden/rest).
+"""The responses of a real worker compared with Java Kafka Connect 4.3.1's to the same requests (tests/golden/rest).
 
 tests/rest does the same with a herder that imitates Java's; here nothing imitates anything.
 """

@@ -1,4 +1,4 @@
-"""Converters against a real schema registry (Apicurio's), and confluent-kafka's own serializers beside them."""
+"""Converters with a real schema registry (Apicurio's), compared with confluent-kafka's serializers."""
 
 from __future__ import annotations
 

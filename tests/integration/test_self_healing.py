@@ -1,4 +1,4 @@
-"""Failed and stalled tasks of a real worker are restarted by themselves; status, story, health and metrics say so."""
+"""Failed and stalled tasks of a real worker are restarted automatically, as status, story, health and metrics show."""
 
 from __future__ import annotations
 

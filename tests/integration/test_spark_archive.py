@@ -1,4 +1,4 @@
-"""Spark's JVM with a class data archive: one run leaves it behind, later ones use it, a damaged one harms none."""
+"""Spark's JVM with a class data archive: one run records it, later ones use it, and a damaged one does no harm."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The engine with a standalone Spark cluster on this machine, and with a Spark that cannot be had."""
+"""The engine with a standalone Spark cluster on this machine, and with a Spark that cannot be started."""
 
 from __future__ import annotations
 

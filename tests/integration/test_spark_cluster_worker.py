@@ -1,4 +1,4 @@
-"""A worker on a standalone Spark cluster of two workers, whose executors have another environment than the worker."""
+"""A worker with a standalone Spark cluster of two workers, whose executors have a different environment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The number of a sink's tasks follows its lag (tasks.auto, tasks.max=auto), and what is exactly once stays so."""
+"""The number of a sink's tasks follows its lag (tasks.auto, tasks.max=auto), and exactly-once delivery is preserved."""
 
 from __future__ import annotations
 

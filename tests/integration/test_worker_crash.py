@@ -1,4 +1,4 @@
-"""kill -9 of a worker that moves data in both directions, repeatedly: what is lost, and what is duplicate."""
+"""A worker that moves data in both directions is killed repeatedly: lost and duplicate records are counted."""
 
 from __future__ import annotations
 

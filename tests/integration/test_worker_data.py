@@ -1,4 +1,4 @@
-"""What goes in comes out: connectors and converters in a real worker."""
+"""Records pass unchanged through connectors and converters in a real worker."""
 
 from __future__ import annotations
 

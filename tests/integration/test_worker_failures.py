@@ -1,4 +1,4 @@
-"""What fails, fails alone and says so: tasks, plugins that raise or hang, wrong configurations."""
+"""Failures are reported and affect nothing else: tasks, plugins that raise or hang, invalid configurations."""
 
 from __future__ import annotations
 

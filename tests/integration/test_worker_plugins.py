@@ -1,4 +1,4 @@
-"""Plugins of a real worker: whose modules they see, there and on Spark's executors; what is never imported."""
+"""Plugins of a real worker: the modules that they see, also on executors, and what is never imported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a config provider gave to a worker stays there: other users of the machine do not get it."""
+"""Values of config providers stay in the worker: other users of the machine cannot read them."""
 
 from __future__ import annotations
 

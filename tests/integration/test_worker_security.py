@@ -1,4 +1,4 @@
-"""A worker of a secured Kafka (SASL over TLS), with its file written as for a Java worker."""
+"""A worker with a secured Kafka (SASL over TLS), and the same properties file as for a Java worker."""
 
 from __future__ import annotations
 

@@ -148,9 +148,9 @@ class ResidentEngine(Engine):
         suspect = time.monotonic() < self._suspect_until
         if spark is None or (spark.process_lives() and not (suspect and not spark.alive())):
             return
-        threading.Thread(target=self._bury, args=(spark,), name="engine-restart", daemon=True).start()
+        threading.Thread(target=self._discard, args=(spark,), name="engine-restart", daemon=True).start()
 
-    def _bury(self, spark: SparkJobs) -> None:
+    def _discard(self, spark: SparkJobs) -> None:
         with self._lock:
             if self._pool is None or self._life.spark is not spark:
                 return

@@ -1,4 +1,4 @@
-"""Which errors another try cannot cure; also after they came from another process."""
+"""Which errors are permanent, also after they were received from another process."""
 
 from __future__ import annotations
 

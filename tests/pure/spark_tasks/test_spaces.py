@@ -1,4 +1,4 @@
-"""Module spaces: plugin folders whose modules have the same names, and the names of others."""
+"""Module spaces: plugin folders with modules of the same names, or of names that other packages have."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Threads that may hang and yet keep no worker from ending."""
+"""Threads that may hang without keeping the process alive."""
 
 from __future__ import annotations
 

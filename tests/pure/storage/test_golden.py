@@ -1,4 +1,4 @@
-"""What a Java worker wrote to its internal topics: our bytes are its bytes, and we see what it saw.
+"""Records of a Java worker's internal topics: heeler writes the same bytes and derives the same state.
 
 Java prints a connector's or a task's properties in the order of a hash map; only there the fields are compared
 instead of the bytes. tests/golden/internal_topics/make.py makes the records.

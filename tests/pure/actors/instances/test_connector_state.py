@@ -14,8 +14,8 @@ from actors.instances.connector_state import (
     ConnectorEvent,
     ConnectorPhase,
     advance,
+    event_for,
     reported,
-    towards,
 )
 from storage.ids import State, TargetState
 
@@ -49,7 +49,7 @@ def test_stopping_cannot_fail_but_pausing_can():
 
 
 def test_every_target_state_has_an_event():
-    assert {towards(t) for t in TargetState} == {ConnectorEvent.START, ConnectorEvent.PAUSE, ConnectorEvent.STOP}
+    assert {event_for(t) for t in TargetState} == {ConnectorEvent.START, ConnectorEvent.PAUSE, ConnectorEvent.STOP}
 
 
 @given(st.lists(st.sampled_from(ConnectorEvent)))

@@ -117,7 +117,7 @@ def test_skipped_records_are_counted_once(caplog):
     assert metrics.errors == {"convert": 2, "transform": 1}
     assert (metrics.skipped, metrics.logged, metrics.letters, metrics.lost_letters) == (3, 3, 2, 1)
     assert metrics.failures == 0
-    intolerant = TaskMetrics()
-    refusals.refused.report_to(intolerant, skipped=False)
-    assert (intolerant.errors, intolerant.skipped, intolerant.letters) == ({}, 0, 2)
+    raise_failure = TaskMetrics()
+    refusals.refused.report_to(raise_failure, skipped=False)
+    assert (raise_failure.errors, raise_failure.skipped, raise_failure.letters) == ({}, 0, 2)
     assert sum("Error encountered" in line for line in caplog.messages) == 6

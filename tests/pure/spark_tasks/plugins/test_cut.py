@@ -1,4 +1,4 @@
-"""Where the chain of a Java connector is cut, and what cannot be."""
+"""Where a chain of Java and Python plugins is divided, and which chains cannot be."""
 
 from __future__ import annotations
 

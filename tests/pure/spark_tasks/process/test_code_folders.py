@@ -1,4 +1,4 @@
-"""Connectors that write files write none where code is taken from."""
+"""Connectors cannot write files into folders from which code is loaded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that other users of the machine do not get at."""
+"""Files that other users of the machine cannot access."""
 
 from __future__ import annotations
 

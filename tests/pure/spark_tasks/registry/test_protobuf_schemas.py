@@ -1,4 +1,4 @@
-"""Schemas of Protobuf and of Connect, as Confluent's converter maps them; what is no schema is refused."""
+"""Schemas of Protobuf and of Connect, mapped as by Confluent's converter; invalid schemas are refused."""
 
 import base64
 import datetime as dt

@@ -1,4 +1,4 @@
-"""What needs no registry: settings, subjects, ids in bytes and headers, and the registry that is not there."""
+"""What needs no registry: settings, subjects, ids in bytes and headers, and an unreachable registry."""
 
 import http.server
 import json

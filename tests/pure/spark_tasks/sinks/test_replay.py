@@ -1,4 +1,4 @@
-"""Which letters a replay takes, what becomes of them, and the account that is kept of it."""
+"""Which dead letters a replay selects, how they are replayed, and how its progress is kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a writer refuses is found, whatever it is, and never because its target is out of order."""
+"""Records that a writer refuses are found; an outage of its target does not make records bad."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The class data archive: recorded once, kept only when whole."""
+"""The class data archive: it is recorded once, and kept only if it is complete."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Spark writes of strangers at its ports."""
+"""How Spark's output about rejected connections is filtered."""
 
 from __future__ import annotations
 

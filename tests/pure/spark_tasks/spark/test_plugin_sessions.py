@@ -1,4 +1,4 @@
-"""Who asks PySpark for a context on a worker; tests/integration/test_engine.py has a real Spark."""
+"""Plugins that get PySpark's context on a worker; tests/integration/test_engine.py has a real Spark."""
 
 from __future__ import annotations
 

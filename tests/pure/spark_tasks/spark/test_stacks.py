@@ -1,4 +1,4 @@
-"""Where a split hangs: asked from outside, of a real process."""
+"""The stack of a hanging split, requested from outside a real process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is compiled ahead: every part of it works, or it would compile nothing and say so in a log only."""
+"""Compilation ahead of time: every part works; a failure would be visible only in the log."""
 
 from __future__ import annotations
 

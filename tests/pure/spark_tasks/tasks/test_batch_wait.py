@@ -1,4 +1,4 @@
-"""A task whose batch takes long is woken at its end, once, and does not look again and again."""
+"""A task with a long batch is woken once at its end and does not poll."""
 
 from __future__ import annotations
 

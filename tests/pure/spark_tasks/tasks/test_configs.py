@@ -1,4 +1,4 @@
-"""Task configurations as they are stored: what a provider gave is not in them, whatever the plugin makes of it."""
+"""Stored task configurations contain no provided values, regardless of how the plugin uses them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a config provider gave is not in anything that validation says, however short it is and whatever it is for."""
+"""Validation shows no value of a config provider, regardless of its length and its key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""tasks.max=auto and tasks.auto are for sinks, and their bounds have to be bounds."""
+"""tasks.max=auto and tasks.auto are for sinks, and need valid bounds."""
 
 from __future__ import annotations
 

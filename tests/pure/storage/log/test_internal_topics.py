@@ -1,4 +1,4 @@
-"""What a worker does when its internal topics cannot be made at once."""
+"""What a worker does if its internal topics cannot be created at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JSON in and out as Kafka Connect's JsonConverter does it."""
+"""JSON is read and written as by Kafka Connect's JsonConverter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""@transform: docs/writing-a-transform.md is run, and what functions may do."""
+"""@transform: the code in docs/writing-a-transform.md works; what functions may return."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Sql transform: what a query sees, what becomes of a record, which queries are refused, which record is bad."""
+"""The Sql transform: what a query sees, its results, queries that are refused, and bad records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is let in as an executor process, over both kinds of socket."""
+"""Which processes may join as executors, over both kinds of socket."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known of a process by its number."""
+"""The state and CPU use of a process, by its pid."""
 
 from __future__ import annotations
 
