@@ -1,4 +1,4 @@
-"""docs/migrating-from-java.md, run as it stands there: a Java worker's connectors move to heeler while they run."""
+"""docs/migrating-from-java.md, run as written: a Java worker's connectors move to heeler while they run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The eager assignor, whoever the members are and whatever they ran before."""
+"""The eager assignor, for any members and any work that they ran before."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""Tasks by weight (tasks.weight), in the simulated groups of the cooperative assignor and dealt by the eager one."""
+"""Tasks by weight (tasks.weight): the cooperative assignor in simulated groups, and the eager assignor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Avro: both libraries agree, schemas and values come back as they went, hostile bytes cost their record alone."""
+"""Avro: both libraries agree, schemas and values round-trip, and hostile bytes affect only their own record."""
 
 import base64
 import dataclasses

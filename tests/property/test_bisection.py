@@ -1,4 +1,4 @@
-"""The bad rows go, exactly they, and the others stay in their order; many of them cost little more than few."""
+"""Exactly the bad rows are left out, the others keep their order, and many bad rows cost little more than few."""
 
 from __future__ import annotations
 

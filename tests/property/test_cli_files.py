@@ -1,4 +1,4 @@
-"""Files of connectors and the plan that comes of them: whatever is in a file, a connector or one clear error."""
+"""Connector files and the plan made from them: any file yields connectors or one clear error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JSON in columns and JSON one by one give the same, whatever the records are."""
+"""JSON is converted identically in columns and record by record, for any records."""
 
 import base64
 import json

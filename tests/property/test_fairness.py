@@ -1,4 +1,4 @@
-"""Whose split comes next, in any order of what happens."""
+"""Which split runs next, for any order of events."""
 
 from __future__ import annotations
 

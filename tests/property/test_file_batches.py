@@ -1,4 +1,4 @@
-"""FileStreamSource's `batch.size`: batches of at most so many lines, which together are the file."""
+"""FileStreamSource's `batch.size`: batches have at most that many lines, and together all lines of the file."""
 
 from __future__ import annotations
 

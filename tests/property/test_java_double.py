@@ -1,4 +1,4 @@
-"""One number and a column of them have the same text: Java's."""
+"""Single numbers and columns of numbers have the same texts as in Java."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Texts put together row by row are those that Python puts together."""
+"""Texts concatenated in columns equal those that Python concatenates row by row."""
 
 from __future__ import annotations
 

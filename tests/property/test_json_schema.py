@@ -1,4 +1,4 @@
-"""JSON Schema: schemas and values come back as they went."""
+"""JSON Schema: schemas and values round-trip."""
 
 import dataclasses
 import math

@@ -1,4 +1,4 @@
-"""The fast record reader gives what kafka-python's own gives, and says where the end of a fetch is."""
+"""The fast record reader returns the same records as kafka-python's, and the end of the fetch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Columns of moments and of their texts are what SimpleDateFormat makes of one after the other."""
+"""Columns of times and of their texts equal what SimpleDateFormat produces value by value."""
 
 from __future__ import annotations
 

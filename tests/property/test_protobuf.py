@@ -1,4 +1,4 @@
-"""Protobuf: both libraries agree, schemas and values come back as they went, hostile bytes cost their record alone."""
+"""Protobuf: both libraries agree, schemas and values round-trip, and hostile bytes affect only their own record."""
 
 import pyarrow as pa
 import pytest

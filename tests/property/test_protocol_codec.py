@@ -1,4 +1,4 @@
-"""decode(encode(x)) = x for every value and version; arbitrary bytes end in a value or in CodecError."""
+"""decode(encode(x)) = x for every value and version; arbitrary bytes yield a value or a CodecError."""
 
 import contextlib
 

@@ -1,4 +1,4 @@
-"""Damaged bytes end in an error or in the right records, never in a crash or in a wrong record."""
+"""Damaged bytes yield an error or the right records, never a crash or a wrong record."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever is sent, an error is a JSON error: never an HTML page, never a stack trace, never a broken answer."""
+"""Every error is a JSON error, for any request: never an HTML page, a stack trace or an invalid response."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JSON in: what was written is what is read, numbers by their own text; all else is a ValueError."""
+"""Reading JSON: values round-trip, numbers keep their text, and anything else raises a ValueError."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The config fold, whatever is on the topic: batches, replay, duplicates, compaction."""
+"""The config fold, for any content of the topic: batches, replay, duplicates, compaction."""
 
 from __future__ import annotations
 

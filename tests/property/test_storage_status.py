@@ -1,4 +1,6 @@
-"""Statuses: the fold, whatever is on the topic, and writers whose sends fail, are repeated and overtake each other."""
+"""Statuses: the fold, for any content of the topic, and writers whose sends fail, are repeated and overtake each
+other.
+"""
 
 from __future__ import annotations
 

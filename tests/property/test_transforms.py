@@ -1,4 +1,4 @@
-"""Transforms in columns and transforms record by record give the same, whatever the records are."""
+"""Transforms have the same results in columns and record by record, for any records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Actors without their own threads: order, end, and who waits for whom."""
+"""Actors without their own threads: the order of messages, the end of actors, and waiting."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What another worker, or anything at its address, may send: each request ends, within bounds."""
+"""Responses of another worker, or of any other server at its address: each request ends within its limits."""
 
 from __future__ import annotations
 

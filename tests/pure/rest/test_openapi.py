@@ -1,4 +1,4 @@
-"""/openapi.json: every route is described, with what it answers; the page needs no network."""
+"""/openapi.json: every route and its responses are described; the page needs no network."""
 
 from __future__ import annotations
 

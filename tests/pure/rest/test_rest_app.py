@@ -1,4 +1,6 @@
-"""What the golden answers cannot show: time-outs, start-up, names of all kinds, CORS, headers, admin, KIP-995."""
+"""What the recorded responses do not cover: timeouts, the start, special names, CORS, headers, admin endpoints,
+KIP-995.
+"""
 
 from __future__ import annotations
 

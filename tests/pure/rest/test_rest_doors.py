@@ -1,4 +1,4 @@
-"""What any client may send to the server: the end of a request is never ambiguous, and no client blocks others."""
+"""Requests of arbitrary clients: the end of a request is never ambiguous, and no client blocks others."""
 
 from __future__ import annotations
 

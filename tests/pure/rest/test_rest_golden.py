@@ -1,4 +1,4 @@
-"""Our REST front end against what Java Kafka Connect 4.3.1 answered to the same requests (tests/golden/rest)."""
+"""The REST API compared with Java Kafka Connect 4.3.1's responses to the same requests (tests/golden/rest)."""
 
 from __future__ import annotations
 

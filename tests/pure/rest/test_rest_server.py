@@ -1,4 +1,4 @@
-"""The server over real sockets: keep-alive, many waiting requests, bad requests, shutting down, TLS."""
+"""The server over real sockets: keep-alive, many waiting requests, bad requests, shutdown, TLS."""
 
 from __future__ import annotations
 

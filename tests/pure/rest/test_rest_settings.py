@@ -1,4 +1,4 @@
-"""Worker properties of the REST part."""
+"""The REST settings of a worker."""
 
 from __future__ import annotations
 

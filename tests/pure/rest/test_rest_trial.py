@@ -1,4 +1,4 @@
-"""POST /connectors/try: what it takes."""
+"""POST /connectors/try: accepted and refused requests."""
 
 from __future__ import annotations
 

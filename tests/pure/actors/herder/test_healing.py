@@ -1,4 +1,4 @@
-"""errors.restart.*: what the herder restarts by itself, when, how often, and what it leaves alone."""
+"""errors.restart.*: what the herder restarts automatically, when and how often, and what it does not restart."""
 
 from __future__ import annotations
 

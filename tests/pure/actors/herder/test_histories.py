@@ -1,4 +1,4 @@
-"""Any history of a cluster ends in the right assignment. HEELER_HISTORIES=10000 runs so many, not ten."""
+"""Any history of a cluster ends in the right assignment. HEELER_HISTORIES=10000 runs that many instead of ten."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests that wait for a rebalance no longer than they may (rest.rebalance.wait.ms)."""
+"""The maximum time that requests wait for a rebalance (rest.rebalance.wait.ms)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What random histories have found, each as one short story."""
+"""Defects that random histories have found, each reproduced by a short test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The task actor with a runner that does what the test says."""
+"""The task actor with a scripted runner."""
 
 from __future__ import annotations
 

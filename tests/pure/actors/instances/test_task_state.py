@@ -1,4 +1,4 @@
-"""The life of a task instance: the whole table, and any history of events."""
+"""The life cycle of a task instance: the whole table, and any sequence of events."""
 
 from __future__ import annotations
 

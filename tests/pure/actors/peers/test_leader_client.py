@@ -1,4 +1,4 @@
-"""Requests to the leader: each has an end, also when it hangs and another one leads."""
+"""Requests to the leader: each one ends, even if the leader hangs and another worker takes over."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The config store actor over a topic in memory: what it writes, when it answers, and what it does when time is up."""
+"""The config store actor over a topic in memory: what it writes, when it responds, and how requests time out."""
 
 from __future__ import annotations
 

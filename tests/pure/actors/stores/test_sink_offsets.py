@@ -1,4 +1,4 @@
-"""The offsets of a sink as a request says them (KIP-875)."""
+"""The offsets of a sink in requests (KIP-875)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The demo's check of what it moved, and what it says when its worker refuses something."""
+"""The demo's check of its results, and its message if the worker refuses a request."""
 
 from __future__ import annotations
 

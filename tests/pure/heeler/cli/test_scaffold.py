@@ -1,4 +1,4 @@
-"""`heeler new connector`: what it writes works as it is."""
+"""`heeler new connector`: the generated package works unchanged."""
 
 from __future__ import annotations
 

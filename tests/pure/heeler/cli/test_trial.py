@@ -1,4 +1,4 @@
-"""`heeler try`: records after each stage, with no Kafka in reach."""
+"""`heeler try`: records after each stage, without Kafka."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which folders the embedded broker takes, and what it says of those that it does not."""
+"""Which folders the embedded broker accepts, and the errors for others."""
 
 from __future__ import annotations
 

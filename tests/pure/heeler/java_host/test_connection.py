@@ -1,4 +1,4 @@
-"""The worker's end of a connection, with this test at the other."""
+"""The worker's end of a connection to the host; the test is the other end."""
 
 from __future__ import annotations
 

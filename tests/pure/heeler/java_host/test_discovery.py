@@ -1,4 +1,4 @@
-"""Where Java plugins are discovered, when the host is used for that, and which of two plugins of one name is used."""
+"""Where Java plugins are discovered, when the host does it, and which of two plugins with the same name is used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which process of a host takes a connection, and when one ends, with processes that this test plays."""
+"""Which host process gets a connection, and when a process ends; the processes are simulated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Java plugins measure, as the worker's figures."""
+"""The metrics of Java plugins in the worker's metrics."""
 
 from __future__ import annotations
 

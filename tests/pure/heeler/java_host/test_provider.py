@@ -1,4 +1,4 @@
-"""What stands for a config provider in a jar, with a host that this test plays."""
+"""The Python class that represents a config provider in a jar, with a simulated host."""
 
 from __future__ import annotations
 

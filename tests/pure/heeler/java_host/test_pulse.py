@@ -1,4 +1,4 @@
-"""Whether a host still answers, with this test at the other end."""
+"""Whether a host still responds; the test is the other end of the connection."""
 
 from __future__ import annotations
 

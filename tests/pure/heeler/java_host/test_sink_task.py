@@ -1,4 +1,4 @@
-"""The runner of a Java sink task, with this test in the place of the host, and a group and a topic in memory."""
+"""The runner of a Java sink task with a simulated host, and a group and a topic in memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The runner of a Java source task, with this test in the place of the host, and Kafka's writer in memory."""
+"""The runner of a Java source task with a simulated host, and a Kafka writer in memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every key of a worker either does something or is said to do nothing."""
+"""Every key of a worker either has an effect or is reported as ignored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a worker writes has nothing in it that it keeps to itself."""
+"""A worker's output contains no secrets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Connectors are restarted when a value that a config provider gave has lived its time."""
+"""Connectors are restarted when the time to live of a provided value is over."""
 
 from __future__ import annotations
 

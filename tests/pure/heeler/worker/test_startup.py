@@ -1,4 +1,4 @@
-"""Starting: the checks before it, and waiting that can be interrupted."""
+"""Starting a worker: the checks before it, and waits that can be interrupted."""
 
 import os
 import resource

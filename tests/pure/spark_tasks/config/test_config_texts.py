@@ -1,4 +1,4 @@
-"""Parsing, validators and their messages: the expected texts are what Kafka 4.3.1's own ConfigDef said."""
+"""Parsing, validators and their messages: the expected texts are those of Kafka 4.3.1's ConfigDef."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values are hidden in texts, however they were quoted or encoded, and texts are not destroyed."""
+"""Values are hidden in texts, regardless of quoting and encoding, and other text is not changed."""
 
 from __future__ import annotations
 

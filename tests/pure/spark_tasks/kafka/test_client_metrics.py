@@ -1,4 +1,4 @@
-"""What the group member's Kafka client counts, with the library's own sensors."""
+"""The metrics of the group member's Kafka client, with the library's own sensors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Worker and connector on the properties of a Kafka client."""
+"""How the properties of a Kafka client follow from the worker's and the connector's."""
 
 from __future__ import annotations
 

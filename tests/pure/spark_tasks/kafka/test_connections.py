@@ -1,4 +1,4 @@
-"""Coroutines on the IO thread for which no thread waits."""
+"""Coroutines on the IO thread that no thread waits for."""
 
 from __future__ import annotations
 

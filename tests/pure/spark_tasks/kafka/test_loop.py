@@ -1,4 +1,4 @@
-"""Timers of the loop that serves connections: those that are cancelled cost nothing and never run."""
+"""Timers of the loop that serves connections: cancelled timers are removed and never run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The appender against a broker in memory that checks sequences as Kafka does and fails in every way it may."""
+"""The appender with a broker in memory that checks sequences like Kafka and fails in every possible way."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the clients of a task are configured with."""
+"""The settings of a task's Kafka clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Kafka's client says of a topic that was created a moment ago."""
+"""What Kafka's client reports about a topic that has just been created."""
 
 from __future__ import annotations
 

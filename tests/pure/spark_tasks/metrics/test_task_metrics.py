@@ -1,4 +1,4 @@
-"""What tasks and plugins count: windows, phases, plugins' own series, and what comes home with a split's result."""
+"""Metrics of tasks and plugins: windows, phases, plugins' own series, and figures sent with a split's result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Everything that Java's converters, transforms and file source made of the inputs in tests/golden/converters."""
+"""The results of Java's converters, transforms and file source for the inputs in tests/golden/converters."""
 
 import json
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""Python connectors' pipelines of which Java has a part, with this test in the place of the host."""
+"""Pipelines of Python connectors with a part in Java; the host is simulated."""
 
 from __future__ import annotations
 

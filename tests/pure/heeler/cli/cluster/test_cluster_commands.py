@@ -1,4 +1,4 @@
-"""The commands against something that answers as it likes; tests/rigs/cli_tour.py has real workers."""
+"""The commands with a server that sends arbitrary responses; tests/rigs/cli_tour.py uses real workers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What commands show: secrets nowhere, whatever the form; a table as large as the terminal."""
+"""The output of commands: no secrets in any format, and tables that fit the terminal."""
 
 from __future__ import annotations
 

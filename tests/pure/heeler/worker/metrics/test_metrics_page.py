@@ -1,4 +1,4 @@
-"""/metrics of a worker: Kafka Connect's names, heeler's own, nothing of deleted items, whatever names are used."""
+"""/metrics of a worker: Kafka Connect's names and heeler's own, no series of deleted items, hostile names."""
 
 from __future__ import annotations
 

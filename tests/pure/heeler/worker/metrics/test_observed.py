@@ -1,4 +1,4 @@
-"""What the metrics see of a herder in any history of a cluster: never more than happened, nothing that ends it."""
+"""The metrics derived from a herder in any history of a cluster: exact counts, and no errors."""
 
 from __future__ import annotations
 

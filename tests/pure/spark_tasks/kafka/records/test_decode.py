@@ -1,4 +1,4 @@
-"""Decoding beyond the plain case: ranges, cut-off ends, damage that a checksum does not show."""
+"""Decoding beyond the plain case: ranges, truncated data, damage under a valid checksum."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compressed batches, however large they become: a window at a time, the same records, and errors that say where."""
+"""Compressed batches of any uncompressed size: window by window, with the same records, and errors with positions."""
 
 from __future__ import annotations
 
