@@ -336,6 +336,12 @@ def test_private_parts_of_kafka_python_are_used_in_one_room():
     assert [file for file in KNOWS_PRIVATE_KAFKA if not outside[file]] == [], "no longer an exception"
 
 
+def test_actors_and_tasks_get_the_errors_of_kafka_python_translated():
+    """Only the worker's internal topics and its group use the library themselves."""
+    rooms = {room(name) for name, file in MODULES.items() if any(within(m, ("kafka",)) for m in imports(file))}
+    assert {name for name in rooms if within(name, ("actors", "spark_tasks", "rest"))} == {KAFKA_ROOM, "actors.group"}
+
+
 def in_places(file: Path, places: tuple[str, ...]) -> bool:
     return any(str(file) == place or file.parts[0] == place for place in places)
 

@@ -11,10 +11,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pykka
-from kafka import TopicPartition
-from kafka.admin import KafkaAdminClient, OffsetSpec
-from kafka.errors import GroupIdNotFoundError, KafkaError, NoError
-from kafka.structs import OffsetAndMetadata
 
 from actors.errors import BadRequestError, NotFoundError
 from actors.herder.zombie_fencing import transactional_id
@@ -23,9 +19,8 @@ from actors.messages.replies import answer
 from actors.messages.requests import AlterOffsets, GetOffsets
 from actors.peers.producer_fencing import ProducerFencing
 from spark_tasks.errors import ConnectError
-from spark_tasks.kafka.client_config import client_settings
 from spark_tasks.kafka.client_properties import client_properties
-from spark_tasks.kafka.connections import net_client
+from spark_tasks.kafka.group_offsets import GroupOffsets, OffsetNotChangedError
 from spark_tasks.kafka.task_clients import consumer_settings
 from spark_tasks.plugins import Plugins
 from storage.config.view import ConfigView
@@ -110,11 +105,10 @@ class OffsetRequests:
     def _get(self, request: GetOffsets) -> list[tuple[Mapping[str, Any], Mapping[str, Any]]]:
         config, _ = self._connector(request.connector)
         if self._is_sink(config):
-            with self._admin(config) as admin:
-                group = self._group(request.connector, config)
-                found = _call(lambda: admin.list_group_offsets({group: None})).get(group, {})
-            return [({"kafka_topic": tp.topic, "kafka_partition": tp.partition}, {"kafka_offset": at.offset})
-                    for tp, at in sorted(found.items())]
+            with self._group_offsets(config) as groups:
+                found = groups.of(self._group(request.connector, config))
+            return [({"kafka_topic": topic, "kafka_partition": partition}, {"kafka_offset": offset})
+                    for (topic, partition), offset in sorted(found.items())]
         own = self._config.own_offsets(config)
         return list(self._ask_store(lambda done: ReadSourceOffsets(request.connector, done, own)))
 
@@ -133,22 +127,12 @@ class OffsetRequests:
     def lag(self, connector: ConnectorName, config: Mapping[str, str]) -> tuple[int, int]:
         """A sink's total lag in records, and the number of its topics' partitions; `config` is resolved.
 
-        The lag of a partition without an offset is all of its records. Takes seconds; raises ConnectError, KafkaError.
+        See GroupOffsets.lag.
         """
         properties = client_properties(self._config.originals, config, "consumer")
         settings = consumer_settings(connector, 0, config, properties)
-        with self._admin(config) as admin:
-            names = admin.list_topics() if settings.pattern is not None else settings.topics
-            topics = [n for n in names if settings.pattern is None or settings.pattern.fullmatch(n)]
-            partitions = [TopicPartition(topic["name"], partition["partition_index"])
-                          for topic in (admin.describe_topics(topics) if topics else ())
-                          for partition in topic["partitions"]]
-            done = _call(lambda: admin.list_group_offsets({settings.group_id: None})).get(settings.group_id, {})
-            ends = admin.list_partition_offsets(dict.fromkeys(partitions, OffsetSpec.LATEST)) if partitions else {}
-            new = [partition for partition in partitions if partition not in done]
-            starts = admin.list_partition_offsets(dict.fromkeys(new, OffsetSpec.EARLIEST)) if new else {}
-        return sum(max(0, end.offset - (done if at in done else starts)[at].offset) for at, end in ends.items()
-                   ), len(partitions)
+        with self._group_offsets(config) as groups:
+            return groups.lag(settings.group_id, settings.pattern or settings.topics)
 
     # ------------------------------------------------------------ altering
     def _alter(self, request: AlterOffsets) -> str:
@@ -185,53 +169,32 @@ class OffsetRequests:
 
     def _alter_sink(self, request: AlterOffsets, config: Mapping[str, str], plugin: type[SinkConnector]) -> bool:
         group = self._group(request.connector, config)
-        with self._admin(config) as admin:
+        with self._group_offsets(config) as groups:
             if request.offsets is None:
-                known = _call(lambda: admin.list_group_offsets({group: None})).get(group, {})
-                elsewhere = plugin.alter_offsets(config, {(tp.topic, tp.partition): None for tp in known})
-                self._delete_group(admin, group)
+                elsewhere = plugin.alter_offsets(config, dict.fromkeys(groups.of(group)))
+                try:
+                    groups.delete(group)
+                except OffsetNotChangedError as error:
+                    raise ConnectError(f"Failed to reset the consumer group {group}: {error}. {_ZOMBIES}") from error
                 return elsewhere
             wanted = dict(sink_offset(*pair) for pair in request.offsets)
             elsewhere = plugin.alter_offsets(config, wanted)
-            removed = [TopicPartition(*tp) for tp, offset in wanted.items() if offset is None]
-            kept = {TopicPartition(*tp): OffsetAndMetadata(n, "", None) for tp, n in wanted.items() if n is not None}
-            if removed:
-                _check(request.connector, _call(lambda: admin.delete_group_offsets(group, removed)))
-            if kept:
-                _check(request.connector, _call(lambda: admin.alter_group_offsets(group, kept)))
+            try:
+                groups.alter(group, wanted)
+            except OffsetNotChangedError as error:
+                raise ConnectError(
+                    f"Failed to alter consumer group offsets for connector {request.connector} ({error}) either "
+                    "because its tasks haven't stopped completely yet or the resources needed to alter its offsets are "
+                    f"not available. {_ZOMBIES}"
+                ) from error
         return elsewhere
-
-    @staticmethod
-    def _delete_group(admin: KafkaAdminClient, group: str) -> None:
-        outcome = _call(lambda: admin.delete_groups([group]))[group]
-        if outcome not in ("OK", GroupIdNotFoundError.__name__):
-            raise ConnectError(f"Failed to reset the consumer group {group}: {outcome}. {_ZOMBIES}")
 
     @staticmethod
     def _group(name: ConnectorName, config: Mapping[str, str]) -> str:
         return config.get("consumer.override.group.id") or f"connect-{name}"
 
-    def _admin(self, config: Mapping[str, str]) -> KafkaAdminClient:
-        properties = client_properties(self._config.originals, config, "admin")
-        return KafkaAdminClient(**client_settings(properties), kafka_client=net_client)
-
-
-def _call(call: Callable[[], Any]) -> Any:
-    """Call a method of the admin client; its KafkaError becomes a ConnectError."""
-    try:
-        return call()
-    except KafkaError as error:
-        raise ConnectError(f"Kafka refused to read or change the consumer group's offsets: {error!r}") from error
-
-
-def _check(connector: ConnectorName, results: Mapping[TopicPartition, Any]) -> None:
-    failed = {tp: error for tp, error in results.items() if error is not NoError}
-    if failed:
-        tp, error = next(iter(failed.items()))
-        raise ConnectError(
-            f"Failed to alter consumer group offsets for connector {connector} ({tp.topic}-{tp.partition}: "
-            f"{error.__name__}) either because its tasks haven't stopped completely yet or the resources needed to "
-            f"alter its offsets are not available. {_ZOMBIES}")
+    def _group_offsets(self, config: Mapping[str, str]) -> GroupOffsets:
+        return GroupOffsets(client_properties(self._config.originals, config, "admin"))
 
 
 def sink_offset(partition: Mapping[str, Any] | None, offset: Mapping[str, Any] | None

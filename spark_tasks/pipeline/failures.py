@@ -22,6 +22,10 @@ T = TypeVar("T")
 _OUTAGES = ("OperationalError", "InterfaceError")  # PEP 249: errors of the database and not of the data
 
 
+SOURCE_TASK = "org.apache.kafka.connect.runtime.WorkerSourceTask"
+"""The class that dead letters name for the stage KAFKA_PRODUCE."""
+
+
 class FailedStage(Enum):
     """The stage at which a record failed, by Kafka Connect's names."""
 

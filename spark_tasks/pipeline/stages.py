@@ -20,12 +20,20 @@ from spark_tasks.data.columns import HEADERS_TYPE, RAW_SCHEMA, connect_timestamp
 from spark_tasks.data.rows import as_value, plain, value_field
 from spark_tasks.errors import ConfigError, DataError
 from spark_tasks.metrics.phases import phase
-from spark_tasks.pipeline.converters.base import Column, Converter, MixedSchemasError
+from spark_tasks.pipeline.converters.base import BadRowsError, Column, Converter, MixedSchemasError
 from spark_tasks.pipeline.converters.json import JsonConverter
 from spark_tasks.pipeline.converters.primitive import ByteArrayConverter
 from spark_tasks.pipeline.converters.simple_header import SimpleHeaderConverter
 from spark_tasks.pipeline.converters.string import StringConverter
-from spark_tasks.pipeline.failures import FailedStage, Refuse, StageFailedError, good_records, raise_failure, stage
+from spark_tasks.pipeline.failures import (
+    SOURCE_TASK,
+    FailedStage,
+    Refuse,
+    StageFailedError,
+    good_records,
+    raise_failure,
+    stage,
+)
 from spark_tasks.pipeline.stage_factory import Stages, made_stages
 from spark_tasks.pipeline.transforms.chain import Chain, TransformError
 from spark_tasks.pipeline.transforms.rows import joined, put
@@ -243,9 +251,9 @@ class SourcePipeline(_Pipeline):
                 written, headers = self._write(part, topic, record, headers)
             except StageFailedError:
                 shown = record.column(part)[0].as_py()
-                written = pa.array([shown if isinstance(shown, bytes) else str(shown).encode()], pa.binary())
+                written = pa.array([shown if isinstance(shown, bytes | None) else str(shown).encode()], pa.binary())
             columns.append(written)
-        times = _timestamps(record.column("timestamp") if "timestamp" in record.schema.names else None, 1)
+        times, _ = _timestamps(record, 1)
         raw = pa.RecordBatch.from_arrays([pa.array([0]), times, *columns, headers], schema=RAW_SCHEMA)
         return topic, None, raw
 
@@ -300,11 +308,11 @@ class SourcePipeline(_Pipeline):
         headers = self._headers(topic, batch)  # first, as in Kafka Connect
         key, headers = self._write("key", topic, batch, headers)
         value, headers = self._write("value", topic, batch, headers)
-        columns = [
-            pa.array(np.zeros(size, np.int64)),
-            _timestamps(batch.column("timestamp") if "timestamp" in names else None, size),
-            key, value, headers,
-        ]
+        times, invalid = _timestamps(batch, size)
+        if invalid:
+            with stage(FailedStage.KAFKA_PRODUCE, SOURCE_TASK, f"a record for topic {topic} cannot be written"):
+                raise BadRowsError(invalid)
+        columns = [pa.array(np.zeros(size, np.int64)), times, key, value, headers]
         partitions = batch.column("partition").cast(pa.int32()) if "partition" in names else None
         if partitions is not None and partitions.null_count == size:
             partitions = None
@@ -365,11 +373,24 @@ def _as_value(batch: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([array], schema=pa.schema([field]))
 
 
-def _timestamps(found: pa.Array | None, size: int) -> pa.Array:
+class _InvalidTimestampError(DataError):
+    java_class = "org.apache.kafka.common.InvalidRecordException"
+
+
+def _timestamps(batch: pa.RecordBatch, size: int) -> tuple[pa.Array, list[tuple[int, Exception]]]:
+    """Returns the timestamps to write, and the rows with one that Kafka does not allow. As in Kafka Connect, -1 means
+    none.
+    """
     now = int(time.time() * 1000)
-    if found is None:
-        return pa.array(np.full(size, now, np.int64))
+    if "timestamp" not in batch.schema.names:
+        return pa.array(np.full(size, now, np.int64)), []
+    found = batch.column("timestamp")
     if pa.types.is_timestamp(found.type):
         found = found.cast(pa.timestamp("ms"), safe=False)
     known = found.cast(pa.int64()).fill_null(-1)
-    return pc.if_else(pc.greater_equal(known, 0), known, now)
+    there = pc.greater_equal(known, 0)
+    bad: list[tuple[int, Exception]] = []
+    if there.false_count:
+        bad = [(row, _InvalidTimestampError(f"Invalid record timestamp {known[row].as_py()}"))
+               for row in pc.indices_nonzero(pc.less(known, -1)).to_pylist()]
+    return pc.if_else(there, known, now), bad

@@ -176,7 +176,12 @@ class Registry:
                 raise self._unreachable(str(error)) from error
             self._reset_backoff()
             raise self._refusal(what, error) from error
-        except (httpx.TransportError, OAuthTokenError) as error:
+        except OAuthTokenError as error:
+            if getattr(error.__context__, "error", None) in _NO_TOKENS:
+                raise ConfigError("bearer.auth.issuer.endpoint.url gives no token to bearer.auth.client.id: "
+                                  f"{error.message}") from error
+            raise self._unreachable(f"no token: {error.message}") from error
+        except httpx.TransportError as error:
             raise self._unreachable(f"{type(error).__name__}: {error}") from error
         except ValueError as error:  # not JSON: the URL is that of another service
             raise self._unreachable(f"its response is not that of a schema registry: {error}") from error
@@ -241,7 +246,32 @@ class Registry:
             for name, key in _CLOUD_HEADERS.items():
                 if values.get(key):
                     rest.session.headers[name] = values[key]
+        if values["bearer.auth.credentials.source"] == "OAUTHBEARER":
+            _know_when_tokens_expire(rest.bearer_field_provider)
         return client
+
+
+_NO_TOKENS = frozenset({  # RFC 6749: errors that a retry does not resolve
+    "access_denied", "invalid_client", "invalid_grant", "invalid_request", "invalid_scope", "unauthorized_client",
+    "unsupported_grant_type",
+})  # fmt: skip
+_TOKEN_S = 300
+
+
+def _know_when_tokens_expire(tokens: Any) -> None:
+    """A server may give a token without saying for how long it is valid, which is an error in the client. Such a token
+    is renewed every five minutes.
+    """
+    fetch = tokens.fetch_token
+
+    def fetched() -> str:
+        token = str(fetch())
+        found = dict(tokens.token_object)
+        seconds = int(found.get("expires_in") or _TOKEN_S)
+        tokens.token_object = {**found, "expires_in": seconds, "expires_at": time.time() + seconds}
+        return token
+
+    tokens.fetch_token = fetched
 
 
 _CLOUD_HEADERS = {
@@ -252,6 +282,8 @@ _CLOUD_HEADERS = {
 def _conf(values: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the settings of confluent-kafka's client. Raises ConfigError."""
     urls = [url.rstrip("/") for url in values["schema.registry.url"]]
+    if values["basic.auth.credentials.source"] == "USER_INFO":
+        urls = [_shown(url) for url in urls]  # whose user and password are not used then
     if values["schema.registry.url.randomize"]:
         first = random.randrange(len(urls))  # noqa: S311 - load, not secrets
         urls = urls[first:] + urls[:first]

@@ -33,14 +33,13 @@ from spark_tasks.kafka.transactions import TransactionMember
 from spark_tasks.metrics.phases import Stopwatch, each, measured, phase
 from spark_tasks.metrics.plugins import PluginMetrics, counting
 from spark_tasks.metrics.task import SplitFigures
-from spark_tasks.pipeline.failures import FailedStage, Failure
+from spark_tasks.pipeline.failures import SOURCE_TASK, FailedStage, Failure
 from spark_tasks.pipeline.stages import SourcePipeline
 from spark_tasks.sources.delivery import Lane
 from spark_tasks.sources.stream_offsets import StreamOffset, plain
 
 _logger = logging.getLogger(__name__)
 
-_SOURCE_TASK = "org.apache.kafka.connect.runtime.WorkerSourceTask"  # Kafka Connect's name for the stage's class
 _FIRST_TUPLES = 100  # in the first batch, while the size of rows is unknown
 _MAX_TUPLES = 10_000
 _CONVERSION_ERRORS = (pa.ArrowException, ValueError, TypeError, AssertionError, ArithmeticError)  # of PySpark
@@ -210,7 +209,7 @@ class _Writer:
         for row, size in too_large(raw, self._limit):
             keep[row] = False
             error = RecordTooLargeError(row, size, self._limit, topic)
-            failure = Failure(FailedStage.KAFKA_PRODUCE, _SOURCE_TASK, error, str(error), row)
+            failure = Failure(FailedStage.KAFKA_PRODUCE, SOURCE_TASK, error, str(error), row)
             small = Original(topic, without_value(raw.slice(row, 1)))
             self.refusals.add(failure, small)
         if keep.all():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from spark_tasks.errors import ToleranceExceededError
+from spark_tasks.errors import ConnectError, RetriableError, ToleranceExceededError
 from tests.rigs.support import wait_until
 from tests.rigs.task_rigs import SinkRig, SourceRig
 from tests.rigs.topic_reader import read_topic
@@ -117,6 +118,72 @@ def test_bad_records_of_a_source_are_sent_to_its_dead_letter_queue(source: Sourc
     assert "offset" not in found[0][1]
 
 
+LONG = "org.apache.kafka.connect.converters.LongConverter"
+SPOILED = {"spoil": "yes", "key.converter": JSON, "value.converter": JSON, "header.converter": LONG}
+
+
+def test_what_the_converters_of_a_source_refuse(source: SourceRig, caplog: Any) -> None:
+    """Each stage by its name, in the queue, in the log with the record, and in the metrics."""
+    source.make_topic(1)
+    source.limit(20)
+    dead = f"dead-{source.name}"
+    loop = source.start(**TOLERANT, **SPOILED, **{"errors.deadletterqueue.topic.name": dead,
+                                                  "errors.log.include.messages": "true"})
+    loop.await_records(12, 60)
+    good = [0, 5, 6, 7, 8, 9]
+    found = {json.loads(message.value())["payload"]: message.timestamp()[1]
+             for message in read_topic(source.bootstrap, source.topic)}
+    assert list(found) == [*good, *(n + 10 for n in good)]
+    assert {n: at for n, at in found.items() if n % 10 != 5} == {
+        n: 1_700_000_000_000 + n for n in found if n % 10 != 5}
+    assert min(found[5], found[15]) > 1_750_000_000_000, "-1 means none, so the producer sets one"
+    dlq = [(headers["stage"], headers["class.name"], headers["exception.class.name"], headers["exception.message"])
+           for _, headers in letters(source.bootstrap, dead)]
+    no_null = "Conversion error: null value for field that is required and has no default value"
+    data = "org.apache.kafka.connect.errors.DataException"
+    expected = {
+        "KEY_CONVERTER": (JSON, data, no_null),
+        "VALUE_CONVERTER": (JSON, data, no_null),
+        "HEADER_CONVERTER": (LONG, data, "Failed to serialize to long (was class java.lang.String): "),
+        "KAFKA_PRODUCE": ("org.apache.kafka.connect.runtime.WorkerSourceTask",
+                          "org.apache.kafka.common.InvalidRecordException", "Invalid record timestamp -86400000"),
+    }
+    assert sorted(dlq) == sorted((stage, *rest) for stage, rest in expected.items() for _ in range(2))
+    by_stage = {(m[0], dict(m[1])["stage"]): dict(m[1]) for m in letters(source.bootstrap, dead)}
+    assert all(headers["topic"] == source.topic and "offset" not in headers and "partition" not in headers
+               for headers in by_stage.values())
+    raw = [(m.key(), m.value(), dict(m.headers())["__connect.errors.stage"].decode())
+           for m in read_topic(source.bootstrap, dead)]
+    envelope = b'{"schema":{"type":"int64","optional":false},"payload":%d}'
+    assert (None, envelope % 1, "KEY_CONVERTER") in raw
+    assert (envelope % 2, None, "VALUE_CONVERTER") in raw
+    assert (envelope % 3, envelope % 3, "HEADER_CONVERTER") in raw
+    for stage, (cls, *error) in expected.items():
+        begin = (f"Error encountered in task {source.name}-0. Executing stage '{stage}' with class '{cls}', "
+                 f"where source record is = {{topic='{source.topic}'")
+        lines = [line for line in caplog.messages if line.startswith(begin)]
+        assert len(lines) == 2, caplog.text
+        assert f"{error[0]}: " in lines[0]
+    metrics = source.metrics
+    assert metrics.errors == {"convert": 6, "write": 2}
+    assert (metrics.skipped, metrics.logged, metrics.letters, metrics.lost_letters) == (8, 8, 8, 0)
+
+
+@pytest.mark.parametrize(("stage", "plain"), [("KEY_CONVERTER", 1), ("KAFKA_PRODUCE", 4)])
+def test_a_bad_record_of_a_source_fails_its_task(source: SourceRig, stage: str, plain: int) -> None:
+    source.make_topic(1)
+    source.limit(10)
+    source.offsets.write([({"stream": "0"}, {"at": plain})])
+    dead = f"dead-{source.name}"
+    loop = source.start(**{**TOLERANT, **SPOILED, "errors.tolerance": "none",
+                           "errors.deadletterqueue.topic.name": dead})
+    error = loop.await_error(60)
+    assert isinstance(error, ToleranceExceededError)
+    assert str(error).startswith("Tolerance exceeded in error handler: ")
+    wait_until(lambda: [h["stage"] for _, h in letters(source.bootstrap, dead)] == [stage], 10, "the letter")
+    assert source.values() == []
+
+
 def test_records_that_are_too_large_are_skipped(source: SourceRig) -> None:
     source.make_topic(1)
     source.limit(10)
@@ -129,6 +196,80 @@ def test_records_that_are_too_large_are_skipped(source: SourceRig) -> None:
     assert value is None
     assert (headers["stage"], headers["exception.class.name"]) == (
         "KAFKA_PRODUCE", "org.apache.kafka.common.errors.RecordTooLargeException")
+
+
+AWAY = """
+from pathlib import Path
+from heeler import ConfigDef, ConfigKey, RetriableError, Type, transform
+
+@transform(config=ConfigDef(ConfigKey("notes", Type.STRING, doc="")))
+def away(record, options):
+    with (Path(options["notes"]) / "attempts").open("a") as out:
+        out.write("x")
+    raise RetriableError("the service for lookups is away")
+"""
+
+
+@pytest.mark.parametrize("kind", ["sink", "source"])
+def test_an_outage_of_a_transform_fails_the_task_when_the_time_is_up(
+    kind: str, broker: Any, tmp_path: Path
+) -> None:
+    """As in Java with errors.tolerance=none; nothing is committed, so the record is processed after a restart."""
+    (tmp_path / "plugins").mkdir()
+    (tmp_path / "plugins" / "away.py").write_text(AWAY)
+    rig: Any = (SinkRig if kind == "sink" else SourceRig)(broker.bootstrap_servers, tmp_path)
+    rig.worker["plugin.path"] = str(tmp_path / "plugins")
+    try:
+        if kind == "sink":
+            rig.produce(1)
+        else:
+            rig.make_topic(1)
+            rig.limit(1)
+        loop = rig.start(**{
+            "transforms": "t", "transforms.t.type": "away", "transforms.t.notes": str(tmp_path),
+            "errors.retry.timeout": "700", "errors.retry.delay.max.ms": "60000"})
+        error = loop.await_error(60)
+        attempts = (tmp_path / "attempts").read_text()
+        assert isinstance(error, ToleranceExceededError)
+        assert str(error) == (
+            "Tolerance exceeded in error handler: transforms.t (away.away): the service for lookups is away")
+        assert isinstance(error.__cause__, RetriableError)
+        assert error.java_class == "org.apache.kafka.connect.errors.ConnectException"
+        assert len(attempts) >= 3, "one at once, one after 300 ms, one when the time is up"
+        if kind == "sink":
+            assert rig.committed() == {}
+        else:
+            assert rig.offsets.written == []
+    finally:
+        rig.close()
+
+
+def test_an_outage_of_the_target_has_no_end(sink: SinkRig, caplog: Any) -> None:
+    """As in Java, whose sinks' put is retried whatever errors.retry.timeout says."""
+    sink.produce(2)
+    (sink.notes.path / "down").write_text("")
+    loop = sink.start(**{**TOLERANT, "away": "yes", "errors.retry.timeout": "1", "errors.retry.delay.max.ms": "1"})
+    wait_until(lambda: caplog.text.count("the target is away") >= 4, 30, "retries")
+    assert loop.error is None
+    (sink.notes.path / "down").unlink()
+    loop.await_records(2, 60)
+    assert sorted(sink.values()) == ["0", "1"]
+
+
+def test_the_topic_of_the_queue_is_created_as_the_brokers_allow(sink: SinkRig) -> None:
+    """-1 is the brokers' default. A factor that they cannot have fails the task at its start, as in Java."""
+    sink.produce(2)
+    bad = {**TOLERANT, **NUMBERS}
+    queue = "errors.deadletterqueue.topic."
+    loop = sink.start(**{**bad, f"{queue}name": f"dead-{sink.name}", f"{queue}replication.factor": "-1"})
+    loop.await_records(2, 60)
+    made = sink.admin.list_topics(timeout=20).topics[f"dead-{sink.name}"]
+    assert [len(partition.replicas) for partition in made.partitions.values()] == [1]
+    many = sink.start(**{**bad, f"{queue}name": f"many-{sink.name}", f"{queue}replication.factor": "2"}).await_error(60)
+    assert isinstance(many, ConnectError)
+    assert str(many).startswith(f"Could not initialize dead letter queue with topic=many-{sink.name}: ")
+    assert "replication factor" in str(many).lower()
+    assert f"many-{sink.name}" not in sink.admin.list_topics(timeout=20).topics
 
 
 # ---------------------------------------------------------------- replay

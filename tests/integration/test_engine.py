@@ -440,6 +440,21 @@ def test_optional_modules_are_imported_before_processes_fork(monkeypatch: pytest
     assert "xml.dom.pulldom" in needed(), "what Spark's is told when it starts"
 
 
+def test_spark_starts_later_if_the_worker_asks_for_a_delay() -> None:
+    """Until then, splits run in processes of the worker's own."""
+    engine = ResidentEngine({**SETTINGS, "heeler.spark.start.delay.ms": "600000"})
+    engine.start()
+    (found,) = engine.submit("a-0", [Describe()]).result(START_S)
+    assert "spark_tasks.spark.residents.local" in found["daemon"]
+    assert engine.state is EngineState.NEW
+    engine.close()
+    engine = ResidentEngine({**SETTINGS, "heeler.spark.start.delay.ms": "100"})
+    engine.start()
+    assert engine.submit("a-0", [Answer(1)]).result(START_S) == [1]
+    wait_until(lambda: engine.state is not EngineState.NEW)
+    engine.close()
+
+
 def test_batches_fail_if_spark_cannot_start(caplog: pytest.LogCaptureFixture) -> None:
     # Last: it shares the process's one SparkContext with nobody, as the fixture's is still there to be refused.
     broken = SparkEngine({"spark.driver.extraJavaOptions": "-XX:NoSuchOption"})

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.integration
 
 MODES = ("count", "exit", "hang", "hang-start", "hang-stop", "hang-connector", "throw", "refused", "refused-by-sql",
          "unavailable", "memory", "leak", "leak-aside", "overflow", "measure", "retry", "raise", "reconfigure", "mixed",
-         "gaps", "transactions")
+         "gaps", "untimed", "transactions")
 
 
 @pytest.fixture
@@ -207,6 +207,16 @@ def test_a_bad_record_of_a_java_source_is_skipped_if_errors_are_tolerated(rig, t
     assert numbers(rig, topic_name) == [0, 1, 2, 4, 5, 6, 7, 8, 9]
     assert re.search(rf"Error encountered in task {topic_name}-0. Executing stage 'VALUE_CONVERTER' with class "
                      "'org.apache.kafka.connect.converters.LongConverter'", rig.process.log.read_text())
+
+
+def test_a_timestamp_of_minus_one_is_none_and_earlier_ones_fail_the_task(rig, topic_name):
+    rig.create(topic_name, counting(topic_name, "untimed", **{"errors.tolerance": "all"}), ["RUNNING", "FAILED"])
+    trace = rig.call("GET", f"/connectors/{topic_name}/status")["tasks"][0]["trace"]
+    assert "org.apache.kafka.common.InvalidRecordException: Invalid record timestamp -86400000" in trace
+    rig.wait_records(topic_name, 6)
+    times = {m.key().decode(): m.timestamp()[1] for m in rig.kafka.messages(topic_name)}
+    assert times.pop("k2") > 1_750_000_000_000, "the time at which it was written"
+    assert times == {f"k{n}": 1000 + n for n in (0, 1, 3, 4, 5)}
 
 
 def test_a_java_source_defines_its_transaction_boundaries(rig, topic_name):

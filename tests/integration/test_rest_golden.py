@@ -57,3 +57,26 @@ def test_responses_equal_javas(alone, scenario):
         else:
             assert step.name not in OWN.get(scenario, {}), f"{step.name} is answered as by Java"
     assert not failures, "\n".join(failures)
+
+
+BUILT_IN = ("spark_tasks.", "io.confluent.")
+BEYOND_JAVA = {
+    "sink ParquetSinkConnector 0.1.0", "sink PySparkSinkConnector 0.1.0",
+    "sink VerifySinkConnector 0.1.0", "source DatagenSourceConnector 0.1.0",
+    "source FilesSourceConnector 0.1.0", "source PySparkSourceConnector 0.1.0",
+    "transformation Sql 1.0", "converter AvroConverter 8.3.0", "converter JsonSchemaConverter 8.3.0",
+    "converter ProtobufConverter 8.3.0",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("step", ["connector plugins", "all plugins"])
+def test_plugins_are_listed_as_by_java_connect(alone, step):
+    """Java's plugins with its types and versions in its order, whatever else is installed."""
+    rig, _ = alone
+    (javas,) = (one for one in recorded("plugins") if one["name"] == step)
+    ours = rig.call("GET", javas["path"])
+    classes = {(one["class"], one["type"]) for one in javas["answer"]}
+    assert [one for one in ours if (one["class"], one["type"]) in classes] == javas["answer"]
+    more = [one for one in ours if (one["class"], one["type"]) not in classes and one["class"].startswith(BUILT_IN)]
+    assert {f"{one['type']} {one['class'].rpartition('.')[2]} {one['version']}" for one in more} == {
+        kind for kind in BEYOND_JAVA if step == "all plugins" or kind.startswith("s")}

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import base64
 import datetime as dt
 import http.server
 import json
 import math
 import threading
+import traceback
 import urllib.error
+import urllib.parse
 import urllib.request
 from decimal import Decimal
 
@@ -227,6 +230,7 @@ class Door(http.server.BaseHTTPRequestHandler):
     def _pass(self):
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0)) or None
         self.server.seen += 1
+        self.server.headers = self.headers
         if self.server.busy:
             self._answer(503, b"{}")
             return
@@ -282,6 +286,115 @@ def test_registry_requests_are_authenticated(door, wanted, config):
     assert len(through(door, **config).from_connect("guarded", *data)) == 1
     with pytest.raises(ConfigError, match="who are you"):
         through(door).from_connect("guarded", *data)
+
+
+class TokenEndpoint(http.server.BaseHTTPRequestHandler):
+    """Gives tokens of a minute: "token-1", "token-2", … to the client "heeler"; another client is refused."""
+
+    def do_POST(self):
+        form = urllib.parse.parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
+        self.server.asked.append(form)
+        basic = base64.b64encode(b"heeler:sweet").decode()
+        if self.server.down:
+            status, body = 503, {"error": "temporarily_unavailable"}
+        elif self.headers.get("Authorization") != f"Basic {basic}":
+            status, body = 401, {"error": "invalid_client"}
+        else:
+            token = f"token-{len(self.server.asked)}"
+            self.server.door.wanted = f"Bearer {token}"
+            status, body = 200, {"access_token": token, "token_type": "Bearer", **self.server.lasts}
+        payload = json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(payload)))
+        self.end_headers()
+        self.wfile.write(payload)
+
+    def log_message(self, *args):
+        pass
+
+
+@pytest.fixture
+def tokens(door):
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), TokenEndpoint)
+    server.asked, server.down, server.lasts, server.door = [], False, {"expires_in": 60}, door
+    server.settings = {
+        "bearer.auth.credentials.source": "OAUTHBEARER", "bearer.auth.client.id": "heeler",
+        "bearer.auth.client.secret": "sweet", "bearer.auth.scope": "schemas",
+        "bearer.auth.issuer.endpoint.url": f"http://127.0.0.1:{server.server_port}/token",
+    }  # fmt: skip
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_tokens_of_an_oauth_server(door, tokens):
+    """One token serves all requests until it is about to expire, also if the server does not say when."""
+    door.wanted = "Bearer none yet"
+    data = column([1], Schema(Type.INT32))
+    converter = through(door, **tokens.settings)
+    for topic in ("by-token", "by-the-same-token"):
+        assert len(converter.from_connect(topic, *data)) == 1
+    assert tokens.asked == [{"grant_type": ["client_credentials"], "scope": ["schemas"]}]
+    assert door.wanted == "Bearer token-1"
+    for lasts, asked in (({"expires_in": -1}, 3), ({}, 4), ({"expires_in": "60"}, 5)):
+        tokens.lasts = lasts
+        another = through(door, **{**tokens.settings, "bearer.auth.scope": f"token {asked}"})
+        for topic in (f"by-token-{asked}", f"by-the-same-{asked}"):
+            assert len(another.from_connect(topic, *data)) == 1
+        assert len(tokens.asked) == asked, lasts
+
+
+def test_headers_that_confluent_cloud_wants_with_a_token(door, tokens):
+    door.wanted = "Bearer none yet"
+    more = {"bearer.auth.logical.cluster": "lsrc-1", "bearer.auth.identity.pool.id": "pool-1"}
+    for config in ({**tokens.settings, **more},
+                   {"bearer.auth.credentials.source": "STATIC_TOKEN", "bearer.auth.token": "token-1", **more}):
+        assert len(through(door, **config).from_connect("in-the-cloud", *column([1], Schema(Type.INT32)))) == 1
+        assert (door.headers["target-sr-cluster"], door.headers["Confluent-Identity-Pool-Id"]) == ("lsrc-1", "pool-1")
+
+
+def test_an_oauth_server_that_gives_no_token(door, tokens):
+    """Refused credentials fail the task at once, and no message has the secret. An outage is retried."""
+    data = column([1], Schema(Type.INT32))
+    wrong = through(door, **{**tokens.settings, "bearer.auth.client.secret": "bitter"})
+    with pytest.raises(ConfigError, match="invalid_client") as refused:
+        wrong.from_connect("no-token", *data)
+    assert "bitter" not in "".join(traceback.format_exception(refused.value))
+    tokens.down = True
+    quick = {"retries.wait.ms": "1", "retries.max.wait.ms": "1"}
+    away = through(door, **tokens.settings, **quick)
+    with pytest.raises(RetriableError, match="cannot be reached"):
+        away.from_connect("no-token", *data)
+    tokens.down = False
+    assert len(wait_until(lambda: _written(away, data), 20, "a token")) == 1
+
+
+def _written(converter, data):
+    try:
+        return converter.from_connect("token-later", *data)
+    except RetriableError:
+        return None
+
+
+@pytest.mark.parametrize(("login", "wanted"), [
+    ("user:pass-word", b"user:pass-word"), ("me%40home:p%3Aw%2F%25", b"me@home:p:w/%")])
+def test_user_and_password_in_the_url(door, login, wanted):
+    """Escaped where they have signs of URLs; no error shows them."""
+    door.wanted = f"Basic {base64.b64encode(wanted).decode()}"
+    data = column([1], Schema(Type.INT32))
+    url = f"http://{login}@127.0.0.1:{door.server_port}"
+    assert len(through(door, **{"schema.registry.url": url}).from_connect("in-the-url", *data)) == 1
+    door.wanted = "Basic of somebody else"
+    with pytest.raises(ConfigError, match="who are you") as refused:
+        through(door, **{"schema.registry.url": url}).from_connect("in-the-url-too", *data)
+    assert login.partition(":")[2] not in "".join(traceback.format_exception(refused.value))
+    both = {"schema.registry.url": url, "basic.auth.credentials.source": "USER_INFO", "basic.auth.user.info": "a:b"}
+    door.wanted = f"Basic {base64.b64encode(b'a:b').decode()}"
+    assert len(through(door, **both).from_connect("in-the-url", *data)) == 1, "the source decides"
 
 
 def test_an_unreachable_registry_delays_records_but_fails_none(door):
@@ -480,6 +593,144 @@ def test_protobuf_supports_primitive_values_and_existing_schemas(registry):
     assert written[0].as_py() == b"\0" + ids.to_bytes(4, "big") + b"\x02\x02" + b"\x28\x01"
     with pytest.raises(BadRowsError, match=r"Incompatible schema: .* no field b"):
         protobuf(registry, **latest).from_connect("proto-newest", *column([{"b": 1}], _with("b", Type.INT64)))
+
+
+# ---------------------------------------------------------------- all three alike
+PART = Schema(Type.STRUCT, name="far.Part", fields=(Field("x", Schema(Type.INT64)),))
+WHOLE = Schema(Type.STRUCT, name="far.Whole", fields=(Field("part", PART), Field("word", Schema(Type.STRING))))
+WHOLE_ROW = {"part": {"x": -(2**53) - 1}, "word": "grün"}
+TEXTS = {  # of the part, its name in the reference, and the whole, which has a field or message more
+    "avro": (
+        {"type": "record", "name": "Part", "namespace": "far", "fields": [{"name": "x", "type": "long"}]}, "far.Part",
+        {"type": "record", "name": "Whole", "namespace": "far", "fields": [
+            {"name": "more", "type": "int", "default": 7}, {"name": "word", "type": "string"},
+            {"name": "part", "type": "far.Part"}]}),
+    "json": (
+        {"type": "object", "properties": {"x": {"type": "integer"}}}, "part.json",
+        {"title": "far.Whole", "type": "object", "properties": {
+            "part": {"$ref": "part.json"}, "word": {"type": "string"}, "more": {"type": "integer"}}}),
+    "protobuf": (
+        'syntax = "proto3"; package far; message Part { int64 x = 1; }', "part.proto",
+        """syntax = "proto3"; package far; import "part.proto"; message First {}
+        message Whole { string word = 3; Part part = 9; int32 more = 12; }"""),
+}  # fmt: skip
+MADE = {"avro": avro, "json": json_schema, "protobuf": protobuf}
+OWN = {"avro": {}, "json": {}, "protobuf": {"enhanced.protobuf.schema.support": "true"}}
+KINDS = pytest.mark.parametrize("kind", list(MADE))
+
+
+def register(registry, kind, subject, text, references=()):
+    body = {"schemaType": kind.upper(), "schema": text if isinstance(text, str) else json.dumps(text),
+            "references": list(references)}
+    return registry.ask("POST", f"subjects/{subject}/versions", body)["id"]
+
+
+def read_by_confluent(registry, kind, topic, payload):
+    """The record as a dict, without the fields that it lacks."""
+    context = SerializationContext(topic, MessageField.VALUE)
+    with SchemaRegistryClient({"url": registry.url, "timeout": 30}) as client:
+        if kind == "avro":
+            return AvroDeserializer(client)(payload, context)
+        if kind == "json":
+            return JSONDeserializer(None, schema_registry_client=client)(payload, context)
+        pool = descriptor_pool.DescriptorPool()
+        file = descriptor_pb2.FileDescriptorProto(name="all.proto", package="far", syntax="proto3")
+        file.message_type.add(name="Part").field.add(name="x", number=1, type=3, label=1)
+        file.message_type.add(name="First")
+        whole = file.message_type.add(name="Whole")
+        whole.field.add(name="word", number=3, type=9, label=1)
+        whole.field.add(name="part", number=9, type=11, label=1, type_name=".far.Part")
+        pool.AddSerializedFile(file.SerializeToString())
+        found = ProtobufDeserializer(
+            message_factory.GetMessageClass(pool.FindMessageTypeByName("far.Whole")), {"use.deprecated.format": False},
+        )(payload, context)
+        return {"part": {"x": found.part.x}, "word": found.word}
+
+
+@KINDS
+@pytest.mark.parametrize("how", ["use.latest.version", "use.schema.id"])
+def test_records_are_written_by_a_schema_with_references(registry, kind, how):
+    """Another one than the records' own, and Confluent's deserializers read them."""
+    part, name, whole = TEXTS[kind]
+    topic, subject = f"whole-{kind}-{how.replace('.', '-')}", f"part-{kind}-{how.replace('.', '-')}"
+    register(registry, kind, subject, part)
+    schema_id = register(registry, kind, f"{topic}-value", whole, [{"name": name, "subject": subject, "version": 1}])
+    chosen = {"auto.register.schemas": "false", how: "true" if how == "use.latest.version" else str(schema_id)}
+    converter = MADE[kind](registry, **chosen, **OWN[kind])
+    [written] = converter.from_connect(topic, *column([WHOLE_ROW], WHOLE)).to_pylist()
+    assert written[:5] == b"\0" + schema_id.to_bytes(4, "big")
+    read = read_by_confluent(registry, kind, topic, written)
+    assert {name: read[name] for name in WHOLE_ROW} == WHOLE_ROW
+    [found] = converter.to_connect(topic, pa.array([written]))[0].to_pylist()
+    assert {name: found[name] for name in WHOLE_ROW} == WHOLE_ROW
+    assert found["more"] == {"avro": 7, "json": None, "protobuf": 0}[kind]
+
+
+@KINDS
+def test_records_that_the_newest_schema_does_not_fit(registry, kind):
+    topic = f"unfit-{kind}"
+    part, *_ = TEXTS[kind]
+    register(registry, kind, f"{topic}-value", part if kind != "json" else {
+        **part, "title": "far.Part", "additionalProperties": False})
+    converter = MADE[kind](registry, **{"auto.register.schemas": "false", "use.latest.version": "true"}, **OWN[kind])
+    other = Schema(Type.STRUCT, name="far.Part", fields=(*PART.fields, Field("y", Schema(Type.STRING))))
+    with pytest.raises(BadRowsError, match=r"Incompatible schema: .*y") as bad:
+        converter.from_connect(topic, *column([{"x": 1, "y": "a"}, {"x": 2, "y": "b"}], other))
+    assert [row for row, _ in bad.value.bad] == [0, 1]
+    assert len(converter.from_connect(topic, *column([{"x": 1}], PART))) == 1
+
+
+@KINDS
+def test_without_registration_no_schema_is_registered(registry, kind):
+    topic, data = f"absent-{kind}", column([{"x": 1}], PART)
+    converter = MADE[kind](registry, **{"auto.register.schemas": "false"}, **OWN[kind])
+    with pytest.raises(BadRowsError) as bad:
+        converter.from_connect(topic, *data)
+    assert isinstance(bad.value.bad[0][1], UnknownSchemaError)
+    assert f"{topic}-value" not in registry.ask("GET", "subjects")
+    written = MADE[kind](registry, **OWN[kind]).from_connect(topic, *data)
+    assert converter.from_connect(topic, *data) == written
+    newest = MADE[kind](registry, **{"auto.register.schemas": "false", "use.latest.version": "true"}, **OWN[kind])
+    with pytest.raises(BadRowsError) as bad:
+        newest.from_connect(f"never-{kind}", *data)
+    assert isinstance(bad.value.bad[0][1], UnknownSchemaError)
+
+
+@KINDS
+def test_an_incompatible_schema_is_a_clear_error_of_its_records(registry, kind):
+    topic = f"strict-{kind}"
+    registry.ask("PUT", f"config/{topic}-value", {"compatibility": "FULL"})
+    converter = MADE[kind](registry, **OWN[kind])
+    converter.from_connect(topic, *column([{"a": 1}], _with("a", Type.INT32)))
+    with pytest.raises(BadRowsError, match=rf"{topic}-value: .*not compatible with earlier schemas") as bad:
+        converter.from_connect(topic, *column([{"a": "x"}, {"a": "y"}], _with("a", Type.STRING)))
+    assert [row for row, _ in bad.value.bad] == [0, 1]
+    assert isinstance(bad.value.bad[0][1], RefusedSchemaError)
+    assert registry.ask("GET", f"subjects/{topic}-value/versions") == [1]
+
+
+@KINDS
+@pytest.mark.parametrize("strategy", [RECORD_NAME, TOPIC_RECORD_NAME])
+def test_subjects_by_record(registry, kind, strategy):
+    """Written, looked up without registration, and read by the same subject; Confluent's serializers agree on it."""
+    topic, record = f"by-record-{kind}", f"far.Part{kind}{'T' if strategy == TOPIC_RECORD_NAME else ''}"
+    schema = Schema(Type.STRUCT, name=record, fields=PART.fields)
+    data = column([{"x": 1}], schema)
+    config = {"value.subject.name.strategy": strategy, **OWN[kind]}
+    written = MADE[kind](registry, **config).from_connect(topic, *data)
+    subject = record if strategy == RECORD_NAME else f"{topic}-{record}"
+    assert registry.ask("GET", f"subjects/{subject}/versions") == [1]
+    assert f"{topic}-value" not in registry.ask("GET", "subjects")
+    for chosen in ({}, {"use.latest.version": "true"}):
+        fixed = MADE[kind](registry, **config, **{"auto.register.schemas": "false"}, **chosen)
+        assert fixed.from_connect(topic, *data) == written
+    found, said = MADE[kind](registry, **config).to_connect(topic, written)
+    assert (found.to_pylist(), from_text(said[SCHEMA_KEY]).version) == ([{"x": 1}], 1)
+    nameless = column([1], Schema(Type.INT32))
+    if kind == "protobuf":  # a value alone becomes a message with a name
+        return
+    with pytest.raises(BadRowsError, match="must only be a record schema"):
+        MADE[kind](registry, **config).from_connect(topic, *nameless)
 
 
 @pytest.mark.parametrize("name", [

@@ -10,6 +10,7 @@ import uuid
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from heeler.embedded_kafka.jars import resolve
 from heeler.java_host.runtime import JavaRuntime
@@ -159,3 +160,39 @@ def test_dead_letters_equal_javas(broker, tmp_path, rig):
         for group in (f"connect-{name}", f"{name}-jar"):
             wait_until(lambda group=group, end=end: kafka.committed(group) == end, 60, f"the offsets of {group}")
         assert jar.read_text() == out.read_text()
+
+
+def topics(broker):
+    return set(AdminClient({"bootstrap.servers": broker.bootstrap_servers}).list_topics(timeout=20).topics)
+
+
+@pytest.mark.parametrize(("factor", "words"), [("2", "replication factor"), ("-1", None)])
+def test_the_queues_topic_and_its_replication_factor(broker, tmp_path, rig, factor, words):
+    """One broker: 2 replicas are too many, which fails the task at its start; -1 is the broker's default."""
+    java, run = rig
+    kafka, name = Kafka(broker.bootstrap_servers), f"factor-{uuid.uuid4().hex[:8]}"
+    topic = kafka.create(name)
+    config = {"topics": topic, "errors.tolerance": "all", "errors.deadletterqueue.topic.replication.factor": factor}
+    java.rest.put_config(name, {**config, "connector.class": "FileStreamSink", "file": str(tmp_path / "out.txt"),
+                                "errors.deadletterqueue.topic.name": f"{name}-java"})
+    wanted = "RUNNING" if words is None else "FAILED"
+
+    def ended():
+        listed = java.rest.call("GET", "/connectors?expand=status")
+        tasks = listed[name]["status"]["tasks"] if name in listed else []
+        return tasks and tasks[0]["state"] == wanted and tasks[0]
+
+    task = wait_until(ended, 90, f"Java's task to be {wanted}")
+    loop = run({**config, "name": name, "connector.class": NOTES, "folder": str(tmp_path),
+                "errors.deadletterqueue.topic.name": f"{name}-heeler", "consumer.override.group.id": f"{name}-heeler"})
+    if words is None:
+        wait_until(lambda: {f"{name}-java", f"{name}-heeler"} <= topics(broker), 60, "both queues")
+        return
+    ours = loop.await_error(60)
+    start = "Could not initialize dead letter queue with topic="
+    assert f"ConnectException: {start}{name}-java" in task["trace"]
+    assert str(ours).startswith(f"{start}{name}-heeler: ")
+    assert type(ours).java_class == "org.apache.kafka.connect.errors.ConnectException"
+    assert words in task["trace"].lower()
+    assert words in str(ours).lower()
+    assert not {f"{name}-java", f"{name}-heeler"} & topics(broker)

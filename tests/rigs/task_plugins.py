@@ -22,6 +22,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from spark_tasks.config.definition import ConfigDef
+from spark_tasks.data.columns import SCHEMA_KEY
 from spark_tasks.errors import ConnectError, RetriableError
 from spark_tasks.plugins.api import Options, SinkConnector, SourceConnector
 from spark_tasks.plugins.errant_records import errant_record_reporter
@@ -116,6 +117,9 @@ class NumbersReader(DataSourceStreamReader):  # type: ignore[misc]
         texts = [str(n) if 0 <= plain <= n else f"{partition.stream}:{n}" + "x" * 20_000 * (n == large)
                  for n in range(partition.start, partition.end)]
         topics = [self.options["topic"]] * len(texts)
+        if self.options.get("spoil"):
+            yield spoiled(topics, partition)
+            return
         yield pa.record_batch({"topic": topics, "key": [partition.stream.encode()] * len(texts), "value": texts})
 
     def commit(self, end: dict[str, Any]) -> None:
@@ -159,6 +163,27 @@ class SimpleReader(SimpleDataSourceStreamReader):  # type: ignore[misc]
 
     def commit(self, end: dict[str, Any]) -> None:
         self.folder.say("commits", end)
+
+
+REQUIRED_INT64 = {SCHEMA_KEY: b'{"type":"int64","optional":false}'}
+
+
+def spoiled(topics: Sequence[str], numbers: Range) -> pa.RecordBatch:
+    """`spoil`: of ten records, one has no key although its schema requires it, one no value, one a text as header, one
+    a timestamp before that of any clock, and one a timestamp that means none.
+    """
+    values = range(numbers.start, numbers.end)
+    headers = [[("h", "text")] if n % 10 == 3 else None for n in values]
+    columns = {
+        "topic": pa.array(topics),
+        "key": pa.array([None if n % 10 == 1 else n for n in values], pa.int64()),
+        "value": pa.array([None if n % 10 == 2 else n for n in values], pa.int64()),
+        "headers": pa.array(headers, pa.list_(pa.struct([("key", pa.string()), ("value", pa.string())]))),
+        "timestamp": pa.array([{4: -86_400_000, 5: -1}.get(n % 10, 1_700_000_000_000 + n) for n in values]),
+    }
+    fields = [pa.field(name, array.type, metadata=REQUIRED_INT64 if name in ("key", "value") else None)
+              for name, array in columns.items()]
+    return pa.RecordBatch.from_arrays(list(columns.values()), schema=pa.schema(fields))
 
 
 # ---------------------------------------------------------------- sinks
@@ -207,9 +232,12 @@ class NotesWriter(DataSourceArrowWriter):  # type: ignore[misc]
         return Noted(count)
 
     def refuse(self, batch: pa.RecordBatch) -> None:
-        """`refuse`: values that a batch must not contain; `report`: values that are reported; `down`: an outage, once.
+        """`refuse`: values that a batch must not contain; `report`: values that are reported; `down`: an outage, once;
+        `away`: an outage while the file `down` is there.
         """
         values = batch.column("value").to_pylist()
+        if self.options.get("away") and (self.folder.path / "down").exists():
+            raise RetriableError("the target is away")
         if self.options.get("down") and self.folder.once("down"):
             raise ConnectionRefusedError("nobody listens")
         for value in self.options.get("refuse", "").split(","):

@@ -111,6 +111,7 @@ class SourceRig(TaskRig):
         context = context_of(
             self.engine, self.worker, connector, loop.wake, offsets=self.offsets, topic_used=self.used.append
         )
+        self.metrics = context.metrics
         return self.run(context, loop)
 
     def records(self) -> dict[int, list[str]]:

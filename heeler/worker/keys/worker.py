@@ -159,6 +159,9 @@ HEELER_KEYS = ConfigDef(
     _key("heeler.executors.port", Type.INT, 0, _LOW,
          "The port at spark.driver.host to which the executors of a cluster connect, with TLS; 0 for any port.",
          between(0, 65535)),
+    _key("heeler.spark.start.delay.ms", Type.LONG, 0, _LOW,
+         "How long after the first batch a local Spark is started; until then, splits run in processes of the worker's "
+         "own. A worker that ends earlier never starts Spark, unless a plugin asks for a session.", at_least(0)),
     _key("java.plugins.jvm.options", Type.STRING, None, _LOW,
          "Options of the JVM that runs the Java plugins of plugin.path, such as -Xmx2G; unset for -Xmx1G."),
     _key("java.plugins.isolation", Type.STRING, "worker", _LOW,

@@ -17,6 +17,14 @@ from spark_tasks.data.schema import OPTIONAL_BYTES, Schema, Type, to_text
 from spark_tasks.errors import DataError
 from spark_tasks.pipeline.converters.base import BadRowsError, Column, Converter, HeaderConverter, schema_of
 
+_JAVA_CLASSES = {str: "java.lang.String", bool: "java.lang.Boolean", int: "java.lang.Long", float: "java.lang.Double",
+                 bytes: "[B", list: "java.util.ArrayList", dict: "java.util.HashMap"}  # fmt: skip
+_JAVA_TYPES = {
+    pa.string(): "java.lang.String", pa.bool_(): "java.lang.Boolean", pa.binary(): "[B", pa.int8(): "java.lang.Byte",
+    pa.int16(): "java.lang.Short", pa.int32(): "java.lang.Integer", pa.int64(): "java.lang.Long",
+    pa.float32(): "java.lang.Float", pa.float64(): "java.lang.Double",
+}  # fmt: skip
+
 
 class _Primitive(Converter, HeaderConverter):
     """Has no configuration. Converts a header as a column of one value."""
@@ -35,9 +43,22 @@ class _Primitive(Converter, HeaderConverter):
 
     @override
     def from_connect_header(self, topic: str, name: str, schema: Schema | None, value: Any) -> bytes | None:
-        array = pa.array([value], to_arrow(schema or self._schema))
+        try:
+            array = pa.array([value], to_arrow(schema or self._schema))
+        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+            raise self._refusal(value) from error
         found: bytes | None = self.from_connect(topic, array, None)[0].as_py()
         return found
+
+
+    @classmethod
+    def _refusal(cls, value: Any) -> DataError:
+        """Returns the error for a value of another type."""
+        kind = type(value)
+        error = DataError(f"{cls.__name__} is not compatible with values of type {kind.__name__}")
+        error.java_message = (
+            f"{cls.__name__} is not compatible with objects of type class {_JAVA_CLASSES.get(kind, kind.__name__)}")
+        return error
 
 
 class _BytesError(DataError):
@@ -81,6 +102,18 @@ class _Number(_Primitive):
     _dtype: ClassVar[str]  # the numpy type, big-endian
     _word: ClassVar[str]
 
+    @classmethod
+    @override
+    def _refusal(cls, value: Any) -> DataError:
+        return cls._refused(type(value).__name__, _JAVA_CLASSES.get(type(value)))
+
+    @classmethod
+    def _refused(cls, kind: str, java_class: str | None) -> DataError:
+        error = DataError(f"Failed to serialize to {cls._word} (was {kind})")
+        if java_class is not None:
+            error.java_message = f"Failed to serialize to {cls._word} (was class {java_class}): "
+        return error
+
     @override
     def to_connect(self, topic: str, array: pa.Array, headers: pa.Array | None = None) -> Column:
         dtype = np.dtype(self._dtype)
@@ -104,7 +137,7 @@ class _Number(_Primitive):
         if pa.types.is_null(array.type):
             return array.cast(pa.binary())
         if array.type != to_arrow(self._schema):
-            raise DataError(f"Failed to serialize to {self._word} (was {array.type})")
+            raise self._refused(str(array.type), _JAVA_TYPES.get(array.type))
         there = np.asarray(array.is_valid().to_numpy(zero_copy_only=False))
         values = array.fill_null(0).to_numpy(zero_copy_only=False).astype(dtype)[there]
         offsets = np.zeros(len(array) + 1, np.int32)

@@ -59,13 +59,19 @@ class Columns:
                 index = pc.if_else(child.is_valid(), pa.array(np.arange(len(child))), len(child))
                 self.children[field.name] = pa.concat_arrays([child, default_value(field.schema)]).take(index)
 
+    def lacks_required(self) -> str | None:
+        """Returns the name of a required field that is null in a struct, or None."""
+        own = self.nulls.true_count if self.nulls is not None else 0
+        for field in self.schema.fields if self.schema else ():
+            if not field.schema.optional and self.children[field.name].null_count > own:
+                return field.name
+        return None
+
     def check_nulls(self) -> None:
         """Raises DataError if a required field is null, which a Struct does not allow."""
-        for field in self.schema.fields if self.schema else ():
-            if not field.schema.optional and self.children[field.name].null_count > (
-                self.nulls.true_count if self.nulls is not None else 0
-            ):
-                raise DataError(f"null value in required field {field.name}")
+        name = self.lacks_required()
+        if name is not None:
+            raise DataError(f"null value in required field {name}")
 
     def put(self, name: str, array: pa.Array, metadata: dict[bytes, bytes] | None = None) -> None:
         """Sets a child. A new one becomes the last."""

@@ -12,7 +12,7 @@ from spark_tasks.config.definition import ConfigDef, ConfigKey, Type
 from spark_tasks.data.schema import Field, Schema
 from spark_tasks.data.schema import Type as ConnectType
 from spark_tasks.pipeline.converters.base import schema_of
-from spark_tasks.pipeline.transforms.field_transform import Changed, FieldTransform, Part, described, for_key
+from spark_tasks.pipeline.transforms.field_transform import Changed, Columns, FieldTransform, Part, described, for_key
 from spark_tasks.pipeline.transforms.java_values import Struct
 from spark_tasks.pipeline.transforms.rows import NotInColumnsError, Record
 
@@ -45,6 +45,8 @@ class HoistField(FieldTransform):
             return pa.StructArray.from_arrays([array], fields=[inner]), None
         if array.null_count and not schema.optional:
             raise NotInColumnsError  # records without a value, or null values of a required schema
+        if schema.type is ConnectType.STRUCT and Columns(array, field).lacks_required():
+            raise NotInColumnsError  # a Struct may lack a required field until it is put into another one
         if schema.logical and not (pa.types.is_temporal(array.type) or pa.types.is_decimal(array.type)):
             raise NotInColumnsError  # Cast kept the logical name, which a struct rejects
         inner = pa.field(self._name, array.type, nullable=schema.optional)

@@ -39,6 +39,10 @@ class Moment:
     millis: int
 
 
+def _null_in(name: str, schema: Schema) -> DataError:
+    return DataError(f'Invalid value: null used for required field: "{name}", schema type: {schema.type.name}')
+
+
 class Struct:
     """A value of a struct schema."""
 
@@ -64,14 +68,25 @@ class Struct:
         if schema is None:
             raise DataError(f"{name} is not a valid field name")
         if value is None and not schema.optional:
-            raise DataError(f'Invalid value: null used for required field: "{name}", schema type: {schema.type.name}')
+            raise _null_in(name, schema)
         if value is not None and not _fits(schema, value):
             named = f'"{schema.name}" ' if schema.name is not None else ""
             raise DataError(f"Invalid Java object for schema {named}with type {schema.type.name}: class "
                             f'{class_name(value)} for field: "{name}"')
-        if isinstance(value, Struct) and value.schema is not schema and value.schema != schema:
-            raise DataError("Struct schemas do not match.")
+        if isinstance(value, Struct):
+            if value.schema is not schema and value.schema != schema:
+                raise DataError("Struct schemas do not match.")
+            value.validate()
         self.values[name] = value
+
+    def validate(self) -> None:
+        """Raises DataError if a required field has neither a value nor a default, here or in a struct within."""
+        for field in self.schema.fields:
+            value = self.values.get(field.name)
+            if isinstance(value, Struct):
+                value.validate()
+            elif value is None and not field.schema.optional and field.schema.default is None:
+                raise _null_in(field.name, field.schema)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Struct) and (self.schema, self.values) == (other.schema, other.values)

@@ -8,6 +8,7 @@ them fail with a retriable error, waiting splits continue to wait.
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -63,7 +64,7 @@ class ResidentEngine(Engine):
         self._early: list[tuple[SplitBatch, list[bytes | DeferredSplit]]] = []  # submitted before the start
         self._submitted = 0
         self._suspect_until = 0.0
-        self._first_at: float | None = None  # when the first batch began to wait
+        self._spark_at = math.inf  # when Spark is started
 
     @property
     def state(self) -> EngineState:
@@ -77,8 +78,8 @@ class ResidentEngine(Engine):
 
     def start(self) -> None:
         """Start in the background. Call this when the REST server is up, as starting takes seconds of CPU time. A local
-        Spark is started after the first batch, so that they do not compete for the CPUs; a worker without batches has
-        none.
+        Spark is started after the first batch, so that they do not compete for the CPUs, and after the delay that the
+        settings ask for; a worker without batches has none.
         """
         with self._lock:
             if self._life.state is not EngineState.NEW or self._pool is not None:
@@ -135,7 +136,7 @@ class ResidentEngine(Engine):
 
     def _beat(self) -> None:
         """Check whether Spark is still alive if processes have ended, or if its JVM has."""
-        if self._first_at is not None and time.monotonic() - self._first_at > FIRST_S:
+        if time.monotonic() > self._spark_at:
             self._life.start()
         spark = self._life.spark
         if spark is not None and not self._local:
@@ -171,7 +172,7 @@ class ResidentEngine(Engine):
         with self._lock:
             if self._life.state is EngineState.NEW:
                 batch.future.add_done_callback(self._first_ended)
-                self._first_at = self._first_at or time.monotonic()
+                self._start_spark_within(FIRST_S + self._settings.spark_delay_s)
             refusal = self._life.refusal()
             self._submitted += refusal is None
             if refusal is None and self._pool is None:
@@ -184,6 +185,12 @@ class ResidentEngine(Engine):
 
     def _first_ended(self, _batch: Future[list[Any]]) -> None:
         if self._pool is not None:  # else it was cancelled before the start
+            self._start_spark_within(self._settings.spark_delay_s)
+
+    def _start_spark_within(self, seconds: float) -> None:
+        with self._lock:
+            self._spark_at = min(self._spark_at, time.monotonic() + seconds)
+        if not seconds:
             self._life.start()
 
     @override

@@ -50,6 +50,7 @@ class Resident:
     item: Item | None = None
     since: float = field(default_factory=time.monotonic)  # when it was requested, became idle or got its split
     waits: bool = False  # its split uses no CPU, so it does not count as running
+    new: bool = True  # it has not been idle yet
     removed: bool = False  # killed or asked to end, and removed from all lists
     cpu: tuple[float, float] = (0.0, 0.0)  # when its CPU time was last read, and the CPU seconds
     slow_at: float = 0.0  # when its split was last reported as slow

@@ -272,9 +272,15 @@ class ProcessManager:
                 return
             self.idle.append(resident)
             resident.since = time.monotonic()
-            if not self._is_current(resident):
+            if not self._is_current(resident) or (resident.new and self._crowded):
                 self.end_idle(resident)
+            resident.new = False
             self._changed()
+
+    @property
+    def _crowded(self) -> bool:
+        """Whether more processes have joined than the limit allows, because the stand-in's did not wait for others."""
+        return not self._former and sum(1 for r in self.residents.values() if r.line is not None) > self._max_processes
 
     def _gone(self, resident: Resident, task: str | None) -> None:
         """The process has ended or is unreachable; its split may have done all, some or none of its work."""

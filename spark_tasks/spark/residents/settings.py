@@ -26,6 +26,7 @@ class ExecutorSettings:
     idle_s: float = IDLE_MS / 1000
     slow_s: float = SLOW_MS / 1000
     port: int = 0
+    spark_delay_s: float = 0.0
     spare: int = 1
 
     @classmethod
@@ -38,6 +39,7 @@ class ExecutorSettings:
             idle_s=int(worker.get("heeler.executors.idle.ms", IDLE_MS)) / 1000,
             slow_s=int(worker.get("heeler.executors.slow.ms", SLOW_MS)) / 1000,
             port=int(worker.get("heeler.executors.port", 0)),
+            spark_delay_s=int(worker.get("heeler.spark.start.delay.ms", 0)) / 1000,
         )
 
     @property

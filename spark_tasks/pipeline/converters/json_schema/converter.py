@@ -16,6 +16,7 @@ from spark_tasks.data.schema import Schema, to_text
 from spark_tasks.errors import DataError
 from spark_tasks.pipeline.converters.base import BadRowsError, Column
 from spark_tasks.pipeline.converters.json_columns import read_tape
+from spark_tasks.pipeline.converters.json_schema.fits import check_fits
 from spark_tasks.pipeline.converters.json_schema.names import JsonSchemaOptions
 from spark_tasks.pipeline.converters.json_schema.to_connect import connect_schema, parse
 from spark_tasks.pipeline.converters.json_schema.to_json_schema import json_schema_text
@@ -97,7 +98,11 @@ class JsonSchemaConverter(RegisteredConverter):
     @override
     def writer(self, schema: Schema | None, text: SchemaText, *, given: bool) -> Write:
         writer = Writer(numeric_decimals=self._options.numeric, replace_nulls=not self._options.ignore_defaults)
-        validate = self._validator(text, self._registry.referenced(text) if given else {})
+        references = self._registry.referenced(text) if given else {}
+        if given and self._strict:
+            own = self.describe(schema).text.text
+            check_fits(own, text.text, {name: one.text for name, one in references.items()})
+        validate = self._validator(text, references)
 
         def write(array: pa.Array, metadata: Metadata) -> pa.Array:
             written = writer.write(array, schema, metadata).cast(pa.binary())

@@ -1,12 +1,16 @@
 import pickle
+from datetime import UTC, datetime
 
 import pyarrow as pa
 import pytest
 
 from spark_tasks.data.columns import CONNECT_COLUMNS, HEADERS_TYPE, RAW_SCHEMA, SCHEMA_KEY
-from spark_tasks.errors import ConfigError, DataError
+from spark_tasks.errors import ConfigError, DataError, ToleranceExceededError
+from spark_tasks.pipeline.converters import primitive
+from spark_tasks.pipeline.converters.base import BadRowError
 from spark_tasks.pipeline.converters.json import JsonConverter
 from spark_tasks.pipeline.stages import SinkPipeline, SourcePipeline
+from spark_tasks.pipeline.transforms.timestamp_router import TimestampRouter
 from spark_tasks.plugins import PluginNotFoundError
 from tests.pure.spark_tasks.pipeline.samples import CONNECT, JSON, STRING, raw_batch, worker
 
@@ -150,6 +154,48 @@ def test_source_records_have_defaults():
     assert list(SourcePipeline(worker(), {"topic": "x"}).to_raw(source_batch(value=pa.array([], pa.string())))) == []
     with pytest.raises(ConfigError, match="topic"):
         list(SourcePipeline(worker(), {}).to_raw(source_batch(value=["v"])))
+
+
+def test_timestamps_before_1970_are_refused_as_in_java():
+    """-1 means none. (Java's ConnectUtils.checkAndConvertTimestamp.)"""
+    times = pa.array([None, -1, 5, -2, -(2**63)], pa.int64())
+    refused = []
+    ((_, _, raw),) = SourcePipeline(worker(), {"topic": "x"}).to_raw(
+        source_batch(value=list("abcde"), timestamp=times), refused.append)
+    assert raw.column("value").to_pylist() == [b"a", b"b", b"c"]
+    assert raw.column("timestamp")[2].as_py() == 5
+    assert raw.column("timestamp")[1].as_py() > 1_700_000_000_000
+    assert [(f.row, f.stage.value, f.error_class, f.message) for f in refused] == [
+        (row, "KAFKA_PRODUCE", "org.apache.kafka.common.InvalidRecordException", f"Invalid record timestamp {at}")
+        for row, at in ((3, -2), (4, -(2**63)))]
+    days = pa.array([datetime(1969, 12, 31, tzinfo=UTC)], pa.timestamp("us"))
+    with pytest.raises(ToleranceExceededError, match="Invalid record timestamp -86400000"):
+        list(SourcePipeline(worker(), {"topic": "x"}).to_raw(source_batch(value=["v"], timestamp=days)))
+
+
+def test_timestamp_router_takes_timestamps_before_1970():
+    """What Java 4.3.1 made of the same timestamps."""
+    router = TimestampRouter()
+    router.configure({})
+    times = [-1, -86_400_000, 0, -62_135_596_800_001]
+    routed = router.apply(source_batch(topic=["top"] * 4, value=list("abcd"), timestamp=times))
+    assert routed.column("topic").to_pylist() == [
+        "top-19691231", "top-19691231", "top-19700101", "top-00010102"]
+    with pytest.raises(BadRowError, match="Timestamp missing on record") as bad:
+        router.apply(source_batch(topic=["top"] * 2, value=["a", "b"], timestamp=pa.array([-1, None], pa.int64())))
+    assert bad.value.row == 1
+
+
+@pytest.mark.parametrize(("converter", "value", "java"), [
+    ("Long", "x", "Failed to serialize to long (was class java.lang.String): "),
+    ("Short", True, "Failed to serialize to short (was class java.lang.Boolean): "),
+    ("Boolean", "x", "BooleanConverter is not compatible with objects of type class java.lang.String"),
+])
+def test_headers_of_another_type_are_data_errors_in_javas_words(converter, value, java):
+    made = getattr(primitive, f"{converter}Converter")()
+    with pytest.raises(DataError) as reported:
+        made.from_connect_header("t", "h", None, value)
+    assert reported.value.java_message == java
 
 
 def test_rows_become_structs_with_a_schema():

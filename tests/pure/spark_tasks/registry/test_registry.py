@@ -3,13 +3,16 @@
 import http.server
 import json
 import ssl
+import subprocess
 import sys
 import threading
 import uuid
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
+from heeler.embedded_kafka.java import find_java
 from spark_tasks.data.columns import HEADERS_TYPE
 from spark_tasks.errors import ConfigError, RetriableError
 from spark_tasks.pipeline.converters.avro.converter import AvroConverter
@@ -211,12 +214,37 @@ def behind_tls(tmp_path):
     thread.join()
 
 
-@pytest.mark.parametrize("kind", ["pem", "pkcs12"])
+def as_jks(pkcs12):
+    """The same key store, and a trust store, both in Java's old format and written by keytool."""
+    stores = pkcs12.with_name("key.jks"), pkcs12.with_name("trust.jks")
+    certificate = pkcs12.with_name("exported")
+
+    def keytool(*arguments):
+        command = Path(find_java()).resolve().with_name("keytool")
+        subprocess.run([command, *arguments], check=True, capture_output=True)
+
+    def of(store):
+        return ("-keystore", store, "-storetype", "JKS", "-storepass", "secret")
+
+    keytool("-importkeystore", "-srckeystore", pkcs12, "-srcstoretype", "PKCS12", "-srcstorepass", "secret",
+            "-destkeystore", stores[0], "-deststoretype", "JKS", "-deststorepass", "secret", "-noprompt")
+    keytool("-exportcert", "-alias", "worker", "-file", certificate, *of(stores[0]))
+    keytool("-importcert", "-alias", "registry", "-file", certificate, "-noprompt", *of(stores[1]))
+    return stores
+
+
+@pytest.mark.parametrize("kind", ["pem", "pkcs12", "jks"])
 def test_tls_supports_javas_key_stores(behind_tls, kind):
     url, made = behind_tls
-    file, password = {"pem": (made.pem, None), "pkcs12": (made.pkcs12, "secret")}[kind]
     stores = {}
-    for store in ("truststore", "keystore"):
+    if kind == "jks":
+        key_store, trust_store = as_jks(made.pkcs12)
+        assert key_store.read_bytes()[:4] == trust_store.read_bytes()[:4] == b"\xfe\xed\xfe\xed"
+    else:
+        key_store = trust_store = {"pem": made.pem, "pkcs12": made.pkcs12}[kind]
+    password = None if kind == "pem" else "secret"
+    files = {"truststore": trust_store, "keystore": key_store}
+    for store, file in files.items():
         stores[f"schema.registry.ssl.{store}.location"] = str(file)
         if password:
             stores[f"schema.registry.ssl.{store}.password"] = password

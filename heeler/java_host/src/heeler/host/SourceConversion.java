@@ -13,6 +13,7 @@ import org.apache.kafka.connect.runtime.errors.ProcessingContext;
 import org.apache.kafka.connect.runtime.errors.Stage;
 import org.apache.kafka.connect.runtime.errors.ToleranceType;
 import org.apache.kafka.connect.source.SourceRecord;
+import org.apache.kafka.connect.util.ConnectUtils;
 import org.apache.kafka.connect.util.ConnectorTaskId;
 
 /** A source task's transforms and converters, with Kafka Connect's own error handling if the connector configures any. */
@@ -45,14 +46,19 @@ final class SourceConversion extends Conversion<SourceRecord, SourceRecord> {
     /** The record to send; null if a transform has dropped it, or it is bad and tolerated. */
     Outgoing converted(SourceRecord before) {
         if (direct) {
+            SourceRecord after;
+            RecordHeaders headers;
+            byte[] key, value;
             try {
-                SourceRecord after = transform(before);
+                after = transform(before);
                 if (after == null) return null;
-                RecordHeaders headers = written(after);
-                return outgoing(after, headers, key(after, headers), value(after, headers));
+                headers = written(after);
+                key = key(after, headers);
+                value = value(after, headers);
             } catch (Exception e) { // plugin code
                 throw new ConnectException("Tolerance exceeded in error handler", e);
             }
+            return outgoing(after, headers, key, value);
         }
         ProcessingContext<SourceRecord> context = new ProcessingContext<>(before);
         SourceRecord after = chain.apply(context, before);
@@ -70,7 +76,8 @@ final class SourceConversion extends Conversion<SourceRecord, SourceRecord> {
 
     private Outgoing outgoing(SourceRecord record, RecordHeaders headers, byte[] key, byte[] value) {
         if (record.topic() == null) throw new DataException("the source record has no topic");
-        long at = record.timestamp() == null ? System.currentTimeMillis() : record.timestamp();
+        Long known = ConnectUtils.checkAndConvertTimestamp(record.timestamp()); // -1 means none
+        long at = known == null ? System.currentTimeMillis() : known;
         return new Outgoing(record.topic(), record.kafkaPartition(), at, headers, key, value,
             hands("key") ? cut.text(record.keySchema()) : null, hands("value") ? cut.text(record.valueSchema()) : null);
     }

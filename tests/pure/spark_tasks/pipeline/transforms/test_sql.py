@@ -16,7 +16,7 @@ from spark_tasks.config.validators import ConfigError
 from spark_tasks.data.columns import HEADERS_TYPE, SCHEMA_KEY
 from spark_tasks.data.schema import from_text
 from spark_tasks.errors import ToleranceExceededError
-from spark_tasks.pipeline.stages import SinkPipeline
+from spark_tasks.pipeline.stages import SinkPipeline, SourcePipeline
 from spark_tasks.pipeline.transforms.sql import Sql
 from tests.pure.spark_tasks.pipeline.samples import JSON, raw_batch, worker
 
@@ -66,6 +66,53 @@ def test_the_parts_of_a_record_are_columns():
     query = 'SELECT topic, "partition", "offset", "timestamp", headers[1][\'key\'] AS header FROM records'
     assert selected(query, {"a": 1}, headers=[[("h", b"x")]]) == [
         {"topic": "orders", "partition": 3, "offset": 0, "timestamp": 1_000, "header": "h"}]  # fmt: skip
+
+
+def test_keys_are_columns_with_their_fields_and_in_conditions():
+    """A struct as key, and headers by name; conditions on topic, partition, offset and timestamp."""
+    keys = {"key.converter": JSON, "key.converter.schemas.enable": "false"}
+    headers = [[("trace", b"t0"), ("h", None)], None, [], [("trace", b"t3")]]
+    raw = raw_batch([json.dumps(one).encode() for one in [*ORDERS, {"name": "d", "amount": 4}]], headers=headers,
+                    keys=[json.dumps({"id": n, "of": {"x": n * n}}).encode() for n in range(3)] + [None])
+
+    def through_keys(query):
+        config = {**SCHEMALESS, **keys, "transforms.q.query": query}
+        return [row for batch in SinkPipeline(worker(), config).to_connect_batches("orders", 3, raw)
+                for row in batch.to_pylist()]
+
+    found = through_keys("SELECT key, key['of']['x'] AS x, name FROM records WHERE key['id'] > 0")
+    assert [row["value"] for row in found] == [
+        {"key": {"id": n, "of": {"x": n * n}}, "x": n * n, "name": name} for n, name in ((1, "b"), (2, "c"))]
+    assert [row["key"] for row in found] == [{"id": 1, "of": {"x": 1}}, {"id": 2, "of": {"x": 4}}]
+    [row] = through_keys("SELECT * FROM records WHERE key IS NULL")
+    assert (row["value"], row["key"], row["offset"]) == ({"name": "d", "amount": 4}, None, 3)
+    found = through_keys("""SELECT "offset", "timestamp", "partition", topic FROM records
+        WHERE topic = 'orders' AND "partition" = 3 AND "offset" BETWEEN 1 AND 2 AND "timestamp" >= 1000""")
+    assert [row["value"] for row in found] == [
+        {"offset": n, "timestamp": 1_000, "partition": 3, "topic": "orders"} for n in (1, 2)]
+    assert through_keys("SELECT * FROM records WHERE topic <> 'orders' OR \"partition\" <> 3") == []
+    found = through_keys("SELECT name FROM records WHERE headers[1]['key'] = 'trace' "
+                         "AND arrow_cast(headers[1]['value'], 'Utf8') = 't3'")
+    assert [(row["value"], row["headers"]) for row in found] == [
+        ({"name": "d"}, [{"key": "trace", "value": b"t3"}])]
+    found = through_keys("SELECT headers, cardinality(headers) AS n FROM records")
+    assert [row["value"]["n"] for row in found] == [2, None, 0, 1]
+    assert [row["value"]["headers"] for row in found] == [row["headers"] for row in found]
+
+
+def test_a_source_s_records_have_the_same_columns():
+    """What a source does not say is null: its records have no offset, perhaps no partition and no timestamp."""
+    config = {"transforms": "q", "transforms.q.type": "Sql", "topic": "out", "transforms.q.query":
+              "SELECT topic, \"partition\", \"offset\", \"timestamp\", key, headers[1]['key'] AS h FROM records"}
+    headers = pa.array([[{"key": "h", "value": b"1"}], None], HEADERS_TYPE)
+    batch = pa.RecordBatch.from_pydict({"key": ["k", "l"], "value": ["v", "w"], "headers": headers,
+                                        "timestamp": pa.array([5, None], pa.int64())})
+    pipeline = SourcePipeline(worker(**{"value.converter": JSON, "value.converter.schemas.enable": "false"}), config)
+    [(topic, partitions, raw)] = pipeline.to_raw(batch)
+    assert (topic, partitions) == ("out", None)
+    assert [json.loads(value) for value in raw.column("value").to_pylist()] == [
+        {"topic": "out", "partition": None, "offset": None, "timestamp": 5, "key": "k", "h": "h"},
+        {"topic": "out", "partition": None, "offset": None, "timestamp": None, "key": "l", "h": None}]
 
 
 def test_fields_named_like_record_parts_are_read_from_the_value():

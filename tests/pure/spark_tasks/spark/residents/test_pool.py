@@ -20,6 +20,7 @@ from spark_tasks.spark.residents.batches import SplitBatch, prepared
 from spark_tasks.spark.residents.link import dial
 from spark_tasks.spark.residents.listener import ExecutorListener, Line
 from spark_tasks.spark.residents.pool import Pool
+from spark_tasks.spark.residents.process import Resident
 from spark_tasks.spark.residents.settings import ExecutorSettings
 from spark_tasks.spark.residents.wire import Ticket
 from spark_tasks.task import DeferredSplit
@@ -336,9 +337,17 @@ def test_a_stand_in_starts_processes_while_the_launcher_starts_none(
     wait_until(lambda: rig.settled(another))
     assert another.result(1) == [7]
     held += [rig.gate(f"h{n}-0", f"held-{n}") for n in range(RUNNING, MAX_PROCESSES)]
-    joined = [r for r in rig.processes.residents.values() if r.line is not None]
-    assert len(joined) == MAX_PROCESSES
-    assert any(r.launcher is stand_in for r in joined)
+
+    def joined() -> list[Resident]:
+        return [r for r in list(rig.processes.residents.values()) if r.line is not None]
+
+    assert len(joined()) == MAX_PROCESSES
+    assert any(r.launcher is stand_in for r in joined())
+    assert late.tickets, "requested before the stand-in's had joined"
+    late.let_in()
+    wait_until(lambda: not rig.processes.starting and len(joined()) == MAX_PROCESSES,
+               what="no more processes than the limit")
+    late.shut()
     gates["held-0"].set()
     assert held[0].result(20) == ["held-0"]
     late.let_in()
