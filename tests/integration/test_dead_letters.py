@@ -122,8 +122,8 @@ LONG = "org.apache.kafka.connect.converters.LongConverter"
 SPOILED = {"spoil": "yes", "key.converter": JSON, "value.converter": JSON, "header.converter": LONG}
 
 
-def test_what_the_converters_of_a_source_refuse(source: SourceRig, caplog: Any) -> None:
-    """Each stage by its name, in the queue, in the log with the record, and in the metrics."""
+def test_records_that_the_converters_of_a_source_refuse_are_dead_letters(source: SourceRig, caplog: Any) -> None:
+    """The stage is named in the queue, in the log, which also has the record, and in the metrics."""
     source.make_topic(1)
     source.limit(20)
     dead = f"dead-{source.name}"
@@ -211,7 +211,7 @@ def away(record, options):
 
 
 @pytest.mark.parametrize("kind", ["sink", "source"])
-def test_an_outage_of_a_transform_fails_the_task_when_the_time_is_up(
+def test_an_outage_of_a_transform_fails_the_task_after_the_retry_timeout(
     kind: str, broker: Any, tmp_path: Path
 ) -> None:
     """As in Java with errors.tolerance=none; nothing is committed, so the record is processed after a restart."""
@@ -244,8 +244,8 @@ def test_an_outage_of_a_transform_fails_the_task_when_the_time_is_up(
         rig.close()
 
 
-def test_an_outage_of_the_target_has_no_end(sink: SinkRig, caplog: Any) -> None:
-    """As in Java, whose sinks' put is retried whatever errors.retry.timeout says."""
+def test_an_outage_of_the_target_is_retried_without_a_limit(sink: SinkRig, caplog: Any) -> None:
+    """As in Java, which retries `put` regardless of errors.retry.timeout."""
     sink.produce(2)
     (sink.notes.path / "down").write_text("")
     loop = sink.start(**{**TOLERANT, "away": "yes", "errors.retry.timeout": "1", "errors.retry.delay.max.ms": "1"})
@@ -256,8 +256,8 @@ def test_an_outage_of_the_target_has_no_end(sink: SinkRig, caplog: Any) -> None:
     assert sorted(sink.values()) == ["0", "1"]
 
 
-def test_the_topic_of_the_queue_is_created_as_the_brokers_allow(sink: SinkRig) -> None:
-    """-1 is the brokers' default. A factor that they cannot have fails the task at its start, as in Java."""
+def test_the_queues_topic_is_created_or_an_impossible_replication_factor_refused(sink: SinkRig) -> None:
+    """-1 is the brokers' default. A factor above the number of brokers fails the task at its start, as in Java."""
     sink.produce(2)
     bad = {**TOLERANT, **NUMBERS}
     queue = "errors.deadletterqueue.topic."

@@ -440,8 +440,8 @@ def test_optional_modules_are_imported_before_processes_fork(monkeypatch: pytest
     assert "xml.dom.pulldom" in needed(), "what Spark's is told when it starts"
 
 
-def test_spark_starts_later_if_the_worker_asks_for_a_delay() -> None:
-    """Until then, splits run in processes of the worker's own."""
+def test_spark_starts_after_the_configured_delay() -> None:
+    """Until then, splits run in processes that the worker starts itself."""
     engine = ResidentEngine({**SETTINGS, "heeler.spark.start.delay.ms": "600000"})
     engine.start()
     (found,) = engine.submit("a-0", [Describe()]).result(START_S)

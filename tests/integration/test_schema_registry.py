@@ -331,7 +331,7 @@ def tokens(door):
     server.server_close()
 
 
-def test_tokens_of_an_oauth_server(door, tokens):
+def test_oauth_tokens_are_requested_and_reused_until_they_expire(door, tokens):
     """One token serves all requests until it is about to expire, also if the server does not say when."""
     door.wanted = "Bearer none yet"
     data = column([1], Schema(Type.INT32))
@@ -348,7 +348,7 @@ def test_tokens_of_an_oauth_server(door, tokens):
         assert len(tokens.asked) == asked, lasts
 
 
-def test_headers_that_confluent_cloud_wants_with_a_token(door, tokens):
+def test_tokens_are_sent_with_confluent_clouds_headers(door, tokens):
     door.wanted = "Bearer none yet"
     more = {"bearer.auth.logical.cluster": "lsrc-1", "bearer.auth.identity.pool.id": "pool-1"}
     for config in ({**tokens.settings, **more},
@@ -357,7 +357,7 @@ def test_headers_that_confluent_cloud_wants_with_a_token(door, tokens):
         assert (door.headers["target-sr-cluster"], door.headers["Confluent-Identity-Pool-Id"]) == ("lsrc-1", "pool-1")
 
 
-def test_an_oauth_server_that_gives_no_token(door, tokens):
+def test_refused_oauth_credentials_fail_the_task_and_an_outage_is_retried(door, tokens):
     """Refused credentials fail the task at once, and no message has the secret. An outage is retried."""
     data = column([1], Schema(Type.INT32))
     wrong = through(door, **{**tokens.settings, "bearer.auth.client.secret": "bitter"})
@@ -382,8 +382,8 @@ def _written(converter, data):
 
 @pytest.mark.parametrize(("login", "wanted"), [
     ("user:pass-word", b"user:pass-word"), ("me%40home:p%3Aw%2F%25", b"me@home:p:w/%")])
-def test_user_and_password_in_the_url(door, login, wanted):
-    """Escaped where they have signs of URLs; no error shows them."""
+def test_a_user_and_a_password_may_be_in_the_url(door, login, wanted):
+    """Characters that are special in URLs are escaped; no error shows the login."""
     door.wanted = f"Basic {base64.b64encode(wanted).decode()}"
     data = column([1], Schema(Type.INT32))
     url = f"http://{login}@127.0.0.1:{door.server_port}"
@@ -667,7 +667,7 @@ def test_records_are_written_by_a_schema_with_references(registry, kind, how):
 
 
 @KINDS
-def test_records_that_the_newest_schema_does_not_fit(registry, kind):
+def test_records_that_do_not_fit_the_newest_schema_are_bad_records(registry, kind):
     topic = f"unfit-{kind}"
     part, *_ = TEXTS[kind]
     register(registry, kind, f"{topic}-value", part if kind != "json" else {
@@ -697,7 +697,7 @@ def test_without_registration_no_schema_is_registered(registry, kind):
 
 
 @KINDS
-def test_an_incompatible_schema_is_a_clear_error_of_its_records(registry, kind):
+def test_every_converter_reports_incompatible_schemas_as_bad_records(registry, kind):
     topic = f"strict-{kind}"
     registry.ask("PUT", f"config/{topic}-value", {"compatibility": "FULL"})
     converter = MADE[kind](registry, **OWN[kind])
@@ -711,8 +711,8 @@ def test_an_incompatible_schema_is_a_clear_error_of_its_records(registry, kind):
 
 @KINDS
 @pytest.mark.parametrize("strategy", [RECORD_NAME, TOPIC_RECORD_NAME])
-def test_subjects_by_record(registry, kind, strategy):
-    """Written, looked up without registration, and read by the same subject; Confluent's serializers agree on it."""
+def test_subjects_may_follow_the_record_name(registry, kind, strategy):
+    """Writing, looking up without registration and reading use the same subject as Confluent's serializers."""
     topic, record = f"by-record-{kind}", f"far.Part{kind}{'T' if strategy == TOPIC_RECORD_NAME else ''}"
     schema = Schema(Type.STRUCT, name=record, fields=PART.fields)
     data = column([{"x": 1}], schema)

@@ -173,8 +173,8 @@ def test_timestamps_before_1970_are_refused_as_in_java():
         list(SourcePipeline(worker(), {"topic": "x"}).to_raw(source_batch(value=["v"], timestamp=days)))
 
 
-def test_timestamp_router_takes_timestamps_before_1970():
-    """What Java 4.3.1 made of the same timestamps."""
+def test_timestamp_router_supports_timestamps_before_1970():
+    """The expected topics are those of Java 4.3.1."""
     router = TimestampRouter()
     router.configure({})
     times = [-1, -86_400_000, 0, -62_135_596_800_001]
@@ -191,7 +191,7 @@ def test_timestamp_router_takes_timestamps_before_1970():
     ("Short", True, "Failed to serialize to short (was class java.lang.Boolean): "),
     ("Boolean", "x", "BooleanConverter is not compatible with objects of type class java.lang.String"),
 ])
-def test_headers_of_another_type_are_data_errors_in_javas_words(converter, value, java):
+def test_headers_of_a_wrong_type_are_reported_as_by_java(converter, value, java):
     made = getattr(primitive, f"{converter}Converter")()
     with pytest.raises(DataError) as reported:
         made.from_connect_header("t", "h", None, value)

@@ -68,7 +68,7 @@ def test_the_parts_of_a_record_are_columns():
         {"topic": "orders", "partition": 3, "offset": 0, "timestamp": 1_000, "header": "h"}]  # fmt: skip
 
 
-def test_keys_are_columns_with_their_fields_and_in_conditions():
+def test_queries_can_use_keys_headers_and_positions():
     """A struct as key, and headers by name; conditions on topic, partition, offset and timestamp."""
     keys = {"key.converter": JSON, "key.converter.schemas.enable": "false"}
     headers = [[("trace", b"t0"), ("h", None)], None, [], [("trace", b"t3")]]
@@ -100,8 +100,8 @@ def test_keys_are_columns_with_their_fields_and_in_conditions():
     assert [row["value"]["headers"] for row in found] == [row["headers"] for row in found]
 
 
-def test_a_source_s_records_have_the_same_columns():
-    """What a source does not say is null: its records have no offset, perhaps no partition and no timestamp."""
+def test_records_of_a_source_have_the_same_columns():
+    """Missing parts are null: a source's records have no offset, and may have no partition and no timestamp."""
     config = {"transforms": "q", "transforms.q.type": "Sql", "topic": "out", "transforms.q.query":
               "SELECT topic, \"partition\", \"offset\", \"timestamp\", key, headers[1]['key'] AS h FROM records"}
     headers = pa.array([[{"key": "h", "value": b"1"}], None], HEADERS_TYPE)
