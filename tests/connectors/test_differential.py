@@ -11,7 +11,7 @@ import pytest
 from heeler.embedded_kafka.broker import EmbeddedBroker
 from heeler.embedded_kafka.jars import KAFKA_VERSION
 from heeler.java_host.install import Coordinates, install
-from tests.connectors.test_iceberg_tables_and_offsets_equal_those_of_java import ICEBERG, NEEDED, orders, rows
+from tests.connectors.test_iceberg import ICEBERG, NEEDED, orders, rows
 from tests.rigs.debezium import SINK as JDBC
 from tests.rigs.java_connectors import FILE_SINK, FILE_SOURCE
 from tests.rigs.java_worker import JavaWorker
