@@ -176,7 +176,7 @@ def on_report(turn: Turn, report: ConnectorStateReported | TaskStateReported) ->
     if report.state in _BECAME and report.state is not slot.state:
         became = _BECAME[report.state]
         if slot.state is None and (report.state is State.RUNNING or slot.follows is not Successor.NONE):
-            became = slot.follows.told + ("" if report.state is State.RUNNING else f" ({report.state.value})")
+            became = slot.follows.start_text + ("" if report.state is State.RUNNING else f" ({report.state.value})")
         turn.log("INFO", f"{item}: {kind} {became}", item)
     if report.state is State.RUNNING and not isinstance(item, ConnectorTaskId):
         turn.enqueue(None, Reconfigure(item, 0, turn.now))

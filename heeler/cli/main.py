@@ -114,7 +114,7 @@ def broker(port: int, data_dir: Path | None) -> None:
                        "Ctrl-C stops it.")
             while embedded.running:
                 stopped.wait(0.2)
-            raise SetupError(f"Kafka stopped unexpectedly. Its last output:\n{embedded.last_words or '(none)'}")
+            raise SetupError(f"Kafka stopped unexpectedly. Its last output:\n{embedded.last_output or '(none)'}")
         except KeyboardInterrupt:
             click.echo("Stopping Kafka.")
         finally:

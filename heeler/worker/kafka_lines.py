@@ -37,7 +37,7 @@ class ConnectionLines(logging.Filter):
 
     def __init__(self) -> None:
         super().__init__()
-        self._limited = RateLimitedLog(most=1)
+        self._limited = RateLimitedLog(max_lines=1)
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether a record of kafka-python is logged."""

@@ -20,12 +20,12 @@ class Window:
 
     def add(self, value: float, now: float) -> None:
         """Adds a value."""
-        begun, count, total, least, most = self._now
+        begun, count, total, minimum, maximum = self._now
         if now - begun >= HALF_S:
             self._before = self._now if now - begun < 2 * HALF_S else (now - HALF_S, 0, 0.0, 0.0, 0.0)
             self._now = (now, 1, value, value, value)
         else:
-            self._now = (begun, count + 1, total + value, min(least, value) if count else value, max(most, value))
+            self._now = (begun, count + 1, total + value, min(minimum, value) if count else value, max(maximum, value))
 
     # A scrape of 500 connectors calls these thousands of times: so they create no objects.
     def average(self, now: float) -> float:

@@ -234,7 +234,7 @@ def worker(page: Page, seen: Observed, where: str, now: float, client_id: str) -
     add(group, "assigned-connectors", "Connectors assigned to this worker.", seen.assigned_connectors)
     add(group, "assigned-tasks", "Tasks assigned to this worker.", seen.assigned_tasks)
     add(group, "rebalance-total", "Rebalances that this worker has completed.", rebalances.count)
-    add(group, "rebalance-rate-per-hour", "Rebalances per hour, recently.", 3600 * rebalances.often.rate(now))
+    add(group, "rebalance-rate-per-hour", "Rebalances per hour, recently.", 3600 * rebalances.rate_window.rate(now))
     add(group, "rebalance-latency-avg", "Average rebalance recently, in milliseconds.",
         1000 * rebalances.durations.average(now))
     add(group, "rebalance-latency-max", "Longest rebalance recently, in milliseconds.",

@@ -38,7 +38,7 @@ def test_the_exit_code_and_the_output(output, tmp_path):
     assert (tmp_path / "kept").exists()
 
 
-def test_closing_asks_first_where_there_is_grace(output):
+def test_closing_with_grace_terminates_before_it_kills(output):
     polite = "trap 'echo bye; exit 3' TERM; echo $$; while :; do sleep 0.02; done"
     process = GuardedProcess(["sh", "-c", polite], output)
     child_pid(output)
@@ -68,7 +68,7 @@ def test_a_suspended_child_continues_and_can_be_killed(output):
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
-def test_child_and_folder_go_when_the_parent_is_killed(tmp_path, output, how):
+def test_child_and_folder_are_removed_when_the_parent_is_killed(tmp_path, output, how):
     folder = tmp_path / "data"
     folder.mkdir()
     program = (

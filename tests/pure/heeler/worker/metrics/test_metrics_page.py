@@ -1,4 +1,4 @@
-"""/metrics of a worker: Kafka Connect's names, heeler's own, nothing of deleted items, whatever names are used."""
+"""/metrics of a worker: Kafka Connect's names and heeler's own, no series of deleted items, hostile names."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def _membership():
     return Membership(3, "m", Protocol.SESSIONED, mine)
 
 
-def test_classes_and_versions_of_a_task(cluster):
+def test_a_tasks_classes_and_versions_are_metrics(cluster):
     """As Java 4.3.1 reports them; the header converter is the default one if none is configured."""
     page = cluster.metrics.page({JAVA})
     of = 'connector="src",task="0",worker="me:8083"'
@@ -156,7 +156,7 @@ def test_classes_and_versions_of_a_task(cluster):
         assert f'kafka_connect_connector_task_metrics_{attribute}{{{of},{attribute}="{value}"}} 1\n' in page
 
 
-def test_metrics_that_java_does_not_have(cluster):
+def test_heelers_own_metrics_have_their_values(cluster):
     found = samples(cluster.metrics.page({OWN}))
     src = (("connector", "src"), ("task", "0"), ("worker", ME))
     out = (("connector", "out"), ("task", "0"), ("worker", ME))
@@ -271,7 +271,7 @@ def test_promtool_finds_errors():
     assert promtool("# TYPE heeler_x_total gauge\nheeler_x_total 1\n") != []
 
 
-def test_stalled_tasks(cluster):
+def test_stalled_tasks_are_a_metric(cluster):
     found = ConnectorTaskId(ConnectorName("src"), 0)
     cluster.metrics.stalled = lambda: {found, ConnectorTaskId(ConnectorName("abandoned"), 0)}
     stalled = {labels: value for (name, labels), value in samples(cluster.metrics.page({OWN})).items()
@@ -281,8 +281,8 @@ def test_stalled_tasks(cluster):
     assert len(stalled) > 1
 
 
-def test_automatic_restarts(cluster):
-    """When the next restart is due, and what none can fix; nothing of those that no policy has restarted."""
+def test_planned_restarts_and_permanent_failures_are_metrics(cluster):
+    """They show when the next restart is due and which failures a restart cannot fix, only for items with a policy."""
     cluster.has("bad", State.FAILED, State.FAILED, State.RUNNING, restarts=[
         Restarts(0, "refused", permanent=True), Restarts(3, "away", 1_795_453_200_500), None])
     page = cluster.metrics.page({OWN})
@@ -301,7 +301,7 @@ def test_the_documentation_lists_the_numbers_of_all_states():
     assert re.findall(r"(\d) (\w+)", row) == [(str(n), state.value.lower()) for state, n in STATES.items()]
 
 
-def test_tasks_that_follow_the_lag(cluster):
+def test_connectors_that_scale_by_lag_have_metrics(cluster):
     cluster.metrics.scaling = lambda: {ConnectorName("out"): Scaled(3, 700), ConnectorName("src"): Scaled(2, None),
                                        ConnectorName("gone"): Scaled(9, 9)}
     page = cluster.metrics.page({OWN})
