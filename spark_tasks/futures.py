@@ -42,7 +42,7 @@ def gather(futures: Sequence[Future[T]]) -> Future[list[T]]:
     lock = threading.Lock()
     pending = len(futures)
 
-    def one_is_done(_: Future[T]) -> None:
+    def on_one_done(_: Future[T]) -> None:
         nonlocal pending
         with lock:
             pending -= 1
@@ -60,7 +60,7 @@ def gather(futures: Sequence[Future[T]]) -> Future[list[T]]:
     if not futures:
         finish()
     for future in futures:
-        future.add_done_callback(one_is_done)
+        future.add_done_callback(on_one_done)
     return together
 
 
@@ -68,14 +68,14 @@ def then(first: Future[T], next_step: Callable[[T], Future[R]]) -> Future[R]:
     """Returns a future for `next_step(result of first)`. It fails if `first`, `next_step` or its future fails."""
     outcome: Future[R] = Future()
 
-    def second_is_done(second: Future[R]) -> None:
+    def on_second_done(second: Future[R]) -> None:
         error = error_of(second)
         if error is not None:
             fail(outcome, error)
         else:
             complete(outcome, second.result())
 
-    def first_is_done(done: Future[T]) -> None:
+    def on_first_done(done: Future[T]) -> None:
         error = error_of(done)
         if error is not None:
             fail(outcome, error)
@@ -85,9 +85,9 @@ def then(first: Future[T], next_step: Callable[[T], Future[R]]) -> Future[R]:
         except Exception as defect:  # noqa: BLE001  (Future logs errors of callbacks; `outcome` would never complete)
             fail(outcome, defect)
             return
-        second.add_done_callback(second_is_done)
+        second.add_done_callback(on_second_done)
 
-    first.add_done_callback(first_is_done)
+    first.add_done_callback(on_first_done)
     return outcome
 
 

@@ -103,7 +103,7 @@ class Runners:
         plugin = far_plugin(self._plugins, config, worker)
         if plugin is None:
             raise ConfigError("transforms: there is no Java plugin in the chain")
-        lease = plugin.cls.lend(context)
+        lease = plugin.cls.lease_for(context)
         whole = with_converters({"name": context.connector_name, **config}, worker)
         return JavaPart(kind, context.connector_name, context.task, lease.token, whole, cut), lease
 

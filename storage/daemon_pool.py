@@ -14,10 +14,10 @@ T = TypeVar("T")
 
 
 class DaemonPool:
-    """At most `most` threads, which end when there is nothing to do. Thread-safe."""
+    """At most `max_threads` threads, which end when there is nothing to do. Thread-safe."""
 
-    def __init__(self, most: int, name: str) -> None:
-        self._most = most
+    def __init__(self, max_threads: int, name: str) -> None:
+        self._max_threads = max_threads
         self._name = name
         self._lock = threading.Lock()
         self._waiting: deque[tuple[Future[Any], Callable[[], Any]]] = deque()
@@ -32,7 +32,7 @@ class DaemonPool:
                 future.cancel()
                 return future
             self._waiting.append((future, lambda: function(*arguments)))
-            if self._threads == self._most:
+            if self._threads == self._max_threads:
                 return future
             self._threads += 1
         threading.Thread(target=self._work, name=self._name, daemon=True).start()

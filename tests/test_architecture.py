@@ -1,4 +1,4 @@
-"""What the layout promises (docs/architecture.md): who may import whom, pure cores, small files, no waiting actors."""
+"""The rules of docs/architecture.md: imports between rooms, pure cores, small files, no waiting actors."""
 
 from __future__ import annotations
 
@@ -271,12 +271,12 @@ def may_import(source: str, target: str) -> bool:
     return source == target or any(target == a or (a.endswith(".") and target.startswith(a)) for a in allowed)
 
 
-def test_every_room_says_what_it_imports():
+def test_every_room_has_a_list_of_imports():
     assert {room(m) for m in MODULES} == set(ROOMS)
 
 
 def test_imports_stay_within_what_their_room_may():
-    """One test for all: every process that runs a part of them parses all files."""
+    """A single test, since every process that runs some of them parses all files."""
     wrong = {n: [m for m in sorted(ours(f)) if not may_import(room(n), room(m))] for n, f in MODULES.items()}
     assert {name: found for name, found in wrong.items() if found} == {}
 
@@ -289,8 +289,8 @@ def circles(arrows: dict[str, set[str]]) -> list[str]:
     return sorted(left)
 
 
-def test_nothing_imports_in_a_circle():
-    """Neither files nor rooms; imports inside functions count."""
+def test_there_are_no_circular_imports():
+    """Neither between files nor between rooms; imports inside functions count."""
     files = {name: set(ours(file)) - {name} for name, file in MODULES.items()}
     assert circles(files) == []
     rooms: dict[str, set[str]] = {}
@@ -299,7 +299,7 @@ def test_nothing_imports_in_a_circle():
     assert circles({name: targets - {name} for name, targets in rooms.items()}) == []
 
 
-def test_libraries_stay_in_their_place():
+def test_libraries_are_used_only_in_their_rooms():
     wrong = [
         f"{f} imports {library}" for library, places in CONFINED.items() for f in FILES
         if any(within(m, (library,)) for m in imports(f)) and not in_places(f, places)
@@ -330,7 +330,7 @@ def private_kafka(file: Path) -> list[str]:
     return found
 
 
-def test_private_parts_of_kafka_python_stand_in_one_room():
+def test_private_parts_of_kafka_python_are_used_in_one_room():
     outside = {str(f): private_kafka(f) for name, f in MODULES.items() if room(name) != KAFKA_ROOM}
     assert {file: found for file, found in outside.items() if found and file not in KNOWS_PRIVATE_KAFKA} == {}
     assert [file for file in KNOWS_PRIVATE_KAFKA if not outside[file]] == [], "no longer an exception"
@@ -355,7 +355,7 @@ def reach(file: Path) -> set[Path]:
     return found
 
 
-def test_pure_cores_have_no_clock_chance_thread_or_io():
+def test_pure_cores_have_no_clock_randomness_threads_or_io():
     reached = set().union(*map(reach, PURE))
     wrong = {f"{f} imports {m}" for f in reached for m in imports(f) if m.split(".")[0] in IMPURE}
     wrong |= {f"{f}: {name}()" for f in reached for name in called_names(f) if name in FORBIDDEN}
@@ -374,7 +374,7 @@ MAY_WAIT = {
 
 
 def test_actors_do_not_wait_for_each_other():
-    """An actor tells; a mutual ask is a deadlock."""
+    """Actors only send messages: two that ask each other deadlock."""
     wrong = []
     for file in (f for f in FILES if f.parts[0] == "actors" and str(f) not in MAY_WAIT):
         if "pykka" not in imports(file):
@@ -446,14 +446,14 @@ def test_no_test_is_left_out():
 
 
 def test_tests_reach_no_private_name_by_a_string_or_an_import():
-    """What ruff's SLF001, which looks at `x._name`, does not see."""
+    """Finds what ruff's SLF001, which checks only `x._name`, misses."""
     by_string, by_import = r"""attr\([^"'\n]*["']([\w.]*\.)?_[a-zA-Z]""", r"^\s*from .* import .*\b_[a-zA-Z]"
     reach = re.compile(rf"{by_string}|{by_import}|^    _[a-zA-Z]\w*,$", re.MULTILINE)
     texts = {file.relative_to(ROOT): file.read_text() for file in sorted((ROOT / "tests").rglob("*.py"))}
     assert [f"{file}: {found[0]}" for file, text in texts.items() for found in reach.finditer(text)] == []
 
 
-def test_nothing_prints():
+def test_no_module_prints():
     """Lines go through logging, the command line through click and rich."""
     assert [str(f) for f in FILES if "print" in called_names(f)] == []
 

@@ -1,4 +1,4 @@
-"""What README.md and docs/ show works: their connectors, properties, commands and links."""
+"""The connectors, properties, commands and links in README.md and docs/ work."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def check_seconds(rest: RestClient, kafka: Kafka, name: str, topic: str, count: 
 @pytest.mark.integration
 @pytest.mark.timeout(400)  # on a machine that has never run heeler; see COMPILED_S
 def test_readme_first_connector(worker, broker):
-    """Ten lines, and they are all there is."""
+    """The example has ten lines and needs nothing else."""
     code = marked(README)["connector"]
     assert len([line for line in code.splitlines() if line.strip()]) <= 10
     run_curl(worker, marked(README)["curl"])
@@ -151,13 +151,13 @@ def test_the_tests_of_each_promise_exist(page, least):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_links_lead_somewhere(page):
+def test_linked_files_exist(page):
     links = re.findall(r"\]\((?!https?:|mailto:|#)([^)#\s]+)", page.read_text())
     assert [link for link in links if not (page.parent / link).exists()] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_commands_exist(page):
+def test_commands_in_the_documentation_exist(page):
     text = page.read_text()
     said = "\n".join([*re.findall(r"```sh\n(.*?)```", text, re.DOTALL), *re.findall(r"`([^`\n]+)`", text)])
     targets = set(re.findall(r"^([a-z][\w-]*):", (ROOT / "Makefile").read_text(), re.MULTILINE))
@@ -211,7 +211,7 @@ def test_the_command_line_shows_what_its_page_says(worker, broker, tmp_path, mon
         wait_until(as_said, COMPILED_S, command) if reads else as_said()
 
 
-def test_the_profiles_of_the_page():
+def test_the_profiles_in_the_documentation_are_valid():
     text = marked(CLI)["profiles"]
     assert parse_profiles(text, None, "profiles.yaml").urls == ("http://localhost:8083",)
     production = parse_profiles(text, "production", "profiles.yaml")

@@ -1,4 +1,4 @@
-"""tests/rigs/schedule.py names files that are there, and keeps those together that share a worker."""
+"""tests/rigs/schedule.py names existing files, and runs those that share a worker together."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_files_that_share_a_worker_are_one_unit():
     assert found == set(UNITS[0])
 
 
-def test_the_longest_come_first():
+def test_the_longest_units_run_first():
     nodes = ["tests/pure/test_x.py::test_a", f"tests/{UNITS[1][0]}::test_b[c]", f"tests/{UNITS[0][1]}::test_d",
              f"tests/{UNITS[0][0]}::test_e"]
     assert sorted(nodes, key=place) == nodes[::-1]

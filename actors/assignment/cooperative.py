@@ -66,7 +66,7 @@ def assign(
     max_delay_ms: int,
     idle: Collection[str] = (),
     left_out: Collection[ItemId] = (),
-    most_moved: int | None = None,
+    max_moved: int | None = None,
 ) -> tuple[AssignorState, dict[str, Assignment]]:
     """One rebalance. Pure; times are milliseconds of any one clock.
 
@@ -75,14 +75,14 @@ def assign(
     CONFIG_MISMATCH and the state is kept.
 
     `idle` members keep what they run and get nothing new; the config offsets that they report are ignored. Items in
-    `left_out` are assigned to no member. `most_moved` limits how many items are revoked to balance the load.
+    `left_out` are assigned to no member. `max_moved` limits how many items are revoked to balance the load.
     """
     # The members may not have received the assignments of an unfinished rebalance, so its state cannot be used.
     state = state if state.generation == last_completed else AssignorState()
     newest = max(member.config_offset for id_, member in members.items() if id_ not in idle)
     if config.offset < newest:
         return replace(state, generation=generation), config_mismatch(members, leader=leader, offset=newest)
-    work = _Rebalance(state, members, config, frozenset(idle), frozenset(left_out), most_moved)
+    work = _Rebalance(state, members, config, frozenset(idle), frozenset(left_out), max_moved)
     state = work.run(now_ms, max_delay_ms)
     delay_ms = 0 if state.due_ms is None else state.due_ms - now_ms
     url = members[leader].url
@@ -108,10 +108,10 @@ class _Rebalance:
 
     def __init__(
         self, state: AssignorState, members: Mapping[str, MemberMetadata], config: ClusterConfigState,
-        idle: frozenset[str], left_out: frozenset[ItemId], most_moved: int | None,
+        idle: frozenset[str], left_out: frozenset[ItemId], max_moved: int | None,
     ) -> None:
         self.state = state
-        self.most_moved = most_moved
+        self.max_moved = max_moved
         self.weights = Weights.of(config)
         self.urls = {id_: member.url for id_, member in members.items()}
         self.owned = {id_: member.owned.items if member.owned else frozenset() for id_, member in members.items()}
@@ -256,11 +256,11 @@ class _Rebalance:
 
     def _bounded(self, surplus: _Loads) -> _Loads:
         """The part of the surplus that may be moved in one rebalance."""
-        if self.most_moved is None:
+        if self.max_moved is None:
             return surplus
         some = [(id_, item) for id_, items in surplus.items() for kind in _kinds(items) for item in kind]
         bounded: _Loads = {id_: set() for id_ in surplus}
-        for id_, item in some[: self.most_moved]:
+        for id_, item in some[: self.max_moved]:
             bounded[id_].add(item)
         return bounded
 
@@ -271,7 +271,7 @@ class _Rebalance:
             if self._weighted(kind):
                 held_by_any = self.kept.keys() | self.back.keys() | set().union(*self.loads.values())
                 waiting = [item for item in kind if isinstance(item, ConnectorTaskId) and item not in held_by_any]
-                for id_, items in self.weights.surplus(self.loads, self.back, waiting, self.most_moved).items():
+                for id_, items in self.weights.surplus(self.loads, self.back, waiting, self.max_moved).items():
                     surplus[id_] |= items
                 continue
             fair, extras = divmod(len(kind), len(self.loads))

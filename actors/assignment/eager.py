@@ -30,18 +30,18 @@ def assign(
     newest = max(member.config_offset for id_, member in members.items() if id_ not in idle)
     if config.offset < newest:
         return config_mismatch(members, leader=leader, offset=newest)
-    dealt: dict[str, set[ItemId]] = {member: set() for member in members}
+    items_of: dict[str, set[ItemId]] = {member: set() for member in members}
     working = sorted(members.keys() - set(idle))
     ring = cycle(working)
     weights, names = Weights.of(config), config.connectors()
     tasks = [task for name in names for task in config.tasks(name) if task not in left_out]
     items: list[ItemId] = [name for name in names if name not in left_out]
     for item in items if weights else [*items, *tasks]:
-        dealt[next(ring)].add(item)
+        items_of[next(ring)].add(item)
     if weights:
-        weights.give({id_: dealt[id_] for id_ in working}, tasks)
+        weights.give({id_: items_of[id_] for id_ in working}, tasks)
     url = members[leader].url
-    return {member: Assignment(leader, url, config.offset, Allocation.of(items)) for member, items in dealt.items()}
+    return {member: Assignment(leader, url, config.offset, Allocation.of(items)) for member, items in items_of.items()}
 
 
 def config_mismatch(members: Mapping[str, MemberMetadata], *, leader: str, offset: int) -> dict[str, Assignment]:

@@ -71,32 +71,32 @@ def plan(
         _log.error("Group member %s gets no work: it claims to have read the config topic up to offset %d, but the "
                    "topic ends at %d", shown(id_), members[id_].config_offset, config.offset)
 
-    def decide(left_out: Collection[ItemId], most_moved: int | None) -> tuple[AssignorState, dict[str, Assignment]]:
+    def decide(left_out: Collection[ItemId], max_moved: int | None) -> tuple[AssignorState, dict[str, Assignment]]:
         if protocol is Protocol.EAGER:
             return state, eager.assign(members, config, leader=leader, idle=idle, left_out=left_out)
         return cooperative.assign(
             state, members, config, leader=leader, generation=generation, last_completed=last_completed, now_ms=now_ms,
-            max_delay_ms=max_delay_ms, idle=idle, left_out=left_out, most_moved=most_moved,
+            max_delay_ms=max_delay_ms, idle=idle, left_out=left_out, max_moved=max_moved,
         )
 
     def encode(assignments: Mapping[str, Assignment]) -> dict[str, bytes]:
         nothing = Assignment(leader, members[leader].url, assignments[leader].config_offset)
         return {id_: encode_assignment(assignments.get(id_, nothing), protocol) for id_ in metadata}
 
-    left_out, most_moved = too_long(config), None
+    left_out, max_moved = too_long(config), None
     while True:
-        decided, assignments = decide(left_out, most_moved)
+        decided, assignments = decide(left_out, max_moved)
         encoded = encode(assignments)
         room = record_bytes - used_bytes(metadata, encoded)
         given = [item for one in assignments.values() for item in one.assigned.items]
-        moved = sum(len(one.revoked.items) for one in assignments.values()) if most_moved is None else most_moved
+        moved = sum(len(one.revoked.items) for one in assignments.values()) if max_moved is None else max_moved
         if room >= 0 or not (given or moved):
             break
         if moved:  # move less at a time: the following rebalances move the rest
-            most_moved = moved // 2
+            max_moved = moved // 2
         else:
             left_out |= dict.fromkeys(heaviest(given, -room), no_room(record_bytes - room, record_bytes))
-    if most_moved is not None:
+    if max_moved is not None:
         _log.warning("Work is moved to other workers in several steps: moving all of it at once would not fit into the "
                      "single record of at most %d bytes in which Kafka keeps a group", record_bytes)
     return RebalancePlan(

@@ -58,18 +58,18 @@ class Weights:
             loads[id_].add(task)
             heapq.heapreplace(heap, (held + self.weight(task), id_))
 
-    def surplus(self, loads: Loads, back: Mapping[ItemId, str], waiting: Iterable[ConnectorTaskId], most: int | None,
-                ) -> dict[str, set[ItemId]]:
+    def surplus(self, loads: Loads, back: Mapping[ItemId, str], waiting: Iterable[ConnectorTaskId],
+                max_moves: int | None) -> dict[str, set[ItemId]]:
         """What to revoke so that assigning it again (`give`) improves the balance; nothing if it would not.
 
         `back`: what members are about to get back; `waiting`: tasks without a member, which are assigned in any case;
-        `most`: the largest number of tasks to revoke.
+        `max_moves`: the largest number of tasks to revoke.
         """
         members = {id_: set(load) for id_, load in loads.items()}
         for item, id_ in back.items():
             members[id_].add(item)
         self.give(members, waiting)
-        moves = self._moves({id_: set(load) for id_, load in members.items()}, loads, most)
+        moves = self._moves({id_: set(load) for id_, load in members.items()}, loads, max_moves)
         # A single move is always an improvement; after many, assigning by weight may give a worse result.
         while moves and not self._better(members, moves):
             moves = moves[: len(moves) // 2]
@@ -78,12 +78,12 @@ class Weights:
             taken[id_].add(task)
         return taken
 
-    def _moves(self, members: Loads, loads: Loads, most: int | None) -> list[tuple[str, ConnectorTaskId]]:
+    def _moves(self, members: Loads, loads: Loads, max_moves: int | None) -> list[tuple[str, ConnectorTaskId]]:
         """Successive moves to the member with the smallest load; each one reduces the difference of two members."""
         totals = {id_: self.total(load) for id_, load in members.items()}
         movable = {id_: {item for item in load if isinstance(item, ConnectorTaskId)} for id_, load in loads.items()}
         moves: list[tuple[str, ConnectorTaskId]] = []
-        while most is None or len(moves) < most:
+        while max_moves is None or len(moves) < max_moves:
             least = min(totals, key=lambda id_: (totals[id_], id_))
             found = self._best(totals, movable, totals[least])
             if found is None:

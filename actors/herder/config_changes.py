@@ -84,8 +84,10 @@ def process(turn: Turn) -> None:
     for connector in targets:
         _apply_target_state(turn, connector)
     if wants_rebalance and pause == 0:
-        turn.state = replace(turn.state, needs_rebalance=None, task_updates=frozenset())
-        work.release(turn, sorted(t for t in state.task_updates if t in turn.state.slots))
+        former = sorted(t for t in state.task_updates if t in turn.state.slots)
+        turn.state = replace(turn.state, needs_rebalance=None, task_updates=frozenset(),
+                             reconfigured=turn.state.reconfigured | frozenset(former))
+        work.release(turn, former)
         rebalance.rejoin(turn, "connectors or task configs changed")
         return
     if wants_rebalance:

@@ -91,12 +91,12 @@ class Successor(Enum):
         return self not in (Successor.NONE, Successor.REPLACEMENT, Successor.REQUESTED)
 
     @property
-    def told(self) -> str:
+    def start_text(self) -> str:
         """The words of the log line about its start."""
-        return _TOLD[self]
+        return _START_TEXTS[self]
 
 
-_TOLD: Final = {
+_START_TEXTS: Final = {
     Successor.NONE: "started", Successor.REPLACEMENT: "restarted with a new configuration",
     Successor.REQUESTED: "restarted on request", Successor.RESTART: "restarted on request",
     Successor.AFTER_FAILURE: "restarted after a failure (errors.restart.policy)",
@@ -312,6 +312,7 @@ class HerderState:
     settled_ms: int = 0
     connector_updates: frozenset[ConnectorName] = frozenset()
     task_updates: frozenset[ConnectorTaskId] = frozenset()
+    reconfigured: frozenset[ConnectorTaskId] = frozenset()
     target_changes: frozenset[ConnectorName] = frozenset()
     restarts: Mapping[ConnectorName, RestartRequest] = field(default_factory=dict)
     queue: tuple[Queued, ...] = ()

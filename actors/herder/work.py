@@ -95,7 +95,17 @@ def start_missing(turn: Turn) -> None:
     """Start what is allocated but does not run, connectors first."""
     for item in turn.state.allocated():
         if item not in turn.state.slots:
-            start(turn, item)
+            start(turn, item, follows=Successor.REPLACEMENT if item in turn.state.reconfigured else Successor.NONE)
+
+
+def tell_moved(turn: Turn) -> None:
+    """A rebalance for new task configs is over: tell the end of tasks that have not been started here again, which was
+    not told when they stopped.
+    """
+    for task in sorted(turn.state.reconfigured):
+        if task not in turn.state.slots:
+            turn.log("INFO", f"{task}: task stopped", task)
+    turn.state = replace(turn.state, reconfigured=frozenset())
 
 
 def repeat_statuses(turn: Turn, *, lost: bool = False) -> None:
@@ -147,7 +157,8 @@ def on_report(turn: Turn, report: ConnectorStateReported | TaskStateReported) ->
     kind = "task" if is_task(item) else "connector"
     if report.stopped_for_good:
         if slot.state is not State.STOPPED:  # which was logged already
-            continues = _continues(turn, item, slot.stopping or Stopping())  # then its start is told, as a restart
+            # Then its start is told, as a restart.
+            continues = _continues(turn, item, slot.stopping or Stopping()) or item in turn.state.reconfigured
             turn.log("DEBUG" if continues else "INFO", f"{item}: {kind} stopped", item)
         _gone(turn, item)
         return
@@ -165,7 +176,7 @@ def on_report(turn: Turn, report: ConnectorStateReported | TaskStateReported) ->
     if report.state in _BECAME and report.state is not slot.state:
         became = _BECAME[report.state]
         if slot.state is None and (report.state is State.RUNNING or slot.follows is not Successor.NONE):
-            became = slot.follows.told + ("" if report.state is State.RUNNING else f" ({report.state.value})")
+            became = slot.follows.start_text + ("" if report.state is State.RUNNING else f" ({report.state.value})")
         turn.log("INFO", f"{item}: {kind} {became}", item)
     if report.state is State.RUNNING and not isinstance(item, ConnectorTaskId):
         turn.enqueue(None, Reconfigure(item, 0, turn.now))

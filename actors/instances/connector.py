@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING, Any
 import pykka
 from typing_extensions import override
 
-from actors.instances.connector_state import ConnectorAction, ConnectorEvent, ConnectorPhase, advance, reported, towards
+from actors.instances.connector_state import (
+    ConnectorAction,
+    ConnectorEvent,
+    ConnectorPhase,
+    advance,
+    event_for,
+    reported,
+)
 from actors.instances.scaler import Watched
 from actors.instances.task import trace_of
 from actors.messages.commands import ChangeTargetState, GenerateTaskConfigs, StartConnector, Stop
@@ -157,7 +164,7 @@ class ConnectorActor(PooledActor):
     def _receive(self, message: StartConnector | ChangeTargetState | GenerateTaskConfigs | Stop | _Failed) -> None:
         match message:
             case StartConnector(target_state=state) | ChangeTargetState(state):
-                self._happen(towards(state))
+                self._happen(event_for(state))
             case GenerateTaskConfigs():
                 self._generate(message)
             case Stop():

@@ -118,6 +118,6 @@ def reported(phase: ConnectorPhase) -> State:
     return _STATES[phase]
 
 
-def towards(target: TargetState) -> ConnectorEvent:
+def event_for(target: TargetState) -> ConnectorEvent:
     """The event that leads an instance to a target state."""
     return _EVENTS[target]

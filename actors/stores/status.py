@@ -69,7 +69,7 @@ class StatusStoreActor(LogActor):
         self._state = StatusState()
         self._book = WriteBook()
         self._numbers = itertools.count()
-        self._limited_log = RateLimitedLog(most=1)
+        self._limited_log = RateLimitedLog(max_lines=1)
         self._open: set[int] = set()  # numbers of sends without an outcome yet
         self._flushes: list[tuple[int, Callable[[], None]]] = []  # called when no number below is open
         self._topics_sent: set[bytes] = set()  # keys of topic statuses that were sent but not read back yet

@@ -16,6 +16,7 @@ from typing_extensions import override
 from heeler.cli.cluster.connectors import connectors
 from heeler.cli.cluster.offsets import offsets
 from heeler.cli.cluster.plugins import loggers, plugins
+from heeler.cli.cluster.session import cluster_options, pass_on
 from heeler.cli.cluster.top import top
 from heeler.cli.cluster.validation import validate
 from heeler.cli.completion import completion
@@ -50,8 +51,15 @@ class Commands(click.Group):
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(package_name="heeler", prog_name="heeler")
-def main() -> None:
-    """Kafka Connect for Python and Spark."""
+@cluster_options
+@click.pass_context
+def main(context: click.Context, /, **options: Any) -> None:
+    """Kafka Connect for Python and Spark.
+
+    The options are those of commands that talk to a cluster, and may stand before or after the command. Those after it
+    win.
+    """
+    pass_on(context, options)
 
 
 @main.command()
@@ -106,7 +114,7 @@ def broker(port: int, data_dir: Path | None) -> None:
                        "Ctrl-C stops it.")
             while embedded.running:
                 stopped.wait(0.2)
-            raise SetupError(f"Kafka stopped unexpectedly. Its last output:\n{embedded.last_words or '(none)'}")
+            raise SetupError(f"Kafka stopped unexpectedly. Its last output:\n{embedded.last_output or '(none)'}")
         except KeyboardInterrupt:
             click.echo("Stopping Kafka.")
         finally:

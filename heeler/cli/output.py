@@ -81,19 +81,19 @@ def fitting(
     first, last = 0, len(columns) - 1
     kept = list(range(len(columns)))
 
-    def least(at: int) -> int:
+    def min_width(at: int) -> int:
         return min(wide[at], _MIN_WIDTH) if at in (first, last) else wide[at]
 
     for name in (*spare, columns[last]):
-        if sum(least(at) + _GAP for at in kept) <= width:
+        if sum(min_width(at) + _GAP for at in kept) <= width:
             break
         kept.remove(columns.index(name))
-    room = max(_MIN_WIDTH, width - sum(least(at) + _GAP for at in kept if at != first) - _GAP)
-    most = {first: min(wide[first], room)}
-    most[last] = max(1, width - sum(most.get(at, wide[at]) + _GAP for at in kept if at != last))
+    room = max(_MIN_WIDTH, width - sum(min_width(at) + _GAP for at in kept if at != first) - _GAP)
+    max_widths = {first: min(wide[first], room)}
+    max_widths[last] = max(1, width - sum(max_widths.get(at, wide[at]) + _GAP for at in kept if at != last))
     made = Table(box=None, pad_edge=False, header_style="bold", padding=(0, _GAP, 0, 0))
     for at in kept:
-        made.add_column(Text(columns[at]), no_wrap=True, overflow="ellipsis", max_width=most.get(at))
+        made.add_column(Text(columns[at]), no_wrap=True, overflow="ellipsis", max_width=max_widths.get(at))
     lines = max(1, height - 1)
     shown = cells if len(cells) <= lines else cells[:max(0, lines - 1)]
     for row in shown:

@@ -111,7 +111,7 @@ class _Reader:
 
         logging.getLogger("kafka").addHandler(logging.NullHandler())  # the command prints one message with the reason
         self._topic = topic
-        self._most = int(properties.pop(MAX_RECORD_KEY, DEFAULT_MAX_RECORD_BYTES))
+        self._max_record_bytes = int(properties.pop(MAX_RECORD_KEY, DEFAULT_MAX_RECORD_BYTES))
         level = properties.get("isolation.level", "").strip().lower()
         self._isolation: Isolation = "read_committed" if level == "read_committed" else "read_uncommitted"
         self._cluster: KafkaCluster = KafkaCluster(client_settings(properties))
@@ -135,7 +135,7 @@ class _Reader:
 
         batches = read_range(
             self._cluster, *where, start, end, isolation=self._isolation, fetch_bytes=_FETCH_BYTES,
-            max_record_bytes=self._most,
+            max_record_bytes=self._max_record_bytes,
         )  # fmt: skip
         for batch in batches:
             for at in range(0, len(batch), _ROWS):

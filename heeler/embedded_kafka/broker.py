@@ -72,7 +72,7 @@ class EmbeddedBroker:
         return self._process is not None and self._process.exit_code() is None
 
     @property
-    def last_words(self) -> str:
+    def last_output(self) -> str:
         """The end of Kafka's output."""
         return "" if self._folder is None else self._folder.log_tail()
 

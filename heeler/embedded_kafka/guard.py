@@ -5,13 +5,15 @@ child. When the pipe ends, because this process closed it or died (kill -9 inclu
 kernel's parent-death signal would do the same only on Linux, and would fire when the *thread* that started the child
 ends.
 
-If the shell is killed while this process lives, nobody waits for the child any more: this process then kills it, as
-it does if the part of the shell that reads the pipe is gone and a signal has to be sent.
+If the shell is killed while this process lives, nobody waits for the child any more: this process then kills it. If
+the part of the shell that reads the pipe is killed, nobody would notice the death of this process any more: so it ends
+the child at once (TERM, then KILL).
 """
 
 from __future__ import annotations
 
 import os
+import select
 import signal
 import subprocess
 import threading
@@ -45,10 +47,13 @@ exit $code
 """
 
 
+_GRACE_S = 2.0  # from TERM to KILL if nobody reads the pipe
+
+
 class GuardedProcess:
     """A command whose output goes to a file that only this user can read, or to an open file descriptor. If this
-    process dies first, the command is killed and the folder `remove` is removed. If its guarding shell is killed, so is
-    the command.
+    process dies first, the command is killed and the folder `remove` is removed. If a part of its guard is killed, the
+    command ends too.
     """
 
     def __init__(self, command: list[str], output: Path | int, remove: Path | None = None) -> None:
@@ -59,12 +64,25 @@ class GuardedProcess:
             )
         self._group = self._shell.pid  # of shell and command; a number that is not used again before both have ended
         self._ending = threading.Lock()
-        threading.Thread(target=self._shell_ends, name="guard", daemon=True).start()
+        self._reader = select.poll()
+        assert self._shell.stdin is not None  # noqa: S101 - it was opened as a pipe
+        self._reader.register(self._shell.stdin, 0)  # only errors
+        for noticing in (self._shell_ends, self._reader_ends):
+            threading.Thread(target=noticing, name="guard", daemon=True).start()
 
     def _shell_ends(self) -> None:
         """Notice at once if the shell is killed."""
         self._shell.wait()
         self.exit_code()
+
+    def _reader_ends(self) -> None:
+        """Notice at once if nobody reads the pipe any more, also because the command has ended, and the shell ends."""
+        self._reader.poll()
+        with suppress(subprocess.TimeoutExpired):
+            self._shell.terminate()  # it passes this on, unless the command has ended
+            self._shell.wait(_GRACE_S)
+            return
+        self._kill_group()
 
     def _kill_group(self) -> None:
         """Kill the command and what is left of its guard, once: later the number may be another group's."""

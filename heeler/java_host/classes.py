@@ -66,7 +66,7 @@ class JavaPlugins:
         return {"class": cls.java_class, "version": cls.version}
 
     @classmethod
-    def lend(cls, context: TaskContext) -> Lease:
+    def lease_for(cls, context: TaskContext) -> Lease:
         """A lease of the host for a task of a Python connector that has this plugin in its chain."""
         from heeler.java_host.lease import HostLease  # noqa: PLC0415 - for such tasks only
 

@@ -102,9 +102,9 @@ class CutFeed(Feed):
     def _submit(self) -> bool:
         """Submit a batch of the next records. Returns False if there are none."""
         partitions = max(1, len(self.at()))
-        most = max(1, min(FRAME_RECORDS, int(_BATCH_BYTES / max(self._record_bytes, 1.0) / partitions)))
+        max_records = max(1, min(FRAME_RECORDS, int(_BATCH_BYTES / max(self._record_bytes, 1.0) / partitions)))
         splits = [SinkSplit(self._job, *place, start, end, held=self._positions.held(place, start))
-                  for place, start, end in self._positions.ranges(most) if place not in self._held]
+                  for place, start, end in self._positions.ranges(max_records) if place not in self._held]
         if not splits:
             return False
         self._starts = {(split.topic, split.partition): split.start for split in splits}

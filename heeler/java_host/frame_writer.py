@@ -37,7 +37,7 @@ class FrameWriter:
         self._topics: set[str] = set()
         self.offsets: dict[str, str] = {}
         self.number: int | None = None
-        self.amid_poll = False
+        self.in_poll = False
         self.positions: list[AppendedPositions] = []
         self.signal: TransactionSignal | None = None
         self.records = 0
@@ -71,7 +71,7 @@ class FrameWriter:
         if positions is not None:
             self.positions.append(positions)
         self.offsets |= dict(batch.offsets)
-        self.number, self.amid_poll, self.signal = batch.number, batch.more, batch.signal
+        self.number, self.in_poll, self.signal = batch.number, batch.more, batch.signal
 
     def _write_taken(
         self, appender: Appender, taking: SourceSplits, records: CutRecords, positions: AppendedPositions | None

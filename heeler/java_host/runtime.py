@@ -102,7 +102,7 @@ class JavaRuntime:
     def set_level(self, logger: str, level: int) -> None:
         """The level of a logger of the worker was set: set it also for plugins, in the background."""
         if self._host is not None and logger != "root":
-            name = next(name for least, name in _LEVELS if level >= least)
+            name = next(name for min_level, name in _LEVELS if level >= min_level)
             threading.Thread(target=self._host.set_level, args=(logger, name), name="java-level", daemon=True).start()
 
     def close(self) -> None:

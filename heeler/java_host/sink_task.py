@@ -71,7 +71,7 @@ class JavaSinkTask(JavaTask):
         self._prepared = False
         self._consumer: GroupConsumer | None = None
         self._open: frozenset[TopicPartition] | None = None  # the plugin's partitions; None before the first `open`
-        self._heard = True  # an event of the host since the group was last polled
+        self._has_host_event = True  # an event of the host since the group was last polled
         self._pending = PendingOffsets(self._metrics)
         self._letters: list[Batch] = []
 
@@ -115,9 +115,9 @@ class JavaSinkTask(JavaTask):
         while (event := session.next(wait=False)) is not None:
             self._hear(event)
         self._settle(session)
-        if self._feed.given and not self._heard:
+        if self._feed.given and not self._has_host_event:
             return Progress(idle_ms=UPKEEP_MS)  # a put takes long: do not poll, so that the group notices a hang
-        self._heard = False
+        self._has_host_event = False
         if not self._member.poll(JOIN_WAIT_MS, lambda: self._close_partitions(session)):
             return Progress(idle_ms=JOIN_IDLE_MS)
         if self._member.take_change():
@@ -140,7 +140,7 @@ class JavaSinkTask(JavaTask):
     # ------------------------------------------------------------ events of the host
     def _hear(self, event: Event) -> str:
         """Handle an event and return its name. Raises the plugin's exception."""
-        self._heard = True
+        self._has_host_event = True
         if isinstance(event, Batch):
             self._letters.append(event)
             return "letter"

@@ -61,10 +61,10 @@ class JavaSourceTask(JavaTask):
         self._creation = settings.topics
         self._flush_ms = max(1, context.worker.offset_flush_interval_ms)
         self._session_s = context.worker.session_timeout_ms / 1000
-        self._opened_at = self._said_at = time.monotonic()
+        self._opened_at = self._acknowledged_at = time.monotonic()
         self._topics: set[str] = set()
         self._positions: list[AppendedPositions] = []  # of frames that have not been reported to the plugin
-        self._unsaid: int | None = None  # the last committed frame that has not been reported to the plugin
+        self._unacknowledged: int | None = None  # the last committed frame that has not been reported to the plugin
         self._polls = False
 
     @property
@@ -83,8 +83,8 @@ class JavaSourceTask(JavaTask):
 
     def _open(self) -> Session:
         self._delivery.recover()
-        self._opened_at = self._said_at = time.monotonic()
-        self._unsaid = None
+        self._opened_at = self._acknowledged_at = time.monotonic()
+        self._unacknowledged = None
         self._polls = False
         session = self._held.open(
             lambda: Session(self._host.connect, "source", self._order, self._context, self._read_offsets),
@@ -127,9 +127,9 @@ class JavaSourceTask(JavaTask):
         error: ConnectError | None = None
         drained = False
         try:
-            while writer.amid_poll or wait or time.monotonic() < until:
+            while writer.in_poll or wait or time.monotonic() < until:
                 try:
-                    event = session.next(wait=writer.amid_poll or wait)
+                    event = session.next(wait=writer.in_poll or wait)
                 except HostGoneError as gone:
                     event = gone
                 if event is None:
@@ -142,25 +142,25 @@ class JavaSourceTask(JavaTask):
                 drained = isinstance(event, Mapping) and event.get("op") == "drained"
                 error = None if drained else unexpected(event)
                 break
-            if error is not None and (writer.amid_poll or self._held.cancelled):
+            if error is not None and (writer.in_poll or self._held.cancelled):
                 raise error  # what one poll returned is committed as a whole
             final = self._commit(writer)
         finally:
             writer.close()
         if error is not None:
             raise error
-        if final and self._unsaid is not None:
-            self._acknowledge(session, self._unsaid)
+        if final and self._unacknowledged is not None:
+            self._acknowledge(session, self._unacknowledged)
         if writer.number is None:
-            if self._unsaid is None and 1000 * (time.monotonic() - self._said_at) >= self._flush_ms:
+            if self._unacknowledged is None and 1000 * (time.monotonic() - self._acknowledged_at) >= self._flush_ms:
                 self._acknowledge(session, _NO_FRAME)  # plugins rely on regular calls of `commit`
             due_ms = self._delivery.due_ms
             return Progress(idle_ms=max(1, int(min(IDLE_MS, self._flush_ms, IDLE_MS if due_ms is None else due_ms))))
         return Progress(writer.records, writer.size)
 
     def _acknowledge(self, session: Session, frame: int) -> None:
-        positions, self._positions, self._unsaid = self._positions, [], None
-        self._said_at = time.monotonic()
+        positions, self._positions, self._unacknowledged = self._positions, [], None
+        self._acknowledged_at = time.monotonic()
         session.connection.tell("acknowledge", frame=frame, places=[one.to_json() for one in positions])
 
     def _commit(self, writer: FrameWriter) -> bool:
@@ -172,7 +172,7 @@ class JavaSourceTask(JavaTask):
         self._delivery.written([writer.sequences])
         if self._slept:
             raise RetriableError(_SUSPENDED)
-        self._unsaid = writer.number
+        self._unacknowledged = writer.number
         self._positions += writer.positions
         self._retry_state.succeeded()
         begun = time.perf_counter()
@@ -209,7 +209,7 @@ class JavaSourceTask(JavaTask):
 
     def _drop(self) -> None:
         self._held.close()
-        self._positions, self._unsaid = [], None
+        self._positions, self._unacknowledged = [], None
 
     @override
     def pause(self) -> None:
@@ -246,8 +246,8 @@ class JavaSourceTask(JavaTask):
     def _finish(self, session: Session) -> None:
         session.connection.tell("stop")
         self._step(session, time.monotonic(), wait=True)
-        if self._settle(finish=True) and self._unsaid is not None:
-            self._acknowledge(session, self._unsaid)
+        if self._settle(finish=True) and self._unacknowledged is not None:
+            self._acknowledge(session, self._unacknowledged)
         session.connection.tell("finish")
         event = session.next(wait=True)
         if not isinstance(event, Mapping) or event.get("op") != "stopped":

@@ -21,13 +21,14 @@ CONNECTION_LINES: Final = (
     "Fetch to node %s failed: %s", "Error sending %s to node %s [%s]", "Bootstrap connection to %s failed: %s",
     "Group Coordinator Request failed: %s",
 )
-"""The beginnings of lines about connections; dropped if their error is a connection error."""
+"""The beginnings of lines about connections; dropped if their error is a connection error, or a refused login."""
 FOLLOWING_LINES: Final = (
     "Bootstrap %s not ready; waiting", "Bootstrap failed: %s", "Marking the coordinator dead",
     "Heartbeat failed for group %s: coordinator (node %s)", "Failed to produce messages to topic-partition",
     "%s: Error receiving network data", "%s: Error sending request data",
 )
 """The beginnings of lines about consequences; always dropped: heeler logs those that matter itself."""
+_OF_LOGIN: Final = re.compile(r"(?:SaslAuthenticationFailedError: )+(.*)")
 _OF_CONNECTION: Final = re.compile(r"KafkaConnectionError|NodeNotReadyError|socket disconnected|RequestTimedOut")
 
 
@@ -36,7 +37,7 @@ class ConnectionLines(logging.Filter):
 
     def __init__(self) -> None:
         super().__init__()
-        self._limited = RateLimitedLog(most=1)
+        self._limited = RateLimitedLog(max_lines=1)
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether a record of kafka-python is logged."""
@@ -47,8 +48,12 @@ class ConnectionLines(logging.Filter):
             return False
         if not template.startswith(CONNECTION_LINES):
             return True
-        found = _OF_CONNECTION.search(record.getMessage())
-        if found is None:
+        refused = _OF_LOGIN.search(record.getMessage())
+        if refused is not None:
+            if self._limited.suppressed("logins") is not None:
+                log.warning("Kafka refuses a login (%s)", _without_end(refused[1]))
+            return False
+        if _OF_CONNECTION.search(record.getMessage()) is None:
             return True
         if self._limited.suppressed("connections") is not None:
             log.warning("Connections to Kafka fail (%s). Clients reconnect by themselves; heeler.log.level.kafka=DEBUG "
@@ -58,8 +63,12 @@ class ConnectionLines(logging.Filter):
 
 def _reason(line: str) -> str:
     """The last part of a line, such as `111 ECONNREFUSED`; an unmatched parenthesis belongs to what came before."""
-    last = line.rpartition(": ")[2]
-    return last.removesuffix(")") if last.count(")") > last.count("(") else last
+    return _without_end(line.rpartition(": ")[2])
+
+
+def _without_end(text: str) -> str:
+    """Without a parenthesis that was opened before the text."""
+    return text.removesuffix(")") if text.count(")") > text.count("(") else text
 
 
 def install() -> None:

@@ -17,11 +17,11 @@ Text = TypeVar("Text", str, str | None)
 
 def stored(config: Mapping[str, Text]) -> dict[str, Text]:
     """Returns a connector's configuration with the number in place of `auto`; unchanged if there is no bound."""
-    most = config.get(AUTO_MAX)
-    return {**config, MAX: most} if most is not None and config.get(MAX) == AUTO else {**config}
+    max_tasks = config.get(AUTO_MAX)
+    return {**config, MAX: max_tasks} if max_tasks is not None and config.get(MAX) == AUTO else {**config}
 
 
 def as_put(config: Mapping[str, str]) -> Mapping[str, str]:
     """Returns the configuration that was passed to `stored`."""
-    most = config.get(AUTO_MAX)
-    return {**config, MAX: AUTO} if most is not None and config.get(MAX) == most else config
+    max_tasks = config.get(AUTO_MAX)
+    return {**config, MAX: AUTO} if max_tasks is not None and config.get(MAX) == max_tasks else config

@@ -45,12 +45,12 @@ def is_configured(config: Mapping[str, Any]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """A connector's tasks.auto settings. `least`, `most`: the limits of the number of tasks. `lag`: the highest lag in
-    records per task; `period_ms`: for how long the lag must be higher or lower before the number changes.
+    """A connector's tasks.auto settings. `min_tasks`, `max_tasks`: limits of the number of tasks. `lag`: the highest
+    lag in records per task; `period_ms`: for how long the lag must be higher or lower before the number changes.
     """
 
-    least: int
-    most: int
+    min_tasks: int
+    max_tasks: int
     lag: int
     period_ms: int
 
@@ -62,12 +62,13 @@ class Bounds:
         values = SCALING.plus(COMMON.keys["tasks.max"]).parse(config)
         if not values["tasks.auto"] and values[AUTO_MAX] is None:
             return None
-        most = values["tasks.max"]
-        return cls(min(values["tasks.auto.min"], most), most, values["tasks.auto.lag"], values["tasks.auto.period.ms"])
+        max_tasks = values["tasks.max"]
+        min_tasks = min(values["tasks.auto.min"], max_tasks)
+        return cls(min_tasks, max_tasks, values["tasks.auto.lag"], values["tasks.auto.period.ms"])
 
     def clamped(self, tasks: int) -> int:
         """Returns the allowed number of tasks that is nearest to `tasks`."""
-        return max(self.least, min(self.most, tasks))
+        return max(self.min_tasks, min(self.max_tasks, tasks))
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,18 +93,18 @@ def advance(scale: Scale, bounds: Bounds, lag: int, partitions: int, now_ms: int
     most by half, and only so far that each task has at most half of `bounds.lag`. So the number never oscillates while
     the lag is constant. There are never more tasks than partitions.
     """
-    most = max(bounds.least, min(bounds.most, partitions))
-    tasks = min(scale.tasks, most)
+    max_tasks = max(bounds.min_tasks, min(bounds.max_tasks, partitions))
+    tasks = min(scale.tasks, max_tasks)
     enough = -(-lag // bounds.lag)  # tasks with at most `bounds.lag` records each
     enough_at_half = -(-2 * lag // bounds.lag)  # tasks with at most half of that
-    if lag > bounds.lag * tasks and tasks < most:
+    if lag > bounds.lag * tasks and tasks < max_tasks:
         since = now_ms if scale.high_since is None else scale.high_since
         if now_ms - since < bounds.period_ms:
             return Scale(tasks, high_since=since)
-        return Scale(min(most, 2 * tasks, enough))
-    if tasks > bounds.least and enough_at_half < tasks:
+        return Scale(min(max_tasks, 2 * tasks, enough))
+    if tasks > bounds.min_tasks and enough_at_half < tasks:
         since = now_ms if scale.low_since is None else scale.low_since
         if now_ms - since < bounds.period_ms:
             return Scale(tasks, low_since=since)
-        return Scale(max(bounds.least, (tasks + 1) // 2, enough_at_half))
+        return Scale(max(bounds.min_tasks, (tasks + 1) // 2, enough_at_half))
     return Scale(tasks)

@@ -104,12 +104,12 @@ def _flag(body: Mapping[str, Any], key: str) -> bool:
     return bool(value)
 
 
-def _number(body: Mapping[str, Any], key: str, least: int) -> int | None:
+def _number(body: Mapping[str, Any], key: str, minimum: int) -> int | None:
     value = body.get(key)
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= _MAX_INT64:
-        raise ConfigError(f"{key} must be a whole number of at least {least}")
+    if isinstance(value, bool) or not isinstance(value, int) or not minimum <= value <= _MAX_INT64:
+        raise ConfigError(f"{key} must be a whole number of at least {minimum}")
     return value
 
 

@@ -18,7 +18,7 @@ from spark_tasks.kafka.append import Appender
 from spark_tasks.kafka.records.errors import RecordTooLargeError
 from spark_tasks.kafka.shared_clusters import shared_cluster
 from spark_tasks.metrics.task import TaskMetrics
-from spark_tasks.pipeline.failures import Failure, intolerant
+from spark_tasks.pipeline.failures import Failure, raise_failure
 
 _logger = logging.getLogger(__name__)
 
@@ -93,7 +93,7 @@ class Refusals:
         if handling.queue:
             self._letters.append((original, context_headers(failure, original, handling)))
         if not handling.tolerant:
-            intolerant(failure)
+            raise_failure(failure)
 
     @property
     def offsets(self) -> list[int]:

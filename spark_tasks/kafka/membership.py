@@ -204,7 +204,7 @@ class GroupConsumer:
         self._changed = True
         self._pulse = process_pulse()
         self._joined_at = time.monotonic()
-        self._resting = False
+        self._is_settled = False
         config = {
             **settings.client,
             "group_id": settings.group_id,
@@ -283,13 +283,13 @@ class GroupConsumer:
             why = join_refusal(error, group, session, _SESSION_KEY)
             raise translated(error, f"joining the consumer group {group}", why) from error
         if joined:
-            self._joined_at, self._resting = begun, False
+            self._joined_at, self._is_settled = begun, False
         return joined
 
     def _rest(self) -> None:
         """Closes the connection for joins when no more members are expected to join soon."""
-        if self._client is not None and not self._resting and time.monotonic() - self._joined_at > SETTLED_S:
-            self._resting = True
+        if self._client is not None and not self._is_settled and time.monotonic() - self._joined_at > SETTLED_S:
+            self._is_settled = True
             self._net.call_soon_threadsafe(self._client.disconnect)
 
     def take_change(self) -> bool:

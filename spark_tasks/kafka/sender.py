@@ -73,8 +73,8 @@ class _PartitionQueue:
     def ready(self) -> bool:
         return bool(self.waiting) and not self.failed and not self.pausing
 
-    def may_have_sent(self, most: int) -> int:
-        """Returns how many batches may be in flight, at most `most`.
+    def may_have_sent(self, max_in_flight: int) -> int:
+        """Returns how many batches may be in flight, at most `max_in_flight`.
 
         Only one until the leader has acknowledged the first batch: until then it accepts any sequence number, and would
         accept the second batch if the first one failed. Also only one while batches are sent again: a broker remembers
@@ -82,7 +82,7 @@ class _PartitionQueue:
         append it twice.
         """
         first = self.sent[0] if self.sent else self.waiting[0]
-        return most if self.known and first.number > self.retried else 1
+        return max_in_flight if self.known and first.number > self.retried else 1
 
 
 class Sender:
@@ -144,8 +144,8 @@ class Sender:
             by_connection = self._sendable()
             if not by_connection:
                 return
-            for connection, wheres in by_connection.items():
-                self._send(connection, wheres)
+            for connection, partitions in by_connection.items():
+                self._send(connection, partitions)
 
     def _sendable(self) -> dict[_Connection, list[TopicPartition]]:
         """Returns the partitions with a batch to send, by connection. Starts a lookup for each unknown leader."""
@@ -169,11 +169,11 @@ class Sender:
         self._resume_if_due(queue)
         self._pump_soon()
 
-    def _send(self, connection: _Connection, wheres: list[TopicPartition]) -> None:
+    def _send(self, connection: _Connection, partitions: list[TopicPartition]) -> None:
         """Sends one request with the next batch of each of these partitions, as many as fit."""
         batches: list[PendingBatch] = []
         size = 0
-        for where in wheres:
+        for where in partitions:
             queue = self._queues[where]
             if batches and size + len(queue.waiting[0].data) > self._max_request_bytes:
                 continue

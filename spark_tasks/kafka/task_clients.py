@@ -47,17 +47,17 @@ def _choice(properties: Mapping[str, str], key: str, allowed: tuple[T, ...]) -> 
     raise ConfigError(f"Invalid value {properties[key]} for configuration {key}: expected one of {allowed}")
 
 
-def number(properties: Mapping[str, str], key: str, default: int, least: int = 0) -> int:
-    """Returns the integer value of a property. Raises ConfigError unless it is at least `least`."""
+def number(properties: Mapping[str, str], key: str, default: int, minimum: int = 0) -> int:
+    """Returns the integer value of a property. Raises ConfigError unless it is at least `minimum`."""
     text = properties.get(key, "").strip()
     if not text:
         return default
     try:
         value = int(text)
     except ValueError:
-        value = least - 1
-    if value < least:
-        raise ConfigError(f"Invalid value {text} for configuration {key}: must be a whole number of at least {least}")
+        value = minimum - 1
+    if value < minimum:
+        raise ConfigError(f"Invalid value {text} for configuration {key}: must be a whole number of at least {minimum}")
     return value
 
 

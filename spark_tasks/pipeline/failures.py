@@ -79,7 +79,7 @@ Refuse = Callable[[Failure], None]
 """Called with each bad record, once and in order. Raises an error if bad records are not tolerated."""
 
 
-def intolerant(failure: Failure) -> NoReturn:
+def raise_failure(failure: Failure) -> NoReturn:
     """The Refuse function of errors.tolerance=none. Raises ToleranceExceededError."""
     error = ToleranceExceededError(f"Tolerance exceeded in error handler: {failure.described}")
     mark(error, failure.stage.phase)

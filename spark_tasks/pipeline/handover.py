@@ -25,7 +25,7 @@ from spark_tasks.pipeline.converters.json import JsonConverter
 from spark_tasks.pipeline.converters.json_columns import parse_columns, read_tape
 from spark_tasks.pipeline.converters.json_typed import TypedReader
 from spark_tasks.pipeline.converters.json_write import JsonWriter
-from spark_tasks.pipeline.failures import FailedStage, Refuse, StageFailedError, good_records, intolerant, stage
+from spark_tasks.pipeline.failures import FailedStage, Refuse, StageFailedError, good_records, raise_failure, stage
 from spark_tasks.pipeline.stages import RawBatch, SinkPipeline, SourcePipeline
 
 
@@ -63,7 +63,7 @@ class JavaSinkPipeline(SinkPipeline):
 
     @override
     def to_connect_batches(
-        self, topic: str, partition: int, raw: pa.RecordBatch, refuse: Refuse = intolerant
+        self, topic: str, partition: int, raw: pa.RecordBatch, refuse: Refuse = raise_failure
     ) -> Iterator[pa.RecordBatch]:
         offsets, last = raw.column("offset").to_numpy(), -1
         for batch in super().to_connect_batches(topic, partition, raw, refuse):

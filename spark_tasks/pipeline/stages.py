@@ -31,7 +31,7 @@ from spark_tasks.pipeline.failures import (
     Refuse,
     StageFailedError,
     good_records,
-    intolerant,
+    raise_failure,
     stage,
 )
 from spark_tasks.pipeline.stage_factory import Stages, made_stages
@@ -74,7 +74,7 @@ class SinkPipeline(_Pipeline):
         return batches[0]
 
     def to_connect_batches(
-        self, topic: str, partition: int, raw: pa.RecordBatch, refuse: Refuse = intolerant
+        self, topic: str, partition: int, raw: pa.RecordBatch, refuse: Refuse = raise_failure
     ) -> Iterator[pa.RecordBatch]:
         """Yields the converted records in order, in one batch for each run of records with the same schema, without bad
         records. Calls `refuse` with each bad record and its row in `raw`; by default it raises ToleranceExceededError.
@@ -215,7 +215,7 @@ class SourcePipeline(_Pipeline):
         super().__init__(worker, connector)
         self._rows = rows
 
-    def to_raw(self, batch: pa.RecordBatch, refuse: Refuse = intolerant) -> Iterator[RawBatch]:
+    def to_raw(self, batch: pa.RecordBatch, refuse: Refuse = raise_failure) -> Iterator[RawBatch]:
         """Yields for each topic in the batch: topic, partitions (None if the partitioner chooses them), RAW_SCHEMA
         batch.
 

@@ -53,12 +53,12 @@ def check_exactly_once_sink(sink: SinkUnderTest, *, partitions: int = 2, records
     message names missing or duplicate records. Requires a system with fork.
     """
     run = _Run(sink, partitions, records, kills)
-    run.undisturbed()
+    run.without_failures()
     run.routed()
     run.repeated()
     run.failed_in_the_middle()
     run.late_commit()
-    return run.killed_while("write") + run.killed_while("commit")
+    return run.killed_during("write") + run.killed_during("commit")
 
 
 class _Run:
@@ -110,7 +110,7 @@ class _Run:
         assert not foreign, f"{what}: in the sink, but never written: {foreign[:5]}"
 
     # ------------------------------------------------------------ the steps
-    def undisturbed(self) -> None:
+    def without_failures(self) -> None:
         """Writes batches one after the other. An empty sink must have no offset."""
         self._sink.clear()
         assert self._sink.writer().resume_from(TOPIC, 0) is None, "resume_from of an empty sink must return None"
@@ -157,7 +157,7 @@ class _Run:
                 zombie.commit(messages)
             self._check(f"after a late commit, with batches of {size} by the successor")
 
-    def killed_while(self, method: str) -> int:
+    def killed_during(self, method: str) -> int:
         """Kills a writer at steps (lines of Python) of `write` or `commit`. Returns the number of kills."""
         steps = self._steps(method, 10**9)
         assert steps is not None

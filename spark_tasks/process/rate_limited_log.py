@@ -12,10 +12,10 @@ _PERIOD_S = 60.0
 
 
 class RateLimitedLog:
-    """Allows `most` lines of each kind in each period of `per_s` seconds. Thread-safe."""
+    """Allows `max_lines` lines of each kind in each period of `per_s` seconds. Thread-safe."""
 
-    def __init__(self, most: int = _MAX_LINES, per_s: float = _PERIOD_S) -> None:
-        self._most = most
+    def __init__(self, max_lines: int = _MAX_LINES, per_s: float = _PERIOD_S) -> None:
+        self._max_lines = max_lines
         self._per_s = per_s
         self._lock = threading.Lock()
         self._period_starts: dict[str, float] = {}
@@ -30,11 +30,11 @@ class RateLimitedLog:
         now = time.monotonic() if now is None else now
         with self._lock:
             if now - self._period_starts.get(kind, -self._per_s) >= self._per_s:
-                suppressed = max(0, self._counts[kind] - self._most)
+                suppressed = max(0, self._counts[kind] - self._max_lines)
                 self._period_starts[kind], self._counts[kind] = now, 1
                 return suppressed
             self._counts[kind] += 1
-            return 0 if self._counts[kind] <= self._most else None
+            return 0 if self._counts[kind] <= self._max_lines else None
 
     def log(self, logger: logging.Logger, level: int, text: str, *args: object) -> None:
         """Logs a line unless it is suppressed. Its kind is `text` without the arguments."""

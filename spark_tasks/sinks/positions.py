@@ -109,9 +109,9 @@ class Positions:
         self._look_up()
         return self.at()
 
-    def ranges(self, most: int) -> list[tuple[TopicPartition, int, int]]:
-        """Returns (partition, start, end) for all partitions with new records, with at most `most` offsets each. `end`
-        is exclusive.
+    def ranges(self, max_records: int) -> list[tuple[TopicPartition, int, int]]:
+        """Returns (partition, start, end) for all partitions with new records, with at most `max_records` offsets each.
+        `end` is exclusive.
         """
         self._look_up()
         found, self._looked_at = [], float("-inf")
@@ -119,7 +119,7 @@ class Positions:
         for tp, end in self._ends.items():
             start = self._at[tp]
             if end > start:
-                found.append((tp, start, min(end, start + most)))
+                found.append((tp, start, min(end, start + max_records)))
             elif end < start:
                 self._behind_the_end(tp, start)
         return found
@@ -128,11 +128,11 @@ class Positions:
         """Returns the fetched bytes from a position on (see EndWatcher.records)."""
         return self._watcher.records(partition, start)
 
-    def end_by_now(self, partition: TopicPartition, start: int, end: int, most: int) -> int:
+    def end_by_now(self, partition: TopicPartition, start: int, end: int, max_records: int) -> int:
         """Returns the end of a range from `ranges`, extended by records that have arrived since. Sends no request. Can
         be called on any thread.
         """
-        return max(end, min(self._watcher.known_end(partition, self._isolation), start + most))
+        return max(end, min(self._watcher.known_end(partition, self._isolation), start + max_records))
 
     def look(self) -> None:
         """Looks up the ends, at most every LAG_S, for the `lags` of a task that reads nothing."""

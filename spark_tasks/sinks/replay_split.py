@@ -25,7 +25,7 @@ from spark_tasks.kafka.shared_clusters import shared_cluster
 from spark_tasks.pipeline.failures import Failure
 from spark_tasks.plugins.origin import Place
 from spark_tasks.sinks.split import SinkJob, SinkResult
-from spark_tasks.sinks.writes import WriterRunner, not_the_records_fault, put_failure
+from spark_tasks.sinks.writes import WriterRunner, put_failure, raise_if_outage
 from spark_tasks.spark.executor import Outcome, failed_outcome
 
 _MAX_KINDS: Final = 100  # topics, stages and classes that are counted separately
@@ -256,7 +256,7 @@ def _written(job: SinkJob, call: Sequence[_Given], place: Place, refusals: Refus
         message, reports = runner.write(batches)
         messages = [message]
     except Exception as error:  # noqa: BLE001 - plugin code
-        not_the_records_fault(error)
+        raise_if_outage(error)
         messages, reports = runner.write_accepted(batches, raised=error)
     by_offset = {offset: one for one in call for offset in one.offsets()}
     for offset, reported in reports:

@@ -28,7 +28,7 @@ from spark_tasks.metrics.plugins import PluginMetrics, counting
 from spark_tasks.metrics.task import SplitFigures
 from spark_tasks.pipeline.failures import Failure, Refuse
 from spark_tasks.plugins.api import Shape
-from spark_tasks.sinks.writes import Reports, WriterRunner, not_the_records_fault, put_failure
+from spark_tasks.sinks.writes import Reports, WriterRunner, put_failure, raise_if_outage
 from spark_tasks.spark.executor import Outcome, failed_outcome
 from spark_tasks.tasks.pace import MAX_SPLIT_BYTES
 
@@ -155,7 +155,7 @@ class SinkSplit:
             except Exception as error:
                 if reading.failed or not job.errors.tolerant:
                     raise
-                not_the_records_fault(error)
+                raise_if_outage(error)
                 raised = error
                 reading = _Reading(self, job, Refusals(job.errors))
                 batches = reading

@@ -102,7 +102,7 @@ class WriterRunner:
         guesser = RowGuesser(batches)
 
         def failed(error: Exception, begin: int, end: int) -> StageFailedError:
-            not_the_records_fault(error)
+            raise_if_outage(error)
             guesses = [row - begin for row in guesser.guess(error, begin, end)] if end - begin > 1 else ()
             return StageFailedError(None, FailedStage.TASK_PUT, SINK_TASK, error, _WORDS, guesses=guesses)
 
@@ -124,7 +124,7 @@ class WriterRunner:
         return messages, sorted(reports, key=lambda report: report[0])
 
 
-def not_the_records_fault(error: Exception) -> None:
+def raise_if_outage(error: Exception) -> None:
     """Raises a writer's error if no record causes it: an outage as RetriableError, errors of the machine unchanged."""
     if is_outage(error) and not isinstance(error, RetriableError):
         raise RetriableError(f"the sink's target does not work: {error}") from error

@@ -41,7 +41,7 @@ class Delivery(Protocol):
     """The delivery guarantee of one task. All methods raise ConnectErrors. After an error the runner calls `abort`."""
 
     @property
-    def most_lanes(self) -> int:
+    def max_lanes(self) -> int:
         """How many splits of a batch may append in parallel."""
 
     @property
@@ -52,7 +52,7 @@ class Delivery(Protocol):
         """Called before the first batch. A transactional delivery fences earlier producers."""
 
     def lanes(self, count: int) -> Sequence[Lane]:
-        """Returns `count` lanes for the next batch, at most `most_lanes`."""
+        """Returns `count` lanes for the next batch, at most `max_lanes`."""
 
     def written(self, sequences: Sequence[Mapping[TopicPartition, int]]) -> None:
         """Called when all records of the batch are acknowledged. `sequences`: the next sequence numbers, by lane."""
@@ -102,7 +102,7 @@ class AtLeastOnce(Delivery):
     failure the batch is repeated from the last offsets, with new producer identities.
     """
 
-    most_lanes = MAX_LANES
+    max_lanes = MAX_LANES
     overlaps = True
     boundary = None
     due_ms = None

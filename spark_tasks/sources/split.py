@@ -275,10 +275,10 @@ def as_batches(rows: Iterable[Any], schema: StructType) -> Iterator[pa.RecordBat
         yield from table.to_batches()
 
 
-def _batch_rows(sample: pa.RecordBatch | pa.Table, most: int) -> int:
-    """Returns how many rows, at most `most`, a batch should have if all rows are as large as those of `sample`."""
+def _batch_rows(sample: pa.RecordBatch | pa.Table, max_rows: int) -> int:
+    """Returns how many rows, at most `max_rows`, a batch should have if all rows are as large as those of `sample`."""
     rows = _MAX_BYTES * len(sample) // max(int(sample.nbytes), 1)
-    return max(1, min(most, rows))
+    return max(1, min(max_rows, rows))
 
 
 def _from_tuples(rows: Sequence[Any], schema: StructType) -> pa.Table:

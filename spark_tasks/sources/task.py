@@ -190,7 +190,7 @@ class SourceTask(TaskRunner):
             (lane,) = self._delivery.lanes(1)
             splits = [SourceSplit(self._job, lane, start=plan.start)]
         else:
-            by_lane = distribute(plan.partitions, self._delivery.most_lanes) if plan.partitions else []
+            by_lane = distribute(plan.partitions, self._delivery.max_lanes) if plan.partitions else []
             seconds = self._size.seconds(self._size.records)
             lanes = self._delivery.lanes(len(by_lane))
             splits = [

@@ -38,7 +38,7 @@ class Transactional(Delivery):
     next one begins.
     """
 
-    most_lanes = 1
+    max_lanes = 1
     overlaps = False
 
     def __init__(

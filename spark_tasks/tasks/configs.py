@@ -27,10 +27,10 @@ class TooManyTasksError(ConnectError):
 
     permanent = True
 
-    def __init__(self, connector: str, tasks: int, most: int) -> None:
+    def __init__(self, connector: str, tasks: int, max_tasks: int) -> None:
         super().__init__(
-            f"The connector {connector} has generated {tasks} tasks, which is greater than {most}, the maximum number "
-            "of tasks it is configured to create. This is a defect of the connector; until it is fixed, "
+            f"The connector {connector} has generated {tasks} tasks, which is greater than {max_tasks}, the maximum "
+            "number of tasks it is configured to create. This is a defect of the connector; until it is fixed, "
             "tasks.max.enforce=false in its configuration permits it."
         )
 

@@ -14,16 +14,16 @@ MAX_GROWTH = 10.0
 
 @dataclass(frozen=True, slots=True)
 class SplitSize:
-    """How many records the next split should have, estimated from earlier splits. `most`: an upper limit."""
+    """How many records the next split should have, estimated from earlier splits. `max_records`: an upper limit."""
 
     records: int = FIRST_RECORDS
     record_bytes: float = 0.0
-    most: int = MAX_SPLIT_RECORDS
+    max_records: int = MAX_SPLIT_RECORDS
 
     @classmethod
-    def at_most(cls, most: int) -> SplitSize:
-        """Returns the size for a task's first split, with an upper limit of `most` records."""
-        return cls(min(FIRST_RECORDS, most), most=min(most, MAX_SPLIT_RECORDS))
+    def at_most(cls, max_records: int) -> SplitSize:
+        """Returns the size for a task's first split, with an upper limit of `max_records` records."""
+        return cls(min(FIRST_RECORDS, max_records), max_records=min(max_records, MAX_SPLIT_RECORDS))
 
     def after(self, records: int, size: int, seconds: float) -> SplitSize:
         """Returns the size for the next split after one of `records` records and `size` bytes that took `seconds`.
@@ -37,7 +37,8 @@ class SplitSize:
         wanted = min(ideal, self.records if was_short else self.records * MAX_GROWTH)
         if record_bytes:
             wanted = min(wanted, MAX_SPLIT_BYTES / record_bytes)
-        return replace(self, records=int(min(max(wanted, MIN_SPLIT_RECORDS), self.most)), record_bytes=record_bytes)
+        records = int(min(max(wanted, MIN_SPLIT_RECORDS), self.max_records))
+        return replace(self, records=records, record_bytes=record_bytes)
 
     def seconds(self, records: int) -> float:
         """Estimates how long a split of `records` records takes."""

@@ -33,7 +33,7 @@ def check_scaling(subject: Subject, values: Values) -> None:
             f"its tasks, set {MAX}={AUTO}, and {AUTO_MAX} to their maximum number")
     auto = subject.props.get(AUTO_MAX) is not None
     if auto:
-        _check_most(subject, values)
+        _check_maximum(subject, values)
     if "tasks.auto" not in values or not (auto or values["tasks.auto"].value is True):
         return
     if not subject.is_sink:
@@ -41,21 +41,22 @@ def check_scaling(subject: Subject, values: Values) -> None:
         values[key].errors.append(
             f"Invalid value {value} for configuration {key}: only the number of a sink's tasks can follow its lag; "
             f"set {MAX} to a number")
-    least, most = values["tasks.auto.min"], values[AUTO_MAX if auto else MAX]
-    if not least.errors and not most.errors and least.value > most.value:
-        least.errors.append(f"Invalid value {least.value} for configuration tasks.auto.min: must not exceed "
-                            f"{most.name}, which is {most.value}")
+    lower, upper = values["tasks.auto.min"], values[AUTO_MAX if auto else MAX]
+    if not lower.errors and not upper.errors and lower.value > upper.value:
+        lower.errors.append(f"Invalid value {lower.value} for configuration tasks.auto.min: must not exceed "
+                            f"{upper.name}, which is {upper.value}")
 
 
-def _check_most(subject: Subject, values: Values) -> None:
-    most, given = values[AUTO_MAX], subject.props.get(MAX)
-    if most.errors and given == subject.props[AUTO_MAX]:
+def _check_maximum(subject: Subject, values: Values) -> None:
+    upper, given = values[AUTO_MAX], subject.props.get(MAX)
+    if upper.errors and given == subject.props[AUTO_MAX]:
         values[MAX].errors.clear()  # the same errors: tasks.max=auto is stored as the value of tasks.auto.max
     elif given not in {subject.props[AUTO_MAX], AUTO}:
-        most.errors.append(f"Invalid value {subject.props[AUTO_MAX]} for configuration {AUTO_MAX}: it is the bound of "
-                           f"{MAX}=auto, and {MAX} is {given or 'not set'}")
+        upper.errors.append(f"Invalid value {subject.props[AUTO_MAX]} for configuration {AUTO_MAX}: it is the bound of "
+                            f"{MAX}=auto, and {MAX} is {given or 'not set'}")
     if values["tasks.auto"].value is False and subject.props.get("tasks.auto") is not None:
-        most.errors.append(f"Invalid value {subject.props[AUTO_MAX]} for configuration {AUTO_MAX}: tasks.auto is false")
+        upper.errors.append(
+            f"Invalid value {subject.props[AUTO_MAX]} for configuration {AUTO_MAX}: tasks.auto is false")
 
 
 def _text(subject: Subject, key: str) -> str:

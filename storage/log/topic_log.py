@@ -89,7 +89,7 @@ class KafkaTopicLog(TopicLog):
         self._consumer: KafkaConsumer | None = None
         self._lock = threading.Lock()  # guards the creation of the producer
         self._progress = ReadProgress()
-        self._limited_log = RateLimitedLog(most=1)
+        self._limited_log = RateLimitedLog(max_lines=1)
         self._stopping = threading.Event()
         self._pool = DaemonPool(1, f"log-ends-{topic}")
         self._thread: threading.Thread | None = None

@@ -1,4 +1,4 @@
-"""How long an assignment of 10,000 tasks to 100 workers takes, bytes included.
+"""How long an assignment of 10,000 tasks to 100 workers takes, including its encoding.
 
 Run: python -m tests.benchmarks.bench_assignment. The aim is under one second for each round.
 """

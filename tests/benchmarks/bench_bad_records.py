@@ -1,4 +1,4 @@
-"""What bad records cost: 0, 1 and 1,000 in 1,000,000, one process, no Kafka and no Spark in between.
+"""The cost of bad records: 0, 1 and 1,000 in 1,000,000, in one process without Kafka and Spark.
 
     python -m tests.benchmarks.bench_bad_records [--records 1000000] [--rounds 3]
 

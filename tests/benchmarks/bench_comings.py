@@ -1,4 +1,4 @@
-"""Connectors that come and go while one streams: is anybody refused, how long do requests and records take?
+"""Connectors are created and deleted while one streams: are requests refused, how long do requests and records take?
 
     python -m tests.benchmarks.bench_comings [--connectors 50] [--clients 4] [--rate 50]
 

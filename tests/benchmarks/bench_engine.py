@@ -1,4 +1,4 @@
-"""What an empty split costs: a Spark job for each batch beside resident executors, in one run.
+"""The cost of an empty split: a Spark job for each batch compared with resident executors, in one run.
 
     python -m tests.benchmarks.bench_engine [--splits 400] [--reps 3]
 

@@ -1,4 +1,4 @@
-"""What a scrape of /metrics costs a worker of 500 connectors.
+"""The cost of a scrape of /metrics for a worker with 500 connectors.
 
     python -m tests.benchmarks.bench_metrics [--connectors 500] [--reps 10]
 

@@ -1,4 +1,4 @@
-"""What scrapes of /metrics cost the data plane of a worker that has all it can do.
+"""The cost of scrapes of /metrics for the data plane of a fully loaded worker.
 
     python -m tests.benchmarks.bench_scrapes [--connectors 50] [--rounds 4] [--seconds 30]
 
@@ -81,7 +81,7 @@ def turn(rig: Rig, topic: str, seconds: float, every_s: float, kind: Kind) -> No
     kind.cpu.append(1e6 * used / records)
 
 
-def told(name: str, kind: Kind, base: Kind) -> str:
+def reported(name: str, kind: Kind, base: Kind) -> str:
     rate, cpu = statistics.fmean(kind.rates), statistics.fmean(kind.cpu)
     less = 100 * (1 - rate / statistics.fmean(base.rates))
     more = 100 * (cpu / statistics.fmean(base.cpu) - 1)
@@ -137,7 +137,7 @@ def main() -> None:
         rig.tidy()
     sys.stdout.write("| scrapes | records/s | less | CPU s per million | more | |\n|---|---|---|---|---|---|\n")
     for kind, found in kinds.items():
-        sys.stdout.write(told(kind, found, kinds["none"]))
+        sys.stdout.write(reported(kind, found, kinds["none"]))
     cores = os.cpu_count() or 1
     sys.stdout.write(f"\n{asked.connectors + 1} connectors: {1000 * scrape:.1f} ms of CPU each scrape; every 15 s "
                      f"that is {100 * scrape / 15 / cores:.3f}% of {cores} cores\n")

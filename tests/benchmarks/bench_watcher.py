@@ -1,4 +1,4 @@
-"""What it costs a worker to know where the partitions of many idle sink tasks end.
+"""The cost of watching the ends of the partitions of many idle sink tasks.
 
     python -m tests.benchmarks.bench_watcher [--tasks 500] [--rate 5000] [--seconds 20]
 

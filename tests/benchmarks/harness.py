@@ -1,4 +1,4 @@
-"""What benchmarks share that run Java Kafka Connect beside heeler, with the harness of docs/benchmarks.md."""
+"""Shared parts of benchmarks that run Java Kafka Connect and heeler with the harness of docs/benchmarks.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far consumed records are behind produced ones, measured in a thread with a separate reader."""
+"""The lag between produced and consumed records, measured in a thread with a separate reader."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Chaos: three workers, an exactly-once source, a parquet and a verify sink; then anything is killed, at random.
+"""Chaos: three workers with an exactly-once source, a parquet and a verify sink, whose parts are killed at random.
 
     python -m tests.chaos.chaos --minutes 5 --seed 7
 

@@ -106,8 +106,8 @@ kill "$HEELER_PID"''', 1)
             writer.join()
             reached(writer.count)
             found = java.rest.call("GET", "/connectors?expand=status")
-            parts = [part for told in found.values()
-                     for part in (told["status"]["connector"], *told["status"]["tasks"])]
+            parts = [part for reported in found.values()
+                     for part in (reported["status"]["connector"], *reported["status"]["tasks"])]
             assert [(p["state"], p["worker_id"]) for p in parts] == [("RUNNING", f"localhost:{java.port}")] * 4
         finally:
             writer.ended.set()

@@ -84,8 +84,8 @@ def offsets(clients, side, name):
     return sorted(found, key=lambda one: json.dumps(one, sort_keys=True))
 
 
-def test_lines_of_a_file(both, tmp_path):
-    """Through three transforms, into a file again; appended to meanwhile."""
+def test_file_connectors_write_the_same_records_and_offsets_as_on_java(both, tmp_path):
+    """A file source with three transforms and a file sink; lines are appended while they run."""
     put, clients, kafka = both
     file = tmp_path / "lines"
     file.write_text("".join(f"{n} é 😀\n" for n in range(1000)))
@@ -114,8 +114,8 @@ def test_lines_of_a_file(both, tmp_path):
     assert (tmp_path / "heeler").read_text() == (tmp_path / "java").read_text() != ""
 
 
-def test_mirror_maker(both):
-    """Keys, headers, times and partitions of both copies, and the offsets of the source."""
+def test_mirror_maker_copies_the_same_records_and_offsets_as_on_java(both):
+    """Compares keys, headers, timestamps and partitions of both copies, and the source's offsets."""
     put, clients, kafka = both
     with EmbeddedBroker() as broker:
         west = Kafka(broker.bootstrap_servers)
@@ -144,7 +144,7 @@ def test_mirror_maker(both):
             client.call("PUT", f"/connectors/mirror-{side}/stop")
 
 
-def test_iceberg(both, topic_name, tmp_path):
+def test_iceberg_tables_and_offsets_equal_those_of_java(both, topic_name, tmp_path):
     """The tables of both have the same rows, and both groups the same offsets."""
     put, _, kafka = both
     kafka.create(topic_name, 2)
@@ -175,8 +175,8 @@ def test_iceberg(both, topic_name, tmp_path):
         wait_until(lambda group=group, ends=ends: kafka.committed(group) == ends, SOON_S, f"the offsets of {group}")
 
 
-def test_jdbc(both):
-    """Inserts, updates, deletes by tombstones, a column that comes later; the same tables, types too."""
+def test_jdbc_tables_equal_those_of_java(both):
+    """Inserts, updates, deletes by tombstones, and a column that is added later; types are compared as well."""
     put, clients, kafka = both
     kafka.create("rows")
     fields = [{"field": "id", "type": "int32", "optional": False},

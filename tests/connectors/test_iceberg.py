@@ -44,7 +44,7 @@ def orders(first, count):
     return [{"id": n, "item": f"item {n}", "amount": n / 4} for n in range(first, first + count)]
 
 
-def test_rows_are_in_the_table_once(rig, topic_name, tmp_path):
+def test_rows_are_written_to_the_table_exactly_once(rig, topic_name, tmp_path):
     """Two tasks, commits by Iceberg's own transactions under the group's generation; the host is killed, the connector
     restarted: each row is there once.
     """

@@ -86,8 +86,8 @@ def run(kit, name):
     # It counts starts of a connector in the tests' own JVM, where heeler runs none.
     ("RebalanceSourceConnectorsIntegrationTest", {"testReconfigConnector"}),
 ])
-def test_kafkas_own(kit, name, different):
-    """`different`: those that expect what heeler does otherwise (docs/java-plugins.md)."""
+def test_kafkas_own_integration_tests_pass_against_heeler(kit, name, different):
+    """`different`: tests of behaviour that heeler implements differently (docs/java-plugins.md)."""
     found = run(kit, name)
     failed = {test: message for test, message in found.items() if message is not None}
     assert failed.keys() == different, failed

@@ -83,7 +83,7 @@ def mirror(rig, west, name, **more):
         ["RUNNING"] * (1 + int(more.get("tasks.max", "1"))))
 
 
-def test_mirror_maker(rig, west):
+def test_mirror_maker_copies_every_record_once_though_its_host_is_killed(rig, west):
     """Records with keys, headers and times in their partitions; a group's offsets are translated, which takes the
     offsets that `commitRecord` is told; the host is killed, and nothing is missing or doubled.
     """

@@ -30,7 +30,7 @@ def rig(broker, tmp_path):
         yield rig
 
 
-def test_transforms_of_a_third_party(rig):
+def test_third_party_transforms_run_from_jars_without_manifests(rig):
     """Of fields, of topics, of whole values; validated by their own definitions. Their jars have no manifests: the host
     of the worker is given some.
     """

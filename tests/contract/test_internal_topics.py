@@ -38,7 +38,9 @@ def described(admin: KafkaAdminClient, name: str) -> tuple[int, dict[str, str]]:
     return len(topic["partitions"]), {k: v["value"] for k, v in configs["topic"][name].items()}
 
 
-def test_created_as_configured_and_then_left_alone(admin: KafkaAdminClient, worker: dict[str, str]) -> None:
+def test_internal_topics_are_created_as_configured_and_not_changed_afterwards(
+    admin: KafkaAdminClient, worker: dict[str, str]
+) -> None:
     worker |= {"config.storage.min.insync.replicas": "1", "config.storage.partitions": "7",
                "status.storage.cleanup.policy": "delete", "offset.storage.segment.bytes": "2097152"}
     topics = internal_topics(worker)
@@ -52,7 +54,9 @@ def test_created_as_configured_and_then_left_alone(admin: KafkaAdminClient, work
     assert described(admin, topics[1].name)[0] == 3
 
 
-def test_broker_defaults(admin: KafkaAdminClient, worker: dict[str, str]) -> None:
+def test_partitions_and_replication_of_minus_one_use_the_brokers_defaults(
+    admin: KafkaAdminClient, worker: dict[str, str]
+) -> None:
     topics = internal_topics({**worker, "status.storage.partitions": "-1", "status.storage.replication.factor": "-1"})
     ensure_topics(admin, topics)
     admin.wait_for_topics([topics[2].name])
@@ -76,13 +80,15 @@ def test_a_topic_that_is_not_just_compacted_is_refused(
         ensure_topics(admin, internal_topics(worker))
 
 
-def test_more_replicas_than_brokers(admin: KafkaAdminClient, worker: dict[str, str]) -> None:
+def test_a_replication_factor_above_the_number_of_brokers_is_refused(
+    admin: KafkaAdminClient, worker: dict[str, str]
+) -> None:
     worker["config.storage.replication.factor"] = "3"
     with pytest.raises(ConfigError, match=r"set 'config.storage.replication.factor'"):
         ensure_topics(admin, internal_topics(worker))
 
 
-def test_settings_that_the_broker_does_not_know(admin: KafkaAdminClient, worker: dict[str, str]) -> None:
+def test_topic_settings_unknown_to_the_broker_are_refused(admin: KafkaAdminClient, worker: dict[str, str]) -> None:
     worker["status.storage.no.such.setting"] = "1"
     with pytest.raises(ConnectError, match=r"status.storage.topic.*no\.such\.setting"):
         ensure_topics(admin, internal_topics(worker))

@@ -48,12 +48,12 @@ def parquet(folder: Path, **options: str) -> SinkUnderTest:
 
 
 @pytest.mark.integration
-def test_parquet_in_many_files(tmp_path: Path) -> None:
+def test_parquet_is_exactly_once_when_it_rotates_files(tmp_path: Path) -> None:
     assert check_exactly_once_sink(parquet(tmp_path / "rows", rotate_records="3"), kills=8) > 8
 
 
 @pytest.mark.integration
-def test_parquet_at_every_step(tmp_path: Path) -> None:
+def test_parquet_is_exactly_once_when_killed_at_every_step(tmp_path: Path) -> None:
     assert check_exactly_once_sink(parquet(tmp_path / "rows"), kills=30) > 40
 
 
@@ -184,13 +184,13 @@ class Hasty(Lines):
         return []
 
 
-def test_a_sink_that_takes_late_commits_does_not_pass(tmp_path: Path) -> None:
+def test_a_sink_that_accepts_late_commits_fails_the_contract(tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match=r"(?s)after a late commit, .* twice"):
         check_exactly_once_sink(lines(tmp_path / "a", Lines))
 
 
 @pytest.mark.parametrize(
     ("kind", "says"), [(Forgetful, "resume_from returns"), (Hasty, "records of an aborted batch are visible")])
-def test_sinks_that_do_not_pass(tmp_path: Path, kind: type[Lines], says: str) -> None:
+def test_sinks_with_known_defects_fail_the_contract(tmp_path: Path, kind: type[Lines], says: str) -> None:
     with pytest.raises(AssertionError, match=says):
         check_exactly_once_sink(lines(tmp_path / "a", kind))

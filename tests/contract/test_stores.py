@@ -1,4 +1,4 @@
-"""The store actors over both kinds of log: two workers on the same topics see the same."""
+"""The store actors over both kinds of log: two workers with the same topics have the same state."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def rig() -> Iterator[Rig]:
         yield made
 
 
-def test_config_of_two_workers(rig: Rig, logs: Logs) -> None:
+def test_two_workers_read_the_same_configuration(rig: Rig, logs: Logs) -> None:
     (leader, view), (_, follower) = rig.config_store(logs.log()), rig.config_store(logs.log())
     view.ready.result(20)
     follower.ready.result(20)
@@ -50,7 +50,7 @@ def test_config_of_two_workers(rig: Rig, logs: Logs) -> None:
     wait_until(lambda: follower.config.connectors() == [] and late.config == follower.config)
 
 
-def test_two_leaders(rig: Rig, logs: Logs) -> None:
+def test_a_new_leader_fences_the_writes_of_the_old_one(rig: Rig, logs: Logs) -> None:
     (old, view), (new, _) = rig.config_store(logs.log(), logs.writer()), rig.config_store(logs.log(), logs.writer())
     for ref in (old, new):
         op = rig.op()
@@ -63,7 +63,7 @@ def test_two_leaders(rig: Rig, logs: Logs) -> None:
     wait_until(lambda: view.config.connector_configs == {A: {"by": "new"}} and len(view.config.tasks(A)) == 2)
 
 
-def test_statuses_of_two_workers(rig: Rig, logs: Logs) -> None:
+def test_two_workers_read_the_same_statuses(rig: Rig, logs: Logs) -> None:
     (one, view), (two, other) = rig.status_store(logs.log()), rig.status_store(logs.log())
     view.ready.result(20)
     other.ready.result(20)
@@ -81,7 +81,7 @@ def test_statuses_of_two_workers(rig: Rig, logs: Logs) -> None:
     wait_until(lambda: view.statuses.tasks == {})
 
 
-def test_offsets_of_two_workers(logs: Logs) -> None:
+def test_two_workers_read_each_others_offsets(logs: Logs) -> None:
     topics = [OffsetTopic(logs.log()), OffsetTopic(logs.log())]
     for topic in topics:
         topic.start().result(20)

@@ -28,14 +28,14 @@ class Reader:
         return [(record.key, record.value) for record in self.records]
 
 
-def test_empty_topic_is_read_at_once(logs: Logs) -> None:
+def test_reading_an_empty_topic_ends_at_once(logs: Logs) -> None:
     reader = Reader(logs.log())
     assert reader.started.result(WAIT) is None
     assert reader.log.read_to_end().result(WAIT) is None
     assert reader.records == []
 
 
-def test_start_reads_everything_before_it_is_done(logs: Logs) -> None:
+def test_start_completes_after_all_existing_records_are_read(logs: Logs) -> None:
     first = Reader(logs.log())
     first.started.result(WAIT)
     sent = [first.log.send(f"k{n}".encode(), f"v{n}".encode()) for n in range(500)]
@@ -68,7 +68,7 @@ def test_tombstones_and_bytes_survive(logs: Logs) -> None:
     assert reader.pairs() == pairs
 
 
-def test_senders_of_several_threads_are_all_read(logs: Logs) -> None:
+def test_records_sent_by_several_threads_are_all_read(logs: Logs) -> None:
     reader = Reader(logs.log())
     reader.started.result(WAIT)
 
@@ -88,7 +88,7 @@ def test_senders_of_several_threads_are_all_read(logs: Logs) -> None:
     assert [r.offset for r in reader.records] == list(range(201))
 
 
-def test_stop_cancels_waiting_readers_and_nothing_is_delivered_any_more(logs: Logs) -> None:
+def test_stop_cancels_waiting_readers_and_ends_delivery(logs: Logs) -> None:
     reader, writer = Reader(logs.log()), Reader(logs.log())
     reader.started.result(WAIT)
     writer.started.result(WAIT)

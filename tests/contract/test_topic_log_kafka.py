@@ -1,4 +1,4 @@
-"""What only a real broker shows: aborted transactions, compaction, a broker that goes away and comes back."""
+"""What only a real broker can test: aborted transactions, compaction, a broker restart."""
 
 from __future__ import annotations
 
@@ -140,8 +140,10 @@ def test_offsets_from_before_a_suspension_are_not_written(topic: Topic, sleeper:
 
 
 @pytest.mark.parametrize("compression", ["gzip", "snappy", "lz4", "zstd"])
-def test_records_that_another_client_has_compressed(topic: Topic, compression: str) -> None:
-    """A Java worker does with producer.compression.type. What becomes too large is left out, and no worker ends."""
+def test_compressed_records_are_read_except_those_that_are_too_large(topic: Topic, compression: str) -> None:
+    """A Java worker with producer.compression.type writes such records. One that is too large is skipped; no worker
+    ends.
+    """
     producer = Producer({**{k.replace("_", "."): v for k, v in topic.clients.items()},
                          "compression.type": compression, "message.max.bytes": 200_000_000})
     log, seen = topic.log()
@@ -153,7 +155,7 @@ def test_records_that_another_client_has_compressed(topic: Topic, compression: s
     assert found == [b"1", b"2"]
 
 
-def test_the_end_is_reached_behind_an_aborted_transaction(topic: Topic) -> None:
+def test_read_to_end_completes_after_an_aborted_transaction(topic: Topic) -> None:
     committed, seen = topic.log(read_committed=True)
     plain, all_seen = topic.log()
     producer = KafkaProducer(**topic.clients, transactional_id=topic.name)
@@ -178,7 +180,7 @@ def test_the_end_is_reached_behind_an_aborted_transaction(topic: Topic) -> None:
 
 
 @pytest.mark.parametrize("compression", [None, "gzip"])
-def test_other_producers_batches(topic: Topic, compression: str | None) -> None:
+def test_batches_written_by_another_producer_are_read(topic: Topic, compression: str | None) -> None:
     log, seen = topic.log()
     producer = KafkaProducer(**topic.clients, compression_type=compression, linger_ms=50)
     for n in range(300):
@@ -201,7 +203,7 @@ def test_the_error_that_prevents_the_start_is_reported(topic: Topic, monkeypatch
     assert "no-such-topic" not in topic.admin.list_topics()  # nobody made it, uncompacted, by asking for it
 
 
-def test_reading_is_taken_up_again_however_often_that_fails(
+def test_reading_resumes_after_repeated_failures_to_restart_it(
     topic: Topic, consumers: list[Consumer]
 ) -> None:
     errors: list[Exception] = []
@@ -217,7 +219,7 @@ def test_reading_is_taken_up_again_however_often_that_fails(
     assert [r.key for r in seen] == [b"a", b"b"]
 
 
-def test_a_defect_while_reading_does_not_end_the_reading(
+def test_reading_continues_after_a_defect(
     topic: Topic, consumers: list[Consumer], caplog: pytest.LogCaptureFixture
 ) -> None:
     log, seen = topic.log()
@@ -228,7 +230,7 @@ def test_a_defect_while_reading_does_not_end_the_reading(
     assert "AttributeError: a defect" in caplog.text
 
 
-def test_a_broker_that_goes_away_and_comes_back(topic_name: str) -> None:
+def test_sends_and_reads_continue_after_a_broker_restart(topic_name: str) -> None:
     from heeler.embedded_kafka.broker import EmbeddedBroker
 
     with EmbeddedBroker(quick=True) as broker:

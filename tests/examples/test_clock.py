@@ -1,4 +1,4 @@
-"""The connector of docs/writing-a-connector.md: the text there is the file here, and the file works."""
+"""The connector in docs/writing-a-connector.md: the text there equals the file here, and the file works."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ def test_the_guide_shows_this_file():
     assert BLOCKS[0] == EXAMPLE.read_text()
 
 
-def test_it_is_short():
+def test_the_example_has_at_most_thirty_lines():
     assert len([line for line in EXAMPLE.read_text().splitlines() if line.strip()]) <= 30
 
 
-def test_it_is_found_and_valid(plugins):
+def test_the_example_is_discovered_and_its_config_is_valid(plugins):
     assert plugins.connector_type(CONFIG) == "source"
     assert validate_connector(CONFIG, plugins=plugins, worker={}).errors() == []
     [error] = validate_connector({**CONFIG, "topic": None}, plugins=plugins, worker={}).errors()
     assert "Null value" in error
 
 
-def test_its_task_reads_on_from_an_offset(plugins):
+def test_the_task_resumes_from_an_offset(plugins):
     cls = plugins.connector("ClockSource")
     connector = cls(CONFIG, context=None)
     connector.start()

@@ -1,4 +1,4 @@
-"""The sink of docs/writing-a-connector.md: the text there is the file here, and a batch may come twice."""
+"""The sink in docs/writing-a-connector.md: the text there equals the file here, and a batch may be repeated."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_the_guide_shows_this_file():
     assert f"```python\n{EXAMPLE.read_text()}```" in GUIDE.read_text()
 
 
-def test_a_repeated_batch_does_no_harm(tmp_path):
+def test_a_repeated_batch_writes_the_same_rows(tmp_path):
     file = str(tmp_path / "records.db")
     writer = writer_of(data_source_of(RecordsSinkConnector, {"path": file}))
     batch = pa.record_batch({

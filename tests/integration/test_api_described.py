@@ -1,4 +1,4 @@
-"""Whatever is sent to REST over a socket, the answer is one that /openapi.json describes; nothing is a defect.
+"""Every request sent over a socket gets a response that /openapi.json describes, and none reveals a defect.
 
 HEELER_API_EXAMPLES: how many examples of each operation instead, with a seed of the day (`make api-fuzz`).
 """
@@ -51,7 +51,7 @@ def test_links_refer_to_described_operations(tmp_path, caplog):
 
 
 def test_created_connectors_exist_and_deleted_ones_do_not(tmp_path, caplog):
-    """Few operations, so that scenarios come back to what they have deleted."""
+    """There are few operations, so that scenarios reach deleted connectors again."""
     few = [f"--include-operation-id=connectors.{name}" for name in ("create", "delete", "describe", "get_config")]
     with serving(FakeWorker()) as server:
         assert api_failures(server.ports[0], tmp_path, SOURCE, examples=MANY or 40, seed=SEED,
@@ -60,7 +60,7 @@ def test_created_connectors_exist_and_deleted_ones_do_not(tmp_path, caplog):
 
 
 def test_a_real_workers_responses_are_as_described(rig, topic_name):
-    """Without loggers, which other tests look at, and trials, each of which is a process."""
+    """Loggers are left out because other tests depend on them, and trials because each needs a process."""
     rig.kafka.create(topic_name)
     config = {"connector.class": "FileStreamSource", "file": str(rig.folder / "in.txt"), "topic": topic_name}
     before, logged = set(rig.call("GET", "/connectors")), rig.process.log.stat().st_size

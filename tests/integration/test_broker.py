@@ -1,4 +1,4 @@
-"""The embedded Kafka: started, stopped, killed, and left without a trace."""
+"""The embedded Kafka: it is started, stopped and killed, and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_the_fixture_serves_records_to_an_independent_client(broker, topic_name)
     assert [f"{b.host}:{b.port}" for b in metadata.brokers.values()] == [broker.bootstrap_servers]
 
 
-def test_two_brokers_side_by_side_leave_no_process_and_no_folder():
+def test_two_brokers_run_side_by_side_and_leave_nothing_behind():
     with EmbeddedBroker(quick=True) as one, EmbeddedBroker(quick=True) as two:
         assert one.bootstrap_servers != two.bootstrap_servers
         folders = [one.data_dir, two.data_dir]
@@ -123,7 +123,7 @@ class Foreground:
         return self.process.returncode, out
 
 
-def test_the_command_keeps_its_data_over_runs(tmp_path, topic_name):
+def test_the_broker_command_keeps_its_data_between_runs(tmp_path, topic_name):
     port, data = free_port(), tmp_path / "data"
     for how, value in ((signal.SIGINT, b"1"), (signal.SIGTERM, b"2")):
         with Foreground("--port", str(port), "--data-dir", str(data)) as run:
@@ -138,7 +138,7 @@ def test_the_command_keeps_its_data_over_runs(tmp_path, topic_name):
     assert data.exists()
 
 
-def test_ctrl_c_while_it_starts(tmp_path):
+def test_ctrl_c_during_the_start_stops_kafka(tmp_path):
     with Foreground("--port", "0", "--data-dir", str(tmp_path / "data")) as run:
         wait_until((tmp_path / "data" / "server.properties").exists, what="the start")
         code, out = run.end(signal.SIGINT)
@@ -146,7 +146,7 @@ def test_ctrl_c_while_it_starts(tmp_path):
     wait_until(lambda: not processes_about(tmp_path), what="the end of Kafka")
 
 
-def test_a_folder_formatted_by_another_cluster_is_exit_code_2(tmp_path):
+def test_a_folder_formatted_by_another_cluster_exits_with_code_2(tmp_path):
     with EmbeddedBroker(data_dir=tmp_path, quick=True):
         pass
     file = tmp_path / "kafka" / "meta.properties"

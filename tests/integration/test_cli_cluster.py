@@ -12,13 +12,13 @@ from tests.rigs.support import wait_until
 pytestmark = pytest.mark.integration
 
 
-def test_the_command_line(rig, topic_name):
+def test_the_command_line_tour_against_heeler(rig, topic_name):
     rig.created += [f"{topic_name}-in", f"{topic_name}-out"]
     tour(rig.rest.url, rig.kafka, rig.folder, topic_name)
 
 
-def test_top_story_and_restarts(rig, topic_name):
-    """What only heeler's workers return."""
+def test_top_and_story_show_restarts(rig, topic_name):
+    """Uses responses that only heeler's workers return."""
     terminal, release = Terminal(rig.rest.url), rig.folder / "release"
     rig.create(topic_name, {**failing(release, "read", topic_name), **QUICK})
     sink, out = f"{topic_name}-out", rig.folder / "out"

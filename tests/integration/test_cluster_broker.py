@@ -28,7 +28,7 @@ def broker_and_proxy():
             yield broker, proxy
 
 
-def test_failures_between_workers_and_broker(broker_and_proxy, tmp_path):
+def test_workers_recover_from_failures_of_the_broker_and_the_network(broker_and_proxy, tmp_path):
     broker, proxy = broker_and_proxy
     times = {"worker_sync_timeout_ms": "1000", "worker_unsync_backoff_ms": "1000"}
     cluster = Cluster(Kafka(broker.bootstrap_servers), tmp_path, "cluster-broker", 2, bootstrap_servers=proxy.address,
@@ -50,13 +50,13 @@ def test_failures_between_workers_and_broker(broker_and_proxy, tmp_path):
 
 def one_cannot_read_the_config_topic(cluster, proxy):
     """It leaves the group, and others have its work; later it is back."""
-    deaf, leader = cluster.follower(), cluster.leader()
-    proxy.hold(f"{deaf.properties['client.id']}-configs")
+    cut_off, leader = cluster.follower(), cluster.leader()
+    proxy.hold(f"{cut_off.properties['client.id']}-configs")
     cluster.wanted["alone"] = 3
     config = {"connector.class": "AloneSource", "topic": "none", "folder": str(cluster.folder), "tasks.max": "3"}
     leader.rest.put_config("alone", config)
-    cluster.wait_settled(without=[deaf])
-    assert "Reading the config topic takes too long" in deaf.log.read_text()
+    cluster.wait_settled(without=[cut_off])
+    assert "Reading the config topic takes too long" in cut_off.log.read_text()
     cluster.wait_flowing()
     proxy.hold("")
     cluster.wait_settled()

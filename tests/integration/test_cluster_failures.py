@@ -69,7 +69,7 @@ def nothing_twice(cluster):
     yield
     after = cluster.wait_settled()
     stayed = {part for part in after if after[part] == before[part]}
-    new = {part: told[len(begun[part]):] for part, told in starts(cluster).items()}
+    new = {part: reported[len(begun[part]):] for part, reported in starts(cluster).items()}
     assert new == {part: [] if part in stayed else ["started"] for part in begun}
     disturbed = [said for said in cluster.statuses()[said:] if said[0].split("-", 2)[-1] in stayed]
     assert disturbed == []
@@ -84,7 +84,7 @@ def test_work_is_spread_evenly(cluster):
 
 
 @pytest.mark.parametrize("who", ["follower", "leader"])
-def test_kill_9(cluster, who):
+def test_a_killed_workers_work_is_taken_over_and_runs_nowhere_twice(cluster, who):
     victim = cluster.leader() if who == "leader" else cluster.follower()
     with nothing_twice(cluster):
         victim.kill()
@@ -94,7 +94,7 @@ def test_kill_9(cluster, who):
 
 
 def test_rolling_restart_under_load(cluster):
-    """The leader first, with a close look."""
+    """The leader is restarted first and checked in detail."""
     begun, leader = starts(cluster), cluster.leader()
     with nothing_twice(cluster):
         leader.signal("TERM")
@@ -109,7 +109,7 @@ def test_rolling_restart_under_load(cluster):
             back(worker)
             cluster.wait_settled()
     cluster.wait_flowing()
-    assert {line for part, told in starts(cluster).items() for line in told[len(begun[part]):]} == {"started"}
+    assert {line for part, reported in starts(cluster).items() for line in reported[len(begun[part]):]} == {"started"}
 
 
 def generations(statuses):
@@ -157,8 +157,8 @@ def test_a_worker_suspended_past_its_session_writes_nothing_as_a_member(cluster,
     assert positions(cluster.kafka.messages(cluster.settings["offset.storage.topic"])) == []
 
 
-def test_the_config_topic_refuses_writes_for_a_while(cluster):
-    """Changes fail with an error, and what runs continues. Later the same request works."""
+def test_changes_fail_while_the_config_topic_refuses_writes_and_work_continues(cluster):
+    """Changes fail with an error, running tasks continue, and the same request succeeds later."""
     topic = cluster.settings["config.storage.topic"]
     config = {"connector.class": "FileStreamSink", "topics": "late", "file": str(cluster.folder / "late.txt")}
     cluster.kafka.create("late")

@@ -105,7 +105,7 @@ def test_a_request_that_was_forwarded_twice_is_refused(cluster, sink):
             == refused
 
 
-def test_tasks_and_connectors_restart_on_the_worker_that_has_them(cluster, sink):
+def test_tasks_and_connectors_restart_on_the_worker_that_runs_them(cluster, sink):
     for number in range(3):
         other = elsewhere(cluster, f"{sink}-{number}")
         assert http_call(other, "POST", f"/connectors/{sink}/tasks/{number}/restart") == (204, None)
@@ -155,8 +155,8 @@ def test_requests_during_rebalances_wait(cluster, topic_name):
     cluster.wait_settled()
 
 
-def test_fifty_connectors_come_and_go_while_one_streams(cluster, sink):
-    """No request is refused, and no record waits for the rebalances: they stop nothing that stays where it is."""
+def test_creating_and_deleting_fifty_connectors_delays_no_record_of_another_one(cluster, sink):
+    """No request is refused, and rebalances delay no record: they do not stop work that stays on its worker."""
     config = {"connector.class": "FileStreamSource", "file": str(cluster.folder / "missing"), "topic": f"{sink}-none"}
     lines, over, waited = cluster.folder / f"{sink}.txt", threading.Event(), []
 

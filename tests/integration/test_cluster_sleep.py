@@ -98,12 +98,12 @@ def wait_started_again(cluster, before):
 
     def again():
         now = starts(cluster)
-        assert all(len(now[part]) > len(told) for part, told in before.items()), now
+        assert all(len(now[part]) > len(reported) for part, reported in before.items()), now
         return True
 
     wait_until(again, SOON_S, "everything to run again")
     cluster.wait_settled(within=SOON_S, even=False)
-    return {line for part, told in starts(cluster).items() for line in told[len(before[part]):]}
+    return {line for part, reported in starts(cluster).items() for line in reported[len(before[part]):]}
 
 
 @pytest.mark.parametrize("children", [False, True], ids=["alone", "with-children"])
@@ -129,7 +129,7 @@ def test_two_workers_that_were_both_suspended_continue_their_work(cluster, aslee
 
 
 def test_a_broker_restart_causes_no_delay(cluster, fragile):
-    """It is away for so long that the workers, both of them members again, give their work up."""
+    """The broker is unavailable for so long that the workers stop their work before they are members again."""
     have_both(cluster)
     wait_until(lambda: [(group.state, len(group.members)) for group in groups(cluster)] == [("Stable", 2)], SOON_S,
                "a group of both")

@@ -62,7 +62,7 @@ def test_a_writer_refuses_records_and_the_rest_is_written_in_order(sink: SinkRig
         seen = [value for value in sink.values() if int(value) % 2 == parity]
         assert seen == [str(n) for n in range(2000) if n % 2 == parity and str(n) not in refused]
     wait_until(lambda: sink.committed() == {0: 1000, 1: 1000}, what="the offsets")
-    [after_many] = [values for _, _, _, values in sink.notes.heard("writes") if values[0] == "1000"]
+    [after_many] = [values for _, _, _, values in sink.notes.recorded("writes") if values[0] == "1000"]
     assert len(after_many) < 125, "where many were refused, the next batch is not tried as a whole first"
     found = letters(sink.bootstrap, dead)
     assert sorted(value.decode() for value, _ in found) == sorted(refused)
@@ -100,7 +100,7 @@ def test_tolerance_none_fails_the_task_and_sends_a_dead_letter(sink: SinkRig) ->
     assert sink.committed() == {}
 
 
-def test_a_sources_bad_records_have_a_queue_too(source: SourceRig) -> None:
+def test_bad_records_of_a_source_are_sent_to_its_dead_letter_queue(source: SourceRig) -> None:
     source.make_topic(1)
     source.limit(50)
     dead = f"dead-{source.name}"
@@ -122,8 +122,8 @@ LONG = "org.apache.kafka.connect.converters.LongConverter"
 SPOILED = {"spoil": "yes", "key.converter": JSON, "value.converter": JSON, "header.converter": LONG}
 
 
-def test_what_the_converters_of_a_source_refuse(source: SourceRig, caplog: Any) -> None:
-    """Each stage by its name, in the queue, in the log with the record, and in the metrics."""
+def test_records_that_the_converters_of_a_source_refuse_are_dead_letters(source: SourceRig, caplog: Any) -> None:
+    """The stage is named in the queue, in the log, which also has the record, and in the metrics."""
     source.make_topic(1)
     source.limit(20)
     dead = f"dead-{source.name}"
@@ -211,7 +211,7 @@ def away(record, options):
 
 
 @pytest.mark.parametrize("kind", ["sink", "source"])
-def test_an_outage_of_a_transform_fails_the_task_when_the_time_is_up(
+def test_an_outage_of_a_transform_fails_the_task_after_the_retry_timeout(
     kind: str, broker: Any, tmp_path: Path
 ) -> None:
     """As in Java with errors.tolerance=none; nothing is committed, so the record is processed after a restart."""
@@ -244,8 +244,8 @@ def test_an_outage_of_a_transform_fails_the_task_when_the_time_is_up(
         rig.close()
 
 
-def test_an_outage_of_the_target_has_no_end(sink: SinkRig, caplog: Any) -> None:
-    """As in Java, whose sinks' put is retried whatever errors.retry.timeout says."""
+def test_an_outage_of_the_target_is_retried_without_a_limit(sink: SinkRig, caplog: Any) -> None:
+    """As in Java, which retries `put` regardless of errors.retry.timeout."""
     sink.produce(2)
     (sink.notes.path / "down").write_text("")
     loop = sink.start(**{**TOLERANT, "away": "yes", "errors.retry.timeout": "1", "errors.retry.delay.max.ms": "1"})
@@ -256,8 +256,8 @@ def test_an_outage_of_the_target_has_no_end(sink: SinkRig, caplog: Any) -> None:
     assert sorted(sink.values()) == ["0", "1"]
 
 
-def test_the_topic_of_the_queue_is_created_as_the_brokers_allow(sink: SinkRig) -> None:
-    """-1 is the brokers' default. A factor that they cannot have fails the task at its start, as in Java."""
+def test_the_queues_topic_is_created_or_an_impossible_replication_factor_refused(sink: SinkRig) -> None:
+    """-1 is the brokers' default. A factor above the number of brokers fails the task at its start, as in Java."""
     sink.produce(2)
     bad = {**TOLERANT, **NUMBERS}
     queue = "errors.deadletterqueue.topic."
@@ -300,7 +300,9 @@ def change(rig: Rig, name: str, config: dict[str, str], tasks: int) -> None:
 
 
 def test_a_queue_is_replayed_into_the_repaired_sink(rig: Rig, topic_name: str) -> None:
-    """An invalid number, and a value that is not JSON: Cast is repaired first, the other value never."""
+    """One value is an invalid number, the other is not JSON: Cast is repaired first, and the other value never becomes
+    valid.
+    """
     out, dead, name = rig.folder / "out.txt", f"{topic_name}-dead", f"{topic_name}-sink"
     values = ['{"n": 1}', '{"n": "two"}', "{", '{"n": 3}', '{"n": "four"}']
     rig.kafka.send(topic_name, values, list("abcde"), headers={"own": b"kept"})
@@ -347,7 +349,7 @@ def test_a_queue_is_replayed_into_the_repaired_sink(rig: Rig, topic_name: str) -
     assert (refused.status, "paused" in str(refused)) == (400, True)
 
 
-def test_a_sink_that_stores_its_offsets_gets_its_letters_once(rig: Rig, topic_name: str) -> None:
+def test_a_replay_into_a_sink_that_stores_its_offsets_is_exactly_once(rig: Rig, topic_name: str) -> None:
     dead, name = f"{topic_name}-dead", f"{topic_name}-sink"
     rig.kafka.send(topic_name, ["{", "{}", "{", '{"n": 5}'])
     config = {

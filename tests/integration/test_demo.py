@@ -94,7 +94,7 @@ def demo(tmp_path, temporary, monkeypatch):
 
 
 def test_the_counts_of_the_demo_agree(demo, broker):
-    """What stays is the result, where the table says."""
+    """Only the results remain, at the paths that the table shows."""
     run = demo("--bootstrap-servers", broker.bootstrap_servers)
     assert run.process.wait(DONE_S) == 0, run.said()
     assert "Everything agrees." in run.said()
@@ -107,14 +107,16 @@ def test_the_counts_of_the_demo_agree(demo, broker):
     files = [parse(file.name) for file in (run.results / "parquet").glob("*.parquet")]
     assert {file.partition for file in files if file} == set(range(PARTITIONS))
     assert {"year", "carrier", "arr_delay"} <= set(run.rows().schema.names)
-    told = (run.results / "worker.log").read_text().splitlines()
-    assert [line for line in told if not TOLD.fullmatch(line)] == []
-    assert sum("connector started" in line for line in told) == 2
-    assert sum("task started" in line for line in told) >= 2
+    reported = (run.results / "worker.log").read_text().splitlines()
+    assert [line for line in reported if not TOLD.fullmatch(line)] == []
+    assert sum("connector started" in line for line in reported) == 2
+    assert sum("task started" in line for line in reported) >= 2
 
 
-def test_demo_that_is_kept(demo):
-    """With a Kafka of its own. The lines that it shows work while it runs; Ctrl-C, its regular end, takes all away."""
+def test_demo_with_keep_runs_until_ctrl_c_and_leaves_nothing(demo):
+    """It starts its own Kafka. The commands that it prints work while it runs; Ctrl-C ends it and removes everything.
+
+    """
     run = demo("--keep")
     run.wait_for(run.output, "more.csv")
     assert "Everything agrees." in run.said()
@@ -130,8 +132,8 @@ def test_demo_that_is_kept(demo):
     assert list(run.folder.iterdir()) == []
 
 
-def test_demo_that_is_interrupted(demo, broker):
-    """In the middle of its work: neither a result nor anything else is left."""
+def test_an_interrupted_demo_leaves_nothing(demo, broker):
+    """It is interrupted while it works: neither results nor anything else remains."""
     run = demo("--bootstrap-servers", broker.bootstrap_servers)
     run.wait_for(run.results / "worker.log", "connector started")
     assert run.interrupted() == 130  # as a shell says of what Ctrl-C ended
@@ -140,8 +142,8 @@ def test_demo_that_is_interrupted(demo, broker):
     assert list(run.folder.iterdir()) == []
 
 
-def test_demo_without_kafka(demo, monkeypatch):
-    """A clear message, exit code 2, and nothing left."""
+def test_demo_without_kafka_exits_with_code_2(demo, monkeypatch):
+    """It prints a clear message and leaves no files."""
     monkeypatch.setenv("CONNECT_DEFAULT_API_TIMEOUT_MS", "2000")
     run = demo("--bootstrap-servers", "127.0.0.1:1")
     assert run.process.wait(120) == 2

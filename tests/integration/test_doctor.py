@@ -1,4 +1,4 @@
-"""`heeler doctor` and a real Kafka: internal topics as they should not be."""
+"""`heeler doctor` and a real Kafka: misconfigured internal topics."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.rigs.workers import Kafka
 pytestmark = pytest.mark.integration
 
 
-def test_internal_topics(broker, worker_properties, topic_name, tmp_path):
+def test_doctor_checks_the_internal_topics(broker, worker_properties, topic_name, tmp_path):
     kafka = Kafka(broker.bootstrap_servers)
     kafka.create(f"{topic_name}-configs", 2, cleanup_policy="compact")
     kafka.create(f"{topic_name}-statuss", 2, cleanup_policy="delete")
@@ -27,9 +27,9 @@ def test_internal_topics(broker, worker_properties, topic_name, tmp_path):
         found = [said for said in json.loads(done.stdout) if said["about"] in ("brokers", "internal topics")]
         return [(said["verdict"], said["message"]) for said in found]
 
-    told = doctor(1)
-    assert [verdict for verdict, _ in told] == ["ok", "error", "error", "error"]
-    for (_, said), words in zip(told[1:], ("single partition", "replication.factor is 3", "cleanup.policy=delete"),
+    reported = doctor(1)
+    assert [verdict for verdict, _ in reported] == ["ok", "error", "error", "error"]
+    for (_, said), words in zip(reported[1:], ("single partition", "replication.factor is 3", "cleanup.policy=delete"),
                                 strict=True):
         assert words in said
     # It has made nothing, and once all is mended it says so.

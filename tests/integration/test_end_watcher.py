@@ -33,7 +33,7 @@ class Session(FetchSession):
         return request
 
 
-def test_a_session_continues_whatever_the_broker_forgets(
+def test_the_watcher_continues_after_the_broker_forgets_its_fetch_session(
     kafka: Kafka, topic_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each task is woken only by its own partition, repeatedly, even if the broker no longer knows the session."""

@@ -1,4 +1,4 @@
-"""The engines with a real local Spark: one contract for both, and what only one of them does."""
+"""The engines with a real local Spark: one contract for both, and the behaviour of each."""
 
 from __future__ import annotations
 
@@ -54,10 +54,10 @@ pytestmark = pytest.mark.integration
 
 
 START_S = 120.0  # on a busy machine
-MOST = 6  # processes of the resident engine
+MAX_PROCESSES = 6  # processes of the resident engine
 hangs: list[tuple[str, str]] = []  # what the engine has told of tasks
 SETTINGS = {
-    "group.id": "engine-test", "heeler.executors.max": str(MOST), "heeler.executors.running.max": "4",
+    "group.id": "engine-test", "heeler.executors.max": str(MAX_PROCESSES), "heeler.executors.running.max": "4",
     "heeler.executors.slow.ms": "2000",
 }
 
@@ -65,15 +65,15 @@ SETTINGS = {
 @pytest.fixture(scope="module", params=["resident", "batch"])
 def engine(request: pytest.FixtureRequest) -> Iterator[AnyEngine]:
     hangs.clear()
-    engine = engine_of({**SETTINGS, "heeler.executors.mode": request.param}, lambda *told: hangs.append(told))
+    engine = engine_of({**SETTINGS, "heeler.executors.mode": request.param}, lambda *reported: hangs.append(reported))
     waiting = engine.submit("early", [Answer(1)])
     assert not waiting.done()
     assert engine.state is EngineState.NEW
-    lent = SharedSpark(engine.await_spark)
+    shared_spark = SharedSpark(engine.await_spark)
     engine.start()
     assert not waiting.done(), "start delays nothing"
     assert SparkSession.builder.getOrCreate().range(3).count() == 3, "a plugin that asks early waits for the same Spark"
-    lent.close()
+    shared_spark.close()
     assert waiting.result(START_S) == [1]
     on_spark(engine)
     yield engine
@@ -106,7 +106,7 @@ def answers_again(engine: AnyEngine) -> None:
 def slots(engine: AnyEngine) -> int:
     """How many splits run at a time, where each of them hangs: more on a larger machine."""
     if isinstance(engine, ResidentEngine):
-        return MOST
+        return MAX_PROCESSES
     assert engine.spark is not None
     return engine.spark.slots
 
@@ -126,7 +126,7 @@ def errors(caplog: pytest.LogCaptureFixture) -> list[str]:
             and r.name == "spark_tasks.spark.life"]
 
 
-def test_results_come_in_the_order_of_the_splits(engine: AnyEngine) -> None:
+def test_results_are_in_the_order_of_the_splits(engine: AnyEngine) -> None:
     splits = [Answer(n, 0.02 * (5 - n)) for n in range(6)]
     assert engine.submit("a-0", splits).result(20) == list(range(6))
     assert engine.submit("a-0", []).result(20) == []
@@ -148,7 +148,7 @@ def test_workers_are_hot_reused_and_forked_from_a_daemon_without_threads(engine:
     assert "spark_tasks.spark.daemon" in found[0]["daemon"]
 
 
-def test_a_hundred_small_tasks_share_jobs_and_one_error_is_only_its_task_s(engine: AnyEngine) -> None:
+def test_a_hundred_small_tasks_share_jobs_and_an_error_fails_only_its_own_task(engine: AnyEngine) -> None:
     futures = [engine.submit(f"t-{n}", [Answer(n), Fail("no") if n == 50 else Answer(-n)]) for n in range(100)]
     for n, future in enumerate(futures):
         if n == 50:
@@ -171,7 +171,7 @@ def test_a_python_worker_that_dies_fails_only_its_own_job(engine: AnyEngine) -> 
     assert engine.state is EngineState.RUNNING
 
 
-def test_cancel_running_and_waiting_batches(engine: AnyEngine, tmp_path: Path) -> None:
+def test_cancelling_running_and_waiting_batches_frees_their_slots(engine: AnyEngine, tmp_path: Path) -> None:
     slots = 4
     hanging = [engine.submit("hang-0", [Hang(str(tmp_path / str(n)))]) for n in range(slots + 2)]
     wait_until(lambda: len(list(tmp_path.iterdir())) >= 2)
@@ -185,7 +185,7 @@ def test_cancel_running_and_waiting_batches(engine: AnyEngine, tmp_path: Path) -
 
 
 @only(["batch"])
-def test_a_shared_job_in_which_something_hangs_ends_with_it(
+def test_cancelling_a_hanging_split_ends_the_shared_job_it_is_in(
     engine: SparkEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The others repeat their batches, and no stacks are requested for them."""
@@ -205,7 +205,7 @@ def test_a_shared_job_in_which_something_hangs_ends_with_it(
     assert engine.submit("late-1", [Answer(1)]).result(20) == [1]
 
 
-def test_the_stack_of_a_batch_that_hangs(engine: AnyEngine, tmp_path: Path) -> None:
+def test_the_stack_of_a_hanging_batch_is_available(engine: AnyEngine, tmp_path: Path) -> None:
     sign = tmp_path / "sign"
     batch = engine.submit("hang-0", [Hang(str(sign))])
     wait_until(sign.exists)
@@ -228,7 +228,7 @@ def test_a_waiting_batch_can_be_withdrawn(engine: AnyEngine, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("how", ["exit", "abort"])
 @only(["resident"])
-def test_a_split_that_ends_its_process_affects_no_others(
+def test_a_split_that_ends_its_process_does_not_affect_other_splits(
     engine: ResidentEngine, tmp_path: Path, how: str
 ) -> None:
     other = engine.submit("other-0", [Hang(str(tmp_path / "other"))])
@@ -240,7 +240,7 @@ def test_a_split_that_ends_its_process_affects_no_others(
 
 
 @only(["resident"])
-def test_cancelling_what_holds_the_interpreter_ends_its_process_alone(
+def test_cancelling_a_split_that_holds_the_gil_ends_only_its_process(
     engine: ResidentEngine, tmp_path: Path
 ) -> None:
     files = [tmp_path / name for name in ("one", "two")]
@@ -255,7 +255,7 @@ def test_cancelling_what_holds_the_interpreter_ends_its_process_alone(
 
 
 @only(["resident"])
-def test_processes_start_while_spark_s_daemon_is_suspended(engine: ResidentEngine, tmp_path: Path) -> None:
+def test_processes_start_while_sparks_daemon_is_suspended(engine: ResidentEngine, tmp_path: Path) -> None:
     """The fork server starts them until the daemon does again; then they end."""
     on_spark(engine)
     (found,) = engine.submit("a-0", [Describe()]).result(START_S)
@@ -264,7 +264,7 @@ def test_processes_start_while_spark_s_daemon_is_suspended(engine: ResidentEngin
     wait_until(lambda: [c for c in daemon.children() if os.getsid(c.pid) == c.pid], what="a fork server")
     daemon.suspend()
     try:
-        busy = all_busy(engine, tmp_path, MOST - 1)
+        busy = all_busy(engine, tmp_path, MAX_PROCESSES - 1)
         (forked,) = engine.submit("a-0", [Describe()]).result(START_S)
         stand_in = psutil.Process(forked["pid"])
         assert stand_in.parent() != daemon
@@ -302,20 +302,20 @@ def test_executors_outlive_the_process_that_forked_them(engine: ResidentEngine, 
 def test_a_hanging_split_is_reported_with_its_stack(
     engine: ResidentEngine, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
-    """Both in Python and in C; and who waits because all processes are busy."""
+    """Splits that hang in Python and in C, and batches that wait because all processes are busy."""
     stuck = engine.submit("stuck-0", [HoldInterpreter(str(tmp_path / "stuck"))])
 
-    def told(text: str) -> str:
+    def reported(text: str) -> str:
         found = [r.getMessage() for r in caplog.records if r.getMessage().startswith(text)]
         return found[0] if found else ""
 
-    wait_until(lambda: told("A split of stuck-0 has been running for "))
+    wait_until(lambda: reported("A split of stuck-0 has been running for "))
     assert "splits.py" in caplog.text
     where = wait_until(lambda: dict(reversed(hangs)).get("stuck-0"))  # others of this module hung before it
     assert "splits.py" in where
-    busy = all_busy(engine, tmp_path, MOST - 1)
+    busy = all_busy(engine, tmp_path, MAX_PROCESSES - 1)
     waits = engine.submit("waits-0", [Answer(1)])
-    text = wait_until(lambda: told("A batch of waits-0 has been waiting for an executor process for "))
+    text = wait_until(lambda: reported("A batch of waits-0 has been waiting for an executor process for "))
     troubles = engine.degraded()
     assert any(text.startswith("stuck-0: a split has been running for ") for text in troubles)
     assert any(text.startswith("waits-0: a batch has been waiting for an executor process for ") for text in troubles)
@@ -326,8 +326,8 @@ def test_a_hanging_split_is_reported_with_its_stack(
 
 
 @only(["resident"])
-def test_every_split_runs_once_while_spark_comes_and_goes(engine: ResidentEngine, tmp_path: Path) -> None:
-    """Those that a killed process had fail; all others are run, in a process of the worker's own or in Spark's."""
+def test_every_split_runs_once_while_spark_stops_and_restarts(engine: ResidentEngine, tmp_path: Path) -> None:
+    """Splits of a killed process fail; all others run, in a process started by the worker or by Spark."""
     places, failed, file = [], [], tmp_path / "notes"
     number = itertools.count()
 
@@ -366,7 +366,7 @@ def test_a_dead_jvm_is_started_again_and_reported(
     assert [text.partition(";")[0] for text in errors(caplog)] == ["Spark's JVM ended, or its context was stopped"]
 
 
-def test_a_plugin_that_stops_spark_has_it_started_again(
+def test_spark_is_restarted_after_a_plugin_has_stopped_it(
     engine: AnyEngine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr("spark_tasks.spark.life.RESTART_AFTER_S", 0)
@@ -392,14 +392,14 @@ def test_a_shared_job_ends_when_the_last_task_has_cancelled_it(engine: SparkEngi
     wait_until(lambda: engine.figures().running == 0, what="free slots")
 
 
-def test_output_of_the_worker_s_own_processes_is_masked_and_forges_no_line_of_its_log(
-    capsys: pytest.CaptureFixture[str],
+def test_output_of_executor_processes_is_masked_and_cannot_forge_log_lines(
+    capsys: pytest.CaptureFixture[str]
 ) -> None:
     process_secrets().add("c", ["of-the-engine-test"])
-    came: SimpleQueue[Line] = SimpleQueue()
-    listener, launcher = ExecutorListener(lambda _, line: came.put(line)), LocalLauncher(python_path(), 1)
+    arrived: SimpleQueue[Line] = SimpleQueue()
+    listener, launcher = ExecutorListener(lambda _, line: arrived.put(line)), LocalLauncher(python_path(), 1)
     launcher.launch(listener.expect(1))
-    line = came.get(timeout=START_S)
+    line = arrived.get(timeout=START_S)
     wire.send(line.work, pickle.dumps(Say("of-the-engine-test\n[2026-11-22 10:00:00,000] INFO forged")))
     assert wire.receive(line.work)
     said = ""
@@ -419,14 +419,14 @@ def test_output_of_the_worker_s_own_processes_is_masked_and_forges_no_line_of_it
     wait_gone([process])
 
 
-def test_what_few_connectors_need_is_imported_before_processes_fork(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the worker's own parent of them also where the first such connector comes later."""
-    came: SimpleQueue[Line] = SimpleQueue()
-    listener, launcher = ExecutorListener(lambda _, line: came.put(line)), LocalLauncher(python_path(), 2)
+def test_optional_modules_are_imported_before_processes_fork(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The worker's own fork server imports them also if the first connector that needs them is created later."""
+    arrived: SimpleQueue[Line] = SimpleQueue()
+    listener, launcher = ExecutorListener(lambda _, line: arrived.put(line)), LocalLauncher(python_path(), 2)
     lines, found = [], []
     for number in (1, 2):
         launcher.launch(listener.expect(number))
-        lines.append(came.get(timeout=START_S))
+        lines.append(arrived.get(timeout=START_S))
         wire.send(lines[-1].work, pickle.dumps(IsImported("xml.dom.pulldom")))
         found.append(pickle.loads(wire.receive(lines[-1].work))[0].value)
         monkeypatch.setitem(OPTIONAL, "pytest", ("no.such.module", "xml.dom.pulldom"))
@@ -440,8 +440,8 @@ def test_what_few_connectors_need_is_imported_before_processes_fork(monkeypatch:
     assert "xml.dom.pulldom" in needed(), "what Spark's is told when it starts"
 
 
-def test_spark_starts_later_if_the_worker_asks_for_a_delay() -> None:
-    """Until then, splits run in processes of the worker's own."""
+def test_spark_starts_after_the_configured_delay() -> None:
+    """Until then, splits run in processes that the worker starts itself."""
     engine = ResidentEngine({**SETTINGS, "heeler.spark.start.delay.ms": "600000"})
     engine.start()
     (found,) = engine.submit("a-0", [Describe()]).result(START_S)
@@ -455,7 +455,7 @@ def test_spark_starts_later_if_the_worker_asks_for_a_delay() -> None:
     engine.close()
 
 
-def test_spark_that_cannot_start(caplog: pytest.LogCaptureFixture) -> None:
+def test_batches_fail_if_spark_cannot_start(caplog: pytest.LogCaptureFixture) -> None:
     # Last: it shares the process's one SparkContext with nobody, as the fixture's is still there to be refused.
     broken = SparkEngine({"spark.driver.extraJavaOptions": "-XX:NoSuchOption"})
     waiting = broken.submit("a-0", [Answer(1)])
@@ -470,8 +470,10 @@ def test_spark_that_cannot_start(caplog: pytest.LogCaptureFixture) -> None:
 
 
 @pytest.mark.parametrize("moment", ["heeler-spark-*", "spark-*"])
-def test_closed_while_spark_starts(temporary: Path, monkeypatch: pytest.MonkeyPatch, moment: str) -> None:
-    """It waits for what it has begun to start: neither a process nor a file stays."""
+def test_closing_while_spark_starts_leaves_no_process_and_no_file(
+    temporary: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    """Closing waits for the start that is in progress."""
     monkeypatch.setattr("tempfile.tempdir", str(temporary))
     here = psutil.Process()
     before = here.children(recursive=True)
@@ -485,7 +487,7 @@ def test_closed_while_spark_starts(temporary: Path, monkeypatch: pytest.MonkeyPa
     assert leftovers(temporary) == []
 
 
-def test_a_closed_engine_refuses() -> None:
+def test_a_closed_engine_refuses_batches() -> None:
     engine = SparkEngine({})
     waiting = engine.submit("a-0", [Answer(1)])
     engine.close()

@@ -1,4 +1,4 @@
-"""Exactly-once sources in a cluster of two workers, through everything that can happen to one of them.
+"""Exactly-once sources in a cluster of two workers, through every kind of failure of one of them.
 
 test_exactly_once_rolling.py kills a leader.
 """
@@ -57,7 +57,7 @@ def test_records_flow_and_a_task_count_record_is_written(cluster, reader):
     assert keys.index("tasks-fencing-once") > keys.index("commit-once")
 
 
-def test_kill_9(cluster, reader):
+def test_exactly_once_survives_a_killed_worker(cluster, reader):
     settled(cluster)
     reader.wait_flowing(STREAMS)
     victim = cluster.follower()
@@ -70,7 +70,7 @@ def test_kill_9(cluster, reader):
 
 
 @pytest.mark.parametrize("who", ["follower", "leader"])
-def test_suspended_past_its_session_and_resumed(cluster, reader, who):
+def test_exactly_once_survives_a_worker_suspended_past_its_session(cluster, reader, who):
     """When it resumes, other workers have taken over its work."""
     settled(cluster)
     reader.wait_flowing(STREAMS)
@@ -96,7 +96,7 @@ def test_suspended_past_its_session_and_resumed(cluster, reader, who):
     reader.wait_flowing(STREAMS)
 
 
-def test_sigterm(cluster, reader):
+def test_exactly_once_survives_a_graceful_stop_of_a_worker(cluster, reader):
     settled(cluster)
     victim = cluster.follower()
     victim.signal("TERM")
@@ -108,7 +108,7 @@ def test_sigterm(cluster, reader):
 
 
 @pytest.mark.parametrize("tasks", [1, 4, 2, 3])
-def test_reconfigured_to_another_number_of_tasks(cluster, reader, tasks):
+def test_former_producers_are_fenced_when_the_number_of_tasks_changes(cluster, reader, tasks):
     """Streams move from task to task: each of the former producers is fenced before one of the new ones starts."""
     settled(cluster)
     numbers(cluster, "once", tasks)
@@ -155,7 +155,7 @@ def test_producers_that_the_leader_may_not_fence_fail_the_new_tasks(cluster, rea
     reader.wait_flowing(STREAMS)
 
 
-def test_stopped_offsets_altered_and_resumed(cluster, kafka):
+def test_a_stopped_source_resumes_from_altered_offsets(cluster, kafka):
     kafka.create("altered", 1)
     numbers(cluster, "altered", 1, streams=1, records="500", rate="0")
     settled(cluster)
@@ -181,7 +181,7 @@ def _altered(rest, offsets):
         raise AssertionError(str(error)) from error
 
 
-def test_refused_before_it_is_created(cluster):
+def test_an_unsupported_transaction_boundary_is_refused_before_creation(cluster):
     rest = cluster.living()[0].rest
     config = {"connector.class": "datagen", "topic": "x", "exactly.once.support": "required"}
     found = rest.call("PUT", "/connector-plugins/datagen/config/validate", {**config, "name": "y"})
@@ -193,7 +193,7 @@ def test_refused_before_it_is_created(cluster):
         rest.put_config("y", {**config, "transaction.boundary": "connector"})
 
 
-def test_offsets_in_a_topic_of_the_connectors_own(cluster, kafka):
+def test_a_connector_may_keep_its_offsets_in_its_own_topic(cluster, kafka):
     kafka.create("own", 1)
     kafka.create("own-offsets", 1, cleanup_policy="compact")
     numbers(cluster, "own", 1, streams=1, offsets_storage_topic="own-offsets")
@@ -209,8 +209,10 @@ def test_offsets_in_a_topic_of_the_connectors_own(cluster, kafka):
     cluster.delete("own")
 
 
-def test_into_another_kafka(cluster):
-    """Its offsets are there too, in its transactions, in a topic that is made; the worker's topic has a copy."""
+def test_records_and_offsets_are_exactly_once_in_another_kafka_cluster(cluster):
+    """The offsets are in that cluster too, in the same transactions and a topic that is created; the worker's topic
+    has a copy.
+    """
     offsets, name = cluster.settings["offset.storage.topic"], "elsewhere"
     with EmbeddedBroker(quick=True) as broker:
         there = Kafka(broker.bootstrap_servers)
@@ -239,7 +241,7 @@ def test_into_another_kafka(cluster):
         cluster.delete(name)
 
 
-def test_clients_of_two_kafkas(cluster):
+def test_a_task_whose_clients_use_two_kafka_clusters_fails_with_advice(cluster):
     numbers(cluster, "torn", 1, streams=1, producer_override_bootstrap_servers="127.0.0.1:1")
     rest = cluster.leader().rest
 

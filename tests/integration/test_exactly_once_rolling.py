@@ -1,4 +1,4 @@
-"""Exactly-once support comes to a running cluster worker by worker: disabled, preparing, enabled (KIP-618)."""
+"""Exactly-once support is enabled in a running cluster worker by worker: disabled, preparing, enabled (KIP-618)."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def offset(at: int) -> list[Any]:
     return [({"stream": "0"}, {"at": at})]
 
 
-def test_records_and_offsets_in_one_transaction_then_resumed(rig: OnceRig) -> None:
+def test_records_and_offsets_are_committed_in_one_transaction_and_resumed(rig: OnceRig) -> None:
     rig.limit(2500)
     guard = Guard()
     loop = rig.start(guard)
@@ -48,7 +48,7 @@ def test_records_and_offsets_in_one_transaction_then_resumed(rig: OnceRig) -> No
     assert guard.asked == ["fence", "verify"]
     assert rig.values() == numbers(2500)
     assert rig.offsets() == offset(2500)
-    assert rig.notes.heard("commits") == [[{"0": at}] for at in (1000, 2000, 2500)]
+    assert rig.notes.recorded("commits") == [[{"0": at}] for at in (1000, 2000, 2500)]
     rig.limit(2600)
     again = rig.start()
     again.await_records(100)
@@ -56,7 +56,7 @@ def test_records_and_offsets_in_one_transaction_then_resumed(rig: OnceRig) -> No
     assert rig.values() == numbers(2600)
 
 
-def test_a_batch_that_fails_half_way_is_repeated_and_seen_once(rig: OnceRig) -> None:
+def test_a_batch_that_fails_halfway_is_repeated_and_visible_once(rig: OnceRig) -> None:
     rig.limit(3000)
     rig.engine.lose.append(SparkLostError("before it ran"))
     loop = rig.start(**{"break": "1000", "retry": "later"})
@@ -104,7 +104,7 @@ def test_the_writes_of_a_lost_job_are_aborted(rig: OnceRig) -> None:
     assert len(rig.values(committed=False)) > 2000
 
 
-def test_a_late_executor_cannot_write_any_more(rig: OnceRig) -> None:
+def test_an_executor_of_a_replaced_task_can_no_longer_write(rig: OnceRig) -> None:
     """A split of a task whose successor has started: its epoch is stale wherever it runs."""
     kept: list[bytes] = []
     submit = rig.engine.submit
@@ -127,7 +127,7 @@ def test_a_late_executor_cannot_write_any_more(rig: OnceRig) -> None:
     assert rig.values() == numbers(1500)
 
 
-def test_a_fenced_task_fails_and_says_why(rig: OnceRig) -> None:
+def test_a_fenced_task_fails_with_the_reason(rig: OnceRig) -> None:
     rig.limit(1000)
     first = rig.start()
     first.await_records(1000)
@@ -159,7 +159,7 @@ def test_a_task_waits_for_its_fencing(rig: OnceRig) -> None:
     assert guard.asked == ["fence"]
 
 
-def test_interval_ends_a_transaction_by_time_and_with_the_task(rig: OnceRig) -> None:
+def test_boundary_interval_commits_after_the_interval_and_at_the_stop(rig: OnceRig) -> None:
     rig.limit(500)
     begun = time.monotonic()
     loop = rig.start(transaction_boundary="interval", transaction_boundary_interval_ms="1500")
@@ -171,10 +171,10 @@ def test_interval_ends_a_transaction_by_time_and_with_the_task(rig: OnceRig) -> 
     loop.await_records(700)
     loop.stop()
     assert rig.values() == numbers(700)
-    assert rig.notes.heard("commits") == [[{"0": 500}], [{"0": 700}]]
+    assert rig.notes.recorded("commits") == [[{"0": 500}], [{"0": 700}]]
 
 
-def test_paused_at_an_interval_commits_what_it_has(rig: OnceRig) -> None:
+def test_pausing_with_boundary_interval_commits_the_open_transaction(rig: OnceRig) -> None:
     rig.limit(500)
     loop = rig.start(transaction_boundary="interval", transaction_boundary_interval_ms="30000")
     loop.await_records(500)
@@ -182,7 +182,7 @@ def test_paused_at_an_interval_commits_what_it_has(rig: OnceRig) -> None:
     wait_until(lambda: rig.values() == numbers(500), 20, "the commit at the pause")
 
 
-def test_the_connector_says_where_transactions_end(rig: OnceRig) -> None:
+def test_boundary_connector_commits_where_the_connector_says(rig: OnceRig) -> None:
     rig.limit(250)
     options = {"rows": "100", "commit_every": "200", "transaction_boundary": "connector"}
     loop = rig.start(**options)
@@ -195,12 +195,12 @@ def test_the_connector_says_where_transactions_end(rig: OnceRig) -> None:
     again.await_records(200)
     again.stop()
     assert rig.values() == numbers(400)
-    assert rig.notes.heard("transactions")[:3] == [
+    assert rig.notes.recorded("transactions")[:3] == [
         [{"0": 0}, {"0": 100}], [{"0": 100}, {"0": 200}], [{"0": 200}, {"0": 250}],
     ]  # fmt: skip
 
 
-def test_paused_within_a_transaction_of_the_connector_keeps_no_reader_waiting(rig: OnceRig) -> None:
+def test_pausing_within_a_connector_transaction_blocks_no_readers(rig: OnceRig) -> None:
     rig.limit(250)
     loop = rig.start(rows="100", commit_every="200", transaction_boundary="connector")
     loop.await_records(250)
@@ -270,7 +270,7 @@ def test_a_record_that_is_too_large_fails_the_task_and_is_not_skipped(rig: OnceR
     assert rig.offsets() == []
 
 
-def test_offsets_in_a_topic_of_the_connectors_own(rig: OnceRig) -> None:
+def test_a_task_may_keep_its_offsets_in_its_connectors_own_topic(rig: OnceRig) -> None:
     own = f"own-{rig.name}"
     rig.make_topic(topic=own)
     rig.limit(1000)

@@ -29,7 +29,7 @@ def worker(fragile_broker, topic_name):
     herder.member.stop()
 
 
-def test_a_broker_that_restarts(fragile_broker, worker):
+def test_a_member_rejoins_after_a_broker_restart(fragile_broker, worker):
     worker.joined(30)
     fragile_broker.stop(graceful=False)
     assert worker.next(CoordinatorLost).reason
@@ -39,7 +39,7 @@ def test_a_broker_that_restarts(fragile_broker, worker):
     assert settled(worker)
 
 
-def test_a_broker_that_hangs(fragile_broker, worker):
+def test_a_hanging_broker_is_reported_as_a_lost_coordinator(fragile_broker, worker):
     worker.joined(30)
     fragile_broker.freeze()
     try:
@@ -49,7 +49,7 @@ def test_a_broker_that_hangs(fragile_broker, worker):
     wait_until(lambda: settled(worker), 30, "a member again")
 
 
-def test_a_broker_that_comes_later(fragile_broker, topic_name):
+def test_a_member_joins_once_the_broker_is_available(fragile_broker, topic_name):
     fragile_broker.stop(graceful=False)
     herder = FakeHerder(fragile_broker.bootstrap_servers, topic_name, "early").join()
     try:

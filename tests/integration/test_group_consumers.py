@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 
 
 def test_a_worker_ends_although_tasks_are_still_members(broker, topic_name):
-    """Those that did not stop in time: one that does nothing, one that is closing while another waits for the group."""
+    """Two tasks did not stop in time: one does nothing, the other is closing while a third waits for the group."""
     Kafka(broker.bootstrap_servers).create(topic_name)
     io, client = GroupIo(), {"bootstrap_servers": broker.bootstrap_servers}
     members = [GroupConsumer(ConsumerSettings(f"{topic_name}-{n}", client, (topic_name,)), io, lambda: None)
@@ -85,7 +85,7 @@ def test_a_join_that_waits_for_another_member_blocks_no_others(broker, topic_nam
     other.close()
 
 
-def test_members_at_rest_have_one_connection_and_each_its_own_name(broker, topic_name, io, monkeypatch):
+def test_idle_members_share_their_connections_and_keep_their_own_client_ids(broker, topic_name, io, monkeypatch):
     monkeypatch.setattr(membership, "SETTLED_S", 0.0)
     Kafka(broker.bootstrap_servers).create(topic_name)
     before = open_files()

@@ -13,7 +13,7 @@ from actors.messages.commands import AllowJoin, HerderAlive, RequestRejoin
 from actors.messages.events import CoordinatorLost, JoinPreparing
 from heeler.embedded_kafka.ports import free_port
 from storage.config.state import ClusterConfigState
-from tests.rigs.group_herder import CONFIG, EVERYTHING, BabblingCoordinator, FakeHerder, settled
+from tests.rigs.group_herder import CONFIG, EVERYTHING, FakeHerder, GarbageCoordinator, settled
 from tests.rigs.support import wait_until
 
 pytestmark = pytest.mark.integration
@@ -46,7 +46,7 @@ def pair(worker):
     return one, two
 
 
-def test_one_member_runs_everything_and_leads(worker):
+def test_a_single_member_leads_and_owns_all_work(worker):
     one = worker("w1").join()
     assert one.next(JoinPreparing, 30).eager is False
     membership = one.joined()
@@ -59,7 +59,7 @@ def test_one_member_runs_everything_and_leads(worker):
 
 
 @pytest.mark.parametrize("protocol", Protocol)
-def test_two_members_share(worker, protocol):
+def test_two_members_share_the_work_evenly(worker, protocol):
     one, two = (worker(name, protocol=protocol).join() for name in ("w1", "w2"))
     wait_until(lambda: settled(one, two), 30, "an even share")
     for herder in (one, two):
@@ -71,7 +71,7 @@ def test_two_members_share(worker, protocol):
     }
 
 
-def test_an_eager_member_drags_the_group_to_eager_and_back(worker):
+def test_the_group_is_eager_while_it_has_an_eager_member(worker):
     one = worker("w1").join()
     assert one.joined(30).protocol is Protocol.SESSIONED
     old = worker("w2", protocol=Protocol.EAGER).join()
@@ -102,7 +102,7 @@ def test_a_member_that_leaves_is_replaced_at_once(worker, how):
     wait_until(lambda: settled(one))
 
 
-def test_the_leader_leaves(pair):
+def test_another_member_leads_after_the_leader_has_left(pair):
     one, two = pair
     one.leave()
     assert two.joined().is_leader
@@ -130,7 +130,7 @@ def test_lost_work_waits_for_its_worker(worker):
     assert leader.owned == kept
 
 
-def test_a_rejoin_on_request(pair):
+def test_a_requested_rejoin_starts_a_new_generation(pair):
     one, two = pair
     before = one.membership.generation
     two.member.tell(RequestRejoin("test"))
@@ -327,11 +327,11 @@ def test_group_type_and_protocol_are_kafka_connects(pair):
     assert [name for name, _ in one.coordinator.group_protocols()] == ["sessioned", "compatible", "default"]
 
 
-def test_a_leader_that_assigns_garbage_ends_no_follower(worker, caplog):
+def test_a_follower_survives_an_invalid_assignment_from_its_leader(worker, caplog):
     """It reports why, retries, and works as soon as another member leads."""
-    one = worker("w1", kind=BabblingCoordinator).join()
+    one = worker("w1", kind=GarbageCoordinator).join()
     one.joined(30)
-    one.coordinator.babbles = True
+    one.coordinator.sends_garbage = True
     two = worker("w2").join()
     wait_until(lambda: "cannot be joined: unknown protocol version -1" in caplog.text)
     one.leave()

@@ -1,4 +1,4 @@
-"""Whoever may send a request, write to the group's topics or join the group: it is his own that suffers."""
+"""Clients that send requests, write to the group's topics or join the group can harm only their own connectors."""
 
 from __future__ import annotations
 
@@ -79,8 +79,8 @@ def test_offsets_that_nest_deeply_are_refused(worker, topic_name):
     worker.delete(topic_name)
 
 
-def test_invalid_records_in_internal_topics_stop_nothing(worker, works):
-    """They are there when the worker starts, too."""
+def test_invalid_records_in_internal_topics_do_not_stop_a_worker(worker, works):
+    """They also exist when the worker starts."""
     topic = worker.process.properties["config.storage.topic"]
     deep = '{"properties":{"a":' + "[" * 600 + "]" * 600 + "}}"
     config = json.dumps({"properties": {**source(worker), "name": LONG}})
@@ -96,10 +96,10 @@ def test_invalid_records_in_internal_topics_stop_nothing(worker, works):
                        ("offset", [deep, '["a",' + "[" * 600, '["a",{"p":' + "9" * 5000 + "}]"])):
         worker.kafka.send(worker.process.properties[f"{kind}.storage.topic"], [deep] * 3, keys)
 
-    def told():
+    def reported():
         return "has 40000 bytes" in (worker.rest.failure(LONG) or "")
 
-    wait_until(told, 30, "the status of what cannot run")
+    wait_until(reported, 30, "the status of what cannot run")
     works()
     assert worker.call("GET", "/connectors?expand=info&expand=status").keys() == {LONG, *odd}
     error = worker.refused("POST", f"/connectors/{LONG}/restart")

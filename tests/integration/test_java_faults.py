@@ -82,7 +82,7 @@ def test_a_hung_task_is_abandoned_and_blocks_no_others(rig, topic_name, mode):
     rig.wait_records(other, 10)
 
 
-def test_the_end_of_the_host_is_detected_and_everything_continues(rig, topic_name):
+def test_the_end_of_the_host_is_detected_and_its_tasks_continue(rig, topic_name):
     """Killed, and ended by a plugin, which becomes FAILED, while the others continue after their offsets, each record
     once.
     """
@@ -238,8 +238,8 @@ def test_a_plugin_that_does_not_return_in_time_is_abandoned(rig, topic_name, stu
     assert offsets(rig, topic_name) == []
 
 
-def test_config_providers_in_jars(rig, topic_name, journal):
-    """One compiled here and Kafka's own, in Java: for the worker's file and connectors; restarts when a value has lived
+def test_config_providers_from_jars_serve_workers_and_connectors(rig, topic_name, journal):
+    """A provider compiled here and Kafka's own: for the worker's file and connectors; restarts when a value has lived
     its time; the next JVM has its own; the value itself is nowhere.
     """
     connection = http.client.HTTPConnection(rig.rest.url.removeprefix("http://"), timeout=20)
@@ -277,8 +277,8 @@ def test_config_providers_in_jars(rig, topic_name, journal):
     assert configured() == before + 1
     wait_until(lambda: metrics(rig).get(("heeler_plugin_reads", "vault"), 0) >= 2, what="what the next one measures")
     topics = [rig.process.properties[f"{kind}.storage.topic"] for kind in ("status", "config", "offset")]
-    told = repr([(m.key(), m.value()) for topic in topics for m in rig.kafka.messages(topic)])
-    for text in (told, rig.process.log.read_text(), repr(rig.call("GET", "/connectors?expand=status&expand=info"))):
+    reported = repr([(m.key(), m.value()) for topic in topics for m in rig.kafka.messages(topic)])
+    for text in (reported, rig.process.log.read_text(), repr(rig.call("GET", "/connectors?expand=status&expand=info"))):
         assert SECRET not in text
 
 
@@ -318,7 +318,7 @@ def test_a_config_provider_that_throws_or_hangs_affects_only_its_callers(rig, to
 
 
 def test_the_host_is_private_and_ends_with_the_worker(java_worker):
-    """Last: the worker is killed."""
+    """This test is the last one because it kills the worker."""
     host = jvm(java_worker)
     folder = host.cmdline()[host.cmdline().index("heeler.host.Host") + 1]
     assert Path(folder).stat().st_mode & 0o777 == 0o700

@@ -1,4 +1,4 @@
-"""A worker whose Java connectors have a JVM each; what Java plugins measure."""
+"""A worker whose Java connectors each have a JVM; the metrics of Java plugins."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def rig(isolating_worker, tmp_path):
 
 
 def test_a_plugin_that_leaks_or_ends_its_jvm_harms_no_other_connector(rig, topic_name):
-    """A heap that is really full, and System.exit; everything else continues in its JVM."""
+    """One plugin fills the heap, another calls System.exit; all other connectors continue in their own JVM."""
     file = lines_of(rig, topic_name)
     before = set(jvms(rig))
     leaks, exits = f"{topic_name}-leak", f"{topic_name}-exit"

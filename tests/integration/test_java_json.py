@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
 
 def test_json_is_read_and_written_as_by_kafkas_converter(tmp_path):
-    """Random schemas and values, texts that are damaged, all options; most cases must not fall back."""
+    """Random schemas and values, damaged texts, all options; most cases must not fall back to Java."""
     jars = host_classpath()
     compile_classes([DRIVER], jars, tmp_path)
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""Java plugins on a real worker: what is known of them, and sources, Kafka's own and one that misbehaves."""
+"""Java plugins on a real worker: what REST shows of them, Kafka's own sources, and one that misbehaves."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_java_plugins_are_listed_described_and_validated(rig):
     assert ["comes after the Python plugin pieces_one.MarkOne" in m for m in behind["transforms.p.type"]] == [True]
 
 
-def test_a_definitions_recommenders_and_validate_answer_as_on_a_java_worker(rig):
+def test_recommenders_and_validation_of_java_plugins_answer_as_on_a_java_worker(rig):
     answers = validate_jar.answers()
     assert validate_jar.keys(rig.rest) == answers.pop("keys")
     assert set(answers) == set(validate_jar.CASES)
@@ -73,8 +73,8 @@ def test_a_definitions_recommenders_and_validate_answer_as_on_a_java_worker(rig)
     assert differences == {}
 
 
-def test_lines_of_a_file_with_java_transforms_and_converters(rig, topic_name):
-    """Pause, resume, restart, delete; offsets as Java writes them."""
+def test_a_java_file_source_runs_with_java_transforms_and_converters(rig, topic_name):
+    """Pause, resume, restart and delete; offsets are written as by Java."""
     file = rig.folder / "lines"
     file.write_text("one\ntwo\n")
     config = {
@@ -105,7 +105,7 @@ def test_lines_of_a_file_with_java_transforms_and_converters(rig, topic_name):
 
 
 def test_log_lines_of_plugins_have_their_names(rig, topic_name):
-    """By the name of the class, with connector and task; `PUT /admin/loggers` reaches the JVM."""
+    """Lines have the class name, the connector and the task; `PUT /admin/loggers` takes effect in the JVM."""
     file = rig.folder / "lines"
     file.write_text("one\n")
     there = lambda line: bool(re.search(line, rig.process.log.read_text()))  # noqa: E731
@@ -139,9 +139,9 @@ def test_records_keep_keys_headers_timestamps_and_offsets_their_numbers(rig, top
     found = rig.kafka.messages(topic_name)
     rows = sorted((int.from_bytes(m.value(), "big"), m.key().decode(), m.timestamp()[1]) for m in found)
     assert rows == [(n, f"k{n}", 1000 + n) for n in range(30)]
-    told = {f"committed {m.key().decode()} at {topic_name}-{m.partition()}@{m.offset()} of {m.timestamp()[1]}, "
-            f"{len(m.key())}+8" for m in found}
-    wait_until(lambda: told <= set(re.findall(r"committed k.*\+8", rig.process.log.read_text())), what="commitRecord")
+    commits = {f"committed {m.key().decode()} at {topic_name}-{m.partition()}@{m.offset()} of {m.timestamp()[1]}, "
+               f"{len(m.key())}+8" for m in found}
+    wait_until(lambda: commits <= set(re.findall(r"committed k.*\+8", rig.process.log.read_text())), what="commits")
     assert all([name for name, _ in m.headers()] == ["confirmed"] for m in found)
     tracked = rig.call("GET", f"/connectors/{topic_name}/topics")[topic_name]["topics"]
     assert tracked == [topic_name]
@@ -156,7 +156,7 @@ def test_records_keep_keys_headers_timestamps_and_offsets_their_numbers(rig, top
     wait_until(lambda: printed(f"the connector knows {{next={9007199254740993 + 30}}}"), what="the connector's offsets")
 
 
-def test_it_continues_from_altered_offsets(rig, topic_name):
+def test_a_java_source_continues_from_altered_offsets(rig, topic_name):
     rig.create(topic_name, counting(topic_name), ["RUNNING", "RUNNING"])
     wait_offset(rig, topic_name, {"next": 9007199254740993 + 10})
     rig.call("PUT", f"/connectors/{topic_name}/stop")
@@ -196,7 +196,7 @@ def test_refused_credentials_are_not_retried(rig, topic_name, mode, permanent):
     assert ("next_attempt" in task["restarts"]) is not permanent
 
 
-def test_a_bad_record_of_a_source_is_left_out_where_the_connector_says_so(rig, topic_name):
+def test_a_bad_record_of_a_java_source_is_skipped_if_errors_are_tolerated(rig, topic_name):
     strict = f"{topic_name}-strict"
     rig.create(topic_name, counting(topic_name, "mixed", **{"errors.tolerance": "all", "errors.log.enable": "true"}))
     rig.create(strict, counting(strict, "mixed"), ["RUNNING", "FAILED"])
@@ -219,8 +219,8 @@ def test_a_timestamp_of_minus_one_is_none_and_earlier_ones_fail_the_task(rig, to
     assert times == {f"k{n}": 1000 + n for n in (0, 1, 3, 4, 5)}
 
 
-def test_a_connector_says_where_its_transactions_end(rig, topic_name):
-    """Those of 0 to 4 and of 8 and 9 are committed, that of 5 to 7 is aborted; the offsets after it count (KIP-618)."""
+def test_a_java_source_defines_its_transaction_boundaries(rig, topic_name):
+    """Records 0 to 4, 8 and 9 are committed, 5 to 7 are aborted; the offsets after the aborted ones apply (KIP-618)."""
     own = {"transaction.boundary": "connector"}
     rig.create(topic_name, counting(topic_name, "transactions", **own), ["RUNNING", "RUNNING"])
     rig.wait_records(topic_name, 7)
@@ -282,7 +282,7 @@ def test_a_connector_that_raises_an_error_is_failed(rig, topic_name):
     assert "raised by the connector" in rig.call("GET", f"/connectors/{topic_name}/status")["connector"]["trace"]
 
 
-def test_python_plugins_behind_a_java_source(rig, topic_name):
+def test_python_plugins_run_after_a_java_source(rig, topic_name):
     """A transform of Java, then one of Python, a value and a header converter of Python. `commitRecord` is told where a
     record went, and of those that Python left out; exactly once.
     """
@@ -302,9 +302,9 @@ def test_python_plugins_behind_a_java_source(rig, topic_name):
     (six,) = rig.kafka.messages(f"{topic_name}-six")
     assert (six.key(), six.value()) == (b"k6", b"#12")
     name = "__connect.errors."
-    told = [(m.key(), h[f"{name}stage"], h[f"{name}class.name"], h[f"{name}exception.message"])
+    reported = [(m.key(), h[f"{name}stage"], h[f"{name}class.name"], h[f"{name}exception.message"])
             for m in rig.kafka.messages(letters) for h in [{key: value.decode() for key, value in m.headers()}]]
-    assert told == [(b"k2", "TRANSFORMATION", f"{python}double",
+    assert reported == [(b"k2", "TRANSFORMATION", f"{python}double",
                      "double raised ValueError('it is two')"),
                     (b"k7", "VALUE_CONVERTER", f"{python}Numbered", "it is fourteen")]
     wanted = {f"committed {m.key().decode()} at {m.topic()}-{m.partition()}@{m.offset()} of" for m in [*found, six]}
@@ -326,8 +326,8 @@ def letters_of(rig, queue):
             for h in [{key: value.decode(errors="replace") for key, value in m.headers() if value is not None}]]
 
 
-def test_java_plugins_before_a_python_sink(rig, topic_name):
-    """A converter and a transform of Java, then a transform of Python; bad records of each part; the host is killed."""
+def test_java_plugins_run_before_a_python_sink(rig, topic_name):
+    """A Java converter and transform, then a Python transform; each part has bad records; the host is killed."""
     queue, out, java = f"{topic_name}-dead", rig.folder / "out", "heeler.tests.Measured$"
     rig.kafka.create(topic_name)
     config = {
@@ -362,8 +362,8 @@ def test_java_plugins_before_a_python_sink(rig, topic_name):
     assert f"{java}Longs cannot do record {topic_name}-0, offset 1" in trace
 
 
-def test_java_plugins_behind_a_python_source(rig, topic_name):
-    """A transform of Python, then a transform and a converter of Java; bad records of either."""
+def test_java_plugins_run_after_a_python_source(rig, topic_name):
+    """A Python transform, then a Java transform and converter; each part has bad records."""
     queue, java = f"{topic_name}-dead", "heeler.tests.Measured$"
     rig.create(topic_name, {
         "connector.class": "journal.LettersSourceConnector", "topic": topic_name, "transforms": "prefix,picky",

@@ -1,4 +1,6 @@
-"""Config providers in jars, as the worker's file declares them: made, configured, asked and closed in a real host."""
+"""Config providers in jars, declared in the worker's file: they are created, configured, queried and closed in a real
+host.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ def worker(jars, **more):
         **more})
 
 
-def test_it_is_configured_with_its_settings_asked_and_closed(jars, tmp_path):
+def test_a_java_config_provider_is_configured_used_and_closed(jars, tmp_path):
     """`${env:…}` of heeler's own provider is replaced in the settings of the JVM, not in those of a provider."""
     journal = tmp_path / "journal"
     config = worker(jars, **{

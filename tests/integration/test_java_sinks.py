@@ -1,4 +1,4 @@
-"""Java sinks on a real worker: Kafka's own, and one that asks much of its context."""
+"""Java sinks on a real worker: Kafka's own, and one that uses all of its context."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def rig(java_worker, tmp_path):
         yield own
 
 
-def test_a_file_from_a_java_sink(rig, topic_name):
-    """Transforms, pause, restart, altered offsets; the host is killed while records come, and none is missing."""
+def test_a_java_file_sink_writes_every_record_though_its_host_is_killed(rig, topic_name):
+    """Transforms, pause, restart, altered offsets; the host is killed while records arrive, and none is missing."""
     out = rig.folder / "out"
     rig.kafka.create(topic_name, 2)
     config = {
@@ -58,7 +58,7 @@ def test_a_file_from_a_java_sink(rig, topic_name):
     rig.delete(topic_name)
 
 
-def test_the_requests_of_a_sink_to_its_context(rig, topic_name):
+def test_requests_of_a_java_sink_to_its_context_take_effect(rig, topic_name):
     """Rewind, hold and release of a partition, the same again after a time, a commit now, a report of a bad record;
     not more is committed than the task says.
     """
@@ -140,7 +140,7 @@ def test_a_sink_that_fails_and_one_that_hangs_block_no_others(rig, topic_name):
     rig.wait_records(other, 10)
 
 
-def test_python_plugins_before_a_java_sink(rig, topic_name):
+def test_python_plugins_run_before_a_java_sink(rig, topic_name):
     """A Python key converter, header converter and transform, then one of Java. Bad records of each part are letters as
     they are in Kafka; what Python leaves out is committed.
     """

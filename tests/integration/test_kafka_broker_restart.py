@@ -1,4 +1,4 @@
-"""A broker that dies and comes back in the middle of appending and reading: every record once, in order."""
+"""A broker is killed and restarted during appending and reading: every record is read once, in order."""
 
 from __future__ import annotations
 

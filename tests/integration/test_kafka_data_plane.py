@@ -109,7 +109,7 @@ def test_librdkafka_reads_what_is_appended(broker, cluster, topic, compression):
 
 
 @pytest.mark.parametrize("compression", COMPRESSIONS)
-def test_reads_what_librdkafka_writes(broker, cluster, topic, compression):
+def test_records_written_by_librdkafka_are_read(broker, cluster, topic, compression):
     name = topic()
     producer = Producer(
         {"bootstrap.servers": broker.bootstrap_servers, "compression.type": compression or "none", "linger.ms": 20}
@@ -127,7 +127,7 @@ def test_reads_what_librdkafka_writes(broker, cluster, topic, compression):
     }  # fmt: skip
 
 
-def test_ranges(cluster, topic):
+def test_a_range_of_offsets_is_read_exactly(cluster, topic):
     name = topic()
     appender = Appender(cluster, None, max_batch_bytes=1000)
     appender.append(name, 0, raw([b"%05d" % number for number in range(1000)]))
@@ -141,7 +141,7 @@ def test_ranges(cluster, topic):
     reader.close()  # type: ignore[attr-defined]
 
 
-def test_a_record_larger_than_a_fetch(cluster, topic):
+def test_a_record_larger_than_the_fetch_size_is_read(cluster, topic):
     name = topic(max_message_bytes=6_000_000)
     values = [b"small", os.urandom(4_000_000), b"last"]
     appender = Appender(cluster, cluster.init_producer_id(), max_request_bytes=5_000_000)
@@ -150,7 +150,7 @@ def test_a_record_larger_than_a_fetch(cluster, topic):
     assert [row["value"] for row in read(cluster, name, fetch_bytes=1000)] == values
 
 
-def test_a_topic_that_takes_only_small_batches(cluster, topic):
+def test_batches_are_split_for_a_topic_that_accepts_only_small_ones(cluster, topic):
     name = topic(max_message_bytes=5000)
     values = [b"%05d" % number * 20 for number in range(3000)]
     appender = Appender(cluster, cluster.init_producer_id())
@@ -170,7 +170,7 @@ def test_a_topic_that_takes_only_small_batches(cluster, topic):
         appender.flush()
 
 
-def test_keys_go_where_java_sends_them(broker, cluster, topic):
+def test_keys_are_partitioned_as_in_java(broker, cluster, topic):
     name = topic(partitions=5)
     keys = [b"key-%d" % (number % 50) for number in range(2000)]
     appender = Appender(cluster, cluster.init_producer_id())
@@ -214,7 +214,7 @@ def append_as(owner, cluster, name, values):
     owner.sequences.update(appender.sequences)
 
 
-def test_transactions(broker, cluster, topic):
+def test_committed_transactions_are_read_and_aborted_ones_are_not(broker, cluster, topic):
     name = topic()
     owner = TransactionOwner(cluster, f"id-{name}")
     first = owner.init()
@@ -269,7 +269,7 @@ def test_an_appender_that_outlives_its_owner_begins_no_transaction(cluster, topi
         late.admit([(name, 0)])
 
 
-def test_an_open_transaction_holds_read_committed_back(cluster, topic):
+def test_read_committed_waits_for_an_open_transaction(cluster, topic):
     name = topic()
     owner = TransactionOwner(cluster, f"id-{name}")
     owner.init()
@@ -283,7 +283,7 @@ def test_an_open_transaction_holds_read_committed_back(cluster, topic):
     assert batch.column("value").to_pylist() == [b"open"]
 
 
-def test_deleted_records_are_out_of_range(broker, cluster, topic):
+def test_reading_deleted_records_raises_out_of_range(broker, cluster, topic):
     name = topic()
     appender = Appender(cluster, None)
     appender.append(name, 0, raw([b"x"] * 100))
@@ -298,7 +298,7 @@ def test_deleted_records_are_out_of_range(broker, cluster, topic):
     assert cluster.offsets([(name, 0)], "earliest") == {(name, 0): 40}
 
 
-def test_topics_that_do_not_exist(cluster, topic_name):
+def test_an_unknown_topic_raises_an_error_unless_it_may_be_created(cluster, topic_name):
     for call in (
         lambda: cluster.partitions(topic_name),
         lambda: cluster.offsets([(topic_name, 0)]),
@@ -309,7 +309,7 @@ def test_topics_that_do_not_exist(cluster, topic_name):
     assert cluster.partitions(topic_name, create=True) == (0,)
 
 
-def test_offsets_of_many_partitions_at_once(cluster, topic):
+def test_offsets_of_many_partitions_are_read_in_one_call(cluster, topic):
     name = topic(partitions=20)
     appender = Appender(cluster, cluster.init_producer_id())
     appender.append(name, np.arange(200) % 20, raw([b"x"] * 200))
@@ -317,14 +317,14 @@ def test_offsets_of_many_partitions_at_once(cluster, topic):
     assert cluster.offsets([(name, number) for number in range(20)]) == {(name, number): 10 for number in range(20)}
 
 
-def test_no_broker_at_all():
+def test_an_unreachable_broker_raises_an_error():
     nowhere = KafkaCluster(client_settings({"bootstrap.servers": "127.0.0.1:1"}))
     with pytest.raises(KafkaUnavailableError, match=r"127\.0\.0\.1:1"):
         nowhere.partitions("t", timeout_ms=500)
     nowhere.close()
 
 
-def test_a_shared_cluster_is_one_per_process_and_not_the_parents(broker):
+def test_a_shared_cluster_exists_once_per_process_and_not_across_a_fork(broker):
     settings = client_settings({"bootstrap.servers": broker.bootstrap_servers, "client.id": "shared"})
     mine = shared_cluster(settings)
     assert shared_cluster(settings) is mine

@@ -1,4 +1,4 @@
-"""A real worker against what Java Kafka Connect 4.3.1 answered to the same requests (tests/golden/rest).
+"""The responses of a real worker compared with Java Kafka Connect 4.3.1's to the same requests (tests/golden/rest).
 
 tests/rest does the same with a herder that imitates Java's; here nothing imitates anything.
 """
@@ -43,7 +43,7 @@ def alone(kafka, tmp_path_factory):
 
 
 @pytest.mark.parametrize("scenario", sorted(set(SCENARIOS) - {"plugins"}))  # other plugins are installed here
-def test_answers_as_java_connect(alone, scenario):
+def test_responses_equal_javas(alone, scenario):
     rig, key = alone
     netloc = f"127.0.0.1:{rig.process.port}"
     failures = []

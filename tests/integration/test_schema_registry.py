@@ -1,4 +1,4 @@
-"""Converters against a real schema registry (Apicurio's), and confluent-kafka's own serializers beside them."""
+"""Converters with a real schema registry (Apicurio's), compared with confluent-kafka's serializers."""
 
 from __future__ import annotations
 
@@ -77,8 +77,8 @@ def column(values, schema):
     return pa.array(values, to_arrow(schema)), {SCHEMA_KEY: to_text(schema).encode()}
 
 
-def test_a_round_trip_keeps_all(registry):
-    """Tombstones stay tombstones, absent is not null, the schema comes back with its version in the subject."""
+def test_an_avro_round_trip_preserves_values_and_schemas(registry):
+    """Tombstones remain tombstones, absent fields are not null, and the schema has its version in the subject."""
     values, metadata = column([ROW, {**ROW, "inner": None, "tags": [], "counts": []}], RECORD)
     converter = avro(registry)
     written = converter.from_connect("orders", values, metadata).to_pylist()
@@ -89,7 +89,7 @@ def test_a_round_trip_keeps_all(registry):
     assert registry.ask("GET", "subjects/orders-value/versions") == [1]
 
 
-def test_empty_records_and_keys(registry):
+def test_empty_records_and_primitive_keys_round_trip(registry):
     empty = Schema(Type.STRUCT, name="shop.Empty")
     converter = avro(registry, is_key=True)
     for schema, value in ((empty, {}), (Schema(Type.INT64), 2**62), (Schema(Type.STRING, optional=True), "x")):
@@ -137,7 +137,7 @@ def test_heeler_reads_what_confluents_serializer_writes(registry):
     assert converter.to_connect("mixed", pa.array(written[3:]))[0].to_pylist() == [{"a": "z"}]
 
 
-def test_ids_may_be_in_headers(registry):
+def test_schema_ids_may_be_in_headers(registry):
     values, metadata = column([5], Schema(Type.INT32))
     converter = avro(registry)
     written = converter.from_connect("in-headers", values, metadata)[0].as_py()
@@ -150,8 +150,8 @@ def test_ids_may_be_in_headers(registry):
         prefixes_only.to_connect("in-headers", payload, headers)
 
 
-def test_guids_in_headers_need_a_registry_that_gives_them(registry):
-    """Apicurio's gives none: tests/pure/spark_tasks/registry/test_guid_headers.py has one that does."""
+def test_schema_guids_in_headers_need_a_registry_that_provides_them(registry):
+    """Apicurio's registry has no GUIDs: tests/pure/spark_tasks/registry/test_guid_headers.py tests one that has."""
     values, metadata = column([5], Schema(Type.INT32))
     in_headers = "io.confluent.kafka.serializers.schema.id.HeaderSchemaIdSerializer"
     with pytest.raises(ConfigError, match=r"value\.schema\.id\.serializer: .* has none for schema \d+; remove"):
@@ -160,7 +160,7 @@ def test_guids_in_headers_need_a_registry_that_gives_them(registry):
 
 @pytest.mark.parametrize(("strategy", "subject"), [
     (RECORD_NAME, "shop.Named"), (TOPIC_RECORD_NAME, "by-record-shop.Named")])
-def test_subject_name_strategies(registry, strategy, subject):
+def test_subjects_follow_the_subject_name_strategy(registry, strategy, subject):
     named = Schema(Type.STRUCT, name="shop.Named", fields=(Field("a", Schema(Type.INT32)),))
     values, metadata = column([{"a": 1}], named)
     converter = avro(registry, **{"value.subject.name.strategy": strategy})
@@ -171,7 +171,7 @@ def test_subject_name_strategies(registry, strategy, subject):
         converter.from_connect("by-record", *column([1], Schema(Type.INT32)))
 
 
-def test_a_schema_that_is_not_compatible_is_a_clear_error_of_its_records(registry):
+def test_an_incompatible_schema_makes_its_records_bad_records(registry):
     registry.ask("PUT", "config/strict-value", {"compatibility": "BACKWARD"})
     converter = avro(registry)
     converter.from_connect("strict", *column([{"a": 1}], _with("a", Type.INT32)))
@@ -185,7 +185,7 @@ def _with(name, kind):
     return Schema(Type.STRUCT, name="shop.One", fields=(Field(name, Schema(kind)),))
 
 
-def test_without_registration_the_schema_has_to_be_there(registry):
+def test_without_auto_registration_the_schema_must_exist(registry):
     converter = avro(registry, **{"auto.register.schemas": "false"})
     data = column([{"a": 1}], _with("a", Type.INT32))
     with pytest.raises(BadRowsError) as bad:
@@ -196,7 +196,7 @@ def test_without_registration_the_schema_has_to_be_there(registry):
 
 
 def test_the_newest_version_of_the_subject_is_written(registry):
-    """Its fields in its order, its defaults where the records have none."""
+    """Fields have the order of that version; fields that a record lacks have its defaults."""
     newest = {"type": "record", "name": "One", "namespace": "shop", "fields": [
         {"name": "more", "type": "bytes", "default": "\u00ff"}, {"name": "a", "type": ["null", "long"]}]}
     schema_id = registry.ask("POST", "subjects/newest-value/versions", {"schema": json.dumps(newest)})["id"]
@@ -209,7 +209,7 @@ def test_the_newest_version_of_the_subject_is_written(registry):
     assert avro(registry, **given).from_connect("newest", *column([{"a": 1}], _with("a", Type.INT32))) == written
 
 
-def test_bad_records_are_distinguished(registry):
+def test_only_damaged_records_are_reported_as_bad(registry):
     values, metadata = column([ROW, ROW, ROW], RECORD)
     converter = avro(registry)
     good = converter.from_connect("hurt", values, metadata).to_pylist()
@@ -280,7 +280,7 @@ def through(door, **config):
     ("Basic dTpw", {"basic.auth.credentials.source": "USER_INFO", "basic.auth.user.info": "u:p"}),
     ("Bearer t", {"bearer.auth.credentials.source": "STATIC_TOKEN", "bearer.auth.token": "t"}),
 ])
-def test_authentication(door, wanted, config):
+def test_registry_requests_are_authenticated(door, wanted, config):
     door.wanted = wanted
     data = column([1], Schema(Type.INT32))
     assert len(through(door, **config).from_connect("guarded", *data)) == 1
@@ -331,7 +331,7 @@ def tokens(door):
     server.server_close()
 
 
-def test_tokens_of_an_oauth_server(door, tokens):
+def test_oauth_tokens_are_requested_and_reused_until_they_expire(door, tokens):
     """One token serves all requests until it is about to expire, also if the server does not say when."""
     door.wanted = "Bearer none yet"
     data = column([1], Schema(Type.INT32))
@@ -348,7 +348,7 @@ def test_tokens_of_an_oauth_server(door, tokens):
         assert len(tokens.asked) == asked, lasts
 
 
-def test_headers_that_confluent_cloud_wants_with_a_token(door, tokens):
+def test_tokens_are_sent_with_confluent_clouds_headers(door, tokens):
     door.wanted = "Bearer none yet"
     more = {"bearer.auth.logical.cluster": "lsrc-1", "bearer.auth.identity.pool.id": "pool-1"}
     for config in ({**tokens.settings, **more},
@@ -357,7 +357,7 @@ def test_headers_that_confluent_cloud_wants_with_a_token(door, tokens):
         assert (door.headers["target-sr-cluster"], door.headers["Confluent-Identity-Pool-Id"]) == ("lsrc-1", "pool-1")
 
 
-def test_an_oauth_server_that_gives_no_token(door, tokens):
+def test_refused_oauth_credentials_fail_the_task_and_an_outage_is_retried(door, tokens):
     """Refused credentials fail the task at once, and no message has the secret. An outage is retried."""
     data = column([1], Schema(Type.INT32))
     wrong = through(door, **{**tokens.settings, "bearer.auth.client.secret": "bitter"})
@@ -382,8 +382,8 @@ def _written(converter, data):
 
 @pytest.mark.parametrize(("login", "wanted"), [
     ("user:pass-word", b"user:pass-word"), ("me%40home:p%3Aw%2F%25", b"me@home:p:w/%")])
-def test_user_and_password_in_the_url(door, login, wanted):
-    """Escaped where they have signs of URLs; no error shows them."""
+def test_a_user_and_a_password_may_be_in_the_url(door, login, wanted):
+    """Characters that are special in URLs are escaped; no error shows the login."""
     door.wanted = f"Basic {base64.b64encode(wanted).decode()}"
     data = column([1], Schema(Type.INT32))
     url = f"http://{login}@127.0.0.1:{door.server_port}"
@@ -397,7 +397,7 @@ def test_user_and_password_in_the_url(door, login, wanted):
     assert len(through(door, **both).from_connect("in-the-url", *data)) == 1, "the source decides"
 
 
-def test_an_unreachable_registry_fails_no_record(door):
+def test_an_unreachable_registry_delays_records_but_fails_none(door):
     """Known ids continue to work, other requests wait without being sent, and several URLs replace each other."""
     converter = through(door, **{"retries.wait.ms": "60000", "retries.max.wait.ms": "60000"})
     data = column([1], Schema(Type.INT32))
@@ -416,8 +416,10 @@ def test_an_unreachable_registry_fails_no_record(door):
     assert both.from_connect("away", *data) == written
 
 
-def test_apicurios_own_settings(registry):
-    """Its URL leads to the same registry; without auto-register a schema has to be there, as with its own clients."""
+def test_apicurios_own_settings_are_supported(registry):
+    """Apicurio's URL leads to the same registry; without auto-register the schema must exist, as for its own clients.
+
+    """
     own = {"apicurio.registry.url": registry.url.replace("/apis/ccompat/v7", "/apis/registry/v3")}
     data = column([1], Schema(Type.INT32))
     with pytest.raises(BadRowsError) as bad:
@@ -442,7 +444,7 @@ def json_schema(registry, *, is_key=False, **config):
 JSON_ROW = {**ROW, "ratio": 0.25}  # NaN is a text in JSON, which Java's converter reads as 0
 
 
-def test_json_schemas_round_trip_keeps_all(registry):
+def test_a_json_schema_round_trip_preserves_values_and_schemas(registry):
     values, metadata = column([JSON_ROW, {**JSON_ROW, "inner": None, "tags": []}], RECORD)
     converter = json_schema(registry)
     written = converter.from_connect("json-orders", values, metadata).to_pylist()
@@ -455,8 +457,8 @@ def test_json_schemas_round_trip_keeps_all(registry):
     assert from_text(said[SCHEMA_KEY]).fields == RECORD.fields
 
 
-def test_json_schemas_and_confluents_own(registry):
-    """Each reads what the other one writes, by a schema with a reference; members that are not there are null."""
+def test_json_schema_is_interoperable_with_confluents_serializers(registry):
+    """Each reads what the other writes, with a schema that has a reference; missing members are null."""
     values, metadata = column([{"a": 2**53 + 1, "b": None}], Schema(Type.STRUCT, name="One", fields=(
         Field("a", Schema(Type.INT64)), Field("b", Schema(Type.STRING, optional=True)))))
     written = json_schema(registry).from_connect("json-theirs", values, metadata)[0].as_py()
@@ -479,7 +481,7 @@ def test_json_schemas_and_confluents_own(registry):
     assert from_text(said[SCHEMA_KEY]).name == "Whole"
 
 
-def test_json_that_is_not_what_its_schema_says(registry):
+def test_json_that_violates_its_schema_is_refused_only_if_validation_is_on(registry):
     """Like Java's converter, it validates records if json.fail.invalid.schema is true, and otherwise converts them."""
     values, metadata = column([{"a": 1}, {"a": 2}], _with("a", Type.INT32))
     written = json_schema(registry).from_connect("json-hurt", values, metadata).to_pylist()
@@ -501,8 +503,8 @@ PROTO_ROW = {**ROW, "tags": ["a", "b"]}  # Protobuf's lists have no nulls
 WORDS = {"optional.for.nullables": "true", "enhanced.protobuf.schema.support": "true"}
 
 
-def test_protobuf_round_trip_keeps_all(registry):
-    """By the text that is registered: kinds, scales and absent fields; tombstones stay, whatever the schema says."""
+def test_a_protobuf_round_trip_preserves_values_and_schemas(registry):
+    """The registered text preserves kinds, scales and absent fields; tombstones are kept regardless of the schema."""
     values, metadata = column([PROTO_ROW, {**PROTO_ROW, "inner": None, "tags": [], "counts": []}, None], RECORD)
     converter = protobuf(registry, **WORDS)
     written = converter.from_connect("proto-orders", values, metadata).to_pylist()
@@ -519,8 +521,10 @@ def test_protobuf_round_trip_keeps_all(registry):
     assert bad.value.bad[0][1].java_message == "Failed to deserialize data for topic proto-orders to Protobuf:"
 
 
-def test_protobuf_and_confluents_own(registry):
-    """Each reads what the other one writes: an imported file as reference, a message that is not the first one."""
+def test_protobuf_is_interoperable_with_confluents_serializers(registry):
+    """Each reads what the other writes, also with an imported file as a reference and a message that is not the first.
+
+    """
     values, metadata = column([{"a": 2**53 + 1, "b": None}, {"a": -1, "b": "grün"}], Schema(
         Type.STRUCT, name="shop.One", fields=(
             Field("a", Schema(Type.INT64)), Field("b", Schema(Type.STRING, optional=True)))))
@@ -554,7 +558,7 @@ def test_protobuf_and_confluents_own(registry):
     assert from_text(said[SCHEMA_KEY]).name == "Second"
 
 
-def test_one_protobuf_schema_has_many_messages(registry):
+def test_a_protobuf_schema_may_have_several_messages(registry):
     """A batch may mix them; records with an index of no message, or with a recursive schema, are bad records."""
     text = """syntax = "proto3"; package mix;
     message A { int32 x = 1; message Inner { string s = 1; } }
@@ -576,7 +580,7 @@ def test_one_protobuf_schema_has_many_messages(registry):
     assert converter.to_connect("mix", pa.array([first]))[0].to_pylist() == [{"x": 5}]
 
 
-def test_protobuf_values_alone_and_given_schemas(registry):
+def test_protobuf_supports_primitive_values_and_existing_schemas(registry):
     for schema, value in ((Schema(Type.INT64), 2**62), (Schema(Type.STRING), "x"), (Schema(Type.BYTES), b"\0")):
         topic = f"proto-alone-{schema.type.value}"
         converter = protobuf(registry, is_key=True)
@@ -663,7 +667,7 @@ def test_records_are_written_by_a_schema_with_references(registry, kind, how):
 
 
 @KINDS
-def test_records_that_the_newest_schema_does_not_fit(registry, kind):
+def test_records_that_do_not_fit_the_newest_schema_are_bad_records(registry, kind):
     topic = f"unfit-{kind}"
     part, *_ = TEXTS[kind]
     register(registry, kind, f"{topic}-value", part if kind != "json" else {
@@ -693,7 +697,7 @@ def test_without_registration_no_schema_is_registered(registry, kind):
 
 
 @KINDS
-def test_an_incompatible_schema_is_a_clear_error_of_its_records(registry, kind):
+def test_every_converter_reports_incompatible_schemas_as_bad_records(registry, kind):
     topic = f"strict-{kind}"
     registry.ask("PUT", f"config/{topic}-value", {"compatibility": "FULL"})
     converter = MADE[kind](registry, **OWN[kind])
@@ -707,8 +711,8 @@ def test_an_incompatible_schema_is_a_clear_error_of_its_records(registry, kind):
 
 @KINDS
 @pytest.mark.parametrize("strategy", [RECORD_NAME, TOPIC_RECORD_NAME])
-def test_subjects_by_record(registry, kind, strategy):
-    """Written, looked up without registration, and read by the same subject; Confluent's serializers agree on it."""
+def test_subjects_may_follow_the_record_name(registry, kind, strategy):
+    """Writing, looking up without registration and reading use the same subject as Confluent's serializers."""
     topic, record = f"by-record-{kind}", f"far.Part{kind}{'T' if strategy == TOPIC_RECORD_NAME else ''}"
     schema = Schema(Type.STRUCT, name=record, fields=PART.fields)
     data = column([{"x": 1}], schema)
@@ -732,8 +736,8 @@ def test_subjects_by_record(registry, kind, strategy):
 @pytest.mark.parametrize("name", [
     "io.confluent.connect.avro.AvroConverter", "io.confluent.connect.json.JsonSchemaConverter",
     "io.confluent.connect.protobuf.ProtobufConverter"])
-def test_through_a_worker(registry, rig, name):
-    """All of datagen's records, in order, through Kafka and back; a bad one in between goes into the queue."""
+def test_registry_converters_work_in_a_worker(registry, rig, name):
+    """All of datagen's records pass through Kafka in order; a bad record goes to the dead letter queue."""
     short = name.rpartition(".")[2].lower()
     topic = rig.kafka.create(f"through-{short}")
     own = {"value.converter": name, "value.converter.schema.registry.url": registry.url}

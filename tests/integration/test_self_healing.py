@@ -1,4 +1,4 @@
-"""Failed and stalled tasks of a real worker are restarted by themselves; status, story, health and metrics say so."""
+"""Failed and stalled tasks of a real worker are restarted automatically, as status, story, health and metrics show."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_a_stalled_task_is_reported_with_its_stack_and_restarted(rig, topic_name
     assert re.search(r'^ +File ".*misbehaving.py", line \d+,? in hang$', rig.process.log.read_text(), re.MULTILINE)
     wait_until(lambda: metrics(rig).get(("heeler_task_restarts_total", "stall", topic_name, "0"), 0) >= 1, 30,
                "a restart")
-    wait_until(lambda: any(topic_name in told for told in rig.call("GET", "/health").get("degraded", ())), 30,
+    wait_until(lambda: any(topic_name in reported for reported in rig.call("GET", "/health").get("degraded", ())), 30,
                "the next instance to stall")
     assert metrics(rig)["heeler_task_stalled", topic_name, "0"] == 1
     wait_until(lambda: "in hang" in str(stalled(rig, topic_name)), 10, "the status to say so")
@@ -71,7 +71,7 @@ def test_a_stalled_task_is_reported_with_its_stack_and_restarted(rig, topic_name
     rig.wait_records(topic_name, 20)
     wait_until(lambda: metrics(rig)["heeler_task_stalled", topic_name, "0"] == 0, 30, "it to go on")
     wait_until(lambda: stalled(rig, topic_name) is None, 10, "the status to say so")
-    assert not any(topic_name in told for told in rig.call("GET", "/health").get("degraded", ()))
+    assert not any(topic_name in reported for reported in rig.call("GET", "/health").get("degraded", ()))
 
 
 def test_a_sink_whose_write_hangs_is_abandoned_with_a_plain_message(rig, topic_name):
@@ -84,7 +84,7 @@ def test_a_sink_whose_write_hangs_is_abandoned_with_a_plain_message(rig, topic_n
                             "release": str(release), **QUICK, "errors.restart.policy": "all",
                             "task.progress.timeout.ms": "2000"})
     rig.create(other, {"connector.class": "FileStreamSink", "topics": topic_name, "file": str(rig.folder / other)})
-    wait_until(lambda: any(topic_name in told for told in rig.call("GET", "/health").get("degraded", ())), 40,
+    wait_until(lambda: any(topic_name in reported for reported in rig.call("GET", "/health").get("degraded", ())), 40,
                "it to be told")
     assert "in hang" in story(rig, topic_name)
     rig.kafka.send(topic_name, ["b"])
@@ -99,5 +99,5 @@ def test_a_sink_whose_write_hangs_is_abandoned_with_a_plain_message(rig, topic_n
     assert metrics(rig)["heeler_task_restarts_total", "stall", topic_name, "0"] >= 1
     release.touch()
     wait_until(lambda: rig.kafka.committed(f"connect-{topic_name}") == {(topic_name, 0): 2}, 40, "both records")
-    wait_until(lambda: not any(topic_name in told for told in rig.call("GET", "/health").get("degraded", ())), 30,
+    wait_until(lambda: not any(topic_name in entry for entry in rig.call("GET", "/health").get("degraded", ())), 30,
                "it to be well")

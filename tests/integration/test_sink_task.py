@@ -34,7 +34,7 @@ def numbers(count: int, start: int = 0) -> list[str]:
     return [str(n) for n in range(start, start + count)]
 
 
-def test_reads_commits_and_resumes(rig: SinkRig) -> None:
+def test_a_sink_reads_commits_and_resumes(rig: SinkRig) -> None:
     rig.produce(1000)
     loop = rig.start()
     loop.await_records(1000)
@@ -42,7 +42,7 @@ def test_reads_commits_and_resumes(rig: SinkRig) -> None:
     assert sorted(rig.values(), key=int) == numbers(1000)
     assert rig.values()[0::1][:3] in (["0", "2", "4"], ["1", "3", "5"]), "in the order of the partition"
     assert rig.committed() == {0: 500, 1: 500}
-    assert rig.notes.heard("commits") == [[[500, 500]]]
+    assert rig.notes.recorded("commits") == [[[500, 500]]]
     assert set(rig.used) == {rig.topic}
     rig.produce(10, start=1000)
     rig.start().await_records(10)
@@ -59,7 +59,7 @@ def test_an_idle_task_costs_nothing_and_wakes_at_once(rig: SinkRig) -> None:
         wait_until(lambda: loop.idle_ms == UPKEEP_MS)
 
 
-def test_pause_and_resume(rig: SinkRig) -> None:
+def test_a_paused_sink_reads_nothing_until_it_is_resumed(rig: SinkRig) -> None:
     rig.produce(10)
     loop = rig.start()
     loop.await_records(10)
@@ -78,7 +78,7 @@ def test_a_batch_is_as_large_as_the_user_allows(rig: SinkRig) -> None:
     rig.produce(100)
     loop = rig.start(**{"consumer.override.max.poll.records": "7"})
     loop.await_records(100)
-    assert {len(values) for _, _, _, values in rig.notes.heard("writes")} == {7, 1}
+    assert {len(values) for _, _, _, values in rig.notes.recorded("writes")} == {7, 1}
 
 
 def test_a_batch_of_large_records_is_bounded_in_bytes(rig: SinkRig, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,8 +100,8 @@ def test_a_failing_writer_fails_the_task_and_nothing_is_committed(rig: SinkRig) 
     assert str(error) == "not this one"
     assert "in write" in str(error.__cause__), "the executor's trace is in the task's"
     assert rig.committed() == {}
-    assert rig.notes.heard("commits") == []
-    assert rig.notes.heard("aborts") == [[[5]]], "the split that was written is told to the writer"
+    assert rig.notes.recorded("commits") == []
+    assert rig.notes.recorded("aborts") == [[[5]]], "the split that was written is told to the writer"
 
 
 @pytest.mark.parametrize("lost", [False, True])
@@ -145,7 +145,7 @@ def test_without_a_reset_policy_a_task_without_offsets_fails(rig: SinkRig) -> No
     assert rig.topic in str(error)
 
 
-def test_a_topic_that_was_created_again_is_read_from_its_start(rig: SinkRig) -> None:
+def test_a_recreated_topic_is_read_from_its_start(rig: SinkRig) -> None:
     rig.produce(100)
     loop = rig.start(**{"consumer.override.allow.auto.create.topics": "false"})
     loop.await_records(100)
@@ -158,7 +158,7 @@ def test_a_topic_that_was_created_again_is_read_from_its_start(rig: SinkRig) -> 
     assert set(rig.values()) >= set(numbers(10, 500))
 
 
-def test_tasks_share_the_partitions_and_take_over(rig: SinkRig) -> None:
+def test_tasks_share_the_partitions_and_take_over_those_of_a_stopped_task(rig: SinkRig) -> None:
     first = rig.start(0, **{"tasks.max": "2"})
     second = rig.start(1, **{"tasks.max": "2"})
     written = 0
@@ -183,10 +183,10 @@ def test_a_member_that_was_removed_during_its_batch_does_not_commit(rig: SinkRig
     rig.produce(10)
     loop = rig.start(slow="3", **{"consumer.override.max.poll.interval.ms": "1000"})
     loop.await_records(10)
-    aborts = rig.notes.heard("aborts")  # on a busy machine the second attempt may take too long as well
+    aborts = rig.notes.recorded("aborts")  # on a busy machine the second attempt may take too long as well
     assert aborts == [[[5, 5]]] * max(1, len(aborts))
     assert len(rig.values()) == 10 * (1 + len(aborts)), "the slow batch was written and then read again"
-    assert rig.notes.heard("commits") == [[[5, 5]]]
+    assert rig.notes.recorded("commits") == [[[5, 5]]]
 
 
 def test_a_member_suspended_past_its_session_joins_again_first(rig: SinkRig, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -200,11 +200,11 @@ def test_a_member_suspended_past_its_session_joins_again_first(rig: SinkRig, mon
     rig.engine.free.set()
     loop.await_records(10)
     assert len(rig.values()) == 20, "the batch that was slept over counts for nothing"
-    assert rig.notes.heard("commits") == [[[5, 5]]]
-    assert rig.notes.heard("aborts") == [[[5, 5]]]
+    assert rig.notes.recorded("commits") == [[[5, 5]]]
+    assert rig.notes.recorded("aborts") == [[[5, 5]]]
 
 
-def test_the_sink_says_where_to_resume(rig: SinkRig) -> None:
+def test_a_sink_with_its_own_offsets_decides_where_to_resume(rig: SinkRig) -> None:
     rig.produce(20)
     rig.start(writer="resumable", resume="7").await_records(6)
     assert sorted(rig.values(), key=int) == numbers(6, 14)
@@ -213,12 +213,12 @@ def test_the_sink_says_where_to_resume(rig: SinkRig) -> None:
 def test_a_sink_that_stored_a_part_of_a_failed_batch_gets_the_rest(rig: SinkRig) -> None:
     rig.produce(20)
     rig.start(writer="resumable", half="7").await_records(6)
-    writes = [offsets for _, _, offsets, _ in rig.notes.heard("writes")]
+    writes = [offsets for _, _, offsets, _ in rig.notes.recorded("writes")]
     assert writes == [list(range(10))] * 2 + [[7, 8, 9]] * 2
     wait_until(lambda: rig.committed() == {0: 10, 1: 10})
 
 
-def test_topics_by_regex_also_new_ones(rig: SinkRig) -> None:
+def test_topics_regex_includes_topics_created_later(rig: SinkRig) -> None:
     rig.produce(4)
     loop = rig.start(topics="", **{
         "topics.regex": f"topic-{rig.name}.*", "consumer.override.metadata.max.age.ms": "500",
@@ -230,7 +230,7 @@ def test_topics_by_regex_also_new_ones(rig: SinkRig) -> None:
     assert set(rig.used) == {rig.topic, rig.topic + "-b"}
 
 
-def test_read_committed_waits_for_the_commit_and_skips_what_was_aborted(rig: SinkRig) -> None:
+def test_read_committed_waits_for_commits_and_skips_aborted_records(rig: SinkRig) -> None:
     loop = rig.start(**{"consumer.override.isolation.level": "read_committed"})
     producer = Producer({"bootstrap.servers": rig.bootstrap, "transactional.id": rig.name})
     producer.init_transactions(20)
@@ -252,10 +252,10 @@ def test_read_committed_waits_for_the_commit_and_skips_what_was_aborted(rig: Sin
     wait_until(lambda: rig.committed() == {0: 6, 1: 0} or rig.committed() == {0: 6}, what="the marker to be passed")
 
 
-def test_rows_for_a_plain_pyspark_writer(rig: SinkRig) -> None:
+def test_a_plain_pyspark_writer_receives_rows(rig: SinkRig) -> None:
     rig.produce(2)
     rig.start(writer="rows", **{"connector.class": "tests.rigs.task_plugins.RowsConnector"}).await_records(2)
-    rows = [row for (rows,) in rig.notes.heard("rows") for row in rows]
+    rows = [row for (rows,) in rig.notes.recorded("rows") for row in rows]
     assert sorted(rows, key=str) == [{"value": "0"}, {"value": "1"}]
 
 
@@ -311,7 +311,7 @@ def test_a_client_waits_for_an_unavailable_broker(tmp_path: Path, caplog: pytest
             rig.close()
 
 
-def test_lag_is_visible_to_kafka_s_tools(rig: SinkRig) -> None:
+def test_committed_offsets_show_the_lag_to_kafkas_tools(rig: SinkRig) -> None:
     rig.produce(6)
     rig.start().await_records(6)
     ends = rig.admin.list_offsets({TopicPartition(rig.topic, p): OffsetSpec.latest() for p in (0, 1)})

@@ -32,7 +32,7 @@ def numbers(count: int, start: int = 0, stream: int = 0) -> list[str]:
     return [f"{stream}:{n}" for n in range(start, start + count)]
 
 
-def test_reads_all_in_order_writes_offsets_and_resumes(rig: SourceRig) -> None:
+def test_a_source_reads_in_order_writes_offsets_and_resumes(rig: SourceRig) -> None:
     rig.make_topic(1)
     rig.limit(2500)
     loop = rig.start()
@@ -40,14 +40,14 @@ def test_reads_all_in_order_writes_offsets_and_resumes(rig: SourceRig) -> None:
     loop.stop()
     assert rig.records() == {0: numbers(2500)}
     assert rig.offsets.written == [({"stream": "0"}, {"at": at}) for at in (1000, 2000, 2500)]
-    assert rig.notes.heard("commits") == [[{"0": at}] for at in (1000, 2000, 2500)]
+    assert rig.notes.recorded("commits") == [[{"0": at}] for at in (1000, 2000, 2500)]
     assert set(rig.used) == {rig.topic}
     rig.limit(2600)
     rig.start().await_records(100)
     assert rig.records() == {0: numbers(2600)}
 
 
-def test_new_data_is_found_soon_and_an_idle_task_has_no_jobs(rig: SourceRig) -> None:
+def test_new_data_is_found_promptly_and_an_idle_task_runs_no_jobs(rig: SourceRig) -> None:
     rig.make_topic(1)
     loop = rig.start()
     wait_until(lambda: loop.runs > 10)
@@ -81,7 +81,7 @@ def test_a_lost_batch_is_repeated_from_the_last_offsets(rig: SourceRig, how: str
 
 
 def test_a_batch_interrupted_by_a_suspension_is_repeated_alone(rig: SourceRig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Others may run the task by then: the next batch is not written by both, and no offsets are."""
+    """Another worker may run the task by then: the next batch must not be written twice, and no offsets are written."""
     sleeper = Sleeper(monkeypatch, "spark_tasks.sources.task")
     rig.worker["session.timeout.ms"] = "60000"
     rig.make_topic(1)
@@ -195,7 +195,7 @@ def test_a_simple_reader_of_rows(rig: SourceRig) -> None:
     assert rig.engine.jobs > jobs
 
 
-def test_topics_are_created_as_the_connector_says(rig: SourceRig) -> None:
+def test_topics_are_created_with_the_connectors_settings(rig: SourceRig) -> None:
     rig.limit(10)
     loop = rig.start(**{
         "topic.creation.default.partitions": "3", "topic.creation.default.replication.factor": "1",
@@ -207,7 +207,7 @@ def test_topics_are_created_as_the_connector_says(rig: SourceRig) -> None:
     assert config.result(20)["retention.ms"].value == "123456"
 
 
-def test_the_brokers_create_topics_otherwise(rig: SourceRig) -> None:
+def test_brokers_create_topics_if_the_connector_has_no_settings_for_them(rig: SourceRig) -> None:
     rig.limit(10)
     rig.start().await_records(10)
     assert sorted(rig.values(), key=lambda v: int(v[2:])) == numbers(10)
@@ -233,7 +233,7 @@ def test_a_client_waits_for_an_unavailable_broker(tmp_path: Path) -> None:
             rig.close()
 
 
-def test_producer_overrides(rig: SourceRig) -> None:
+def test_producer_overrides_apply_to_a_source(rig: SourceRig) -> None:
     rig.make_topic(1)
     rig.limit(10)
     loop = rig.start(**{"producer.override.acks": "1", "producer.override.compression.type": "lz4"})

@@ -1,4 +1,4 @@
-"""Spark's JVM with a class data archive: one run leaves it behind, later ones use it, a damaged one harms none."""
+"""Spark's JVM with a class data archive: one run records it, later ones use it, and a damaged one does no harm."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield file
 
 
-def test_a_worker_uses_what_was_recorded(archive: Path, tmp_path: Path) -> None:
+def test_a_worker_uses_the_recorded_class_archive(archive: Path, tmp_path: Path) -> None:
     log = tmp_path / "classes.log"
     engine = SparkEngine({"spark.driver.extraJavaOptions": f"-Xlog:class+load:file={log}"})
     try:

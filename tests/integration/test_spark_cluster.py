@@ -1,4 +1,4 @@
-"""The engine with a standalone Spark cluster on this machine, and with a Spark that cannot be had."""
+"""The engine with a standalone Spark cluster on this machine, and with a Spark that cannot be started."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def cluster(tmp_path: Path, temporary: Path) -> Iterator[SparkCluster]:
         yield cluster
 
 
-def test_an_invalid_master(temporary: Path) -> None:
+def test_an_invalid_spark_master_is_reported(temporary: Path) -> None:
     with pytest.raises(SparkStartError, match=r"^Spark did not start: .*Could not parse Master URL: 'local\[x\]'"):
         SparkJobs(spark_settings({"spark.master": "local[x]"}))
     assert jvms() == []
@@ -41,7 +41,7 @@ def test_an_invalid_master(temporary: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", [SparkEngine, ResidentEngine])
-def test_a_cluster(
+def test_splits_run_on_a_spark_cluster_that_starts_late_or_ends_the_context(
     cluster: SparkCluster, kind: type[SparkEngine | ResidentEngine], tmp_path: Path
 ) -> None:
     """It may start after the worker. A context that the cluster has ended is followed by another one."""

@@ -1,4 +1,4 @@
-"""A worker on a standalone Spark cluster of two workers, whose executors have another environment than the worker."""
+"""A worker with a standalone Spark cluster of two workers, whose executors have a different environment."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_executors_are_killed_one_after_the_other(
     cluster: SparkCluster, kafka: Kafka, python: Path, tmp_path: Path
 ) -> None:
-    """Exactly once; `make executors` does so at least once as well, with more records."""
-    told: list[str] = []
-    Killing(kafka, cluster, tmp_path, python, told.append).run(RECORDS, KILLS, exactly_once=True, rate=RATE)
-    assert len(told) == KILLS, told
+    """With exactly-once; `make executors` also tests at-least-once, with more records."""
+    reported: list[str] = []
+    Killing(kafka, cluster, tmp_path, python, reported.append).run(RECORDS, KILLS, exactly_once=True, rate=RATE)
+    assert len(reported) == KILLS, reported
 
 
 def test_the_demo_on_a_cluster(cluster: SparkCluster, kafka: Kafka, python: Path, tmp_path: Path) -> None:
@@ -61,8 +61,10 @@ def test_the_demo_on_a_cluster(cluster: SparkCluster, kafka: Kafka, python: Path
     assert "Spark started in" in (tmp_path / "heeler-demo" / "worker.log").read_text()
 
 
-def test_what_is_missing_on_the_cluster_is_reported(cluster: SparkCluster, kafka: Kafka, tmp_path: Path) -> None:
-    """Executors have nothing of the worker's environment: neither its packages nor its folder of plugins."""
+def test_packages_and_plugins_missing_on_the_cluster_are_reported(
+    cluster: SparkCluster, kafka: Kafka, tmp_path: Path
+) -> None:
+    """Executors have neither the packages of the worker's environment nor its plugin folder."""
     python, plugins, away = other_python(tmp_path / "bare", heeler=False), tmp_path / "plugins", tmp_path / "away"
     plugins.mkdir()
     (plugins / "late.py").write_text(LATE)

@@ -1,4 +1,4 @@
-"""The number of a sink's tasks follows its lag (tasks.auto, tasks.max=auto), and what is exactly once stays so."""
+"""The number of a sink's tasks follows its lag (tasks.auto, tasks.max=auto), and exactly-once delivery is preserved."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_tasks_are_added_with_a_backlog_and_removed_without_it(rig, topic_name):
     wait_until(all_there, 30, "each record once")
 
 
-def test_up_and_down_and_up_again_on_two_workers(kafka, topic_name, tmp_path):
+def test_tasks_scale_up_and_down_on_two_workers_and_write_each_record_once(kafka, topic_name, tmp_path):
     """Records come all the time, also while tasks come, move to the other worker, and go. Each is written once, as it
     was sent.
     """

@@ -83,7 +83,7 @@ def test_new_records_are_printed_as_they_are_written(topic: Topic, tmp_path: Pat
     assert topic.read("--bootstrap-servers", topic.servers, "--from-end").output == ""
 
 
-def test_obstacles_are_reported(broker: Any, topic_name: str) -> None:
+def test_missing_topics_and_conflicting_options_are_reported(broker: Any, topic_name: str) -> None:
     run = CliRunner().invoke
     result = run(main, ["topics", "read", topic_name, "--bootstrap-servers", broker.bootstrap_servers])
     assert (result.exit_code, result.stdout) == (2, "")

@@ -1,4 +1,4 @@
-"""kill -9 of a worker that moves data in both directions, repeatedly: what is lost, and what is duplicate."""
+"""A worker that moves data in both directions is killed repeatedly: lost and duplicate records are counted."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def position(rig: Rig, offsets_topic: str, connector: str) -> int:
     return json.loads(mine[-1].value())["position"] if mine else 0
 
 
-def test_kill_9_in_the_middle_of_both_directions(kafka, tmp_path, topic_name):
+def test_sources_and_sinks_recover_from_a_killed_worker(kafka, tmp_path, topic_name):
     lines, numbers = f"{topic_name}-lines", f"{topic_name}-numbers"
     kafka.create(lines)
     kafka.create(numbers, 2)

@@ -1,4 +1,4 @@
-"""What goes in comes out: connectors and converters in a real worker."""
+"""Records pass unchanged through connectors and converters in a real worker."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def converters(converter, schemas=True):
 
 
 @pytest.mark.parametrize(("converter", "schemas"), [(STRING, True), (JSON, True), (JSON, False)])
-def test_lines_of_all_kinds(rig, topic_name, converter, schemas):
+def test_lines_survive_every_converter(rig, topic_name, converter, schemas):
     into, out = rig.folder / "in.txt", rig.folder / "out.txt"
     into.write_text("\n".join(LINES) + "\n")
     own = converters(converter, schemas)
@@ -91,8 +91,8 @@ def wait_rows(rig, folder, rows):
     return wait_until(there, 30, f"{rows} rows in {folder}")
 
 
-def test_files_to_parquet(rig, topic_name):
-    """CSV, JSON lines and Parquet; a folder and a file that come later; a line that is not complete yet."""
+def test_files_are_copied_to_parquet(rig, topic_name):
+    """CSV, JSON lines and Parquet; a folder and a file that are created later; an incomplete line."""
     folder, out = rig.folder / "files", rig.folder / "parquet"
     own = converters(JSON)
     rig.create(f"{topic_name}-in", {"connector.class": "files", "path": str(folder), "topic": topic_name, **own})
@@ -125,8 +125,8 @@ def test_files_to_parquet(rig, topic_name):
     assert not list(out.glob(".*.tmp"))
 
 
-def test_any_data_source_of_pyspark(rig, topic_name):
-    """By the path of its class; the worker knows nothing else of it."""
+def test_any_pyspark_data_source_can_be_a_source_connector(rig, topic_name):
+    """The data source is named only by the path of its class."""
     own = converters(JSON, schemas=False)
     rig.create(f"{topic_name}-in", {
         "connector.class": "pyspark-source", "format": "journal:CountdownData", "option.count": "3",
@@ -144,7 +144,7 @@ def test_any_data_source_of_pyspark(rig, topic_name):
 
 
 @pytest.mark.parametrize("policy", ["earliest", "latest"])
-def test_deleted_segments(rig, topic_name, policy):
+def test_a_sink_whose_committed_offset_was_deleted_follows_the_reset_policy(rig, topic_name, policy):
     """If the committed offset is not in the log, auto.offset.reset determines where the task continues."""
     kafka, out = rig.kafka, rig.folder / "out.txt"
     kafka.create(topic_name)

@@ -1,4 +1,4 @@
-"""What fails, fails alone and says so: tasks, plugins that raise or hang, wrong configurations."""
+"""Failures are reported and affect nothing else: tasks, plugins that raise or hang, invalid configurations."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def failing(release, at, topic="failing"):
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_wrong_configuration(rig, topic_name, case):
+def test_an_invalid_configuration_is_refused(rig, topic_name, case):
     config, text = BAD[case]
     error = rig.refused("PUT", f"/connectors/{topic_name}/config", config)
     assert error.status == 400
@@ -54,14 +54,14 @@ def test_several_errors_are_reported_together(rig, topic_name):
     error = rig.refused("POST", "/connectors", {"name": topic_name, "config": {
         "connector.class": "FileStreamSource", "tasks.max": "x", "batch.size": "y"}})
     lines = str(error).splitlines()
-    told = [line for line in lines if line.startswith(("Invalid value", "Missing required"))]
+    reported = [line for line in lines if line.startswith(("Invalid value", "Missing required"))]
     assert (error.status, lines[0]) == (
-        400, f"HTTP 400: Connector configuration is invalid and contains the following {len(told)} error(s):")
+        400, f"HTTP 400: Connector configuration is invalid and contains the following {len(reported)} error(s):")
     for key in ("tasks.max", "batch.size", '"topic"'):
-        assert any(key in line for line in told), told
+        assert any(key in line for line in reported), reported
 
 
-def test_failing_task(rig, topic_name):
+def test_a_failed_task_shows_its_trace_and_a_restart_continues_it(rig, topic_name):
     """The trace is in its status, others continue, and after a restart it continues where it stopped."""
     healthy, out = rig.folder / "in.txt", topic_name + "-other"
     healthy.write_text("before\n")
@@ -85,8 +85,10 @@ def test_failing_task(rig, topic_name):
     assert rig.kafka.values(topic_name) == [f"record {n}" for n in range(20)]
 
 
-def test_foreign_text_forges_no_line_of_the_log(rig, topic_name):
-    """From REST, both internal topics, a plugin's exception and its log; answers of REST have them as they are."""
+def test_text_from_outside_cannot_forge_log_lines(rig, topic_name):
+    """The text comes from REST, two internal topics, a plugin's exception and its log; REST responses have it
+    unchanged.
+    """
     forged = f"[2026-01-01 00:00:00,000] ERROR forged {topic_name} (x:1)"
     name = f"{topic_name}-\u202e\u2028{forged}"
     says = f"\n{forged}\r\x1b[2K{forged}\u2029{forged}"
@@ -95,7 +97,7 @@ def test_foreign_text_forges_no_line_of_the_log(rig, topic_name):
     for kind, key in (("config", "connector-"), ("status", "status-connector-")):
         rig.kafka.send(rig.process.properties[f"{kind}.storage.topic"], ['{"properties": 1'], [f"{key}\n{forged}"])
 
-    def told():
+    def reported():
         lines = rig.process.log.read_text().splitlines()  # at all that ends a line for anybody
         about = [line for line in lines if forged in line]
         for kind in ("connector-", "status-connector-"):
@@ -103,7 +105,7 @@ def test_foreign_text_forges_no_line_of_the_log(rig, topic_name):
         assert any(rf"WARNING misbehaving\n{forged}" in line for line in about), "a Python worker of Spark"
         return about
 
-    about = wait_until(told, 30, "the lines about the records")
+    about = wait_until(reported, 30, "the lines about the records")
     assert any(rf"[{topic_name}-\u202e\u2028{forged}|task-0] " in line for line in about), about
     genuine = re.compile(r"\[20\d\d-(?!01-01 00:00:00,000).{18}\] (INFO|WARN|WARNING|ERROR) |    ")
     assert [line for line in about if not genuine.match(line)] == []
@@ -125,7 +127,7 @@ def test_failing_sink_stops_consuming(rig, topic_name):
 
 
 @pytest.mark.parametrize("at", ["start", "task-start", "plan", "task-stop"])
-def test_raising_plugin(rig, topic_name, at):
+def test_a_plugin_that_raises_fails_its_connector_or_task_until_a_restart(rig, topic_name, at):
     release = rig.folder / "release"
     expected = {"start": [FAILED], "task-start": [RUNNING, FAILED], "plan": [RUNNING, FAILED]}
     rig.create(topic_name, failing(release, at, topic_name), expected.get(at, [RUNNING, RUNNING]))
@@ -143,14 +145,14 @@ def test_raising_plugin(rig, topic_name, at):
         rig.wait_states(topic_name, [RUNNING, RUNNING])
 
 
-def test_raising_in_validation(rig, topic_name):
+def test_an_error_in_validation_is_a_500_response(rig, topic_name):
     error = rig.refused("PUT", f"/connectors/{topic_name}/config", failing(rig.folder / "release", "validate"))
     assert error.status == 500
     assert "misbehaving at validate" in str(error)
 
 
-def test_raising_in_stop(rig, topic_name):
-    """It is stopped and deleted whatever it says."""
+def test_a_connector_whose_stop_raises_can_be_deleted(rig, topic_name):
+    """It is stopped and deleted regardless of the error."""
     rig.create(topic_name, failing(rig.folder / "release", "stop"), [RUNNING, RUNNING])
     rig.delete(topic_name)
 
@@ -207,7 +209,7 @@ def test_hanging_plugin_can_be_deleted(rig, topic_name, at, works):
 
 
 @pytest.mark.parametrize("at", ["stop", "task-stop"])
-def test_hanging_stop(rig, topic_name, at, works):
+def test_a_connector_whose_stop_hangs_can_be_deleted(rig, topic_name, at, works):
     release = rig.folder / "release"
     rig.create(topic_name, hanging(release, at, topic=topic_name), [RUNNING, RUNNING])
     rig.wait_records(topic_name, 20)
@@ -218,7 +220,7 @@ def test_hanging_stop(rig, topic_name, at, works):
     release.touch()
 
 
-def test_hanging_validation(rig, topic_name, works):
+def test_a_hanging_validation_does_not_block_other_requests(rig, topic_name, works):
     release = rig.folder / "release"
     answers = []
 

@@ -43,13 +43,13 @@ def pipe(rig, topic_name):
     return into, out
 
 
-def test_lines_are_moved_and_everything_is_reported(rig, pipe, topic_name):
+def test_lines_are_copied_and_rest_reports_the_connectors(rig, pipe, topic_name):
     into, out = pipe
     append(into, numbered("line", 0, 100))
     rig.wait_lines(out, numbered("line", 0, 100))
     name = f"{topic_name}-in"
-    told = rig.call("GET", f"/connectors/{name}")
-    assert told == {"name": name, "config": {"name": name, **source(into, topic_name)}, "type": "source",
+    reported = rig.call("GET", f"/connectors/{name}")
+    assert reported == {"name": name, "config": {"name": name, **source(into, topic_name)}, "type": "source",
                     "tasks": [{"connector": name, "task": 0}]}
     status = rig.call("GET", f"/connectors/{name}/status")
     worker = status["connector"]["worker_id"]
@@ -61,14 +61,14 @@ def test_lines_are_moved_and_everything_is_reported(rig, pipe, topic_name):
     assert set(rig.call("GET", "/connectors?expand=status&expand=info")[name]) == {"status", "info"}
 
 
-def test_created_once_only(rig, topic_name):
+def test_a_name_can_be_created_only_once(rig, topic_name):
     name = rig.create(topic_name, source(rig.folder / "none", topic_name), [RUNNING, RUNNING])
     again = rig.refused("POST", "/connectors", {"name": name, "config": source("x", "y")})
     assert (again.status, str(again)) == (409, f"HTTP 409: Connector {name} already exists")
 
 
 @pytest.mark.parametrize("side", ["in", "out"])
-def test_paused_then_resumed(rig, pipe, topic_name, side):
+def test_a_paused_connector_moves_nothing_until_it_is_resumed(rig, pipe, topic_name, side):
     into, out = pipe
     append(into, numbered("before", 0, 10))
     rig.wait_lines(out, numbered("before", 0, 10))
@@ -88,7 +88,7 @@ def test_paused_then_resumed(rig, pipe, topic_name, side):
 
 
 @pytest.mark.parametrize("side", ["in", "out"])
-def test_stopped_then_resumed(rig, pipe, topic_name, side):
+def test_a_stopped_connector_has_no_tasks_until_it_is_resumed(rig, pipe, topic_name, side):
     into, out = pipe
     append(into, numbered("before", 0, 10))
     rig.wait_lines(out, numbered("before", 0, 10))
@@ -106,7 +106,7 @@ def test_stopped_then_resumed(rig, pipe, topic_name, side):
     rig.wait_lines(out, [*numbered("before", 0, 10), *numbered("after", 0, 10)])
 
 
-def test_restarts(rig, pipe, topic_name):
+def test_every_kind_of_restart_continues_where_it_was(rig, pipe, topic_name):
     """Each way of restarting leaves it running, where it was."""
     into, out = pipe
     sent = []
@@ -132,8 +132,8 @@ def test_restarts(rig, pipe, topic_name):
     assert rig.refused("POST", f"/connectors/{topic_name}-in/tasks/7/restart").status == 404
 
 
-def test_restarted_when_the_time_to_live_of_a_providers_value_is_over(rig, topic_name):
-    """The connector again and again, one after the other (KIP-297); its task, whose configuration stays, never."""
+def test_a_connector_is_restarted_when_the_ttl_of_a_provided_value_expires(rig, topic_name):
+    """The connector is restarted repeatedly (KIP-297), its task never, since its configuration does not change."""
     folder = rig.folder / "alone"
     folder.mkdir()
     config = {"connector.class": "AloneSource", "topic": "${short:none:topic}", "folder": str(folder)}
@@ -150,7 +150,7 @@ def test_restarted_when_the_time_to_live_of_a_providers_value_is_over(rig, topic
     assert starts_of_the_task() == 2
 
 
-def test_changed_while_it_runs(rig, pipe, topic_name):
+def test_a_running_connector_can_be_reconfigured_without_loss(rig, pipe, topic_name):
     """The tasks get the new configuration and continue at their offsets: no record is lost or duplicated."""
     into, out = pipe
     moved, other = rig.folder / "moved.txt", f"{topic_name}-other"
@@ -180,7 +180,7 @@ def test_changed_while_it_runs(rig, pipe, topic_name):
     assert "batch.size" not in again["config"]
 
 
-def test_deleted(rig, pipe, topic_name):
+def test_a_deleted_connector_is_gone_and_its_offsets_remain(rig, pipe, topic_name):
     into, out = pipe
     append(into, numbered("line", 0, 10))
     rig.wait_lines(out, numbered("line", 0, 10))
@@ -200,7 +200,7 @@ def test_deleted(rig, pipe, topic_name):
 
 
 @pytest.mark.parametrize("state", [PAUSED, STOPPED])
-def test_created_in_a_state(rig, topic_name, state):
+def test_a_connector_created_paused_or_stopped_moves_nothing(rig, topic_name, state):
     """KIP-980: no task, so no record, before it is resumed."""
     into = rig.folder / "in.txt"
     append(into, numbered("line", 0, 5))
@@ -216,7 +216,7 @@ def test_created_in_a_state(rig, topic_name, state):
     rig.wait_states(topic_name, [RUNNING, RUNNING])
 
 
-def test_names_of_all_kinds(rig, topic_name):
+def test_names_with_special_characters_are_supported(rig, topic_name):
     """Blanks, slashes and letters of other alphabets are percent-encoded in paths."""
     name = f"{topic_name} a/b%ß"
     rig.create(name, source(rig.folder / "none", topic_name), [RUNNING, RUNNING])

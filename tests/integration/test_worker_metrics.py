@@ -1,4 +1,4 @@
-"""/metrics of a real worker: what a source and a sink did, with what their plugins counted; gone when they are."""
+"""/metrics of a real worker: metrics of a source, a sink and their plugins, which end with the connectors."""
 
 from __future__ import annotations
 

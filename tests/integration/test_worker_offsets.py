@@ -56,7 +56,7 @@ def writer(rig, topic_name):
     return topic_name, out
 
 
-def test_only_of_stopped_connectors(rig, reader):
+def test_offsets_of_running_connectors_cannot_be_changed(rig, reader):
     name, partition = reader
     body = {"offsets": [{"partition": partition, "offset": {"position": 5}}]}
     for method, more in (("PATCH", body), ("DELETE", None)):
@@ -70,7 +70,7 @@ def test_only_of_stopped_connectors(rig, reader):
     assert rig.refused("PATCH", f"/connectors/{name}/offsets", {"nonsense": 1}).status == 500
 
 
-def test_of_a_source(rig, reader):
+def test_offsets_of_a_source_can_be_altered_and_reset(rig, reader):
     name, partition = reader
     stop(rig, name)
     answer = rig.call("PATCH", f"/connectors/{name}/offsets",
@@ -96,8 +96,8 @@ def test_of_a_source(rig, reader):
     assert rig.kafka.values(name)[5:] == ["line", "more", "last"]
 
 
-def test_in_a_topic_of_the_connectors_own(rig, reader):
-    """Made where it is missing; what is in it counts, then what is in the worker's topic; a reset empties both."""
+def test_offsets_in_the_connectors_own_topic_can_be_read_and_reset(rig, reader):
+    """The topic is created if it is missing, and takes precedence over the worker's; a reset empties both."""
     name, partition = reader
     own, file = f"{name}-own", partition["filename"]
     config = {"connector.class": "FileStreamSource", "file": file, "topic": name}
@@ -126,7 +126,7 @@ def test_in_a_topic_of_the_connectors_own(rig, reader):
     assert offsets(rig, name) == []
 
 
-def test_of_one_partition_of_many(rig, topic_name):
+def test_offsets_of_a_single_partition_can_be_reset(rig, topic_name):
     """Null resets a partition; the others stay."""
     rig.create(topic_name, {"connector.class": "datagen", "topic": topic_name, "streams": "2", "records": "10",
                             "value.converter": JSON})
@@ -140,7 +140,7 @@ def test_of_one_partition_of_many(rig, topic_name):
     rig.wait_records(topic_name, 30)
 
 
-def test_of_a_sink(rig, writer):
+def test_offsets_of_a_sink_can_be_altered_and_reset(rig, writer):
     name, out = writer
     stop(rig, name)
     place = {"kafka_topic": name, "kafka_partition": 1}
@@ -162,7 +162,7 @@ def test_of_a_sink(rig, writer):
     rig.wait_lines(out, ["a", "b", "c", "b", "c", "a", "b", "c"])
 
 
-def test_invalid_offsets_of_a_sink(rig, topic_name):
+def test_invalid_offsets_of_a_sink_are_refused(rig, topic_name):
     config = {"connector.class": "FileStreamSink", "topics": topic_name, "file": str(rig.folder / "out")}
     rig.created.append(topic_name)
     rig.call("POST", "/connectors", {"name": topic_name, "config": config, "initial_state": STOPPED})
@@ -173,7 +173,7 @@ def test_invalid_offsets_of_a_sink(rig, topic_name):
     assert "Invalid negative offset -1 of t-0" in str(error)
 
 
-def test_a_sink_with_its_own_group_id(rig, topic_name):
+def test_a_sink_may_have_its_own_group_id(rig, topic_name):
     rig.kafka.create(topic_name)
     rig.kafka.send(topic_name, ["a"])
     rig.create(topic_name, {"connector.class": "FileStreamSink", "topics": topic_name, "file": str(rig.folder / "out"),
@@ -184,7 +184,7 @@ def test_a_sink_with_its_own_group_id(rig, topic_name):
     assert rig.kafka.committed(f"connect-{topic_name}") == {}
 
 
-def test_topics_of_a_connector(rig, reader):
+def test_topics_of_a_connector_are_listed_and_can_be_reset(rig, reader):
     name, _ = reader
     wait_until(lambda: rig.call("GET", f"/connectors/{name}/topics") == {name: {"topics": [name]}}, 15, "its topic")
     rig.call("PUT", f"/connectors/{name}/topics/reset")
@@ -195,7 +195,7 @@ def test_topics_of_a_connector(rig, reader):
     assert rig.call("GET", "/connectors/nobody/topics") == {"nobody": {"topics": []}}
 
 
-def test_loggers(rig):
+def test_logger_levels_can_be_read_and_set(rig):
     name = "spark_tasks.spark"
     before = rig.call("GET", "/admin/loggers")
     assert "root" in before

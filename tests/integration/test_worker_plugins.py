@@ -1,4 +1,4 @@
-"""Plugins of a real worker: whose modules they see, there and on Spark's executors; what is never imported."""
+"""Plugins of a real worker: the modules that they see, also on executors, and what is never imported."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ OWN = {"value.converter": JSON, "value.converter.schemas.enable": "false"}
 
 
 def test_each_plugin_folder_has_modules_of_its_own(rig, topic_name):
-    """Both have utils.py, and storage.py, which is a package of heeler's."""
+    """Both folders have a utils.py, and a storage.py, which is also the name of a package of heeler."""
     one, other = f"{topic_name}-one", f"{topic_name}-other"
     marked = {"transforms": "mark", "transforms.mark.type": "MarkOne"}
     rig.create(one, {"connector.class": "PiecesOneSource", "topic": one, **marked, **OWN})
@@ -32,7 +32,7 @@ def test_each_plugin_folder_has_modules_of_its_own(rig, topic_name):
     ("BadDefaultSource", "the definition of configuration n is wrong: Invalid value soon for configuration n: "),
     ("BadSchema", "unknown type strin"),
 ])
-def test_an_authors_mistake_is_reported_at_once_and_hides_nothing_else(rig, topic_name, name, message):
+def test_a_mistake_in_a_plugin_is_reported_and_hides_no_other_plugin(rig, topic_name, name, message):
     config = {"connector.class": name, "topic": "t"}
     refused = rig.refused("POST", "/connectors", {"name": topic_name, "config": config})
     assert refused.status == 400
@@ -46,7 +46,7 @@ THIS = "Beautiful is better than ugly"  # what Python's module `this` prints whe
 
 @pytest.mark.parametrize("key", ["connector.class", "transforms.x.type", "predicates.x.type", "value.converter",
                                  "header.converter", "format"])
-def test_nothing_that_a_request_names_is_imported(rig, topic_name, key):
+def test_modules_named_in_requests_are_not_imported(rig, topic_name, key):
     config = {"name": topic_name, "connector.class": "pyspark-source", "topic": "t", "format": "countdown",
               "transforms": "x", "predicates": "x"}
     for named in ("this.Anything", "this:Anything"):
@@ -62,8 +62,8 @@ def test_nothing_that_a_request_names_is_imported(rig, topic_name, key):
 
 
 @pytest.mark.parametrize(("sink", "key"), [("FileStreamSink", "file"), ("parquet", "path"), ("verify", "path")])
-def test_no_sink_writes_where_plugins_are(rig, topic_name, tmp_path, sink, key):
-    """What it wrote would run when a worker starts next."""
+def test_sinks_may_not_write_into_plugin_folders(rig, topic_name, tmp_path, sink, key):
+    """A file written there would be executed at the next start of a worker."""
     (tmp_path / "link").symlink_to(PLUGINS)
     config = {"connector.class": sink, "topics": topic_name, key: str(tmp_path / "link/evil.py")}
     error = rig.refused("POST", "/connectors", {"name": topic_name, "config": config})

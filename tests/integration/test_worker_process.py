@@ -38,8 +38,10 @@ def last_statuses(rig, topic):
     return {m.key().decode(): json.loads(m.value()) for m in rig.kafka.messages(topic) if m.value() is not None}
 
 
-def test_stopped_in_the_middle_of_work(own_worker, topic_name):
-    """SIGTERM, then Ctrl-C: exit code 0, everything written and gone; the next worker continues without duplicates."""
+def test_a_worker_stopped_during_work_exits_cleanly_and_resumes_without_duplicates(own_worker, topic_name):
+    """SIGTERM, then Ctrl-C: the exit code is 0, all records are written and no process remains; the next worker
+    continues.
+    """
     rig, name = own_worker, topic_name
     rig.process.properties["task.shutdown.graceful.timeout.ms"] = "10000"  # a batch that is given up is repeated
     own = {"value.converter": JSON, "value.converter.schemas.enable": "false"}
@@ -79,7 +81,7 @@ def test_stopped_in_the_middle_of_work(own_worker, topic_name):
     assert not [value for value in said if value and b"RESTARTING" in value]
 
 
-def test_stopped_while_plugins_hang(own_worker, topic_name):
+def test_a_worker_whose_plugins_hang_stops_cleanly(own_worker, topic_name):
     """They are abandoned after task.shutdown.graceful.timeout.ms (2 s here).
 
     An exit code of 0 shows that: a worker that has not stopped cleanly some seconds after that time exits with 1.
@@ -113,8 +115,8 @@ def test_stopped_while_plugins_hang(own_worker, topic_name):
     assert leftovers(rig.folder / "temporary") == []
 
 
-def test_stopped_while_it_is_suspended(own_worker):
-    """As service managers do with a process that does not run: SIGTERM, then SIGCONT."""
+def test_a_suspended_worker_stops_when_it_is_continued(own_worker):
+    """Service managers send a suspended process SIGTERM and then SIGCONT."""
     own_worker.process.start()
     own_worker.process.wait_ready(READY_S)
     for name in ("STOP", "TERM", "CONT"):
@@ -122,8 +124,8 @@ def test_stopped_while_it_is_suspended(own_worker):
     assert own_worker.process.wait(30) == 0, own_worker.process.tail()
 
 
-def test_while_it_starts(tmp_path):
-    """Kafka takes the connection and says nothing: REST is there, says so, and the worker can be stopped."""
+def test_a_worker_waiting_for_kafka_reports_it_and_can_be_stopped(tmp_path):
+    """Kafka accepts the connection and does not respond: REST reports that, and the worker can be stopped."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         servers = f"127.0.0.1:{silent.getsockname()[1]}"
         worker = WorkerProcess(tmp_path, worker_settings(servers, "starting"))
@@ -152,7 +154,7 @@ def test_while_it_starts(tmp_path):
             worker.kill()
 
 
-def test_refusals(kafka, tmp_path, topic_name):
+def test_invalid_settings_end_the_start_with_one_clear_message(kafka, tmp_path, topic_name):
     """Each ends at once with one clear message and no stack trace."""
     two, deleted = kafka.create(f"{topic_name}-two", 2, cleanup_policy="compact"), kafka.create(f"{topic_name}-deleted")
     good = worker_settings(kafka.servers, topic_name)
@@ -209,7 +211,7 @@ class Deadly(ConfigProvider):
 """
 
 
-def test_a_part_that_dies_while_the_worker_starts_is_exit_code_1(kafka, tmp_path, topic_name):
+def test_an_actor_that_dies_during_the_start_exits_the_worker_with_code_1(kafka, tmp_path, topic_name):
     """A supervisor starts such a worker again. A plugin has it happen here: no actor gets to its first message."""
     (tmp_path / "deadly.py").write_text(DEADLY)
     workers = []
@@ -227,7 +229,7 @@ def test_a_part_that_dies_while_the_worker_starts_is_exit_code_1(kafka, tmp_path
             worker.kill()
 
 
-def test_port_in_use(kafka, tmp_path, topic_name):
+def test_a_port_in_use_is_reported(kafka, tmp_path, topic_name):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         listener = f"http://127.0.0.1:{taken.getsockname()[1]}"
         worker = WorkerProcess(tmp_path, {**worker_settings(kafka.servers, topic_name), "listeners": listener})

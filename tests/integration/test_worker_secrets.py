@@ -1,4 +1,4 @@
-"""What a config provider gave to a worker stays there: other users of the machine do not get it."""
+"""Values of config providers stay in the worker: other users of the machine cannot read them."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ PLACES = {  # where LeakingSource and LeakingSink say their password, and the st
 }
 
 
-def test_a_value_of_a_provider_is_in_no_text_of_the_worker(rig: Rig, secrets: Path, topic_name: str) -> None:
+def test_provided_values_appear_in_no_text_of_the_worker(rig: Rig, secrets: Path, topic_name: str) -> None:
     """Connectors that fail everywhere with it in their messages: validation, start, task configs, planning, and on
     executors a reader and a writer.
     """
@@ -76,14 +76,14 @@ def test_a_value_of_a_provider_is_in_no_text_of_the_worker(rig: Rig, secrets: Pa
     rig.kafka.create(topic_name)
     rig.kafka.send(topic_name, ["for the sink"])
     config = {"password": password, "connector.class": "LeakingSource", "topic": f"{topic_name}-out"}
-    told = [str(rig.refused("PUT", f"/connectors/{topic_name}/config", {**config, **wrong})) for wrong in (
+    reported = [str(rig.refused("PUT", f"/connectors/{topic_name}/config", {**config, **wrong})) for wrong in (
         {"at": "validate"}, {"at": "message"}, {"tasks.max": number}, {"connector.class": number},
         {"transforms": number}, {"value.converter": f"x{number}"}, {"connector.class": None, "x": number},
     )]
-    assert "Invalid value [hidden] for configuration tasks.max: Not a number of type INT" in told[2]
+    assert "Invalid value [hidden] for configuration tasks.max: Not a number of type INT" in reported[2]
     validated = rig.call("PUT", "/connector-plugins/LeakingSource/config/validate", {
         **config, "name": topic_name, "tasks.max": number})
-    told.append(repr(validated))
+    reported.append(repr(validated))
     assert password in {c["value"]["value"] for c in validated["configs"] if c["value"]}, "shown as it was written"
     for place, states in PLACES.items():
         own = {**config, "at": place}
@@ -96,15 +96,15 @@ def test_a_value_of_a_provider_is_in_no_text_of_the_worker(rig: Rig, secrets: Pa
         status = rig.call("GET", f"/connectors/{topic_name}-{place}/status")
         if place != "tasks":
             assert f"{place}: cannot log in with [hidden]" in repr(status)
-        told += [repr(status), repr(rig.call("GET", f"/connectors/{topic_name}-{place}"))]
-    told.append(repr(rig.call("GET", "/connectors?expand=status&expand=info")))
+        reported += [repr(status), repr(rig.call("GET", f"/connectors/{topic_name}-{place}"))]
+    reported.append(repr(rig.call("GET", "/connectors?expand=status&expand=info")))
     topics = [rig.process.properties[f"{kind}.storage.topic"] for kind in ("status", "config", "offset")]
-    told += [repr((m.key(), m.value())) for topic in topics for m in rig.kafka.messages(topic)]
+    reported += [repr((m.key(), m.value())) for topic in topics for m in rig.kafka.messages(topic)]
     log = rig.process.log.read_text()
     assert "read with [hidden]" in log, "what an executor writes to standard error"
     assert "cannot log in with [hidden]" in log
     for secret in (PASSWORD, "pa$$w0rd", "s3cr3t-number", PASSWORD.encode("unicode_escape").decode()):
-        shown = [line for text in (*told, log) for line in text.splitlines() if secret in line]
+        shown = [line for text in (*reported, log) for line in text.splitlines() if secret in line]
         assert shown == []
 
 
@@ -118,7 +118,7 @@ def listening(rig: Rig) -> set[int]:
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
-def test_another_user_of_the_machine_gets_nothing(rig: Rig, world: Path, secrets: Path, topic_name: str) -> None:
+def test_another_user_of_the_machine_gains_no_access(rig: Rig, world: Path, secrets: Path, topic_name: str) -> None:
     config = {"connector.class": "LeakingSource", "topic": topic_name, "password": f"${{file:{secrets}:password}}"}
     rig.create(topic_name, config, [RUNNING, RUNNING])
     rig.wait_records(topic_name, 5, 120)

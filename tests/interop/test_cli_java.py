@@ -13,7 +13,7 @@ from tests.rigs.workers import Kafka
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(400)]
 
 
-def test_the_command_line(broker, tmp_path, worker_properties, topic_name):
+def test_the_command_line_tour_against_a_java_worker(broker, tmp_path, worker_properties, topic_name):
     java = JavaWorker(tmp_path, worker_properties, TOOLS)  # which have log4j: loggers want it
     try:
         java.start()

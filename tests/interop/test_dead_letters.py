@@ -148,7 +148,7 @@ def test_dead_letters_equal_javas(broker, tmp_path, rig):
              "consumer.override.group.id": f"{name}-jar"})
         loop.await_records(len(records), 60)
         notes = Folder(str(tmp_path / case))
-        good = [value for *_, values in notes.heard("writes") for value in values]
+        good = [value for *_, values in notes.recorded("writes") for value in values]
         wait_until(lambda out=out, good=good: out.exists() and len(out.read_text().splitlines()) == len(good), 60,
                    f"{len(good)} good records from Java")
         bad = len(records) - len(good)
@@ -167,7 +167,7 @@ def topics(broker):
 
 
 @pytest.mark.parametrize(("factor", "words"), [("2", "replication factor"), ("-1", None)])
-def test_the_queues_topic_and_its_replication_factor(broker, tmp_path, rig, factor, words):
+def test_the_queues_replication_factor_is_handled_as_by_java(broker, tmp_path, rig, factor, words):
     """One broker: 2 replicas are too many, which fails the task at its start; -1 is the broker's default."""
     java, run = rig
     kafka, name = Kafka(broker.bootstrap_servers), f"factor-{uuid.uuid4().hex[:8]}"

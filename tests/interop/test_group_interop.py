@@ -85,7 +85,7 @@ def shared(java, member, every):
     return True
 
 
-def test_a_group_with_java_led_by_either(java, member, tmp_path):
+def test_java_and_heeler_share_work_whichever_leads(java, member, tmp_path):
     java.start()
     every = create_connectors(java, tmp_path)
 

@@ -15,7 +15,7 @@ from tests.rigs.workers import Kafka
 
 pytestmark = pytest.mark.interop
 
-def test_the_group_of_workers(broker, topic_name):
+def test_kafkas_tools_list_and_describe_the_group_of_workers(broker, topic_name):
     herders = [FakeHerder(broker.bootstrap_servers, topic_name, f"worker-{n}").join() for n in range(3)]
     try:
         wait_until(lambda: settled(*herders), 30, "the group to settle")
@@ -39,9 +39,9 @@ def test_the_consumer_group_of_a_sink_with_its_lag(broker, topic_name):
     try:
         wait_until(lambda: consumer.poll(1000) and consumer.assignment(), 30, "the assignment")
         consumer.commit({(topic_name, 0): 1})
-        told = java("org.apache.kafka.tools.consumer.group.ConsumerGroupCommand", "--bootstrap-server",
+        reported = java("org.apache.kafka.tools.consumer.group.ConsumerGroupCommand", "--bootstrap-server",
                     broker.bootstrap_servers, "--describe", "--group", group)
-        heading, row = (dict(enumerate(line)) for line in told)
+        heading, row = (dict(enumerate(line)) for line in reported)
         assert [heading[n] for n in range(2, 6)] == ["PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG"]
         assert [row[n] for n in range(6)] == [group, topic_name, "0", "1", "3", "2"]
         assert row[8] == "connector-consumer-sink-0"

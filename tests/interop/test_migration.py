@@ -1,4 +1,4 @@
-"""docs/migrating-from-java.md, run as it stands there: a Java worker's connectors move to heeler while they run."""
+"""docs/migrating-from-java.md, run as written: a Java worker's connectors move to heeler while they run."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def commands(java_port, heeler_port):
     return script.replace("8083", str(java_port)).replace("8084", str(heeler_port))
 
 
-def test_the_guide(broker, tmp_path, worker_properties):
+def test_the_migration_guide_works_as_written(broker, tmp_path, worker_properties):
     kafka = Kafka(broker.bootstrap_servers)
     settings = {**worker_properties, "rest.advertised.host.name": "localhost"}
     java, port = JavaWorker(tmp_path, settings), free_port()

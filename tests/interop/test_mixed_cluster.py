@@ -177,7 +177,7 @@ def mixed(broker, tmp_path, worker_properties):
     cluster.heeler.kill()
 
 
-def test_a_group_of_both(mixed):
+def test_a_mixed_cluster_of_java_and_heeler_workers(mixed):
     mixed.start(mixed.java)
     mixed.make_pipelines()
     mixed.wait_settled()

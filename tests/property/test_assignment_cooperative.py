@@ -78,8 +78,8 @@ class Group:
             offset=self.config.offset + 1, connector_configs={key: {} for key in counts}, task_counts=counts
         )
 
-    def rebalance(self, deaf=frozenset(), leader_completes=True):
-        """One rebalance. Workers in `deaf` (by number) do not get their answer."""
+    def rebalance(self, cut_off=frozenset(), leader_completes=True):
+        """One rebalance. Workers in `cut_off` (by number) do not get their answer."""
         self.generation += 1
         leader_id = min(self.workers)
         leader = self.workers[leader_id]
@@ -99,7 +99,7 @@ class Group:
         )
         self.check(leader.assignor, answers)
         for number, (id_, worker) in enumerate(sorted(self.workers.items())):
-            if number in deaf or (id_ == leader_id and not leader_completes):
+            if number in cut_off or (id_ == leader_id and not leader_completes):
                 continue
             answer = answers[id_]
             worker.owned = worker.owned.minus(answer.revoked).plus(answer.assigned)
@@ -232,7 +232,7 @@ def check_back_at_once(group, index, claims):
 
 
 @given(histories(), DELAYS)
-def test_any_history_settles_complete_unique_and_balanced(history, max_delay_ms):
+def test_any_history_ends_with_all_work_assigned_once_and_balanced(history, max_delay_ms):
     live(Group(max_delay_ms), history)
 
 
@@ -258,13 +258,13 @@ def test_work_of_a_departed_worker_waits_and_nothing_else_moves(workers, tasks, 
 
 
 @given(st.integers(1, 6), st.lists(st.integers(0, 9), max_size=6), small, st.booleans())
-def test_a_worker_that_is_back_has_its_work_at_once(workers, tasks, index, claims):
+def test_a_returning_worker_gets_its_work_at_once(workers, tasks, index, claims):
     group = settled(Group(max_delay_ms=300_000), workers + 1, ((count,) for count in tasks))
     check_back_at_once(group, index, claims)
 
 
 @given(st.integers(1, 8), st.lists(st.integers(0, 9), max_size=8))
-def test_a_new_worker_costs_one_rebalance_that_takes_and_one_that_gives(workers, tasks):
+def test_a_new_worker_gets_its_share_within_two_rebalances(workers, tasks):
     group = settled(Group(max_delay_ms=60_000), workers, ((count,) for count in tasks))
     group.join()
     group.rebalance()

@@ -1,4 +1,4 @@
-"""The eager assignor, whoever the members are and whatever they ran before."""
+"""The eager assignor, for any members and any work that they ran before."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,7 +13,7 @@ task_counts = st.dictionaries(names, st.integers(0, 12), max_size=12)
 
 
 @given(st.sets(names, min_size=1, max_size=9), task_counts, st.data())
-def test_all_work_is_assigned_once_and_evenly_and_the_same_by_any_leader(ids, counts, data):
+def test_every_leader_assigns_all_work_once_evenly_and_identically(ids, counts, data):
     config = ClusterConfigState(offset=7, connector_configs={name: {} for name in counts}, task_counts=counts)
     before = Allocation(tuple(counts), tuple(ConnectorTaskId(name, 0) for name in counts))
     members = {
@@ -35,7 +35,7 @@ def test_all_work_is_assigned_once_and_evenly_and_the_same_by_any_leader(ids, co
 
 
 @given(st.dictionaries(names, st.integers(0, 9), min_size=1, max_size=9), task_counts, st.integers(0, 9))
-def test_no_worker_uses_configs_that_another_member_knows_to_be_old(offsets, counts, own):
+def test_no_work_is_assigned_from_a_config_older_than_a_members(offsets, counts, own):
     config = ClusterConfigState(offset=own, connector_configs={name: {} for name in counts}, task_counts=counts)
     members = {id_: MemberMetadata(f"http://{id_}/", offset) for id_, offset in offsets.items()}
     answers = assign(members, config, leader=min(offsets)).values()

@@ -1,4 +1,4 @@
-"""Tasks by weight (tasks.weight), in the simulated groups of the cooperative assignor and dealt by the eager one."""
+"""Tasks by weight (tasks.weight): the cooperative assignor in simulated groups, and the eager assignor."""
 
 from __future__ import annotations
 
@@ -58,12 +58,12 @@ class WeightedGroup(Group):
 
 
 @given(histories(WEIGHTS), DELAYS)
-def test_any_history_settles_complete_unique_and_balanced_by_weight(history, max_delay_ms):
+def test_any_history_ends_with_all_work_assigned_once_and_balanced_by_weight(history, max_delay_ms):
     live(WeightedGroup(max_delay_ms), history)
 
 
 @given(st.integers(2, 6), st.lists(st.tuples(st.integers(0, 9), WEIGHTS), max_size=6), small, st.booleans())
-def test_a_worker_that_is_back_has_its_work_at_once(workers, tasks, index, claims):
+def test_a_returning_worker_gets_its_work_at_once(workers, tasks, index, claims):
     check_back_at_once(settled(WeightedGroup(max_delay_ms=300_000), workers, tasks), index, claims)
 
 
@@ -84,7 +84,7 @@ def test_heavy_connectors_are_on_different_workers():
     assert not Weights.of(counted.config)
 
 
-def test_a_new_weight_moves_only_what_helps():
+def test_a_changed_weight_moves_as_few_tasks_as_possible():
     group = WeightedGroup(max_delay_ms=0)
     group.join()
     group.join()

@@ -1,4 +1,4 @@
-"""Avro: both libraries agree, schemas and values come back as they went, hostile bytes cost their record alone."""
+"""Avro: both libraries agree, schemas and values round-trip, and hostile bytes affect only their own record."""
 
 import base64
 import dataclasses
@@ -168,7 +168,7 @@ def same(one, other):
 @pytest.mark.timeout(900)  # of the thorough profile
 @settings(max_examples=settings().max_examples // 3, deadline=None)  # one takes a quarter of a second
 @given(records())
-def test_schemas_and_values_come_back(pair):
+def test_schemas_and_values_round_trip(pair):
     schema, values = pair
     assume(not any(map(is_list_of_nothing, parts_of(schema))))  # refused, as hostile bytes say how many there are
     text = avro_text(schema, OPTIONS)
@@ -236,8 +236,8 @@ GOOD = {"fast": {"i": 1, "s": "abc", "a": ["x", None], "b": True, "e": "B", "m":
 @settings(deadline=None)
 @pytest.mark.parametrize("which", list(HOSTILE))
 @given(data=st.data())
-def test_hostile_bytes_cost_their_record_alone(which, data):
-    """Whatever was changed: both libraries refuse the same records and read the same of all others."""
+def test_hostile_bytes_affect_only_their_own_record(which, data):
+    """Both libraries refuse the same records, and read the same values from all others."""
     node = parse(json.dumps(HOSTILE[which]))
     out = io.BytesIO()
     fastavro.schemaless_writer(out, fastavro.parse_schema(HOSTILE[which]), GOOD[which])

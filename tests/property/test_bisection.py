@@ -1,4 +1,4 @@
-"""The bad rows go, exactly they, and the others stay in their order; many of them cost little more than few."""
+"""Exactly the bad rows are left out, the others keep their order, and many bad rows cost little more than few."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def outcome(size, stage, spacing=None, *, tried=False):
 
 
 @given(batches(), st.none() | st.integers(1, 5000), st.data())
-def test_exactly_the_bad_rows_go(batch, spacing, data):
+def test_exactly_the_bad_rows_are_left_out(batch, spacing, data):
     size, bad = batch
     tells = data.draw(st.sets(st.sampled_from(sorted(bad)))) if bad else set()
     guesses = st.integers(-9, size) | st.lists(st.integers(0, size), unique=True).map(sorted)
@@ -65,9 +65,9 @@ def test_exactly_the_bad_rows_go(batch, spacing, data):
 
 
 @given(st.integers(1, 500), st.integers(2, 30))
-def test_a_stage_that_fails_only_on_large_stretches_loses_nothing(size, most):
+def test_a_stage_that_fails_only_on_large_batches_loses_no_rows(size, max_rows):
     def attempt(begin, end):
-        if end - begin > most:
+        if end - begin > max_rows:
             raise FailedPartError(None)
         return range(begin, end)
 
@@ -81,7 +81,7 @@ def evenly(guesses=lambda _: None, tells=(), spacing=None):
     return stage.tries / 100, stage.rows / 100_000, stage.written
 
 
-def test_bad_rows_cost_little():
+def test_bad_rows_need_few_extra_attempts():
     clean = Stage((), ())
     outcome(100_000, clean)
     assert (clean.tries, clean.rows) == (1, 100_000)
@@ -103,13 +103,13 @@ def test_bad_rows_cost_little():
 
 
 @given(st.integers(0, 999), st.integers(-1, 1001) | st.lists(st.integers(0, 1001), min_size=1, unique=True).map(sorted))
-def test_wrong_guesses_soon_end_the_guessing(bad, guess):
+def test_guessing_stops_after_a_few_wrong_guesses(bad, guess):
     stage, silent = Stage({bad}, (), lambda _: guess), Stage({bad}, ())
     assert outcome(1000, stage) == outcome(1000, silent)
     assert stage.tries <= silent.tries + 4
 
 
-def test_an_error_of_another_kind_comes_out():
+def test_an_error_of_another_kind_is_propagated():
     refused = []
 
     def attempt(begin, end):

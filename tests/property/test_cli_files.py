@@ -1,4 +1,4 @@
-"""Files of connectors and the plan that comes of them: whatever is in a file, a connector or one clear error."""
+"""Connector files and the plan made from them: any file yields connectors or one clear error."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def parsed(text, ending, stem="stem"):
 
 
 @given(NAMES, CONFIGS, st.booleans())
-def test_what_is_written_comes_back_in_every_form(name, config, wrapped):
+def test_configs_round_trip_through_every_file_format(name, config, wrapped):
     config = {**config, "connector.class": "X"}
     item = {"name": name, "config": config} if wrapped else {**config, "name": name}
     for ending, text in ((".json", json.dumps(item)), (".yaml", data_text(item, Format.YAML))):
@@ -76,21 +76,21 @@ def test_any_text_is_a_connector_or_an_error_that_names_the_file(ending, text):
     (".properties", "connector.class=\\u00zz", "\\u00zz"),
     (".toml", "", "must end with one of"),
 ])
-def test_what_is_refused(ending, text, why):
+def test_invalid_config_files_are_refused_with_the_reason(ending, text, why):
     with pytest.raises(ConfigFileError) as error:
         parsed(text, ending)
     assert why in str(error.value)
     assert str(error.value).startswith(f"file{ending}: ")
 
 
-def test_a_few_lines_that_ask_for_billions_of_entries():
+def test_exponential_yaml_aliases_are_refused():
     lines = ["a0: &a0 {" + ", ".join(f"k{n}: v" for n in range(10)) + "}"]
     lines += [f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 10)}]}}" for n in range(1, 12)]
     with pytest.raises(ConfigFileError, match="entries in one mapping"):
         parsed("\n".join(lines), ".yaml")
 
 
-def test_scalars_are_as_written_and_merges_work():
+def test_yaml_scalars_keep_their_text_and_merges_are_supported():
     shared = ("- &base {connector.class: X, name: a, on: off, tasks.max: 010, at: 12:30:00, day: 2026-01-02}\n"
               "- {<<: *base, name: b, ratio: 1.50}\n")
     first, second = parsed(shared, ".yaml")
@@ -104,7 +104,7 @@ def test_scalars_are_as_written_and_merges_work():
 
 
 @given(CLUSTERS, CLUSTERS, st.booleans())
-def test_the_plan_leads_from_what_is_there_to_what_is_wanted(wanted, there, prune):
+def test_applying_the_plan_yields_the_wanted_connectors(wanted, there, prune):
     now = {name: dict(config) for name, config in there.items()}
     for change in plan(wanted, there, prune=prune):
         if change.action is Action.DELETE:
@@ -133,7 +133,7 @@ def test_no_secret_is_in_a_masked_plan(secret, before, after):
 
 @given(st.recursive(st.text(max_size=8) | st.integers() | st.none(), lambda inner: st.lists(inner, max_size=3)
                     | st.dictionaries(TEXT, inner, max_size=3), max_leaves=8))
-def test_what_is_shown_to_programs_is_what_it_was(data):
+def test_machine_readable_output_round_trips(data):
     text = data_text(data, Format.JSON)
     assert json.loads(text) == data
     assert not unsafe(text)
@@ -141,6 +141,6 @@ def test_what_is_shown_to_programs_is_what_it_was(data):
 
 
 @given(st.text())
-def test_safe_text_is_one_line_and_safe(text):
+def test_safe_text_is_one_printable_line(text):
     assert not unsafe(safe(text))
     assert "\n" not in safe(text)

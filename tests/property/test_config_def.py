@@ -50,7 +50,7 @@ def test_parse_and_validate_agree(keys, props):
 
 
 @given(st.sampled_from(Type), texts)
-def test_what_was_parsed_has_a_text_that_parses_to_the_same(kind, text):
+def test_parsed_values_round_trip_through_text(kind, text):
     try:
         value = parse_type("k", text, kind)
     except ConfigError:
@@ -67,7 +67,7 @@ def shown_equal(one, other):
 
 
 @given(definitions(), st.dictionaries(names, texts), names)
-def test_embedding_changes_names_and_nothing_else(keys, props, prefix):
+def test_embedding_changes_only_the_names_of_keys(keys, props, prefix):
     outer = ConfigDef().embed(prefix, "g", keys)
     prefixed = outer.validate_all({prefix + name: value for name, value in props.items()})
     plain = keys.validate_all(props)

@@ -1,4 +1,4 @@
-"""JSON in columns and JSON one by one give the same, whatever the records are."""
+"""JSON is converted identically in columns and record by record, for any records."""
 
 import base64
 import json
@@ -64,7 +64,7 @@ def check(texts):
     assert written == expected
 
 
-def test_null_among_values_of_several_kinds_is_no_text():
+def test_null_among_values_of_mixed_types_stays_null():
     check([b"null", b"1", b'"a"', b'{"a":null}', b"{}"])
     enveloped = [b'{"schema":null,"payload":%b}' % payload for payload in (b"null", b"1", b'"a"')]
     found = JsonConverter()
@@ -74,13 +74,13 @@ def test_null_among_values_of_several_kinds_is_no_text():
     assert found.from_connect("t", array, metadata).to_pylist() == [None, *enveloped[1:]]
 
 
-def test_keys_of_one_bucket_are_in_the_order_of_the_map_that_has_them_all():
+def test_keys_in_one_hash_bucket_keep_the_order_of_the_complete_map():
     check([b'{"a.b":1}', '{"ä":null,"a.b":2}'.encode(), None, '{"ä":3}'.encode()])
     check(['[{"a.b":1},{"ä":null,"a.b":2}]'.encode()])
 
 
 @given(ROWS, st.booleans(), st.booleans())
-def test_columns_give_what_single_records_give(rows, ascii_only, spaces):
+def test_columns_and_single_records_convert_identically(rows, ascii_only, spaces):
     separators = (" ,\t", " :\n") if spaces else (",", ":")
     check([json.dumps(row, ensure_ascii=ascii_only, separators=separators).encode("utf-8", "replace") for row in rows])
 
@@ -93,7 +93,7 @@ ODD = st.sampled_from([
 
 
 @given(st.lists(st.one_of(ODD, VALUES.map(lambda value: json.dumps(value).encode())), max_size=10))
-def test_odd_texts_among_others(texts):
+def test_invalid_and_unusual_json_is_converted_identically_in_columns(texts):
     check(texts)
 
 
@@ -102,7 +102,7 @@ def test_odd_texts_among_others(texts):
         st.binary(max_size=30), st.text(alphabet='{}[]":,\\ntrufalse0123456789.eE+- u', max_size=20).map(str.encode)
     )
 )
-def test_the_tape_and_the_parser_agree_on_what_is_json(text):
+def test_the_tape_and_the_parser_accept_the_same_json(text):
     try:
         expected = json_text.parse(text)
     except DataError:
@@ -216,7 +216,7 @@ def nested(levels):
 
 @settings(max_examples=settings().max_examples // 3, deadline=None)  # one takes a third of a second
 @given(st.lists(DEEPEST, min_size=1, max_size=3))
-def test_values_as_deep_as_may_be_go_through_all_there_is(rows):
+def test_values_of_the_maximum_depth_pass_every_stage(rows):
     texts = [nested(levels) for levels in rows]
     array, metadata = parse_columns(pa.array(texts, pa.binary()))
     assert to_python(array, metadata) == [json_text.parse(text) for text in texts]

@@ -18,7 +18,7 @@ WILD = st.text(alphabet='{}[]":,\\ tnrufalse0123456789.-+eE', max_size=24)
 
 
 @given(st.one_of(st.text(max_size=20), WILD))
-def test_every_header_text_has_a_value_and_prints_again(text):
+def test_every_header_text_is_parsed_and_printed(text):
     schema, value = SimpleHeaderConverter().to_connect_header("t", "h", text.encode("utf-8", "replace"))
     assert (schema is None) == (value is None)
     values.to_string(value)
@@ -46,7 +46,7 @@ def test_lines_are_split_as_java_splits_them(data, final):
 
 
 @given(LINES, st.integers(0, 10), st.integers(1, 40))
-def test_the_last_line_end_is_one_and_within_the_bound(data, start, limit):
+def test_last_line_end_is_a_line_end_within_the_limit(data, start, limit):
     ends = [0]
     while True:
         _, used = reference(data[ends[-1] :], final=False)
@@ -69,7 +69,7 @@ def test_the_last_line_end_is_one_and_within_the_bound(data, start, limit):
         st.tuples(st.integers(0, 30), st.integers(0, 5)).map(lambda pair: (pair[0], pair[0] + pair[1])), max_size=12
     )
 )
-def test_what_was_seen_is_counted_right(runs):
+def test_duplicate_and_missing_numbers_are_counted_exactly(runs):
     seen, numbers = SeenNumbers(), []
     for run in runs:
         seen = seen.after(run)

@@ -1,4 +1,4 @@
-"""Whose split comes next, in any order of what happens."""
+"""Which split runs next, for any order of events."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ STEPS = st.lists(st.tuples(st.sampled_from(["put", "take", "take", "end", "back"
 
 
 @given(STEPS, st.integers(1, 3), st.integers(1, 4))
-def test_nothing_is_lost_or_duplicated_and_no_limit_is_exceeded(steps, most_per_task, most_per_connector):
-    queue: FairQueue[int] = FairQueue(most_per_task, most_per_connector)
+def test_nothing_is_lost_or_duplicated_and_no_limit_is_exceeded(steps, max_per_task, max_per_connector):
+    queue: FairQueue[int] = FairQueue(max_per_task, max_per_connector)
     waiting: dict[str, deque[int]] = {task: deque() for task in TASKS}
     running: Counter[str] = Counter()
     for number, (step, task) in enumerate(steps):
@@ -44,19 +44,19 @@ def test_nothing_is_lost_or_duplicated_and_no_limit_is_exceeded(steps, most_per_
             if item in waiting[task]:
                 waiting[task].remove(item)
         per_connector = Counter({name: sum(n for t, n in running.items() if connector_of(t) == name) for name in "abc"})
-        assert max(running.values(), default=0) <= most_per_task
-        assert max(per_connector.values()) <= most_per_connector
+        assert max(running.values(), default=0) <= max_per_task
+        assert max(per_connector.values()) <= max_per_connector
         assert len(queue) == sum(map(len, waiting.values()))
-        room = {name: most_per_connector - per_connector[name] for name in "abc"}
-        free = Counter({t: min(len(items), most_per_task - running[t]) for t, items in waiting.items()})
+        room = {name: max_per_connector - per_connector[name] for name in "abc"}
+        free = Counter({t: min(len(items), max_per_task - running[t]) for t, items in waiting.items()})
         assert queue.takeable(1000) == sum(
             min(room[name], sum(n for t, n in free.items() if connector_of(t) == name)) for name in "abc"
         )
 
 
 @given(st.lists(st.sampled_from(TASKS), min_size=1))
-def test_a_connector_waits_for_one_split_of_each_other_at_most(tasks):
-    """However much a greedy one has put before it."""
+def test_a_connector_waits_for_at_most_one_split_of_each_other_connector(tasks):
+    """Regardless of how many splits another connector has queued."""
     queue: FairQueue[str] = FairQueue(1000, 1000)
     for task in tasks:
         queue.put(task, task)
@@ -68,6 +68,6 @@ def test_a_connector_waits_for_one_split_of_each_other_at_most(tasks):
         assert {connector_of(t) for t in rest[: len(connectors)]} == set(connectors), "each connector once in a round"
 
 
-def test_an_ended_one_that_never_ran_is_a_fault():
+def test_ending_a_split_that_never_ran_is_an_error():
     with pytest.raises(KeyError):
         FairQueue[int](1, 1).ended("a-0")

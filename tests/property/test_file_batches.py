@@ -1,4 +1,4 @@
-"""FileStreamSource's `batch.size`: batches of at most so many lines, which together are the file."""
+"""FileStreamSource's `batch.size`: batches have at most that many lines, and together all lines of the file."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def batches(file, limit, **options):
 
 
 @given(CONTENT, st.integers(-1, 7), st.none() | st.integers(1, 20), st.integers(1, 9))
-def test_batches_have_so_many_lines_and_together_all(content, size, limit, block):
+def test_batches_have_at_most_batch_size_lines_and_lose_none(content, size, limit, block):
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(line_ends, "BLOCK_BYTES", block)  # what is read at a time ends anywhere, within a CR LF too
         file = Path(folder, "in")
@@ -36,13 +36,13 @@ def test_batches_have_so_many_lines_and_together_all(content, size, limit, block
         whole = [line for batch in batches(file, None) for line in batch]
         found = batches(file, limit and ReadMaxBytes(limit), **{"batch.size": str(size)})
     assert [line for batch in found for line in batch] == whole
-    most = max(1, size)  # Java's task too takes a line at least
-    assert all(len(batch) <= most for batch in found)
+    max_lines = max(1, size)  # Java's task too takes a line at least
+    assert all(len(batch) <= max_lines for batch in found)
     if limit is None:
-        assert all(len(batch) == most for batch in found[:-1]), "as many as allowed"
+        assert all(len(batch) == max_lines for batch in found[:-1]), "as many as allowed"
 
 
-def test_without_it_a_batch_is_all_there_is(tmp_path):
+def test_without_batch_size_a_batch_has_all_available_lines(tmp_path):
     file = tmp_path / "in"
     file.write_bytes(b"line\n" * 5000)
     assert [len(batch) for batch in batches(file, None)] == [5000]

@@ -61,7 +61,7 @@ def same(found, wanted):
 
 
 @given(st.lists(ROWS, max_size=5))
-def test_values_with_a_schema(rows):
+def test_values_with_a_schema_round_trip_through_json(rows):
     schema = to_text(from_text(json.dumps(SCHEMA)))
     texts, described = to_json(pa.array(rows, TYPE), {SCHEMA_KEY: schema.encode()})
     assert described == schema
@@ -72,7 +72,7 @@ def test_values_with_a_schema(rows):
                for one, row in zip(found.to_pylist(), rows, strict=True))
 
 
-def test_a_null_that_a_schema_forbids_is_an_error_and_no_default():
+def test_a_null_for_a_required_field_is_an_error_and_not_its_default():
     texts, _ = to_json(pa.array([{"d": None}], pa.struct([("d", pa.float64())])), {SCHEMA_KEY: json.dumps(
         {"type": "struct", "optional": False, "fields": [field("d", "double", default=1.5)]}).encode()})
     assert texts.to_pylist() == [b'{"d":null}']
@@ -92,7 +92,7 @@ class Refused(list):
         self.append((failure.row, failure.stage.name, failure.class_name))
 
 
-def test_a_sink_s_records_are_handed_with_what_they_were():
+def test_records_for_a_java_sink_keep_their_original_fields():
     connector = {"value.converter": JSON, "value.converter.schemas.enable": "false", "key.converter": "somebody.Elses",
                  "transforms": "route", "transforms.route.type": f"{CONNECT}transforms.RegexRouter",
                  "transforms.route.regex": "t", "transforms.route.replacement": "u"}
@@ -120,8 +120,8 @@ def test_transforms_that_mix_up_records_before_a_java_sink_are_refused(monkeypat
             list(pipeline.to_connect_batches("t", 0, raw((1, None), (2, None))))
 
 
-def test_a_source_s_records_are_taken_in_runs_of_a_schema():
-    """A tombstone among records with a schema stays one; the results have the row numbers of their records."""
+def test_records_of_a_java_source_are_grouped_by_schema():
+    """A tombstone among records with a schema remains a tombstone; results have the row numbers of their records."""
     connector = {"value.converter": JSON, "key.converter": "somebody.Elses", "transforms": "f", "predicates": "p",
                  "transforms.f.type": f"{CONNECT}transforms.Filter", "transforms.f.predicate": "p",
                  "predicates.p.type": f"{CONNECT}transforms.predicates.TopicNameMatches",
@@ -142,7 +142,7 @@ def test_a_source_s_records_are_taken_in_runs_of_a_schema():
         ("t", [2], 3, b"k", b'{"schema":{"type":"double","optional":true},"payload":"NaN"}')]
 
 
-def test_a_source_s_record_without_a_timestamp_has_none_for_python_transforms():
+def test_a_missing_timestamp_of_a_java_source_is_none_for_python_transforms():
     connector = {"value.converter": JSON, "key.converter": "somebody.Elses", "transforms": "r",
                  "transforms.r.type": f"{CONNECT}transforms.TimestampRouter"}
     cut = Cut(("r",), (), frozenset({"value"}))

@@ -35,7 +35,7 @@ def plain(batch):
 @example(named("ab", "ab", "ab"), ["n", "m"], [b"v", None, b""], 1)
 @given(st.lists(PAIRS, max_size=8) | ALIKE, st.lists(NAMES, min_size=1, max_size=3), st.lists(VALUES, min_size=1),
        st.integers(0, 3))
-def test_headers_are_added_behind_those_that_are_there(rows, names, values, cut):
+def test_added_headers_follow_the_existing_ones(rows, names, values, cut):
     batch = pa.record_batch({"headers": pa.array(rows, HEADERS_TYPE)}).slice(cut)
     rows, one = rows[cut:], cycle(values)
     columns = [list(islice(one, len(rows))) for _ in names]

@@ -49,7 +49,7 @@ def quiet() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_config_records_end_no_store_and_change_nothing_of_others(seed: int) -> None:
+def test_hostile_config_records_stop_no_store_and_leave_other_connectors_unchanged(seed: int) -> None:
     chance = random.Random(seed)
     good = [(b"connector-good", json.dumps({"properties": CONFIG}).encode())]
     topic = MemoryTopic("configs")
@@ -69,7 +69,7 @@ def test_config_records_end_no_store_and_change_nothing_of_others(seed: int) -> 
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_status_records_end_no_store_and_change_nothing_of_others(seed: int) -> None:
+def test_hostile_status_records_stop_no_store_and_leave_other_connectors_unchanged(seed: int) -> None:
     chance = random.Random(seed)
     said = Status(ConnectorTaskId(GOOD, 0), State.RUNNING, WorkerId("w:1"), 2)
     topic = MemoryTopic("statuses")
@@ -86,7 +86,7 @@ def test_status_records_end_no_store_and_change_nothing_of_others(seed: int) -> 
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_offset_records_end_no_store_and_change_nothing_of_others(seed: int) -> None:
+def test_hostile_offset_records_stop_no_store_and_leave_other_connectors_unchanged(seed: int) -> None:
     chance = random.Random(seed)
     topic = MemoryTopic("offsets")
     topic.append([(offset_key(GOOD, {"p": 1}), b'{"at":1}')])
@@ -115,7 +115,7 @@ def test_a_herder_continues_whatever_the_config_topic_contains(seed: int) -> Non
     assert GOOD in world.where(), world.story(40)
 
 
-def test_a_record_that_java_reads_counts_for_the_position() -> None:
+def test_records_that_java_can_parse_advance_the_position() -> None:
     """All workers of a group must agree on it; Jackson takes 1,000 levels and numbers of 1,000 digits."""
 
     def end(value: str) -> int:
@@ -128,7 +128,7 @@ def test_a_record_that_java_reads_counts_for_the_position() -> None:
     assert end('{"text":"' + "9" * 5000 + '"}') == 8
 
 
-def test_what_a_log_line_shows_of_a_record() -> None:
+def test_the_log_text_of_a_record_is_short_and_printable() -> None:
     line = str(LogRecord(1, 2, 0, ("task-\n\u2028" + "9" * 5000).encode(), b""))
     assert line.isprintable()
     assert line.replace("…", "").isascii()

@@ -1,4 +1,4 @@
-"""Texts put together row by row are those that Python puts together."""
+"""Texts concatenated in columns equal those that Python concatenates row by row."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def arrays(pieces, cut):
 
 @given(rows())
 @example((["x"], 0, 0))
-def test_all_pieces_of_a_row(made):
+def test_the_pieces_of_each_row_are_concatenated(made):
     pieces, length, cut = made
     each = [[one if isinstance(one, str) else one[cut + row] or "" for one in pieces] for row in range(length)]
     expected = ["".join(one) for one in each]
@@ -37,7 +37,7 @@ def test_all_pieces_of_a_row(made):
 
 
 @given(rows())
-def test_nulls(made):
+def test_join_replaces_or_emits_nulls(made):
     pieces, length, cut = made
     columns = [one if isinstance(one, str) else one[cut:] for one in pieces]
     if all(isinstance(one, str) for one in columns):

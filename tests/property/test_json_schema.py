@@ -1,4 +1,4 @@
-"""JSON Schema: schemas and values come back as they went."""
+"""JSON Schema: schemas and values round-trip."""
 
 import dataclasses
 import math
@@ -47,7 +47,7 @@ def as_json(value):
 @pytest.mark.timeout(900)  # of the thorough profile
 @settings(max_examples=settings().max_examples // 3, deadline=None)
 @given(records())
-def test_schemas_and_values_come_back(pair):
+def test_schemas_and_values_round_trip(pair):
     schema, values = pair
     described = changed(schema)
     assert connect_schema(json_schema_text(described, OPTIONS), {}, OPTIONS) == described
@@ -64,8 +64,8 @@ def test_schemas_and_values_come_back(pair):
 
 @pytest.mark.parametrize("number", [
     "9223372036854775808", "-009223372036854775809", "12345678901234567890.123", "0.1", "1.5e3", "-0"])
-def test_decimals_have_all_their_digits_in_texts_that_are_rewritten(number):
-    """As those with escapes in names are, before they are read by columns."""
+def test_decimals_keep_all_digits_in_rewritten_texts(number):
+    """Texts with escapes in names are rewritten before they are read in columns."""
     decimal = Schema(Type.BYTES, name=DECIMAL, version=1, parameters=(("scale", "3"),))
     schema = Schema(Type.STRUCT, fields=(Field("n", decimal), Field("m", Schema(Type.MAP, key=STRING, value=decimal))))
     for name in ("a", "\\ud800\\udc00"):

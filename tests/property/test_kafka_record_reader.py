@@ -1,4 +1,4 @@
-"""The fast record reader gives what kafka-python's own gives, and says where the end of a fetch is."""
+"""The fast record reader returns the same records as kafka-python's, and the end of the fetch."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def read(
 
 
 @given(BATCHES, st.sampled_from(list(IsolationLevel)), st.integers(0, 4))
-def test_the_same_records_as_kafka_python(batches: Any, level: IsolationLevel, skip: int) -> None:
+def test_records_equal_those_that_kafka_python_reads(batches: Any, level: IsolationLevel, skip: int) -> None:
     data, aborted = log_of(batches)
     start = 100 + min(skip, len(batches[0][0]) - 1 if batches and batches[0][4] is None else 0)
     theirs, next_offset = read(Fetcher.PartitionRecords, data, aborted, level, start)
@@ -101,7 +101,7 @@ def compressed(offset: int, codec: int, content: bytes, packed: bytes | None = N
 
 
 @pytest.mark.parametrize("codec", [1, 2, 3, 4])
-def test_what_does_not_decompress_within_bounds_is_left_out(
+def test_batches_that_exceed_the_decompression_limit_are_skipped(
     codec: int, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("spark_tasks.kafka.record_reader.MAX_BYTES", 5_000_000)
@@ -112,10 +112,10 @@ def test_what_does_not_decompress_within_bounds_is_left_out(
     found, next_offset = read(OURS, data, [], IsolationLevel.READ_UNCOMMITTED, 100)
     assert [(r.offset, r.value) for r in found if not is_mark(r)] == [(100, b"first"), (103, b"last")]
     assert (found[-1].offset, is_mark(found[-1]), next_offset) == (104, True, 105)
-    told = [record.getMessage() for record in caplog.records]
-    assert [offset for line in told for offset in (101, 102, 104) if f"at offsets {offset} to {offset}," in line] == \
+    logged = [record.getMessage() for record in caplog.records]
+    assert [offset for line in logged for offset in (101, 102, 104) if f"at offsets {offset} to {offset}," in line] == \
         [101, 102, 104]
-    assert "more than the 5000000 bytes allowed" in told[0]
+    assert "more than the 5000000 bytes allowed" in logged[0]
 
 
 @given(BATCHES.filter(bool), st.data())
@@ -130,7 +130,9 @@ def test_a_flipped_bit_is_an_error_and_no_wrong_record(batches: Any, draw: st.Da
 
 
 @given(BATCHES.filter(bool), st.data())
-def test_lengths_that_lie_are_an_error(batches: Any, draw: st.DataObject) -> None:
+def test_a_changed_byte_under_a_valid_checksum_yields_an_error_or_no_extra_records(
+    batches: Any, draw: st.DataObject
+) -> None:
     # Even where the checksum is right (a broken producer).
     records, _, producer, transactional, _, _ = batches[0]
     data = bytearray(batch(100, records, 0, producer, transactional, None))
@@ -145,7 +147,7 @@ def test_lengths_that_lie_are_an_error(batches: Any, draw: st.DataObject) -> Non
 
 
 @pytest.mark.parametrize(("at", "value"), [(61 + 4, 60), (61 + 6, 40), (61, 80), (60, 1), (60, 3), (61 + 6, 8)])
-def test_lengths_and_counts_that_do_not_fit(at: int, value: int) -> None:
+def test_inconsistent_lengths_and_counts_are_refused(at: int, value: int) -> None:
     data = bytearray(batch(100, [(0, b"k", b"vvvv", []), (0, b"k", b"w" * 40, [])], 0, -1, False, None))
     assert [data[61 + 4], data[61 + 5 : 61 + 6], data[61 + 6]] == [2, b"k", 8]
     fine = data[at] == value

@@ -1,4 +1,4 @@
-"""Columns of moments and of their texts are what SimpleDateFormat makes of one after the other."""
+"""Columns of times and of their texts equal what SimpleDateFormat produces value by value."""
 
 from __future__ import annotations
 
@@ -23,14 +23,16 @@ SIGNS = st.sampled_from([*"0123456789 -:+Zäxn", "", "+02:00", "-0330", "+05", "
 
 
 @given(st.sampled_from(PATTERNS), MOMENTS)
-def test_formatting(pattern: str, moments: list[int | None]) -> None:
+def test_columns_are_formatted_like_single_values(pattern: str, moments: list[int | None]) -> None:
     found = format_column(pa.array(moments, pa.int64()), pattern).to_pylist()
     assert found == [None if one is None else format_millis(pattern, one) for one in moments]
 
 
 @given(st.sampled_from(PATTERNS), MOMENTS, st.integers(0, 30), SIGNS, st.booleans())
-def test_parsing(pattern: str, moments: list[int | None], place: int, sign: str, all_of_them: bool) -> None:
-    """Texts as they are written, and with a change in the first or in all of them."""
+def test_columns_are_parsed_like_single_values(
+    pattern: str, moments: list[int | None], place: int, sign: str, all_of_them: bool
+) -> None:
+    """Texts as they are formatted, and with a change in the first one or in all of them."""
     texts = [None if one is None else format_millis(pattern, one) for one in moments]
     changed = [one and (one[:place] + sign + one[place + 1 :] if all_of_them or not at else one)
                for at, one in enumerate(texts)]
@@ -43,13 +45,13 @@ def test_parsing(pattern: str, moments: list[int | None], place: int, sign: str,
 
 
 @pytest.mark.parametrize("pattern", [p for p in PATTERNS if not set("zGuDF") & set(p) and "yy-" not in p])
-def test_what_is_written_plainly_is_parsed_in_columns(pattern: str) -> None:
+def test_plain_patterns_are_parsed_in_columns(pattern: str) -> None:
     texts = [format_millis(pattern, n * 86_399_123_457) for n in range(50)]
     parse_column(pa.array(texts), pattern)
 
 
 @pytest.mark.parametrize("pattern", ["w", "W", "Y"])
-def test_weeks_are_not_for_columns(pattern: str) -> None:
+def test_week_patterns_are_not_supported_in_columns(pattern: str) -> None:
     with pytest.raises(NotInColumnsError):
         format_column(pa.array([0]), pattern)
     with pytest.raises(NotInColumnsError):

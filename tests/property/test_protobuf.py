@@ -1,4 +1,4 @@
-"""Protobuf: both libraries agree, schemas and values come back as they went, hostile bytes cost their record alone."""
+"""Protobuf: both libraries agree, schemas and values round-trip, and hostile bytes affect only their own record."""
 
 import pyarrow as pa
 import pytest
@@ -139,7 +139,7 @@ def a_text_in_a_message_of_a_union():
 @example(a_text_in_a_message_of_a_union(), ProtobufOptions())
 @settings(max_examples=2 * settings().max_examples, deadline=None)
 @given(records(), st.sampled_from([ProtobufOptions(optional=True), ProtobufOptions(), ProtobufOptions(wrapper=True)]))
-def test_values_come_back_and_both_libraries_agree(record, options):
+def test_values_round_trip_and_both_libraries_agree(record, options):
     schema, rows = record
     message, _ = own(schema, options)
     array = arrow(rows, schema)
@@ -159,7 +159,7 @@ def test_values_come_back_and_both_libraries_agree(record, options):
 @given(records(), st.sampled_from([
     ProtobufOptions(optional=True), ProtobufOptions(), ProtobufOptions(sums=True, indexes=False),
 ]))
-def test_a_schema_that_was_read_is_written_as_it_was(record, options):
+def test_a_schema_that_was_read_is_written_unchanged(record, options):
     """Numbers, kinds and names stay: what is read from a topic can be written to another one with its schema."""
     schema, _ = record
     message, _ = own(schema, options)
@@ -175,8 +175,8 @@ def _shape(message):
 
 
 @given(records(), st.data())
-def test_hostile_bytes_cost_their_record_alone(record, data):
-    """Where both libraries read something, it is the same; what Google's reads is read."""
+def test_hostile_bytes_affect_only_their_own_record(record, data):
+    """Both libraries read the same values, and every record that Google's can read is read."""
     schema, rows = record
     message, _ = own(schema, ProtobufOptions())
     fast, slow = ProtobufCodec(message), ProtobufCodec(message, fast=False)
@@ -201,7 +201,7 @@ def test_hostile_bytes_cost_their_record_alone(record, data):
 
 
 @given(st.lists(st.integers(0, 2**31 - 1), min_size=1, max_size=5).map(tuple), st.binary(max_size=5))
-def test_message_indexes_come_back(index, payload):
+def test_message_indexes_round_trip(index, payload):
     found = indexes.read([b"12345" + indexes.written(index) + payload], 5)
     assert (found.indexes, found.payloads.to_pylist()) == ([index], [payload])
 
@@ -217,6 +217,6 @@ def test_any_bytes_before_a_message_are_an_index_or_a_bad_record(payloads):
 
 
 @pytest.mark.parametrize("payload", [b"", b"\x02", b"\x01\x00", b"\x80" * 5 + b"\x00", b"\xfe\xff\xff\xff\x0f"])
-def test_an_index_that_is_none(payload):
+def test_invalid_message_indexes_are_bad_records(payload):
     with pytest.raises(BadRowsError, match="Error deserializing Protobuf message"):
         indexes.read([b"\0", payload], 0)

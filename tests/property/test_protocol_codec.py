@@ -1,4 +1,4 @@
-"""decode(encode(x)) = x for every value and version; arbitrary bytes end in a value or in CodecError."""
+"""decode(encode(x)) = x for every value and version; arbitrary bytes yield a value or a CodecError."""
 
 import contextlib
 
@@ -39,7 +39,7 @@ valid = st.one_of(
 
 
 @given(metadata, cooperative)
-def test_metadata(value, protocol):
+def test_metadata_round_trips(value, protocol):
     assert decode_metadata(encode_metadata(value, protocol)) == value
 
 
@@ -49,7 +49,7 @@ def test_eager_metadata_has_no_allocation(value):
 
 
 @given(assignments, cooperative)
-def test_assignment(value, protocol):
+def test_assignments_round_trip(value, protocol):
     assert decode_assignment(encode_assignment(value, protocol)) == value
 
 
@@ -80,6 +80,6 @@ def damaged(draw):
 
 @pytest.mark.parametrize("decode", [decode_metadata, decode_assignment])
 @given(data=st.binary() | valid | damaged())
-def test_arbitrary_bytes(decode, data):
+def test_arbitrary_bytes_raise_at_most_a_codec_error(decode, data):
     with contextlib.suppress(CodecError):
         decode(data)

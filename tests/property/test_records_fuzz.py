@@ -1,4 +1,4 @@
-"""Damaged bytes end in an error or in the right records, never in a crash or in a wrong record."""
+"""Damaged bytes yield an error or the right records, never a crash or a wrong record."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def mutated(data, changes):
     st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 255)), min_size=1, max_size=4),
     st.integers(0, 400),
 )
-def test_with_checksums_only_right_records_come_through(compression, changes, cut):
+def test_with_checksums_only_undamaged_records_are_decoded(compression, changes, cut):
     parts = LOGS[compression]
     starts = [0, len(parts[0]), len(parts[0]) + len(parts[1])]
     data = b"".join(parts)
@@ -77,7 +77,7 @@ def test_with_checksums_only_right_records_come_through(compression, changes, cu
     st.booleans(),
     st.lists(st.tuples(st.integers(-1, 3), st.integers(0, 60)), max_size=2),
 )
-def test_without_checksums_no_crash(compression, changes, reseal, aborted):
+def test_without_checksums_damaged_data_is_decoded_or_refused(compression, changes, reseal, aborted):
     damaged = mutated(b"".join(LOGS[compression]), changes)
     if reseal:
         size = struct.unpack_from(">i", damaged, 8)[0] + 12
@@ -90,7 +90,7 @@ def test_without_checksums_no_crash(compression, changes, reseal, aborted):
 
 
 @given(st.binary(max_size=300), st.booleans())
-def test_arbitrary_bytes(data, with_magic):
+def test_arbitrary_bytes_are_decoded_or_refused(data, with_magic):
     if with_magic and len(data) > 17:
         data = data[:16] + b"\x02" + data[17:]
     try:
@@ -101,7 +101,7 @@ def test_arbitrary_bytes(data, with_magic):
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_records_that_lie_about_every_length(seed):
+def test_records_with_wrong_lengths_are_decoded_or_refused(seed):
     """Many random edits of one uncompressed batch, sealed again, so that only the parser can notice."""
     chance = random.Random(seed)
     original = LOGS[None][0]

@@ -37,7 +37,7 @@ def numbered(rows):
 
 
 @given(records, st.sampled_from(sorted(CODES, key=str)), st.booleans())
-def test_reads_what_kafka_python_writes(rows, compression, transactional):
+def test_records_written_by_kafka_python_are_decoded(rows, compression, transactional):
     builder = DefaultRecordBatchBuilder(
         magic=2, compression_type=CODES[compression], is_transactional=transactional, producer_id=5, producer_epoch=1,
         base_sequence=9, batch_size=1 << 30,
@@ -71,7 +71,7 @@ def test_kafka_python_reads_what_is_written(rows, compression, limit):
 
 
 @given(records, st.sampled_from([None, "gzip", "snappy", "lz4", "zstd"]), st.integers(800, 3000), st.data())
-def test_back_and_forth(rows, compression, limit, data):
+def test_encoded_records_decode_to_the_same_rows(rows, compression, limit, data):
     whole = pa.RecordBatch.from_pylist(rows, schema=RAW_SCHEMA)
     begin = data.draw(st.integers(0, len(rows)))
     end = data.draw(st.integers(begin, len(rows)))
@@ -86,7 +86,7 @@ def test_back_and_forth(rows, compression, limit, data):
 
 
 @given(st.lists(st.integers(-(2**62), 2**62), min_size=1, max_size=5))
-def test_timestamps_of_any_distance(times):
+def test_timestamps_far_apart_round_trip(times):
     raw = pa.RecordBatch.from_pylist(
         [{"offset": 0, "timestamp": abs(time), "key": None, "value": None, "headers": None} for time in times],
         schema=RAW_SCHEMA,

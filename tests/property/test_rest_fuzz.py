@@ -1,4 +1,4 @@
-"""Whatever is sent, an error is a JSON error: never an HTML page, never a stack trace, never a broken answer."""
+"""Every error is a JSON error, for any request: never an HTML page, a stack trace or an invalid response."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ BODIES = {
 @pytest.mark.parametrize("depth", NESTED)
 @pytest.mark.parametrize("place", BODIES, ids=" ".join)
 def test_bodies_that_nest_deeply_are_bad_requests(place: tuple[str, str], depth: int) -> None:
-    """At 96 levels they are as good or bad as those of one level: most want a text there."""
+    """At 96 levels they are treated like those of one level: most keys require a string there."""
     method, path = place
     answer = Client(APP).open(path, method=method, data=BODIES[place] % NESTED[depth], content_type="application/json")
     if depth == 96:

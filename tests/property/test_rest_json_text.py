@@ -1,4 +1,4 @@
-"""JSON in: what was written is what is read, numbers by their own text; all else is a ValueError."""
+"""Reading JSON: values round-trip, numbers keep their text, and anything else raises a ValueError."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ENCODING = st.sampled_from(["utf-8", "utf-8-sig", "utf-16-le", "utf-16-be", "utf
 
 
 @given(VALUE, st.booleans())
-def test_round_trip(value: Any, escaped: bool) -> None:
+def test_json_values_round_trip(value: Any, escaped: bool) -> None:
     read = loads(json.dumps(value, ensure_ascii=escaped).encode())
     assert plain(read) == value
     assert plain(loads(dumps(plain(read)))) == value
@@ -30,12 +30,12 @@ def test_round_trip(value: Any, escaped: bool) -> None:
 
 
 @given(st.dictionaries(TEXT, VALUE, min_size=1, max_size=2), ENCODING)
-def test_encodings_of_json(value: dict[str, Any], encoding: str) -> None:
+def test_every_json_encoding_is_read(value: dict[str, Any], encoding: str) -> None:
     assert loads(json.dumps(value).encode(encoding)) == value
 
 
 @given(st.from_regex(r"-?(0|[1-9][0-9]{0,30})(\.[0-9]{1,20})?([eE][+-]?[0-9]{1,3})?", fullmatch=True))
-def test_numbers_of_a_config_stay_as_they_were_written(number: str) -> None:
+def test_numbers_in_a_config_keep_their_text(number: str) -> None:
     assert parse(f'{{"a": {number}}}'.encode(), CONFIG) == {"a": number}
 
 
@@ -52,7 +52,7 @@ def test_any_bytes_are_read_or_refused(body: bytes) -> None:
                                b'"\\ud800"', b'["\\udfff\\ud800"]')),
     *((body, 500) for body in (b"NaN", b"-Infinity", b"\xff", b"{} {}", b'{"a":1,}', b"'a'", b'"\x01"')),  # as Java
 ])
-def test_refused(body: bytes, status: int) -> None:
+def test_invalid_json_is_refused(body: bytes, status: int) -> None:
     with pytest.raises(ValueError, match=r".+"):
         loads(body)
     with pytest.raises(HttpError) as caught:

@@ -1,4 +1,4 @@
-"""The config fold, whatever is on the topic: batches, replay, duplicates, compaction."""
+"""The config fold, for any content of the topic: batches, replay, duplicates, compaction."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def validate(state: ClusterConfigState) -> None:
 
 
 @given(ANYTHING, st.lists(st.integers(0, 60), max_size=5))
-def test_the_cut_into_batches_makes_no_difference(pairs: list[KeyValue], cuts: list[int]) -> None:
+def test_the_result_does_not_depend_on_the_batches(pairs: list[KeyValue], cuts: list[int]) -> None:
     records = at(pairs)
     state, deferred, changes = ClusterConfigState(), {}, []
     edges = sorted({0, len(records), *(min(cut, len(records)) for cut in cuts)})
@@ -90,7 +90,7 @@ def test_older_snapshots_never_change(pairs: list[KeyValue], cut: int) -> None:
 
 
 @given(ANYTHING)
-def test_the_position_is_behind_the_last_record_that_is_json(pairs: list[KeyValue]) -> None:
+def test_the_position_follows_the_last_record_that_is_valid_json(pairs: list[KeyValue]) -> None:
     readable = [n for n, (_, value) in enumerate(pairs) if replay(at([(b"any", value)])).offset == 1]
     assert replay(at(pairs)).offset == (readable[-1] + 1 if readable else -1)
 
@@ -109,7 +109,7 @@ def test_records_that_are_written_twice_change_nothing(
 
 
 @given(st.lists(WRITES, max_size=25), st.booleans())
-def test_compaction_hides_nothing_but_task_configs(units: list[list[KeyValue]], keep_tombstones: bool) -> None:
+def test_compaction_loses_only_task_configs(units: list[list[KeyValue]], keep_tombstones: bool) -> None:
     topic = MemoryTopic("config")
     for unit in units:
         topic.append(unit)

@@ -36,7 +36,7 @@ def test_the_order_of_fields_does_not_matter(partition: dict[str, Any], one: int
 
 
 @given(st.lists(st.tuples(PARTITIONS, st.integers(0, 3), OFFSETS), max_size=20), st.randoms(use_true_random=False))
-def test_any_order_of_topic_partitions_gives_the_same(
+def test_the_result_does_not_depend_on_the_order_of_topic_partitions(
     writes: list[tuple[dict[str, Any], int, dict[str, Any] | None]], chance: random.Random
 ) -> None:
     topic = MemoryTopic("offsets", partitions=3)

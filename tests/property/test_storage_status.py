@@ -1,4 +1,6 @@
-"""Statuses: the fold, whatever is on the topic, and writers whose sends fail, are repeated and overtake each other."""
+"""Statuses: the fold, for any content of the topic, and writers whose sends fail, are repeated and overtake each
+other.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,7 @@ JSON = st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_size
 @example({"count": 1, "cause": "c", "next": 2**62}, {"since": 2**62, "what": "w"})
 @example({"count": 1, "cause": "c", "next": -1}, {"since": -1, "what": "w"})
 def test_invalid_values_in_heelers_fields_do_not_invalidate_the_status(restarts: Any, stalled: Any) -> None:
-    """Nor the answer that shows it."""
+    """Nor the REST response that shows it."""
     value = {"state": "RUNNING", "trace": None, "worker_id": "w", "generation": 1, to.RESTARTS: restarts,
              to.STALLED: stalled}
     status = to.parse_status(ConnectorName("a"), json.dumps(value).encode())
@@ -69,7 +71,7 @@ def at(pairs: list[KeyValue], first: int = 0) -> list[LogRecord]:
 
 
 @given(st.lists(RECORDS, max_size=25), st.integers(0, 25))
-def test_batches_and_old_snapshots(pairs: list[KeyValue], cut: int) -> None:
+def test_batches_yield_the_same_state_and_leave_old_snapshots_unchanged(pairs: list[KeyValue], cut: int) -> None:
     whole, removed = fold(StatusState(), at(pairs))
     first, removed_first = fold(StatusState(), at(pairs[:cut]))
     before = repr(first)

@@ -1,4 +1,4 @@
-"""Transforms in columns and transforms record by record give the same, whatever the records are."""
+"""Transforms have the same results in columns and record by record, for any records."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def outcome(work):
 
 @example(2718, 10)  # a field that is null in some maps and in others not there becomes the value
 @given(st.integers(0, 10**9), st.integers(1, 12))
-def test_columns_give_what_records_give(number, size):
+def test_columns_and_single_records_are_transformed_identically(number, size):
     one = case(1, number, records=size)
     try:
         stages = make_chain(PLUGINS, connector_config(one["chain"])).stages
@@ -59,7 +59,7 @@ def test_columns_give_what_records_give(number, size):
 
 @given(st.integers(0, 10**9))
 def test_one_bad_record_among_many_is_found(number):
-    """Whether the columns or the records found them: all that are named are bad, and nothing is bad without them."""
+    """Whether found in columns or record by record: all named records are bad, and all others are good."""
     one = case(2, number, records=100)
     try:
         (stage, *_) = make_chain(PLUGINS, connector_config(one["chain"])).stages

@@ -75,7 +75,7 @@ def whole(kafka: Kafka, topics: Iterable[str]) -> list[Any]:
             if about["snapshot"] != "false":
                 for key in (*_WHEN, "lsn", "txId", "sequence"):
                     about.pop(key)
-        headers = [(name, None if name == "__debezium.context.runId" else told)
-                   for name, told in message.headers() or ()]
+        headers = [(name, None if name == "__debezium.context.runId" else value)
+                   for name, value in message.headers() or ()]
         found.append((message.key(), headers, value))
     return found

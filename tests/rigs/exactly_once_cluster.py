@@ -1,4 +1,4 @@
-"""What a read_committed reader sees of numbered streams: nothing missing, nothing duplicate, everything in order."""
+"""Checks that a read_committed reader sees numbered streams completely, without duplicates and in order."""
 
 from __future__ import annotations
 

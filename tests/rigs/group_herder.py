@@ -29,14 +29,14 @@ class Coordinator(GroupCoordinator):
         return thread
 
 
-class BabblingCoordinator(Coordinator):
-    """As the leader, it assigns garbage once `babbles` is set."""
+class GarbageCoordinator(Coordinator):
+    """As the leader, it assigns garbage once `sends_garbage` is set."""
 
-    babbles = False
+    sends_garbage = False
 
     def _perform_assignment(self, leader_id, protocol, members):
         assigned = super()._perform_assignment(leader_id, protocol, members)
-        return dict.fromkeys(assigned, b"\xff" * 50) if self.babbles else assigned
+        return dict.fromkeys(assigned, b"\xff" * 50) if self.sends_garbage else assigned
 
 
 class FakeHerder:

@@ -27,7 +27,7 @@ class GuidRegistry:
     def guid(self, number: int) -> str:
         return str(uuid.UUID(int=0xABC0 + number))
 
-    def told(self, number: int, subject: str | None = None) -> dict[str, Any]:
+    def described(self, number: int, subject: str | None = None) -> dict[str, Any]:
         """A schema as a response."""
         named = {"subject": subject, "version": self.subjects[subject].index(number) + 1} if subject else {}
         guid = {"guid": self.guid(number)} if self.guids else {}
@@ -37,17 +37,17 @@ class GuidRegistry:
         """The response to a request; None if there is no such thing."""
         match method, [unquote(part) for part in path.strip("/").split("/")]:
             case "POST", ["subjects", subject, "versions"]:
-                return self.told(self._register(subject, body), subject)
+                return self.described(self._register(subject, body), subject)
             case "POST", ["subjects", subject]:
                 known = self.subjects.get(subject, ())
-                return next((self.told(n, subject) for n in known if self.schemas[n - 1] == _kept(body)), None)
+                return next((self.described(n, subject) for n in known if self.schemas[n - 1] == _kept(body)), None)
             case "GET", ["subjects", subject, "versions", "latest"] if subject in self.subjects:
-                return self.told(self.subjects[subject][-1], subject)
+                return self.described(self.subjects[subject][-1], subject)
             case "GET", ["schemas", "ids", number] if 0 < int(number) <= len(self.schemas):
-                return self.told(int(number))
+                return self.described(int(number))
             case "GET", ["schemas", "guids", guid]:
                 there = range(1, len(self.schemas) + 1)
-                return next((self.told(n) for n in there if self.guids and self.guid(n) == guid), None)
+                return next((self.described(n) for n in there if self.guids and self.guid(n) == guid), None)
         return None
 
     def _register(self, subject: str, body: Any) -> int:

@@ -47,10 +47,10 @@ class Cluster:
         restarts = restarts or [None] * (len(tasks) + 1)
         found = {n: Status(ConnectorTaskId(connector, n), task, worker, 1, version="8", restarts=restarts[n])
                  for n, task in enumerate(tasks)}
-        told = Status(connector, state, worker, 1, version="7", restarts=restarts[0])
+        reported = Status(connector, state, worker, 1, version="7", restarts=restarts[0])
         self.statuses = replace(
             self.statuses, tasks={**self.statuses.tasks, connector: found},
-            connectors={**self.statuses.connectors, connector: told})
+            connectors={**self.statuses.connectors, connector: reported})
         if worker == ME:
             for item, at in ((connector, state), *((s.id, s.state) for s in found.values())):
                 self.slots[item] = Slot(Epoch(next(self.epochs)), at)

@@ -79,18 +79,18 @@ class Stub:
 @contextlib.contextmanager
 def stub(status: int = 200, body: Any = None) -> Iterator[Stub]:
     """A Stub on a free port; `body` is sent as JSON, or unchanged if it is bytes."""
-    told = Stub(status, body if isinstance(body, bytes) else json.dumps(body).encode())
+    answers = Stub(status, body if isinstance(body, bytes) else json.dumps(body).encode())
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def handle_any(self) -> None:
             data = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            told.requests.append((self.command, self.path, dict(self.headers), data))
-            self.send_response(told.status)
-            if told.status != 204:
-                self.send_header("Content-Length", str(len(told.body)))
+            answers.requests.append((self.command, self.path, dict(self.headers), data))
+            self.send_response(answers.status)
+            if answers.status != 204:
+                self.send_header("Content-Length", str(len(answers.body)))
             self.end_headers()
-            if told.status != 204:
-                self.wfile.write(told.body)
+            if answers.status != 204:
+                self.wfile.write(answers.body)
 
         do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = handle_any  # noqa: N815
 
@@ -98,11 +98,11 @@ def stub(status: int = 200, body: Any = None) -> Iterator[Stub]:
             pass
 
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    told.port = server.server_address[1]
+    answers.port = server.server_address[1]
     thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     try:
-        yield told
+        yield answers
     finally:
         server.shutdown()
         server.server_close()

@@ -29,7 +29,7 @@ from spark_tasks.plugins.errant_records import errant_record_reporter
 
 
 class Folder:
-    """Notes that processes exchange: `say` adds a line to a file, `heard` reads all lines."""
+    """Notes that processes exchange: `say` adds a line to a file, `recorded` reads all lines."""
 
     def __init__(self, path: str) -> None:
         self.path = Path(path)
@@ -38,7 +38,7 @@ class Folder:
         with (self.path / name).open("a") as out:
             out.write(json.dumps(words) + "\n")
 
-    def heard(self, name: str) -> list[Any]:
+    def recorded(self, name: str) -> list[Any]:
         file = self.path / name
         return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
 

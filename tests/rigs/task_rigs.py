@@ -85,7 +85,7 @@ class SinkRig(TaskRig):
         return self.run(context, loop)
 
     def values(self) -> list[str]:
-        return [value for _, _, _, values in self.notes.heard("writes") for value in values]
+        return [value for _, _, _, values in self.notes.recorded("writes") for value in values]
 
     def committed(self) -> dict[int, int]:
         wanted = [ConsumerGroupTopicPartitions(f"connect-{self.name}")]

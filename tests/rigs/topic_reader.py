@@ -1,4 +1,4 @@
-"""What is in a topic now, read with librdkafka, a client that is not heeler's."""
+"""The current content of a topic, read with librdkafka, an independent client."""
 
 from __future__ import annotations
 

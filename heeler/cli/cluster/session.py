@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
+from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 from heeler.cli.output import Format, data_text, print_table
@@ -79,21 +80,64 @@ def client_of(urls: Sequence[str], profile: str | None, timeout: float) -> Conne
     return ConnectClient(chosen.urls, timeout=timeout, tls=chosen.tls(), headers=chosen.headers())
 
 
+def cluster_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of all commands that talk to a cluster: `urls`, `profile`, `output`, `timeout`."""
+    for option in (
+        click.option("--timeout", type=click.FloatRange(0), default=60, show_default=True, metavar="SECONDS",
+                     help="How long to wait while the cluster rebalances."),
+        click.option("-o", "--output", type=click.Choice([f.value for f in Format]), default="table",
+                     show_default=True),
+        click.option("--profile", metavar="NAME", help="Take address, user and certificates from a profile. Also: "
+                                                       "HEELER_PROFILE."),
+        click.option("--url", "urls", multiple=True, metavar="URL",
+                     help="A worker's REST address; several (with commas, or --url again) are tried in turn. Also: "
+                          "HEELER_URL.  [default: http://localhost:8083]"),
+    ):
+        function = option(function)
+    return function
+
+
+def pass_on(context: click.Context, options: Mapping[str, Any]) -> None:
+    """Make options that stand before a command the defaults of the same options of the command. Raises UsageError if it
+    has none of that name.
+    """
+    given = {name: value for name, value in options.items()
+             if context.get_parameter_source(name) is ParameterSource.COMMANDLINE}
+    if not given or not isinstance(context.command, click.Group):
+        return
+    command = context.command.commands.get(context.invoked_subcommand or "")
+    if command is None:
+        return
+    defaults, found = _defaults(command, given)
+    for parameter in context.command.params:
+        if parameter.name in given and parameter.name not in found:
+            raise click.UsageError(f"{command.name} has no option {parameter.opts[-1]}.", context)
+    context.default_map = {str(command.name): defaults}
+
+
+def _defaults(command: click.Command, given: Mapping[str, Any]) -> tuple[dict[str, Any], set[str]]:
+    """The default_map (click) of a command, or of a group's commands, and the options that any of these has."""
+    if not isinstance(command, click.Group):
+        own = {str(p.name): given[p.name] for p in command.params if p.name in given}
+        return own, set(own)
+    defaults, found = {}, set()
+    for name, part in command.commands.items():
+        defaults[name], some = _defaults(part, given)
+        found |= some
+    return defaults, found
+
+
 def cluster_command(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options of a cluster to a command, and pass a ClusterSession as its first argument. If the command
     returns a number, that is the exit code.
     """
 
-    @click.option("--url", "urls", multiple=True, metavar="URL",
-                  help="A worker's REST address; several (with commas, or --url again) are tried in turn. Also: "
-                       "HEELER_URL.  [default: http://localhost:8083]")
-    @click.option("--profile", metavar="NAME", help="Take address, user and certificates from a profile. Also: "
-                                                    "HEELER_PROFILE.")
-    @click.option("-o", "--output", type=click.Choice([f.value for f in Format]), default="table", show_default=True)
-    @click.option("--timeout", type=click.FloatRange(0), default=60, show_default=True, metavar="SECONDS",
-                  help="How long to wait while the cluster rebalances.")
+    @cluster_options
     @functools.wraps(function)
     def run(*args: Any, urls: tuple[str, ...], profile: str | None, output: str, timeout: float, **kw: Any) -> None:
+        source = click.get_current_context().get_parameter_source
+        if source("profile") is ParameterSource.COMMANDLINE and source("urls") is ParameterSource.DEFAULT_MAP:
+            urls = ()  # the command's own option wins over one before the command
         with errors_without_trace():
             code = function(ClusterSession(client_of(urls, profile, timeout), Format(output)), *args, **kw)
         sys.exit(code or 0)
@@ -152,7 +196,10 @@ def complete_connectors(context: click.Context, _parameter: click.Parameter, inc
     from heeler.cli.safe_text import unsafe
 
     with suppress(ConnectError, OSError):
-        client = client_of(context.params.get("urls") or (), context.params.get("profile"), 0)
+        own, before = context.params, context.find_root().params  # options after and before the command
+        profile = own.get("profile") or before.get("profile")
+        urls = own.get("urls") or (() if own.get("profile") else before.get("urls")) or ()
+        client = client_of(urls, profile, 0)
         names = [n for n in as_list(client.call("GET", "/connectors"), "names") if isinstance(n, str) and not unsafe(n)]
         return [CompletionItem(name) for name in sorted(names) if name.startswith(incomplete)]
     return []

@@ -24,7 +24,7 @@ from spark_tasks.config.definition import (
     between,
 )
 from spark_tasks.kafka.record_limit import DEFAULT_MAX_RECORD_BYTES, LARGEST_MAX_RECORD_BYTES, MAX_RECORD_KEY
-from spark_tasks.spark.residents.settings import BATCH, IDLE_MS, MOST, RESIDENT, SLOW_MS
+from spark_tasks.spark.residents.settings import BATCH, IDLE_MS, MAX_PROCESSES, RESIDENT, SLOW_MS
 
 _HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
 _INT_MAX = 2**31 - 1
@@ -144,7 +144,7 @@ HEELER_KEYS = ConfigDef(
     _key("heeler.executors.mode", Type.STRING, RESIDENT, _MEDIUM,
          "How Spark runs the splits of batches: resident in long-running processes that take one split after another, "
          "batch in a Spark job for each batch.", OneOf(RESIDENT, BATCH)),
-    _key("heeler.executors.max", Type.INT, MOST, _MEDIUM,
+    _key("heeler.executors.max", Type.INT, MAX_PROCESSES, _MEDIUM,
          "The maximum number of executor processes, of which one connector may hold three quarters. Processes are "
          "started on demand; a reader that waits for something holds one.", at_least(1)),
     _key("heeler.executors.running.max", Type.INT, None, _LOW,

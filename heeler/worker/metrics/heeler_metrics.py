@@ -34,27 +34,41 @@ def tasks(page: Page, rows: Sequence[TaskRow]) -> None:
              _restarts(rows))
     _healing(page, "task", rows)
     made: list[tuple[TaskRow, TaskMetrics]] = [(row, row.metrics) for row in rows if row.metrics is not None]
+    places = [row.labels for row, _ in made]
+    by_stage = page.kept.get("stages", places, lambda: [
+        f'{place},stage="{stage}"' for place in places for stage in ("read", "write")])
     for what in ("records", "bytes"):
-        page.add(f"heeler_task_{what}_total", "counter", f"{what.capitalize()} by stage: before the transforms (read) "
-                 "and after them (write).",
-                 [(f'{row.labels},stage="{stage}"', count) for row, task in made
-                  for stage, count in (task.records if what == "records" else task.bytes).items()])
+        page.column(f"heeler_task_{what}_total", "counter", f"{what.capitalize()} by stage: before the transforms "
+                    "(read) and after them (write).", by_stage,
+                    [count for _, task in made for found in (task.records if what == "records" else task.bytes,)
+                     for count in (found["read"], found["write"])])
     page.add("heeler_task_errors_total", "counter", "Errors of batches by stage.",
              [(f'{row.labels},stage="{stage}"', count) for row, task in made for stage, count in list(
                  task.errors.items())])
-    page.add("heeler_task_retries_total", "counter", "Batches that were retried after an error.",
-             [(row.labels, task.retries) for row, task in made])
+    page.column("heeler_task_retries_total", "counter", "Batches that were retried after an error.", places,
+                [task.retries for _, task in made])
     for stage in ("read", "write", "commit", "error"):
-        page.add(f"heeler_task_last_{stage}_age_seconds", "gauge", f"Time since the last {stage}; no series before it.",
-                 [(row.labels, row.now - at if row.now > at else 0.0) for row, task in made
-                  if (at := task.last[stage]) is not None])
-    page.add_summary("heeler_task_phase_seconds", "Number of batches that went through a phase, and the time spent in "
-                     "it. wait: for Spark. The times of concurrent splits add up.",
-                     [(f'{row.labels},phase="{phase}"', count, seconds) for row, task in made
-                      for phase, (count, seconds) in list(task.phases.items())])
-    page.add("heeler_sink_lag_records", "gauge", "How far a sink task is behind the end of a partition, in offsets.",
-             [(f"{row.labels},{labels({'topic': topic, 'partition': partition})}", lag) for row, task in made
-              for (topic, partition), lag in task.lags.items()])
+        ages = [(row.labels, row.now - at if row.now > at else 0.0) for row, task in made
+                if (at := task.last[stage]) is not None]
+        page.column(f"heeler_task_last_{stage}_age_seconds", "gauge", f"Time since the last {stage}; no series before "
+                    "it.", [place for place, _ in ages], [age for _, age in ages])
+    _phases(page, made)
+    lags = [(row.labels, task.lags) for row, task in made if task.lags]
+    by_partition = page.kept.get("partitions", [(place, *found) for place, found in lags], lambda: [
+        f"{place},{labels({'topic': topic, 'partition': partition})}" for place, found in lags
+        for topic, partition in found])
+    page.column("heeler_sink_lag_records", "gauge", "How far a sink task is behind the end of a partition, in offsets.",
+                by_partition, [lag for _, found in lags for lag in found.values()])
+
+
+def _phases(page: Page, made: Sequence[tuple[TaskRow, TaskMetrics]]) -> None:
+    found = [(row.labels, tuple(task.phases), task.phases) for row, task in made]  # a task may add one meanwhile
+    places = page.kept.get("phases", [(where, phases) for where, phases, _ in found], lambda: [
+        f'{where},phase="{phase}"' for where, phases, _ in found for phase in phases])
+    page.column_of_summary("heeler_task_phase_seconds", "Number of batches that went through a phase, and the time "
+                           "spent in it. wait: for Spark. The times of concurrent splits add up.", places,
+                           [figure for _, phases, task in found for phase in phases
+                            for count, seconds in (task[phase],) for figure in (seconds, count)])
 
 
 def scaling(page: Page, rows: Sequence[ConnectorRow], found: Mapping[ConnectorName, Scaled]) -> None:

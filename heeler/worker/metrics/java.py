@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from heeler.worker.metrics.observed import Observed
 from heeler.worker.metrics.rows import CLASSES, ConnectorRow, TaskRow
-from heeler.worker.metrics.text import Kind, Page, ended, escaped, labels
+from heeler.worker.metrics.text import Kind, Page, escaped, labels
 from spark_tasks.kafka.client_metrics import Figure
 from spark_tasks.metrics.task import TaskMetrics
 from storage.ids import State
@@ -21,7 +22,7 @@ _NAN = float("nan")
 _WORDS = {state: state.value.lower() for state in State}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Figure:
     """One attribute. `only`: "source" or "sink" if only such tasks have it; empty for all."""
 
@@ -31,11 +32,11 @@ class _Figure:
     value: Callable[[TaskMetrics, float], float]
     only: str = ""
 
-    @property
+    @cached_property
     def name(self) -> str:
         return name_of(self.group, self.attribute)
 
-    @property
+    @cached_property
     def kind(self) -> Kind:
         return kind_of(self.name)
 
@@ -147,13 +148,12 @@ def tasks(page: Page, rows: Sequence[TaskRow]) -> None:
     """All of Kafka Connect's metrics of tasks."""
     _label_series(page, name_of(_TASK, "status"), "The task's state, as a label.",
           [f'{row.labels},status="{_WORDS[row.state]}"' for row in rows])
-    for attribute in CLASSES:
+    classes = page.kept.get(f"{_TASK}-classes", [(row.labels, row.classes) for row in rows], lambda: _classes(rows))
+    for attribute, about in classes.items():
         owner, _, what = attribute.replace("_", " ").rpartition(" ")
-        _label_series(page, name_of(_TASK, attribute), f"The {owner}'s {what}, as a label.",
-              [f'{row.labels},{attribute}="{escaped(row.classes[attribute])}"' for row in rows
-               if attribute in row.classes])
+        _label_series(page, name_of(_TASK, attribute), f"The {owner}'s {what}, as a label.", about)
     made = [(row, row.metrics) for row in rows if row.metrics is not None]
-    places = ended(row.labels for row, _ in made)
+    places = [row.labels for row, _ in made]
     page.column(name_of(_TASK, "running-ratio"), "gauge", "Fraction of its lifetime that the task was running.", places,
                 [row.ratios[0] for row, _ in made])
     page.column(name_of(_TASK, "pause-ratio"), "gauge", "Fraction of its lifetime that the task was paused.", places,
@@ -161,16 +161,22 @@ def tasks(page: Page, rows: Sequence[TaskRow]) -> None:
     of_kind = {"": (places, [(task, row.now) for row, task in made])}
     for kind in ("source", "sink"):
         of = [(row, task) for row, task in made if task.kind == kind]
-        of_kind[kind] = ended(row.labels for row, _ in of), [(task, row.now) for row, task in of]
+        of_kind[kind] = [row.labels for row, _ in of], [(task, row.now) for row, task in of]
     for figure in FIGURES:
         value = figure.value
         places, tasks_ = of_kind[figure.only]
         page.column(figure.name, figure.kind, figure.text, places, [value(task, now) for task, now in tasks_])
 
 
+def _classes(rows: Sequence[TaskRow]) -> dict[str, list[str]]:
+    """The labels of the series of each of CLASSES."""
+    return {attribute: [f'{row.labels},{attribute}="{escaped(row.classes[attribute])}"' for row in rows
+                        if attribute in row.classes] for attribute in CLASSES}
+
+
 def _label_series(page: Page, name: str, text: str, labels_: Sequence[str]) -> None:
     """A metric that is a string in Java: its value is a label of each series, whose value is 1."""
-    page.column(name, "gauge", text, ended(labels_), [1] * len(labels_))
+    page.column(name, "gauge", text, labels_, [1] * len(labels_))
 
 
 _WORKER, _APP, _COORDINATOR = "connect-worker-metrics", "app-info", "connect-coordinator-metrics"
@@ -187,7 +193,7 @@ def connectors(page: Page, rows: Sequence[ConnectorRow]) -> None:
     ):
         _label_series(page, name_of("connector-metrics", attribute), f"{text}, as a label.",
               [f'{row.labels},{attribute}="{escaped(value)}"' for row, value in zip(here, values, strict=True)])
-    places, words = ended(row.labels for row in rows), "Tasks of the connector on this worker: "
+    places, words = [row.labels for row in rows], "Tasks of the connector on this worker: "
     page.column(name_of(_WORKER, "connector-total-task-count"), "untyped", f"{words}total.", places,
                 [len(row.tasks) for row in rows])
     for state in (State.RUNNING, State.PAUSED, State.FAILED, State.UNASSIGNED, State.DESTROYED, State.RESTARTING):
@@ -228,7 +234,7 @@ def worker(page: Page, seen: Observed, where: str, now: float, client_id: str) -
     add(group, "assigned-connectors", "Connectors assigned to this worker.", seen.assigned_connectors)
     add(group, "assigned-tasks", "Tasks assigned to this worker.", seen.assigned_tasks)
     add(group, "rebalance-total", "Rebalances that this worker has completed.", rebalances.count)
-    add(group, "rebalance-rate-per-hour", "Rebalances per hour, recently.", 3600 * rebalances.often.rate(now))
+    add(group, "rebalance-rate-per-hour", "Rebalances per hour, recently.", 3600 * rebalances.rate_window.rate(now))
     add(group, "rebalance-latency-avg", "Average rebalance recently, in milliseconds.",
         1000 * rebalances.durations.average(now))
     add(group, "rebalance-latency-max", "Longest rebalance recently, in milliseconds.",

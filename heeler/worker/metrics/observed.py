@@ -32,7 +32,7 @@ class Rebalances:
     begun: float | None = None
     ended: float | None = None
     durations: Window = field(default_factory=Window)  # the durations of recent rebalances
-    often: Window = field(default_factory=Window)  # 1 for each recent rebalance
+    rate_window: Window = field(default_factory=Window)  # 1 for each recent rebalance
 
 
 class Observed:
@@ -92,14 +92,14 @@ class Observed:
             rebalances.count += 1
             rebalances.seconds += length
             rebalances.durations.add(length, now)
-            rebalances.often.add(1, now)
+            rebalances.rate_window.add(1, now)
 
     def _compare(self, item: ItemId, old: Slot | None, new: Slot) -> None:
         starts = self.task_starts if is_task(item) else self.connector_starts
         fresh = old is None or old.epoch != new.epoch
         if fresh:
             starts.attempts += 1
-            cause = cause_of(old)
+            cause = "config" if old is None and new.follows is Successor.REPLACEMENT else cause_of(old)
             known = self.restarts.get(item)
             if known is None:
                 self.restarts[item] = {}

@@ -16,7 +16,7 @@ from actors.instances.scaler import Scaled
 from heeler.worker.metrics import heeler_metrics, java
 from heeler.worker.metrics.observed import Observed
 from heeler.worker.metrics.rows import ConnectorRow, TaskRow, Version, classes_of
-from heeler.worker.metrics.text import Page, labels
+from heeler.worker.metrics.text import Kept, Page, labels
 from spark_tasks.kafka.client_metrics import Figure
 from spark_tasks.metrics.engine import EngineFigures
 from spark_tasks.metrics.plugins import Figures, PluginMetrics
@@ -47,6 +47,8 @@ class WorkerMetrics:
         self._tasks: dict[ConnectorTaskId, TaskMetrics] = {}
         self._connectors: dict[ConnectorName, PluginMetrics] = {}
         self._seen = Observed()
+        self._kept = Kept()
+        self._classes: dict[ConnectorTaskId, tuple[object, Mapping[str, str]]] = {}
         self.worker_id = WorkerId("")
         self.stalled: Callable[[], Collection[ConnectorTaskId]] = frozenset
         self.scaling: Callable[[], Mapping[ConnectorName, Scaled]] = dict
@@ -83,7 +85,7 @@ class WorkerMetrics:
     # ------------------------------------------------------------ for readers
     def page(self, names: Collection[str] = (JAVA, OWN)) -> str:
         """All metrics in Prometheus' text format; `names`: Kafka Connect's names, heeler's, or both."""
-        page = Page()
+        page = Page(self._kept)
         where = labels({"worker": self.worker_id})
         core, inboxes = self.queues()
         tasks = self._task_rows(inboxes)
@@ -104,13 +106,15 @@ class WorkerMetrics:
         heeler_metrics.queues(page, core, where, [*connectors, *tasks])
         heeler_metrics.spark(page, self.engine(), where)
         heeler_metrics.plugins(page, [*((where, found) for found in self.providers()), *_plugins(connectors, tasks)])
-        return page.text() + _process()
+        return page.text(_process())
 
     def _task_rows(self, inboxes: Mapping[ItemId, int]) -> list[TaskRow]:
-        now, config = time.time(), self._configs()
+        now, config, statuses = time.time(), self._configs(), self._statuses()
         rows = []
-        for name, found in self._statuses().tasks.items():
-            classes: Mapping[str, str] | None = None
+        made: dict[ConnectorTaskId, tuple[object, Mapping[str, str]]] = {}
+        for name, found in statuses.tasks.items():
+            connector, of_connector = config.connector_configs.get(name), statuses.connectors.get(name)
+            version = of_connector.version if of_connector is not None else None
             for number, status in sorted(found.items()):
                 if status.worker_id != self.worker_id:
                     continue
@@ -118,18 +122,23 @@ class WorkerMetrics:
                 # A task whose last status here is UNASSIGNED may run elsewhere by now, or nowhere.
                 if status.state is State.UNASSIGNED and task not in self._seen.slots:
                     continue
-                if classes is None:
-                    connector, known = config.connector_configs.get(name, {}), self._statuses().connectors.get(name)
-                    classes = classes_of(self._worker, connector, self._connector_type(connector), self._plugin_version)
-                    if known is not None and known.version:
-                        classes = {**classes, "connector_version": known.version}
-                own = {"task_class": config.task_configs.get(task, {}).get("task.class"),
-                       "task_version": status.version}
+                source = (connector, config.task_configs.get(task), version, status.version)
+                classes = self._classes.get(task)
+                if classes is None or classes[0] != source:
+                    classes = source, self._classes_of(*source)
+                made[task] = classes
                 rows.append(TaskRow(task, self.worker_id, status.state, now, self._tasks.get(task),
-                                    self._seen.restarts.get(task, {}), inboxes.get(task),
-                                    {**classes, **{key: value for key, value in own.items() if value}},
+                                    self._seen.restarts.get(task, {}), inboxes.get(task), classes[1],
                                     healing=status.restarts))
+        self._classes = made
         return rows
+
+    def _classes_of(self, connector: Config | None, task: Config | None, version: str | None,
+                    task_version: str | None) -> Mapping[str, str]:
+        """See CLASSES. `version`, `task_version`: those that the connector and the task have reported."""
+        own = {"connector_version": version, "task_class": (task or {}).get("task.class"), "task_version": task_version}
+        return {**classes_of(self._worker, connector or {}, self._connector_type(connector or {}),
+                             self._plugin_version), **{key: value for key, value in own.items() if value}}
 
     def _connector_rows(self, tasks: Iterable[TaskRow], inboxes: Mapping[ItemId, int]) -> list[ConnectorRow]:
         by_name: dict[ConnectorName, list[State]] = {}

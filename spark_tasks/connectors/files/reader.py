@@ -64,14 +64,14 @@ class FilesReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark has 
         before: Mapping[str, int] = start["files"]
         grown = [path for path in self._files() if self._has_more(path, before.get(str(path), 0))]
         grown.sort(key=lambda path: str(path) in self._caught_up)  # by name, but files with a backlog first
-        most = max_files(limit) or self._settings.parallel
+        file_limit = max_files(limit) or self._settings.parallel
         allowed = max_bytes(limit)
-        share = None if allowed is None else max(1, allowed // max(1, min(most, len(grown))))
+        share = None if allowed is None else max(1, allowed // max(1, min(file_limit, len(grown))))
         after = dict(before)
         chosen: dict[str, int] = {}
         for path in grown:
             position = before.get(str(path), 0)
-            end = self._end(path, position, share) if len(chosen) < most else position
+            end = self._end(path, position, share) if len(chosen) < file_limit else position
             if end > position:
                 after[str(path)] = end
                 chosen[str(path)] = end - position

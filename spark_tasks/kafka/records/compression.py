@@ -59,18 +59,18 @@ def decompress_into(codec: int, data: Bytes, out: memoryview) -> int | None:
         return None
 
 
-def decompress(codec: int, data: Bytes, most: int) -> bytes:
-    """Decompresses all of `data`. Raises DecompressError, also if the result exceeds `most` bytes (never holding more
+def decompress(codec: int, data: Bytes, max_bytes: int) -> bytes:
+    """Decompresses all of `data`. Raises DecompressError, also if the result exceeds `max_bytes` (never holding more
     than that in memory), and UnsupportedFormatError.
     """
-    source = Decompressor(codec, data, most)
+    source = Decompressor(codec, data, max_bytes)
     parts, total = [], 0
     while True:
-        part = bytearray(min(_PART, most + 1 - total))
+        part = bytearray(min(_PART, max_bytes + 1 - total))
         size = source.read_into(memoryview(part))
         total += size
-        if total > most:
-            raise DecompressError(f"more than the {most} bytes allowed, from {len(data)}")
+        if total > max_bytes:
+            raise DecompressError(f"more than the {max_bytes} bytes allowed, from {len(data)}")
         parts.append(part[:size])
         if size < len(part):
             return b"".join(parts)
@@ -90,15 +90,15 @@ class BlockTooLargeError(DecompressError):
 
 class Decompressor:
     """Decompresses incrementally, so that the reader decides how much of a large result is in memory. In addition, zstd
-    and lz4 keep a window (at most 128 MiB and 4 MiB), and snappy keeps one block (at most `most` bytes, otherwise
+    and lz4 keep a window (at most 128 MiB and 4 MiB), and snappy keeps one block (at most `max_bytes`, otherwise
     `read_into` raises BlockTooLargeError). Raises UnsupportedFormatError for an unknown codec.
     """
 
-    def __init__(self, codec: int, data: Bytes, most: int) -> None:
+    def __init__(self, codec: int, data: Bytes, max_bytes: int) -> None:
         make = _STREAMS.get(codec)
         if make is None:
             raise UnsupportedFormatError(f"records compressed by codec {codec}, which does not exist")
-        self._stream = make(data, most)
+        self._stream = make(data, max_bytes)
 
     def read_into(self, out: memoryview) -> int:
         """Fills `out`, and returns the number of bytes, which is smaller only at the end. Raises DecompressError."""
@@ -145,9 +145,9 @@ class _Stream(Protocol):
 class _Snappy:
     """A _Stream over the blocks of snappy data."""
 
-    def __init__(self, data: Bytes, most: int) -> None:
+    def __init__(self, data: Bytes, max_bytes: int) -> None:
         self._blocks = snappy_blocks(memoryview(data))
-        self._most = most
+        self._max_bytes = max_bytes
         self._block = memoryview(b"")
 
     def readinto(self, out: memoryview) -> int:
@@ -156,8 +156,8 @@ class _Snappy:
             if found is None:
                 return 0
             block, size = found
-            if size > self._most:
-                raise BlockTooLargeError(size, self._most)
+            if size > self._max_bytes:
+                raise BlockTooLargeError(size, self._max_bytes)
             self._block = memoryview(cramjam.snappy.decompress_raw(block))
         size = min(len(out), len(self._block))
         out[:size] = self._block[:size]
@@ -213,7 +213,7 @@ def _plain_into(data: Bytes, out: memoryview) -> int | None:
 
 
 def _arrow_stream(name: str) -> Callable[[Bytes, int], _Stream]:
-    return lambda data, _most: pa.CompressedInputStream(pa.BufferReader(data), name)
+    return lambda data, _max_bytes: pa.CompressedInputStream(pa.BufferReader(data), name)
 
 
 _FAILURES = (cramjam.DecompressionError, ValueError, OSError, OverflowError)
@@ -232,7 +232,7 @@ _INTO: dict[int, Callable[[Bytes, memoryview], int | None]] = {
     4: cramjam.zstd.decompress_into,
 }
 _STREAMS: dict[int, Callable[[Bytes, int], _Stream]] = {
-    0: lambda data, _most: pa.BufferReader(data),
+    0: lambda data, _max_bytes: pa.BufferReader(data),
     1: _arrow_stream("gzip"),
     2: _Snappy,
     3: _arrow_stream("lz4"),

@@ -170,20 +170,20 @@ def _control_type(record: bytes) -> int:
 
 
 def _valid_records(
-    data: Array, table: Array, low: int, high: int, most: int
+    data: Array, table: Array, low: int, high: int, max_record_bytes: int
 ) -> tuple[pa.RecordBatch, CorruptRecordsError | OversizedRecordError | None]:
     """Returns the records before the first damaged batch, and the error of that batch (None without damage)."""
     try:
-        return _columns(data, table, low, high, most), None
+        return _columns(data, table, low, high, max_record_bytes), None
     except OversizedRecordError as error:
         before = table[table[:, BASE_OFFSET] <= error.offset]
-        return _columns(data, before, low, error.offset, most), error
+        return _columns(data, before, low, error.offset, max_record_bytes), error
     except CorruptRecordsError as error:
         before = table[table[:, BASE_OFFSET] < (error.offset or 0)]
-        return _columns(data, before, low, high, most) if len(before) else _EMPTY, error
+        return _columns(data, before, low, high, max_record_bytes) if len(before) else _EMPTY, error
 
 
-def _columns(data: Array, table: Array, low: int, high: int, most: int) -> pa.RecordBatch:
+def _columns(data: Array, table: Array, low: int, high: int, max_record_bytes: int) -> pa.RecordBatch:
     sizes = table[:, END] - table[:, START]
     impossible = np.flatnonzero(table[:, COUNT] * SMALLEST_RECORD > sizes)
     if len(impossible):
@@ -193,10 +193,10 @@ def _columns(data: Array, table: Array, low: int, high: int, most: int) -> pa.Re
     keys, values = _Bytes(rows, room), _Bytes(rows, room)
     report = np.zeros(kernels.REPORT_LENGTH, np.int64)
     error = kernels.decode_records(
-        data, table, low, high, most, offsets, timestamps,
+        data, table, low, high, max_record_bytes, offsets, timestamps,
         keys.ends, keys.data, keys.valid, values.ends, values.data, values.valid, report,
     )  # fmt: skip
-    _refuse(error, report, table, most)
+    _refuse(error, report, table, max_record_bytes)
     count = int(report[kernels.ROWS])
     headers = pa.nulls(count, HEADERS_TYPE)
     if report[kernels.HEADERS]:
@@ -243,9 +243,9 @@ def _readable(names: pa.Array) -> pa.Array:
     return names
 
 
-def _refuse(error: int, report: Array, table: Array, most: int = 0) -> None:
+def _refuse(error: int, report: Array, table: Array, max_record_bytes: int = 0) -> None:
     if error == kernels.TOO_LARGE:
-        raise OversizedRecordError(int(report[kernels.LARGE_SIZE]), most, int(report[kernels.LARGE_OFFSET]))
+        raise OversizedRecordError(int(report[kernels.LARGE_SIZE]), max_record_bytes, int(report[kernels.LARGE_OFFSET]))
     if error:
         raise _corrupt(kernels.REASONS[error], table[report[kernels.BAD_BATCH]])
 

@@ -54,7 +54,7 @@ def decode_records(  # noqa: C901, PLR0911, PLR0912, PLR0915, PLR0917  # one loo
     batches: Any,
     low: int,
     high: int,
-    most: int,
+    max_record_bytes: int,
     offsets: Any,
     timestamps: Any,
     key_ends: Any,
@@ -65,8 +65,8 @@ def decode_records(  # noqa: C901, PLR0911, PLR0912, PLR0915, PLR0917  # one loo
     value_valid: Any,
     report: Any,
 ) -> int:
-    """Decodes the records with low <= offset < high into the arrays. `most`: the largest allowed record in bytes.
-    Returns OK or an error; `report` then has the batch and the byte.
+    """Decodes the records with low <= offset < high into the arrays. `max_record_bytes`: the size of the largest
+    allowed record. Returns OK or an error; `report` then has the batch and the byte.
     """
     row, key_at, value_at = 0, 0, 0
     key_nulls, value_nulls, with_headers = 0, 0, 0
@@ -113,7 +113,7 @@ def decode_records(  # noqa: C901, PLR0911, PLR0912, PLR0915, PLR0917  # one loo
             offset = base_offset + delta
             if offset < low or offset >= high:
                 continue
-            if length > most:
+            if length > max_record_bytes:
                 report[LARGE_OFFSET] = offset
                 report[LARGE_SIZE] = length
                 return TOO_LARGE

@@ -76,9 +76,9 @@ def encode(
     result = []
     sequence = base_sequence
     attributes = TRANSACTIONAL if transactional else 0
-    for start, end, first, last, base_time, most_time in table.tolist():
+    for start, end, first, last, base_time, max_time in table.tolist():
         count = last - first
-        suffix = (count - 1, base_time, most_time, producer_id, epoch, sequence, count)
+        suffix = (count - 1, base_time, max_time, producer_id, epoch, sequence, count)
         result.append(EncodedBatch(_finished(out[start:end], attributes, codec, suffix), count))
         sequence = next_sequence(sequence, count)
     return result

@@ -116,7 +116,7 @@ def encode_records(  # noqa: PLR0915, PLR0917  # one loop, which numba compiles 
     batch, start, first = 0, 0, 0
     at: Any = _HEADER_BYTES
     base_time: Any = np.int64(0)
-    most_time: Any = np.int64(0)
+    max_time: Any = np.int64(0)
     for place in range(rows.shape[0]):
         row = rows[place]
         time: Any = timestamps[row]
@@ -131,7 +131,7 @@ def encode_records(  # noqa: PLR0915, PLR0917  # one loop, which numba compiles 
         fixed += sizes[place] if with_headers else 1
         if place == first:
             base_time = time
-            most_time = time
+            max_time = time
         size = fixed + _size(time - base_time) + _size(np.int64(place - first))
         if place > first and at - start + _size(size) + size > limit:
             table[batch, START] = start
@@ -139,16 +139,16 @@ def encode_records(  # noqa: PLR0915, PLR0917  # one loop, which numba compiles 
             table[batch, FIRST] = first
             table[batch, LAST] = place
             table[batch, BASE_TIMESTAMP] = base_time
-            table[batch, MAX_TIMESTAMP] = most_time
+            table[batch, MAX_TIMESTAMP] = max_time
             batch += 1
             start = at
             first = place
             at += _HEADER_BYTES
-            base_time, most_time = time, time
+            base_time, max_time = time, time
             size = fixed + 2
         if place == first and _HEADER_BYTES + _size(size) + size > largest:
             return _HEADER_BYTES + _size(size) + size, place
-        most_time = max(most_time, time)
+        max_time = max(max_time, time)
         at = _write(out, at, size)
         out[at] = 0
         at = _write(out, at + 1, time - base_time)
@@ -165,5 +165,5 @@ def encode_records(  # noqa: PLR0915, PLR0917  # one loop, which numba compiles 
     table[batch, FIRST] = first
     table[batch, LAST] = rows.shape[0]
     table[batch, BASE_TIMESTAMP] = base_time
-    table[batch, MAX_TIMESTAMP] = most_time
+    table[batch, MAX_TIMESTAMP] = max_time
     return batch + 1, -1

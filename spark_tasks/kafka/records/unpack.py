@@ -24,11 +24,12 @@ WINDOW_BYTES: Final = 32 * 1024 * 1024
 
 
 def windows(
-    data: memoryview, table: Array, low: int, high: int, most: int, room: int
+    data: memoryview, table: Array, low: int, high: int, max_record_bytes: int, room: int
 ) -> Iterator[Window]:
     """Yields the batches of `table` (see scan), whose records are in `data`, window by window. Stops reading a batch at
-    offset `high`. `most`: the largest allowed size of a record with an offset of at least `low`; `room`: the size of a
-    window, at least 64; both in bytes. Raises CorruptRecordsError, OversizedRecordError, UnsupportedFormatError.
+    offset `high`. `max_record_bytes`: the largest allowed size of a record with an offset of at least `low`; `room`:
+    the size of a window in bytes, at least 64. Raises CorruptRecordsError, OversizedRecordError and
+    UnsupportedFormatError.
     """
     arena: Array = np.empty(room, np.uint8)
     view = memoryview(arena.data)
@@ -43,7 +44,7 @@ def windows(
             first, at = row, 0
             size = decompress_into(codec, block, view)
         if size is None:
-            yield from _Batch(codec, block, table[row : row + 1], most).windows(arena, low, high)
+            yield from _Batch(codec, block, table[row : row + 1], max_record_bytes).windows(arena, low, high)
             first = row + 1
             continue
         table[row, START], table[row, END] = at, at + size
@@ -55,10 +56,10 @@ def windows(
 class _Batch:
     """One batch that is larger than a window, or damaged."""
 
-    def __init__(self, codec: int, block: memoryview, row: Array, most: int) -> None:
+    def __init__(self, codec: int, block: memoryview, row: Array, max_record_bytes: int) -> None:
         self._row = row
-        self._most = most
-        self._source = Decompressor(codec, block, max(most, WINDOW_BYTES))
+        self._max_record_bytes = max_record_bytes
+        self._source = Decompressor(codec, block, max(max_record_bytes, WINDOW_BYTES))
         self._report = np.zeros(kernels.COUNTED, np.int64)
         self._left = int(row[0, COUNT])
         self._previous = -1
@@ -79,8 +80,8 @@ class _Batch:
             elif ended:
                 raise self._corrupt("it has fewer records than its header says, or its last record is truncated")
             elif low <= (offset := base + int(report[kernels.NEXT])):
-                if report[kernels.NEXT_LENGTH] > self._most:
-                    raise OversizedRecordError(int(report[kernels.NEXT_LENGTH]), self._most, offset)
+                if report[kernels.NEXT_LENGTH] > self._max_record_bytes:
+                    raise OversizedRecordError(int(report[kernels.NEXT_LENGTH]), self._max_record_bytes, offset)
                 larger = np.empty(int(report[kernels.NEXT_BYTES]), np.uint8)
                 larger[:filled] = buffer[:filled]
                 buffer = larger
@@ -95,7 +96,8 @@ class _Batch:
             return self._source.read_into(memoryview(out.data))
         except BlockTooLargeError as error:
             first = int(self._row[0, BASE_OFFSET]) + self._previous + 1
-            raise OversizedRecordError(error.size, self._most, first, "the snappy block of records") from error
+            limit = self._max_record_bytes
+            raise OversizedRecordError(error.size, limit, first, "the snappy block of records") from error
         except DecompressError as error:
             raise self._corrupt(f"its records cannot be decompressed: {error}") from error
 

@@ -115,15 +115,15 @@ def _parse(data: Any, offsets: Any, there: Any, steps: Any, names: Any, fields: 
 
 
 @kernel
-def _digits(data: Any, at: Any, end: Any, most: Any, exactly: Any) -> tuple[Any, Any]:
-    """A number and where it ends; -1 if there is none, or one with more digits than `most` (or, exactly, fewer)."""
+def _digits(data: Any, at: Any, end: Any, max_digits: Any, exactly: Any) -> tuple[Any, Any]:
+    """A number and where it ends; -1 if there is none, or one with over `max_digits` digits (or, exactly, fewer)."""
     number: Any = 0
     begin = at
-    while at < end and at - begin < most and 48 <= data[at] <= 57:
+    while at < end and at - begin < max_digits and 48 <= data[at] <= 57:
         number = number * 10 + np.int64(data[at]) - 48
         at += 1
     if exactly:
-        return number, at if at - begin == most else -1
+        return number, at if at - begin == max_digits else -1
     longer = at < end and 48 <= data[at] <= 57
     return number, at if at > begin and not longer else -1
 

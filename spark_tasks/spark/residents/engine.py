@@ -47,10 +47,11 @@ class ResidentEngine(Engine):
     def __init__(self, worker: Mapping[str, str], hangs: Hangs = lambda _task, _text: None) -> None:
         self._hangs = hangs
         self._settings = ExecutorSettings.of(worker)
-        self._spark_settings = spark_settings(worker, self._settings.most + self._settings.running + OTHER_JOBS)
+        slots = self._settings.max_processes + self._settings.running + OTHER_JOBS
+        self._spark_settings = spark_settings(worker, slots)
         self._local = local_slots(self._spark_settings["spark.master"]) is not None
         if not self._local:  # the cores of the cluster say how many run
-            self._settings = replace(self._settings, running=self._settings.most)
+            self._settings = replace(self._settings, running=self._settings.max_processes)
         self._python_path = python_path()
         self._lock = threading.Condition(threading.RLock())
         self._life = SparkLife(
@@ -106,7 +107,7 @@ class ResidentEngine(Engine):
 
     def _bridge(self, pool: Pool) -> None:
         """Run splits in local processes until Spark is up. On a cluster they wait: executors may see other files."""
-        pool.use(LocalLauncher(self._python_path, self._settings.most) if self._local else None)
+        pool.use(LocalLauncher(self._python_path, self._settings.max_processes) if self._local else None)
 
     def _up(self, spark: SparkJobs) -> None:
         launcher = SparkLauncher(spark, self._settings)
@@ -122,7 +123,7 @@ class ResidentEngine(Engine):
             return None
         return ForkServer(
             launcher.launch_fork_server, spark.process_lives, self._listener, self._pool.processes.next_number,
-            self._settings.most,
+            self._settings.max_processes,
         )
 
     def _failed(self, error: Exception) -> None:
@@ -148,9 +149,9 @@ class ResidentEngine(Engine):
         suspect = time.monotonic() < self._suspect_until
         if spark is None or (spark.process_lives() and not (suspect and not spark.alive())):
             return
-        threading.Thread(target=self._bury, args=(spark,), name="engine-restart", daemon=True).start()
+        threading.Thread(target=self._discard, args=(spark,), name="engine-restart", daemon=True).start()
 
-    def _bury(self, spark: SparkJobs) -> None:
+    def _discard(self, spark: SparkJobs) -> None:
         with self._lock:
             if self._pool is None or self._life.spark is not spark:
                 return

@@ -27,9 +27,9 @@ class _Connector(Generic[T]):
 class FairQueue(Generic[T]):
     """`take` returns the next split, which counts as running until `ended` is called."""
 
-    def __init__(self, most_per_task: int, most_per_connector: int) -> None:
-        self.most_per_task = most_per_task
-        self.most_per_connector = most_per_connector
+    def __init__(self, max_per_task: int, max_per_connector: int) -> None:
+        self.max_per_task = max_per_task
+        self.max_per_connector = max_per_connector
         self._connectors: OrderedDict[str, _Connector[T]] = OrderedDict()  # the next one is first
         self._running: Counter[str] = Counter()
         self._length = 0
@@ -63,9 +63,9 @@ class FairQueue(Generic[T]):
         return None
 
     def _next_task(self, connector: _Connector[T]) -> str | None:
-        if connector.running >= self.most_per_connector:
+        if connector.running >= self.max_per_connector:
             return None
-        return next((task for task in connector.tasks if self._running[task] < self.most_per_task), None)
+        return next((task for task in connector.tasks if self._running[task] < self.max_per_task), None)
 
     def takeable(self, enough: int) -> int:
         """How many splits successive calls of `take` would return now, counted up to `enough`."""
@@ -73,8 +73,8 @@ class FairQueue(Generic[T]):
         for connector in self._connectors.values():
             if count >= enough:
                 break
-            room = self.most_per_connector - connector.running
-            each = (min(len(items), self.most_per_task - self._running[t]) for t, items in connector.tasks.items())
+            room = self.max_per_connector - connector.running
+            each = (min(len(items), self.max_per_task - self._running[t]) for t, items in connector.tasks.items())
             count += max(0, min(room, sum(each)))
         return min(count, enough)
 

@@ -95,13 +95,13 @@ class ForkServer(Launcher):
 
     def __init__(
         self, ask: Callable[[Ticket], None], lives: Callable[[], bool], listener: Expects, number: Callable[[], int],
-        most: int,
+        max_processes: int,
     ) -> None:
         self._ask = ask
         self._lives = lives
         self._listener = listener
         self._number = number
-        self._most = most
+        self._max_processes = max_processes
         self._lock = threading.Lock()
         self._line: Line | None = None
         self._expected: int | None = None
@@ -111,9 +111,9 @@ class ForkServer(Launcher):
 
     @property
     @override
-    def most(self) -> int:
+    def max_processes(self) -> int:
         """Zero while there is no server, or after its Spark has ended, which reads what its processes print."""
-        return self._most if self._line is not None and self._lives() else 0
+        return self._max_processes if self._line is not None and self._lives() else 0
 
     def keep(self) -> None:
         """Start a server in the background if there is none. Called periodically."""

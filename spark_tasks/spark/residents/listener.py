@@ -31,7 +31,7 @@ from spark_tasks.spark.residents.wire import Ticket
 _logger = logging.getLogger(__name__)
 
 SUN_PATH = 103  # bytes of a Unix socket's path: 107 on Linux, 103 on macOS
-MOST_GREETINGS = 64  # handshakes at a time
+MAX_HANDSHAKES = 64  # handshakes at a time
 RETRY_S = 1.0
 
 
@@ -81,7 +81,7 @@ class Line:
 
 
 @dataclass(slots=True)
-class _Guest:
+class _Expected:
     token: bytes
     leash: socket.socket | None = None
 
@@ -101,9 +101,9 @@ class ExecutorListener:
         self._joined = joined
         self._slow_s = slow_s
         self._lock = threading.Lock()
-        self._guests: dict[int, _Guest] = {}
-        self._greetings = threading.Semaphore(MOST_GREETINGS)
-        self._strangers = RateLimitedLog()
+        self._expected: dict[int, _Expected] = {}
+        self._handshakes = threading.Semaphore(MAX_HANDSHAKES)
+        self._rejections = RateLimitedLog()
         self._certificate = ""
         self._context: ssl.SSLContext | None = None
         self._remote = remote
@@ -113,20 +113,20 @@ class ExecutorListener:
         if self._path:
             self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             self._listener.bind(self._path)
-            self._listener.listen(MOST_GREETINGS)
+            self._listener.listen(MAX_HANDSHAKES)
         else:
             from spark_tasks.spark.residents.certificate import own_certificate  # noqa: PLC0415 - 0.1 s to import
 
             self._certificate, self._context = own_certificate(self.folder)
             family = socket.AF_INET6 if ":" in bind else socket.AF_INET
-            self._listener = socket.create_server((bind, port), family=family, backlog=MOST_GREETINGS)
+            self._listener = socket.create_server((bind, port), family=family, backlog=MAX_HANDSHAKES)
         threading.Thread(target=self._accept, name="executors-listener", daemon=True).start()
 
     def expect(self, number: int) -> Ticket:
         """A ticket for a new process."""
         token = secrets.token_bytes(32)
         with self._lock:
-            self._guests[number] = _Guest(token)
+            self._expected[number] = _Expected(token)
         stacks, slow_s = ("", self._slow_s) if self._remote else (str(self.folder), 0.0)
         if self._path:
             return Ticket(number, token, self._path, stacks=stacks, slow_s=slow_s)
@@ -136,9 +136,9 @@ class ExecutorListener:
     def forget(self, number: int) -> None:
         """Withdraw a ticket."""
         with self._lock:
-            guest = self._guests.pop(number, None)
-        if guest is not None and guest.leash is not None:
-            guest.leash.close()
+            expected = self._expected.pop(number, None)
+        if expected is not None and expected.leash is not None:
+            expected.leash.close()
 
     def close(self) -> None:
         """Accept no more processes. Open connections stay open."""
@@ -146,7 +146,7 @@ class ExecutorListener:
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)  # wakes _accept
         self._listener.close()
-        for number in list(self._guests):
+        for number in list(self._expected):
             self.forget(number)
         shutil.rmtree(self.folder, ignore_errors=True)
 
@@ -160,7 +160,7 @@ class ExecutorListener:
                 _logger.warning("Executor processes cannot connect: %s", error)  # too many open files, for example
                 time.sleep(RETRY_S)
                 continue
-            self._greetings.acquire()
+            self._handshakes.acquire()
             threading.Thread(target=self._greet, args=(sock,), name="executors-greeting", daemon=True).start()
 
     def _greet(self, sock: socket.socket) -> None:
@@ -171,35 +171,35 @@ class ExecutorListener:
                 sock = self._context.wrap_socket(sock, server_side=True)
             self._admit(sock)
         except (OSError, struct.error) as error:
-            self._strangers.log(_logger, logging.WARNING,
+            self._rejections.log(_logger, logging.WARNING,
                                 "A connection that is not from an executor process of this worker was refused: %s",
                                 error)
             sock.close()
         finally:
-            self._greetings.release()
+            self._handshakes.release()
 
     def _admit(self, sock: socket.socket) -> None:
         greeting = wire.Greeting(sock)
-        hello = greeting.hear()
+        hello = greeting.receive_hello()
         with self._lock:
-            guest = self._guests.get(hello.number)
-        if guest is None or hello.leash is (guest.leash is not None):
+            expected = self._expected.get(hello.number)
+        if expected is None or hello.leash is (expected.leash is not None):
             raise ConnectionError("no such executor process is expected")
-        proof = greeting.check(guest.token)
+        proof = greeting.check(expected.token)
         with self._lock:
-            if self._guests.get(hello.number) is not guest or hello.leash is (guest.leash is not None):
+            if self._expected.get(hello.number) is not expected or hello.leash is (expected.leash is not None):
                 raise ConnectionError("the executor process is no longer expected")
             if hello.leash:
-                guest.leash = sock
+                expected.leash = sock
             else:
-                del self._guests[hello.number]  # its token is used up
+                del self._expected[hello.number]  # its token is used up
         sock.sendall(proof)  # not earlier: after it, the process opens its second connection
         if hello.leash:
             return
         sock.settimeout(None)
-        assert guest.leash is not None  # noqa: S101 - checked above
+        assert expected.leash is not None  # noqa: S101 - checked above
         pid = peer_pid(sock) if self._path else 0 if self._remote else hello.pid
-        self._joined(hello.number, Line(sock, guest.leash, pid))
+        self._joined(hello.number, Line(sock, expected.leash, pid))
 
 
 def peer_pid(sock: socket.socket) -> int:

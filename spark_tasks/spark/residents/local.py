@@ -26,8 +26,8 @@ from spark_tasks.spark.residents.wire import Ticket
 class LocalLauncher(Launcher):
     """Starts processes on this machine. Their parent process is started with the first one."""
 
-    def __init__(self, python_path: str, most: int) -> None:
-        self._most = most
+    def __init__(self, python_path: str, max_processes: int) -> None:
+        self._max_processes = max_processes
         self._python_path = python_path
         self._lock = threading.Lock()
         self._closed = False
@@ -35,8 +35,8 @@ class LocalLauncher(Launcher):
 
     @property
     @override
-    def most(self) -> int:
-        return self._most
+    def max_processes(self) -> int:
+        return self._max_processes
 
     @override
     def launch(self, ticket: Ticket) -> None:

@@ -83,7 +83,7 @@ class Monitor:
             slow = [r for r in self._pool.processes.residents.values() if self._is_slow(r)]
         for resident in starting:
             if (why := resident.launcher.failure(resident.number)) is not None:
-                self._pool.processes.never_came(resident, why)
+                self._pool.processes.never_joined(resident, why)
         for resident in slow:
             threading.Thread(target=self._report_slow, args=(resident,), name="executors-stack", daemon=True).start()
         self._report_waiting()
@@ -109,9 +109,9 @@ class Monitor:
 
     def _end_idle(self) -> None:
         processes = self._pool.processes
-        most, idle_s = self._settings.spare + 1, self._settings.idle_s
-        while len(processes.idle) > most and self._looked - processes.idle[0].since > idle_s:
-            processes.let_go(processes.idle[0])
+        max_idle, idle_s = self._settings.spare + 1, self._settings.idle_s
+        while len(processes.idle) > max_idle and self._looked - processes.idle[0].since > idle_s:
+            processes.end_idle(processes.idle[0])
 
     def _is_slow(self, resident: Resident) -> bool:
         """Whether to report it: after the configured time, and each time the duration has doubled since."""

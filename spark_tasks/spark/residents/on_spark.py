@@ -49,7 +49,7 @@ class SparkLauncher(Launcher):
     def __init__(self, spark: SparkJobs, settings: ExecutorSettings) -> None:
         self._spark = spark
         self._running = settings.running
-        self._processes = settings.most
+        self._processes = settings.max_processes
         self._lock = threading.Lock()
         self._jobs: dict[int, Any] = {}
         self._local = local_slots(spark.master)
@@ -70,7 +70,7 @@ class SparkLauncher(Launcher):
 
     @property
     @override
-    def most(self) -> int:
+    def max_processes(self) -> int:
         return room(self._slots, self._running)
 
     @override

@@ -29,12 +29,12 @@ class Pool:
         self, settings: ExecutorSettings, listener: Expects, lock: threading.Condition, died: Callable[[], None]
     ) -> None:
         self.batches: dict[Future[list[Any]], SplitBatch] = {}
-        self.queue: FairQueue[Item] = FairQueue(settings.most_per_task, settings.most_per_connector)
+        self.queue: FairQueue[Item] = FairQueue(settings.max_per_task, settings.max_per_connector)
         self._settings = settings
         self._lock = lock
         self.processes = ProcessManager(
-            listener, lock, most=settings.most, ended=self._ended, returned=self._returned, changed=self.dispatch,
-            died=died, given_up=lambda error: self.fail(error, waiting_only=True),
+            listener, lock, max_processes=settings.max_processes, ended=self._ended, returned=self._returned,
+            changed=self.dispatch, died=died, given_up=lambda error: self.fail(error, waiting_only=True),
         )
 
     def submit(self, batch: SplitBatch, splits: Sequence[bytes | DeferredSplit]) -> None:
@@ -86,8 +86,8 @@ class Pool:
 
     def dispatch(self) -> None:
         """Give waiting splits to idle processes, and start processes if more are needed. The caller holds the lock."""
-        processes, most = self.processes, self._settings.running
-        while processes.idle and processes.running < most and (taken := self.queue.take()) is not None:
+        processes, max_running = self.processes, self._settings.running
+        while processes.idle and processes.running < max_running and (taken := self.queue.take()) is not None:
             task, item = taken
             batch = item.batch
             if not batch.begun and not batch.future.set_running_or_notify_cancel():  # withdrawn while it waited

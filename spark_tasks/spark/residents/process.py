@@ -17,7 +17,7 @@ class Launcher(Protocol):
     """Starts executor processes."""
 
     @property
-    def most(self) -> int:
+    def max_processes(self) -> int:
         """The largest number of processes."""
 
     def launch(self, ticket: Ticket) -> None:
@@ -50,7 +50,8 @@ class Resident:
     item: Item | None = None
     since: float = field(default_factory=time.monotonic)  # when it was requested, became idle or got its split
     waits: bool = False  # its split uses no CPU, so it does not count as running
-    doomed: bool = False  # killed or asked to end, and removed from all lists
+    new: bool = True  # it has not been idle yet
+    removed: bool = False  # killed or asked to end, and removed from all lists
     cpu: tuple[float, float] = (0.0, 0.0)  # when its CPU time was last read, and the CPU seconds
     slow_at: float = 0.0  # when its split was last reported as slow
     inbox: queue.SimpleQueue[Item | None] = field(default_factory=queue.SimpleQueue)

@@ -28,7 +28,7 @@ _logger = logging.getLogger(__name__)
 DEATH_S = 5.0  # how long it may take until the end of a killed process is noticed
 ENDING_S = 0.2  # how long a process may take to end after its connections have
 BACKOFF_S = 0.2  # doubled with each successive process that did not join
-MOST_BACKOFF_S = 5.0
+MAX_BACKOFF_S = 5.0
 LATE_S = 1.0  # Spark's daemon forks a process within a tenth of this
 GIVE_UP = 4  # after this many successive failures, waiting splits fail; their tasks repeat the batch and log the reason
 
@@ -45,7 +45,7 @@ class ProcessManager:
     """
 
     def __init__(
-        self, listener: Expects, lock: threading.Condition, *, most: int,
+        self, listener: Expects, lock: threading.Condition, *, max_processes: int,
         ended: Callable[[Item, Outcome | Exception], Callable[[], None]], returned: Callable[[Item], None],
         changed: Callable[[], None], given_up: Callable[[Exception], None],
         died: Callable[[], None],
@@ -54,13 +54,13 @@ class ProcessManager:
         self.idle: list[Resident] = []  # the one used last is used first, so that the others can end
         self._listener = listener
         self._lock = lock
-        self._most = most
+        self._max_processes = max_processes
         self._ended = ended
         self._returned = returned
         self._changed = changed
         self._given_up = given_up
         self._died = died
-        self._doomed: dict[Resident, float] = {}
+        self._dying: dict[Resident, float] = {}
         self._launcher: Launcher | None = None
         self._former: list[Launcher] = []
         self._stand_in: Launcher | None = None
@@ -93,7 +93,7 @@ class ProcessManager:
     def _retire(self) -> None:
         former, self._former, self._standing_in = self._former, [], False
         for resident in [r for r in self.idle if not self._is_current(r)]:
-            self.let_go(resident)
+            self.end_idle(resident)
         for resident in [r for r in self.starting if not self._is_current(r)]:
             self._forget(resident)
         for launcher in former:
@@ -131,7 +131,7 @@ class ProcessManager:
         others = [r for r in self.residents.values() if r.launcher is not launcher and r.line is not None]
         mine = sum(1 for r in self.residents.values() if r.launcher is launcher)
         beside = 0 if self._former else len(others)
-        return min(self._most - mine - beside, launcher.most - mine)
+        return min(self._max_processes - mine - beside, launcher.max_processes - mine)
 
     def grow(self, wanted: int) -> None:
         """Start processes until `wanted` are idle or about to join, if there is room. The caller holds the lock."""
@@ -166,15 +166,15 @@ class ProcessManager:
     def _launch(self, launches: queue.SimpleQueue[Resident | None]) -> None:
         while (resident := launches.get()) is not None:
             with self._lock:
-                if resident.doomed:
+                if resident.removed:
                     continue
                 ticket = self._listener.expect(resident.number)
             try:
                 resident.launcher.launch(ticket)
             except Exception as error:  # noqa: BLE001 - Spark's, the system's
-                self.never_came(resident, str(error) or type(error).__name__)
+                self.never_joined(resident, str(error) or type(error).__name__)
 
-    def never_came(self, resident: Resident, why: str) -> None:
+    def never_joined(self, resident: Resident, why: str) -> None:
         """A process could not be started; after a pause, another one is."""
         with self._lock:
             if resident.number not in self.residents or resident.line is not None:
@@ -186,7 +186,7 @@ class ProcessManager:
             self._failures += 1
             alone = not any(r.line is not None for r in self.residents.values())
             given_up = alone and self._failures >= GIVE_UP
-            pause = doubled(BACKOFF_S, self._failures, MOST_BACKOFF_S)
+            pause = doubled(BACKOFF_S, self._failures, MAX_BACKOFF_S)
             self._launch_after = time.monotonic() + pause
         _logger.warning("An executor process did not start (another one is tried in %.1f s): %s", pause, why)
         self._died()
@@ -194,7 +194,7 @@ class ProcessManager:
             self._given_up(SparkLostError(f"no executor process could be started: {why}"))
 
     def _forget(self, resident: Resident) -> None:
-        resident.doomed = True
+        resident.removed = True
         self.residents.pop(resident.number, None)
         self._listener.forget(resident.number)
 
@@ -255,7 +255,7 @@ class ProcessManager:
             self._over(resident, item, outcome)
         line.close_after(DEATH_S)
         with self._lock:
-            self._doomed.pop(resident, None)
+            self._dying.pop(resident, None)
             self._changed()
 
     def _over(self, resident: Resident, item: Item, outcome: Outcome | Exception) -> None:
@@ -267,19 +267,25 @@ class ProcessManager:
 
     def _rest(self, resident: Resident) -> None:
         with self._lock:
-            if resident.doomed:
+            if resident.removed:
                 resident.inbox.put(None)
                 return
             self.idle.append(resident)
             resident.since = time.monotonic()
-            if not self._is_current(resident):
-                self.let_go(resident)
+            if not self._is_current(resident) or (resident.new and self._crowded):
+                self.end_idle(resident)
+            resident.new = False
             self._changed()
+
+    @property
+    def _crowded(self) -> bool:
+        """Whether more processes have joined than the limit allows, because the stand-in's did not wait for others."""
+        return not self._former and sum(1 for r in self.residents.values() if r.line is not None) > self._max_processes
 
     def _gone(self, resident: Resident, task: str | None) -> None:
         """The process has ended or is unreachable; its split may have done all, some or none of its work."""
         with self._lock:
-            expected, resident.doomed, resident.item = resident.doomed, True, None
+            expected, resident.removed, resident.item = resident.removed, True, None
             self.residents.pop(resident.number, None)
         if not expected:
             _logger.warning("An executor process ended%s", f" with the split of {task} that it ran" if task else "",
@@ -289,19 +295,19 @@ class ProcessManager:
     def kill(self, residents: Iterable[Resident]) -> None:
         """Kill processes and the splits that they run. The caller holds the lock."""
         for resident in residents:
-            resident.doomed = True
+            resident.removed = True
             self.residents.pop(resident.number, None)
             if resident in self.idle:
                 self.idle.remove(resident)
                 resident.inbox.put(None)
             if resident.line is not None:
                 resident.line.kill()
-                self._doomed[resident] = time.monotonic() + DEATH_S
+                self._dying[resident] = time.monotonic() + DEATH_S
 
-    def let_go(self, resident: Resident) -> None:
+    def end_idle(self, resident: Resident) -> None:
         """End an idle process. The caller holds the lock."""
         self.idle.remove(resident)
-        resident.doomed = True
+        resident.removed = True
         del self.residents[resident.number]
         if resident.line is not None:
             resident.line.go()
@@ -318,7 +324,7 @@ class ProcessManager:
     def cut_off(self) -> None:
         """Stop waiting for killed processes that do not end in time, as their host may be unreachable."""
         with self._lock:
-            late = [r for r, deadline in self._doomed.items() if time.monotonic() > deadline]
+            late = [r for r, deadline in self._dying.items() if time.monotonic() > deadline]
         for resident in late:
             if resident.line is not None:
                 resident.line.cut()
@@ -330,7 +336,7 @@ class ProcessManager:
             self._launcher, self._stand_in, self._former = None, None, []
             joined = [r for r in self.residents.values() if r.thread is not None]
             for resident in list(self.idle):
-                self.let_go(resident)
+                self.end_idle(resident)
             for resident in self.starting:
                 self._forget(resident)
             self.kill(list(self.residents.values()))

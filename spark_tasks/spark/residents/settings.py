@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 MODE = "heeler.executors.mode"
 RESIDENT, BATCH = "resident", "batch"
-MOST = 64
+MAX_PROCESSES = 64
 IDLE_MS = 60_000
 SLOW_MS = 60_000
 # A split waits for Kafka about half of the time, and a short one should not wait for the long ones of other tasks.
@@ -17,11 +17,11 @@ RUNNING_PER_CPU = 2
 
 @dataclass(frozen=True, slots=True)
 class ExecutorSettings:
-    """`most`: the maximum number of processes; `running`: of splits that use the CPU at the same time (splits that wait
-    for something else do not count).
+    """`max_processes`: the maximum number of processes; `running`: of splits that use the CPU at the same time (splits
+    that wait for something else do not count).
     """
 
-    most: int = MOST
+    max_processes: int = MAX_PROCESSES
     running: int = 4
     idle_s: float = IDLE_MS / 1000
     slow_s: float = SLOW_MS / 1000
@@ -32,10 +32,10 @@ class ExecutorSettings:
     @classmethod
     def of(cls, worker: Mapping[str, str]) -> ExecutorSettings:
         """From a worker's properties, which have been validated."""
-        most = max(1, int(worker.get("heeler.executors.max", MOST)))
+        max_processes = max(1, int(worker.get("heeler.executors.max", MAX_PROCESSES)))
         return cls(
-            most=most,
-            running=max(1, min(most, int(worker.get("heeler.executors.running.max") or default_running()))),
+            max_processes=max_processes,
+            running=max(1, min(max_processes, int(worker.get("heeler.executors.running.max") or default_running()))),
             idle_s=int(worker.get("heeler.executors.idle.ms", IDLE_MS)) / 1000,
             slow_s=int(worker.get("heeler.executors.slow.ms", SLOW_MS)) / 1000,
             port=int(worker.get("heeler.executors.port", 0)),
@@ -43,14 +43,14 @@ class ExecutorSettings:
         )
 
     @property
-    def most_per_task(self) -> int:
+    def max_per_task(self) -> int:
         """How many splits of a task may run at the same time."""
         return self.running
 
     @property
-    def most_per_connector(self) -> int:
+    def max_per_connector(self) -> int:
         """How many splits of a connector may run at the same time: fewer than there are processes."""
-        return max(1, self.most * 3 // 4)
+        return max(1, self.max_processes * 3 // 4)
 
 
 def default_running() -> int:

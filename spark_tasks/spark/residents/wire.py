@@ -109,13 +109,13 @@ def greet(sock: socket.socket, ticket: Ticket, *, leash: bool) -> None:
 
 
 class Greeting:
-    """The worker's half of the handshake: `hear`, look up the token, `check` it, send the proof."""
+    """The worker's half of the handshake: `receive_hello`, look up the token, `check` it, send the proof."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
         self._mine = os.urandom(CHALLENGE_BYTES)
 
-    def hear(self) -> Hello:
+    def receive_hello(self) -> Hello:
         """Send a challenge, and receive the other side's hello."""
         self._sock.sendall(self._mine)
         number, leash, pid, self._answer, self._theirs = HELLO.unpack(exactly(self._sock, HELLO.size))

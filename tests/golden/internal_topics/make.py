@@ -1,4 +1,4 @@
-"""Makes the golden records in this folder: what a real Java Kafka Connect worker writes to its internal topics.
+"""Creates the golden records in this folder: what a real Java Kafka Connect worker writes to its internal topics.
 
     python tests/golden/internal_topics/make.py FOLDER_WITH_KAFKA_AND_CONNECT_JARS [PORT]
 

@@ -1,4 +1,4 @@
-"""Whether an answer is the one that Java Kafka Connect 4.3.1 gave."""
+"""Compares a response with that of Java Kafka Connect 4.3.1."""
 
 from __future__ import annotations
 

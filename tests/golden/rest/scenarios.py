@@ -1,4 +1,4 @@
-"""The requests that Java Kafka Connect 4.3.1 answered once (record.py) and that our REST front end must answer alike.
+"""The requests whose responses by Java Kafka Connect 4.3.1 were recorded (record.py), and must equal those of our API.
 
 A scenario is a list of steps on a worker without connectors; it removes what it creates. Names are in a step's own
 words. `until` is a part of the answer that the recorder waits for; a replay expects it at once.

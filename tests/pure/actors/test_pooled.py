@@ -1,4 +1,4 @@
-"""Actors without their own threads: order, end, and who waits for whom."""
+"""Actors without their own threads: the order of messages, the end of actors, and waiting."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WITHIN_S = 10.0
 class Waiter(PooledActor):
     """Calls what it is sent; `at_once` is how many of them do so now."""
 
-    at_once = most = 0
+    at_once = max_at_once = 0
     lock = threading.Lock()
 
     def __init__(self, threads: ActorThreads) -> None:
@@ -36,7 +36,7 @@ class Waiter(PooledActor):
         assert self.began
         with Waiter.lock:
             Waiter.at_once += 1
-            Waiter.most = max(Waiter.most, Waiter.at_once)
+            Waiter.max_at_once = max(Waiter.max_at_once, Waiter.at_once)
         try:
             self.seen.append(message)
             return message() if callable(message) else list(self.seen)
@@ -47,7 +47,7 @@ class Waiter(PooledActor):
 
 @pytest.fixture(autouse=True)
 def _counted() -> Iterator[None]:
-    Waiter.most = 0
+    Waiter.max_at_once = 0
     yield
     pykka.ActorRegistry.stop_all(timeout=WITHIN_S)
     assert Waiter.at_once == 0
@@ -69,7 +69,7 @@ def test_messages_are_handled_in_order_and_one_at_a_time() -> None:
     seen = ref.ask("last", timeout=WITHIN_S)
     assert [message for message in seen if message != "x"] == [*range(200), "last"]
     assert len(seen) == 1001
-    assert Waiter.most == 1
+    assert Waiter.max_at_once == 1
 
 
 def test_idle_actors_have_no_thread() -> None:
@@ -125,5 +125,5 @@ def test_actors_that_need_the_processor_run_a_few_at_a_time() -> None:
     for _ in range(10 * THREADS):
         Waiter.start(threads).tell(lambda: go.wait(WITHIN_S))
     wait_until(lambda: len(looks) > 6, WITHIN_S, "three looks at those that wait")
-    assert Waiter.most == THREADS
+    assert Waiter.max_at_once == THREADS
     go.set()

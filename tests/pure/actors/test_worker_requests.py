@@ -1,4 +1,4 @@
-"""What another worker, or anything at its address, may send: each request ends, within bounds."""
+"""Responses of another worker, or of any other server at its address: each request ends within its limits."""
 
 from __future__ import annotations
 
@@ -69,7 +69,9 @@ def test_a_response_is_returned_unchanged() -> None:
     (OK + b"Content-Length: 5000\r\n\r\n" + b"x" * 5000, "the response has more than"),
     (OK + b"\r\n" + b"x" * 5000, "the response has more than"),
 ])
-def test_invalid_responses(monkeypatch: pytest.MonkeyPatch, answer: bytes, reason: str) -> None:
+def test_invalid_responses_are_reported_as_an_unreachable_worker(
+    monkeypatch: pytest.MonkeyPatch, answer: bytes, reason: str
+) -> None:
     monkeypatch.setattr(worker_requests, "LONGEST_ANSWER", 4096)
     with answering(answer) as url, pytest.raises(WorkerUnreachableError, match=reason):
         ask(url)
@@ -114,6 +116,6 @@ def test_the_context_decides_what_is_trusted(made: Certificates) -> None:
 
 
 @pytest.mark.parametrize("url", ["", "nonsense", "ftp://x/", "http://:x/", "http:///a", "http://a:99999/"])
-def test_invalid_addresses(url: str) -> None:
+def test_invalid_addresses_are_refused(url: str) -> None:
     with pytest.raises(ValueError, match=r"."):
         ask(url)

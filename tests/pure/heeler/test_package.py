@@ -79,7 +79,7 @@ def test_the_wheel_contains_our_files_and_nothing_else(wheel):
     assert {f"{name}/py.typed" for name in PACKAGES} <= packed
 
 
-def test_what_is_installed_has_its_commands_and_plugins(python, tmp_path):
+def test_the_installed_package_has_its_commands_and_plugins(python, tmp_path):
     heeler = python.with_name("heeler")
     assert run(heeler, "--version", cwd=tmp_path) == "heeler, version 0.1.0\n"
     assert "Kafka Connect for Python and Spark" in run(heeler, "--help", cwd=tmp_path)
@@ -88,7 +88,7 @@ def test_what_is_installed_has_its_commands_and_plugins(python, tmp_path):
         "connectors", "converters", "header_converters", "transforms", "predicates", "config_providers"))}
 
 
-def test_what_is_installed_runs_a_worker(broker, python, worker_properties, tmp_path):
+def test_the_installed_package_runs_a_worker(broker, python, worker_properties, tmp_path):
     port = free_port()
     file = tmp_path / "worker.properties"
     properties = {**worker_properties, "listeners": f"http://127.0.0.1:{port}"}

@@ -1,4 +1,4 @@
-"""/openapi.json: every route is described, with what it answers; the page needs no network."""
+"""/openapi.json: every route and its responses are described; the page needs no network."""
 
 from __future__ import annotations
 
@@ -100,9 +100,9 @@ def test_answers_are_as_described(spec):
     wrong = []
     for method, template, body in REQUESTS:
         answer = here.open(template.format(**values), method=method.upper(), json=body)
-        told = spec["paths"][template.partition("?")[0]][method]["responses"].get(str(answer.status_code))
-        content = (told or {}).get("content", {})
-        if told is None or (answer.data and answer.mimetype not in content) or (not answer.data and content):
+        reported = spec["paths"][template.partition("?")[0]][method]["responses"].get(str(answer.status_code))
+        content = (reported or {}).get("content", {})
+        if reported is None or (answer.data and answer.mimetype not in content) or (not answer.data and content):
             wrong.append((method, template, answer.status_code, answer.text))
         elif answer.mimetype == "application/json" and answer.data:
             schema = content["application/json"]["schema"]

@@ -59,7 +59,7 @@ def test_a_conflict_is_retried_until_it_is_over(trouble: Callable[[], Exception]
 
 
 @pytest.mark.parametrize("trouble", PASSING, ids=lambda make: type(make()).__name__)
-def test_without_the_key_the_response_is_immediate(trouble: Callable[[], Exception]) -> None:
+def test_without_the_setting_a_conflict_is_returned_at_once(trouble: Callable[[], Exception]) -> None:
     worker = Troubled(troubles_first=[trouble(), trouble()])
     assert client(worker, RestSettings()).delete("/connectors/a").status_code == 409
     assert worker.waits == [None]
@@ -72,7 +72,7 @@ def test_a_permanent_refusal_is_not_retried() -> None:
         assert len(worker.asked) == 1
 
 
-def test_the_time_ends() -> None:
+def test_retries_end_after_the_configured_time() -> None:
     worker = FakeWorker(redirect=NO_LEADER)
     settings = replace(RestSettings(), rebalance_wait_s=0.12)
     assert client(worker, settings).delete("/connectors/a").status_code == 409
@@ -80,7 +80,7 @@ def test_the_time_ends() -> None:
 
 
 def test_a_request_that_another_worker_refuses_is_repeated_from_the_beginning() -> None:
-    """As one that leads no more; also a Java worker."""
+    """For example a worker that no longer leads; also a Java worker."""
     with stub(409, {"error_code": 409, "message": "Cannot complete request because of a conflicting operation"}) as old:
         worker = Troubled(troubles_first=[NotLeaderError("no", f"http://127.0.0.1:{old.port}")] * 2)
         answer = client(worker).delete("/connectors/a")
@@ -105,14 +105,15 @@ def test_a_forwarded_request_does_not_wait_twice() -> None:
     assert all(wait is not None and 0 < wait <= 30_000 for wait in last.waits)
 
 
-@pytest.mark.parametrize(("said", "heard"), [("1500", 1500), ("999999", 60_000), ("", None), ("-1", None), ("x", None),
-                                             ("1" * 5000, None), ("0", 0), ("\u0661", None)])
-def test_the_wait_header_of_a_forwarded_request(said: str, heard: int | None) -> None:
+@pytest.mark.parametrize(("said", "received"), [
+    ("1500", 1500), ("999999", 60_000), ("", None), ("-1", None), ("x", None), ("1" * 5000, None), ("0", 0),
+    ("\u0661", None)])
+def test_the_wait_header_of_a_forwarded_request(said: str, received: int | None) -> None:
     worker = FakeWorker()
     client(worker).delete("/connectors/a?forward=true", headers={HEADER: said} if said else {})
     wait, = worker.waits
-    assert (wait is None) is (heard is None)
-    assert wait is None or heard is None or heard - 1000 < wait <= heard
+    assert (wait is None) is (received is None)
+    assert wait is None or received is None or received - 1000 < wait <= received
 
 
 def test_only_forwarded_requests_may_have_the_wait_header() -> None:
@@ -129,7 +130,7 @@ def test_internal_endpoints_wait_too() -> None:
     assert len(worker.asked) == 3
 
 
-def test_the_key() -> None:
+def test_rest_rebalance_wait_ms_is_parsed_and_limited() -> None:
     assert RestSettings.from_properties({}).rebalance_wait_s == 0
     assert RestSettings.from_properties({"rest.rebalance.wait.ms": "2500"}).rebalance_wait_s == 2.5
     with pytest.raises(ConfigError, match=r"rest\.rebalance\.wait\.ms"):

@@ -1,4 +1,6 @@
-"""What the golden answers cannot show: time-outs, start-up, names of all kinds, CORS, headers, admin, KIP-995."""
+"""What the recorded responses do not cover: timeouts, the start, special names, CORS, headers, admin endpoints,
+KIP-995.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ def settings(**props: str) -> RestSettings:
 
 
 # ---------------------------------------------------------------- health, start-up, time-outs
-def test_time_out_names_the_stage() -> None:
+def test_a_timed_out_request_names_the_stage() -> None:
     worker = FakeWorker(silent=True, stage=RequestStage("flushing updates to the status topic", 1_800_000_000_000))
     answer = client_of(worker, HASTY).get("/connectors/a")
     assert answer.status_code == 500
@@ -38,7 +40,7 @@ def test_time_out_names_the_stage() -> None:
         "2027-01-15T08:00:00Z.")}
 
 
-def test_time_out_names_the_completed_stage() -> None:
+def test_a_timed_out_request_names_the_completed_stage() -> None:
     worker = FakeWorker(silent=True, stage=RequestStage("polling", 1_800_000_000_001, 1_800_000_000_120))
     answer = client_of(worker, HASTY).delete("/connectors/a")
     assert answer.json is not None
@@ -70,7 +72,7 @@ def test_health_names_the_tasks_that_are_not_well() -> None:
     assert (answer.json["status"], answer.json["degraded"]) == ("healthy", worker.troubles)
 
 
-def test_before_kafka_is_reached_everything_is_404_but_health() -> None:
+def test_until_kafka_is_reached_every_path_but_health_is_404() -> None:
     worker = FakeWorker(kafka_cluster_id=None, started=False, stage=None)
     client = client_of(worker)
     for path in ("/", "/connectors", "/connectors/a/status", "/connector-plugins", "/admin/loggers"):
@@ -263,7 +265,7 @@ def test_the_story_of_a_connector_is_on_admin_listeners() -> None:
 
 @pytest.mark.parametrize(("props", "status"), [({}, 200), ({"admin_listeners": ""}, 404),
                                                ({"listeners": "http://:1", "admin_listeners": "http://:1"}, 200)])
-def test_admin_on_the_main_listener_or_nowhere(props: dict[str, str], status: int) -> None:
+def test_admin_endpoints_are_on_the_main_listener_or_disabled(props: dict[str, str], status: int) -> None:
     worker = FakeWorker()
     assert client_of(worker, settings(**props)).get("/admin/loggers").status_code == status
     assert admin_app_of(worker, settings(**props)) is None
@@ -276,7 +278,7 @@ def test_cluster_scope_is_passed_to_the_store() -> None:
     assert worker.asked == [SetClusterLoggerLevel("a.b", "TRACE")]
 
 
-def test_cors_as_java_connect() -> None:
+def test_cors_headers_are_those_of_java() -> None:
     client = client_of(FakeWorker(), settings(
         access_control_allow_origin="http://ui.example, http://.*\\.trusted\\.example",
         access_control_allow_methods="GET,PUT"))
@@ -302,11 +304,11 @@ def test_cors_as_java_connect() -> None:
     ("*", 200), ("APPLICATION/JSON", 200), ("application/json; charset=utf-8", 200), ("application/json;q=2", 200),
     ("text/*, application/*;q=0.1", 200), ("", 200), ("text/html", 406), ("json", 406), ("application/jsonx", 406),
 ])
-def test_accept_headers(accept: str, status: int) -> None:
+def test_accept_headers_are_negotiated_as_by_java(accept: str, status: int) -> None:
     assert client_of(FakeWorker()).get("/connectors", headers={"Accept": accept}).status_code == status
 
 
-def test_cors_for_everybody() -> None:
+def test_cors_may_allow_every_origin() -> None:
     client = client_of(FakeWorker(), settings(access_control_allow_origin="*"))
     headers = {"Origin": "null", "Access-Control-Request-Method": "PUT"}
     answer = client.options("/connectors", headers=headers)
@@ -315,7 +317,7 @@ def test_cors_for_everybody() -> None:
     assert "Vary" not in client_of(FakeWorker()).get("/connectors", headers=headers).headers
 
 
-def test_extra_headers() -> None:
+def test_configured_response_headers_are_added() -> None:
     client = client_of(FakeWorker(), RestSettings.from_properties({"response.http.headers.config": (
         'add Cache-Control: no-cache, "add Cache-Control: no-store, private", set X-Frame-Options:DENY, '
         "set Content-Type: application/x, setDate Expires: 31540000000")}))
@@ -337,7 +339,7 @@ def test_metrics_are_served_before_kafka_is_reached_and_for_any_accept_header() 
     assert client_of(worker).get("/metrics?names=all").status_code == 400
 
 
-def test_logs_of_a_connector() -> None:
+def test_recent_log_lines_of_a_connector_are_returned() -> None:
     worker = FakeWorker()
     client = client_of(worker)
     assert client.get("/connectors/a/logs").status_code == 404
@@ -362,13 +364,13 @@ def test_metrics_and_logs_on_the_admin_listener() -> None:
 
 # ---------------------------------------------------------------- self-healing
 def test_restarts_and_stalls_are_only_in_statuses() -> None:
-    """A Java worker that has forwarded a restart takes no field that it does not know."""
+    """A Java worker that has forwarded a restart refuses unknown fields in the response."""
     worker = FakeWorker()
     client = client_of(worker)
     client.post("/connectors", json={"name": "a", "config": SOURCE})
     name = ConnectorName("a")
-    told = {0: Restarts(2, "failed: OSError: away", 1_800_000_000_123), 1: Restarts(0, "failed: no", permanent=True)}
-    tasks = {n: Status(ConnectorTaskId(name, n), State.FAILED, WORKER, 1, restarts=told[n]) for n in told}
+    failed = {0: Restarts(2, "failed: OSError: away", 1_800_000_000_123), 1: Restarts(0, "failed: no", permanent=True)}
+    tasks = {n: Status(ConnectorTaskId(name, n), State.FAILED, WORKER, 1, restarts=failed[n]) for n in failed}
     tasks[2] = Status(ConnectorTaskId(name, 2), State.RUNNING, WORKER, 1,
                       stalled=Stall(1_800_000_000_123, "a batch hangs\nin read"))
     stalled = {"since": "2027-01-15T08:00:00.123Z", "what": "a batch hangs\nin read"}

@@ -18,7 +18,7 @@ SHOWN = {**SINK, "name": "a"}
 STORED = {**SHOWN, "tasks.max": "8"}
 
 
-def test_it_is_shown_as_it_was_put() -> None:
+def test_tasks_max_auto_is_shown_as_it_was_put() -> None:
     worker = FakeWorker()
     client = client_of(worker)
 
@@ -42,7 +42,7 @@ def test_it_is_shown_as_it_was_put() -> None:
     assert worker.config.connector_configs["a"] == {**STORED, "x": "1"}
 
 
-def test_a_validation_shows_it_too() -> None:
+def test_a_validation_shows_tasks_max_auto() -> None:
     worker = FakeWorker()
     worker.validations[validation_key({**STORED})] = {"configs": [
         {"value": {"name": "topics", "value": "t"}}, {"value": {"name": "tasks.max", "value": "8"}}]}
@@ -51,8 +51,8 @@ def test_a_validation_shows_it_too() -> None:
     assert [one["value"]["value"] for one in answer["configs"]] == ["t", "auto"]
 
 
-def test_another_worker_gets_and_gives_a_number() -> None:
-    """As a Java worker that leads the group."""
+def test_tasks_max_auto_is_forwarded_as_a_number() -> None:
+    """The leader may be a Java worker."""
     with stub(200, {"name": "a", "config": STORED, "tasks": [], "type": "sink"}) as java:
         client = client_of(FakeWorker(redirect=NotLeaderError("no", f"http://127.0.0.1:{java.port}/")))
         put = client.put("/connectors/a/config", json=SINK)

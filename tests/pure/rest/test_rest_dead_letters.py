@@ -41,7 +41,7 @@ def test_an_empty_body_selects_everything(client: Client, worker: FakeWorker) ->
     assert worker.asked[-1] == ReplayDeadLetters(C, {})
 
 
-def test_progress(client: Client, worker: FakeWorker) -> None:
+def test_the_progress_of_a_replay_is_returned(client: Client, worker: FakeWorker) -> None:
     answer = client.get("/connectors/c/dead-letters/replay")
     assert (answer.status_code, answer.json["connector"]) == (200, "c")
     assert worker.asked[-1] == ReplayDeadLetters(C, None)

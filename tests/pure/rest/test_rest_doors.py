@@ -1,4 +1,4 @@
-"""What any client may send to the server: the end of a request is never ambiguous, and no client blocks others."""
+"""Requests of arbitrary clients: the end of a request is never ambiguous, and no client blocks others."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_a_body_is_never_taken_for_the_next_request(port: int, start: bytes, sta
     assert statuses(exchange(port, head + framed + b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")) == [status, 200]
 
 
-def test_what_is_too_large_is_refused_before_it_is_read(port: int) -> None:
+def test_requests_that_are_too_large_are_refused_before_they_are_read(port: int) -> None:
     over = b"POST /connectors HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 4097\r\n\r\n"
     with socket.create_connection(("127.0.0.1", port), TIMEOUT_S) as connection:
         connection.sendall(over)  # and none of the body
@@ -120,7 +120,7 @@ def test_what_is_too_large_is_refused_before_it_is_read(port: int) -> None:
 
 
 def test_a_response_reaches_a_client_that_keeps_sending(port: int) -> None:
-    """Where bytes are left unread, the system resets the connection, and the answer can be lost with it."""
+    """If bytes were left unread, the system would reset the connection and the response could be lost."""
     for _ in range(20):
         assert statuses(exchange(port, POST + b"Content-Length: 1000000\r\n\r\n" + b" " * 1_000_000)) == [413]
 
@@ -150,7 +150,7 @@ def whole_requests(data: bytes) -> int:
 
 
 @given(st.lists(FRAMING | SEPARATE, max_size=8).map(b"".join))
-def test_no_more_requests_are_answered_than_another_reader_sees(port: int, middle: bytes) -> None:
+def test_request_framing_is_interpreted_no_more_leniently_than_by_another_parser(port: int, middle: bytes) -> None:
     sent = b"POST /nope HTTP/1.1\r\nHost: a\r\n" + middle + b"\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n"
     answered = statuses(exchange(port, sent))
     refused = answered[-1:] in ([400], [501])
@@ -255,7 +255,7 @@ SLOWLY = {
 @pytest.mark.integration  # many real connections
 @pytest.mark.parametrize("kind", SLOWLY)
 def test_slow_clients_make_way_for_others(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """More of them than there are threads, none of which comes to its own end in this test's time."""
+    """There are more slow clients than threads, and none of them finishes during the test."""
     monkeypatch.setattr(rest.server.http, "MAX_THREADS", 8)
     monkeypatch.setattr(rest.server.http, "SLOW_S", 0.2)
     monkeypatch.setattr(rest.server.http, "IDLE_TIMEOUT_S", 600)
@@ -282,7 +282,7 @@ def test_slow_clients_make_way_for_others(kind: str, tmp_path: Path, monkeypatch
 
 
 def test_rejected_connections_do_not_fill_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Before they have shaken hands and after."""
+    """Connections that are rejected before the handshake and after it."""
     caplog.set_level("INFO")
     made = make_certificates(tmp_path)
     settings = replace(RestSettings(), listeners=(Listener("https", "127.0.0.1", 0),),

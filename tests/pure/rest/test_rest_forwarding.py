@@ -27,7 +27,7 @@ def follower(target: int | str | None) -> Client:
     return client_of(worker)
 
 
-def test_everything_can_be_done_through_a_follower() -> None:
+def test_every_operation_can_be_requested_from_a_follower() -> None:
     leader = FakeWorker()
     with serving(leader) as server:
         client = follower(server.ports[0])
@@ -58,7 +58,7 @@ def test_everything_can_be_done_through_a_follower() -> None:
         assert (again.status_code, again.json) == (404, {"error_code": 404, "message": "Connector a/b not found"})
 
 
-def test_a_user_s_request_crosses_two_hops() -> None:
+def test_a_users_request_may_be_forwarded_twice() -> None:
     leader = FakeWorker()
     with serving(leader) as last:
         middle_worker = FakeWorker(redirect=NotLeaderError("no", f"http://127.0.0.1:{last.ports[0]}"))
@@ -79,7 +79,7 @@ def test_three_hops_are_a_conflict() -> None:
 
 @pytest.mark.parametrize(("query", "sent"), [("", "forward=true"), ("?forward=true", "forward=false"),
                                              ("?forward=TRUE&x=y", "forward=false")])
-def test_what_a_forwarded_request_carries(query: str, sent: str) -> None:
+def test_a_forwarded_request_carries_only_the_authorization_header(query: str, sent: str) -> None:
     with stub(204) as other:
         answer = follower(other.port).put(f"/connectors/a/stop{query}", headers={
             "Authorization": "Basic eHk=", "Cookie": "c=d", "X-Forwarded-For": "me", "User-Agent": "curl"})
@@ -92,7 +92,7 @@ def test_what_a_forwarded_request_carries(query: str, sent: str) -> None:
     assert not {"Cookie", "X-Forwarded-For"} & headers.keys()
 
 
-def test_a_restart_s_flags_go_along() -> None:
+def test_a_forwarded_restart_keeps_its_flags() -> None:
     with stub(202, {"name": "a"}) as other:
         answer = follower(other.port).post("/connectors/a/restart?onlyFailed=true&forward=true")
     assert (answer.status_code, answer.json) == (202, {"name": "a"})
@@ -116,12 +116,12 @@ def test_the_last_hop_does_not_forward(query: str) -> None:
 
 
 @pytest.mark.parametrize("url", [None, ""])
-def test_no_known_leader(url: str | None) -> None:
+def test_without_a_known_leader_the_response_is_a_conflict(url: str | None) -> None:
     answer = follower(url).delete("/connectors/a")
     assert (answer.status_code, answer.json) == (409, {"error_code": 409, "message": NO_LEADER})
 
 
-def test_the_owner_is_called_too() -> None:
+def test_a_task_restart_is_forwarded_to_the_owner() -> None:
     with stub(204) as other:
         worker = FakeWorker(redirect=NotAssignedError("elsewhere", f"http://127.0.0.1:{other.port}"))
         client = client_of(worker)
@@ -147,7 +147,7 @@ def test_the_other_workers_response_is_returned(status: int, body: Any, expected
     assert answer.json["message"].startswith(expected[2])
 
 
-def test_no_worker_at_the_address() -> None:
+def test_an_unreachable_worker_is_a_500_response() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))  # bound, not listening: refuses connections
         answer = follower(free.getsockname()[1]).delete("/connectors/a")
@@ -157,7 +157,7 @@ def test_no_worker_at_the_address() -> None:
 
 
 @pytest.mark.parametrize("url", ["ftp://x", "nonsense", "http://:x/"])
-def test_an_invalid_address(url: str) -> None:
+def test_an_invalid_address_is_a_500_response(url: str) -> None:
     answer = follower(url).delete("/connectors/a")
     assert answer.status_code == 500
     assert answer.json is not None

@@ -1,4 +1,4 @@
-"""Our REST front end against what Java Kafka Connect 4.3.1 answered to the same requests (tests/golden/rest)."""
+"""The REST API compared with Java Kafka Connect 4.3.1's responses to the same requests (tests/golden/rest)."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def answer_of(client: Client, step: Step) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("scenario", sorted(SCENARIOS))
-def test_answers_as_java_connect(scenario: str, worker: FakeWorker) -> None:
+def test_responses_equal_javas(scenario: str, worker: FakeWorker) -> None:
     client = client_of(worker)
     steps, answers = SCENARIOS[scenario], recorded(scenario)
     assert [step.name for step in steps] == [answer["name"] for answer in answers], "record again: scenarios changed"

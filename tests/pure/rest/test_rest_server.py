@@ -1,4 +1,4 @@
-"""The server over real sockets: keep-alive, many waiting requests, bad requests, shutting down, TLS."""
+"""The server over real sockets: keep-alive, many waiting requests, bad requests, shutdown, TLS."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_one_connection_serves_many_requests() -> None:
 
 
 def test_a_connection_that_is_returned_while_the_server_stops_is_closed(caplog: pytest.LogCaptureFixture) -> None:
-    """Also one that was about to wait for its next request when the server had just looked whether it runs."""
+    """It was about to wait for its next request just after the server had checked whether it is still running."""
     asked, go = threading.Event(), threading.Event()
 
     def app(_environ: Any, start_response: Any) -> list[bytes]:
@@ -83,7 +83,7 @@ def test_a_connection_that_is_returned_while_the_server_stops_is_closed(caplog: 
     assert [record.getMessage() for record in caplog.records if record.levelname == "CRITICAL"] == []
 
 
-def test_requests_that_wait_do_not_keep_others_from_being_answered() -> None:
+def test_waiting_requests_do_not_block_others() -> None:
     worker = FakeWorker(silent=True)
     with serving(worker) as server:
         port = server.ports[0]
@@ -123,7 +123,7 @@ def test_chunked_bodies_are_read() -> None:
     assert json.loads(body)["message"] == "Connector config {name=a} contains no connector type"
 
 
-def test_shutting_down_refuses_and_closes() -> None:
+def test_a_stopping_server_refuses_requests_and_closes_connections() -> None:
     with serving(FakeWorker()) as server:
         connection = http.client.HTTPConnection("127.0.0.1", server.ports[0], timeout=10)
         with contextlib.closing(connection):
@@ -160,7 +160,7 @@ def test_a_port_in_use_is_named() -> None:
             pass
 
 
-def test_several_listeners_and_admin_apart() -> None:
+def test_several_listeners_and_a_separate_admin_listener() -> None:
     settings = replace(RestSettings(), listeners=LOCAL * 2, admin_listeners=LOCAL)
     with serving(FakeWorker(), settings) as server:
         first, second, admin = server.ports
@@ -172,7 +172,7 @@ def test_several_listeners_and_admin_apart() -> None:
 
 
 @pytest.mark.parametrize("every", ["", "0.0.0.0", "::"])
-def test_all_interfaces_and_the_advertised_address(every: str) -> None:
+def test_a_listener_on_all_interfaces_advertises_a_reachable_address(every: str) -> None:
     with serving(FakeWorker(), replace(RestSettings(), listeners=(Listener("http", every, 0),))) as server:
         port = server.ports[0]
         assert call(port, "GET", "/connectors") == (200, [])
@@ -232,7 +232,7 @@ def test_https_with_certificates_in_the_properties(certificates: Certificates) -
 @pytest.mark.parametrize(("suites", "version"), [
     ("TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384", "TLSv1.2"),
     ("TLS_AES_256_GCM_SHA384,TLS_AES_128_GCM_SHA256, TLS_CHACHA20_POLY1305_SHA256", "TLSv1.3")])
-def test_no_other_cipher_than_those_that_are_named(certificates: Certificates, suites: str, version: str) -> None:
+def test_only_configured_cipher_suites_are_accepted(certificates: Certificates, suites: str, version: str) -> None:
     tls = tls_of(certificates, ssl_cipher_suites=suites)
     other = {"TLSv1.2": "TLSv1.3", "TLSv1.3": "TLSv1.2"}[version]
     with serving(FakeWorker(), replace(RestSettings(), listeners=HTTPS, tls=tls)) as server:
@@ -243,7 +243,9 @@ def test_no_other_cipher_than_those_that_are_named(certificates: Certificates, s
 
 @pytest.mark.parametrize(("auth", "with_certificate", "works"), [
     ("required", True, True), ("required", False, False), ("requested", False, True), ("none", True, True)])
-def test_client_certificates(certificates: Certificates, auth: str, with_certificate: bool, works: bool) -> None:
+def test_client_certificates_are_required_or_requested(
+    certificates: Certificates, auth: str, with_certificate: bool, works: bool
+) -> None:
     settings = replace(RestSettings(), listeners=HTTPS, tls=tls_of(certificates, ssl_client_auth=auth))
     mine = tls_of(certificates) if with_certificate else {"ssl.truststore.location": str(certificates.certificate)}
     with serving(FakeWorker(), settings) as server:

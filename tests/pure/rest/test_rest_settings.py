@@ -1,4 +1,4 @@
-"""Worker properties of the REST part."""
+"""The REST settings of a worker."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rest.server.settings import RestSettings
 from spark_tasks.errors import ConfigError
 
 
-def test_defaults() -> None:
+def test_defaults_are_kafka_connects() -> None:
     parsed = RestSettings.from_properties({})
     assert parsed == RestSettings()
     assert parsed.listeners == (Listener("http", "", 8083),)
@@ -22,7 +22,7 @@ def test_defaults() -> None:
     ("http://:0", [("http", "", 0)]),
     ("HTTPS://Host.name:8443, http://[::1]:8083", [("https", "Host.name", 8443), ("http", "::1", 8083)]),
 ])
-def test_listeners(text: str, listeners: list[tuple[str, str, int]]) -> None:
+def test_listeners_are_parsed(text: str, listeners: list[tuple[str, str, int]]) -> None:
     assert RestSettings.from_properties({"listeners": text}).listeners == tuple(Listener(*item) for item in listeners)
 
 
@@ -30,7 +30,7 @@ def test_listeners(text: str, listeners: list[tuple[str, str, int]]) -> None:
     ({"listeners": "https://:1,http://:2"}, "http"), ({"listeners": "https://:1"}, "https"),
     ({"listeners": "http://:1,https://:2", "rest.advertised.listener": "HTTPS"}, "https"),
 ])
-def test_advertised_protocol(props: dict[str, str], protocol: str) -> None:
+def test_the_advertised_protocol_follows_the_listeners(props: dict[str, str], protocol: str) -> None:
     assert RestSettings.from_properties(props).advertised_protocol == protocol
 
 
@@ -50,7 +50,7 @@ def test_tls_keys_are_all_prefixed_or_none() -> None:
     assert prefixed.admin_tls == {"ssl.keystore.location": "a", "ssl.client.auth": "required"}
 
 
-def test_header_rules() -> None:
+def test_response_header_rules_are_parsed() -> None:
     text = 'add Cache-Control: no-cache, no-store:x, "set A: b, c: d",setDate E:-1'
     with pytest.raises(ConfigError, match="no-store:x"):
         RestSettings.from_properties({"response.http.headers.config": text})
@@ -67,6 +67,6 @@ def test_header_rules() -> None:
     {"response.http.headers.config": "drop X: y"}, {"response.http.headers.config": "set X"},
     {"response.http.headers.config": "set A B: c"}, {"response.http.headers.config": "setDate X: soon"},
 ])
-def test_refused(props: dict[str, str]) -> None:
+def test_invalid_settings_are_refused(props: dict[str, str]) -> None:
     with pytest.raises(ConfigError, match=next(iter(props)).replace(".", r"\.")):
         RestSettings.from_properties(props)

@@ -1,4 +1,4 @@
-"""POST /connectors/try: what it takes."""
+"""POST /connectors/try: accepted and refused requests."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def client() -> Client:
     return client_of(worker)
 
 
-def test_a_configuration_with_records_and_a_limit(client: Client) -> None:
+def test_a_trial_takes_a_configuration_records_and_a_limit(client: Client) -> None:
     body = {"config": CONFIG, "records": [{"value": 1.5}], "limit": 7}
     answer = client.post("/connectors/try", json=body)
     assert answer.status_code == 200
@@ -33,7 +33,7 @@ def test_a_configuration_with_records_and_a_limit(client: Client) -> None:
     ({"config": CONFIG, "records": {}}, 400, "must be a list"), ({"conf": {}}, 400, "Unrecognized field"),
     ([], 400, "Cannot deserialize"),
 ])
-def test_what_is_refused(client: Client, body: object, status: int, words: str) -> None:
+def test_invalid_trials_are_refused(client: Client, body: object, status: int, words: str) -> None:
     answer = client.post("/connectors/try", json=body)
     assert (answer.status_code, words in answer.json["message"]) == (status, True)
 

@@ -1,4 +1,4 @@
-"""Which errors another try cannot cure; also after they came from another process."""
+"""Which errors are permanent, also after they were received from another process."""
 
 from __future__ import annotations
 
@@ -53,19 +53,19 @@ PASSING = [
 
 
 @pytest.mark.parametrize("error", PERMANENT, ids=lambda e: type(e).__name__)
-def test_permanent(error: Exception) -> None:
+def test_permanent_errors_are_recognized_also_after_pickling(error: Exception) -> None:
     assert is_permanent(error)
     if error.__cause__ is None:
         assert is_permanent(pickle.loads(pickle.dumps(failed_outcome(error))).error)
 
 
 @pytest.mark.parametrize("error", PASSING, ids=lambda e: type(e).__name__)
-def test_passing(error: Exception) -> None:
+def test_temporary_errors_are_not_permanent(error: Exception) -> None:
     assert not is_permanent(error)
     assert not is_permanent(pickle.loads(pickle.dumps(failed_outcome(error))).error)
 
 
-def test_causes_in_a_circle() -> None:
+def test_circular_causes_are_tolerated() -> None:
     error = ConnectError("x")
     error.__cause__ = caused(ConnectError("y"), error)
     assert not is_permanent(error)

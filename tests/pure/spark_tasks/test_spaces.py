@@ -1,4 +1,4 @@
-"""Module spaces: plugin folders whose modules have the same names, and the names of others."""
+"""Module spaces: plugin folders with modules of the same names, or of names that other packages have."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ IMPORTS = {
 }
 
 
-def test_every_form_of_import(tmp_path):
+def test_every_form_of_import_is_supported(tmp_path):
     everything = load(write(tmp_path, IMPORTS), "all")
     assert (everything.pack.sub.deep.X, everything.deep.Y, everything.near.X, everything.top.Y) == (1, 2, 1, 2)
     assert everything.a == 1
@@ -162,7 +162,7 @@ TYPES = {
 }
 
 
-def test_what_looks_at_modules_finds_them(tmp_path):
+def test_introspection_finds_modules_of_a_space(tmp_path):
     kinds = load(write(tmp_path, TYPES), "kinds")
     shape = kinds.Shape(3)
     assert [f.name for f in dataclasses.fields(kinds.Point)] == ["x", "shape"]
@@ -188,8 +188,8 @@ for line in sys.stdin.buffer.read().split(b"|"):
 
 
 @pytest.mark.integration  # processes of their own
-def test_another_process_reads_what_was_pickled(tmp_path):
-    """With nothing but heeler's packages on its path; from two folders with odd names, by every protocol."""
+def test_pickled_objects_can_be_read_in_another_process(tmp_path):
+    """The process has only heeler's packages on its path; two folders with unusual names, every pickle protocol."""
     pickles, expected = [], []
     for field, folder in ((FIRST, tmp_path / "a folder.d"), (SECOND, tmp_path / "ünï-%41|'code")):
         shapes_py = f"import dataclasses\n@dataclasses.dataclass\nclass Shape:\n    {field}: int\n"
@@ -228,7 +228,7 @@ WORKERS = """
 
 @pytest.mark.integration  # processes of their own
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
-def test_multiprocessing(tmp_path, method):
+def test_multiprocessing_works_in_a_module_space(tmp_path, method):
     write(tmp_path, {"workers.py": WORKERS, "utils.py": "def times_two(n):\n    return 2 * n\n"})
     name = f"{space_of(tmp_path).name}.workers"
     code = f"from importlib import import_module; print(import_module({name!r}).run({method!r}))"
@@ -272,7 +272,7 @@ def test_packages_that_pip_installed_into_folders(tmp_path):
     assert metadata.version("marshmallow") not in ("1.0", "2.0")
 
 
-def test_a_wheel_is_a_place(tmp_path):
+def test_a_wheel_has_a_module_space_of_its_own(tmp_path):
     install(tmp_path / FIRST, "acmewheel", "1.0")
     for name, text in (("one", "ONE"), ("two", "TWO")):
         with zipfile.ZipFile(tmp_path / f"{name}.whl", "w") as wheel:
@@ -296,8 +296,8 @@ def test_a_compiled_package_is_loaded_once_under_its_own_name(tmp_path, caplog):
     assert importlib.util.find_spec("acmecompiled") is not None
 
 
-def test_a_package_that_is_spread_over_folders(tmp_path, monkeypatch):
-    """As google.cloud is: one part is installed beside heeler, one lies in the place."""
+def test_namespace_packages_may_span_folders(tmp_path, monkeypatch):
+    """Like google.cloud: one part is installed with heeler, the other is in the plugin folder."""
     write(tmp_path / "site", {"acmespread/installed.py": "WHERE = 'installed'\n"})
     both = "import acmespread.own, acmespread.installed\nfound = acmespread.own.WHERE, acmespread.installed.WHERE\n"
     write(tmp_path / "place", {"acmespread/own.py": "import near\nWHERE = near.WHERE\n", "near.py": "WHERE = 'own'\n",
@@ -308,7 +308,7 @@ def test_a_package_that_is_spread_over_folders(tmp_path, monkeypatch):
     assert load(tmp_path / "place", "alone").acmealone.__name__.startswith("spark_tasks.spaces.")
 
 
-def test_what_heeler_runs_on_is_not_loaded_twice_nor_replaced(tmp_path, caplog):
+def test_libraries_that_heeler_uses_are_neither_loaded_twice_nor_replaced(tmp_path, caplog):
     import numpy as np
     import pyspark
 

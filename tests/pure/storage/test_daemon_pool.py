@@ -1,4 +1,4 @@
-"""Threads that may hang and yet keep no worker from ending."""
+"""Threads that may hang without keeping the process alive."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from storage.ids import ConnectorName
 C = ConnectorName("c")
 
 
-def test_no_more_run_at_once_than_allowed_and_all_run():
+def test_all_calls_run_and_no_more_at_once_than_allowed():
     pool, together = DaemonPool(3, "test"), threading.Barrier(3)
-    lock, running, most = threading.Lock(), 0, 0
+    lock, running, max_running = threading.Lock(), 0, 0
 
     def work(number):
-        nonlocal running, most
+        nonlocal running, max_running
         with lock:
             running += 1
-            most = max(most, running)
+            max_running = max(max_running, running)
         together.wait(10)  # passes only when three are here
         with lock:
             running -= 1
@@ -40,7 +40,7 @@ def test_no_more_run_at_once_than_allowed_and_all_run():
 
     futures = [pool.submit(work, number) for number in range(9)]
     assert [future.result(10) for future in futures] == list(range(9))
-    assert most == 3
+    assert max_running == 3
 
 
 def test_an_error_is_in_its_future_and_the_thread_continues():

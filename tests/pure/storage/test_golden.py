@@ -1,4 +1,4 @@
-"""What a Java worker wrote to its internal topics: our bytes are its bytes, and we see what it saw.
+"""Records of a Java worker's internal topics: heeler writes the same bytes and derives the same state.
 
 Java prints a connector's or a task's properties in the order of a hash map; only there the fields are compared
 instead of the bytes. tests/golden/internal_topics/make.py makes the records.
@@ -71,7 +71,7 @@ def our_config_record(record: LogRecord) -> KeyValue:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_config_records(mode: str) -> None:
+def test_config_records_are_written_as_by_java(mode: str) -> None:
     found = records(mode, "config")
     assert len(found) > 25
     for record in found:
@@ -80,7 +80,7 @@ def test_config_records(mode: str) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_config_state_is_what_the_java_worker_saw(mode: str) -> None:
+def test_the_config_state_equals_the_java_workers(mode: str) -> None:
     state, _, _ = fold_config(ClusterConfigState(), {}, records(mode, "config"), started=False)
     view = rest(mode)
     assert state.offset == view["offset"]  # from the assignment that its leader gave out
@@ -98,7 +98,7 @@ def test_config_state_is_what_the_java_worker_saw(mode: str) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_status_records(mode: str) -> None:
+def test_status_records_are_written_as_by_java(mode: str) -> None:
     for record in records(mode, "status"):
         assert record.key is not None
         key = record.key.decode()
@@ -115,7 +115,7 @@ def test_status_records(mode: str) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_status_state_is_what_the_java_worker_saw(mode: str) -> None:
+def test_the_status_state_equals_the_java_workers(mode: str) -> None:
     state, _ = fold_status(StatusState(), records(mode, "status"))
     view = rest(mode)["connectors"]
     assert sorted(state.connectors) == sorted(view)
@@ -133,7 +133,7 @@ def test_status_state_is_what_the_java_worker_saw(mode: str) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_offsets(mode: str) -> None:
+def test_offset_records_are_written_as_by_java(mode: str) -> None:
     state = OffsetState()
     for record in records(mode, "offset"):
         assert record.key is not None

@@ -1,4 +1,4 @@
-"""A data source of numbered texts that does something, `act`, at each thing that a task has it do."""
+"""A data source of numbered texts that calls `act` at each operation."""
 
 from pyspark.sql.datasource import (
     DataSource,

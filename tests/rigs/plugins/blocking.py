@@ -1,4 +1,4 @@
-"""A source of ten numbers a second whose reader may wait as long as one likes."""
+"""A source of ten numbers per second whose reader waits as long as configured."""
 
 import os
 import time

@@ -1,4 +1,4 @@
-"""The parquet sink, a second slower with each batch until the file `release` is there."""
+"""The parquet sink, delayed by a second per batch until the file `release` exists."""
 
 import time
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A source of records with headers, and a sink that writes down all that it gets."""
+"""A source of records with headers, and a sink that records everything it gets."""
 
 import json
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""Connectors that say their password wherever one can say something: `at` says where."""
+"""Connectors that reveal their password; `at` says in which call."""
 
 import logging
 import sys

@@ -1,4 +1,4 @@
-"""What is wrong with a class is that class's trouble alone."""
+"""Defective classes, which must not affect the other classes of the module."""
 
 from heeler import ConfigDef, ConfigKey, SourceConnector, Type, source
 

@@ -1,4 +1,4 @@
-"""A config provider whose values are to be used for a quarter of a second only."""
+"""A config provider whose values have a time to live of a quarter of a second."""
 
 from heeler import ConfigData, ConfigProvider
 

@@ -57,18 +57,18 @@ class Reader(TypedReader):
     def _union(self, schema: Schema, tokens: Ints) -> pa.Array:
         """Sets the first field of the value's type; for objects, the field whose schema has most of their members."""
         kinds = self._kinds(tokens)
-        chosen, most = np.full(len(tokens), -1, np.int32), np.zeros(len(tokens), np.int32)
+        chosen, best = np.full(len(tokens), -1, np.int32), np.zeros(len(tokens), np.int32)
         objects = kinds == OBJECT
         names, cells = self._members_of(tokens[objects]) if objects.any() else ([], np.empty((0, 0), np.int32))
         for index, field in enumerate(schema.fields):
             simple = np.isin(kinds, _KINDS[field.schema.type]) & (chosen < 0)
-            chosen[simple], most[simple] = index, np.iinfo(np.int32).max
+            chosen[simple], best[simple] = index, np.iinfo(np.int32).max
             if field.schema.type is Type.STRUCT and objects.any():
                 known = [i for i, name in enumerate(names) if name in {one.name for one in field.schema.fields}]
                 matches = np.zeros(len(tokens), np.int32)
                 matches[objects] = (cells[known] >= 0).sum(axis=0)
-                better = matches > most
-                chosen[better], most[better] = index, matches[better]
+                better = matches > best
+                chosen[better], best[better] = index, matches[better]
         if (chosen < 0).any():
             raise BadRowError(int(np.argmax(chosen < 0)), "Did not find matching oneof field for data")
         columns = [self._chosen(field.schema, tokens, chosen == i) for i, field in enumerate(schema.fields)]

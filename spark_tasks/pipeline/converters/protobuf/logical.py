@@ -45,10 +45,10 @@ def decimals_from(wire: pa.Array, kind: pa.DataType) -> pa.Array:
 
 def _with_scale(kind: pa.DataType, scale: int) -> pa.DataType:
     make = pa.decimal128 if pa.types.is_decimal128(kind) else pa.decimal256
-    most = 38 if pa.types.is_decimal128(kind) else 76
-    if abs(scale) > most:
+    max_precision = 38 if pa.types.is_decimal128(kind) else 76
+    if abs(scale) > max_precision:
         raise BadRowError(0, f"a Decimal has the scale {scale}, which Arrow does not support")
-    return make(most, scale)
+    return make(max_precision, scale)
 
 
 def _rescaled(values: pa.Array, kind: pa.DataType) -> pa.Array:

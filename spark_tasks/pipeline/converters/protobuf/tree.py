@@ -91,8 +91,8 @@ class Schemas:
             self._file = pool.FindFileByName(files[-1].name)
         except (TypeError, KeyError) as error:
             raise DataError(f"a Protobuf schema is not valid: {error}") from error
-        self._tops = [one.name for one in files[-1].message_type]
-        if not self._tops:
+        self._message_names = [one.name for one in files[-1].message_type]
+        if not self._message_names:
             raise DataError("a Protobuf schema has no message")
         self._messages: dict[str, Message | None] = {}
 
@@ -102,7 +102,7 @@ class Schemas:
 
     def _at(self, index: tuple[int, ...]) -> descriptor.Descriptor:
         found: Any = None
-        inner = [self._file.message_types_by_name[name] for name in self._tops]
+        inner = [self._file.message_types_by_name[name] for name in self._message_names]
         for place in index:
             if not 0 <= place < len(inner):
                 raise DataError(f"the schema has no message at the index {list(index)}")
@@ -116,7 +116,7 @@ class Schemas:
 
     def index(self, name: str) -> tuple[int, ...] | None:
         """Returns the index of the message with a full name, or None."""
-        tops = [self._file.message_types_by_name[top] for top in self._tops]
+        tops = [self._file.message_types_by_name[top] for top in self._message_names]
         level: list[tuple[tuple[int, ...], Any]] = [((place,), one) for place, one in enumerate(tops)]
         while level:
             for index, one in level:

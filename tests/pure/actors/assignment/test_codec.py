@@ -100,7 +100,7 @@ def test_an_unknown_error_is_a_failed_rebalance():
 @pytest.mark.parametrize(
     "data", [b"", b"\0", b"\xff\xff", b"\0\2\0", GOLDEN["assignment-v2"][:-5], b"\0\1" + b"\x7f" * 40]
 )
-def test_broken_bytes(data):
+def test_damaged_bytes_raise_a_codec_error(data):
     with pytest.raises(CodecError):
         decode_assignment(data)
 
@@ -111,13 +111,13 @@ def test_a_task_below_the_connectors_own_number_is_refused():
         decode_assignment(data)
 
 
-def test_absurd_counts_end_quickly():
+def test_impossible_counts_are_refused_at_once():
     head = GOLDEN["assignment-v1-failed"][:-12]
     with pytest.raises(CodecError, match="2147483647"):
         decode_assignment(head + b"\x7f\xff\xff\xff")
 
 
 @pytest.mark.parametrize("url", ["x" * 32768, "\ud800"])
-def test_text_that_no_bytes_can_hold(url):
+def test_text_that_cannot_be_encoded_is_refused(url):
     with pytest.raises(CodecError):
         encode_metadata(MemberMetadata(url, 1), Protocol.SESSIONED)

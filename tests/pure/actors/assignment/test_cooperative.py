@@ -68,7 +68,7 @@ def delays(answers):
     return {answer.delay_ms for answer in answers.values()}
 
 
-def test_one_worker_gets_everything_with_the_leaders_data():
+def test_a_single_worker_gets_all_work_and_the_leaders_data():
     answer = Leader().rebalance(config(offset=7, a=2), w1=None)["w1"]
     assert answer.assigned == own("a", "a-0", "a-1")
     assert (answer.leader, answer.leader_url, answer.config_offset) == ("w1", "http://w1/", 7)
@@ -180,12 +180,12 @@ def test_work_is_not_reassigned_while_its_owner_is_a_member(crashed):
     assert given(answers) == {}
 
 
-def test_an_old_members_address_is_no_claim_to_what_another_one_lost(crashed):
+def test_a_current_members_address_is_no_claim_to_lost_work(crashed):
     answers = crashed.rebalance(config(a=2, b=0), now_ms=1500, urls={"w1": "w2"}, w1=own("a", "a-0"))
     assert given(answers) == {}
 
 
-def test_a_claim_from_before_does_not_stop_what_runs_elsewhere():
+def test_an_outdated_claim_does_not_stop_work_elsewhere():
     leader = Leader()
     leader.rebalance(config(a=1), w1=None)
     answers = leader.rebalance(config(a=1), w1=own("a", "a-0"), w2=own("a", "a-0"))
@@ -227,7 +227,7 @@ def test_work_that_did_not_arrive_is_reassigned_at_once_if_no_member_left():
     assert delays(answers) == {0}
 
 
-def test_work_that_did_not_arrive_does_not_wait_for_what_others_lost(crashed):
+def test_undelivered_work_does_not_wait_for_work_that_others_lost(crashed):
     answers = crashed.rebalance(config(a=2, b=0, c=1), now_ms=1400, w1=own("a", "a-0"), w3=own())
     assert given(answers) == {"w3": own("c", "c-0")}
     answers = crashed.rebalance(config(a=2, b=0, c=1), now_ms=1500, w1=own("a", "a-0"), w3=own())
@@ -260,7 +260,7 @@ def test_the_delay_of_successive_rebalances_grows():
     assert delays(leader.rebalance(work, now_ms=1742, w1=all_, w2=own())) == {10_000}
 
 
-def test_a_quiet_rebalance_ends_the_succession():
+def test_a_rebalance_without_revocations_resets_the_delay():
     leader = Leader(max_delay_ms=10_000)
     work = config(a=4)
     leader.rebalance(work, w1=None)
@@ -271,7 +271,7 @@ def test_a_quiet_rebalance_ends_the_succession():
     })
 
 
-def test_without_a_delay_successive_balancing_does_not_wait():
+def test_without_a_delay_successive_rebalances_revoke_at_once():
     leader = Leader(max_delay_ms=0)
     all_ = own("a-0", "a-1")
     leader.rebalance(config(a=2), w1=None)

@@ -28,7 +28,7 @@ def run(protocol, members, config=CONFIG, state=AssignorState(), **more):  # noq
 
 
 @pytest.mark.parametrize("protocol", Protocol)
-def test_bytes_and_owners(protocol):
+def test_assignments_are_encoded_and_owners_recorded(protocol):
     made, answers = run(protocol, {"w1": MemberMetadata("http://1/", 5), "w2": MemberMetadata("http://2/", 5)})
     assert all(data[1] == protocol.version for data in made.assignments.values())
     given = [item for answer in answers.values() for item in answer.assigned.items]
@@ -39,14 +39,14 @@ def test_bytes_and_owners(protocol):
     assert made.generation == 3
 
 
-def test_owners_after_a_cooperative_rebalance_are_those_who_keep_and_those_who_get():
+def test_owners_after_a_cooperative_rebalance_include_kept_and_assigned_work():
     owned = Allocation(("a", "gone"), (TASKS[0],))
     members = {"w1": MemberMetadata("http://1/", 5, owned), "w2": MemberMetadata("http://2/", 5)}
     made, _ = run(Protocol.SESSIONED, members)
     assert dict(made.owners) == {"a": "http://1/", TASKS[0]: "http://1/", TASKS[1]: "http://2/"}
 
 
-def test_nobody_owns_anything_after_a_failed_rebalance():
+def test_there_are_no_owners_after_a_failed_rebalance():
     made, answers = run(Protocol.SESSIONED, {"w1": MemberMetadata("http://1/", 6, Allocation(("a",)))})
     assert answers["w1"].failed
     assert made.owners == ()
@@ -95,7 +95,7 @@ def test_names_too_long_for_the_protocol_are_left_out():
 
 @given(st.dictionaries(st.text(min_size=1, max_size=60), st.integers(0, 5), min_size=1, max_size=12),
        st.integers(600, 5000), st.integers(1, 4), st.sampled_from(Protocol), st.randoms())
-def test_a_rebalance_fits_into_the_record_or_gives_and_moves_nothing(counts, limit, workers, protocol, chance):
+def test_a_rebalance_that_does_not_fit_into_the_record_moves_nothing(counts, limit, workers, protocol, chance):
     config = ClusterConfigState(offset=5, connector_configs={name: {} for name in counts}, task_counts=counts)
     items = [*counts, *(task for name in counts for task in config.tasks(name))]
     owned = [[] for _ in range(workers)]

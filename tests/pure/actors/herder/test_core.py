@@ -63,7 +63,7 @@ def test_work_spreads_over_three_workers_and_moves_when_one_dies(protocol: Proto
     assert [len(n.running) for n in world.nodes.values()] == [9, 9, 0]
 
 
-def test_the_second_of_two_creations_at_once_is_refused() -> None:
+def test_the_second_of_two_concurrent_creations_is_refused() -> None:
     world = started()
     first, second = world.ask("w0", put("c")), world.ask("w0", put("c"))
     world.settle()
@@ -137,7 +137,7 @@ def test_deleting_leaves_no_instance_and_no_status() -> None:
     assert not any(world.statuses.tasks.values())
 
 
-def test_unknown_connectors() -> None:
+def test_requests_for_unknown_connectors_are_404() -> None:
     world = started()
     asked = [world.ask("w0", r) for r in (GetConnector(C), DeleteConnector(C), SetTargetState(C, TargetState.PAUSED),
                                           RestartTask(ConnectorTaskId(C, 0)),
@@ -162,8 +162,8 @@ def test_a_restart_record_restarts_each_part_where_it_runs() -> None:
 
 
 @pytest.mark.parametrize("steps", range(0, 60, 3))
-def test_a_restart_that_is_requested_during_a_rebalance(steps: int) -> None:
-    """At any moment of it: it is done as a whole."""
+def test_a_restart_requested_during_a_rebalance_is_complete(steps: int) -> None:
+    """At any moment of the rebalance: the restart covers the connector and all its tasks."""
     world = started(2)
     world.ask(world.leader or "", put("c", **{"tasks.max": "3"}))
     world.settle()
@@ -216,7 +216,7 @@ def test_a_lost_coordinator_stops_the_work_until_the_worker_has_joined_again() -
     world.check_at_rest()
 
 
-def test_halting_writes_unassigned_and_refuses() -> None:
+def test_halting_writes_unassigned_and_refuses_requests() -> None:
     world = started()
     world.ask("w0", put("c"))
     world.settle()
@@ -238,8 +238,8 @@ def test_a_reconfiguration_request_of_a_former_instance_is_ignored() -> None:
     assert world.steps == before + 1
 
 
-def test_a_patch_sees_auto_as_it_was_put() -> None:
-    """And what is stored stays a number (ADR 0043)."""
+def test_a_patch_sees_tasks_max_auto_as_it_was_put() -> None:
+    """The stored value remains a number (ADR 0043)."""
     world = World(1)
     world.settle()
     world.ask("w0", PutConnector(C, {"v": "0", "tasks.max": "2", "tasks.auto.max": "2"}, replace=False))

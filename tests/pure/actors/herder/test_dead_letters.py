@@ -30,7 +30,7 @@ def refusal(world: World, worker: str = "w0") -> Exception | None:
     return world.replies[number].error if number in world.replies else None
 
 
-def test_the_worker_of_the_first_task_does_it() -> None:
+def test_a_replay_runs_on_the_worker_of_the_first_task() -> None:
     world = sinks(2)
     [owner] = world.where()[ConnectorTaskId(C, 0)]
     assert refusal(world, owner) is None
@@ -42,13 +42,13 @@ def test_the_worker_of_the_first_task_does_it() -> None:
 
 
 @pytest.mark.parametrize("queue", ["", " "])
-def test_without_a_queue_it_is_refused(queue: str) -> None:
+def test_a_replay_without_a_queue_is_refused(queue: str) -> None:
     error = refusal(sinks(queue=queue))
     assert isinstance(error, BadRequestError)
     assert QUEUE in str(error)
 
 
-def test_a_connector_that_does_not_run() -> None:
+def test_a_replay_into_a_connector_that_does_not_run_is_refused() -> None:
     world = sinks()
     world.ask("w0", SetTargetState(C, TargetState.PAUSED))
     world.settle()
@@ -61,7 +61,7 @@ def test_a_connector_that_does_not_run() -> None:
     assert "c is stopped" in str(error)
 
 
-def test_sources_and_unknown_connectors() -> None:
+def test_a_replay_into_a_source_or_an_unknown_connector_is_refused() -> None:
     world = started()
     assert isinstance(refusal(world), NotFoundError)
     world.ask("w0", put("c", **{QUEUE: "dead"}))

@@ -1,4 +1,4 @@
-"""errors.restart.*: what the herder restarts by itself, when, how often, and what it leaves alone."""
+"""errors.restart.*: what the herder restarts automatically, when and how often, and what it does not restart."""
 
 from __future__ import annotations
 
@@ -99,11 +99,11 @@ def test_pauses_double_up_to_the_longest_and_there_is_a_limit() -> None:
     for _ in range(6):
         home(world, T).fail(T)
         run(world, 0)
-        told = said(world).restarts
-        assert told is not None
-        assert told.next_ms is not None
-        restarts.append(told.next_ms - world.now)
-        run(world, told.next_ms - world.now)
+        reported = said(world).restarts
+        assert reported is not None
+        assert reported.next_ms is not None
+        restarts.append(reported.next_ms - world.now)
+        run(world, reported.next_ms - world.now)
         assert said(world).state is State.RUNNING
     assert restarts[:3] == [1000, 2000, 3000]
     assert restarts[3] == 100_000 - 2000 - 3000  # the first of three is as long ago as the period is
@@ -133,7 +133,7 @@ def test_a_new_configuration_makes_pauses_short_again() -> None:
     assert said(world).state is State.RUNNING
 
 
-def test_a_new_policy_restarts_what_has_failed_and_a_removed_one_ends_that() -> None:
+def test_a_new_policy_restarts_failed_tasks_and_its_removal_ends_restarts() -> None:
     """Also while the connector is paused: its tasks get the new configuration when it resumes."""
     world = World(1, settings={"healing": lambda config: POLICY if config.get("v") == "1" else Healing()})
     world.settle()
@@ -155,7 +155,7 @@ def test_a_new_policy_restarts_what_has_failed_and_a_removed_one_ends_that() -> 
     assert said(world).state is State.PAUSED
 
 
-def test_a_user_s_restart_comes_before_the_planned_one() -> None:
+def test_a_users_restart_replaces_the_planned_one() -> None:
     world = started()
     node = home(world, T)
     node.fail(T)
@@ -169,7 +169,7 @@ def test_a_user_s_restart_comes_before_the_planned_one() -> None:
     assert node.running[T][0] == epoch
 
 
-def test_nothing_is_restarted_during_a_rebalance_but_afterwards() -> None:
+def test_restarts_wait_for_the_end_of_a_rebalance() -> None:
     world = started()
     node = home(world, T)
     node.fail(T)
@@ -222,7 +222,7 @@ def test_a_stalled_task_is_restarted_and_abandoned_if_it_does_not_stop() -> None
 
 
 def test_another_restart_of_a_stalled_task_cancels_the_planned_one() -> None:
-    """It takes until the task is abandoned; the planned one would be over by then."""
+    """The user's restart takes until the task is abandoned; the planned one would have ended by then."""
     world = started()
     node = stall(world)
     before = node.running[T][0]
@@ -238,15 +238,15 @@ def test_another_restart_of_a_stalled_task_cancels_the_planned_one() -> None:
     assert said(world).restarts == Restarts(0, "stalled: a read hangs")
 
 
-def test_a_stalled_task_is_only_reported_unless_the_policy_says_more() -> None:
+def test_a_stalled_task_is_only_reported_unless_the_policy_restarts_it() -> None:
     world = started(Healing(failed=True))
     node = stall(world)
     before = node.running[T][0]
     run(world, 100_000)
     assert node.running[T][0] == before
     assert (said(world).restarts, said(world).stalled) == (None, Stall(world.now - 100_400, HANGS))
-    [told] = [line for line in world.story().splitlines() if "File x.py, line 1" in line]
-    assert told.endswith("TaskStalled, c-0: a read hangs\\nFile x.py, line 1")
+    [reported] = [line for line in world.story().splitlines() if "File x.py, line 1" in line]
+    assert reported.endswith("TaskStalled, c-0: a read hangs\\nFile x.py, line 1")
     assert "c-0: a read hangs', about='c-0')" in world.story(), "what was logged, without the stack"
     node.instances[before].stuck = False
     node.tell(("watchdog", before), TaskRecovered(T, Epoch(before)))
@@ -295,7 +295,7 @@ def test_a_stall_reported_twice_causes_one_restart() -> None:
     assert said(world).restarts == Restarts(1, "stalled: a read hangs")
 
 
-def told(world: World) -> list[str]:
+def reported(world: World) -> list[str]:
     """What was logged at INFO about the connector and its task."""
     found = re.findall(r"Log\(level='INFO', message='([^']*)', about='c(?:-0)?'\)", world.story(10_000))
     return [line.removesuffix(" (errors.restart.policy)") for line in found]
@@ -303,13 +303,13 @@ def told(world: World) -> list[str]:
 
 def test_each_restart_is_one_line_of_the_log() -> None:
     world = started()
-    node, before = home(world, T), len(told(world))
-    assert told(world)[-2:] == ["c: connector started", "c-0: task started"]
+    node, before = home(world, T), len(reported(world))
+    assert reported(world)[-2:] == ["c: connector started", "c-0: task started"]
 
     def lines() -> list[str]:
         nonlocal before
         world.settle()
-        new, before = told(world)[before:], len(told(world))
+        new, before = reported(world)[before:], len(reported(world))
         return sorted(new)
 
     world.ask("w0", RestartConnectorAndTasks(RestartRequest(C, False, True)))
@@ -317,7 +317,7 @@ def test_each_restart_is_one_line_of_the_log() -> None:
     world.ask("w0", RestartTask(T))
     assert lines() == ["c-0: task restarted on request"]
     put(world, v="1")
-    assert "c: connector restarted with a new configuration" in lines()
+    assert lines() == [f"{what} restarted with a new configuration" for what in ("c-0: task", "c: connector")]
     node.fail(T)
     assert lines() == ["c-0: task restarted after a failure"]
     stall(world)
@@ -343,10 +343,12 @@ def test_metrics_show_the_cause() -> None:
     world.settle()
     stall(world)
     world.settle()
-    assert seen.restarts[T] == {"failure": 1, "stall": 1}
+    put(world, v="1")
+    world.settle()
+    assert seen.restarts[T] == {"failure": 1, "stall": 1, "config": 1}
 
 
-def test_a_paused_connector_s_failed_task_becomes_paused() -> None:
+def test_a_failed_task_of_a_paused_connector_becomes_paused() -> None:
     world = started()
     home(world, T).fail(T)
     run(world, 0)
@@ -386,11 +388,11 @@ def test_no_period_has_more_restarts_than_the_limit(times: list[int], now: int, 
     ({"errors.restart.policy": "failed"}, {"errors.restart.policy": "sometimes"}, Healing()),
     ({"errors.restart.policy": "failed"}, {"errors.restart.limit": "${file:x:y}"}, Healing()),
 ])
-def test_a_connector_s_settings_take_precedence(worker: Mapping[str, str], connector: Mapping[str, str],
+def test_a_connectors_settings_take_precedence(worker: Mapping[str, str], connector: Mapping[str, str],
                                                        expected: Healing) -> None:
     assert healing_of(worker)(dict(connector)) == expected
 
 
-def test_wrong_settings() -> None:
+def test_an_invalid_restart_limit_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"errors\.restart\.limit"):
         Healing.of({}, {"errors.restart.limit": "0"})

@@ -261,9 +261,9 @@ def test_the_stack_of_a_hanging_task_is_below_the_line(
     what = "hangs with s3cr3t\nof-two-lines\nin hang\nin run"
     rig.tell(TaskStalled(task, rig.states[-1].slots[task].epoch, what, 1000))
     rig.ask(HealthCheck()).get(timeout=WITHIN_S)
-    [told] = [record for record in caplog.records if record.levelname == "WARNING"]
-    assert told.getMessage().startswith(f"c-0: hangs with {MASK} [TaskStalled#")
-    assert vars(told)["below"] == "in hang\nin run"
+    [entries] = [record for record in caplog.records if record.levelname == "WARNING"]
+    assert entries.getMessage().startswith(f"c-0: hangs with {MASK} [TaskStalled#")
+    assert vars(entries)["below"] == "in hang\nin run"
 
 
 def test_a_second_write_waits_for_the_first_to_be_read_back(rig: Rig) -> None:
@@ -275,8 +275,8 @@ def test_a_second_write_waits_for_the_first_to_be_read_back(rig: Rig) -> None:
         second.get(timeout=WITHIN_S)
 
 
-def test_the_end_of_the_worker_answers_all_requests(rig: Rig, c: ConnectorName) -> None:
-    """In order: what runs is stopped, its statuses are written, the group is left."""
+def test_a_worker_that_halts_answers_all_requests(rig: Rig, c: ConnectorName) -> None:
+    """In order: work is stopped, statuses are written, the worker leaves the group."""
     rig.tell(HaltRequested("SIGTERM"))
     late = rig.ask(HealthCheck())
     with pytest.raises(ConnectError, match="Worker is shutting down"):
@@ -286,7 +286,7 @@ def test_the_end_of_the_worker_answers_all_requests(rig: Rig, c: ConnectorName) 
     assert rig.said(c) == [State.UNASSIGNED, State.UNASSIGNED]
 
 
-def test_a_timer_after_the_end_is_not_an_error(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_timer_that_fires_after_the_end_is_not_an_error(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     alarms: list[Callable[[], None]] = []
     before = rig.ticker.set
 
@@ -385,18 +385,18 @@ def test_an_unknown_message_changes_nothing(rig: Rig, c: ConnectorName) -> None:
     assert rig.states[-1].phase is Phase.RESOLVED
 
 
-def test_the_story_of_a_connector(rig: Rig, c: ConnectorName) -> None:
+def test_the_story_of_a_connector_links_each_step_to_its_cause(rig: Rig, c: ConnectorName) -> None:
     """From a request to its results, each step with the one that led to it."""
     d = rig.create("d")
     rig.tell(Remark(ConnectorTaskId(d, 0), "a split hangs\nin f", "executors"))
-    told = rig.ask(GetStory(d)).get(timeout=WITHIN_S)
-    causes = {entry.cause: entry for entry in told}
-    started = next(e for e in told if any(x.startswith("StartInstance(item='d'") for x in e.effects))
-    put = next(e for e in told if "PutConnector(connector='d', config={2 keys}" in e.what)
-    reported = next(e for e in told if e.what.startswith("ConnectorStateReported(connector='d'"))
+    entries = rig.ask(GetStory(d)).get(timeout=WITHIN_S)
+    causes = {entry.cause: entry for entry in entries}
+    started = next(e for e in entries if any(x.startswith("StartInstance(item='d'") for x in e.effects))
+    put = next(e for e in entries if "PutConnector(connector='d', config={2 keys}" in e.what)
+    reported = next(e for e in entries if e.what.startswith("ConnectorStateReported(connector='d'"))
     assert reported.because == started.cause
-    written = next(e for e in told if any("PutConnectorConfig(connector='d'" in x for x in e.effects))
+    written = next(e for e in entries if any("PutConnectorConfig(connector='d'" in x for x in e.effects))
     assert causes[written.because or ""] is put
-    assert told[-1].what == "executors, d-0: a split hangs\nin f"
+    assert entries[-1].what == "executors, d-0: a split hangs\nin f"
     with pytest.raises(NotFoundError, match="Connector x not found"):
         rig.ask(GetStory(ConnectorName("x"))).get(timeout=WITHIN_S)

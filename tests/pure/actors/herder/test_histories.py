@@ -1,4 +1,4 @@
-"""Any history of a cluster ends in the right assignment. HEELER_HISTORIES=10000 runs so many, not ten."""
+"""Any history of a cluster ends in the right assignment. HEELER_HISTORIES=10000 runs that many instead of ten."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ def test_random_histories_with_weights_end_balanced(first: int) -> None:
 
 
 @pytest.mark.parametrize("seed", FOUND_ONCE)
-def test_histories_that_once_failed(seed: int) -> None:
+def test_histories_that_failed_before_end_in_the_right_assignment(seed: int) -> None:
     run(seed, heals=False)
 
 
 @pytest.mark.parametrize("seed", FOUND_HEALING)
-def test_histories_whose_restarts_once_failed(seed: int) -> None:
+def test_histories_whose_restarts_failed_before_end_in_the_right_assignment(seed: int) -> None:
     run(seed)
 
 
 @pytest.mark.parametrize("seed", FOUND_WEIGHING)
-def test_histories_with_weights_that_once_failed(seed: int) -> None:
+def test_histories_with_weights_that_failed_before_end_balanced(seed: int) -> None:
     run(seed, weighs=True)

@@ -115,7 +115,7 @@ def test_a_connector_whose_name_does_not_fit_is_left_out_and_can_be_deleted(prot
     world.check_at_rest()
 
 
-def test_a_new_connector_with_such_a_name_is_refused() -> None:
+def test_a_new_connector_whose_name_is_too_long_is_refused() -> None:
     world = cluster()
     refused = [put(world, ConnectorName(name)) for name in ("n" * 8001, "ü" * 1334)]
     taken = put(world, ConnectorName("n" * 8000))
@@ -157,7 +157,7 @@ def test_connectors_that_do_not_fit_into_the_groups_record_are_refused_or_left_o
     assert refused[-1] in world.where()
 
 
-def test_a_trace_of_any_length_is_in_the_status() -> None:
+def test_a_trace_of_any_length_is_shortened_for_the_status() -> None:
     world = cluster(workers=1)
     node = world.nodes["w0"]
     epoch = node.state.slots[A].epoch

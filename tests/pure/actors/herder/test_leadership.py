@@ -1,4 +1,4 @@
-"""What a leader clears away."""
+"""What a leader cleans up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests that wait for a rebalance no longer than they may (rest.rebalance.wait.ms)."""
+"""The maximum time that requests wait for a rebalance (rest.rebalance.wait.ms)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def pass_time(world: World, ms: int) -> None:
     world.now = max(world.now, end)
 
 
-def test_a_request_waits_as_long_as_it_may_and_nothing_of_it_is_done() -> None:
+def test_a_request_that_times_out_has_no_effect() -> None:
     world = rebalancing()
     short, long, endless = (world.ask("w0", PutConnector(ConnectorName(n), {"v": "0"}, replace=False), wait_ms=ms)
                             for n, ms in (("a", 1000), ("b", 5000), ("c", None)))
@@ -66,7 +66,7 @@ def test_a_request_that_may_not_wait_is_refused_at_once() -> None:
     assert isinstance(world.replies[asked].error, ConflictError)
 
 
-def test_while_the_group_is_settled_no_request_is_refused() -> None:
+def test_no_request_times_out_while_the_group_is_settled() -> None:
     world = World(1)
     world.settle()
     asked = world.ask("w0", PUT, wait_ms=0)
@@ -75,7 +75,7 @@ def test_while_the_group_is_settled_no_request_is_refused() -> None:
 
 
 def test_a_patch_that_was_started_respects_its_deadline() -> None:
-    """It is validated, and takes its turn once more."""
+    """After its validation it is queued a second time."""
     world = World(2)
     world.settle()
     world.ask(world.leader, PUT)

@@ -34,7 +34,7 @@ BY_JAVA = {
 }
 
 
-def test_every_algorithm_signs_as_javas() -> None:
+def test_signatures_of_every_algorithm_equal_javas() -> None:
     assert SIGNATURE_DIGESTS.keys() == BY_JAVA.keys()
     for name, signature in BY_JAVA.items():
         assert sign(SessionKey(b"key", "any", 0), name, b"body").signature[:16].hex() == signature, name
@@ -88,7 +88,7 @@ def test_the_leader_renews_the_key_and_others_sign_with_the_new_one() -> None:
 
 
 @pytest.mark.parametrize("wanted", [{"key_bytes": 64}, {"key_algorithm": "HmacSHA512"}])
-def test_a_leader_renews_a_key_that_it_would_make_otherwise(wanted: dict[str, Any]) -> None:
+def test_a_new_leader_renews_a_key_that_differs_from_its_settings(wanted: dict[str, Any]) -> None:
     world = World(1)
     world.settle()
     old = world.nodes["w0"].state.store.session_key

@@ -85,7 +85,7 @@ def test_a_group_whose_members_were_all_suspended_continues_at_once(order: tuple
 
 
 def test_work_that_others_have_taken_over_stays_there() -> None:
-    """The claim of the suspended worker moves nothing but its share."""
+    """The suspended worker's claim moves nothing beyond its share."""
     world = cluster(2)
     sleeper = next(name for name in world.nodes if name != world.leader)
     fall_asleep(world, sleeper)

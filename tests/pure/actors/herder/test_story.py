@@ -49,23 +49,23 @@ def put(name: str) -> PutConnector:
     return PutConnector(ConnectorName(name), {"name": name, "password": "s3cr3t"}, replace=False)
 
 
-def test_from_a_request_to_its_response() -> None:
-    """Also what names no connector itself: the end of an op, a timer, an answer."""
+def test_a_story_leads_from_a_request_to_its_response() -> None:
+    """It includes steps that name no connector: the end of an op, a timer, a response."""
     story, asked = NumberedStory(), RequestId(1)
     first = story.step(RequestReceived(asked, put("c")), Validate(asked, {"password": "s3cr3t"}))
     second = story.step(Validated(asked), WriteConfig(OpId(7), PutConnectorConfig(C, {"a": "b"})))
     third = story.step(ConfigOpDone(OpId(7)), Reply(asked), SetTimer((Timer.QUEUE, ""), 9))
     fourth = story.step(TimerFired((Timer.QUEUE, "")))
     story.step(ConfigOpDone(OpId(8)), Reply(RequestId(2)))
-    told = story.of(C)
-    assert [(e.cause, e.because) for e in told] == [(first, None), (second, first), (third, second), (fourth, third)]
-    assert told[0].effects == ("Validate(request_id=1, config={1 keys})",)
-    assert told[2].effects[0] == "Reply(request_id=1, value=None, error=None)"
-    assert "s3cr3t" not in str(told)
+    entries = story.of(C)
+    assert [(e.cause, e.because) for e in entries] == [(first, None), (second, first), (third, second), (fourth, third)]
+    assert entries[0].effects == ("Validate(request_id=1, config={1 keys})",)
+    assert entries[2].effects[0] == "Reply(request_id=1, value=None, error=None)"
+    assert "s3cr3t" not in str(entries)
     assert story.of(D) == ()
 
 
-@pytest.mark.parametrize(("request_", "effect", "told"), [
+@pytest.mark.parametrize(("request_", "effect", "shown"), [
     (GetConnector(C), Reply(RequestId(1)), False),
     (GetOffsets(C), Delegate(RequestId(1), GetOffsets(C)), False),
     (HealthCheck(), Reply(RequestId(1)), False),
@@ -73,14 +73,14 @@ def test_from_a_request_to_its_response() -> None:
     (ReplayDeadLetters(C, {}), Delegate(RequestId(1), ReplayDeadLetters(C, {})), True),
     (GetConnector(C), StopInstance(C, Epoch(1)), True),
 ])
-def test_requests_that_only_read_are_not_in_the_story(request_: Request, effect: Effect, told: bool) -> None:
-    """A request that only reads is no step of the story; one that starts something is."""
+def test_requests_that_only_read_are_not_in_the_story(request_: Request, effect: Effect, shown: bool) -> None:
+    """Requests that only read are not recorded; those that start something are."""
     story = NumberedStory()
     story.step(RequestReceived(RequestId(1), request_), effect)
-    assert bool(story.text()) is told
+    assert bool(story.text()) is shown
 
 
-def test_a_step_that_concerns_all_is_reduced_to_the_connectors_part() -> None:
+def test_a_step_that_concerns_all_connectors_shows_only_the_connectors_part() -> None:
     story = NumberedStory()
     story.step(HaltRequested("SIGTERM"), Log("INFO", "stopping all"), StopInstance(C, Epoch(1)),
                StopInstance(ConnectorTaskId(D, 0), Epoch(2)), Log("INFO", "d: …", D))
@@ -122,7 +122,7 @@ def test_secrets_are_masked_before_anything_is_cut() -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_every_step_of_a_worker_can_be_described(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever it consists of; each step that is named as the reason of another one is a step."""
+    """Every step that is named as the cause of another one exists."""
     story, causes = NumberedStory(), set()
 
     def remember(_: World, _node: Node, recorded: RecordedStep) -> None:
@@ -133,7 +133,7 @@ def test_every_step_of_a_worker_can_be_described(seed: int, monkeypatch: pytest.
     world = World(1, seed=seed)
     world.ask("w0", put("c"))
     world.settle()
-    told = story.of(C)
-    started = [effect for entry in told for effect in entry.effects if effect.startswith("StartInstance")]
+    entries = story.of(C)
+    started = [effect for entry in entries for effect in entry.effects if effect.startswith("StartInstance")]
     assert len(started) == 3, "the connector and two tasks"
-    assert {entry.because for entry in told} - {None} <= causes
+    assert {entry.because for entry in entries} - {None} <= causes

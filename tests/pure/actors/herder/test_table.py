@@ -131,7 +131,7 @@ def prepared(standing: Standing, kind: Kind) -> tuple[HerderState, Payload]:
     return HerderState(settings, standing), MESSAGES[kind]
 
 
-def test_the_table_is_total() -> None:
+def test_the_table_has_every_event_and_phase() -> None:
     messages = {message for message in get_args(Payload) if message.__name__ not in ENDERS} - {TimerFired}
     assert set(EVENTS) == messages | set(Timer)
     assert set(OPS) == set(get_args(Continuation))
@@ -139,7 +139,7 @@ def test_the_table_is_total() -> None:
 
 
 @pytest.mark.parametrize("kind", [*EVENTS, *OPS], ids=chart.label)
-def test_every_pair(kind: Kind) -> None:
+def test_every_pair_of_phase_and_event_is_handled_ignored_or_impossible(kind: Kind) -> None:
     """Impossible events have names, ignored ones change nothing, and handled ones leave a valid state."""
     for phase, standing in ((p, s) for p in Phase for s in STANDINGS[p]):
         handler = chart.TABLE[kind][phase]
@@ -155,7 +155,7 @@ def test_every_pair(kind: Kind) -> None:
         assert violations(after) == [], phase
 
 
-def test_an_unknown_event() -> None:
+def test_an_unknown_event_is_refused() -> None:
     state = HerderState(HerderSettings(WorkerId("me"), "g"))
     with pytest.raises(UnexpectedEventError, match="str in phase loading"):
         core.step(state, Event("what is this?", 1, StatusState(), "test"))  # type: ignore[arg-type]
@@ -169,8 +169,8 @@ def test_a_worker_that_ends_while_it_loads_does_not_join() -> None:
     assert (state.phase, effects) == (Phase.HALTING, ())
 
 
-def test_histories_do_nothing_that_the_document_does_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The impossible does not happen either: it would raise."""
+def test_histories_do_only_what_the_document_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An impossible event would raise an error."""
     seen: dict[tuple[Phase, Kind], set[tuple[Phase, frozenset[str]]]] = defaultdict(set)
     step = core.step
 

@@ -1,4 +1,4 @@
-"""What random histories have found, each as one short story."""
+"""Defects that random histories have found, each reproduced by a short test."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_a_member_that_left_gets_no_earlier_messages() -> None:
 
 
 @pytest.mark.parametrize("max_delay_ms", [0, 100_000])
-def test_others_get_the_work_of_a_worker_that_cannot_read_the_config_topic(max_delay_ms: int) -> None:
+def test_work_of_a_worker_that_cannot_read_the_config_topic_is_taken_over(max_delay_ms: int) -> None:
     """The leader keeps it for the scheduled delay; by then it has stopped. Later the worker comes back by itself."""
     world = World(2, max_delay_ms=max_delay_ms)
     world.settle()
@@ -84,20 +84,20 @@ def test_others_get_the_work_of_a_worker_that_cannot_read_the_config_topic(max_d
         world.ask("w0", PutConnector(ConnectorName(f"c{n}"), {}, replace=False))
         world.settle()
     world.check_at_rest()
-    deaf = next(node for node in world.nodes.values() if node.name != world.leader)
-    assert deaf.running
-    deaf.configs.held = True
+    cut_off = next(node for node in world.nodes.values() if node.name != world.leader)
+    assert cut_off.running
+    cut_off.configs.held = True
     world.ask(world.leader, PutConnector(ConnectorName("late"), {}, replace=False))
     until = world.now + 2 * max_delay_ms + 30_000
     while world.now < until:
         assert world.step() or world.tick()
-    assert deaf.state.phase is Phase.OUT
-    assert not deaf.running
+    assert cut_off.state.phase is Phase.OUT
+    assert not cut_off.running
     assert len(world.nodes[world.leader].running) == 3 * (1 + world.tasks)
-    deaf.configs.held = False
+    cut_off.configs.held = False
     world.settle()
     world.check_at_rest()
-    assert len(deaf.running) >= 3
+    assert len(cut_off.running) >= 3
 
 
 def test_task_configs_do_not_slip_between_the_two_writes_of_a_stop() -> None:
@@ -194,7 +194,7 @@ def test_a_follower_of_a_failed_rebalance_waits_for_the_leader() -> None:
 
 
 def test_a_worker_that_returns_in_a_failed_rebalance_does_not_write_statuses_of_what_it_claims() -> None:
-    """Such a rebalance hands out nothing: others may run that by now."""
+    """Such a rebalance assigns nothing, and other workers may run that work by now."""
     state = running().nodes["w0"].state
     back = replace(state, standing=Joining(), slots={})
     _, effects = step(back, Joined(membership(9, leader=False, failed=True)))
@@ -239,7 +239,7 @@ def test_the_end_of_an_earlier_rebalances_read_is_not_mistaken_for_this_ones() -
 
 
 def test_a_defect_in_an_operation_of_the_herder_itself_is_retried_later() -> None:
-    """A connector noticed that its task configs are outdated: that is not forgotten, and blocks nothing."""
+    """A connector has found that its task configs are outdated: this is retried and blocks no other work."""
     sound = running().nodes["w0"].state
     spoilt = replace(sound, config=replace(sound.config, target_states=None))  # type: ignore[arg-type]
     state, _ = step(spoilt, TaskReconfigurationRequested(C, sound.slots[C].epoch), now=1000)

@@ -140,7 +140,7 @@ def fence(world: OnceWorld) -> Exception | None:
     return world.replies[number].error
 
 
-def test_first_tasks_need_no_fencing_and_a_record() -> None:
+def test_a_connectors_first_tasks_need_no_fencing_but_a_task_count_record() -> None:
     world = world_of(3)
     assert world.config.task_count_records == {C: 3}
     assert world.config.pending_fencing == frozenset()
@@ -166,7 +166,7 @@ def test_fencing_without_producers_to_fence() -> None:
     assert world.epochs == before
 
 
-def test_refusals() -> None:
+def test_fencing_is_refused_for_unknown_connectors_sinks_and_by_followers() -> None:
     world = world_of(2, workers=2)
     number = world.ask(world.leader, FenceZombies(ConnectorName("nobody"), None))
     world.settle()
@@ -220,7 +220,7 @@ def with_another_claim(state: HerderState) -> HerderState:
     return replace(state, standing=Resolved(replace(standing.member, claim=standing.member.claim + 1)))
 
 
-def test_the_right_to_write_was_lost_and_claimed_again_during_a_check() -> None:
+def test_a_check_fails_if_the_right_to_write_was_lost_meanwhile() -> None:
     """Somebody else may have written task configs between the two: what was read before does not count."""
     world, node = up_to_the_check()
     node.state = with_another_claim(node.state)
@@ -292,7 +292,7 @@ def test_a_task_without_a_task_count_record_is_refused() -> None:
 
 @pytest.mark.parametrize(("tasks", "error"), [(1, NotFoundError), (2, RebalanceNeededError)])
 def test_a_restart_that_finds_new_task_configs(tasks: int, error: type[Exception]) -> None:
-    """The task is gone, or a round is coming that will start it."""
+    """The task was removed, or a rebalance that will start it is pending."""
     world = world_of(2)
     world.random = None
     node = world.nodes[world.leader]

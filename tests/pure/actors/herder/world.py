@@ -224,8 +224,8 @@ class World:
 
     def story(self, last: int = 400) -> str:
         """What happened lately."""
-        told = list(self._history)[-last:]
-        return "\n".join(f"[{who}] " + "\n".join(recorded.lines()) for who, recorded in told)
+        story = list(self._history)[-last:]
+        return "\n".join(f"[{who}] " + "\n".join(recorded.lines()) for who, recorded in story)
 
     @property
     def statuses(self) -> StatusState:
@@ -247,12 +247,12 @@ class World:
 
     def check_all_runs(self) -> None:
         """Everything that is configured runs once, and no status claims more than what runs."""
-        told = _Told(self)
+        story = _Story(self)
         config, where = self.config, self.where()
         started = [c for c in config.connectors() if config.target_state(c) is not TargetState.STOPPED]
         wanted = {*config.connectors(), *(t for c in started for t in config.tasks(c))}
-        assert set(where) == wanted, f"{set(where) ^ wanted}\n{told}"
-        assert all(len(w) == 1 for w in where.values()), f"{where}\n{told}"
+        assert set(where) == wanted, f"{set(where) ^ wanted}\n{story}"
+        assert all(len(w) == 1 for w in where.values()), f"{where}\n{story}"
         self.check_statuses()
 
     def check_statuses(self) -> None:
@@ -283,39 +283,39 @@ class World:
         written.
         """
         self.check_all_runs()
-        told, config, where = _Told(self), self.config, self.where()
+        story, config, where = _Story(self), self.config, self.where()
         for node in self.living():
-            assert node.state.phase is Phase.RESOLVED, f"{node.name} is {node.state.phase}\n{told}"
-            assert node.state.busy is None, told
-            assert not node.state.queue, f"{node.name}: {node.state.queue}\n{told}"
-            assert not node.state.ops, f"{node.name}: {node.state.ops}\n{told}"
-            assert not node.state.validating, told
-            assert node.state.generation == self.broker.generation, f"{node.name}\n{told}"
+            assert node.state.phase is Phase.RESOLVED, f"{node.name} is {node.state.phase}\n{story}"
+            assert node.state.busy is None, story
+            assert not node.state.queue, f"{node.name}: {node.state.queue}\n{story}"
+            assert not node.state.ops, f"{node.name}: {node.state.ops}\n{story}"
+            assert not node.state.validating, story
+            assert node.state.generation == self.broker.generation, f"{node.name}\n{story}"
         open_ = [n for n, node in self.asked.items() if n not in self.replies and self.nodes[node.name] is node
                  and node.alive]
-        assert not open_, f"not answered: {open_}\n{told}"
-        self._check_configs(config, told)
-        self._check_statuses(config, where, told)
+        assert not open_, f"not answered: {open_}\n{story}"
+        self._check_configs(config, story)
+        self._check_statuses(config, where, story)
 
-    def _check_configs(self, config: ClusterConfigState, told: object) -> None:
+    def _check_configs(self, config: ClusterConfigState, story: object) -> None:
         failed = {i.item for n in self.living() for i in n.instances.values() if i.state is State.FAILED}
         for node in self.living():
             for item, (_, command) in node.running.items():
                 if not isinstance(command, StartTask):
-                    assert command.config == config.connector_configs[command.connector], f"{item}\n{told}"
+                    assert command.config == config.connector_configs[command.connector], f"{item}\n{story}"
                     continue
-                assert command.task_config == config.task_configs[command.task], f"{item}\n{told}"
+                assert command.task_config == config.task_configs[command.task], f"{item}\n{story}"
         for name in config.connectors():
             wanted = int(config.connector_configs[name].get("tasks.max", self.tasks))
             target = config.target_state(name)
             if target is TargetState.STOPPED:
-                assert config.task_count(name) == 0, f"{name} is STOPPED and has tasks\n{told}"
+                assert config.task_count(name) == 0, f"{name} is STOPPED and has tasks\n{story}"
             elif target is TargetState.STARTED and name not in failed:
-                assert config.task_count(name) == wanted, f"{name} has not {wanted} tasks\n{told}"
+                assert config.task_count(name) == wanted, f"{name} has not {wanted} tasks\n{story}"
                 value = config.connector_configs[name].get("v", "")
-                assert {c["v"] for c in config.raw_task_configs(name)} == {value}, f"{name}: old task configs\n{told}"
+                assert {c["v"] for c in config.raw_task_configs(name)} == {value}, f"{name}: old task configs\n{story}"
 
-    def _check_statuses(self, config: ClusterConfigState, where: Mapping[ItemId, list[str]], told: object) -> None:
+    def _check_statuses(self, config: ClusterConfigState, where: Mapping[ItemId, list[str]], story: object) -> None:
         said = self.said()
         states = {i.item: i.state for n in self.living() for i in n.instances.values()}
         # As in Kafka Connect, the tasks of a paused connector wait for it to be resumed where two leaders' task configs
@@ -323,16 +323,16 @@ class World:
         waiting = {item for item, status in said.items() if isinstance(item, ConnectorTaskId)
                    and status.state is State.UNASSIGNED and item.connector in config.inconsistent
                    and config.target_state(item.connector) is TargetState.PAUSED}
-        assert set(said) - waiting == set(where), f"statuses {set(said) ^ set(where)}\n{told}"
+        assert set(said) - waiting == set(where), f"statuses {set(said) ^ set(where)}\n{story}"
         for item, status in ((item, said[item]) for item in where):
             name = item.connector if isinstance(item, ConnectorTaskId) else item
             failed = states[item] is State.FAILED
             state = State.FAILED if failed else STATES[config.target_state(name) or TargetState.STARTED]
-            assert status.state is state, f"{item} is said to be {status.state}, wanted {state}\n{told}"
-            assert status.worker_id == where[item][0], f"{item}: {status}\n{told}"
+            assert status.state is state, f"{item} is said to be {status.state}, wanted {state}\n{story}"
+            assert status.worker_id == where[item][0], f"{item}: {status}\n{story}"
 
 
-class _Told:
+class _Story:
     """The story in readable form, because it is long."""
 
     def __init__(self, world: World) -> None:

@@ -85,7 +85,7 @@ def fail_at(rig, *steps, error=None):
     Scripted.hooks[rig.name] = hook
 
 
-def test_runs_pauses_stops_and_ends(rig):
+def test_a_connector_runs_pauses_stops_and_ends(rig):
     rig.start()
     assert rig.state(State.RUNNING).version == "7.1"
     rig.change(PAUSED)
@@ -139,7 +139,7 @@ def test_an_unchanged_target_is_not_reported(rig):
 
 
 @pytest.mark.parametrize("step", ["init", "start"])
-def test_what_fails_at_the_start_is_in_the_status(rig, step):
+def test_an_error_at_the_start_is_in_the_status(rig, step):
     fail_at(rig, step)
     rig.start()
     report = rig.state(State.FAILED)
@@ -161,7 +161,7 @@ def test_what_fails_at_the_start_is_in_the_status(rig, step):
     ({"connector.class": "ScriptedSink"}, "Must configure one of topics or topics.regex"),
     ({"connector.plugin.version": "8"}, "not found that matches the version range [8,8], available versions: [7.1]"),
 ])
-def test_a_config_that_cannot_run(rig, config, message):
+def test_an_invalid_config_fails_the_connector(rig, config, message):
     rig.start(**config)
     assert message in rig.state(State.FAILED).trace
 
@@ -204,7 +204,7 @@ def test_the_plugin_may_fail_the_connector_from_its_own_thread(rig):
     rig.plugin.context.raise_error(OSError("too late"))
 
 
-def test_the_context(rig):
+def test_the_context_requests_task_configs_and_reads_offsets(rig):
     rig.start(**{"offsets.storage.topic": "own"})
     rig.state(State.RUNNING)
     rig.plugin.context.request_task_reconfiguration()
@@ -212,7 +212,7 @@ def test_the_context(rig):
     assert rig.plugin.context.offsets() == OFFSETS[True, "own"]
 
 
-def test_task_configs_hold_placeholders_and_what_tasks_need(rig):
+def test_task_configs_keep_placeholders_and_add_the_keys_that_tasks_need(rig):
     rig.start(**{"connector.class": "ScriptedSink", "topics": "${env:SECRET}", "topics.regex": "", "tasks.max": "2",
                  "tasks": "2", "wish": "${env:SECRET}", "half": "a-${env:SECRET}", "odd": "${x}"})
     rig.state(State.RUNNING)
@@ -227,7 +227,7 @@ def test_task_configs_hold_placeholders_and_what_tasks_need(rig):
     assert "hunter2" not in repr(answer)
 
 
-def test_too_many_tasks_fail_the_connector_before_the_answer(rig):
+def test_too_many_tasks_fail_the_connector_and_then_the_request(rig):
     rig.start(tasks="3", **{"tasks.max": "2"})
     rig.state(State.RUNNING)
     rig.generate()
@@ -256,16 +256,16 @@ def test_failing_task_configs_leave_the_connector_running(rig):
     assert rig.next().error is None
 
 
-@pytest.mark.parametrize(("answer", "told"), [
+@pytest.mark.parametrize(("answer", "reported"), [
     ([{"port": 80}], "must return strings only; check port"), (["port"], "must return mappings, not a str"),
     (None, "must return a list of mappings, not a NoneType"),
 ])  # fmt: skip
-def test_invalid_task_configs(rig, answer, told):
+def test_invalid_task_configs(rig, answer, reported):
     rig.start()
     rig.state(State.RUNNING)
-    rig.plugin.task_configs = lambda _most: answer
+    rig.plugin.task_configs = lambda _max_tasks: answer
     rig.generate()
-    assert f"task_configs {told}" in str(rig.next().error)
+    assert f"task_configs {reported}" in str(rig.next().error)
 
 
 def test_a_paused_connector_generates_no_task_configs(rig):
@@ -304,7 +304,7 @@ def test_stop_before_start_ends_the_actor(rig):
     assert rig.ref.actor_stopped.wait(10)
 
 
-def test_a_sink_whose_tasks_follow_its_lag_has_as_many_as_are_wanted():
+def test_a_sink_that_scales_by_lag_gets_the_wanted_number_of_tasks():
     watched = []
 
     def watch(name, epoch, config):
@@ -315,7 +315,7 @@ def test_a_sink_whose_tasks_follow_its_lag_has_as_many_as_are_wanted():
     asked = []
     rig.start(**{"connector.class": "ScriptedSink", "topics": "t", "tasks.max": "5", "tasks.auto": "true"})
     rig.state(State.RUNNING)
-    rig.plugin.task_configs = lambda most: asked.append(most) or [{}] * most
+    rig.plugin.task_configs = lambda max_tasks: asked.append(max_tasks) or [{}] * max_tasks
     rig.generate()
     assert len(rig.next().configs) == 3
     watched[0].scale = Scale(5)

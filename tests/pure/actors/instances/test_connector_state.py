@@ -14,18 +14,18 @@ from actors.instances.connector_state import (
     ConnectorEvent,
     ConnectorPhase,
     advance,
+    event_for,
     reported,
-    towards,
 )
 from storage.ids import State, TargetState
 
 
-def test_every_pair_has_a_step():
+def test_every_pair_of_phase_and_event_has_a_transition():
     assert set(TRANSITIONS) == set(product(ConnectorPhase, ConnectorEvent))
 
 
 @pytest.mark.parametrize(("phase", "event"), sorted(TRANSITIONS, key=str))
-def test_steps_are_whole(phase, event):
+def test_every_transition_reports_its_new_phase(phase, event):
     step = advance(phase, event)
     if step.phase is phase:
         assert step.actions == ()
@@ -48,8 +48,8 @@ def test_stopping_cannot_fail_but_pausing_can():
     assert ConnectorAction.HALT in advance(ConnectorPhase.STARTED, ConnectorEvent.PAUSE).actions
 
 
-def test_target_states():
-    assert {towards(t) for t in TargetState} == {ConnectorEvent.START, ConnectorEvent.PAUSE, ConnectorEvent.STOP}
+def test_every_target_state_has_an_event():
+    assert {event_for(t) for t in TargetState} == {ConnectorEvent.START, ConnectorEvent.PAUSE, ConnectorEvent.STOP}
 
 
 @given(st.lists(st.sampled_from(ConnectorEvent)))

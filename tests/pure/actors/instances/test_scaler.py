@@ -18,8 +18,8 @@ class Rig:
         self.now = 0.0
         self.lag: int | Exception = 0
         self.measured: queue.Queue[str] = queue.Queue()
-        self.told: list[object] = []
-        self.scaler = Scaler(self.told.append, self._measure, lambda _: 2, lambda: self.now)
+        self.reported: list[object] = []
+        self.scaler = Scaler(self.reported.append, self._measure, lambda _: 2, lambda: self.now)
 
     def _measure(self, name, config):
         assert config == CONFIG
@@ -41,17 +41,17 @@ def rig() -> Rig:
     return Rig()
 
 
-def test_it_starts_with_the_current_tasks_and_requests_more_and_fewer(rig, caplog):
+def test_the_scaler_starts_with_the_current_tasks_and_scales_up_and_down(rig, caplog):
     caplog.set_level("INFO")
     watched = rig.scaler.watch("c", 7, CONFIG)
     assert watched.tasks == 2
     rig.lag = 1000
     rig.pass_(6, watched)
     assert watched.tasks == 4
-    assert [type(message) for message in rig.told] == [Remark, TaskReconfigurationRequested]
-    assert rig.told[0].what.startswith("2 -> 4 tasks: 1000 records behind")
+    assert [type(message) for message in rig.reported] == [Remark, TaskReconfigurationRequested]
+    assert rig.reported[0].what.startswith("2 -> 4 tasks: 1000 records behind")
     assert [vars(record)["about"] for record in caplog.records] == ["c"], "in GET /connectors/c/logs"
-    assert rig.told[1] == TaskReconfigurationRequested("c", 7)
+    assert rig.reported[1] == TaskReconfigurationRequested("c", 7)
     assert rig.scaler.figures() == {"c": Scaled(4, 1000)}
     rig.lag = 0
     rig.pass_(20, watched)
@@ -64,7 +64,7 @@ def test_an_unreachable_kafka_changes_nothing(rig, caplog):
     watched = rig.scaler.watch("c", 7, CONFIG)
     rig.lag = ConnectionError("away")
     rig.pass_(8, watched)
-    assert (watched.tasks, watched.lag, rig.told) == (2, None, [])
+    assert (watched.tasks, watched.lag, rig.reported) == (2, None, [])
     assert "the lag cannot be measured" in caplog.text
     assert {vars(record)["about"] for record in caplog.records} == {"c"}
     rig.lag = 1000

@@ -1,4 +1,4 @@
-"""The task actor with a runner that does what the test says."""
+"""The task actor with a scripted runner."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def rig() -> Iterator[Rig]:
     rig.ticker.stop()
 
 
-def test_runs_until_it_is_stopped(rig: Rig) -> None:
+def test_a_task_runs_until_it_is_stopped(rig: Rig) -> None:
     ref = rig.start(ScriptedRunner(Progress(records=5), Progress(records=5)))
     wait_until(lambda: rig.runner.runs == 3)
     rig.await_states(State.RUNNING)
@@ -136,7 +136,7 @@ def test_runs_until_it_is_stopped(rig: Rig) -> None:
     wait_until(lambda: not ref.is_alive())
 
 
-def test_idle_until_the_timer_or_a_wake_up(rig: Rig) -> None:
+def test_an_idle_task_waits_for_its_timer_or_a_wake_up(rig: Rig) -> None:
     rig.start(ScriptedRunner(Progress(idle_ms=20), Progress(idle_ms=20)))
     wait_until(lambda: rig.runner.runs == 3, what="two alarms")
     rig.runner.wake()
@@ -155,7 +155,7 @@ def test_many_wake_ups_are_one_message(rig: Rig) -> None:
     wait_until(lambda: runner.runs == 2)
 
 
-def test_pause_and_resume(rig: Rig) -> None:
+def test_a_task_pauses_and_resumes(rig: Rig) -> None:
     ref = rig.start(ScriptedRunner())
     ref.tell(ChangeTargetState(TargetState.PAUSED))
     ref.tell(ChangeTargetState(TargetState.PAUSED))
@@ -164,7 +164,7 @@ def test_pause_and_resume(rig: Rig) -> None:
     assert rig.runner.calls == ["start", "pause", "resume"]
 
 
-def test_started_paused(rig: Rig) -> None:
+def test_a_task_may_start_paused(rig: Rig) -> None:
     rig.start(ScriptedRunner(), TargetState.PAUSED)
     rig.await_states(State.PAUSED)
     assert rig.runner.calls == ["start", "pause"]
@@ -206,7 +206,7 @@ def test_a_runner_whose_process_has_ended_is_restarting(rig: Rig) -> None:
     rig.await_states(State.RUNNING, State.RESTARTING, State.RUNNING, State.PAUSED, State.RESTARTING)
 
 
-def test_a_failing_start(rig: Rig) -> None:
+def test_a_start_that_raises_fails_the_task(rig: Rig) -> None:
     rig.start(ScriptedRunner(start_error=ConnectError("no such file")))
     rig.await_states(State.FAILED)
     assert rig.runner.calls == ["start", "close"]
@@ -219,8 +219,8 @@ def test_a_task_ends_even_if_close_fails(rig: Rig, caplog: pytest.LogCaptureFixt
     ref = rig.start(runner)
     ref.tell(Stop())
     rig.await_states(State.RUNNING, State.UNASSIGNED)
-    [told] = [record for record in caplog.records if record.levelname == "ERROR"]
-    assert told.exc_info is not None
+    [reported] = [record for record in caplog.records if record.levelname == "ERROR"]
+    assert reported.exc_info is not None
 
 
 def test_a_stop_is_served_between_two_batches(rig: Rig) -> None:
@@ -243,13 +243,13 @@ def test_a_hanging_batch_is_abandoned(rig: Rig, caplog: pytest.LogCaptureFixture
     wait_until(lambda: not ref.is_alive())
     assert "cancel" in runner.calls
     assert runner.calls[-1] == "close"
-    told = [record for record in caplog.records if record.name == "actors.instances.task"]
-    assert [record.getMessage() for record in told] == [
+    reported = [record for record in caplog.records if record.name == "actors.instances.task"]
+    assert [record.getMessage() for record in reported] == [
         "the abandoned task ended with: given up", "the abandoned task ended with: the batch was cancelled"]
-    assert [(record.levelname, record.exc_info) for record in told] == [("INFO", None)] * 2
+    assert [(record.levelname, record.exc_info) for record in reported] == [("INFO", None)] * 2
 
 
-def test_abandoned_before_it_has_started(rig: Rig) -> None:
+def test_a_task_abandoned_before_its_start_never_starts(rig: Rig) -> None:
     rig.runner = ScriptedRunner()
     rig.ref = rig.actors.start(Epoch(1), StartTask(TASK, {}, {}, TargetState.STARTED, 1))
     rig.actors.cancel(rig.ref)

@@ -1,4 +1,4 @@
-"""The life of a task instance: the whole table, and any history of events."""
+"""The life cycle of a task instance: the whole table, and any sequence of events."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from actors.instances.task_state import TRANSITIONS, TaskAction, TaskEvent, Task
 from storage.ids import State
 
 
-def test_every_pair_of_phase_and_event_has_a_row() -> None:
+def test_every_pair_of_phase_and_event_has_a_transition() -> None:
     assert set(TRANSITIONS) == set(itertools.product(TaskPhase, TaskEvent))
 
 
-def test_the_rows_that_do_something() -> None:
+def test_the_transitions_with_actions() -> None:
     found = {
         (phase.name, event.name): (step.phase.name, [a.name for a in step.actions])
         for (phase, event), step in TRANSITIONS.items() if step.actions
@@ -36,13 +36,13 @@ def test_a_row_without_actions_changes_nothing() -> None:
     assert all(step.phase is phase for (phase, _), step in TRANSITIONS.items() if not step.actions)
 
 
-def test_statuses() -> None:
+def test_every_phase_has_its_status() -> None:
     states = {phase: reported(phase) for phase in TaskPhase if phase is not TaskPhase.NEW}
     assert list(states.values()) == [State.RUNNING, State.PAUSED, State.FAILED, State.UNASSIGNED]
 
 
 @given(st.lists(st.sampled_from(TaskEvent), max_size=30))
-def test_any_history(events: list[TaskEvent]) -> None:
+def test_any_sequence_of_events_opens_and_closes_the_runner_once(events: list[TaskEvent]) -> None:
     phase, opened, closed, paused, ends = TaskPhase.NEW, 0, 0, False, 0
     for event in events:
         step = advance(phase, event)

@@ -64,14 +64,14 @@ class Rig:
     """A task actor under a watchdog that checks when a test tells it to."""
 
     def __init__(self, limit_s: float = LIMIT_S) -> None:
-        self.told: list[TaskStalled | TaskRecovered] = []
+        self.reported: list[TaskStalled | TaskRecovered] = []
         self.reports: list[TaskStateReported] = []
         self.where: str | None = None
         self.runner = Runner()
         self.ticker = Ticker()
         self.ticker.start()
         self.now = 0.0
-        self.watchdog = Watchdog(self.told.append, lambda _: self.where, lambda: self.now)
+        self.watchdog = Watchdog(self.reported.append, lambda _: self.where, lambda: self.now)
         actors = TaskActors(self.reports.append, lambda _, wake: self.made(wake), self.ticker, None, self.watchdog,
                             lambda config: float(config.get("limit", limit_s)))
         start = StartTask(TASK, {"name": "c"}, {}, TargetState.STARTED, 1)
@@ -93,11 +93,11 @@ class Rig:
         self.watchdog.check()
         self.now += 11
         self.watchdog.check()
-        return wait_until(lambda: next((told for told in self.told if isinstance(told, TaskStalled)), None))
+        return wait_until(lambda: next((event for event in self.reported if isinstance(event, TaskStalled)), None))
 
     def went_on(self) -> bool:
         self.watchdog.check()
-        return TaskRecovered(TASK, Epoch(5)) in self.told
+        return TaskRecovered(TASK, Epoch(5)) in self.reported
 
     def close(self) -> None:
         self.runner.go.set()
@@ -126,7 +126,7 @@ def test_a_call_that_does_not_return_is_reported_with_its_stack(rig: Rig) -> Non
 
 
 def test_a_task_that_makes_progress_is_left_alone() -> None:
-    """Each batch is another one, and each call."""
+    """Batches and calls are different each time."""
     pace, runner = Pace(TASK, Epoch(1), 10), Runner()
     pace.runner = runner
     for now in range(0, 100, 9):
@@ -145,18 +145,18 @@ def test_a_batch_that_does_not_end_is_reported_with_the_stacks_of_its_splits(rig
     batch: Future[list[Any]] = Future()
     batch.set_running_or_notify_cancel()
     rig.runner.batch = batch
-    told = rig.first()
-    assert told.hangs
-    assert told.what.startswith("a batch has been running for 11 s (task.progress.timeout.ms)\nIts process 7 is here:")
+    event = rig.first()
+    assert event.hangs
+    assert event.what.startswith("a batch has been running for 11 s (task.progress.timeout.ms)\nIts process 7 is here:")
     batch.set_result([])
     wait_until(rig.went_on)
 
 
 def test_a_batch_that_waits_for_others_is_reported_as_such(rig: Rig) -> None:
     rig.runner.batch = Future()
-    told = rig.first()
-    assert not told.hangs
-    assert "waiting for Spark" in told.what
+    reported = rig.first()
+    assert not reported.hangs
+    assert "waiting for Spark" in reported.what
 
 
 def test_the_time_of_a_batch_begins_when_it_runs() -> None:
@@ -211,9 +211,9 @@ def test_secrets_are_not_reported(rig: Rig) -> None:
     batch: Future[list[Any]] = Future()
     batch.set_running_or_notify_cancel()
     rig.runner.batch = batch
-    told = rig.first()
-    assert "hunter2-secret" not in told.what
-    assert "connect(" in told.what
+    reported = rig.first()
+    assert "hunter2-secret" not in reported.what
+    assert "connect(" in reported.what
 
 
 def test_a_stall_is_reported_without_a_stack_if_that_fails(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
@@ -223,7 +223,7 @@ def test_a_stall_is_reported_without_a_stack_if_that_fails(rig: Rig, caplog: pyt
     def broken(_: Future[list[Any]]) -> str:
         raise OSError("no such folder")
 
-    rig.watchdog = Watchdog(rig.told.append, broken, lambda: rig.now)
+    rig.watchdog = Watchdog(rig.reported.append, broken, lambda: rig.now)
     rig.runner.batch = batch
     rig.watchdog.watch(TASK, Epoch(9), LIMIT_S).runner = rig.runner
     assert rig.first().epoch == 9
@@ -231,5 +231,5 @@ def test_a_stall_is_reported_without_a_stack_if_that_fails(rig: Rig, caplog: pyt
     assert str(vars(caplog.records[-1])["about"]) == "c-0"
 
 
-def test_the_stack_of_a_thread_that_is_gone() -> None:
+def test_an_ended_thread_is_reported_without_a_stack() -> None:
     assert stack_of(None) == stack_of(-1) == "Its thread has just ended"

@@ -1,4 +1,4 @@
-"""Requests to the leader: each has an end, also when it hangs and another one leads."""
+"""Requests to the leader: each one ends, even if the leader hangs and another worker takes over."""
 
 from __future__ import annotations
 
@@ -38,7 +38,9 @@ def client(said: list[Any]) -> Iterator[LeaderClient]:
     client.close()
 
 
-def test_task_configs_for_a_leader_that_hangs(client: LeaderClient, said: list[Any], hung: Any) -> None:
+def test_requests_for_task_configs_stop_waiting_when_the_leader_changes(
+    client: LeaderClient, said: list[Any], hung: Any
+) -> None:
     server, url = hung
     client.follow(url)
     for number in (1, 2):
@@ -54,7 +56,7 @@ def test_task_configs_for_a_leader_that_hangs(client: LeaderClient, said: list[A
     connection.close()
 
 
-def test_fencing_by_a_leader_that_hangs(client: LeaderClient, hung: Any) -> None:
+def test_a_fencing_request_stops_waiting_when_the_leader_changes(client: LeaderClient, hung: Any) -> None:
     server, url = hung
     asked = client.fence(url, ConnectorName("c"), None)  # before it is known who leads
     connection, _ = server.accept()
@@ -64,7 +66,7 @@ def test_fencing_by_a_leader_that_hangs(client: LeaderClient, hung: Any) -> None
     connection.close()
 
 
-def test_a_worker_that_ends_waits_for_no_leader(client: LeaderClient, said: list[Any], hung: Any) -> None:
+def test_closing_the_client_ends_waiting_requests(client: LeaderClient, said: list[Any], hung: Any) -> None:
     server, url = hung
     client.send(SendTaskConfigs(OpId(1), url, ConnectorName("c"), (), None))
     connection, _ = server.accept()
@@ -78,7 +80,7 @@ def defect() -> Any:
 
 
 @pytest.mark.parametrize(("url", "kind"), [("http://leader:none/", ConnectError), ("https://leader:1/", TypeError)])
-def test_every_request_ends(said: list[Any], url: str, kind: type[Exception]) -> None:
+def test_a_request_that_cannot_be_sent_ends_with_an_error(said: list[Any], url: str, kind: type[Exception]) -> None:
     client = LeaderClient(said.append, "HmacSHA256", defect)
     client.send(SendTaskConfigs(OpId(3), url, ConnectorName("c"), (), None))
     [answer] = wait_until(lambda: said, 10, "the end of the request")

@@ -73,7 +73,7 @@ def test_the_check_names_the_generation(herder: Herder, guard: HerderGuard) -> N
     assert herder.asked == [VerifyTaskStart(TASK, 3)]
 
 
-def test_stopped_during_retries(herder: Herder, guard: HerderGuard) -> None:
+def test_a_start_cancelled_during_retries_raises(herder: Herder, guard: HerderGuard) -> None:
     herder.answers = [ConflictError("not yet")]
     herder.before = guard.cancel
     with pytest.raises(StartCancelledError):

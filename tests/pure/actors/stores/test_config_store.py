@@ -1,4 +1,4 @@
-"""The config store actor over a topic in memory: what it writes, when it answers, and what it does when time is up."""
+"""The config store actor over a topic in memory: what it writes, when it responds, and how requests time out."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_start_publishes_one_snapshot_and_no_changes(rig: Rig, topic: MemoryTopi
     assert rig.said == [ConfigChanged(view.config, ())]
 
 
-def test_nothing_is_visible_before_everything_is_read(rig: Rig, topic: MemoryTopic) -> None:
+def test_no_config_is_visible_before_the_topic_is_read_to_its_end(rig: Rig, topic: MemoryTopic) -> None:
     topic.append([to.connector_config(A, {}), to.connector_config(B, {})])
     log = MemoryTopicLog(topic, held=True)
     ref, view = rig.config_store(log)
@@ -81,7 +81,7 @@ def test_nothing_is_visible_before_everything_is_read(rig: Rig, topic: MemoryTop
     assert view.config.offset == 2
 
 
-def test_each_write(rig: Rig, topic: MemoryTopic) -> None:
+def test_every_kind_of_write_is_read_back(rig: Rig, topic: MemoryTopic) -> None:
     ref, view = rig.config_store(MemoryTopicLog(topic))
     view.ready.result(10)
     key = SessionKey(b"k", "HmacSHA256", 5)
@@ -109,7 +109,7 @@ def test_each_write(rig: Rig, topic: MemoryTopic) -> None:
     assert LoggerLevelChanged("org.x", "INFO") in changes
 
 
-def test_all_of_a_write_is_as_old_as_its_request(rig: Rig, topic: MemoryTopic) -> None:
+def test_all_records_of_a_write_have_the_time_of_its_request(rig: Rig, topic: MemoryTopic) -> None:
     """A leader that is suspended between task configs and their commit record, and then replaced, does not write the
     latter.
     """
@@ -129,7 +129,7 @@ def test_all_of_a_write_is_as_old_as_its_request(rig: Rig, topic: MemoryTopic) -
     assert since[0] is not None
 
 
-def test_a_write_is_answered_when_it_is_read_back(rig: Rig, topic: MemoryTopic) -> None:
+def test_a_write_completes_when_it_has_been_read_back(rig: Rig, topic: MemoryTopic) -> None:
     log = MemoryTopicLog(topic)
     ref, view = rig.config_store(log)
     view.ready.result(10)
@@ -194,7 +194,7 @@ def test_a_write_that_takes_too_long_fails_and_the_next_one_continues(
     assert len([m for m in rig.said if isinstance(m, ConfigOpDone)]) == 2
 
 
-def test_read_to_end(rig: Rig, topic: MemoryTopic) -> None:
+def test_read_to_end_completes_or_times_out(rig: Rig, topic: MemoryTopic) -> None:
     log = MemoryTopicLog(topic)
     ref, view = rig.config_store(log)
     view.ready.result(10)
@@ -216,7 +216,7 @@ def test_read_to_end(rig: Rig, topic: MemoryTopic) -> None:
     assert "Error trying to read to end of config log: no broker" in str(error)
 
 
-def test_privileged_writes(rig: Rig, topic: MemoryTopic) -> None:
+def test_privileged_writes_need_a_claim(rig: Rig, topic: MemoryTopic) -> None:
     (one, view), (two, _) = (
         rig.config_store(MemoryTopicLog(topic), MemoryPrivilegedWriter(topic, "leader")) for _ in range(2))
     view.ready.result(10)
@@ -240,14 +240,14 @@ def test_privileged_writes(rig: Rig, topic: MemoryTopic) -> None:
     wait_until(lambda: view.config.task_count_records == {A: 3})
 
 
-def test_without_exactly_once_there_is_nothing_to_claim(rig: Rig, topic: MemoryTopic) -> None:
+def test_without_exactly_once_a_claim_succeeds_at_once(rig: Rig, topic: MemoryTopic) -> None:
     ref, _ = rig.config_store(MemoryTopicLog(topic))
     op = rig.op()
     ref.tell(ClaimWritePrivileges(op))
     assert rig.done(op) == ConfigOpDone(op)
 
 
-def test_a_cluster_logger_level_from_rest(rig: Rig, topic: MemoryTopic) -> None:
+def test_a_logger_level_for_the_cluster_is_written_to_the_topic(rig: Rig, topic: MemoryTopic) -> None:
     ref, view = rig.config_store(MemoryTopicLog(topic))
     view.ready.result(10)
     reply = pykka.ThreadingFuture()

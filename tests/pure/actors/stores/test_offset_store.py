@@ -76,7 +76,7 @@ def world() -> Iterator[World]:
     made.ref.stop()
 
 
-def test_a_tasks_store(world: World) -> None:
+def test_a_task_reads_and_writes_its_offsets(world: World) -> None:
     store: OffsetStore = world.stores.of(C)
     assert store.topic == "offsets"
     assert store.read() == []
@@ -123,7 +123,7 @@ def test_temporary_errors_are_distinguished_from_permanent_ones(world: World) ->
     assert not isinstance(caught.value, RetriableError), "only another store opens the topic again"
 
 
-def test_a_connectors_own_topic(world: World) -> None:
+def test_a_connectors_own_topic_takes_precedence_and_is_copied(world: World) -> None:
     world.stores.of(C).write([({"f": "old"}, {"p": 1}), ({"f": "both"}, {"p": 1})])
     store = world.stores.of(C, OWN)
     assert store.topic == "own"
@@ -163,7 +163,7 @@ def test_records_around_another_producers_transaction(world: World) -> None:
 
 @pytest.mark.parametrize("own", [None, OWN])
 @pytest.mark.parametrize("transactional_id", [None, "group-c-0"])
-def test_read_alter_reset(world: World, own: OwnOffsets | None, transactional_id: str | None) -> None:
+def test_offsets_are_read_altered_and_reset(world: World, own: OwnOffsets | None, transactional_id: str | None) -> None:
     more = {"own": own, "transactional_id": transactional_id}
     assert world.ask(ReadSourceOffsets, own=own) == ()
     assert world.ask(WriteSourceOffsets, None, **more) is None  # nothing there: nothing to do

@@ -1,4 +1,4 @@
-"""The offsets of a sink as a request says them (KIP-875)."""
+"""The offsets of a sink in requests (KIP-875)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PLACE = {"kafka_topic": "t", "kafka_partition": 3}
 FAILED = "Failed to parse the following Kafka {0} value in the provided offsets: '{1}'. {2} values for sink connectors"
 
 
-def test_numbers_may_be_strings():
+def test_numbers_in_sink_offsets_may_be_strings():
     assert sink_offset(PLACE, {"kafka_offset": 5}) == (("t", 3), 5)
     assert sink_offset({"kafka_topic": "t", "kafka_partition": "3"}, {"kafka_offset": "5"}) == (("t", 3), 5)
     assert sink_offset(PLACE, None) == (("t", 3), None)
@@ -30,12 +30,12 @@ def test_numbers_may_be_strings():
     (PLACE, {"kafka_offset": None}, FAILED.format("offset", "null", "Offset")),
     (PLACE, {"kafka_offset": 2**63}, FAILED.format("offset", 2**63, "Offset")),
 ])
-def test_invalid_offsets(partition, offset, text):
+def test_invalid_sink_offsets_are_refused(partition, offset, text):
     with pytest.raises(BadRequestError) as error:
         sink_offset(partition, offset)
     assert text in str(error.value)
 
 
-def test_negative_offsets():
+def test_negative_sink_offsets_are_refused():
     with pytest.raises(ConnectError, match="Invalid negative offset -1 of t-3: nothing was altered"):
         sink_offset(PLACE, {"kafka_offset": -1})

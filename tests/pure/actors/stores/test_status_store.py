@@ -60,7 +60,7 @@ def test_nothing_is_visible_before_it_is_read_back(rig: Rig, topic: MemoryTopic)
     wait_until(lambda: view.statuses.tasks == {A: {0: RUNNING}})
 
 
-def test_safe_writes_yield_to_a_newer_worker(rig: Rig, topic: MemoryTopic) -> None:
+def test_safe_writes_do_not_replace_the_status_of_a_newer_worker(rig: Rig, topic: MemoryTopic) -> None:
     other = Status(TASK, State.RUNNING, WorkerId("other:1"), 2)
     topic.append([status_record(other)])
     ref, view = rig.status_store(MemoryTopicLog(topic))
@@ -195,7 +195,7 @@ def test_topics_are_reset_for_rest(rig: Rig, topic: MemoryTopic) -> None:
     assert reply.get(timeout=10) is None
 
 
-def test_two_workers_see_the_same(rig: Rig, topic: MemoryTopic) -> None:
+def test_two_workers_see_the_same_statuses(rig: Rig, topic: MemoryTopic) -> None:
     (one, view), (two, other) = rig.status_store(MemoryTopicLog(topic)), rig.status_store(MemoryTopicLog(topic))
     one.tell(PutStatus(RUNNING, safe=False))
     two.tell(PutStatus(replace(RUNNING, id=A), safe=False))

@@ -79,7 +79,7 @@ def test_a_dead_instance_is_failed_once_and_can_be_stopped(rig, item, kind):
 
 @pytest.mark.parametrize("name", ["herder", "group member"])
 def test_without_a_core_actor_the_worker_stops(rig, name):
-    """And while it does, those that it stops are no failures."""
+    """Actors that end during that stop do not become failures."""
     rig.kill(rig.core[name])
     rig.supervisor.check()
     assert rig.failures == [f"The {name} died"]

@@ -45,7 +45,7 @@ def test_the_plugins_result_is_returned(ticker, answers):
     assert infos.to_json()["configs"][-1]["value"]["errors"] == ["granted never"]
 
 
-def test_check_turns_errors_into_one_refusal(ticker, answers):
+def test_check_reports_all_errors_in_one_message(ticker, answers):
     made = validation(ticker)
     made.check(CONFIG, answers.put)
     assert answers.get(timeout=10) is None
@@ -59,7 +59,7 @@ def test_check_turns_errors_into_one_refusal(ticker, answers):
 
 
 @pytest.mark.parametrize("config", [{"name": "x"}, {"name": "x", "connector.class": "Nope"}])
-def test_configs_that_name_no_connector(ticker, answers, config):
+def test_a_config_without_a_known_connector_class_is_refused(ticker, answers, config):
     infos, error = ask(validation(ticker), config, answers)
     assert infos is None
     assert isinstance(error, BadRequestError)
@@ -77,7 +77,7 @@ def test_any_error_of_the_plugin_is_the_result(ticker, answers):
     assert isinstance(error, ZeroDivisionError)
 
 
-def test_placeholders_that_cannot_be_read(ticker, answers):
+def test_an_error_of_a_config_provider_is_returned(ticker, answers):
     def fail(_config):
         raise ConfigError("no such file")
 
@@ -107,7 +107,7 @@ def test_the_worker_does_not_wait_for_a_plugin_that_hangs(ticker, answers):
     assert answers.empty()  # the late answer is dropped
 
 
-def test_plugin_keys():
+def test_the_keys_of_a_plugin_are_described():
     keys = [key["name"] for key in describe_plugin(PLUGINS, "ScriptedSource")]
     assert keys[:2] == ["wish", "name"]
     assert describe_plugin(PLUGINS, "ScriptedSource", "[7,8)")

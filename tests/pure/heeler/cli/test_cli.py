@@ -29,7 +29,7 @@ def run(*arguments, **kw):
     return CliRunner().invoke(main, arguments, catch_exceptions=False, **kw)
 
 
-def test_version_and_help():
+def test_version_and_help_are_printed():
     assert run("--version").output == "heeler, version 0.1.0\n"
     assert [c for c in ("broker", "demo", "topics", "worker") if c not in run("-h").output] == []
 
@@ -83,7 +83,7 @@ def test_the_broker_reports_why_it_cannot_start(tmp_path, monkeypatch):
 def test_the_end_of_the_terminal_ends_a_program_unless_nohup_started_it():
     before = signal.getsignal(signal.SIGHUP)
     try:
-        for handler, heeded in ((signal.SIG_DFL, True), (signal.SIG_IGN, False)):
+        for handler, expected in ((signal.SIG_DFL, True), (signal.SIG_IGN, False)):
             signal.signal(signal.SIGHUP, handler)
             ended = False
             try:
@@ -91,7 +91,7 @@ def test_the_end_of_the_terminal_ends_a_program_unless_nohup_started_it():
                     os.kill(os.getpid(), signal.SIGHUP)
             except KeyboardInterrupt:
                 ended = True
-            assert (ended, signal.getsignal(signal.SIGHUP)) == (heeded, handler)
+            assert (ended, signal.getsignal(signal.SIGHUP)) == (expected, handler)
     finally:
         signal.signal(signal.SIGHUP, before)
 
@@ -147,7 +147,7 @@ def test_the_answer_to_a_question_determines_the_exit_code(answer, code, said):
     assert b"Traceback" not in output
 
 
-def test_a_kafka_that_does_not_respond(monkeypatch):
+def test_an_unavailable_kafka_exits_with_code_3(monkeypatch):
     def away(*_, **__):
         raise KafkaUnavailableError("finding the partitions of t: no node")
 

@@ -25,7 +25,7 @@ FISH = "source script; complete -C 'heeler connectors re' | string split -f1 \\t
 @pytest.mark.parametrize(("shell", "words"), [
     ("bash", ("--norc", "-c", BASH)), ("zsh", ("-fc", ZSH)), ("fish", ("--no-config", "-c", FISH))])
 def test_shells_complete_with_the_script(tmp_path, shell, words):
-    """Also a zsh that has not run compinit."""
+    """Includes a zsh that has not run compinit."""
     program = shutil.which(shell)
     assert program, f"{shell} is missing: apt-get install {shell}"
     (tmp_path / "script").write_text(CliRunner().invoke(main, ["completion", shell]).stdout)

@@ -1,4 +1,4 @@
-"""The demo's check of what it moved, and what it says when its worker refuses something."""
+"""The demo's check of its results, and its message if the worker refuses a request."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ROWS = {"year": [2013] * 3, "carrier": ["UA", "UA", "AA"], "arr_delay": [11, Non
     (3, {"year": [2013] * 2, "carrier": ["UA", "AA"], "arr_delay": [11, -3]}, 1),
     (3, {"arr_delay": [11, None, -4]}, 1),
 ], ids=["all agree", "topic", "Parquet", "query"])  # fmt: skip
-def test_the_exit_code_says_whether_all_agrees(tmp_path, records, parquet, code):
+def test_the_exit_code_shows_whether_all_counts_agree(tmp_path, records, parquet, code):
     scene = Scene(tmp_path, tmp_path / "flights.csv", tmp_path / "parquet", "host:9092", "run")
     scene.csv.write_text(CSV)
     scene.parquet.mkdir()
@@ -50,7 +50,7 @@ def test_a_folder_with_other_files_is_left_alone(tmp_path):
     assert (tmp_path / "thesis.tex").exists()
 
 
-def test_a_refusal_is_reported_with_the_worker_s_log(tmp_path):
+def test_a_refusal_is_reported_with_the_workers_log(tmp_path):
     worker = WorkerProcess(tmp_path, {})
     worker.log.write_text("the log")
     with pytest.raises(SetupError, match="refused a request: HTTP 400: no such class\nIts log ends with:\nthe log"), \

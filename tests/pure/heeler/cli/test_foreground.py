@@ -77,11 +77,11 @@ def test_a_sink_processes_a_sources_output_once(tmp_path, worker):
 
 
 @pytest.mark.integration  # a process of its own
-def test_it_restarts_when_its_code_changes(tmp_path, worker):
+def test_heeler_run_restarts_when_the_code_changes(tmp_path, worker):
     package = write_package(tmp_path, "tallies", "source")
     command = [sys.executable, "-m", "heeler", "run", str(package / "connector.yaml"), "--worker-config", str(worker)]
-    lines, told = [], tmp_path / "told"
-    with told.open("w") as errors, subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors,
+    lines, reported = [], tmp_path / "told"
+    with reported.open("w") as errors, subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors,
                                                     text=True) as process:
         try:
             reading = threading.Thread(target=lambda: lines.extend(iter(process.stdout.readline, "")))
@@ -93,7 +93,7 @@ def test_it_restarts_when_its_code_changes(tmp_path, worker):
             wait_until(lambda: len(lines) == 12, 120, "two more rows, of the new code")
             good = code.read_text()
             code.write_text(f"{good}\ndef half_of_it(")
-            wait_until(lambda: "waiting for the next change" in told.read_text(), 120, "a mistake does not end it")
+            wait_until(lambda: "waiting for the next change" in reported.read_text(), 120, "a mistake does not end it")
             assert process.poll() is None
             code.write_text(good.replace("2 + int(options", "3 + int(options"))
             wait_until(lambda: len(lines) == 13, 120, "a row of the mended code")
@@ -103,4 +103,4 @@ def test_it_restarts_when_its_code_changes(tmp_path, worker):
             reading.join(30)
     assert [json.loads(json.loads(line)["value"])["text"] for line in lines[9:]] == [
         "row 9", "line 10", "line 11", "line 12"]
-    assert "was never closed" in told.read_text()
+    assert "was never closed" in reported.read_text()

@@ -39,7 +39,7 @@ def test_the_format_of_a_record():
         (b'{"a":"\xe2\x80\xae"}', r'{"a":"\u202e"}'), (b"\xf3\xa0\x80\x81", r'"\udb40\udc01"'),
     ],
 )  # fmt: skip
-def test_values(value, shown):
+def test_values_are_printed_as_json(value, shown):
     assert line(value).partition('"value":')[2] == shown + "}"
 
 
@@ -47,7 +47,7 @@ def test_values(value, shown):
     ("timestamp", "shown"),
     [(-1, "null"), (2**63 - 1, str(2**63 - 1)), (0, '"1970-01-01T00:00:00.000Z"')],
 )
-def test_times(timestamp, shown):
+def test_timestamps_are_printed_in_iso_format_or_as_numbers(timestamp, shown):
     assert f'"timestamp":{shown},' in line(timestamp=timestamp)
 
 

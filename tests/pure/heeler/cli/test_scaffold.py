@@ -1,4 +1,4 @@
-"""`heeler new connector`: what it writes works as it is."""
+"""`heeler new connector`: the generated package works unchanged."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_workers_find_the_new_connector_and_its_file_can_be_tried(tmp_path, name
 
 
 @pytest.mark.parametrize("name", ["Big", "1st", "a b", "../up", "heeler", "spark-tasks", "numbers", "a--b", "", "é"])
-def test_names_that_no_package_can_have(tmp_path, name):
+def test_invalid_package_names_are_refused(tmp_path, name):
     new(tmp_path, name, code=2)
     assert list(tmp_path.iterdir()) == []
 

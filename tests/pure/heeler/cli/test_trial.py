@@ -1,4 +1,4 @@
-"""`heeler try`: records after each stage, with no Kafka in reach."""
+"""`heeler try`: records after each stage, without Kafka."""
 
 from __future__ import annotations
 
@@ -86,7 +86,9 @@ def test_a_stage_that_fails_ends_the_trial(source):
 
 
 def test_a_configuration_that_a_worker_would_refuse_is_refused(source, tmp_path):
-    """All at once, and before anything runs; what the plugin's own `validate` says too. A name is not needed."""
+    """All errors are reported before anything runs, including those of the plugin's own `validate`. A name is not
+    needed.
+    """
     source.write_text(source.read_text().replace("name: in\n", "").replace("topic: t\n", "tasks.max: none\n"))
     said = run(source, code=2).stderr
     assert said.startswith("heeler: The configuration is invalid:\n  ")
@@ -131,7 +133,7 @@ def test_a_sink_gets_records_from_a_file_and_writes_nothing(tmp_path):
 
 
 def test_a_sink_accepts_the_output_of_other_commands(tmp_path):
-    """Lines of `heeler topics read`, and of `heeler run` for a source, headers and all."""
+    """The output of `heeler topics read` and of `heeler run` for a source, including headers."""
     records, file = tmp_path / "records", tmp_path / "out.yaml"
     file.write_text(f"name: out\nconnector.class: {LINES.format('Sink')}\ntopics: t\nfile: {tmp_path / 'out.txt'}\n"
                     + "".join(f"{part}.converter: org.apache.kafka.connect.storage.StringConverter\n"
@@ -151,8 +153,8 @@ def test_a_sink_accepts_the_output_of_other_commands(tmp_path):
 
 
 @pytest.mark.parametrize("command", ["try", "run"])
-def test_folders_of_plugins_that_the_file_names(tmp_path, command):
-    """Beside those of the worker's file; what cannot be read there is named."""
+def test_plugin_folders_named_in_the_file_are_used(tmp_path, command):
+    """They are added to those in the worker's file; files that cannot be read are named."""
     folder, file = tmp_path / "plugins", tmp_path / "c.yaml"
     folder.mkdir()
     (folder / "wrong.py").write_text("def x(:\n")
@@ -230,7 +232,7 @@ def test_a_plugins_output_is_separate_and_without_secrets(tmp_path, command, fai
         json.loads(done.stdout)  # one document, or one record
 
 
-def test_what_cannot_be_tried(tmp_path):
+def test_an_unknown_class_or_several_connectors_cannot_be_tried(tmp_path):
     file = tmp_path / "c.yaml"
     file.write_text("name: c\nconnector.class: NoSuchConnector\n")
     assert "NoSuchConnector" in run(file, code=2).stderr

@@ -59,7 +59,7 @@ def test_a_machine_with_java(fake_java):
     assert (verdict, said.endswith("version 21")) == ("ok", True)
 
 
-def test_settings_that_no_worker_accepts(file):
+def test_invalid_worker_settings_are_an_error(file):
     [(verdict, said)] = of(doctor(file(session_timeout_ms="soon"), code=1), "settings")
     assert (verdict, "soon" in said) == ("error", True)
 
@@ -76,11 +76,11 @@ def test_a_failed_check_does_not_prevent_others(file, tmp_path):
     [(verdict, said)] = of(found, "Kafka")
     assert verdict == "error"
     assert "127.0.0.1:1" in said
-    told = of(found, "plugins")
-    assert [verdict for verdict, _ in told] == ["error", "error", "error", "ok"]
-    assert "broken.jar cannot be read" in told[0][1]
-    assert "/nowhere/at/all" in told[1][1]
-    assert "no_such_module" in told[2][1]
+    reported = of(found, "plugins")
+    assert [verdict for verdict, _ in reported] == ["error", "error", "error", "ok"]
+    assert "broken.jar cannot be read" in reported[0][1]
+    assert "/nowhere/at/all" in reported[1][1]
+    assert "no_such_module" in reported[2][1]
     assert of(found, "settings") == [("warning", "Not settings of a worker, perhaps misspelt: ofset.flush.interval.ms")]
     assert of(found, "certificates") == [("ok", "none is configured")]
     assert "hunter2" not in str(found)
@@ -104,7 +104,7 @@ def test_certificates_are_checked_before_they_expire(tmp_path, file):
 
 
 @pytest.mark.parametrize("ahead", [-90, 0, 90])
-def test_clocks_of_workers(ahead):
+def test_clocks_of_workers_are_compared(ahead):
     with fake_connect({"GET /": (200, {"version": "4.3.1"}), "GET /health": (200, {"status": "healthy"})}) as fake:
         fake.ahead_s = ahead
         found = doctor("--url", f"{fake.url},http://127.0.0.1:1", code=1)
@@ -129,7 +129,7 @@ def test_each_finding_is_a_line():
     assert "HEELER_URL)? http://127.0.0.1:1: [Errno" in line
 
 
-def test_singular_and_plural():
+def test_counted_uses_singular_and_plural():
     assert (counted(1, "replica"), counted(2, "replica")) == ("1 replica", "2 replicas")
 
 

@@ -1,4 +1,4 @@
-"""Which folders the embedded broker takes, and what it says of those that it does not."""
+"""Which folders the embedded broker accepts, and the errors for others."""
 
 from __future__ import annotations
 
@@ -75,10 +75,10 @@ def test_a_folder_that_cannot_be_written(tmp_path):
         ("", "there is no output"),
     ],
 )
-def test_the_reasons_of_a_failed_start(tmp_path, said, meaning):
+def test_the_reason_for_a_failed_start_is_explained(tmp_path, said, meaning):
     assert meaning in opened(tmp_path).explain_failure(said)
 
 
-def test_paths_survive_in_the_properties_file(tmp_path):
+def test_backslashes_are_escaped_in_the_properties_file(tmp_path):
     file = opened(tmp_path).write_config({"log.dirs": "C:\\x", "a": "b=c"})
     assert file.read_text() == "log.dirs=C:\\\\x\na=b=c\n"

@@ -38,7 +38,7 @@ def test_the_exit_code_and_the_output(output, tmp_path):
     assert (tmp_path / "kept").exists()
 
 
-def test_closing_asks_first_where_there_is_grace(output):
+def test_closing_with_grace_terminates_before_it_kills(output):
     polite = "trap 'echo bye; exit 3' TERM; echo $$; while :; do sleep 0.02; done"
     process = GuardedProcess(["sh", "-c", polite], output)
     child_pid(output)
@@ -68,7 +68,7 @@ def test_a_suspended_child_continues_and_can_be_killed(output):
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
-def test_child_and_folder_go_when_the_parent_is_killed(tmp_path, output, how):
+def test_child_and_folder_are_removed_when_the_parent_is_killed(tmp_path, output, how):
     folder = tmp_path / "data"
     folder.mkdir()
     program = (
@@ -94,18 +94,17 @@ def test_a_child_whose_guarding_shell_is_killed_is_killed(output):
     process.close()
 
 
-@pytest.mark.parametrize("grace", [0, 10])
-def test_a_child_is_ended_although_nobody_reads_the_pipe(output, grace):
-    polite = "trap 'echo bye; exit 3' TERM; echo $$; while :; do sleep 0.02; done"
-    process = GuardedProcess(["sh", "-c", polite], output)
+@pytest.mark.parametrize(("on_term", "code"), [("echo bye; exit 3", 3), ("", 128 + signal.SIGKILL)])
+def test_a_child_ends_at_once_if_nobody_reads_the_pipe(output, on_term, code):
+    """Otherwise nobody would end it if this process were killed next."""
+    process = GuardedProcess(["sh", "-c", f"trap '{on_term}' TERM; echo $$; while :; do sleep 0.02; done"], output)
     child = psutil.Process(child_pid(output))
     (watcher,) = members(process, child.pid) - {child.pid, process.pid}
     reader = psutil.Process(watcher)
     reader.kill()
-    wait_gone([reader])
-    process.close(grace=grace)
-    assert process.exit_code() == (3 if grace else 128 + signal.SIGKILL)
-    wait_gone([child])
+    wait_gone([reader, child])
+    assert process.wait(10) == code
+    process.close()
 
 
 def members(process, child):

@@ -71,7 +71,7 @@ def test_a_damaged_copy_is_downloaded_again(cache, fake_java, damage):
     assert any("is damaged and is replaced" in line for line in said)
 
 
-def test_two_at_once_fetch_once(cache, fake_java, monkeypatch):
+def test_concurrent_calls_fetch_jars_once(cache, fake_java, monkeypatch):
     home = fake_java()
     monkeypatch.setenv("IVY_DOES", "sleep 0.3")
     threads = [threading.Thread(target=resolve, args=(JARS,)) for _ in range(4)]
@@ -91,7 +91,7 @@ def test_a_cache_that_cannot_be_written(tmp_path, monkeypatch, fake_java):
         resolve(JARS)
 
 
-def test_where_the_cache_is(monkeypatch, tmp_path):
+def test_the_cache_folder_follows_the_environment(monkeypatch, tmp_path):
     monkeypatch.delenv("HEELER_CACHE", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert cache_root() == tmp_path / "heeler"

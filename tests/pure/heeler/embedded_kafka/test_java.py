@@ -11,22 +11,22 @@ from heeler.errors import SetupError
 @pytest.mark.parametrize(
     ("said", "version"), [("17.0.15", 17), ("25", 25), ("21-ea", 21), ("1.8.0_392", 8), ("11.0.2", 11)]
 )
-def test_versions(fake_java, said, version):
+def test_java_versions_are_parsed(fake_java, said, version):
     assert java_version(str(fake_java(said) / "bin" / "java")) == version
 
 
-def test_java_home_counts(fake_java):
+def test_java_home_is_used(fake_java):
     home = fake_java()
     assert find_java() == str(home / "bin" / "java")
 
 
-def test_too_old_a_java_says_what_to_install(fake_java):
+def test_the_error_for_an_outdated_java_says_what_to_install(fake_java):
     fake_java("11.0.2")
     with pytest.raises(SetupError, match=r"is Java 11, which is too old\. Install.*17.*apt-get install"):
         find_java()
 
 
-def test_no_java_says_what_to_install(monkeypatch, tmp_path):
+def test_the_error_for_a_missing_java_says_what_to_install(monkeypatch, tmp_path):
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(SetupError, match=r"no java on the PATH\. Install.*JAVA_HOME"):
@@ -36,7 +36,7 @@ def test_no_java_says_what_to_install(monkeypatch, tmp_path):
         find_java()
 
 
-def test_something_that_is_not_java(tmp_path):
+def test_a_program_that_is_not_java_is_refused(tmp_path):
     program = tmp_path / "java"
     program.write_text("#!/bin/sh\necho coffee >&2\n")
     program.chmod(0o755)

@@ -21,7 +21,7 @@ def test_free_ports_differ_and_are_outside_the_ephemeral_range():
         free_port("192.0.2.1")
 
 
-def test_no_free_port(monkeypatch):
+def test_an_error_is_raised_if_no_port_is_free(monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         monkeypatch.setattr("heeler.embedded_kafka.ports.PORTS", range(port, port + 1))
@@ -47,7 +47,7 @@ def test_a_free_port_is_free_and_a_used_one_is_named():
         (b"", False),
     ],
 )
-def test_a_broker_is_ready_when_it_counts_itself(answer, serves):
+def test_a_broker_is_ready_when_it_lists_itself_in_its_metadata(answer, serves):
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def serve():

@@ -1,4 +1,4 @@
-"""The worker's end of a connection, with this test at the other."""
+"""The worker's end of a connection to the host; the test is the other end."""
 
 from __future__ import annotations
 
@@ -92,13 +92,13 @@ def test_the_end_and_invalid_messages_are_reported_to_all(host, asking, last):
         host.connection.ask("stop")
 
 
-def test_no_response_in_time(host):
+def test_a_missing_response_raises_an_error_after_its_time(host):
     with pytest.raises(NoResponseError, match=r"no response to validate within 0\.01 s"):
         host.connection.ask_within(0.01, "validate")
     assert host.read()[1] == {"op": "validate"}
 
 
 @pytest.mark.parametrize("wanted", [True, False])
-def test_who_closed_the_connection(host, wanted):
+def test_the_end_event_says_whether_this_side_closed_the_connection(host, wanted):
     (host.connection.close if wanted else host.socket.close)()
     assert host.events.get(timeout=5).wanted is wanted

@@ -35,14 +35,14 @@ class Places:
     def advance(self, _place, offset):
         self.offset = offset
 
-    def ranges(self, most):
-        return [(TP, self.offset, min(self.end, self.offset + most))] if self.end > self.offset else []
+    def ranges(self, max_records):
+        return [(TP, self.offset, min(self.end, self.offset + max_records))] if self.end > self.offset else []
 
     def held(self, _place, _start):
         return b""
 
-    def out_of_range(self, *told):
-        self.lost.append(told)
+    def out_of_range(self, *reported):
+        self.lost.append(reported)
 
 
 class Engine:
@@ -85,7 +85,7 @@ def answered(rig, *batches, to=10, **more):
     assert rig.woken
 
 
-def told(frame):
+def reported(frame):
     """What a frame says about itself, and the number of its records."""
     rows, size, sections, _ = struct.unpack_from("<iiii", frame, HEAD.size)
     at = HEAD.size + 16 + 8 * sections
@@ -95,7 +95,7 @@ def told(frame):
 def ranges(rig):
     found = []
     while (frame := rig.feed.next()) is not None:
-        meta, rows, _ = told(frame)
+        meta, rows, _ = reported(frame)
         found.append((meta["from"], meta["to"], meta["reset"], rows))
         if rig.places.offset >= rig.places.end:
             break
@@ -104,7 +104,7 @@ def ranges(rig):
 
 def test_frames_cover_dropped_records(rig):
     answered(rig, batch(0, 3), batch(5))
-    meta, rows, sections = told(rig.feed.next())
+    meta, rows, sections = reported(rig.feed.next())
     assert (rows, sections) == (2, 32)
     assert meta == {"topic": "t", "partition": 0, "from": 0, "to": 4, "reset": False, "cut": {
         "topics": ["u"], "key": {"json": False, "schema": None}, "value": {"json": True, "schema": '{"type":"int8"}'}}}
@@ -149,7 +149,7 @@ def test_a_bad_record_that_is_not_tolerated_fails_the_task_and_nothing_is_sent(r
     assert not rig.feed.pending
 
 
-def test_a_range_that_is_not_in_the_log(rig):
+def test_a_range_that_is_not_in_the_log_is_reported(rig):
     answered(rig, out_of_range=(20, 30))
     assert rig.feed.next() is None
     assert rig.places.lost == [("t", 0, 20, 30)]

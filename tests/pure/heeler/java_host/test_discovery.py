@@ -1,4 +1,4 @@
-"""Where Java plugins are discovered, when the host is used for that, and which of two plugins of one name is used."""
+"""Where Java plugins are discovered, when the host does it, and which of two plugins with the same name is used."""
 
 from __future__ import annotations
 
@@ -82,16 +82,16 @@ def folder(tmp_path):
     return tmp_path / "path"
 
 
-def told(folder, name="some.Plugin", kind="source", place="my%20plugin/"):
+def listed(folder, name="some.Plugin", kind="source", place="my%20plugin/"):
     return {"class": name, "kind": kind, "version": "1", "location": f"file:{folder}/{place}"}
 
 
 def alone_too(folder, *more):
     """What the host finds where all that the jars name can be loaded."""
-    return [told(folder), told(folder, "alone.Source", place="alone.jar"), *more]
+    return [listed(folder), listed(folder, "alone.Source", place="alone.jar"), *more]
 
 
-def test_folders_with_jars_and_jars_are_places(folder):
+def test_folders_with_jars_and_single_jars_are_plugin_locations(folder):
     alone = str(folder / "alone.jar")
     found = plugin_locations([str(folder), str(folder / "missing")])
     assert [place.path.name for place in found] == ["alone.jar", "my plugin"]
@@ -102,7 +102,7 @@ def test_folders_with_jars_and_jars_are_places(folder):
 
 
 def test_plugins_that_cannot_be_loaded_are_reported_and_looked_up_again(folder):
-    host = Host([told(folder)])
+    host = Host([listed(folder)])
     for asked in (1, 2):
         seen = Discovery([str(folder)], lambda _mode: host)
         assert len(seen.plugins()) == 1
@@ -113,9 +113,9 @@ def test_plugins_that_cannot_be_loaded_are_reported_and_looked_up_again(folder):
 
 
 def test_one_of_several_plugins_that_cannot_be_loaded_is_reported(folder):
-    """Unless Kafka has it anyway, and leaves it out where a folder has it."""
+    """Unless Kafka has the plugin itself: Kafka skips its own if a folder has one."""
     jar(folder / "my plugin" / "lib" / "one.jar", manifest=f"some.Plugin\nsome.Newer\n{JSON}")
-    host = Host(alone_too(folder, {**told(folder, JSON, "converter"), "location": "classpath"}))
+    host = Host(alone_too(folder, {**listed(folder, JSON, "converter"), "location": "classpath"}))
     for asked in (1, 2):
         seen = Discovery([str(folder)], lambda _mode: host)
         assert [plugin.name for plugin in seen.plugins()] == ["alone.Source", "some.Plugin"]
@@ -125,8 +125,8 @@ def test_one_of_several_plugins_that_cannot_be_loaded_is_reported(folder):
 
 
 def test_the_host_discovers_each_content_once(folder):
-    not_shown = told(folder, "some.Extension", "rest_extension")
-    host = Host(alone_too(folder, not_shown, {**told(folder), "location": "classpath"}))
+    not_shown = listed(folder, "some.Extension", "rest_extension")
+    host = Host(alone_too(folder, not_shown, {**listed(folder), "location": "classpath"}))
     for _ in range(2):
         _, found = Discovery([str(folder)], lambda _mode: host).plugins()
         assert (found.name, found.type, found.location) == ("some.Plugin", "source", str(folder / "my plugin"))
@@ -150,7 +150,7 @@ def test_folders_without_manifests_are_inspected_once(folder, tmp_path):
     driver = jar(folder / "driver" / "driver.jar", manifest=None)
     assert mode(folder)[0] == (str(folder), "service_load")
     old = jar(folder / "old" / "old.jar", NAMELESS, manifest=None)
-    there = alone_too(folder, told(folder, "old.Source", place="old/"), told(folder, "old.Sink", "sink", "old/"))
+    there = alone_too(folder, listed(folder, "old.Source", place="old/"), listed(folder, "old.Sink", "sink", "old/"))
     before, seen = mode(folder, there)
     assert before == (str(folder), "hybrid_warn")
     links, how = seen.host_path(tmp_path / "host")
@@ -165,9 +165,9 @@ def test_folders_without_manifests_are_inspected_once(folder, tmp_path):
 
 
 def test_jars_without_manifests_beside_one_that_has_one(folder, tmp_path):
-    """As connectors come that were made before Kafka 3.6, with a newer converter."""
+    """Connectors built before Kafka 3.6 are packaged like this with a newer converter."""
     old = jar(folder / "my plugin" / "old.jar", NAMELESS, manifest=None)
-    before, seen = mode(folder, alone_too(folder, told(folder, "old.Source")))
+    before, seen = mode(folder, alone_too(folder, listed(folder, "old.Source")))
     assert before == (str(folder), LIKE_JAVA)
     assert [plugin.name for plugin in seen.plugins()] == ["alone.Source", "some.Plugin", "old.Source"]
     (tmp_path / "host").mkdir()
@@ -185,10 +185,10 @@ def test_jars_without_manifests_beside_one_that_has_one(folder, tmp_path):
     ("only_scan", "hybrid_warn", ["alone.Source", "some.Plugin", "some.Nameless"]),
     ("hybrid_fail", "hybrid_warn", None),
 ])
-def test_the_modes_of_kafka_connect(folder, tmp_path, discovery, before, found):
-    """Of a plugin that its jar's manifest does not name."""
+def test_plugin_discovery_has_kafka_connects_modes(folder, tmp_path, discovery, before, found):
+    """The plugin is not named in its jar's manifest."""
     jar(folder / "my plugin" / "lib" / "one.jar", class_file("some/Nameless", "java/lang/Object", "x/Y", SOURCE))
-    nameless = [told(folder, "some.Nameless")] if before == "hybrid_warn" else []
+    nameless = [listed(folder, "some.Nameless")] if before == "hybrid_warn" else []
     for how in (before, "service_load"):  # once its content is known, and the manifest that is missing is made
         seen = Discovery([str(folder)], lambda _look: Host(alone_too(folder, *nameless)), discovery)
         (own := tmp_path / how / discovery).mkdir(parents=True, exist_ok=True)
@@ -200,8 +200,8 @@ def test_the_modes_of_kafka_connect(folder, tmp_path, discovery, before, found):
                 seen.plugins()
 
 
-def test_classes_that_are_plugins(tmp_path):
-    """Where their ancestors are in another jar, too; no base classes, and none of what only looks like a class."""
+def test_plugin_classes_are_recognized_across_jars(tmp_path):
+    """Also if their ancestors are in another jar. Base classes and files that only look like classes are ignored."""
     api = "org/apache/kafka/connect/"
     first, second = tmp_path / "first.jar", tmp_path / "second.jar"
 
@@ -239,9 +239,9 @@ def test_service_load_uses_only_manifests(folder):
     assert host.asked == 1
 
 
-def test_config_providers_have_manifests_always(folder, tmp_path):
-    """A jar of nothing else is not looked into class by class; one that also has connectors without manifests is."""
-    provider = {**told(folder, "some.Vault", "configprovider"), "location": f"file:{folder}/vault.jar"}
+def test_config_providers_are_found_only_by_their_manifests(folder, tmp_path):
+    """A jar with providers alone is not searched class by class; one that also has connectors without manifests is."""
+    provider = {**listed(folder, "some.Vault", "configprovider"), "location": f"file:{folder}/vault.jar"}
     vault = jar(folder / "vault.jar", manifest=None)
     with zipfile.ZipFile(vault, "a") as archive:
         archive.writestr(PROVIDERS, "some.Vault")
@@ -261,10 +261,10 @@ def test_config_providers_have_manifests_always(folder, tmp_path):
         assert [name.rpartition(".")[2] for name in manifests.namelist()] == ["SourceConnector"], "its own has Vault"
 
 
-def test_what_is_new_is_found_beside_a_known_folder_without_manifests(folder, tmp_path):
-    """The host is then given links, and tells of them."""
+def test_a_new_folder_is_discovered_beside_a_known_one_without_manifests(folder, tmp_path):
+    """The host gets links to the folders, and reports the paths of the links."""
     old = jar(folder / "old" / "old.jar", NAMELESS, manifest=None)
-    there = alone_too(folder, told(folder, "old.Source", place="old/"))
+    there = alone_too(folder, listed(folder, "old.Source", place="old/"))
     assert len(mode(folder, there)[1].plugins()) == 3
     new = jar(folder / "new" / "new.jar", manifest="new.Source")
     host = Host([])
@@ -272,7 +272,7 @@ def test_what_is_new_is_found_beside_a_known_folder_without_manifests(folder, tm
     (tmp_path / "host").mkdir()
     links = Path(seen.host_path(tmp_path / "host")[0])
     (link,) = links.glob("*-new")
-    host.plugins = [{**told(folder, "new.Source"), "location": f"file:{link}/"}]
+    host.plugins = [{**listed(folder, "new.Source"), "location": f"file:{link}/"}]
     found = {plugin.name: plugin.location for plugin in seen.plugins()}
     assert found == {"some.Plugin": str(folder / "my plugin"), "old.Source": str(old.parent),
                      "alone.Source": str(folder / "alone.jar"), "new.Source": str(new.parent)}
@@ -313,9 +313,9 @@ def test_a_host_that_cannot_be_started_is_reported_and_retried(folder):
       (Kind.CONFIG_PROVIDER, FILE_PROVIDER): "heeler"}),
 ])
 def test_heelers_own_plugin_is_used_unless_javas_is_preferred(folder, monkeypatch, prefer, taken, passed_over):
-    """Of connectors and config providers; the log and REST say which."""
-    host = Host([told(folder), told(folder, FILE_SOURCE), told(folder, JSON, "converter"),
-                 told(folder, FILE_PROVIDER, "configprovider")])
+    """Connectors and config providers; the log and REST show which one is used."""
+    host = Host([listed(folder), listed(folder, FILE_SOURCE), listed(folder, JSON, "converter"),
+                 listed(folder, FILE_PROVIDER, "configprovider")])
     monkeypatch.setattr("heeler.java_host.host.JavaHost.of", lambda *_: host)
     runtime = JavaRuntime({}, [str(folder)], prefer)
     assert sorted(found.name for found in runtime.found) == [*taken, "some.Plugin"]
@@ -333,7 +333,7 @@ def test_heelers_own_plugin_is_used_unless_javas_is_preferred(folder, monkeypatc
 @pytest.mark.parametrize("error", [None, "no Java"])
 def test_a_missing_preferred_plugin_is_not_replaced(folder, monkeypatch, error):
     """Neither if no jar has it nor if the host cannot look it up."""
-    host = Host([told(folder)])
+    host = Host([listed(folder)])
     host.error = error and ConnectError(error)
     monkeypatch.setattr("heeler.java_host.host.JavaHost.of", lambda *_: host)
     runtime = JavaRuntime({}, [str(folder)], [FILE_SOURCE, FILE_PROVIDER, JSON])
@@ -354,7 +354,7 @@ def test_without_jars_there_is_no_host(folder, tmp_path, monkeypatch):
     runtime.close()
 
 
-def test_offsets_pass_as_the_texts_of_the_topic():
+def test_offsets_are_passed_as_the_texts_in_the_topic():
     texts = [('{"server":"a","n":9007199254740993}', '{"x":1.0E20,"y":0.1,"z":null,"s":"é\\"","b":true}')]
     assert as_texts(from_texts(texts)) == texts
     assert as_texts([({"a": 1}, None)]) == [('{"a":1}', "null")]

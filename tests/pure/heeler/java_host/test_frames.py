@@ -34,7 +34,7 @@ def strings(values):
     return [struct.pack(f"<{len(ends)}i", *ends) if values else b"", data, bytes(bits) if None in values else b""]
 
 
-def packed(records, offsets=(), more=False, wanted=False, signal=None, schemas=None, **told):
+def packed(records, offsets=(), more=False, wanted=False, signal=None, schemas=None, **reported):
     """`schemas`: of each record's key and value the text, or None."""
     topics = list(dict.fromkeys(r[0] for r in records))
     flat = [h for r in records for h in r[5]]
@@ -53,7 +53,7 @@ def packed(records, offsets=(), more=False, wanted=False, signal=None, schemas=N
     for column in zip(*schemas, strict=True) if schemas else ((), ()) if schemas is not None else ():
         sections += [struct.pack(f"<{len(column)}i", *(-1 if text is None else texts.index(text) for text in column))]
     meta = json.dumps({"topics": topics, "offsets": offsets, "more": more, "wanted": wanted, "signal": signal,
-                       "schemas": texts, **told}).encode()
+                       "schemas": texts, **reported}).encode()
     head = struct.pack(f"<iiii{len(sections)}q", len(records), len(meta), len(sections), 0, *map(len, sections))
     return memoryview(head + padded(meta) + b"".join(map(padded, sections)))
 
@@ -70,7 +70,7 @@ def test_packed_records_can_be_unpacked(records):
     assert [row or [] for row in rows["headers"]] == wanted
 
 
-def test_records_at_the_cut_of_a_chain_have_their_schemas():
+def test_records_between_two_runtimes_keep_their_schemas():
     found = batch(1, packed([("t", -1, 5, b"1", None, []), ("t", 2, 5, None, b"2", [])], wanted=True, rows=[0, 3],
                             schemas=[("k", None), (None, "v")]))
     assert found.cut.schemas == ("k", "v")
@@ -93,14 +93,14 @@ def test_a_damaged_frame_is_only_an_error(data):
     found.raw.validate(full=True)
 
 
-def test_a_message_is_a_frame():
+def test_a_message_is_packed_as_a_frame():
     frame = message(3, {"op": "stop"})
     assert HEAD.unpack(frame[:16]) == (MESSAGE, 3, len(frame) - 16)
     assert json.loads(frame[16:]) == {"op": "stop"}
     assert BATCH != MESSAGE
 
 
-def test_invalid_batches():
+def test_an_invalid_batch_is_refused():
     with pytest.raises(ConnectError, match="sent an invalid batch"):
         batch(1, memoryview(b"short"))
 
@@ -120,8 +120,8 @@ def test_records_for_the_host_are_packed_in_the_same_columns(found, data):
     assert HEAD.unpack(frame[:16]) == (BATCH, 0, len(frame) - 16)
     count, meta_bytes, _, _ = struct.unpack_from("<iiii", frame, 16)
     sizes = struct.unpack_from("<16q", frame, 32)
-    told = json.loads(frame[160 : 160 + meta_bytes])
-    assert told == {"topic": "t", "partition": 3, "from": 5, "to": 9, "reset": True}
+    reported = json.loads(frame[160 : 160 + meta_bytes])
+    assert reported == {"topic": "t", "partition": 3, "from": 5, "to": 9, "reset": True}
     at, sections = 160 + len(padded(bytes(meta_bytes))), []
     for size in sizes:
         sections.append(frame[at : at + size])

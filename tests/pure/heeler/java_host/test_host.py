@@ -1,4 +1,4 @@
-"""Which process of a host takes a connection, and when one ends, with processes that this test plays."""
+"""Which host process gets a connection, and when a process ends; the processes are simulated."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def hosts(**more):
     return JavaHost(lambda _: ("", "service_load"), **{"grace_s": 600.0, **more})
 
 
-def test_all_share_one_host_which_is_started_again_after_its_end(made):
+def test_connectors_share_one_host_which_is_restarted_after_its_end(made):
     java = hosts()
     java.connect(connector="a")
     java.connect(connector="b").close()
@@ -83,13 +83,13 @@ def test_each_connector_has_its_own_host_which_ends_when_unused(made):
     assert len(made) == 4
 
 
-def test_users_of_a_retired_host_leave_and_new_ones_use_the_next(made):
-    java, told = hosts(), []
-    one = java.connect(told.append, connector="a")
+def test_users_of_a_retired_host_leave_it_and_new_ones_use_its_successor(made):
+    java, reported = hosts(), []
+    one = java.connect(reported.append, connector="a")
     two = java.connect(connector="b")
     (first,) = made
     first.ends[0].sendall(message(0, RETIRE))
-    wait_until(lambda: told == [RETIRE])
+    wait_until(lambda: reported == [RETIRE])
     java.connect(connector="a")
     first.ends[0].sendall(message(0, RETIRE))  # once more is nothing new
     assert len(made) == 2
@@ -102,23 +102,23 @@ def test_users_of_a_retired_host_leave_and_new_ones_use_the_next(made):
 
 
 def test_the_end_of_a_host_is_reported_for_its_connectors_and_tasks(made):
-    java, told = hosts(), []
-    java.on_end = lambda *what: told.append(what)
+    java, reported = hosts(), []
+    java.on_end = lambda *what: reported.append(what)
     java.connect(name="a-0", connector="a")
     left = java.connect(name="b", connector="b")
     left.close()
     (first,) = made
     first.ends[0].sendall(message(0, RETIRE))
-    wait_until(lambda: told == [
+    wait_until(lambda: reported == [
         ("a", "a-0", "the host of Java plugins is replaced (It is old); it continues in a new one")])
     first.ends[0].close()
-    wait_until(lambda: told[1:] == [
+    wait_until(lambda: reported[1:] == [
         ("a", "a-0", "the host of Java plugins has ended (it was played); it continues in a new one")])
 
 
 @pytest.mark.parametrize(("op", "times"), [("validate", 4), ("alterOffsets", 1)])
 def test_a_request_to_a_host_that_is_ending_goes_to_the_next(made, monkeypatch, op, times):
-    """But for what may have been done already."""
+    """Except for requests that may already have been carried out."""
     monkeypatch.setattr(host, "PAUSES_S", (0.0, 0.0, 0.0))
     java, asked = hosts(), []
 
@@ -141,10 +141,10 @@ def test_a_host_that_accepts_no_connections_is_replaced_too(made):
 
 
 def test_users_that_do_not_leave_in_time_end_with_the_host(made):
-    java, told = hosts(grace_s=0.0), []
-    java.connect(told.append)
+    java, reported = hosts(grace_s=0.0), []
+    java.connect(reported.append)
     made[0].ends[0].sendall(message(0, RETIRE))
-    wait_until(lambda: [type(event) for event in told] == [dict, HostGoneError])
+    wait_until(lambda: [type(event) for event in reported] == [dict, HostGoneError])
     java.close()
     with pytest.raises(ConnectError, match="shutting down"):
         java.connect()
@@ -153,5 +153,5 @@ def test_users_that_do_not_leave_in_time_end_with_the_host(made):
 @pytest.mark.parametrize(("options", "processors", "chosen"), [
     (["-Xmx2G"], 2, "-XX:+UseSerialGC"), ([], None, "-XX:+UseSerialGC"), (["-XX:-UseParallelGC"], 8, "-XX:+UseG1GC"),
     (["-XX:+UseParallelGC"], 2, ""), (["-Xmx1G", "-XX:+UseZGC", "-XX:+ZGenerational"], 8, "")])
-def test_the_collector_of_the_options_is_the_only_one(options, processors, chosen):
+def test_a_garbage_collector_is_chosen_only_if_the_options_name_none(options, processors, chosen):
     assert " ".join(collector(options, processors)).partition(" ")[0] == chosen

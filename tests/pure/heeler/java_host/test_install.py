@@ -62,7 +62,7 @@ def test_a_folder_that_cannot_be_written_is_reported(registry, tmp_path):
 
 
 @pytest.mark.parametrize("text", ["org.x:mine", "a:b:c:d", "a:b:", "a:../b:1", 'a:b:"1'])
-def test_invalid_artifacts(text, tmp_path):
+def test_invalid_artifacts_are_refused(text, tmp_path):
     result = CliRunner().invoke(main, ("plugins", "install", text, "--plugin-path", str(tmp_path)))
     assert (result.exit_code, "expected GROUP:ARTIFACT:VERSION" in result.stderr) == (2, True)
     assert list(tmp_path.iterdir()) == []

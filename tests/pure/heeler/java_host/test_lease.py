@@ -15,13 +15,13 @@ from tests.pure.heeler.java_host.test_host import RETIRE, hosts, made  # noqa: F
 from tests.rigs.support import wait_until
 
 
-def heard(process):
+def received(process):
     """What the newest connection says; answered."""
     end = process.ends[-1]
     _, number, size = HEAD.unpack(end.recv(HEAD.size))
-    told = json.loads(end.recv(size))
+    reported = json.loads(end.recv(size))
     end.sendall(message(number, {"op": "answer"}))
-    return told
+    return reported
 
 
 @pytest.fixture
@@ -37,9 +37,9 @@ def rig(made):  # noqa: F811
         thread.start()
         while len(made) < count or not made[count - 1].ends:
             thread.join(0.005)
-        told = heard(made[count - 1])
+        reported = received(made[count - 1])
         thread.join(10)
-        assert told == {"op": "lease", "lease": lease.token}
+        assert reported == {"op": "lease", "lease": lease.token}
         return found[0]
 
     yield SimpleNamespace(lease=lease, folder=folder, woken=woken, made=made, metrics=metrics)
@@ -47,7 +47,7 @@ def rig(made):  # noqa: F811
 
 
 @pytest.mark.parametrize("retires", [True, False])
-def test_it_moves_when_the_host_does_and_not_before(rig, retires):
+def test_a_lease_moves_only_when_its_host_ends_or_retires(rig, retires):
     assert rig.folder(1) == "folder 1"
     assert rig.lease.folder() == "folder 1"
     if retires:
@@ -59,24 +59,24 @@ def test_it_moves_when_the_host_does_and_not_before(rig, retires):
     assert [rig.lease.folder() for _ in range(3)] == ["folder 2"] * 3, "what it has left says nothing any more"
 
 
-def test_counts_of_its_chains_are_the_tasks(rig):
-    """Also when they begin again in the next host."""
-    told = {"op": "metrics", "chain": 1, "values": [{"name": "read-total", "help": "", "tags": {}, "value": 3.0}]}
+def test_metrics_of_chains_are_added_across_hosts(rig):
+    """Counters start at zero in the next host."""
+    reported = {"op": "metrics", "chain": 1, "values": [{"name": "read-total", "help": "", "tags": {}, "value": 3.0}]}
 
     def counted():
         return [value for value, _ in rig.metrics.plugins.figures().values.values()]
 
     rig.folder(1)
-    rig.made[0].ends[0].sendall(message(0, told))
+    rig.made[0].ends[0].sendall(message(0, reported))
     wait_until(lambda: counted() == [3.0])
     rig.made[0].close()
     assert rig.woken.wait(10)
     rig.folder(2)
-    rig.made[1].ends[0].sendall(message(0, told))
+    rig.made[1].ends[0].sendall(message(0, reported))
     wait_until(lambda: counted() == [6.0])
 
 
-def test_a_host_that_ends_before_it_responds(rig):
+def test_a_host_that_ends_before_it_responds_raises_an_error(rig):
     errors = []
 
     def ask():

@@ -1,4 +1,4 @@
-"""What Java plugins measure, as the worker's figures."""
+"""The metrics of Java plugins in the worker's metrics."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ def metric(name, value=None, help="", text=None, **tags):  # noqa: A002
     return {"name": name, "help": help, "tags": {**OF_TASK, **tags}, **more}
 
 
-def shown(told):
+def shown(reported):
     page = Page()
-    heeler_metrics.plugins(page, [('connector="c",task="0"', figures(told))])
+    heeler_metrics.plugins(page, [('connector="c",task="0"', figures(reported))])
     return page.text()
 
 
-def test_numbers_texts_and_totals():
+def test_metrics_of_java_plugins_have_prometheus_types():
     assert shown([metric("rows-read-total", 5.0, "Rows."), metric("lag", "NaN", transformation='a"b'),
                   metric("state", text="idle")]) == (
         """# HELP heeler_plugin_rows_read_total Rows.
@@ -40,23 +40,23 @@ heeler_plugin_state{connector="c",task="0",state="idle"} 1.0
 """)
 
 
-def test_the_chains_of_a_task_add_up():
+def test_metrics_of_a_tasks_chains_are_added_up():
     metrics = PluginMetrics()
     metrics.counter("rows").inc(5)  # what the Python connector itself counts stays
     chains = ChainFigures(metrics)
 
-    def told(chain, *values):
+    def reported(chain, *values):
         chains.take({"op": "metrics", "chain": chain, "values": list(values)})
         return {(series.name, *series.labels): value for series, (value, _) in metrics.figures().values.items()}
 
-    assert told(1, metric("read-total", 10.0), metric("open", 2.0), metric("state", text="idle")) == {
+    assert reported(1, metric("read-total", 10.0), metric("open", 2.0), metric("state", text="idle")) == {
         ("rows",): 5, ("read",): 10, ("open",): 2, ("state", ("state", "idle")): 1}
-    assert told(2, metric("read-total", 3.0), metric("open", 1.0))["read",] == 13
-    found = told(1, metric("read-total", 14.0), metric("open", 2.0), metric("state", text="busy"))
+    assert reported(2, metric("read-total", 3.0), metric("open", 1.0))["read",] == 13
+    found = reported(1, metric("read-total", 14.0), metric("open", 2.0), metric("state", text="busy"))
     assert found == {("rows",): 5, ("read",): 17, ("open",): 2, ("state", ("state", "busy")): 1}
     chains.take({"op": "chainEnded", "chain": 1})
-    assert told(3, metric("read-total", 1.0))["read",] == 18
-    assert told(1, metric("read-total", 1.0))["read",] == 19, "a new one"
+    assert reported(3, metric("read-total", 1.0))["read",] == 18
+    assert reported(1, metric("read-total", 1.0))["read",] == 19, "a new one"
 
 
 ANY = st.text(max_size=150)

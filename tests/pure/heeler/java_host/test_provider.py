@@ -1,4 +1,4 @@
-"""What stands for a config provider in a jar, with a host that this test plays."""
+"""The Python class that represents a config provider in a jar, with a simulated host."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def vault(host):
 
 
 def test_every_request_contains_the_provider_and_its_settings(vault, host):
-    """So that a host that has taken the place of another can make it."""
+    """So that a host that replaces another one can create it."""
     host.answer = {"data": {"a": "1", "b": None}, "ttl": 1500}
     assert vault.get("p", {"b", "a"}) == ConfigData({"a": "1"}, 1500)
     host.answer = {"data": {}, "ttl": None}
@@ -62,7 +62,7 @@ def test_every_request_contains_the_provider_and_its_settings(vault, host):
     (ConnectError("com.acme.Vault.get() has not returned"), ConnectError,
      "could not read p: com.acme.Vault.get() has not returned"),
 ])
-def test_its_exceptions_are_reported_and_requests_may_be_retried(vault, host, error, kind, message):
+def test_exceptions_of_a_provider_are_reported_and_not_permanent(vault, host, error, kind, message):
     host.answer = error
     with pytest.raises(ConnectError) as raised:
         vault.get("p", {"k"})

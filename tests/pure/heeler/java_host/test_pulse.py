@@ -1,4 +1,4 @@
-"""Whether a host still answers, with this test at the other end."""
+"""Whether a host still responds; the test is the other end of the connection."""
 
 from __future__ import annotations
 
@@ -42,21 +42,21 @@ def refused(why):
 
 
 def test_metrics_of_config_providers_end_with_the_host(process):
-    told = []
-    HostPulse(process, 600.0, lambda: refused("silent"), refused, lambda *more: told.append(more))
+    reported = []
+    HostPulse(process, 600.0, lambda: refused("silent"), refused, lambda *more: reported.append(more))
     assert process.read() == (0, "pulse")
     for value in (1, 2):
         process.end.sendall(message(0, {"op": "metrics", "provider": "v", "values": [{"value": value}]}))
     process.end.shutdown(socket.SHUT_RDWR)
-    wait_until(lambda: told == [("v", [{"value": 1}]), ("v", [{"value": 2}]), ("v", [])])
+    wait_until(lambda: reported == [("v", [{"value": 1}]), ("v", [{"value": 2}]), ("v", [])])
 
 
 def test_a_host_that_is_to_be_replaced_reports_it(process):
-    told = []
-    HostPulse(process, 600.0, lambda: refused("silent"), told.append)
+    reported = []
+    HostPulse(process, 600.0, lambda: refused("silent"), reported.append)
     assert process.read() == (0, "pulse")
     process.end.sendall(message(process.read()[0], {"op": "retire", "why": "It is old"}))
-    wait_until(lambda: told == ["It is old"])
+    wait_until(lambda: reported == ["It is old"])
 
 
 def test_a_host_that_no_longer_responds_is_reported_silent_once(process):

@@ -1,4 +1,4 @@
-"""The runner of a Java sink task, with this test in the place of the host, and a group and a topic in memory."""
+"""The runner of a Java sink task with a simulated host, and a group and a topic in memory."""
 
 from __future__ import annotations
 
@@ -126,8 +126,8 @@ def frame(session):
     assert kind == BATCH
     body = session.socket.recv(size, 0x100)
     rows, meta, _, _ = struct.unpack_from("<iiii", body)
-    told = json.loads(body[144 : 144 + meta])
-    return told["from"], told["to"], told["reset"], rows
+    reported = json.loads(body[144 : 144 + meta])
+    return reported["from"], reported["to"], reported["reset"], rows
 
 
 def opening(rig, offset):
@@ -173,12 +173,12 @@ def started(rig):
 
 def opened(rig, session):
     def answer():
-        told = session.read()[1]
+        reported = session.read()[1]
         session.say("opened")
-        return told
+        return reported
 
-    (told,) = beside(rig.task.run_once, answer)
-    assert told == opening(rig, rig.group.done.get(TP, 0))
+    (reported,) = beside(rig.task.run_once, answer)
+    assert reported == opening(rig, rig.group.done.get(TP, 0))
 
 
 def test_records_are_sent_ahead_and_only_offsets_from_the_task_are_committed(rig):
@@ -231,18 +231,18 @@ def test_a_put_longer_than_max_poll_interval_ms_keeps_the_task_out_of_its_group(
 
 @pytest.mark.parametrize("lost", [False, True])
 def test_before_it_joins_again_the_task_closes_its_partitions(rig, lost):
-    """It commits what the task has then, unless the membership is lost."""
+    """It commits the offsets that the task returns, unless the membership is lost."""
     session = started(rig)
     rig.group.membership = None if lost else (2, "me")
     rig.group.joins.append(True)
 
     def close_and_open():
-        told = [session.read()[1]]
+        reported = [session.read()[1]]
         session.say("commit", offsets=[["t", 0, 4]])
         session.say("closed")
-        told.append(session.read()[1])
+        reported.append(session.read()[1])
         session.say("opened")
-        return told
+        return reported
 
     ((closing, found),) = beside(rig.task.run_once, close_and_open)
     assert closing == {"op": "close", "lost": lost}
@@ -261,7 +261,7 @@ def test_dead_letters_are_written_before_offsets_and_acknowledged(rig):
     assert rig.group.commits == [(2, {TP: 1}, 1)]
 
 
-def test_offsets_wait_for_kafka(rig):
+def test_commits_wait_for_an_unavailable_kafka(rig):
     session = started(rig)
     rig.group.away = True
     rig.woken.clear()
@@ -272,7 +272,7 @@ def test_offsets_wait_for_kafka(rig):
     assert rig.group.done == {TP: 1}
 
 
-def test_what_the_plugin_throws_fails_the_task_after_the_last_commit(rig):
+def test_an_exception_fails_the_task_after_its_last_commit(rig):
     session = started(rig)
     rig.woken.clear()
     session.say("commit", offsets=[["t", 0, 3]])
@@ -295,16 +295,16 @@ def test_the_end_of_the_host_restarts_the_task_at_the_groups_offsets(rig):
         session = rig.host.sessions.get(timeout=10)
         assert session.op() == "sink"
         session.say("started")
-        told = session.read()[1]
+        reported = session.read()[1]
         session.say("opened")
-        return told, frame(session)
+        return reported, frame(session)
 
-    (told,) = beside(lambda: wait_until(lambda: rig.task.run_once().records), begin)
-    assert told == (opening(rig, 2), (2, 5, False, 3))
+    (reported,) = beside(lambda: wait_until(lambda: rig.task.run_once().records), begin)
+    assert reported == (opening(rig, 2), (2, 5, False, 3))
     assert not rig.task.restarting
 
 
-def test_it_ends_in_order(rig):
+def test_a_stopped_task_commits_its_last_offsets_and_leaves_the_group(rig):
     session = started(rig)
 
     def stop():
@@ -327,7 +327,7 @@ def test_a_task_that_does_not_end_is_abandoned(rig):
     assert not closing.is_alive()
 
 
-def test_it_leaves_a_host_that_is_replaced_and_stays_in_the_group(rig):
+def test_a_task_moves_to_a_new_host_and_stays_in_its_group(rig):
     first = started(rig)
     rig.group.end = 5
     rig.task.run_once()
@@ -345,12 +345,12 @@ def test_it_leaves_a_host_that_is_replaced_and_stays_in_the_group(rig):
         session = rig.host.sessions.get(timeout=10)
         assert session.op() == "sink"
         session.say("started")
-        told = session.read()[1]
+        reported = session.read()[1]
         session.say("opened")
-        return session, told  # a session that is forgotten ends its connection
+        return session, reported  # a session that is forgotten ends its connection
 
-    _, (second, told) = beside(rig.task.run_once, leave, begin)
-    assert told == opening(rig, 3)
+    _, (second, reported) = beside(rig.task.run_once, leave, begin)
+    assert reported == opening(rig, 3)
     assert frame(second) == (3, 5, False, 2)
     assert rig.group.commits == [(rig.group.membership[0], {TP: 3}, 0)]
     assert rig.metrics.failures == rig.metrics.retries == 0

@@ -1,4 +1,4 @@
-"""The runner of a Java source task, with this test in the place of the host, and Kafka's writer in memory."""
+"""The runner of a Java source task with a simulated host, and a Kafka writer in memory."""
 
 from __future__ import annotations
 
@@ -72,10 +72,10 @@ class Host:
     def __init__(self):
         self.sessions = queue.Queue()
 
-    def connect(self, heed, offsets, name, _connector):
+    def connect(self, on_message, offsets, name, _connector):
         mine, other = socket.socketpair()
         self.sessions.put(Session(mine))
-        return Connection(other, heed, offsets, name)
+        return Connection(other, on_message, offsets, name)
 
 
 class Session:
@@ -168,7 +168,7 @@ def failure_of(rig):
             return error
 
 
-def test_the_worker_s_converters_are_used_if_none_are_named(rig):
+def test_the_workers_converters_are_used_if_none_are_configured(rig):
     connector = started(rig).order["connector"]
     assert connector == {"name": "c", "key.converter": JSON, "key.converter.schemas.enable": "false",
                          "value.converter": "own.Converter"}
@@ -180,7 +180,7 @@ def test_the_host_gets_the_offsets_when_it_requests_them(rig):
     assert session.read() == (-1, {"op": "answer", "pairs": [['{"of":"count"}', '{"next":9007199254740993}']]})
 
 
-def test_what_it_did_is_counted(rig):
+def test_records_commits_and_failures_are_counted(rig):
     session = started(rig)
     rig.woken.clear()
     session.frame(b"one", b"two", offset=2)
@@ -218,8 +218,8 @@ def test_commit_record_gets_the_positions_of_written_records(rig):
 
 
 @pytest.mark.parametrize("rig", [{"offset.flush.interval.ms": "1"}], indirect=True)
-def test_commit_is_called_from_time_to_time_without_records_too(rig):
-    """As Kafka Connect does every offset.flush.interval.ms: MirrorMaker sends there what waits."""
+def test_commit_is_called_periodically_even_without_records(rig):
+    """Kafka Connect calls it every offset.flush.interval.ms; MirrorMaker sends its pending offsets there."""
     session = started(rig)
     wait_until(lambda: rig.task.run_once().idle_ms == 1 and select.select([session.socket], [], [], 0)[0])
     assert session.read()[1] == {"op": "acknowledge", "frame": 0, "places": []}
@@ -237,7 +237,7 @@ def test_a_transaction_ends_where_the_plugin_says(rig):
     assert {(2, "commit"), (3, "abort"), (4, "continue")} <= set(ends)
 
 
-def test_what_one_poll_returned_is_committed_as_a_whole(rig):
+def test_records_of_one_poll_are_committed_together(rig):
     session = started(rig)
     rig.woken.clear()
     session.frame(b"one", offset=1, more=True)
@@ -249,7 +249,7 @@ def test_what_one_poll_returned_is_committed_as_a_whole(rig):
     assert rig.kafka.committed == [(2, [({"p": 1}, {"n": 2})])]
 
 
-def test_what_came_before_a_failure_is_committed(rig):
+def test_records_sent_before_a_failure_are_committed(rig):
     session = started(rig)
     session.frame(b"one", offset=1)
     session.say("failed", **{"class": "x.Boom", "message": "no", "trace": "at y"})
@@ -296,7 +296,7 @@ def test_pause_and_resume_are_sent_once(rig):
     assert session.op() == "resume"
 
 
-def test_it_ends_in_order(rig):
+def test_a_stopped_task_commits_its_last_records(rig):
     session = started(rig)
     rig.kafka.final = False  # a transaction by time, which the end of the task ends
     closing = threading.Thread(target=rig.task.close)
@@ -313,7 +313,7 @@ def test_it_ends_in_order(rig):
 
 
 @pytest.mark.parametrize("end", ["stopped", "failed"])  # a stop that throws is no reason to fail the task
-def test_it_leaves_a_host_that_is_replaced_in_order(rig, end):
+def test_a_task_commits_its_last_records_before_it_leaves_a_replaced_host(rig, end):
     first = started(rig)
     rig.woken.clear()
     first.frame(b"one", offset=1)

@@ -1,4 +1,4 @@
-"""Every key of a worker either does something or is said to do nothing."""
+"""Every key of a worker either has an effect or is reported as ignored."""
 
 from __future__ import annotations
 
@@ -59,16 +59,16 @@ def test_every_key_of_a_client_is_used_or_ignored(client):
         unsupported.IGNORED) | {"sasl.login.class", "sasl.login.callback.handler.class"}, "with another protocol"
 
 
-def test_one_warning_for_what_was_set(caplog):
+def test_ignored_settings_cause_a_single_warning(caplog):
     with caplog.at_level(logging.WARNING):
         WorkerConfig.of(BASE | {"rest.extension.classes": "", "ssl.cipher.suites": "", "sasl.login.class": ""})
         assert caplog.messages == [], "what is not set, or empty, is not missed"
         WorkerConfig.of(BASE | {"offset.flush.timeout.ms": "9", "sasl.login.class": "com.example.Login",
                                 "producer.linger.ms": "5"})
-    [told] = caplog.messages
+    [reported] = caplog.messages
     for key, advice in (("offset.flush.timeout.ms", "leave it out"), ("sasl.login.class", "remove it"),
                         ("producer.linger.ms", "remove it")):
-        assert advice in told.partition(f"{key} (")[2].partition(")")[0], told
+        assert advice in reported.partition(f"{key} (")[2].partition(")")[0], reported
 
 
 # ---------------------------------------------------------------- what security hangs on
@@ -86,7 +86,7 @@ CASES = {  # of each key: a value that is refused, one that is not (Java's defau
 }
 
 
-def test_all_of_them_are_tried():
+def test_every_refused_setting_has_a_test_case():
     assert set(CASES) == set(unsupported.SECURITY)
 
 

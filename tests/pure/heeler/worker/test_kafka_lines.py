@@ -8,6 +8,7 @@ import logging
 from collections.abc import Iterator
 
 import pytest
+from kafka.errors import SaslAuthenticationFailedError
 
 from heeler.worker import kafka_lines
 from heeler.worker.kafka_lines import CONNECTION_LINES, FOLLOWING_LINES, LOGGERS, ConnectionLines
@@ -27,7 +28,7 @@ def manager() -> Iterator[logging.Logger]:
     logger.setLevel(before)
 
 
-def test_the_lines_are_the_librarys() -> None:
+def test_the_filtered_lines_exist_in_kafka_python() -> None:
     source = "".join(inspect.getsource(importlib.import_module(name)) for name in MODULES)
     assert [line for line in (*CONNECTION_LINES, *FOLLOWING_LINES) if line not in source] == []
     assert [name for name in LOGGERS if name not in MODULES and f"'{name}'" not in source] == []
@@ -43,14 +44,24 @@ def test_an_outage_is_one_line(manager: logging.Logger, caplog: pytest.LogCaptur
 
 
 def test_the_reason_is_quoted_without_the_parenthesis_around_it(
-    manager: logging.Logger, caplog: pytest.LogCaptureFixture,
+    manager: logging.Logger, caplog: pytest.LogCaptureFixture
 ) -> None:
     manager.warning("%s: Abort (%s)", "<transport>", "KafkaConnectionError: socket disconnected")
     assert "Connections to Kafka fail (socket disconnected). Clients" in caplog.text
 
 
-def test_other_lines_stay(manager: logging.Logger, caplog: pytest.LogCaptureFixture) -> None:
-    manager.error("Connection failed: %s", "SaslAuthenticationFailedError: wrong password")
+def test_a_refused_login_is_one_line(manager: logging.Logger, caplog: pytest.LogCaptureFixture) -> None:
+    error = SaslAuthenticationFailedError("SaslAuthenticationFailedError: Authentication failed")
+    manager.error("%s: Abort (%s)", "<KafkaConnection>", error)
+    manager.error("Connection failed: %s", error)
+    manager.warning("Bootstrap connection to %s failed: %s (backoff %.2f secs)", "bootstrap-0", error, 1)
+    [record] = caplog.records
+    assert (record.name, record.levelname, record.getMessage()) == (
+        kafka_lines.__name__, "WARNING", "Kafka refuses a login (Authentication failed)")
+
+
+def test_other_lines_are_not_filtered(manager: logging.Logger, caplog: pytest.LogCaptureFixture) -> None:
+    manager.error("Connection failed: %s", "UnsupportedSaslMechanismError: PLAIN")
     manager.error("Something else: %s", "KafkaConnectionError")
     manager.setLevel(logging.DEBUG)
     manager.error("Connection failed: %s", "KafkaConnectionError: 111 ECONNREFUSED")

@@ -102,8 +102,8 @@ def test_py4js_messages_to_the_root_logger_are_logged_only_if_they_are_errors(li
     written = lines()
     source = inspect.getsource(py4j.java_gateway)
     assert 'logging.info("Exception while sending command."' in source
-    told = compile("import logging\nlogging.info('again')\nlogging.error('lost')", py4j.java_gateway.__file__, "exec")
-    exec(told, {})  # noqa: S102 - lines as that file's
+    code = compile("import logging\nlogging.info('again')\nlogging.error('lost')", py4j.java_gateway.__file__, "exec")
+    exec(code, {})  # noqa: S102 - lines as that file's
     logging.info("of somebody else")  # noqa: LOG015
     assert [line.split("] ")[1].split()[1] for line in written()] == ["lost", "of"]
 
@@ -181,7 +181,7 @@ def test_any_text_becomes_one_printable_line(text):
         assert shown == text
 
 
-def test_level_names():
+def test_level_names_are_kafka_connects():
     assert [parse_level(n.lower()) for n in LEVELS] == list(LEVELS.values())
     assert [level_name(n) for n in (TRACE, 10, 20, 25, 30, 40, 50, OFF, 1)] == [
         "TRACE", "DEBUG", "INFO", "INFO", "WARN", "ERROR", "FATAL", "OFF", "ALL",
@@ -198,10 +198,10 @@ def test_json_lines_contain_the_message(text):
         line = JsonFormatter().format(record)
     assert line.isascii()
     assert "\n" not in line
-    told = json.loads(line)
-    assert told["message"] == text
-    assert (told["level"], told["logger"], told["line"], told["connector"], told["task"]) == ("WARN", "a.b", 7, "c", 1)
-    assert told["time"].endswith("+00:00")
+    fields = json.loads(line)
+    assert fields["message"] == text
+    assert [fields[key] for key in ("level", "logger", "line", "connector", "task")] == ["WARN", "a.b", 7, "c", 1]
+    assert fields["time"].endswith("+00:00")
 
 
 def test_json_lines_have_the_trace_without_secrets(lines):
@@ -253,9 +253,9 @@ def test_json_lines_are_among_the_recent_lines(lines):
         logging.getLogger("actors.herder.actor").info("%s: started", about, extra={"about": about})
     with log_context("a", 0):
         logging.getLogger("actors.instances.task").error("failed", exc_info=ValueError("x"))
-    told = [json.loads(line)["message"] for line in written()]
+    reported = [json.loads(line)["message"] for line in written()]
     assert [line.split("] ", 1)[1].split("\n")[0].partition(" ")[2].rpartition(" (")[0].removeprefix("[a|task-0] ")
-            for line in recent.lines("a")] == told == ["a: started", "a-0: started", "failed"]
+            for line in recent.lines("a")] == reported == ["a: started", "a-0: started", "failed"]
 
 
 def test_json_lines_name_connector_and_task(lines):

@@ -1,4 +1,4 @@
-"""What a worker writes has nothing in it that it keeps to itself."""
+"""A worker's output contains no secrets."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def failed() -> Exception:
     return caught.value
 
 
-def test_log_lines(written: io.StringIO) -> None:
+def test_secrets_are_masked_in_log_lines(written: io.StringIO) -> None:
     logger = logging.getLogger("masked")
     logger.warning("%s and %d %r", SECRET, 7, {"a": SECRET})
     logger.error("failed", exc_info=failed())
@@ -76,25 +76,25 @@ def test_a_record_without_a_value_is_left_alone(written: io.StringIO) -> None:
     assert written.getvalue() == ""
 
 
-def test_a_trace_for_a_status() -> None:
+def test_secrets_are_masked_in_the_trace_of_a_status() -> None:
     trace = trace_of(failed())
     assert trace.startswith(f"spark_tasks.errors.ConnectError: no login: ValueError('{MASK}')\nTraceback")
     assert "s3cr3t" not in trace
 
 
-def test_a_herder_s_story_is_masked_before_it_is_cut() -> None:
+def test_a_herders_story_is_masked_before_it_is_shortened() -> None:
     story, bare, task = Story(mask=process_secrets().mask), Story(), ConnectorTaskId(ConnectorName("c"), 0)
     for length in range(100, 260):
         report = TaskStateReported(task, Epoch(1), State.FAILED, "x" * length + SECRET)
         for each in (story, bare):
             each.add(Event(report, 5, {}, "cause"), ())
     assert "s3cr..." in bare.text(task.connector), "somewhere it is cut in the middle"
-    told = story.text(task.connector)
-    assert "TaskStateReported" in told
-    assert "s3" not in told
+    reported = story.text(task.connector)
+    assert "TaskStateReported" in reported
+    assert "s3" not in reported
 
 
-def test_what_plugins_print(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_secrets_are_masked_in_the_output_of_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
     out, err = io.StringIO(), io.StringIO()
     monkeypatch.setattr(sys, "stdout", out)
     monkeypatch.setattr(sys, "stderr", err)
@@ -105,11 +105,11 @@ def test_what_plugins_print(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (out.getvalue(), err.getvalue()) == (f"login {MASK} 1\n", f"<{MASK}>x")
 
 
-def test_the_length_that_was_written_is_that_of_the_text() -> None:
+def test_write_returns_the_length_of_the_original_text() -> None:
     assert MaskedStream(io.StringIO()).write(SECRET) == len(SECRET)
 
 
-def test_passwords_of_a_connector_by_name_and_by_type(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_passwords_of_a_connector_are_recognized_by_name_and_type(monkeypatch: pytest.MonkeyPatch) -> None:
     secrets = Secrets()
     monkeypatch.setattr("spark_tasks.config.masking.process_secrets", lambda: secrets)
 

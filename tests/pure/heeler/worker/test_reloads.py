@@ -1,4 +1,4 @@
-"""Connectors are restarted when a value that a config provider gave has lived its time."""
+"""Connectors are restarted when the time to live of a provided value is over."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_connectors_that_use_a_placeholder_are_restarted() -> None:
     ticker.stop()
 
 
-def test_all_are_closed_even_if_one_hangs_or_throws(monkeypatch, caplog) -> None:
+def test_all_providers_are_closed_even_if_one_hangs_or_throws(monkeypatch, caplog) -> None:
     monkeypatch.setattr(providers, "CLOSE_S", 0.05)
     closed: list[str] = []
     free = threading.Event()

@@ -1,4 +1,4 @@
-"""Starting: the checks before it, and waiting that can be interrupted."""
+"""Starting a worker: the checks before it, and waits that can be interrupted."""
 
 import os
 import resource
@@ -35,18 +35,18 @@ def test_converters_are_found_by_any_of_their_names():
 
 
 @pytest.mark.parametrize("key", ["key.converter", "value.converter", "header.converter"])
-def test_a_missing_converter(key):
+def test_a_missing_converter_is_reported(key):
     with pytest.raises(ConfigError, match=rf"Invalid value no\.Such for configuration {key}: Class no\.Such could not"):
         checked_plugins({**CONVERTERS, key: "no.Such"})
 
 
-def test_a_missing_version_of_a_converter():
+def test_a_missing_version_of_a_converter_is_reported():
     with pytest.raises(ConfigError, match=r"not found that matches the version range \[1.0,1.0\]"):
         checked_plugins({**CONVERTERS, "value.converter.plugin.version": "1.0"})
 
 
-@pytest.mark.parametrize(("handler", "told"), [(signal.SIG_DFL, ["received SIGHUP"]), (signal.SIG_IGN, [])])
-def test_the_end_of_the_terminal_stops_a_worker_unless_nohup_started_it(handler, told):
+@pytest.mark.parametrize(("handler", "reported"), [(signal.SIG_DFL, ["received SIGHUP"]), (signal.SIG_IGN, [])])
+def test_the_end_of_the_terminal_stops_a_worker_unless_nohup_started_it(handler, reported):
     names = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
     before = [signal.getsignal(name) for name in names]
     reasons = []
@@ -54,21 +54,21 @@ def test_the_end_of_the_terminal_stops_a_worker_unless_nohup_started_it(handler,
         signal.signal(signal.SIGHUP, handler)
         stop_on_signals(reasons.append)
         os.kill(os.getpid(), signal.SIGHUP)
-        assert reasons == told
+        assert reasons == reported
         os.kill(os.getpid(), signal.SIGTERM)
-        assert reasons == [*told, "received SIGTERM"]
+        assert reasons == [*reported, "received SIGTERM"]
     finally:
         for name, former in zip(names, before, strict=True):
             signal.signal(name, former)
 
 
-def test_waiting_returns_the_functions_result():
+def test_wait_for_returns_the_functions_result():
     assert wait_for(in_background(lambda: 5), threading.Event()) == 5
     with pytest.raises(ZeroDivisionError):
         wait_for(in_background(lambda: 1 // 0), threading.Event())
 
 
-def test_an_error_of_the_function_may_be_a_timeout():
+def test_wait_for_raises_the_functions_own_timeout_error():
     def late():
         raise TimeoutError("its own")
 
@@ -76,23 +76,23 @@ def test_an_error_of_the_function_may_be_a_timeout():
         wait_for(in_background(late), threading.Event())
 
 
-def test_waiting_ends_on_request():
+def test_wait_for_ends_on_request():
     stop, never = threading.Event(), Future()
     threading.Timer(0.02, stop.set).start()
     with pytest.raises(StoppedError):
         wait_for(never, stop, 60)
 
 
-def test_waiting_has_an_end():
+def test_wait_for_times_out():
     with pytest.raises(TimeoutError):
         wait_for(Future(), threading.Event(), 0.1)
 
 
 def test_a_signal_delivered_to_another_thread_is_handled():
-    stop, heard = threading.Event(), []
+    stop, received = threading.Event(), []
 
     def handle(*_):
-        heard.append("signal")
+        received.append("signal")
         stop.set()
 
     before = signal.signal(signal.SIGUSR1, handle)
@@ -101,12 +101,12 @@ def test_a_signal_delivered_to_another_thread_is_handled():
     try:
         given.start()
         late.start()
-        HerderWatch(heard.append, 60).wait_for_stop(stop)
+        HerderWatch(received.append, 60).wait_for_stop(stop)
     finally:
         late.cancel()
         given.join()
         signal.signal(signal.SIGUSR1, before)
-    assert heard == ["signal"]
+    assert received == ["signal"]
 
 
 def test_a_worker_raises_its_limit_of_open_files():
@@ -121,16 +121,16 @@ def test_a_worker_raises_its_limit_of_open_files():
 
 def test_the_main_thread_detects_a_silent_herder():
     """Or the ticker, from which its pulses come: nothing else would end what runs on."""
-    stop, told = threading.Event(), []
-    watch = HerderWatch(lambda reason: (told.append(reason), stop.set()), 0.2)
+    stop, reported = threading.Event(), []
+    watch = HerderWatch(lambda reason: (reported.append(reason), stop.set()), 0.2)
     watch.wait_for_stop(stop)
-    assert told == ["The herder has not responded for 0 s"]
+    assert reported == ["The herder has not responded for 0 s"]
 
 
-def test_only_pulses_count_and_all_messages_go_through():
-    stop, told, heard = threading.Event(), [], []
-    watch = HerderWatch(told.append, 0.5)
-    tell = watch.counting(heard.append)
+def test_only_pulses_reset_the_watch_and_all_messages_are_delivered():
+    stop, reported, received = threading.Event(), [], []
+    watch = HerderWatch(reported.append, 0.5)
+    tell = watch.counting(received.append)
 
     def beat():
         for _ in range(40):
@@ -142,10 +142,10 @@ def test_only_pulses_count_and_all_messages_go_through():
     beating.start()
     watch.wait_for_stop(stop)
     beating.join()
-    assert told == []
-    assert heard == [HerderAlive()] * 40
+    assert reported == []
+    assert received == [HerderAlive()] * 40
     stop.clear()
     silent = HerderWatch(lambda _: stop.set(), 0.2)
-    silent.counting(heard.append)(JoinGroup())
+    silent.counting(received.append)(JoinGroup())
     silent.wait_for_stop(stop)
-    assert heard[-1] == JoinGroup()
+    assert received[-1] == JoinGroup()

@@ -30,7 +30,7 @@ def Loud(options, start):
 """
 
 
-def test_a_source_a_sink_and_what_cannot_be_tried(tmp_path):
+def test_sources_and_sinks_are_tried_and_invalid_requests_refused(tmp_path):
     plugins = tmp_path / "plugins"
     plugins.mkdir()
     (plugins / "loud.py").write_text(LOUD)

@@ -117,7 +117,7 @@ def test_the_workers_own_clients_get_unknown_settings():
     }
 
 
-def test_the_file_the_environment_and_the_overrides(tmp_path):
+def test_overrides_precede_the_environment_and_the_file(tmp_path):
     file = tmp_path / "w.properties"
     lines = [f"{k} = {v}" for k, v in BASE.items()]
     file.write_text("\n".join([*lines, "! comment", "spark.app.name=f\\u00fcr \\", "  alle", "retry.backoff.ms=1"]))
@@ -133,7 +133,7 @@ def test_the_file_the_environment_and_the_overrides(tmp_path):
         load_worker_config(tmp_path / "none")
 
 
-def test_a_file_that_java_reads_in_latin_1(tmp_path):
+def test_a_file_may_be_latin_1_or_utf_8(tmp_path):
     lines = "\n".join([*(f"{k}={v}" for k, v in BASE.items()), "spark.app.name=caf\u00e9"])
     for encoding in ("latin-1", "utf-8"):
         file = tmp_path / encoding
@@ -149,7 +149,7 @@ def test_errors_name_the_file_and_the_misspelt_key(tmp_path):
         load_worker_config(file)
 
 
-def test_the_environments_convention():
+def test_environment_variables_become_settings():
     env = {
         "CONNECT_GROUP_ID": "g", "CONNECT_CONFIG_PROVIDERS_FILE_PARAM_ALLOWED__PATHS": "p", "CONNECT_A___B": "d",
         "CONNECT_LOG4J_ROOT_LOGLEVEL": "WARN", "CONNECT_LOG4J_LOGGERS": "org.x=DEBUG, storage=ERROR",
@@ -162,7 +162,7 @@ def test_the_environments_convention():
 
 
 @given(st.lists(st.sampled_from("abc"), min_size=1), st.lists(st.sampled_from("._-"), min_size=1))
-def test_the_environments_convention_is_reversible(words, separators):
+def test_every_setting_has_an_environment_variable(words, separators):
     key = "".join(w + s for w, s in zip(words, separators, strict=False)) + "z"
     name = "CONNECT_" + "".join({".": "_", "_": "__", "-": "___"}.get(c, c.upper()) for c in key)
     assert from_environment({name: "v"}) == {key: "v"}
@@ -190,8 +190,8 @@ def test_a_missing_config_provider_is_named(name):
         with_({"config.providers": "v", "config.providers.v.class": name})
 
 
-def test_what_a_provider_gave_for_the_worker_file(tmp_path):
-    """It is not in errors about a bad value; it is always hidden if it is a password, or if the key is unknown."""
+def test_provided_values_of_the_worker_file_are_hidden(tmp_path):
+    """They are left out of errors about bad values, and always hidden if they are passwords or the key is unknown."""
     file = tmp_path / "s.properties"
     file.write_text("wrong=s3cr3t-number\npassword=s3cr3t-password\nserver=broker-of-the-test:9092\n")
     provider = {"config.providers": "f", "config.providers.f.class": "FileConfigProvider"}
@@ -219,7 +219,7 @@ def test_unknown_keys_are_named_with_the_likely_one(caplog):
 @pytest.mark.parametrize("master", [
     "local", "local[*]", "local[4, 2]", "spark://h:7077", "spark://h:7077,[::1]:7077", "k8s://https://h:6443", "yarn",
 ])
-def test_masters_of_spark(master):
+def test_every_kind_of_spark_master_is_accepted(master):
     own = {"spark.master": master, "spark.authenticate.secret": "s"}
     assert with_(own).originals["spark.master"] == master
 
@@ -229,7 +229,7 @@ def test_a_warning_about_a_spark_that_anybody_can_use(caplog):
     assert "spark.authenticate=false: anybody who can reach a port of Spark" in caplog.text
 
 
-def test_exactly_once_states():
+def test_exactly_once_support_may_be_preparing_or_enabled():
     preparing, enabled = (with_({"exactly.once.source.support": s}) for s in ("PREPARING", "enabled"))
     assert (preparing.exactly_once, preparing.transactional_leader) == (False, True)
     assert (enabled.exactly_once, enabled.transactional_leader) == (True, True)

@@ -1,4 +1,4 @@
-"""Parsing, validators and their messages: the expected texts are what Kafka 4.3.1's own ConfigDef said."""
+"""Parsing, validators and their messages: the expected texts are those of Kafka 4.3.1's ConfigDef."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def definition(kind, validator=None):
     (Type.LIST, "", []), (Type.LIST, "  ", []), (Type.CLASS, " a.B ", "a.B"), (Type.PASSWORD, " x ", Password("x")),
     (Type.STRING, None, None), (Type.BOOLEAN, True, True), (Type.LIST, ["a"], ["a"]), (Type.LONG, 5, 5),
 ])
-def test_values(kind, text, value):
+def test_values_are_parsed_by_their_type(kind, text, value):
     assert definition(kind).parse({"k": text}) == {"k": value}
 
 
@@ -55,7 +55,7 @@ def test_values(kind, text, value):
     (Type.BOOLEAN, "yes", "Invalid value yes for configuration k: Expected value to be either true or false"),
     (Type.BOOLEAN, 1, "Invalid value 1 for configuration k: Expected value to be either true or false"),
 ])
-def test_values_that_are_none(kind, text, message):
+def test_invalid_values_are_reported_as_in_java(kind, text, message):
     with pytest.raises(ConfigError) as caught:
         definition(kind).parse({"k": text})
     assert str(caught.value) == message
@@ -64,7 +64,7 @@ def test_values_that_are_none(kind, text, message):
     assert value.value is None
 
 
-def test_a_missing_key_without_default():
+def test_a_missing_key_without_a_default_is_an_error():
     with pytest.raises(ConfigError, match=r'^Missing required configuration "k" which has no default value.$'):
         definition(Type.STRING).parse({})
 
@@ -92,7 +92,7 @@ def test_a_missing_key_without_default():
     (Type.LIST, ValidList("a"), None, "Configuration 'k' values must not be null."),
     (Type.LIST, ValidList(), "a,,b", "Configuration 'k' values must not be empty."),
 ])
-def test_validators(kind, validator, text, message):
+def test_validators_report_invalid_values_as_in_java(kind, validator, text, message):
     with pytest.raises(ConfigError) as caught:
         definition(kind, validator).parse({"k": text})
     assert str(caught.value) == message
@@ -119,7 +119,7 @@ def test_duplicates_in_a_list_are_dropped_by_parse_and_reported_by_validate():
     (ListSize(1), "List containing maximum of 1 elements"), (AllOf(NonNull(), NonEmpty()),
                                                              "non-null string, non-empty string"),
 ])
-def test_descriptions_of_validators(validator, text):
+def test_validators_describe_themselves_as_in_java(validator, text):
     assert str(validator) == text
 
 
@@ -162,7 +162,7 @@ def test_a_key_is_defined_once(use):
         use(ConfigDef(key).plus(key))
 
 
-def test_undefined_dependents():
+def test_undefined_dependents_are_an_error():
     keys = ConfigDef(ConfigKey("a", Type.STRING, default="x", dependents=("zz",)))
     with pytest.raises(ConfigError, match="zz"):
         keys.parse({})
@@ -203,7 +203,7 @@ def test_embedded_keys_are_sorted_prefixed_and_validated_by_their_own_names():
     assert values["x.a"].recommended_values == [6]
 
 
-def test_a_key_as_rest_describes_it():
+def test_a_key_is_described_for_rest():
     key = ConfigKey("a.b", Type.LIST, default=["x", "y"], importance=Importance.HIGH, doc="d", group="g", order=2,
                     width=Width.LONG, display_name="A", dependents=["c"])
     assert key.info() == {

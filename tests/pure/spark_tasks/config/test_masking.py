@@ -1,4 +1,4 @@
-"""Values are hidden in texts, however they were quoted or encoded, and texts are not destroyed."""
+"""Values are hidden in texts, regardless of quoting and encoding, and other text is not changed."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def knowing(*values: str) -> Secrets:
     lambda v: base64.urlsafe_b64encode(v.encode()).decode(),
 ])  # fmt: skip
 @pytest.mark.parametrize("value", [ODD, "pässword>>>???~~~", "plain-old-password", "short"])
-def test_a_value_is_hidden_however_it_is_written(value, written):
+def test_a_value_is_hidden_in_every_notation(value, written):
     text = f"<{written(value)}>"
     hidden = knowing(value).mask(text)
     assert MASK in hidden
@@ -46,12 +46,12 @@ PRINTABLE = st.characters(exclude_categories=("C", "Z")) | st.just(" ")  # as st
 
 @given(st.text(PRINTABLE, min_size=8).filter(lambda s: len(s.strip()) >= 8 and s.strip() not in MASK),
        st.text(), st.text())
-def test_what_is_long_is_hidden_anywhere(value, before, after):
+def test_long_values_are_hidden_anywhere(value, before, after):
     assert value.strip() not in knowing(value).mask(before + value + after)
 
 
 @given(st.lists(st.text("ab", min_size=8, max_size=12), max_size=4), st.text("abc ", max_size=60))
-def test_values_that_overlap(values, text):
+def test_overlapping_values_are_hidden(values, text):
     hidden = knowing(*values).mask(text)
     assert not any(value in hidden for value in values)
     assert "".join(hidden.split(MASK)) == "".join(c for c in hidden.replace(MASK, ""))
@@ -60,7 +60,7 @@ def test_values_that_overlap(values, text):
 
 
 @given(st.text())
-def test_a_text_without_any_value_stays(text):
+def test_a_text_without_secrets_is_unchanged(text):
     assert Secrets().mask(text) is text
     assert knowing("\0never\0there\0").mask(text) == text
 
@@ -82,12 +82,12 @@ def test_short_and_common_values_do_not_destroy_texts(value, text, hidden):
     assert knowing(value).mask(text) == hidden
 
 
-def test_in_texts_about_one_configuration_short_values_are_hidden_too():
+def test_short_values_are_hidden_in_texts_about_their_own_configuration():
     secrets = Secrets.of(["x1", "7", "true", "."])
     assert secrets.mask("Invalid value 7 for x: true, x17. x1") == f"Invalid value {MASK} for x: {MASK}, x17. {MASK}"
 
 
-def test_the_values_of_an_owner_stay_whatever_others_add(monkeypatch):
+def test_values_of_an_owner_are_kept_regardless_of_other_owners(monkeypatch):
     monkeypatch.setattr(masking, "VALUES_EACH", 20)
     secrets = knowing("of-the-connector")
     for n in range(50):
@@ -108,7 +108,7 @@ class OddError(Exception):
     (ConfigError("no secret-value"), ConfigError), (OddError("x", "secret-value"), Exception),
     (KeyError("secret-value"), Exception),
 ])
-def test_errors(error, kind):
+def test_secrets_are_masked_in_errors(error, kind):
     hidden = knowing("secret-value").masked(error)
     assert type(hidden) is kind
     assert MASK in str(hidden)
@@ -116,7 +116,7 @@ def test_errors(error, kind):
     assert Secrets().masked(error) is error
 
 
-def test_passwords_of_a_configuration():
+def test_passwords_of_a_configuration_are_found():
     config = {"ssl.key.password": "p1", "sasl.jaas.config": 'M required username="u" password="a\\"b";', "topic": "t",
               "pin": "1234", "oauth.client.secret": None}
     assert sorted(passwords(config, ["pin"])) == sorted(["p1", config["sasl.jaas.config"], "1234", 'a"b'])

@@ -69,20 +69,20 @@ def numbers(*sequences):
     ([(2, 3), (0, 1)], (4, 0, 1, 0)),
     ([(0, 2, 1)], (3, 0, 1, 0)),
 ])  # fmt: skip
-def test_what_is_wrong_is_counted(tmp_path, batches, expected):
+def test_duplicate_missing_and_disordered_records_are_counted(tmp_path, batches, expected):
     for batch in batches:
         found = verify(tmp_path, numbers(*batch))
     assert (found["records"], found["duplicates"], found["disorder"], found["missing"]) == expected
 
 
-def test_tasks_together(tmp_path):
+def test_the_summaries_of_several_tasks_are_combined(tmp_path):
     verify(tmp_path, numbers(0, 1, 2), task=0)
     found = verify(tmp_path, numbers(2, 3), task=1)
     assert (found["records"], found["duplicates"], found["missing"]) == (5, 1, 0)
 
 
 @pytest.mark.parametrize("step", ["read", "write", "link"])
-def test_two_that_write_one_summary_lose_nothing(tmp_path, monkeypatch, step):
+def test_two_tasks_that_write_one_summary_lose_no_records(tmp_path, monkeypatch, step):
     """A worker is suspended before a step of its commit, while another one has the task and commits."""
     verify(tmp_path, numbers(0))
     owner, name = {"read": (SequenceSummary, "from_json"), "write": (Path, "write_text"), "link": (os, "link")}[step]
@@ -101,12 +101,12 @@ def test_two_that_write_one_summary_lose_nothing(tmp_path, monkeypatch, step):
     assert len(list(tmp_path.iterdir())) == 2, "the summary, and its newest version"
 
 
-def test_records_of_other_programs(tmp_path):
+def test_records_without_a_sequence_are_refused(tmp_path):
     with pytest.raises(DataError, match="sequence"):
         verify(tmp_path, raw_batch([b'{"a":1}']))
 
 
-def test_limits_and_offsets():
+def test_limits_are_divided_among_streams_and_offsets_round_trip():
     (reader,) = readers(streams="3")
     end = reader.latestOffset(reader.initialOffset(), ReadMaxRows(10))
     assert end == {"0": 4, "1": 3, "2": 3}
@@ -122,7 +122,7 @@ def test_streams_are_distributed_to_tasks():
     assert len(readers(5, streams="2")) == 2
 
 
-def test_the_rate_is_kept(monkeypatch):
+def test_the_rate_is_respected(monkeypatch):
     now = [100.0]
     monkeypatch.setattr("spark_tasks.connectors.datagen.time.monotonic", lambda: now[0])
     (reader,) = readers(rate="10")
@@ -134,7 +134,7 @@ def test_the_rate_is_kept(monkeypatch):
     assert reader.latestOffset(position) == position
 
 
-def test_offsets_that_cannot_be_set():
+def test_invalid_offsets_are_refused():
     with pytest.raises(ConnectError):
         DatagenSourceConnector.alter_offsets({}, [({"stream": 0}, {"sequence": -1})])
     assert DatagenSourceConnector.alter_offsets({}, [({"stream": 0}, None), ({"stream": 0}, {"sequence": 3})])

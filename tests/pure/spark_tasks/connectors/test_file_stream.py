@@ -46,7 +46,7 @@ def test_limits_cut_at_line_ends(tmp_path):
     assert ends == [(8, ["one", "two"]), (14, ["three"]), (65, ["x" * 50])]
 
 
-def test_a_line_longer_than_a_chunk(tmp_path, monkeypatch):
+def test_a_line_longer_than_a_chunk_is_read_whole(tmp_path, monkeypatch):
     monkeypatch.setattr("spark_tasks.connectors.file_stream.source.CHUNK_BYTES", 16)
     file = tmp_path / "f"
     file.write_bytes(b"a\n" + b"b" * 100 + b"\nc\r\nd\r")
@@ -74,7 +74,7 @@ def test_truncation_waits_until_the_file_is_longer_again(tmp_path, caplog):
     assert lines_of(reader, end, reader.latestOffset(end)) == ["", "new"]
 
 
-def test_a_file_that_shrinks_between_planning_and_reading(tmp_path):
+def test_a_file_that_shrinks_between_planning_and_reading_is_an_error(tmp_path):
     file = tmp_path / "f"
     file.write_text("abc\n")
     reader = reader_of(file)
@@ -85,12 +85,12 @@ def test_a_file_that_shrinks_between_planning_and_reading(tmp_path):
             list(reader.read(part))
 
 
-def test_a_folder_in_place_of_the_file(tmp_path):
+def test_a_folder_in_place_of_the_file_is_an_error(tmp_path):
     with pytest.raises(ConnectError, match=rf"^file {tmp_path} cannot be read: .*Is a directory"):
         FileReader(str(tmp_path), "lines").latestOffset({"position": 0})
 
 
-def test_bytes_that_are_not_utf8(tmp_path):
+def test_invalid_utf8_is_replaced(tmp_path):
     file = tmp_path / "f"
     file.write_bytes(b"ok\n\xff\xfe\n")
     reader = reader_of(file)
@@ -98,7 +98,9 @@ def test_bytes_that_are_not_utf8(tmp_path):
 
 
 def test_positions_are_bytes(tmp_path):
-    """Java counts characters and skips bytes: from its offset after the first line a bit comes once more (ADR 0008)."""
+    """Java counts characters and skips bytes, so it reads a part of the text again after its first offset (ADR 0008).
+
+    """
     file = tmp_path / "f"
     file.write_text("äöü\nnext\n", "utf-8")
     reader = reader_of(file)
@@ -108,7 +110,7 @@ def test_positions_are_bytes(tmp_path):
     assert lines_of(reader, at(file, len("äöü\n")), at(file, 12)) == ["ü", "next"]
 
 
-def test_records(tmp_path):
+def test_records_have_a_topic_a_timestamp_and_a_string_value(tmp_path):
     file = tmp_path / "f"
     file.write_text("a\n")
     reader = reader_of(file)
@@ -119,7 +121,7 @@ def test_records(tmp_path):
     assert batch.schema.field("value").metadata == {b"connect.schema": b'{"type":"string","optional":false}'}
 
 
-def test_source_offsets(tmp_path):
+def test_positions_are_converted_to_source_offsets_and_back(tmp_path):
     reader = FileReader("/a", "t")
     assert reader.to_source_offsets(at("/a", 7)) == [({"filename": "/a"}, {"position": 7})]
     assert reader.from_source_offsets(
@@ -138,12 +140,12 @@ def test_source_offsets(tmp_path):
     ({"position": 1}, {"other": "f"}, "contain the key 'filename'"),
     ({"position": 1}, None, "cannot be null"),
 ])  # fmt: skip
-def test_offsets_that_cannot_be_set(offset, partition, message):
+def test_invalid_offsets_are_refused(offset, partition, message):
     with pytest.raises(ConnectError, match=message):
         FileStreamSourceConnector.alter_offsets({"file": "f"}, [(partition, offset)])
 
 
-def test_offsets_that_can_be_set():
+def test_valid_offsets_are_accepted_except_for_stdin():
     assert FileStreamSourceConnector.alter_offsets(
         {"file": "f"}, [({"filename": "f"}, {"position": 5}), ({"any": 1}, None)]
     )
@@ -151,7 +153,7 @@ def test_offsets_that_can_be_set():
         FileStreamSourceConnector.alter_offsets({}, [])
 
 
-def test_connector():
+def test_the_connectors_have_javas_task_configs_and_validation():
     connector = FileStreamSourceConnector({"file": "f", "topic": "t"}, None)
     assert connector.task_configs(5) == [{"file": "f", "topic": "t"}]
     assert FileStreamSourceConnector.exactly_once_support({"file": "f"}) is True
@@ -162,7 +164,7 @@ def test_connector():
     assert len(FileStreamSinkConnector({"file": "f"}, None).task_configs(3)) == 3
 
 
-def test_standard_input(monkeypatch):
+def test_standard_input_is_read_line_by_line(monkeypatch):
     out, into = os.pipe()
     ahead = ReadAhead(out)
     monkeypatch.setattr("spark_tasks.connectors.file_stream.source.standard_input", lambda: ahead)

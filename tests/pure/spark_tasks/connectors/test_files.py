@@ -35,7 +35,7 @@ def all_rows(reader):
     return rows_of(reader, start, reader.latestOffset(start))
 
 
-def test_typed_csv(tmp_path):
+def test_csv_columns_have_inferred_types(tmp_path):
     (tmp_path / "a.csv").write_text('id,name,at,x\n1,"b, c",2024-01-02 03:04:05,1.5\n2,NA,,\n3,"NA",,2\n')
     reader = reader_of(tmp_path)
     rows = all_rows(reader)
@@ -49,7 +49,7 @@ def test_typed_csv(tmp_path):
     ]  # fmt: skip
 
 
-def test_times_of_a_given_schema(tmp_path):
+def test_timestamps_must_match_the_given_schema(tmp_path):
     (tmp_path / "a.csv").write_text("zoned,plain\n2024-01-02T03:04:05+01:00,2024-01-02 03:04:05\n")
     schema = "zoned timestamp, plain timestamp_ntz"
     assert FilesSourceConnector.validate({"path": str(tmp_path), "topic": "t", "schema": schema}) == {}
@@ -99,20 +99,20 @@ def test_a_folder_that_is_missing_or_cannot_be_listed_is_reported_once_and_waite
         {"path": str(folder), "topic": "t", "recursive": "true"})), index, 2) for index in (0, 1))
     missing = f"Folder {folder} does not exist (yet): waiting for it to be created"
 
-    def told():
+    def reported():
         for reader in (first, first, second):
             reader.latestOffset(reader.initialOffset())
         lines = [record.message for record in caplog.records]
         caplog.clear()
         return lines
 
-    assert told() == [missing]
-    assert told() == []
+    assert reported() == [missing]
+    assert reported() == []
     (folder / "closed").mkdir(parents=True)
-    assert told() == []
+    assert reported() == []
     (folder / "closed").rmdir()
     folder.rmdir()
-    assert told() == [missing]
+    assert reported() == [missing]
     (folder / "closed").mkdir(parents=True)
     (folder / "a.json").write_text('{"n": 1}\n')
     scandir = os.scandir
@@ -123,13 +123,13 @@ def test_a_folder_that_is_missing_or_cannot_be_listed_is_reported_once_and_waite
         return scandir(path)
 
     monkeypatch.setattr(os, "scandir", refused)  # tests may run as root
-    assert told() == [
+    assert reported() == [
         f"Folder {folder}/closed cannot be listed (Permission denied): its files are left out until it can"]
     found = [reader.latestOffset(reader.initialOffset())["files"] for reader in (first, second)]
     assert sorted(path for files in found for path in files) == [f"{folder}/a.json"]
 
 
-def test_growing_and_new_files(tmp_path):
+def test_appended_rows_and_new_files_are_read(tmp_path):
     first = tmp_path / "a.csv"
     first.write_text("id,n\n1,x\n2,part")
     reader = reader_of(tmp_path)
@@ -169,26 +169,26 @@ def test_limits_share_a_batch_among_files(tmp_path):
     assert sorted(row["id"] for row in seen) == sorted([*range(100)] * 3)
 
 
-def test_quoted_line_ends(tmp_path):
+def test_csv_multiline_supports_quoted_line_ends(tmp_path):
     (tmp_path / "a.csv").write_text('id,t\n1,"a\nb"\n2,"c\n')
     reader = reader_of(tmp_path, csv_multiline="true")
     assert all_rows(reader) == [{"id": 1, "t": "a\nb"}]
 
 
-def test_given_schema_delimiter_and_no_header(tmp_path):
+def test_schema_delimiter_and_header_are_configurable(tmp_path):
     (tmp_path / "a.txt").write_text("1|x\n2|y\n")
     reader = reader_of(tmp_path, format="csv", csv_header="false", csv_delimiter="|", schema="id INT, name STRING")
     assert all_rows(reader) == [{"id": 1, "name": "x"}, {"id": 2, "name": "y"}]
 
 
-def test_a_row_that_does_not_fit(tmp_path):
+def test_a_row_that_violates_the_schema_is_an_error(tmp_path):
     (tmp_path / "a.csv").write_text("id\n1\nx\n")
     reader = reader_of(tmp_path, schema="id INT")
     with pytest.raises(DataError, match=r"a\.csv.*cannot be read"):
         all_rows(reader)
 
 
-def test_json_lines(tmp_path):
+def test_json_lines_are_read_except_an_incomplete_last_one(tmp_path):
     (tmp_path / "a.jsonl").write_text('{"a":1,"b":"x"}\n\n{"a":2,"b":null}\n{"a"')
     assert all_rows(reader_of(tmp_path)) == [{"a": 1, "b": "x"}, {"a": 2, "b": None}]
     (tmp_path / "a.jsonl").write_text("{oops\n")
@@ -196,7 +196,7 @@ def test_json_lines(tmp_path):
         all_rows(reader_of(tmp_path))
 
 
-def test_json_lines_over_several_blocks(tmp_path, monkeypatch):
+def test_json_lines_that_span_several_blocks_are_read(tmp_path, monkeypatch):
     monkeypatch.setattr("spark_tasks.connectors.files.formats.BLOCK_BYTES", 16)
     (tmp_path / "a.jsonl").write_text(
         "".join(f'{{"i":{i}}}\n' for i in range(20)) + '{"i":"' + "x" * 60 + '"}\n{"i":1}\n'
@@ -209,7 +209,7 @@ def test_json_lines_over_several_blocks(tmp_path, monkeypatch):
     assert values == [*range(20), "x" * 60, 1]
 
 
-def test_parquet(tmp_path):
+def test_parquet_files_are_read_by_row_groups(tmp_path):
     pq.write_table(pa.table({"id": range(10)}), tmp_path / "a.parquet", row_group_size=4)
     (tmp_path / "b.parquet").write_bytes(b"PAR1 half")
     reader = reader_of(tmp_path)
@@ -220,7 +220,7 @@ def test_parquet(tmp_path):
     assert [row["id"] for row in rows_of(reader, one, end)] == [4, 5, 6, 7, 8, 9]
 
 
-def test_which_files_count(tmp_path):
+def test_hidden_temporary_and_unknown_files_are_ignored(tmp_path):
     (tmp_path / "sub").mkdir()
     for name in ("a.csv", ".hidden.csv", "_tmp.csv", "b.csv.tmp", "c.bin", "sub/d.csv", "e.tsv"):
         (tmp_path / name).write_text("id\n1\n")
@@ -255,7 +255,7 @@ def test_tasks_share_the_files(tmp_path):
     assert alone.latestOffset(start) == start, "a change of tasks.max reads nothing again"
 
 
-def test_offsets_and_validation(tmp_path):
+def test_invalid_offsets_and_settings_are_refused(tmp_path):
     with pytest.raises(ConnectError):
         FilesSourceConnector.alter_offsets({}, [({"filename": "f"}, {"position": -1})])
     with pytest.raises(ConnectError):

@@ -60,7 +60,7 @@ def test_a_batch_is_visible_after_its_commit(tmp_path):
     assert writer.resume_from("t", 2) is None
 
 
-def test_a_sink_resumes_by_kafkas_topic_not_by_a_transforms(tmp_path):
+def test_a_sink_resumes_by_the_original_topic_and_not_a_routed_one(tmp_path):
     """Files are named by Kafka's topic, with which a task calls resume_from after a restart."""
     router = {"transforms": "r", "transforms.r.type": "RegexRouter", "transforms.r.regex": ".*",
               "transforms.r.replacement": "routed"}  # fmt: skip
@@ -76,14 +76,14 @@ def test_a_sink_resumes_by_kafkas_topic_not_by_a_transforms(tmp_path):
     assert pq.read_table(tmp_path / name)["_topic"].to_pylist() == ["routed", "routed"]
 
 
-def test_the_same_batch_again_overwrites_itself(tmp_path):
+def test_a_repeated_batch_overwrites_its_own_files(tmp_path):
     writer = writer_of(tmp_path)
     for _ in range(2):
         writer.commit([write(writer, records(0, 4))])
     assert ids(tmp_path) == [0, 1, 2, 3]
 
 
-def test_another_cut_of_the_same_offsets_is_refused(tmp_path):
+def test_overlapping_offsets_of_another_task_are_refused(tmp_path):
     writer = writer_of(tmp_path)
     writer.commit([write(writer, records(0, 4))])
     late = write(writer, records(2, 4))
@@ -95,7 +95,7 @@ def test_another_cut_of_the_same_offsets_is_refused(tmp_path):
 
 
 def test_a_task_suspended_between_listing_the_folder_and_its_commit(tmp_path, monkeypatch):
-    """Its successor has written the same offsets and more; what it adds would be there twice."""
+    """Its successor has written the same offsets and more: the task's records would be duplicates."""
     zombie = writer_of(tmp_path)
     late = write(zombie, records(0, 4))
     successor = writer_of(tmp_path)
@@ -113,7 +113,7 @@ def test_a_task_suspended_between_listing_the_folder_and_its_commit(tmp_path, mo
     assert ids(tmp_path) == list(range(9))
 
 
-def test_a_file_whose_task_died_before_it_had_its_name(tmp_path, monkeypatch):
+def test_a_claimed_file_is_completed_after_its_task_has_died(tmp_path, monkeypatch):
     writer = writer_of(tmp_path)
     message = write(writer, records(0, 4))
     monkeypatch.setattr("spark_tasks.connectors.parquet.writer.os.replace", lambda *_: 1 / 0)
@@ -134,7 +134,7 @@ def test_deleted_files_do_not_reappear(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_claims_of_long_ago_are_forgotten(tmp_path, monkeypatch):
+def test_old_claims_are_deleted(tmp_path, monkeypatch):
     monkeypatch.setattr("spark_tasks.connectors.parquet.writer.KEPT_S", -1)
     writer = writer_of(tmp_path)
     writer.commit([write(writer, records(0, 4))])
@@ -142,14 +142,14 @@ def test_claims_of_long_ago_are_forgotten(tmp_path, monkeypatch):
     assert list(tmp_path.glob(".*")) == []
 
 
-def test_rotation_by_records(tmp_path):
+def test_files_are_rotated_by_records(tmp_path):
     writer = writer_of(tmp_path, rotate_records="4")
     writer.commit([write(writer, records(0, 10), records(10, 3))])
     assert [(r.first, r.last) for r in present(str(tmp_path), "t-x", 2)] == [(0, 3), (4, 7), (8, 9), (10, 12)]
     assert ids(tmp_path) == list(range(13))
 
 
-def test_rotation_by_bytes_and_time(tmp_path, monkeypatch):
+def test_files_are_rotated_by_bytes_and_time(tmp_path, monkeypatch):
     writer = writer_of(tmp_path, rotate_bytes="10")
     writer.commit([write(writer, records(0, 2), records(2, 2))])
     assert len(visible(tmp_path)) == 2
@@ -167,7 +167,7 @@ def test_new_columns_begin_a_new_file(tmp_path):
     assert ids(tmp_path) == [0, 1, 2, 3]
 
 
-def test_values_that_parquet_cannot_hold(tmp_path):
+def test_values_that_parquet_cannot_represent_are_written_as_json(tmp_path):
     writer = writer_of(tmp_path, kafka_columns="true")
     texts = [b'{"id":1,"n":1,"e":{},"m":1}', b'{"id":2,"n":2.5,"e":{},"m":"x"}', None]
     writer.commit([write(writer, PIPELINE.to_connect("t", 0, raw_batch(texts)))])
@@ -180,7 +180,7 @@ def test_values_that_parquet_cannot_hold(tmp_path):
     ]
 
 
-def test_values_that_are_not_structs(tmp_path):
+def test_values_that_are_not_structs_become_a_value_column(tmp_path):
     writer = writer_of(tmp_path)
     writer.commit([write(writer, PIPELINE.to_connect("t", 0, raw_batch([b"1", b"2"])))])
     assert pq.read_table(tmp_path / visible(tmp_path)[0]).to_pydict() == {"value": [1, 2]}
@@ -213,7 +213,7 @@ def test_a_crash_between_renames_leaves_no_gap(tmp_path):
 
 
 @given(st.text(alphabet="ab-_.0", min_size=1, max_size=6), st.integers(0, 99), st.integers(0, 2**60), st.integers(0, 9))
-def test_names_say_what_is_in_the_file(topic, partition, first, more):
+def test_file_names_round_trip_their_offset_range(topic, partition, first, more):
     held = OffsetRange(topic, partition, first, first + more)
     assert parse(held.name) == held
     assert parse("." + held.name + ".tmp") is None

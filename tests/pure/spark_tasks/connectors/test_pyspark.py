@@ -162,7 +162,7 @@ def test_the_schema_can_be_given():
     assert PySparkSourceConnector.data_source(config).schema().simpleString() == "struct<x:bigint>"
 
 
-def test_missing_formats():
+def test_unknown_or_unsuitable_formats_are_reported():
     (error,) = PySparkSourceConnector.validate({"format": "cuonting"})["format"]
     assert error.startswith("Invalid value cuonting for configuration format: no data source has this name; did you "
                             "mean counting? available: ")
@@ -222,12 +222,12 @@ def problem(name):
     return PySparkSourceConnector.validate({"format": name}).get("format", [""])[0]
 
 
-def test_a_format_by_name(site):
+def test_pyspark_packages_are_found_by_their_format_name(site):
     (site / "pyspark_sample.py").write_text(sample("DefaultSource"))
     assert not problem("sample")
 
 
-def test_formats_of_installed_packages_whatever_they_are_called(site):
+def test_formats_of_installed_packages_are_found_under_any_package_name(site):
     ran = site / "ran"
     touch = f"import pathlib; pathlib.Path({str(ran)!r}).touch()"
     install(site, "acme-sources", "Data sources for Apache Spark", {
@@ -252,7 +252,7 @@ def test_formats_of_installed_packages_whatever_they_are_called(site):
     assert "no data source has this name" in problem("acme_silent_t:Silent")
 
 
-def test_two_formats_of_one_name(site):
+def test_an_ambiguous_format_name_is_reported(site):
     for which in ("a", "b"):
         install(site, f"acme-{which}", "for Spark", {f"acme_t_{which}.py": sample()})
     assert ("several data sources have this name: acme_t_a:Sample, acme_t_b:Sample; use the path of one"
@@ -260,7 +260,7 @@ def test_two_formats_of_one_name(site):
     assert not problem("acme_t_b:Sample")
 
 
-def test_nothing_is_imported_because_a_format_names_it(site):
+def test_modules_named_by_a_format_are_not_imported(site):
     (site / "elsewhere_t.py").write_text(f"import pathlib; pathlib.Path({str(site / 'ran')!r}).touch()" + sample())
     for name in ("elsewhere_t:Sample", "elsewhere_t.Sample", "elsewhere_t:x.y", "tests.rigs.task_plugins:Numbers"):
         assert "no data source has this name" in problem(name)

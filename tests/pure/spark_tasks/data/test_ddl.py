@@ -20,7 +20,7 @@ from spark_tasks.data.ddl import parse
 from spark_tasks.errors import ConfigError
 
 
-def test_the_forms_that_spark_takes() -> None:
+def test_schemas_are_parsed_as_by_spark() -> None:
     assert parse("id BIGINT NOT NULL COMMENT 'the key', name: string") == StructType([
         StructField("id", LongType(), nullable=False), StructField("name", StringType()),
     ])  # fmt: skip

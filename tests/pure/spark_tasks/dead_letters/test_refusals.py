@@ -29,7 +29,7 @@ def sent(refusals):
     return topics, found
 
 
-def test_a_letter_is_the_record_and_what_went_wrong():
+def test_a_dead_letter_has_the_record_and_headers_about_its_error():
     refusals = Refusals(ErrorHandling("c", 2, tolerant=True, queue="dead", with_headers=True))
     refusals.add(FAILURE, original())
     topics, [letter] = sent(refusals)
@@ -49,7 +49,7 @@ def test_a_letter_is_the_record_and_what_went_wrong():
     assert sent(refusals) == ([], []), "once"
 
 
-def test_without_headers_it_is_the_record():
+def test_without_context_headers_a_dead_letter_is_the_original_record():
     refusals = Refusals(ErrorHandling(tolerant=True, queue="dead"))
     refusals.add(FAILURE, original())
     [letter] = sent(refusals)[1]
@@ -58,13 +58,13 @@ def test_without_headers_it_is_the_record():
 
 def test_with_tolerance_none_the_error_is_raised_and_the_record_has_a_letter():
     refusals = Refusals(ErrorHandling(queue="dead"))
-    with pytest.raises(ToleranceExceededError, match="Tolerance exceeded in error handler: value of rec") as told:
+    with pytest.raises(ToleranceExceededError, match="Tolerance exceeded in error handler: value of rec") as reported:
         refusals.add(FAILURE, original())
-    assert told.value.__cause__ is FAILURE.error
+    assert reported.value.__cause__ is FAILURE.error
     assert len(sent(refusals)[1]) == 1
 
 
-def test_log_lines():
+def test_bad_records_are_logged_as_by_java():
     refusals = Refusals(ErrorHandling("c", 0, tolerant=True, log=True, log_records=True))
     refusals.add(FAILURE, original())
     refusals.add(FAILURE, original(timestamp=-1))
@@ -97,7 +97,7 @@ def test_a_dead_letter_that_is_too_large_does_not_affect_others(caplog):
     assert "Could not produce message to dead letter queue. topic=dead" in caplog.text
 
 
-def test_what_was_left_out_is_counted_and_what_fails_the_task_is_not_counted_twice(caplog):
+def test_skipped_records_are_counted_once(caplog):
     def append(topic, raw):
         if len(raw) > 1 or raw.column("value")[0].as_py() == b"large":
             raise RecordTooLargeError(0, 9, 5, topic)
@@ -117,7 +117,7 @@ def test_what_was_left_out_is_counted_and_what_fails_the_task_is_not_counted_twi
     assert metrics.errors == {"convert": 2, "transform": 1}
     assert (metrics.skipped, metrics.logged, metrics.letters, metrics.lost_letters) == (3, 3, 2, 1)
     assert metrics.failures == 0
-    intolerant = TaskMetrics()
-    refusals.refused.report_to(intolerant, skipped=False)
-    assert (intolerant.errors, intolerant.skipped, intolerant.letters) == ({}, 0, 2)
+    raise_failure = TaskMetrics()
+    refusals.refused.report_to(raise_failure, skipped=False)
+    assert (raise_failure.errors, raise_failure.skipped, raise_failure.letters) == ({}, 0, 2)
     assert sum("Error encountered" in line for line in caplog.messages) == 6

@@ -15,20 +15,20 @@ from spark_tasks.java.regex import compile_java
     (r"a\z", "a", "a\n"), (r"(?i)AB", "ab", "b"),
     (r"[\[\]]", "]", "a"), (r"\\Qx", r"\Qx", "x"), (r"a\hb", "a\tb", "a\nb"), (r"a++b", "aab", "b"),
 ])
-def test_java_patterns(pattern, yes, no):
+def test_java_patterns_match_as_in_java(pattern, yes, no):
     compiled = compile_java(pattern)
     assert compiled.fullmatch(yes)
     assert not compiled.fullmatch(no)
 
 
 @pytest.mark.parametrize("pattern", ["(", "[", "*a", r"\p{NoSuchClass}", "a{2,1}"])
-def test_invalid_patterns(pattern):
+def test_invalid_patterns_are_refused(pattern):
     with pytest.raises(re.error):
         compile_java(pattern)
     with pytest.raises(ConfigError, match="Invalid regex"):
         ValidRegex()("k", pattern)
 
 
-def test_null_is_no_pattern():
+def test_a_null_pattern_is_refused():
     with pytest.raises(ConfigError, match=r"^Invalid value null for configuration k: Invalid regex"):
         ValidRegex()("k", None)

@@ -37,11 +37,11 @@ def pem(tmp_path_factory):
     return key.read_text(), certificate.read_text()
 
 
-def test_the_plain_case_sets_little():
+def test_a_plaintext_client_has_only_servers_and_protocol():
     assert client_settings(SERVER) == {"bootstrap_servers": ["localhost:9092"], "security_protocol": "PLAINTEXT"}
 
 
-def test_numbers_names_and_what_is_unknown():
+def test_settings_are_parsed_and_unknown_ones_left_out():
     settings = client_settings(
         {
             "bootstrap.servers": " a:1, PLAINTEXT://b:2,[::1]:3 ",
@@ -62,7 +62,7 @@ def test_numbers_names_and_what_is_unknown():
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
-def test_sasl_with_quoted_passwords(mechanism):
+def test_quoted_sasl_passwords_are_parsed(mechanism):
     settings = client_settings(
         {
             **SERVER,
@@ -76,7 +76,7 @@ def test_sasl_with_quoted_passwords(mechanism):
     assert settings["sasl_plain_password"] == "s=\"e;c'r\\et"  # noqa: S105
 
 
-def test_tls_with_pem_texts(pem):
+def test_tls_supports_pem_texts(pem):
     key, certificate = pem
     properties = {
         **SERVER,
@@ -97,7 +97,7 @@ def test_tls_with_pem_texts(pem):
     assert client_settings(properties) == settings
 
 
-def test_tls_with_a_pem_file(pem, tmp_path):
+def test_tls_supports_pem_files(pem, tmp_path):
     store = tmp_path / "store.pem"
     store.write_text("".join(pem))
     settings = client_settings(
@@ -135,7 +135,7 @@ def keytool(tmp_path_factory):
 
 
 @pytest.mark.integration
-def test_stores_that_keytool_makes(keytool):
+def test_pkcs12_stores_of_keytool_are_converted_to_pem(keytool):
     stores = {**SERVER, "security.protocol": "SSL", **keytool("PKCS12")}
     settings = client_settings(stores)
     assert client_settings({**stores, "ssl.keystore.type": "PKCS12", "ssl.truststore.type": "JKS"}) == settings
@@ -148,7 +148,7 @@ def test_stores_that_keytool_makes(keytool):
 
 
 @pytest.mark.integration
-def test_stores_in_javas_old_format(keytool):
+def test_jks_stores_are_converted_to_pem(keytool):
     stores = {**SERVER, "security.protocol": "SSL", **keytool("JKS")}
     settings = client_settings({**stores, "ssl.key.password": "own pass"})
     assert "ssl_password" not in settings
@@ -175,7 +175,7 @@ def test_stores_in_javas_old_format(keytool):
         ({**SERVER, "security.protocol": "SSL", "ssl.endpoint.identification.algorithm": "ldap"}, "ldap"),
     ],
 )
-def test_what_cannot_work_says_what_to_do(properties, message):
+def test_errors_for_invalid_settings_say_what_to_change(properties, message):
     with pytest.raises(ConfigError, match=message):
         client_settings(properties)
 

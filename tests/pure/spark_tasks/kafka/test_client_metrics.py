@@ -1,4 +1,4 @@
-"""What the group member's Kafka client counts, with the library's own sensors."""
+"""The metrics of the group member's Kafka client, with the library's own sensors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def values(metrics, group):
             if figure.group == group and not figure.tags}
 
 
-def test_totals_stand_beside_the_librarys_rates(metrics):
+def test_totals_are_added_to_the_librarys_rates(metrics):
     manager = KafkaManagerMetrics(metrics, "connect", {1: None, 2: None})
     connections = [KafkaConnectionMetrics(metrics, "connect", node) for node in (1, 2)]
     manager.connection_created.record()
@@ -47,7 +47,7 @@ def test_totals_stand_beside_the_librarys_rates(metrics):
     assert {figure.group for figure in figures(metrics) if figure.tags} == {"connect-node-metrics"}
 
 
-def test_the_group(metrics):
+def test_group_metrics_have_kafkas_names(metrics):
     class Heartbeat:
         last_send = float("-inf")
 
@@ -64,7 +64,7 @@ def test_the_group(metrics):
     assert found["last-heartbeat-seconds-ago"] == -1, "there was none"
 
 
-def test_how_long_the_selector_waits(metrics):
+def test_the_time_in_select_is_measured(metrics):
     reading, writing = os.pipe()
     selector = metrics.selector()
     try:

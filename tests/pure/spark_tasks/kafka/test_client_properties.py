@@ -1,4 +1,4 @@
-"""Worker and connector on the properties of a Kafka client."""
+"""How the properties of a Kafka client follow from the worker's and the connector's."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from spark_tasks.kafka.client_properties import client_properties, same_brokers
 WORKER = {"bootstrap.servers": "a:9092", "group.id": "g", "security.protocol": "PLAINTEXT", "key.converter": "x"}
 
 
-def test_worker_then_prefix_then_override() -> None:
+def test_overrides_precede_prefixed_and_plain_worker_properties() -> None:
     worker = {**WORKER, "consumer.isolation.level": "read_committed", "consumer.session.timeout.ms": "7000"}
     found = client_properties(worker, {"consumer.override.session.timeout.ms": "9000", "topics": "t"}, "consumer")
     assert found == {

@@ -1,4 +1,4 @@
-"""Coroutines on the IO thread for which no thread waits."""
+"""Coroutines on the IO thread that no thread waits for."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_a_defect_is_logged_and_the_thread_continues(connections, caplog, starte
     assert done.wait(10)
 
 
-def test_what_is_cut_off_by_the_end_is_no_defect(connections, caplog):
+def test_coroutines_cancelled_by_close_are_not_logged_as_defects(connections, caplog):
     begun = threading.Event()
 
     async def long():
@@ -52,20 +52,20 @@ def test_what_is_cut_off_by_the_end_is_no_defect(connections, caplog):
     assert [record for record in caplog.records if record.name.startswith("spark_tasks")] == []
 
 
-def test_what_comes_just_before_the_end_is_read() -> None:
-    """A broker says why it refuses a login, and closes the connection."""
+def test_data_received_just_before_a_disconnect_is_read() -> None:
+    """A broker sends the reason for refusing a login and closes the connection."""
 
     class Reader:
         _sensors = None
 
         def __init__(self) -> None:
-            self.heard: list[object] = []
+            self.received: list[object] = []
 
         def data_received(self, data: bytes) -> None:
-            self.heard.append(data)
+            self.received.append(data)
 
         def connection_lost(self, error: object) -> None:
-            self.heard.append(str(error))
+            self.received.append(str(error))
 
     loop, reader = Loop(), Reader()
     ours, theirs = socket.socketpair()
@@ -76,9 +76,9 @@ def test_what_comes_just_before_the_end_is_read() -> None:
         transport = TcpTransport(loop, ours, host="broker")
         transport.set_protocol(reader)
         transport.resume_reading()
-        wait_until(lambda: loop.poll(timeout_ms=5) is None and len(reader.heard) > 1)
-        assert reader.heard[0] == b"refused"
-        assert "disconnected" in str(reader.heard[1])
+        wait_until(lambda: loop.poll(timeout_ms=5) is None and len(reader.received) > 1)
+        assert reader.received[0] == b"refused"
+        assert "disconnected" in str(reader.received[1])
     loop.close()
 
 

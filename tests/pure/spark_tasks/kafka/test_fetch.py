@@ -1,4 +1,4 @@
-"""Fetching against answers that no broker should give."""
+"""Fetching with responses that no broker should send."""
 
 from __future__ import annotations
 

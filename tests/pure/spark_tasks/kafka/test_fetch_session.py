@@ -52,7 +52,7 @@ class Broker:
 
 @given(st.lists(st.tuples(positions, st.sampled_from(["", "", "", "forgets", "lost before", "lost after", "grants"]))))
 def test_the_broker_waits_at_the_requested_offsets(steps):
-    """Whatever is lost on the way, and whatever the broker forgets: from the second answer on it is right again."""
+    """After a lost response or a session that the broker forgot, it is correct from the second response on."""
     broker, session = Broker(), FetchSession()
     for wanted, trouble in steps:
         if trouble == "forgets":
@@ -72,7 +72,7 @@ def test_the_broker_waits_at_the_requested_offsets(steps):
         assert waits_at == wanted
 
 
-def test_the_epoch_after_the_last_one_is_one(monkeypatch):
+def test_the_session_epoch_wraps_to_one(monkeypatch):
     monkeypatch.setattr(fetch_session, "MAX_EPOCH", 2)
     session, epochs = FetchSession(), []
     for _ in range(5):

@@ -1,4 +1,4 @@
-"""What the members of a worker share: whose topics metadata is asked for, and when."""
+"""Metadata shared by the members of a worker: which topics are requested, and when."""
 
 from __future__ import annotations
 

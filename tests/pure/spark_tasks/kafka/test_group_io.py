@@ -15,8 +15,8 @@ from spark_tasks.kafka.membership import ConsumerSettings, GroupConsumer
 TIMEOUT_S = 20
 
 
-def test_it_ends_although_a_client_goes_on_asking():
-    """As kafka-python's metadata loop does, which takes what a closed selector raises for an error that passes."""
+def test_the_io_thread_ends_although_a_client_keeps_sending_requests():
+    """kafka-python's metadata loop does so: it treats the error of a closed selector as temporary."""
     io, over, busy, free = GroupIo(), threading.Event(), threading.Event(), threading.Event()
     net = io.net()
     again = WakeupNotifier(net)

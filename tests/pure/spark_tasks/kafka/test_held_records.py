@@ -28,7 +28,7 @@ def test_later_records_are_appended() -> None:
     assert (held.take(TP, 9), held.take(TP, 5)) == (b"", b"")
 
 
-def test_after_a_gap_only_what_is_new() -> None:
+def test_after_a_gap_only_newer_records_are_held() -> None:
     held = HeldRecords(10_000, 10_000)
     held.add(TP, 5, batch(5))
     held.add(TP, 7, batch(7))

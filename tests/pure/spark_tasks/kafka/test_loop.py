@@ -1,4 +1,4 @@
-"""Timers of the loop that serves connections: those that are cancelled cost nothing and never run."""
+"""Timers of the loop that serves connections: cancelled timers are removed and never run."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_timers_run_in_order_unless_they_are_cancelled_or_put_off(timers: list[t
         loop.close()
 
 
-def test_it_does_not_keep_what_is_cancelled() -> None:
+def test_cancelled_timers_are_removed() -> None:
     loop = Loop()
     try:
         kept = loop.call_later(FAR_S, lambda: None)
@@ -58,7 +58,7 @@ def test_it_does_not_keep_what_is_cancelled() -> None:
         loop.close()
 
 
-def test_lines_of_its_thread_name_the_task_that_it_works_for() -> None:
+def test_log_lines_of_the_loop_name_the_task_it_works_for() -> None:
     loop, lines = Loop(), []
     formatter, log = ConnectFormatter(), logging.getLogger("kafka.coordinator")
 

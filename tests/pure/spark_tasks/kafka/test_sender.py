@@ -1,4 +1,4 @@
-"""The appender against a broker in memory that checks sequences as Kafka does and fails in every way it may."""
+"""The appender with a broker in memory that checks sequences like Kafka and fails in every possible way."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ FAULTS = [
 ]  # fmt: skip
 
 
-def test_a_response_that_is_lost_twice_is_still_known_to_the_broker(started):
+def test_a_batch_whose_response_was_lost_twice_is_not_duplicated(started):
     """A broker remembers a partition's last five batches: a retried one must not fall further behind than that."""
     broker = Broker([None, "lost response", None, None, None, None, "lost response"])
     appender = Appender(started(broker), ME, sequences={("t", 0): 0}, in_flight=5, max_batch_bytes=300)
@@ -185,7 +185,7 @@ def test_a_response_that_is_lost_twice_is_still_known_to_the_broker(started):
     st.integers(200, 3000),
     st.sampled_from([600, 10**9]),
 )
-def test_every_record_once_and_in_order_whatever_fails(faults, in_flight, batch_bytes, largest):
+def test_records_are_appended_once_and_in_order_despite_failures(faults, in_flight, batch_bytes, largest):
     broker = Broker(faults, largest)
     cluster = Cluster(broker, partitions=3)
     try:
@@ -214,7 +214,7 @@ def test_without_a_producer_id_batches_are_sent_one_by_one_and_keep_their_order(
     assert appender.sequences == {}
 
 
-def test_a_stale_epoch_ends_it_all(started):
+def test_a_stale_epoch_ends_the_appender(started):
     broker = Broker()
     broker.epoch = 1
     appender = Appender(started(broker), ME)
@@ -254,7 +254,7 @@ def test_a_record_over_the_request_size_is_not_even_sent(started):
     assert broker.requests == 0
 
 
-def test_partitions_that_do_not_exist(started):
+def test_nonexistent_partitions_are_refused(started):
     appender = Appender(started(Broker(), partitions=2), ME)
     for partition in (2, -1, np.array([0, 2])):
         with pytest.raises(KafkaRefusedError, match="partitions 0 to 1"):
@@ -274,7 +274,7 @@ def test_the_partitioner_is_used_for_records_without_a_partition(started):
     assert [value for value in broker.logs[where] if value in (b"1", b"3")] == [b"1", b"3"]
 
 
-def test_gives_up_after_the_delivery_timeout(started):
+def test_the_appender_gives_up_after_the_delivery_timeout(started):
     broker = Broker([protocol.NotEnoughReplicasError.errno] * 1000)
     appender = Appender(started(broker), ME, delivery_timeout_ms=20)
     appender.append("t", 0, raw([b"x"]))

@@ -32,7 +32,7 @@ def test_a_cluster_in_use_is_not_closed() -> None:
     assert mine.io.alive
 
 
-def test_a_watcher_lives_as_long_as_tasks_have_it() -> None:
+def test_a_watcher_lives_as_long_as_tasks_use_it() -> None:
     watchers = EndWatchers()
     mine = watchers.of(settings(0))
     assert watchers.of(dict(reversed(settings(0).items()))) is mine

@@ -1,4 +1,4 @@
-"""What the clients of a task are configured with."""
+"""The settings of a task's Kafka clients."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from spark_tasks.spark.security import authentication, python_sockets, write_pro
 WORKER = {"bootstrap.servers": "a:9092", "group.id": "g", "security.protocol": "PLAINTEXT", "key.converter": "x"}
 
 
-def test_a_sink_task_s_consumer() -> None:
+def test_consumer_settings_of_a_sink_task() -> None:
     properties = client_properties({**WORKER, "consumer.session.timeout.ms": "9000"}, {}, "consumer")
     found = consumer_settings("c", 3, {"topics": " a, b ,a", "tasks.max": "2"}, properties)
     assert (found.group_id, found.topics, found.session_timeout_ms) == ("connect-c", ("a", "b"), 9000)
@@ -33,12 +33,12 @@ def test_a_sink_task_s_consumer() -> None:
 
 
 @pytest.mark.parametrize("connector", [{}, {"topics": "a", "topics.regex": "b"}, {"topics.regex": "("}])
-def test_topics_or_a_regex(connector: dict[str, str]) -> None:
+def test_a_sink_needs_either_topics_or_a_valid_regex(connector: dict[str, str]) -> None:
     with pytest.raises(ConfigError, match=r"topics"):
         consumer_settings("c", 0, connector, WORKER)
 
 
-def test_defaults_and_bad_values() -> None:
+def test_consumer_defaults_and_invalid_values() -> None:
     assert reset_policy({}) == "earliest"
     assert reset_policy({"auto.offset.reset": "Latest"}) == "latest"
     assert isolation({}) == "read_uncommitted"
@@ -48,7 +48,7 @@ def test_defaults_and_bad_values() -> None:
         consumer_settings("c", 0, {"topics": "t"}, {**WORKER, "session.timeout.ms": "soon"})
 
 
-def test_an_appender_is_idempotent_unless_told_otherwise() -> None:
+def test_an_appender_is_idempotent_unless_configured_otherwise() -> None:
     options, idempotent = appender_options({"compression.type": "zstd", "max.request.size": "5000"})
     assert idempotent
     assert options["compression"] == "zstd"
@@ -90,7 +90,7 @@ def test_topics_are_left_to_the_brokers() -> None:
     ({"topic.creation.default.partitions": "x"}, r"Invalid value x for .*topic\.creation\.default\.partitions"),
     ({"topic.creation.logs.partitions": "0"}, r"Invalid value 0 for .*topic\.creation\.logs\.partitions"),
 ])
-def test_settings_that_no_topic_could_be_created_with_are_refused_at_once(changed: dict[str, str], why: str) -> None:
+def test_invalid_topic_creation_settings_are_refused(changed: dict[str, str], why: str) -> None:
     with pytest.raises(ConfigError, match=why):
         topic_creation({**CREATION, **changed}, {})
 
@@ -101,7 +101,7 @@ def test_settings_that_no_topic_could_be_created_with_are_refused_at_once(change
     ({"spark.python.unix.domain.socket.dir": "/" + "x" * 60}, "/t", "false"),
     ({"spark.python.unix.domain.socket.enabled": "false"}, "/t", None),
 ])
-def test_unix_sockets_ask_for_no_secret_and_so_are_in_a_folder_of_the_user_s(
+def test_unix_sockets_have_no_secret_and_are_in_a_private_folder(
     settings: dict[str, str], folder: str, enabled: str | None
 ) -> None:
     found = python_sockets(settings, Path(folder))
@@ -133,7 +133,7 @@ def test_a_cluster_without_a_secret_is_refused() -> None:
     {"spark.master": "yarn"}, {"spark.master": "k8s://https://h"},
     {"spark.master": "spark://h:1", "spark.authenticate.secret": "s"},
 ])
-def test_what_leaves_the_machine_is_encrypted(own: dict[str, str]) -> None:
+def test_traffic_with_a_spark_cluster_is_encrypted(own: dict[str, str]) -> None:
     found = spark_settings(own)
     assert (found["spark.authenticate"], found["spark.network.crypto.enabled"]) == ("true", "true")
     assert found.get("spark.authenticate.secret") == own.get("spark.authenticate.secret")

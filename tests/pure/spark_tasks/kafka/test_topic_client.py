@@ -1,4 +1,4 @@
-"""What Kafka's client says of a topic that was created a moment ago."""
+"""What Kafka's client reports about a topic that has just been created."""
 
 from __future__ import annotations
 
@@ -22,6 +22,6 @@ class Consumer:
         raise answer(topic)
 
 
-def test_a_topic_that_the_broker_does_not_know_yet() -> None:
+def test_a_topic_unknown_to_the_broker_has_no_partitions_yet() -> None:
     consumer = Consumer(UnknownTopicOrPartitionError, set(), {0, 1})
     assert [partitions_of(consumer, "t") for _ in range(3)] == [set(), set(), {0, 1}]

@@ -1,4 +1,4 @@
-"""What tasks and plugins count: windows, phases, plugins' own series, and what comes home with a split's result."""
+"""Metrics of tasks and plugins: windows, phases, plugins' own series, and figures sent with a split's result."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ def test_a_window_has_the_values_of_the_last_minute_only(steps, later):
     assert window.rate(now) <= sum(value for _, value in values) / HALF_S + 1e-9
 
 
-def test_a_rate_is_a_sum_by_its_time():
+def test_a_rate_is_the_sum_divided_by_its_window():
     window = Window()
     for second in range(60):
         window.add(10, float(second))
     assert 9 < window.rate(60.0) < 11
 
 
-def test_of_phases_inside_each_other_the_innermost_counts():
+def test_time_in_nested_phases_counts_for_the_innermost():
     with measured() as watch, phase("write"):
         assert list(each("fetch", iter([1, 2]))) == [1, 2]
         with phase("decode"):
@@ -98,7 +98,7 @@ def test_an_error_without_writable_attributes_is_marked_too():
     assert stage_of(caught.value) == "write"
 
 
-def test_what_plugins_count_in_a_split_adds_up_on_the_worker():
+def test_plugin_metrics_of_splits_are_added_up_on_the_worker():
     task = TaskMetrics("sink")
     for _ in range(2):
         with counting():
@@ -141,7 +141,7 @@ def test_a_plugins_metrics_use_limited_memory(caplog):
         metrics.counter("x").inc(-1)
 
 
-def test_a_task_counts_what_it_did():
+def test_a_task_counts_records_phases_and_commits():
     task = TaskMetrics("sink")
     task.submitted(10)
     assert task.active == 10
@@ -159,7 +159,7 @@ def test_a_task_counts_what_it_did():
     assert (task.errors, task.failures, task.retries) == ({"convert": 1}, 1, 0)
 
 
-def test_the_ratios_of_running_and_paused_time():
+def test_ratios_of_running_and_paused_time_are_measured():
     task = TaskMetrics()
     assert task.ratios(task.started + 10) == (0, 0)
     task.running(paused=False)
@@ -174,7 +174,7 @@ def test_the_ratios_of_running_and_paused_time():
     assert task.ratios(task.started + 1000)[1] < 0.01
 
 
-def test_the_wait_for_spark_is_what_no_split_worked():
+def test_the_wait_for_spark_is_the_time_without_running_splits():
     future: Future[list[int]] = Future()
     flight = Flight(future)
     threading.Event().wait(0.02)

@@ -1,4 +1,4 @@
-"""Everything that Java's converters, transforms and file source made of the inputs in tests/golden/converters."""
+"""The results of Java's converters, transforms and file source for the inputs in tests/golden/converters."""
 
 import json
 from importlib import import_module
@@ -31,7 +31,7 @@ def name(case):
 
 
 @pytest.mark.parametrize("case", GOLDEN["json"], ids=name)
-def test_json_converter(case):
+def test_json_converter_equals_javas(case):
     reader, writer = converter(case["config"]), converter(case.get("write", case["config"]))
     data = pa.array([None if case["text"] is None else case["text"].encode()], pa.binary())
     if case.get("error") and case.get("value") is None:  # with a value: Java cannot write a Decimal of another scale
@@ -55,7 +55,7 @@ CLASSES = {"StringConverter": "string", "JsonConverter": "json"}
 @pytest.mark.parametrize(
     "case", GOLDEN["converters"], ids=lambda case: case["class"].rpartition(".")[2] + repr(case["data"])
 )
-def test_other_converters(case):
+def test_other_converters_equal_javas(case):
     simple = case["class"].rpartition(".")[2]
     found = getattr(import_module(f"spark_tasks.pipeline.converters.{CLASSES.get(simple, 'primitive')}"), simple)()
     found.configure(case["config"], is_key=False)
@@ -78,7 +78,7 @@ def test_other_converters(case):
 
 
 @pytest.mark.parametrize("case", GOLDEN["headers"], ids=lambda case: repr(case["text"]))
-def test_simple_header_converter(case):
+def test_simple_header_converter_equals_javas(case):
     found = SimpleHeaderConverter()
     data = None if case["text"] is None else case["text"].encode()
     schema, value = found.to_connect_header("t", "h", data)
@@ -91,7 +91,7 @@ def test_simple_header_converter(case):
 
 
 @pytest.mark.parametrize("case", GOLDEN["transforms"], ids=name)
-def test_transforms(case):
+def test_transforms_equal_javas(case):
     chain = {f"transforms.t{i}.{key}": value for i, one in enumerate(case["transforms"]) for key, value in one.items()}
     aliases = ",".join(f"t{i}" for i in range(len(case["transforms"])))
     config = {"value.converter": JSON, **{f"value.converter.{k}": v for k, v in case["config"].items()}}
@@ -114,7 +114,7 @@ def test_transforms(case):
 
 
 @pytest.mark.parametrize("case", GOLDEN["files"], ids=lambda case: repr(case["pieces"])[:60])
-def test_file_stream_source(case, tmp_path):
+def test_file_stream_source_reads_the_same_lines_as_javas(case, tmp_path):
     file = tmp_path / "in.txt"
     reader, position = FileReader(str(file), "t"), None
     assert reader.latestOffset(reader.initialOffset()) == reader.initialOffset(), "a missing file is waited for"

@@ -31,7 +31,7 @@ def one(case, transforms):
 
 
 @pytest.mark.parametrize("first", range(0, len(CASES), 20))
-def test_texts_are_javas(first):
+def test_header_texts_equal_javas(first):
     for case in CASES[first : first + 20]:
         [[header]] = one(case, HEADER).column("headers").to_pylist()
         found = None if header["value"] is None else header["value"].decode()
@@ -39,7 +39,7 @@ def test_texts_are_javas(first):
 
 
 @pytest.mark.parametrize("first", range(0, len(CASES), 20))
-def test_lines_have_the_same_texts(first):
+def test_lines_of_the_file_sink_equal_header_texts(first):
     for case in CASES[first : first + 20]:
         batch = one(case, FIELD)
         line = to_lines(batch.column("value"), batch.schema.field("value").metadata).to_pybytes().decode()
@@ -52,6 +52,6 @@ def test_lines_have_the_same_texts(first):
     (Decimal("1E-7"), "1E-7"), (Decimal("0.10"), "0.10"),
     ({"a": [1, None, True]}, "{a=[1, null, true]}"), (1e7, "1.0E7"),
 ])  # fmt: skip
-def test_values_of_python_transforms(value, text):
+def test_values_of_python_transforms_are_written_as_java_texts(value, text):
     converter = SinkPipeline(worker(), {"header.converter": STRING}).stages.header
     assert converter.from_connect_header("t", "h", None, value) == text.encode()

@@ -1,4 +1,4 @@
-"""Python connectors' pipelines of which Java has a part, with this test in the place of the host."""
+"""Pipelines of Python connectors with a part in Java; the host is simulated."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Host:
 
     def __init__(self, folder):
         (folder / "secret").write_text("s")
-        self.answers, self.heard = [], []
+        self.answers, self.received = [], []
         self._server = socket.socket(socket.AF_UNIX)
         self._server.bind(str(folder / "socket"))
         self._server.listen()
@@ -46,7 +46,7 @@ class Host:
 
     def _answer(self, connection):
         with connection:
-            self.heard += [json.loads(self._read(connection)[1]) for _ in range(2)]
+            self.received += [json.loads(self._read(connection)[1]) for _ in range(2)]
             while True:
                 kind, body = self._read(connection)
                 if kind is None:
@@ -109,7 +109,7 @@ class Refused(list):
         self.append((failure.row, failure.stage.name, failure.class_name, failure.error_class, failure.message))
 
 
-def test_a_sink_s_records_come_from_java(host, tmp_path):
+def test_records_of_a_sink_come_from_java(host, tmp_path):
     """A record that Java drops, two that its stages refuse, one whose key Python's converter refuses, two schemas."""
     cut = Cut((), (), frozenset({"value"}))
     config = {"key.converter": JSON, "key.converter.schemas.enable": "false", "value.converter": "java.X"}
@@ -128,18 +128,18 @@ def test_a_sink_s_records_come_from_java(host, tmp_path):
     assert refused[:2] == [
         (1, "VALUE_CONVERTER", "java.X", "x.Bad", "no"), (2, "TRANSFORMATION", "java.T", "x.Bad", "no")]
     assert [one[:3] for one in refused[2:]] == [(3, "KEY_CONVERTER", JSON)]
-    hello, order = host.heard[:2]
+    hello, order = host.received[:2]
     assert hello == {"op": "hello", "secret": "s"}
     assert (order["op"], order["kind"], order["lease"], order["converted"]) == ("chain", "sink", "token", ["value"])
     assert order["connector"]["key.converter"] == f"{CONNECT}converters.ByteArrayConverter"
 
 
-def test_dead_letters_have_java_s_stack_trace():
+def test_dead_letters_have_javas_stack_trace():
     error = java_chain.JavaStageError.of(bad(0, "TRANSFORMATION", "java.T"))
     assert (str(error), error.java_class, error.__notes__) == ("no", "x.Bad", ["at y"])
 
 
-def test_a_lost_host_is_looked_up_again_and_its_exceptions_are_reported(host, tmp_path):
+def test_a_lost_host_is_looked_up_again_and_exceptions_are_reported(host, tmp_path):
     cut = Cut((), (), frozenset({"key", "value"}))
     java = part(tmp_path, cut)
     pipeline = JavaFirstPipeline({}, {"key.converter": "java.X", "value.converter": "java.X"}, cut, java)
@@ -157,7 +157,7 @@ def test_a_lost_host_is_looked_up_again_and_its_exceptions_are_reported(host, tm
         list(pipeline.to_connect_batches("t", 0, raw((b"k", b"v"))))
 
 
-def test_a_source_s_records_go_through_java(host, tmp_path):
+def test_records_of_a_source_go_through_java(host, tmp_path):
     cut = Cut((), (), frozenset({"value"}))
     config = {"topic": "t", "key.converter": STRING, "value.converter": "java.X"}
     pipeline = JavaLastPipeline({}, config, cut, part(tmp_path, cut, "source", **config), rows=True)
@@ -182,7 +182,7 @@ def test_a_source_s_records_go_through_java(host, tmp_path):
     assert json.loads(metas[0][0]["value"]["schema"])["type"] == "struct"
 
 
-def test_frames_are_small(host, tmp_path, monkeypatch):
+def test_large_batches_are_sent_in_several_frames(host, tmp_path, monkeypatch):
     """The row of a refused record in the second frame is counted from the start of the batch."""
     monkeypatch.setattr(java_chain, "FRAME_BYTES", 1)
     cut = Cut((), (), frozenset({"key", "value"}))

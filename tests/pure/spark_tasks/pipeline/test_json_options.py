@@ -24,7 +24,7 @@ def converter(**config):
     return found
 
 
-def test_one_schema_for_all_payloads():
+def test_schema_content_is_the_schema_of_every_payload():
     fixed = converter(**{"schema.content": to_text(ROW)})
     found, metadata = fixed.to_connect("t", pa.array([b'{"a":1,"b":"y"}', None, b'{"a":2}', b'{"a":3,"b":null}']))
     assert from_text(metadata[SCHEMA_KEY]) == ROW
@@ -34,7 +34,7 @@ def test_one_schema_for_all_payloads():
     assert bad.value.row == 1
 
 
-def test_the_schema_is_for_reading_alone():
+def test_schema_content_has_no_effect_on_writing():
     values = pa.array([{"a": 1, "b": None}], to_arrow(ROW))
     metadata = {SCHEMA_KEY: to_text(ROW).encode()}
     plain, fixed = converter(), converter(**{"schema.content": to_text(ROW)})
@@ -48,7 +48,7 @@ def test_without_schemas_there_is_no_schema():
 
 
 @pytest.mark.parametrize("text", ["{", '{"type":"map"}', "null"])
-def test_an_invalid_schema(text):
+def test_an_invalid_schema_content_is_refused(text):
     with pytest.raises(ConfigError, match=r"schema\.content"):
         converter(**{"schema.content": text})
 
@@ -64,7 +64,7 @@ def test_decimals_are_bytes_or_numbers(form, written):
     assert fixed.to_connect("t", pa.array([b'"BNI="', b"12.34"]))[0].to_pylist() == [Decimal("12.34")] * 2
 
 
-def test_nulls_may_stay_null():
+def test_nulls_may_be_kept_instead_of_defaults():
     keeping = converter(**{"schema.content": to_text(ROW), "replace.null.with.default": "false"})
     assert keeping.to_connect("t", pa.array([b'{"a":1,"b":null}']))[0].to_pylist() == [{"a": 1, "b": None}]
     written = keeping.from_connect("t", pa.array([{"a": 1, "b": None}], to_arrow(ROW)),

@@ -18,7 +18,7 @@ SCHEMALESS = {"value.converter": JSON, "value.converter.schemas.enable": "false"
 CAST = "org.apache.kafka.connect.transforms.Cast$Value"
 
 
-def test_sink_columns():
+def test_a_sink_batch_has_the_connect_columns():
     headers = [[("h", b"1")], None]
     batch = SinkPipeline(worker(), {}).to_connect(
         "t", 4, raw_batch([b"x", None], offset=7, keys=[b"k", None], headers=headers)
@@ -33,7 +33,7 @@ def test_sink_columns():
     assert batch.column("headers")[0].as_py() == [{"key": "h", "value": b"1"}]
 
 
-def test_a_record_without_a_timestamp():
+def test_a_record_without_a_timestamp_has_a_null_timestamp():
     """Kafka's -1 is Java's null: for plugins, and for transforms."""
     raw = raw_batch([b"x", b"y"], timestamp=-1)
     assert SinkPipeline(worker(), {}).to_connect("t", 4, raw).column("timestamp").to_pylist() == [None, None]
@@ -51,7 +51,7 @@ def test_the_first_bad_record_is_named():
 
 
 def test_bad_records_are_reported_and_the_others_stay_one_batch():
-    """The good ones have other keys on both sides of a bad one, and are one column all the same."""
+    """The records before and after a bad one have different keys, and still become one column."""
     values = [b'{"a":1}', b"{oops", b'{"b":2}', b"nope", b'{"a":3}']
     raw = raw_batch(values, offset=40, keys=[b"k", None, None, b"", b"k"])
     refused = []
@@ -63,7 +63,7 @@ def test_bad_records_are_reported_and_the_others_stay_one_batch():
     assert "position 1" in str(refused[0].error)
 
 
-def test_bad_headers_and_keys():
+def test_records_with_bad_headers_or_keys_are_skipped():
     config = {**SCHEMALESS, "header.converter": JSON, "key.converter": JSON}
     raw = raw_batch([b"1", b"2", b"3"], keys=[b"{", None, None], headers=[[("h", b"{")], None, [("h", b"{")]])
     refused = []
@@ -72,7 +72,7 @@ def test_bad_headers_and_keys():
     assert [(f.row, f.stage.value) for f in refused] == [(0, "KEY_CONVERTER"), (2, "HEADER_CONVERTER")]
 
 
-def test_bad_records_behind_others_that_a_transform_drops():
+def test_bad_records_are_located_after_dropped_ones():
     config = {
         **SCHEMALESS, "transforms": "drop,cast", "transforms.drop.type": "Filter", "transforms.drop.predicate": "dead",
         "predicates": "dead", "predicates.dead.type": "RecordIsTombstone", "transforms.cast.type": CAST,
@@ -87,7 +87,7 @@ def test_bad_records_behind_others_that_a_transform_drops():
                                            "change record t-0, offset 12: ")
 
 
-def test_a_source_record_as_it_came():
+def test_the_original_of_a_source_record_is_text():
     config = {**SCHEMALESS, "topic": "out", "value.converter": "org.apache.kafka.connect.converters.LongConverter"}
     pipeline = SourcePipeline(worker(), config)
     batch = pa.RecordBatch.from_pydict({"key": ["k", "l"], "value": ["text", "more"], "timestamp": [5, 6]})
@@ -96,7 +96,7 @@ def test_a_source_record_as_it_came():
     assert raw.column("timestamp").to_pylist() == [6]
 
 
-def test_converters_with_their_own_prefix():
+def test_converter_settings_belong_to_the_level_of_their_converter():
     """The connector's properties belong to the connector's converter, the worker's to the worker's."""
     of_worker = worker(**{"value.converter": JSON, "value.converter.schemas.enable": "false"})
     assert SinkPipeline(of_worker, {}).to_connect("t", 0, raw_batch([b"5"]))["value"].to_pylist() == [5]
@@ -106,7 +106,7 @@ def test_converters_with_their_own_prefix():
         SinkPipeline(of_worker, {"value.converter": JSON}).to_connect("t", 0, raw_batch([b"5"]))
 
 
-def test_runs_of_one_schema_come_as_batches():
+def test_records_are_grouped_into_batches_by_schema():
     def record(kind, payload):
         return b'{"schema":{"type":"%s","optional":false},"payload":%s}' % (kind, payload)
 
@@ -124,7 +124,7 @@ def test_a_pipeline_can_be_pickled():
     assert pipeline.to_connect("t", 0, raw_batch([b"1"]))["value"].to_pylist() == [1]
 
 
-def test_wrong_configuration():
+def test_invalid_converter_settings_are_refused():
     with pytest.raises(PluginNotFoundError, match="Nope"):
         _ = SinkPipeline(worker(), {"value.converter": "Nope"}).stages
     with pytest.raises(ConfigError, match=r"key\.converter"):
@@ -137,7 +137,7 @@ def source_batch(**columns):
     return pa.RecordBatch.from_pydict(columns)
 
 
-def test_source_records_by_topic_in_order():
+def test_source_records_are_grouped_by_topic_in_order():
     batch = source_batch(topic=["a", "b", "a"], value=["1", "2", "3"], partition=pa.array([0, None, 5], pa.int32()))
     found = list(SourcePipeline(worker(), {}).to_raw(batch))
     assert [(topic, raw.column("value").to_pylist()) for topic, _, raw in found] == [("a", [b"1", b"3"]), ("b", [b"2"])]
@@ -146,7 +146,7 @@ def test_source_records_by_topic_in_order():
     assert found[0][2].schema == RAW_SCHEMA
 
 
-def test_source_defaults():
+def test_source_records_have_defaults():
     ((topic, partitions, raw),) = SourcePipeline(worker(), {"topic": "x"}).to_raw(source_batch(value=["v"]))
     assert (topic, partitions) == ("x", None)
     assert raw.column("key").to_pylist() == [None]
@@ -173,8 +173,8 @@ def test_timestamps_before_1970_are_refused_as_in_java():
         list(SourcePipeline(worker(), {"topic": "x"}).to_raw(source_batch(value=["v"], timestamp=days)))
 
 
-def test_timestamp_router_takes_timestamps_before_1970():
-    """What Java 4.3.1 made of the same timestamps."""
+def test_timestamp_router_supports_timestamps_before_1970():
+    """The expected topics are those of Java 4.3.1."""
     router = TimestampRouter()
     router.configure({})
     times = [-1, -86_400_000, 0, -62_135_596_800_001]
@@ -191,11 +191,11 @@ def test_timestamp_router_takes_timestamps_before_1970():
     ("Short", True, "Failed to serialize to short (was class java.lang.Boolean): "),
     ("Boolean", "x", "BooleanConverter is not compatible with objects of type class java.lang.String"),
 ])
-def test_headers_of_another_type_are_data_errors_in_javas_words(converter, value, java):
+def test_headers_of_a_wrong_type_are_reported_as_by_java(converter, value, java):
     made = getattr(primitive, f"{converter}Converter")()
-    with pytest.raises(DataError) as told:
+    with pytest.raises(DataError) as reported:
         made.from_connect_header("t", "h", None, value)
-    assert told.value.java_message == java
+    assert reported.value.java_message == java
 
 
 def test_rows_become_structs_with_a_schema():
@@ -214,20 +214,20 @@ def test_headers_of_a_source_are_converted():
     assert raw.column("headers").to_pylist() == [[{"key": "n", "value": b"5"}], None]
 
 
-def test_a_value_that_cannot_be_written():
+def test_a_value_that_the_converter_cannot_write_is_an_error():
     long = {"value.converter": CONNECT + "converters.LongConverter"}
     with pytest.raises(DataError, match="value of a record for topic x cannot be written by LongConverter"):
         list(SourcePipeline(worker(), {**long, "topic": "x"}).to_raw(source_batch(value=["v"])))
 
 
-def test_required_null_is_refused():
+def test_null_for_a_required_value_is_refused():
     field = pa.field("value", pa.int64(), metadata={SCHEMA_KEY: b'{"type":"int64","optional":false}'})
     batch = pa.RecordBatch.from_arrays([pa.array([1, None], pa.int64())], schema=pa.schema([field]))
     with pytest.raises(DataError, match="null"):
         list(SourcePipeline(worker(**{"value.converter": JSON}), {"topic": "x"}).to_raw(batch))
 
 
-def test_headers_through_json_converter():
+def test_headers_are_converted_by_json_converter():
     converter = JsonConverter()
     converter.configure({"schemas.enable": "false"})
     assert converter.to_connect_header("t", "h", b'[1, "x"]') == (None, [1, "x"])
@@ -247,7 +247,7 @@ def test_headers_in_bytes_are_unchanged():
         list(SourcePipeline(worker(), {"topic": "t"}).to_raw(nameless))
 
 
-def test_records_need_a_value():
-    """A source of rows that does not say so would write nulls."""
+def test_source_records_need_a_value_column():
+    """Without this check, a source of rows that does not declare itself as one would write nulls."""
     with pytest.raises(DataError, match=r"no column value, only id, name"):
         list(SourcePipeline(worker(), {"topic": "t"}).to_raw(pa.RecordBatch.from_pydict({"id": [1], "name": ["x"]})))

@@ -42,7 +42,7 @@ def errors() -> list[str]:
     return validate_connector(config, plugins=plugins_with(f"{__name__}:Careless"), worker={}).errors()
 
 
-def test_one_message_may_be_no_list(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_validation_may_return_a_single_message(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Careless, "answer", {"topic": "There is no such thing"})
     assert errors() == ["There is no such thing"]
 

@@ -61,27 +61,27 @@ def test_each_path_is_read_once_for_all_keys():
 
 
 def test_a_time_to_live_is_reported_for_connectors_with_config_reload():
-    told = []
-    transformer = ConfigTransformer({"p": Fake(ttl_ms=500)}, on_ttl=lambda *a: told.append(a))
+    reported = []
+    transformer = ConfigTransformer({"p": Fake(ttl_ms=500)}, on_ttl=lambda *a: reported.append(a))
     config = {"k": "${p:f:x}"}
     transformer.transform(config)
-    assert told == []
+    assert reported == []
     transformer.transform({**config, "config.action.reload": "NONE"}, "c")
-    assert told == []
+    assert reported == []
     transformer.transform(config, "c")
-    assert told == [("c", "f", 500)]
+    assert reported == [("c", "f", 500)]
 
 
-def test_every_value_is_reported_with_its_key():
-    told = []
-    transformer = ConfigTransformer({"p": Fake(unknown=["no"])}, on_values=lambda *a: told.append(a))
+def test_provided_values_are_reported_with_their_keys():
+    reported = []
+    transformer = ConfigTransformer({"p": Fake(unknown=["no"])}, on_values=lambda *a: reported.append(a))
     found = transformer.transform({"a": "x${p:f:x}${p:f:y}", "b": "${p:z}", "c": "${p:f:no}", "d": "plain"}, "c")
     assert found.given == {"a": ["<f/x>", "<f/y>"], "b": ["</z>"]}
-    assert told == [("c", found.given)]
+    assert reported == [("c", found.given)]
     assert transformer.transform({"d": "plain"}).given == {}
 
 
-def test_by_default_the_process_hides_them():
+def test_provided_values_are_masked_by_default():
     ConfigTransformer({"p": Fake()}).transform({"a": "${p:path-of-the-test:x}"}, "c")
     assert process_secrets().mask("is <path-of-the-test/x>") == "is [hidden]"
 
@@ -131,7 +131,7 @@ def test_allowed_paths_are_enforced(provider, tmp_path):
             provider().configure({"allowed.paths": bad})
 
 
-def test_environment_provider_keeps_to_its_pattern():
+def test_environment_provider_returns_only_variables_that_match_its_pattern():
     provider = EnvVarConfigProvider({"DB_PASSWORD": "x", "OTHER": "y", "MY_DB_PASSWORD": "z"})
     provider.configure({"allowlist.pattern": "DB_.*"})
     assert provider.get("", {"DB_PASSWORD", "OTHER", "MY_DB_PASSWORD"}).data == {"DB_PASSWORD": "x"}
@@ -158,12 +158,12 @@ def test_providers_are_loaded_by_java_name_with_their_parameters(tmp_path, monke
 
 
 def test_a_negative_time_to_live_is_ignored():
-    told = []
+    reported = []
     short = Fake()
     short.get = lambda path, _keys: ConfigData({"k": "v"}, int(path))
-    transformer = ConfigTransformer({"v": short}, lambda *more: told.append(more))
+    transformer = ConfigTransformer({"v": short}, lambda *more: reported.append(more))
     transformer.transform({"a": "${v:-1:k}", "b": "${v:0:k}", "c": "${v:7:k}"}, "n")
-    assert sorted(told) == [("n", "0", 0), ("n", "7", 7)]
+    assert sorted(reported) == [("n", "0", 0), ("n", "7", 7)]
 
 
 def test_a_plugin_provider_is_found_and_one_without_a_class_named():

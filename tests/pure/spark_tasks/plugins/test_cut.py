@@ -1,4 +1,4 @@
-"""Where the chain of a Java connector is cut, and what cannot be."""
+"""Where a chain of Java and Python plugins is divided, and which chains cannot be."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ KEYS = frozenset({"key", "value"})
     (config(P, value=J), *[{"value.converter": "Use a converter that heeler has"}] * 2),
     (config("nobody.Knows", P), Cut(("t0", "t1"), (), KEYS), Cut(("t1",), ("t0",), KEYS)),
 ])
-def test_a_chain_is_cut_once(plugins, given, sink, source):
+def test_the_chain_of_a_java_connector_is_cut_at_most_once(plugins, given, sink, source):
     for wanted, is_sink in ((sink, True), (source, False)):
         cut, refusals = cut_of(plugins, given, {}, is_sink=is_sink, java=True)
         if isinstance(wanted, dict):
@@ -86,7 +86,7 @@ def test_a_chain_is_cut_once(plugins, given, sink, source):
     (config(header=J), *[{"header.converter": "only heeler's own header converters work with a Python"}] * 2),
     (config((J, B)), *[Cut(("t0",), (), KEYS)] * 2),
 ])
-def test_also_in_the_chain_of_a_python_connector(plugins, given, sink, source):
+def test_the_chain_of_a_python_connector_is_cut_at_most_once(plugins, given, sink, source):
     for wanted, is_sink in ((sink, True), (source, False)):
         cut, refusals = cut_of(plugins, given, {}, is_sink=is_sink, java=False)
         if isinstance(wanted, dict):
@@ -98,7 +98,7 @@ def test_also_in_the_chain_of_a_python_connector(plugins, given, sink, source):
     assert (found is not None) == (J in given.values() and given["header.converter"] != J)
 
 
-def test_the_worker_s_converters_count_where_the_connector_has_none(plugins):
+def test_the_workers_converters_apply_if_the_connector_has_none(plugins):
     given = {"transforms": "t", "transforms.t.type": J}
     cut, _ = cut_of(plugins, given, {"value.converter": P}, is_sink=True, java=True)
     assert cut == Cut((), ("t",), frozenset({"value"}))
@@ -112,7 +112,7 @@ def test_an_unused_predicate_is_not_passed_to_the_other_runtime(plugins):
     assert cut.for_near(given)["predicates"] == ""
 
 
-def test_each_side_has_its_part_of_the_configuration():
+def test_each_runtime_gets_its_part_of_the_configuration():
     given = config((P, P), (J, J), value=P) | {"value.converter.x": "1", "key.converter.schemas.enable": "false"}
     cut = Cut(("t0",), ("t1",), KEYS)
     ours, theirs = cut.for_far(given), cut.for_near(given)

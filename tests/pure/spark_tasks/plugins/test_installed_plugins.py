@@ -17,7 +17,7 @@ JAVA = "org.apache.kafka."
     "org.apache.kafka.connect.json.JsonConverter", "StringConverter",
     "org.apache.kafka.connect.storage.SimpleHeaderConverter",
 ])
-def test_keys_are_javas(name):
+def test_configuration_keys_equal_javas(name):
     ours = [{k: v for k, v in key.items() if k != "documentation"} for key in plugin_config(PLUGINS, name)]
     assert ours == ANSWERS[f"config {name}"]["body"]
 

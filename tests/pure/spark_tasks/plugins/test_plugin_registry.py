@@ -57,14 +57,14 @@ def test_a_module_in_a_folder_is_found_by_all_its_names(folder):
         ("acme_one.OneSourceConnector", "source", "1.2", str(folder))]
 
 
-def test_nothing_is_imported_before_it_is_asked_for(folder):
+def test_plugins_are_not_imported_before_they_are_requested(folder):
     (folder / "acme_lazy.py").write_text("raise SystemError('imported')\n" + source("LazyConnector"))
     plugins = registry(folder)
     assert plugins.names(Kind.CONNECTOR) == ["acme_lazy.LazyConnector"]
     assert not any(name.endswith("acme_lazy") for name in sys.modules)
 
 
-def test_packages_and_folders_one_level_down_and_wheels(folder):
+def test_packages_subfolders_and_wheels_are_searched_for_plugins(folder):
     package = folder / "acme_pack" / "inner"
     package.mkdir(parents=True)
     (folder / "acme_pack" / "__init__.py").write_text("")
@@ -88,7 +88,7 @@ def test_packages_and_folders_one_level_down_and_wheels(folder):
     assert plugins.connector("Below").__name__ == "BelowConnector"
 
 
-def test_entry_points_of_a_folder_hide_what_its_source_would_show(folder):
+def test_entry_points_of_a_folder_take_precedence_over_its_source(folder):
     (folder / "acme_dist.py").write_text(source("PublicConnector") + source("InternalConnector"))
     info = folder / "acme-1.dist-info"
     info.mkdir()
@@ -132,14 +132,14 @@ def versions(folder):
 @pytest.mark.parametrize(("asked", "version"), [
     (None, "1.10"), ("", "1.10"), ("latest", "1.10"), ("1.2", "1.2"), ("[1.0,1.10)", "1.2"), ("(1.2,)", "1.10"),
 ])
-def test_the_newest_version_that_fits_is_taken(versions, asked, version):
+def test_the_newest_matching_version_is_used(versions, asked, version):
     found = versions.find(Kind.CONNECTOR, "ManyConnector", asked)
     assert found.version == version
     assert versions.connector_of({"connector.class": "Many", "connector.plugin.version": asked}) == found
     assert versions.get(Kind.CONNECTOR, "com.acme.ManyConnector", asked).version == version
 
 
-def test_a_missing_version(versions):
+def test_a_missing_version_is_reported(versions):
     text = r"^Plugin acme_many.ManyConnector not found that matches the version range \[2.0,2.0\], available versions: "
     with pytest.raises(PluginVersionError, match=text + r"\[undefined, 1.2, 1.10\]$"):
         versions.find(Kind.CONNECTOR, "Many", "2.0")
@@ -152,7 +152,7 @@ def test_each_version_is_listed(versions):
     assert [info.version for info in versions.of_kind(Kind.CONNECTOR)] == [None, "1.2", "1.10"]
 
 
-def test_two_plugins_of_one_simple_name(folder):
+def test_an_ambiguous_simple_name_is_reported(folder):
     (folder / "acme_a.py").write_text(source("TwinConnector"))
     (folder / "acme_b.py").write_text(source("TwinConnector"))
     plugins = registry(folder)
@@ -163,7 +163,7 @@ def test_two_plugins_of_one_simple_name(folder):
 
 @pytest.mark.parametrize("name", ["elsewhere.ElsewhereConnector", "elsewhere:ElsewhereConnector",
                                   "elsewhere.Anything", "tests.rigs.task_plugins.NumbersConnector", "antigravity.x"])
-def test_nothing_is_imported_because_somebody_names_it(folder, monkeypatch, name):
+def test_modules_named_as_plugins_are_not_imported(folder, monkeypatch, name):
     (folder / "elsewhere.py").write_text(f"import pathlib; pathlib.Path({str(folder / 'ran')!r}).touch()\n"
                                          + source("ElsewhereConnector"))
     monkeypatch.syspath_prepend(folder)
@@ -226,7 +226,7 @@ def test_the_error_for_an_unknown_class_helps(kind, name, help_):
     assert more[-1].startswith(AT_START)
 
 
-def test_the_type_of_a_config(folder):
+def test_the_connector_type_follows_from_the_config(folder):
     (folder / "acme_typed.py").write_text(source("TypedConnector"))
     plugins = registry(folder)
     assert plugins.connector_type({"connector.class": "Typed"}) == "source"
@@ -235,7 +235,7 @@ def test_the_type_of_a_config(folder):
     assert plugins.connector_type(None) == "unknown"
 
 
-def test_it_can_be_pickled_for_executors(folder):
+def test_the_registry_can_be_pickled_for_executors(folder):
     (folder / "acme_far.py").write_text(source("FarConnector"))
     copy = pickle.loads(pickle.dumps(registry(folder)))
     assert copy.plugin_path == (str(folder),)
@@ -251,7 +251,7 @@ def test_nested_java_classes_have_no_short_names():
         plugins.find(Kind.TRANSFORMATION, "Cast$Key")
 
 
-def test_two_names_may_have_one_class():
+def test_two_names_may_refer_to_one_class():
     names = ["org.x.Cast$Key", "org.x.Cast$Value"]
     plugins = Plugins(installed=[Found(n, Kind.TRANSFORMATION, "pathlib:Path", "classpath") for n in names])
     assert [plugins.find(Kind.TRANSFORMATION, n).name for n in names] == names

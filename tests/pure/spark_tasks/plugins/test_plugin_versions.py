@@ -12,7 +12,7 @@ from spark_tasks.plugins.versions import parse_range, sort_key
 ORDERED = ["0.9", "1.0-alpha", "1.0-rc1", "1.0-rc2", "1.0", "1.0.1", "1.2", "1.10", "2", "10.0.1"]
 
 
-def test_order():
+def test_versions_are_ordered():
     assert sorted(set(ORDERED), key=sort_key) == ORDERED
     assert sort_key("1") == sort_key("1.0.0")
 
@@ -22,7 +22,7 @@ def test_order():
     ("[1.0,2.0)", ["1.0", "1.9.9"], ["0.9", "2.0"], "[1.0,2.0)"), ("(1.0,]", ["1.0.1", "99"], ["1.0"], "(1.0,]"),
     ("(,2.0]", ["0.1", "2.0"], ["2.0.1"], "(,2.0]"), (" [ 1 , 2 ] ", ["1.5"], ["3"], "[1,2]"),
 ])
-def test_ranges(text, inside, outside, shown):
+def test_version_ranges_contain_their_versions(text, inside, outside, shown):
     wanted = parse_range(text)
     assert str(wanted) == shown
     assert all(v in wanted for v in inside)
@@ -30,7 +30,7 @@ def test_ranges(text, inside, outside, shown):
 
 
 @pytest.mark.parametrize("text", ["", "[1,2", "(1)", "[1,2,3]", "1,2", "[2,1]", "1)"])
-def test_invalid_ranges(text):
+def test_invalid_ranges_are_refused(text):
     with pytest.raises(ConfigError, match="nvalid version"):
         parse_range(text)
 

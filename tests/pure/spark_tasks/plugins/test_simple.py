@@ -18,7 +18,7 @@ def reader(answer: Any) -> Any:
     return source("n bigint")(Ticks).data_source({"topic": "t"}).simpleStreamReader(StructType())
 
 
-def test_rows_and_the_offset_after_them() -> None:
+def test_a_source_function_returns_rows_and_the_next_offset() -> None:
     rows, end = reader(([(1,), (2,)], {"next": 3})).read({})
     assert (list(rows), end) == ([(1,), (2,)], {"next": 3})
 
@@ -39,10 +39,10 @@ def test_the_error_for_another_result_names_the_function(answer: Any, shown: str
     ("a int, b int, a string", "@source: the schema 'a int, b int, a string' has the column a more than once"),
     ("id bigint, name string", None),
 ])
-def test_columns_that_cannot_be(schema: str, mistake: str | None) -> None:
+def test_an_invalid_schema_is_reported(schema: str, mistake: str | None) -> None:
     assert source(schema)(lambda _options, _start: ([], {})).mistake == mistake
 
 
-def test_columns_that_are_forgotten() -> None:
+def test_a_missing_schema_is_reported() -> None:
     forgotten: Any = source(lambda _options, _start: ([], {}))  # type: ignore[arg-type]
     assert forgotten.mistake.startswith("@source needs the schema of its rows, for example")

@@ -15,16 +15,16 @@ from tests.pure.spark_tasks.validation.test_validate_golden import ANSWERS
 ROOT = Path(__file__).parents[4]
 
 
-def test_the_page_is_what_the_command_writes():
+def test_the_plugins_page_is_up_to_date():
     """python -m spark_tasks.plugins.support docs/plugins.md"""
     assert (ROOT / "docs" / "plugins.md").read_text() == page()
 
 
-def test_nothing_is_both_here_and_not():
+def test_no_built_in_plugin_is_listed_as_unsupported():
     assert [f.name for f in discovery.installed() if f.name in JAVA.get(f.kind, {})] == []
 
 
-def test_what_the_table_advises_is_here():
+def test_every_plugin_that_the_table_recommends_exists():
     plugins = Plugins()
     for table in JAVA.values():
         for text in table.values():
@@ -36,5 +36,5 @@ KINDS = {"source": Kind.CONNECTOR, "sink": Kind.CONNECTOR, **{kind.name.lower():
 
 
 @pytest.mark.parametrize(("kind", "name"), [(KINDS[p["type"]], p["class"]) for p in ANSWERS["plugins"]["body"]])
-def test_every_plugin_of_apache_kafka_is_here_or_in_the_table(kind, name):
+def test_every_plugin_of_apache_kafka_is_built_in_or_in_the_table(kind, name):
     assert Plugins().exists(kind, name) or instead(kind, name) is not None

@@ -9,11 +9,11 @@ import pytest
 from spark_tasks.process.bounded_read import TooLongError, read_bounded
 
 
-def test_all_of_a_response() -> None:
+def test_a_response_within_the_limit_is_read_completely() -> None:
     assert read_bounded(io.BytesIO(b"x" * 200_000).read1, 200_000) == b"x" * 200_000
 
 
-def test_a_response_that_is_too_long() -> None:
+def test_a_response_over_the_limit_is_an_error() -> None:
     with pytest.raises(TooLongError, match="more than 0 MiB"):
         read_bounded(io.BytesIO(b"x" * 200_001).read1, 200_000)
 

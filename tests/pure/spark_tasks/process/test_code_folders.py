@@ -1,4 +1,4 @@
-"""Connectors that write files write none where code is taken from."""
+"""Connectors cannot write files into folders from which code is loaded."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def elsewhere(tmp_path, monkeypatch):
 @pytest.mark.parametrize("path", ["plugins/x", "plugins", "plugins/a/../x", "link/x.py", "inner", "b/../link"])
 @pytest.mark.parametrize("by", ["plugins", "elsewhere"])
 @pytest.mark.parametrize(("sink", "key"), SINKS)
-def test_no_sink_writes_where_plugins_are(tmp_path, sink, key, path, by, request):
+def test_sinks_may_not_write_into_plugin_folders(tmp_path, sink, key, path, by, request):
     request.getfixturevalue(by)
     config = {"name": "n", "topics": "t", key: str(tmp_path / path)}
     [message] = sink.validate(config)[key]
@@ -64,8 +64,8 @@ def write(pickled):
 
 
 @pytest.mark.parametrize(("sink", "key"), SINKS)
-def test_where_links_lead_counts_when_it_is_written(tmp_path, sink, key, plugins):
-    """On an executor, which has not looked for plugins."""
+def test_links_are_resolved_when_a_sink_writes(tmp_path, sink, key, plugins):
+    """On an executor, which has not discovered plugins."""
     config = {"name": "n", "topics": "t", key: str(tmp_path / "later")}
     writer = pickle.dumps(sink.data_source(config).writer(None, False))
     if sink is FileStreamSinkConnector:
@@ -83,7 +83,7 @@ def test_where_links_lead_counts_when_it_is_written(tmp_path, sink, key, plugins
     spark_tasks.__path__[0] + "/x", str(Path(spark_tasks.__path__[0]).parent / "new.py"),
     str(Path(spark_tasks.__path__[0]).parent / "new/a.pth"), "~/.cache/numba/x", "~/.cache/heeler/spark/x",
 ])
-def test_nor_where_other_code_is(path, monkeypatch):
+def test_sinks_may_not_write_into_other_code_folders(path, monkeypatch):
     for name in ("HEELER_CACHE", "XDG_CACHE_HOME", "NUMBA_CACHE_DIR"):
         monkeypatch.delenv(name, raising=False)
     code_folders.python_folders.cache_clear()
@@ -92,7 +92,7 @@ def test_nor_where_other_code_is(path, monkeypatch):
 
 
 @pytest.mark.parametrize(("sink", "key"), SINKS)
-def test_data_goes_everywhere_else(tmp_path, monkeypatch, sink, key):
+def test_sinks_may_write_into_all_other_folders(tmp_path, monkeypatch, sink, key):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "plugins-not").mkdir()
     demo = Path(spark_tasks.__path__[0]).parent / "heeler-demo"

@@ -35,7 +35,7 @@ def test_pyarrow_supports_pandas_only_after_pandas_is_imported(before: str, afte
     assert (done.stdout, done.stderr) == (f"{there} 1 (2,) pandas/__init__.py\n", "")
 
 
-def test_only_the_thread_that_holds_it_back_is_refused() -> None:
+def test_importing_pandas_fails_only_in_the_thread_that_postpones_it() -> None:
     program = """
 import sys, threading
 import spark_tasks.process.pandas_later as later

@@ -1,4 +1,4 @@
-"""Files that other users of the machine do not get at."""
+"""Files that other users of the machine cannot access."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_folder_is_the_same_each_time() -> None:
 @pytest.mark.parametrize("taken", [
     lambda path: path.mkdir(mode=0o755), lambda path: path.symlink_to(path.with_name("own")),
 ])
-def test_a_folder_whose_name_is_taken_is_another_one(tmp_path: Path, taken) -> None:
+def test_a_private_folder_gets_another_name_if_its_own_is_taken(tmp_path: Path, taken) -> None:
     (tmp_path / "own").mkdir(mode=0o700)
     taken(tmp_path / f"heeler-x-{os.getuid()}")
     folder = private_folder("x")
@@ -46,7 +46,7 @@ def test_a_folder_whose_name_is_taken_is_another_one(tmp_path: Path, taken) -> N
     assert mode(folder) == 0o700
 
 
-def test_a_log_a_configuration_and_a_broker_s_folder(tmp_path: Path) -> None:
+def test_logs_configurations_and_broker_folders_are_private(tmp_path: Path) -> None:
     GuardedProcess(["true"], tmp_path / "log").wait(10)
     with open_private(tmp_path / "file", "w") as file:
         file.write("x")

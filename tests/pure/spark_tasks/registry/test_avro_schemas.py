@@ -24,8 +24,8 @@ def written(schema, **options):
     return json.loads(avro_text(schema, AvroOptions(**options)))
 
 
-def test_what_confluents_converter_registers():
-    """As its users know it."""
+def test_avro_schemas_equal_those_of_confluents_converter():
+    """The text is the one that Confluent's converter registers."""
     schema = struct("shop.Order", id=Schema(Type.INT64), note=TEXT.as_optional(),
                     small=Schema(Type.INT8, default="5"), when=Schema(
                         Type.INT64, name="org.apache.kafka.connect.data.Timestamp", version=1),
@@ -42,8 +42,8 @@ def test_what_confluents_converter_registers():
     assert "connect." not in avro_text(schema, AvroOptions(metadata=False))
 
 
-def test_records_without_a_name():
-    """Those that are alike are one."""
+def test_records_without_a_name_get_one_per_distinct_schema():
+    """Equal schemas share one name."""
     inner, other = struct(x=INT), struct(y=INT)
     found = written(struct(a=inner, b=other, c=struct(x=INT, optional=True)))
     kinds = {one["name"]: one["type"] for one in found["fields"]}
@@ -53,12 +53,12 @@ def test_records_without_a_name():
     assert kinds["c"] == ["null", "ConnectDefault2"]
 
 
-def test_one_name_is_one_record():
+def test_two_schemas_with_one_name_are_refused():
     with pytest.raises(DataError, match=r"two different schemas have the name a\.B"):
         written(struct("a.Top", one=struct("a.B", x=INT), two=struct("a.B", x=TEXT)))
 
 
-def test_names_that_avro_does_not_allow():
+def test_invalid_avro_names_are_refused_or_scrubbed():
     schema = struct("1.näme", **{"a-b": INT})
     with pytest.raises(DataError, match=r"scrub\.invalid\.names"):
         written(schema)
@@ -66,8 +66,8 @@ def test_names_that_avro_does_not_allow():
     assert (found["namespace"], found["name"], found["fields"][0]["name"]) == ("x1", "n_C3_A4me", "a_b")
 
 
-def test_what_avro_alone_has():
-    """Enums, fixed, unions, docs, defaults, logical types that Connect does not know."""
+def test_avro_types_without_a_connect_equivalent_are_mapped():
+    """Enums, fixed types, unions, docs, defaults, and logical types unknown to Connect."""
     text = json.dumps({"type": "record", "name": "R", "namespace": "s", "doc": "a record", "fields": [
         {"name": "e", "type": {"type": "enum", "name": "E", "symbols": ["A", "B"]}, "default": "B", "doc": "an enum"},
         {"name": "f", "type": {"type": "fixed", "name": "F", "size": 2}},
@@ -95,12 +95,12 @@ def test_what_avro_alone_has():
     ('{"type":"record","name":"L","fields":[{"name":"a","type":"int"},{"name":"a","type":"int"}]}', "the same name"),
     ("[" * 5000 + "]" * 5000, "valid JSON|levels deep"),
 ])
-def test_invalid_schemas(text, words):
+def test_invalid_schemas_are_refused(text, words):
     with pytest.raises(DataError, match=words):
         parse(text)
 
 
-def test_a_schema_that_grows_when_it_is_written_out():
+def test_exponentially_nested_schemas_are_refused():
     """Twenty lines name a million types."""
     fields = ["int"]
     for level in range(20):

@@ -111,7 +111,7 @@ def test_a_record_without_bytes_has_no_header_and_others_keep_theirs(registry):
 @pytest.mark.parametrize("config", [
     {"auto.register.schemas": "false"}, {"auto.register.schemas": "false", "use.latest.version": "true"},
     {"auto.register.schemas": "false", "use.schema.id": "1"}])
-def test_wherever_the_schema_comes_from(registry, config):
+def test_guids_do_not_depend_on_how_the_schema_is_found(registry, config):
     first = written(made(AvroConverter, registry), [ROW])
     assert written(made(AvroConverter, registry, **config), [ROW]) == first
     assert first[0][1][0][1][1:] == SchemaId("AVRO", guid=registry.guid(1)).guid.bytes
@@ -123,12 +123,12 @@ def test_a_registry_without_guids_is_reported():
         written(made(AvroConverter, registry), [ROW])
 
 
-def test_the_records_of_a_source_have_both(registry):
-    """Key and value, after the headers that the source has given."""
-    told = {f"{part}.converter{more}": value for part in ("key", "value") for more, value in (
+def test_records_of_a_source_have_guid_headers_for_key_and_value(registry):
+    """They follow the headers that the source has set."""
+    reported = {f"{part}.converter{more}": value for part in ("key", "value") for more, value in (
         ("", "io.confluent.connect.avro.AvroConverter"), (".schema.registry.url", registry.url),
         (f".{part}.schema.id.serializer", IN_HEADERS))}
-    pipeline = SourcePipeline(told, {"topic": "t"})
+    pipeline = SourcePipeline(reported, {"topic": "t"})
     batch = pa.record_batch({
         "key": pa.array(["k", None]), "value": pa.array([1, 2]),
         "headers": pa.array([[("h", b"x")], None], HEADERS_TYPE)})

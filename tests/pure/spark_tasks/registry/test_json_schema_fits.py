@@ -20,7 +20,7 @@ MINE = {"type": "object", "properties": {
     {"oneOf": [{"type": "string"}, MINE]}, {"properties": {"text": {"enum": ["a"]}}, "required": ["n", "text"]},
     {"$ref": "#/definitions/a~1b", "definitions": {"a/b": MINE}}, {"$ref": "#"},
 ])
-def test_schemas_that_they_fit(theirs):
+def test_schemas_that_the_records_fit_are_accepted(theirs):
     check_fits(json.dumps(MINE), json.dumps(theirs), {})
 
 
@@ -32,7 +32,7 @@ def test_schemas_that_they_fit(theirs):
     ({"properties": {"inner": {"$ref": "part.json#/parts/one"}}}, "has the type boolean for inner.x, which"),
     ({"properties": {"list": {"items": {"type": ["string", "null"]}}}}, r"has the type null or string for list\[\],"),
 ])
-def test_schemas_that_they_do_not_fit(theirs, why):
+def test_schemas_that_the_records_do_not_fit_are_refused(theirs, why):
     part = {"parts": {"one": {"$ref": "other.json"}}}
     other = {"properties": {"x": {"type": "boolean"}}}
     references = {"part.json": json.dumps(part), "other.json": json.dumps(other)}

@@ -1,4 +1,4 @@
-"""Schemas of Protobuf and of Connect, as Confluent's converter maps them; what is no schema is refused."""
+"""Schemas of Protobuf and of Connect, mapped as by Confluent's converter; invalid schemas are refused."""
 
 import base64
 import datetime as dt
@@ -106,8 +106,8 @@ def of(text, options=None, index=(0,)):
     return connect_schema(Schemas(files_of(text, {})).message(index), options or ProtobufOptions())
 
 
-def test_the_text_of_a_schema():
-    """It says the same to a compiler as the descriptor that records are written with."""
+def test_a_connect_schema_is_written_as_protobuf_text():
+    """A compiler derives the same schema from it as from the descriptor that records are written with."""
     options = ProtobufOptions(optional=True)
     files, text, name = protobuf_file(RECORD, options)
     assert (text, name) == (TEXT, "shop.Order")
@@ -117,7 +117,7 @@ def test_the_text_of_a_schema():
     assert of(text, options).fields[0].schema.type is Type.INT8
 
 
-def test_the_schema_of_a_text():
+def test_a_protobuf_text_is_read_as_a_connect_schema():
     fields = {field.name: field.schema for field in of(PROTO).fields}
     assert list(fields) == ["either_0", "big", "z", "maybe", "others", "when", "at", "sure"]
     other = Schema(Type.STRUCT, name="Other", fields=(
@@ -133,7 +133,7 @@ def test_the_schema_of_a_text():
     assert union.fields[1].schema.fields == other.fields
 
 
-def test_the_options_of_the_mapping():
+def test_the_mapping_follows_its_options():
     wrapped = {field.name: field.schema for field in of(PROTO, ProtobufOptions(wrapper=True, flatten=True)).fields}
     assert list(wrapped)[:4] == ["a_text", "other", "boxed", "big"]
     assert wrapped["maybe"] == Schema(Type.STRING, optional=True, parameters=tag(5))
@@ -157,7 +157,7 @@ def read(text, payload, options=None):
     return columns.to_connect(wire, message, schema, options or ProtobufOptions()).to_pylist()[0]
 
 
-def test_values_that_are_not_plain():
+def test_unusual_protobuf_values_are_decoded():
     enum = 'syntax = "proto3"; message M { E e = 1; enum E { A = 0; } Inner i = 2; message Inner { int32 x = 1; } }'
     assert read(enum, b"\x08\x07") == {"e": "UNKNOWN_ENUM_VALUE_E_7", "i": None}
     assert read(enum, b"", ProtobufOptions(structs=True)) == {"e": "A", "i": {"x": 0}}
@@ -182,12 +182,12 @@ def test_values_that_are_not_plain():
     ('syntax = "proto3"; message M0 {}' + "".join(
         f"message M{i} {{ M{i - 1} a = 1; M{i - 1} b = 2; }}" for i in range(1, 60)), "no message at"),
 ])  # fmt: skip
-def test_texts_that_are_not_schemas(text, words):
+def test_invalid_protobuf_schemas_are_refused(text, words):
     with pytest.raises(DataError, match=words):
         of(text, index=(99,) if "no message at" in words else (0,))
 
 
-def test_hostile_schemas_cost_no_memory():
+def test_hostile_schemas_are_refused_or_need_little_memory():
     """Names are cheap to repeat, columns and tables are not."""
     doubled = 'syntax = "proto3"; message M0 {}' + "".join(
         f"message M{i} {{ M{i - 1} a = 1; M{i - 1} b = 2; }}" for i in range(1, 60))
@@ -200,7 +200,7 @@ def test_hostile_schemas_cost_no_memory():
         files_of(PROTO, {"../up.proto": "x"})
 
 
-def test_descriptors_are_schemas_too():
+def test_a_serialized_descriptor_is_accepted_as_a_schema():
     file = descriptor_pb2.FileDescriptorProto(name="x.proto", syntax="proto3")
     file.message_type.add(name="A").field.add(name="a", number=1, type=5, label=1)
     assert of(base64.b64encode(file.SerializeToString()).decode()).fields[0].name == "a"
@@ -214,7 +214,7 @@ def test_descriptors_are_schemas_too():
     (Schema(Type.STRUCT, fields=(Field("a b", Schema(Type.INT8)),)), "not valid"),
     (Schema(Type.STRUCT, fields=(Field("a", Schema(Type.INT8, parameters=((n.TAG, "-1"),))),)), "valid field number"),
 ])  # fmt: skip
-def test_records_that_protobuf_cannot_express(schema, words):
+def test_schemas_that_protobuf_cannot_express_are_refused(schema, words):
     with pytest.raises(DataError, match=words):
         Schemas(protobuf_file(schema, ProtobufOptions())[0])
 
@@ -230,7 +230,7 @@ def test_records_that_protobuf_cannot_express(schema, words):
     (TIMESTAMP, Type.INT64, {"f1": 2**62, "f2": 0}, None), (TIMESTAMP, Type.INT64, {"f1": 0, "f2": -1}, None),
     (TIMESTAMP, Type.INT64, {"f1": -1, "f2": 999_999_999}, dt.datetime(1969, 12, 31, 23, 59, 59, 999_000, dt.UTC)),
 ])  # fmt: skip
-def test_days_times_and_moments(logical, kind, wire, value):
+def test_dates_times_and_timestamps_round_trip(logical, kind, wire, value):
     schema = Schema(Type.STRUCT, name="A", fields=(Field("a", Schema(kind, name=logical, version=1, optional=True)),))
     files, _, _ = protobuf_file(schema, ProtobufOptions())
     message = Schemas(files).message((0,))
@@ -265,7 +265,7 @@ def test_decimals_have_the_scale_of_their_schema():
     assert to_arrow(connect_schema(message, ProtobufOptions()))[0].type.scale == 2
 
 
-def test_it_is_listed_with_confluents_settings():
+def test_the_protobuf_converter_has_confluents_settings():
     assert Plugins().find(Kind.CONVERTER, "ProtobufConverter").cls is ProtobufConverter
     infos = {one["name"]: one for one in ProtobufConverter.config_def.key_infos()}
     expected = {"optional.for.proto2": "true", "wrapper.for.raw.primitives": "true", "flatten.unions": "false",

@@ -1,4 +1,4 @@
-"""What needs no registry: settings, subjects, ids in bytes and headers, and the registry that is not there."""
+"""What needs no registry: settings, subjects, ids in bytes and headers, and an unreachable registry."""
 
 import http.server
 import json
@@ -59,13 +59,13 @@ def test_converters_are_listed_with_confluents_settings(name, cls):
     ({URL: NOWHERE, "rule.executors": "checkit"}, "rule.executors: not supported"),
     ({URL: NOWHERE, "value.schema.id.serializer": "io.x.HeaderSchemaIdSerializer"}, "supported: io.confluent"),
 ])
-def test_what_is_not_here_is_refused_where_it_is_set(wrong, words):
+def test_unsupported_settings_are_refused(wrong, words):
     with pytest.raises(ConfigError, match=words):
         AvroConverter().configure(wrong, is_key=False)
 
 
-def test_without_a_registry_there_is_nothing_to_convert():
-    """Said by validation, when a connector is created, and when it is started all the same."""
+def test_a_converter_without_a_registry_url_is_refused():
+    """Both validation and the start of a connector report it."""
     [said] = AvroConverter.config_def.validate_all({"converter.type": "key"})[URL].errors
     assert said.startswith('Missing required configuration "schema.registry.url" which has no default value. Please')
     assert "JsonConverter does not" in said
@@ -80,12 +80,12 @@ def test_the_error_for_missing_packages_says_what_to_install(monkeypatch, packag
         AvroConverter().configure({URL: NOWHERE}, is_key=False)
 
 
-def test_apicurios_names_mean_the_same():
+def test_apicurios_class_names_are_accepted():
     assert Plugins().find(Kind.CONVERTER, "io.apicurio.registry.utils.converter.AvroConverter").cls is AvroConverter
 
 
 def test_apicurios_settings_are_understood():
-    """Which are what its converter had: lookup without registration is its default, its URL is another path."""
+    """Its converter looks schemas up without registering them by default, and its URL has another path."""
     found = translated({
         "apicurio.registry.url": "https://a:1/x/apis/registry/v3, http://b/apis/ccompat/v7", "other": "1",
         "apicurio.registry.auth.username": "u", "apicurio.registry.auth.password": "p",
@@ -124,11 +124,11 @@ def test_requests_to_an_unreachable_registry_are_retried():
             converter.to_connect("t", record)
 
 
-def test_the_fallback_of_associated_names():
+def test_the_fallback_of_the_associated_subject_strategy():
     values = REGISTRY_KEYS.parse({URL: NOWHERE})
     assert Subjects(values, {}, is_key=True).subject("t", None) == "t-key"
-    told = {"subject.name.strategy.fallback.type": "topic_record"}
-    assert Subjects(values, told, is_key=False).subject("t", "a.B") == "t-a.B"
+    reported = {"subject.name.strategy.fallback.type": "topic_record"}
+    assert Subjects(values, reported, is_key=False).subject("t", "a.B") == "t-a.B"
     by_record = {**values, "value.subject.name.strategy": RECORD_NAME}
     assert Subjects(by_record, {}, is_key=False).subject("t", "a.B") == "a.B"
     with pytest.raises(ConfigError, match="fallback"):
@@ -140,7 +140,7 @@ def headers(*values):
     return pa.array([one and [other, {"key": "__value_schema_id", "value": one}] for one in values], HEADERS_TYPE)
 
 
-def test_ids_before_the_bytes():
+def test_schema_ids_are_read_from_prefixes():
     array = pa.array([b"skipped", None, b"\0\0\0\1\0a", b"\0\0\0\1\0", None, b"\0\0\0\0\7b", b"\0\0\0\0\7"])[1:]
     found = unframed(array, None, is_key=False)
     assert (found.ids, found.codes.tolist(), found.skip) == ([7, 256], [-1, 1, 1, -1, 0, 0], 5)
@@ -150,7 +150,7 @@ def test_ids_before_the_bytes():
     assert again.to_pylist() == [b"\0\0\0\1\0a", None, b"\0\0\0\1\0"]
 
 
-def test_ids_in_headers_and_guids():
+def test_schema_ids_and_guids_are_read_from_headers():
     array = pa.array([b"a", b"\0\0\0\0\7b", None, b"\1" + GUID.bytes + b"c"])
     found = unframed(array, headers(b"\1" + GUID.bytes, None, None, None), is_key=False)
     assert (found.ids, found.codes.tolist(), found.skip) == ([7, str(GUID)], [1, 0, -1, 1], 0)
@@ -163,14 +163,14 @@ def test_ids_in_headers_and_guids():
     (b"", "Unknown magic byte!"), (b"\0\0\0", "only 3 bytes"), (b"\1abc", "only 4 bytes"),
     (b"{}", "Unknown magic byte!"),
 ])
-def test_bytes_without_a_schema_id(whole, why):
+def test_bytes_without_a_schema_id_are_bad_records(whole, why):
     found = unframed(pa.array([b"\0\0\0\0\7x", whole]), None, is_key=False)
     assert why in found.bad[1]
     assert found.codes.tolist() == [0, -2]
 
 
-def test_keys_of_maps_may_have_escapes():
-    """In every JSON converter: they were kept as they are written."""
+def test_map_keys_may_contain_escapes():
+    """In every JSON converter; escapes used to be kept undecoded."""
     converter = JsonConverter()
     converter.configure({}, is_key=False)
     schema = ('{"type":"map","keys":{"type":"string","optional":false},"values":{"type":"int32","optional":false},'
@@ -234,7 +234,7 @@ def as_jks(pkcs12):
 
 
 @pytest.mark.parametrize("kind", ["pem", "pkcs12", "jks"])
-def test_tls_with_javas_stores(behind_tls, kind):
+def test_tls_supports_javas_key_stores(behind_tls, kind):
     url, made = behind_tls
     stores = {}
     if kind == "jks":

@@ -68,11 +68,11 @@ def group() -> Group:
 
 
 def pending(refused: list[str] | None = None) -> PendingOffsets:
-    told = refused if refused is not None else []
-    return PendingOffsets(TaskMetrics(), lambda: PAUSE_S, lambda: told.append("refused"))
+    reported = refused if refused is not None else []
+    return PendingOffsets(TaskMetrics(), lambda: PAUSE_S, lambda: reported.append("refused"))
 
 
-def test_the_first_batch_is_committed_at_once_and_those_just_after_together(clock: Clock, group: Group) -> None:
+def test_the_first_batch_is_committed_at_once_and_the_following_together(clock: Clock, group: Group) -> None:
     offsets = pending()
     assert offsets.commit_due(group) == NOTHING_MS
     offsets.add({ONE: 1, TWO: 5})
@@ -88,7 +88,7 @@ def test_the_first_batch_is_committed_at_once_and_those_just_after_together(cloc
     assert not offsets
 
 
-def test_the_requested_pause_is_long_enough(clock: Clock, group: Group) -> None:
+def test_a_commit_is_due_after_the_returned_pause(clock: Clock, group: Group) -> None:
     offsets = pending()
     offsets.add({ONE: 1})
     offsets.commit_due(group)
@@ -99,7 +99,7 @@ def test_the_requested_pause_is_long_enough(clock: Clock, group: Group) -> None:
     assert group.commits == [{ONE: 1}, {ONE: 2}]
 
 
-def test_what_kafka_could_not_take_stays(clock: Clock, group: Group) -> None:
+def test_offsets_are_kept_while_kafka_is_unavailable(clock: Clock, group: Group) -> None:
     offsets = pending()
     offsets.add({ONE: 1})
     group.error = KafkaUnavailableError("away")
@@ -129,7 +129,7 @@ def test_a_task_continues_while_it_waits_for_the_response_to_a_commit(clock: Clo
     assert not offsets
 
 
-def test_the_last_commit_ends_before_the_next(clock: Clock, group: Group) -> None:
+def test_a_commit_waits_for_the_previous_one(clock: Clock, group: Group) -> None:
     offsets, group.busy = pending(), True
     offsets.add({ONE: 1})
     offsets.commit_due(group)
@@ -140,7 +140,7 @@ def test_the_last_commit_ends_before_the_next(clock: Clock, group: Group) -> Non
     assert (group.commits, bool(offsets)) == ([{ONE: 1}, {ONE: 2}], False)
 
 
-def test_no_commit_overtakes_one_without_a_response(
+def test_no_commit_is_sent_while_one_has_no_response(
     clock: Clock, group: Group, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(commits, "RESPONSE_S", 0.001)
@@ -158,9 +158,9 @@ def test_no_commit_overtakes_one_without_a_response(
     assert (group.commits, bool(offsets)) == ([{ONE: 1}, {ONE: 2}], False)
 
 
-def test_a_later_refusal_of_the_group_is_raised_by_the_next_call(clock: Clock, group: Group) -> None:
-    told: list[str] = []
-    offsets, group.busy = pending(told), True
+def test_a_late_refusal_by_the_group_is_reported_by_the_next_call(clock: Clock, group: Group) -> None:
+    reported: list[str] = []
+    offsets, group.busy = pending(reported), True
     offsets.add({ONE: 1})
     offsets.commit_due(group)
     group.error = CommitRefusedError("moved on")
@@ -168,16 +168,16 @@ def test_a_later_refusal_of_the_group_is_raised_by_the_next_call(clock: Clock, g
     clock.now += PAUSE_S
     group.busy, group.error = False, None
     offsets.commit_due(group)
-    assert told == ["refused"]
+    assert reported == ["refused"]
 
 
-def test_what_the_group_refuses_stays_until_it_is_forgotten(clock: Clock, group: Group) -> None:
-    told: list[str] = []
-    offsets = pending(told)
+def test_rejected_offsets_are_kept_until_they_are_forgotten(clock: Clock, group: Group) -> None:
+    reported: list[str] = []
+    offsets = pending(reported)
     offsets.add({ONE: 1})
     group.error = CommitRefusedError("moved on")
     offsets.commit(group)
-    assert (told, bool(offsets)) == (["refused"], True)
+    assert (reported, bool(offsets)) == (["refused"], True)
     offsets.forget()
     group.error = None
     clock.now += PAUSE_S

@@ -36,7 +36,7 @@ def positions(watcher: Any, writer: Any = None, isolation: Isolation = "read_com
     return made
 
 
-def test_what_an_open_transaction_hides_is_waited_for() -> None:
+def test_a_position_inside_an_open_transaction_waits_for_its_end() -> None:
     """It was read while isolation.level was read_uncommitted."""
     watcher = Watcher(70, 50)
     reading = positions(watcher)
@@ -78,8 +78,8 @@ def test_a_truncated_log_is_read_according_to_the_reset_policy() -> None:
     assert reading.ranges(100) == [(TP, 3, 50)]
 
 
-def test_a_sink_that_holds_more_than_the_log_fails() -> None:
-    """It would take the records of the new topic for those that it has."""
+def test_a_sink_whose_offsets_exceed_the_log_fails() -> None:
+    """It would mistake the records of the new topic for those that it has already written."""
     ahead = SimpleNamespace(resume_from=lambda *_: 60)
     with pytest.raises(SinkAheadError, match=r"holds t-0 up to offset 59, but its log ends before offset 50"):
         positions(Watcher(50, 50), ahead).ranges(100)
@@ -88,7 +88,7 @@ def test_a_sink_that_holds_more_than_the_log_fails() -> None:
     assert behind.ranges(100) == [(TP, 3, 70)], "records that were deleted before it had them"
 
 
-def test_how_far_behind_it_is() -> None:
+def test_the_lag_is_the_distance_to_the_end() -> None:
     watcher = Watcher(70, 70)
     reading = positions(watcher)
     assert reading.lags() == {TP: 0}, "nothing is known of the end"

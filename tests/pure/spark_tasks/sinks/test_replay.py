@@ -1,4 +1,4 @@
-"""Which letters a replay takes, what becomes of them, and the account that is kept of it."""
+"""Which dead letters a replay selects, how they are replayed, and how its progress is kept."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def chosen(order: dict[str, Any], *rows: dict[str, Any]) -> list[int]:
 
 
 # ---------------------------------------------------------------- letters
-def test_headers_are_read_as_they_are() -> None:
+def test_the_origin_of_a_dead_letter_is_read_from_its_last_headers() -> None:
     found = letters(letter(7, partition=3, offset=99), letter(8, own=((PREFIX + "topic", b"old"),)))
     assert found.topic.to_pylist() == ["orders", "orders"], "the newest of several counts"
     assert (found.partition.to_pylist(), found.offset.to_pylist()) == ([3, 0], [99, 8])
@@ -58,11 +58,11 @@ def test_headers_are_read_as_they_are() -> None:
     {"topic": None}, {"connector.name": None}, {"partition": b"x"}, {"partition": b"-1"}, {"offset": b""},
     {"partition": 2**31}, {"offset": 2**64}, {"offset": "\u0661"}, {"partition": None},
 ])
-def test_a_dead_letter_without_its_origin(said: dict[str, Any]) -> None:
+def test_a_dead_letter_without_a_valid_origin_is_incomplete(said: dict[str, Any]) -> None:
     assert letters(letter(1), letter(2, **said), letter(3)).whole().tolist() == [True, False, True]
 
 
-def test_headers_that_are_not_text_and_letters_without_headers() -> None:
+def test_undecodable_and_missing_headers_are_tolerated() -> None:
     bare = {**letter(1), "headers": None}
     found = letters(bare, letter(2, stage=b"\xff", **{"exception.message": None}), {**bare, "headers": []})
     assert found.whole().tolist() == [False, True, False]
@@ -87,17 +87,19 @@ PLACES = st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 2), st.integer
 
 
 @given(PLACES, st.booleans())
-def test_runs_hold_every_letter_once_with_ascending_offsets(places: list[tuple[str, int, int]], ordered: bool) -> None:
+def test_runs_contain_every_letter_once_with_ascending_offsets(
+    places: list[tuple[str, int, int]], ordered: bool
+) -> None:
     found = letters(*(letter(n, topic=t, partition=p, offset=o) for n, (t, p, o) in enumerate(places)))
     made = runs(found, np.arange(len(places)), lambda _: None, ordered=ordered)
-    told = [(n, (run.topic, run.partition, o)) for run in made
+    reported = [(n, (run.topic, run.partition, o)) for run in made
             for n, o in zip(run.letters.tolist(), run.raw.column("offset").to_pylist(), strict=True)]
-    assert sorted(told) == list(enumerate(places))
+    assert sorted(reported) == list(enumerate(places))
     assert all((np.diff(run.raw.column("offset").to_numpy()) > 0).all() for run in made)
     if ordered:
-        assert [n for n, _ in told] == list(range(len(places)))
+        assert [n for n, _ in reported] == list(range(len(places)))
     for place in set(places):  # twice the same record: in the order of the queue
-        twice = [n for n, at in told if at == place]
+        twice = [n for n, at in reported if at == place]
         assert twice == sorted(twice)
 
 
@@ -113,7 +115,7 @@ ROWS = (letter(0, time=1000), letter(1, time=2000, topic="users", stage="TRANSFO
     ({"first_offset": 1, "last_offset": 1}, [1]), ({"topics": ["orders"], "message": "JSON", "first_offset": 1}, []),
     ({"topics": None, "partition": 5}, [0, 1, 2]), ({"last_offset": 2**63 - 1}, [0, 1, 2]),
 ])
-def test_filters(chose: dict[str, Any], found: list[int]) -> None:
+def test_filters_select_dead_letters(chose: dict[str, Any], found: list[int]) -> None:
     assert chosen({"filter": chose}, *ROWS) == found
 
 
@@ -129,7 +131,7 @@ def test_filters(chose: dict[str, Any], found: list[int]) -> None:
     ({"filter": {"from": "today"}}, "from must be a time"), ({"filter": {"to": -1}}, "to must be"),
     ({"filter": {"from": {}}}, "from must be"), ({"filter": {"partition": "0"}}, "partition must be"),
 ])
-def test_invalid_orders(body: dict[str, Any], words: str) -> None:
+def test_invalid_replay_orders_are_refused(body: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         ReplayOrder.of(body)
 

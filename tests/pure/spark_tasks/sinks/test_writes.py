@@ -1,4 +1,4 @@
-"""What a writer refuses is found, whatever it is, and never because its target is out of order."""
+"""Records that a writer refuses are found; an outage of its target does not make records bad."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class Quoting(Picky):
         return seen
 
 
-def test_what_the_error_quotes_is_tried_alone():
+def test_records_quoted_in_the_error_are_tried_alone():
     CALLS.clear()
     bad = {100 + 2 * row for row in range(150, 2000, 300)}
     _, reports = runner(Quoting(bad, None)).write_accepted(list(batches(1000, 1000)))
@@ -102,7 +102,7 @@ class Numbers(DataSourceArrowWriter):
 
 
 @pytest.mark.parametrize(("word", "calls", "given"), [("x", 2.5, 1.1), ("x{}", 2.5, 1.1), ("{}.0", 6.5, 1.6)])
-def test_calls_and_records_for_each_that_is_refused(word, calls, given):
+def test_finding_bad_records_needs_few_calls_and_rewrites(word, calls, given):
     """How many bad records there are is known from the split before; each record is written once. The bad ones are
     alike, look alike (letters and digits), or look like good ones (signs and digits).
     """
@@ -117,7 +117,7 @@ def test_calls_and_records_for_each_that_is_refused(word, calls, given):
 
 
 @pytest.mark.parametrize("tried", [False, True])
-def test_what_a_call_with_all_has_raised_is_not_raised_again_for_nothing(tried):
+def test_a_batch_that_has_failed_as_a_whole_is_not_tried_whole_again(tried):
     CALLS.clear()
     texts = ["x" if n == 600 else "1" for n in range(1000)]
     batch = pa.RecordBatch.from_pydict({"offset": range(1000), "value": texts})
@@ -130,12 +130,12 @@ def test_what_a_call_with_all_has_raised_is_not_raised_again_for_nothing(tried):
 @pytest.mark.parametrize("error", [
     RetriableError("busy"), ConnectionRefusedError("nobody"), TimeoutError("slow"), sqlite3.OperationalError("locked"),
 ])
-def test_an_outage_is_not_the_records_fault(error):
+def test_an_outage_is_retried_and_makes_no_bad_records(error):
     with pytest.raises(RetriableError):
         runner(Picky({100}, error)).write_accepted(list(batches(5)))
 
 
-def test_a_full_disk_is_not_the_records_fault():
+def test_a_full_disk_is_retried_and_makes_no_bad_records():
     with pytest.raises(OSError, match="No space"):
         runner(Picky({100}, OSError(28, "No space left on device"))).write_accepted(list(batches(5)))
 
@@ -146,7 +146,7 @@ def test_reports_by_row_of_a_writer_that_sees_no_offsets():
     assert [(offset, str(error)) for offset, error in reports] == [(104, "104"), (122, "122")]
 
 
-def test_a_report_that_is_not_tolerated():
+def test_a_reported_record_without_tolerance_fails_the_task():
     with pytest.raises(ToleranceExceededError, match="104: 104"):
         runner(PickyRows({104}), "rows", tolerant=False).write(batches(10))
 
@@ -164,7 +164,7 @@ class Careless(DataSourceArrowWriter):
     ({}, TypeError), ({"offset": 100, "row": 0}, TypeError), ({"row": 5}, IndexError), ({"row": -1}, IndexError),
     ({"offset": 101}, ValueError),
 ])
-def test_a_report_of_a_record_that_does_not_exist(where, wrong):
+def test_a_report_of_a_nonexistent_record_is_refused(where, wrong):
     with pytest.raises(wrong, match=r"report\("):
         runner(Careless(**where)).write(batches(5))
 

@@ -13,7 +13,7 @@ def boundary(usual_ms: int = 60_000, timeout_ms: int = 60_000, **connector: str)
     return Boundary.configured(named, usual_ms, timeout_ms)
 
 
-def test_an_interval_is_the_connectors_else_the_workers_and_shorter_than_the_time_out() -> None:
+def test_the_interval_is_the_connectors_or_workers_within_the_transaction_timeout() -> None:
     assert boundary() == Boundary(BoundaryKind.POLL, 40_000)
     assert boundary(2000).interval_ms == 2000
     assert boundary(2000, boundary_interval_ms="500").interval_ms == 500

@@ -35,7 +35,7 @@ OFFSETS = st.dictionaries(
 
 
 @given(OFFSETS, st.integers(0, 3))
-def test_any_stream_offset_survives_as_flat_maps(offset: dict[str, Any], task: int) -> None:
+def test_stream_offsets_round_trip_as_flat_maps(offset: dict[str, Any], task: int) -> None:
     written = to_connect(Plain(), task, offset)
     for partition, value in written:
         assert partition == {"task": task}
@@ -43,12 +43,12 @@ def test_any_stream_offset_survives_as_flat_maps(offset: dict[str, Any], task: i
     assert from_connect(Plain(), task, [({"task": 9}, {"at": 9}), *written]) == offset
 
 
-def test_nothing_committed_means_the_initial_offset() -> None:
+def test_without_committed_offsets_the_initial_offset_is_used() -> None:
     assert from_connect(Plain(), 1, []) == {"at": 0}
     assert from_connect(Plain(), 1, [({"task": 0}, {"at": 7})]) == {"at": 0}
 
 
-def test_a_reader_may_have_its_own_source_partitions() -> None:
+def test_a_reader_may_define_its_own_source_partitions() -> None:
     written = to_connect(Partitioned(), 0, {"a": 1, "b": 2})
     assert written == [({"file": "a"}, {"position": 1}), ({"file": "b"}, {"position": 2})]
     assert from_connect(Partitioned(), 0, written) == {"a": 1, "b": 2}
@@ -69,7 +69,7 @@ def test_the_error_for_an_offset_that_cannot_be_stored_says_why(offset: Any, why
         plain(Plain(), offset)
 
 
-def test_an_offset_has_the_form_that_it_has_after_a_restart() -> None:
+def test_the_initial_offset_has_the_same_form_as_after_a_restart() -> None:
     class Numbered:
         def initialOffset(self) -> dict[Any, Any]:  # noqa: N802
             return {1: (0, 1)}

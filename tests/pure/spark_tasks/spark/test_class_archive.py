@@ -1,4 +1,4 @@
-"""The class data archive: recorded once, kept only when whole."""
+"""The class data archive: it is recorded once, and kept only if it is complete."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def target(flags):
     return next(f.split("=", 1)[1] for f in flags if f.startswith("-XX:ArchiveClassesAtExit="))
 
 
-def test_it_is_recorded_once_and_used_afterwards(archive, jars):
+def test_an_archive_is_recorded_once_and_used_afterwards(archive, jars):
     first, second = archive(), archive()
     assert first.use_flags() == []
     written = target(first.record_flags())
@@ -46,7 +46,7 @@ def test_it_is_recorded_once_and_used_afterwards(archive, jars):
     assert len(list(jars.iterdir())) == 1
 
 
-def test_other_jars_and_another_java_have_another_archive(archive, tmp_path):
+def test_other_jars_or_another_java_use_another_archive(archive, tmp_path):
     made = archive("a.jar")
     Path(target(made.record_flags())).write_text("classes")
     made.finish(clean=True)
@@ -56,7 +56,7 @@ def test_other_jars_and_another_java_have_another_archive(archive, tmp_path):
     assert archive("a.jar").use_flags() == []
 
 
-def test_what_a_killed_process_left_is_not_used_and_goes_in_time(archive, jars):
+def test_files_of_killed_processes_are_not_used_and_eventually_deleted(archive, jars):
     made = archive()
     with Path(target(made.record_flags())).open("w") as file:
         file.write("cla")
@@ -83,7 +83,7 @@ def test_the_archives_used_last_are_kept(archive, jars):
     assert [bool(archive(f"{number}.jar").use_flags()) for number in range(6)] == [True, *[False] * 2, *[True] * 3]
 
 
-def test_one_that_was_cut_is_not_used_and_recorded_anew(archive, jars):
+def test_a_truncated_archive_is_not_used_but_recorded_again(archive, jars):
     made = archive()
     Path(target(made.record_flags())).write_text("classes")
     made.finish(clean=True)

@@ -62,8 +62,8 @@ print(threading.active_count(), len(os.listdir("/proc/self/task")))
 
 
 @pytest.mark.integration  # imports all there is, in a process of its own
-def test_what_few_connectors_need_can_be_imported_before_a_fork():
-    """None of it starts a thread; what makes the worker name it is what those connectors import."""
+def test_optional_modules_can_be_imported_before_a_fork():
+    """No module starts a thread, and each is one that such a connector imports."""
     command = [sys.executable, "-c", OPTIONAL]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": "."})
     assert (done.stdout.split("\n")[:3], done.stderr) == (["", "True", "1 1"], "")

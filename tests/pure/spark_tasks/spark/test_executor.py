@@ -96,7 +96,7 @@ def test_tuples_become_batches() -> None:
     assert [len(b) for b in as_batches(((n, "x") for n in range(25_000)), SCHEMA)] == [100, 10_000, 10_000, 4_900]
 
 
-def test_few_large_rows_are_held_in_memory() -> None:
+def test_large_rows_are_batched_by_size() -> None:
     taken = 0
 
     def rows() -> Iterator[tuple[int, str]]:
@@ -123,7 +123,7 @@ def test_batches_are_cut_and_keep_their_order() -> None:
     assert [len(batch) for batch in as_batches(iter([alone]), StructType())] == [1, 1]
 
 
-@pytest.mark.parametrize(("rows", "schema", "told"), [
+@pytest.mark.parametrize(("rows", "schema", "reported"), [
     ([(1, "a"), (1,)], "id bigint, name string", "rows of 1 values, but its schema has 2 columns"),
     ([(1, "a"), ("x", "y")], "id bigint, name string", "column id is bigint but got a str: "),
     ([(5,)], "at timestamp", "column at is timestamp but got a int$"),
@@ -131,8 +131,8 @@ def test_batches_are_cut_and_keep_their_order() -> None:
     ([((1, 2, 3),)], "point struct<x:int,y:int>", "column point is struct<x:int,y:int> but got a tuple: "),
     ([(1, 2)], "", "must implement schema"),
 ])  # fmt: skip
-def test_rows_that_do_not_fit_are_refused(rows: list[tuple[object, ...]], schema: str, told: str) -> None:
-    with pytest.raises(DataError, match=told):
+def test_rows_that_do_not_fit_are_refused(rows: list[tuple[object, ...]], schema: str, reported: str) -> None:
+    with pytest.raises(DataError, match=reported):
         list(as_batches(iter(rows), ddl.parse(schema)))
 
 
@@ -146,7 +146,7 @@ def _in_new_york(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("_in_new_york")
-def test_values_become_what_spark_makes_of_them() -> None:
+def test_values_are_converted_as_by_spark() -> None:
     schema = ddl.parse(
         "at timestamp, zoned timestamp, text string, amount decimal(4,1), none decimal(4,1), tags map<string,int>, "
         "point struct<x:int,y:int>"
@@ -162,7 +162,7 @@ def test_values_become_what_spark_makes_of_them() -> None:
     }  # fmt: skip
 
 
-def test_a_read_that_yields_nothing_is_reported() -> None:
+def test_a_read_that_returns_none_is_reported() -> None:
     with pytest.raises(DataError, match=r"read\(\) of the source's reader returned a NoneType; it must yield rows"):
         list(as_batches(None, SCHEMA))  # type: ignore[arg-type]
 
@@ -198,7 +198,7 @@ TEXTS = ddl.parse("a string, b string")
 
 
 @pytest.mark.parametrize(("row", "kind"), [({"a": "x", "b": "y"}, "dict"), ("xy", "str"), (7, "int")])
-def test_what_is_no_row_is_not_taken_apart(row: object, kind: str) -> None:
+def test_values_that_are_not_rows_are_refused(row: object, kind: str) -> None:
     with pytest.raises(DataError, match=f"rows of type {kind}; a row must be a tuple, a list or a Row"):
         list(as_batches(iter([("v", "w"), row]), TEXTS))
 
@@ -210,14 +210,14 @@ def test_the_values_of_a_row_with_names_are_assigned_by_name() -> None:
         list(as_batches(iter([Row(a="1", c="2")]), TEXTS))
 
 
-def test_rows_for_a_sink_are_the_value_s_fields() -> None:
+def test_rows_for_a_sink_have_the_fields_of_the_value() -> None:
     value = pa.array([{"a": 1, "b": "x"}])
     assert as_rows(pa.record_batch({"offset": [0], "value": value})).to_pylist() == [{"a": 1, "b": "x"}]
     assert as_rows(pa.record_batch({"offset": [0], "value": ["x"]})).to_pylist() == [{"value": "x"}]
 
 
 @pytest.mark.usefixtures("_in_new_york")
-def test_a_row_writer_gets_what_spark_gives() -> None:
+def test_a_row_writer_gets_the_same_rows_as_from_spark() -> None:
     noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
     inner = pa.struct([("x", pa.int64()), ("at", pa.time32("ms"))])
     batch = pa.record_batch({
@@ -252,7 +252,7 @@ class Looks:
         return sorted(path.name for path in Path(self.folder).iterdir())
 
 
-def test_while_a_split_runs_its_process_can_be_asked_where_it_is(tmp_path: Path) -> None:
+def test_the_stack_of_a_process_is_available_while_a_split_runs(tmp_path: Path) -> None:
     before = signal.getsignal(signal.SIGUSR2)
     try:
         splits = [pickle.dumps(Looks(str(tmp_path)))] * 2

@@ -27,12 +27,12 @@ def test_only_a_standalone_master_is_waited_for(master: str) -> None:
     await_master(master, threading.Event())
 
 
-def test_one_of_several_masters_is_enough() -> None:
+def test_one_available_spark_master_is_enough() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         await_master(f"spark://127.0.0.1:{free_port()},127.0.0.1:{server.getsockname()[1]}", threading.Event())
 
 
-def test_no_master(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unavailable_or_invalid_spark_master_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gateway, "MASTER_TIMEOUT_S", 0)
     master = f"spark://127.0.0.1:{free_port()}"
     with pytest.raises(SparkStartError, match=rf"^No Spark master responded at {master} within 0 s: start it"):
@@ -41,14 +41,14 @@ def test_no_master(monkeypatch: pytest.MonkeyPatch) -> None:
         await_master("spark://h:p", threading.Event())
 
 
-def test_the_wait_can_be_cut_short() -> None:
+def test_the_wait_for_a_spark_master_can_be_stopped() -> None:
     stop = threading.Event()
     stop.set()
     with pytest.raises(SparkStartError, match="was stopped while it waited"):
         await_master(f"spark://127.0.0.1:{free_port()}", stop)
 
 
-def test_what_spark_writes_is_written_without_what_the_worker_hides(
+def test_sparks_output_is_masked_and_always_drained(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     process_secrets().add("c", ["of-the-gateway-test"])

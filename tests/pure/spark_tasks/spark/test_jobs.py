@@ -16,21 +16,21 @@ SUBMISSIONS = st.lists(
 ).map(lambda found: [Waiting(key, w.seconds, w.alone) for key, w in enumerate(found)])
 
 
-def test_nothing_waits_or_no_slot_is_free() -> None:
+def test_no_job_starts_without_waiting_batches_or_free_slots() -> None:
     assert next_job([], 4) == []
     assert next_job([Waiting(0, 0.0)], 0) == []
 
 
-def test_one_job_each_while_there_are_slots() -> None:
+def test_batches_have_jobs_of_their_own_while_there_are_slots() -> None:
     assert next_job([Waiting(n, 0.0) for n in range(4)], 4) == [0]
 
 
-def test_small_ones_are_spread_over_the_free_slots() -> None:
+def test_small_batches_share_jobs_evenly_among_free_slots() -> None:
     assert next_job([Waiting(n, 0.0) for n in range(8)], 4) == [0, 1]
     assert next_job([Waiting(n, 0.0) for n in range(9)], 4) == [0, 1, 2]
 
 
-def test_a_big_one_has_a_job_of_its_own_and_small_ones_pass_it() -> None:
+def test_a_big_batch_has_its_own_job_and_is_skipped_by_shared_jobs() -> None:
     waiting = [Waiting(0, 0.0), Waiting(1, 1.0), Waiting(2, 0.0)]
     assert next_job(waiting, 1) == [0, 2]
     assert next_job(waiting[1:], 1) == [1]
@@ -41,7 +41,7 @@ def test_a_task_that_failed_a_shared_job_no_longer_shares_jobs() -> None:
 
 
 @given(SUBMISSIONS, st.integers(1, 8))
-def test_every_job_is_sound_and_all_get_their_turn(waiting: list[Waiting], slots: int) -> None:
+def test_every_job_is_valid_and_every_batch_runs(waiting: list[Waiting], slots: int) -> None:
     left = list(waiting)
     while left:
         job = next_job(left, slots)
@@ -55,7 +55,7 @@ def test_every_job_is_sound_and_all_get_their_turn(waiting: list[Waiting], slots
 
 
 @given(st.integers(1, 200), st.integers(1, 16), st.booleans())
-def test_spread_has_every_split_once(splits: int, slots: int, shared: bool) -> None:
+def test_spread_contains_every_split_once(splits: int, slots: int, shared: bool) -> None:
     layout = spread(splits, slots, shared=shared)
     assert sorted(n for part in layout for n in part) == list(range(splits))
     assert all(layout)

@@ -1,4 +1,4 @@
-"""What Spark writes of strangers at its ports."""
+"""How Spark's output about rejected connections is filtered."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ FAILURE = ["26/11/22 18:03:42 ERROR Executor: Exception in task 0.0 in stage 0.0
            *TRACE]
 
 
-def passed(lines: list[str], most: int = 1000) -> str:
-    output = SparkOutput(RateLimitedLog(most))
+def passed(lines: list[str], max_lines: int = 1000) -> str:
+    output = SparkOutput(RateLimitedLog(max_lines))
     return "".join(map(output.take, lines)) + output.rest()
 
 
@@ -40,12 +40,12 @@ def test_a_rejected_connection_without_details() -> None:
 
 
 def test_rejected_connections_do_not_fill_the_log() -> None:
-    assert passed(STRANGER * 1000, most=5) == LINE * 5
+    assert passed(STRANGER * 1000, max_lines=5) == LINE * 5
 
 
 @given(st.lists(st.sampled_from([*STRANGER, *FAILURE, "plain\n", "\n", "  indented\n"])))
-def test_nothing_else_is_left_out_or_moved(lines: list[str]) -> None:
-    """An exception and a trace are left out only behind the line of a stranger."""
+def test_only_lines_about_rejected_connections_are_left_out(lines: list[str]) -> None:
+    """An exception and a trace are left out only after a line about a rejected connection."""
     out = passed(lines)
     kept, inside = [], False
     for line in lines:
@@ -66,7 +66,7 @@ def test_nothing_else_is_left_out_or_moved(lines: list[str]) -> None:
     "26/11/23 03:09:01 WARN NativeCodeLoader: Unable to load native-hadoop library for your platform...",
     "Picked up JAVA_TOOL_OPTIONS: -Djava.io.tmpdir=/tmp/x",
 ])
-def test_what_each_start_says_is_at_debug(line: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_startup_lines_are_logged_at_debug(line: str, caplog: pytest.LogCaptureFixture) -> None:
     assert passed([*STRANGER, f"{line}\n", *FAILURE]) == LINE + "".join(FAILURE)
     assert caplog.messages == []
     caplog.set_level(logging.DEBUG, "spark_tasks.spark.output")
@@ -74,8 +74,8 @@ def test_what_each_start_says_is_at_debug(line: str, caplog: pytest.LogCaptureFi
     assert caplog.messages == [f"Spark: {line}"]
 
 
-def test_what_was_left_out_is_counted() -> None:
-    limited = RateLimitedLog(most=2, per_s=60)
+def test_suppressed_lines_are_counted() -> None:
+    limited = RateLimitedLog(max_lines=2, per_s=60)
     assert [limited.suppressed("a", at) for at in (0, 1, 2, 59)] == [0, 0, None, None]
     assert limited.suppressed("b", 59) == 0
     assert [limited.suppressed("a", at) for at in (60, 61, 62, 121, 122)] == [2, 0, None, 1, 0]
@@ -83,7 +83,7 @@ def test_what_was_left_out_is_counted() -> None:
 
 @given(st.lists(st.floats(0, 1000), min_size=1).map(sorted))
 def test_every_line_is_logged_or_counted(times: list[float]) -> None:
-    limited = RateLimitedLog(most=3, per_s=10)
+    limited = RateLimitedLog(max_lines=3, per_s=10)
     said = [(at, left) for at in times if (left := limited.suppressed("a", at)) is not None]
     end = limited.suppressed("a", 10_000)
     assert len(said) + sum(left for _, left in said) + (end or 0) == len(times)

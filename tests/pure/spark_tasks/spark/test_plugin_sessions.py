@@ -1,4 +1,4 @@
-"""Who asks PySpark for a context on a worker; tests/integration/test_engine.py has a real Spark."""
+"""Plugins that get PySpark's context on a worker; tests/integration/test_engine.py has a real Spark."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pyspark import SparkContext
 from spark_tasks.spark.plugin_sessions import SharedSpark
 
 
-def test_who_asks_waits_as_long_as_the_spark_is_lent(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plugin_that_gets_the_spark_context_waits_for_sharing_engines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SparkContext, "getOrCreate", classmethod(lambda _cls, conf=None: f"the context, {conf}"))
     waited: list[str] = []
     first = SharedSpark(lambda: waited.append("first"))

@@ -27,7 +27,7 @@ from tests.rigs.support import wait_until
     ("local", 1), ("local[7]", 7), ("local[3, 2]", 3), ("local[*]", os.cpu_count()), ("spark://a:7077", None),
     ("local-cluster[1,1,1024]", None), ("yarn", None), ("k8s://https://a", None),
 ])
-def test_slots_of_a_master(master, slots):
+def test_slots_of_a_local_master_are_parsed(master, slots):
     assert local_slots(master) == slots
 
 
@@ -36,17 +36,17 @@ def test_some_slots_are_left_to_spark_jobs_of_plugins(slots, running, found):
     assert room(slots, running) == found
 
 
-def test_settings_of_a_worker():
+def test_executor_settings_are_read_from_the_workers():
     defaults = {k.name: k.default for k in HEELER_KEYS.keys.values() if k.name.startswith("heeler.executors.")}
     texts = {name: str(value) for name, value in defaults.items() if value is not None}
     assert ExecutorSettings.of(texts) == ExecutorSettings.of({})
     found = ExecutorSettings.of({"heeler.executors.max": "3", "heeler.executors.running.max": "9",
                          "heeler.executors.slow.ms": "1500", "heeler.executors.port": "7777"})
-    assert (found.most, found.running, found.slow_s, found.port) == (3, 3, 1.5, 7777)
-    assert (found.most_per_task, found.most_per_connector) == (3, 2)
+    assert (found.max_processes, found.running, found.slow_s, found.port) == (3, 3, 1.5, 7777)
+    assert (found.max_per_task, found.max_per_connector) == (3, 2)
 
 
-def test_a_local_spark_has_slots_for_all_and_jobs_of_plugins_are_cut_as_ever():
+def test_a_local_spark_has_slots_for_all_processes_and_an_unchanged_parallelism():
     usual = spark_settings({})["spark.master"]
     found = spark_settings({}, 69)
     assert found["spark.master"] == "local[69]"
@@ -55,7 +55,7 @@ def test_a_local_spark_has_slots_for_all_and_jobs_of_plugins_are_cut_as_ever():
     assert (own["spark.master"], "spark.default.parallelism" in own) == ("local[2]", False)
 
 
-def test_the_engine_is_a_setting():
+def test_the_engine_follows_heeler_executors_mode():
     assert isinstance(engine_of({}), ResidentEngine)
     assert isinstance(engine_of({MODE: "resident"}), ResidentEngine)
     assert isinstance(engine_of({MODE: "batch"}), SparkEngine)
@@ -79,7 +79,7 @@ def test_processes_that_use_the_cpu_are_distinguished_from_those_that_wait():
     assert gone.seconds == 0
 
 
-def test_the_error_of_an_executor_s_python_is_picked_from_spark_s():
+def test_the_python_error_of_an_executor_is_extracted_from_sparks_error():
     text = """An error occurred while calling o1.get.
 : java.util.concurrent.ExecutionException: Exception thrown in awaitResult:
 \tat org.apache.spark.util.SparkThreadUtils$.awaitResult(SparkThreadUtils.scala:53)
@@ -94,7 +94,7 @@ ModuleNotFoundError: No module named 'spark_tasks'
     assert python_error(RuntimeError("no traceback\njava.lang.OutOfMemoryError: heap")) is None
 
 
-def test_what_the_workers_own_executor_processes_print_is_masked(
+def test_output_of_the_workers_executor_processes_is_masked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Plugins that run there print what they were given, and only the worker knows what of it is secret."""
@@ -108,9 +108,9 @@ def test_what_the_workers_own_executor_processes_print_is_masked(
     launcher.launch(Ticket(0, b"", "", "", 0, ""))
     said = [""]
 
-    def told() -> bool:
+    def reported() -> bool:
         said[0] += capsys.readouterr().err
         return said[0] == "out [hidden]\nerr [hidden]\n"
 
-    wait_until(told, 30, "what it prints")
+    wait_until(reported, 30, "what it prints")
     launcher.close()

@@ -39,7 +39,7 @@ def recorded() -> list[str]:
     return archive.use_flags()
 
 
-def test_the_archive_is_used_with_the_spark_that_it_was_recorded_of(machine: Path) -> None:
+def test_an_archive_is_used_only_with_the_spark_it_was_recorded_with(machine: Path) -> None:
     assert with_archive({OPTIONS: "-Xss1m"}) == {OPTIONS: "-Xss1m"}
     flags = recorded()
     assert flags[0].startswith(f"-XX:SharedArchiveFile={machine}/cache/spark/")
@@ -48,7 +48,7 @@ def test_the_archive_is_used_with_the_spark_that_it_was_recorded_of(machine: Pat
     assert with_archive({}) == {OPTIONS: ""}
 
 
-def test_options_of_the_user_come_last_and_those_about_archives_alone() -> None:
+def test_user_options_come_last_and_archive_options_replace_heelers() -> None:
     assert with_java_options({OPTIONS: "-Xlog:gc"}, ["-XX:A=/a b", "-B"]) == {OPTIONS: "'-XX:A=/a b' -B -Xlog:gc"}
     for own in ("-Xshare:off", "-XX:SharedArchiveFile=x", "-XX:ArchiveClassesAtExit=x"):
         assert with_java_options({OPTIONS: own}, ["-B"]) == {OPTIONS: own}

@@ -1,4 +1,4 @@
-"""Where a split hangs: asked from outside, of a real process."""
+"""The stack of a hanging split, requested from outside a real process."""
 
 from __future__ import annotations
 
@@ -71,13 +71,13 @@ def test_the_files_of_a_killed_process_are_removed(hanging: subprocess.Popen[str
     wait_until(lambda: not list(tmp_path.iterdir()))
 
 
-def test_a_folder_of_another_machine() -> None:
+def test_a_missing_folder_does_not_prevent_the_split() -> None:
     with stacks_available("/nowhere/at/all", "batch-1"):
         ran = True
     assert ran
 
 
-def test_the_signal_is_harmless_afterwards(tmp_path: Path) -> None:
+def test_the_signal_is_ignored_after_the_split(tmp_path: Path) -> None:
     before = signal.getsignal(signal.SIGUSR2)
     try:
         with stacks_available(str(tmp_path), "batch-1"):

@@ -1,4 +1,4 @@
-"""What is compiled ahead: every part of it works, or it would compile nothing and say so in a log only."""
+"""Compilation ahead of time: every part works; a failure would be visible only in the log."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from spark_tasks.spark.warm import compile_all, warm_up
 
 
-def test_nothing_of_it_fails(caplog: pytest.LogCaptureFixture) -> None:
+def test_warm_up_logs_no_failures(caplog: pytest.LogCaptureFixture) -> None:
     warm_up()
     compile_all()
     assert caplog.text == ""

@@ -1,4 +1,4 @@
-"""A task whose batch takes long is woken at its end, once, and does not look again and again."""
+"""A task with a long batch is woken once at its end and does not poll."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def test_a_batch_that_ended_meanwhile_wakes_the_task_at_once() -> None:
     assert woken == [True]
 
 
-def test_the_next_batch_is_waited_for_as_the_first_one() -> None:
-    """Also where it was submitted by the run_once that took the one before."""
+def test_the_next_batch_has_the_full_maximum_wait() -> None:
+    """Even if the run_once that took the previous batch has submitted it."""
     first: Future[list[Any]] = Future()
     waiting = BatchWait(lambda: None)
     waiting.timed_out(first)

@@ -1,4 +1,4 @@
-"""Task configurations as they are stored: what a provider gave is not in them, whatever the plugin makes of it."""
+"""Stored task configurations contain no provided values, regardless of how the plugin uses them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Plugin:
     ("code", "1234", "${env:PIN}"), ("number", "12345", "12345"), ("part", "1", "1"),
     ("topics", "s3cr3t-values", "s3cr3t-values"),  # the user's own words
 ])  # fmt: skip
-def test_a_task_s_configuration(key, value, stored):
+def test_task_configs_replace_provided_values_by_placeholders(key, value, stored):
     transformer = ConfigTransformer({"env": EnvVarConfigProvider(VALUES)})
     resolved = transformer.transform(RAW, "c")
     (task,) = make_task_configs("c", Plugin({key: value}), "c.Mine", RAW, resolved)

@@ -24,11 +24,11 @@ class Forgetful(NumbersConnector):
         return None
 
 
-def test_a_data_source_without_a_schema() -> None:
+def test_a_data_source_without_a_schema_has_an_empty_one() -> None:
     assert schema_of(Bare({})) == StructType()
 
 
-def test_the_kind_of_its_reader(tmp_path: Any) -> None:
+def test_simple_readers_are_distinguished_from_stream_readers(tmp_path: Any) -> None:
     options = {"folder": str(tmp_path)}
     assert [stream_reader_of(kind(options), StructType())[1] for kind in (Numbers, SimpleNumbers)] == [False, True]
 
@@ -41,7 +41,7 @@ def test_the_error_for_an_incomplete_data_source_names_it(tmp_path: Any) -> None
     assert writer_of(data_source_of(NotesConnector, {"folder": str(tmp_path)}))
 
 
-def test_what_is_no_data_source_is_refused() -> None:
+def test_a_value_that_is_not_a_data_source_is_refused() -> None:
     with pytest.raises(ConnectError, match=r"Forgetful\.data_source\(\) returns a NoneType, not a PySpark DataSource"):
         data_source_of(Forgetful, {})
 

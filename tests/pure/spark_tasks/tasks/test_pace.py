@@ -32,7 +32,7 @@ def after_batches(rate: float, record_bytes: int, batches: int) -> SplitSize:
     return size
 
 
-def test_a_split_comes_to_take_the_target_time() -> None:
+def test_splits_converge_to_the_target_time() -> None:
     for rate in (20_000, 1_000_000):
         size = after_batches(rate, 80, 5)
         assert abs(size.records / rate - TARGET_SECONDS) < 0.1
@@ -58,15 +58,15 @@ def test_sizes_stay_within_bounds(batches: list[tuple[int, int, float]]) -> None
 
 
 @given(st.integers(1, 10**7), st.lists(st.tuples(st.integers(0, 10**7), st.floats(0, 100)), max_size=10))
-def test_the_size_never_exceeds_the_upper_limit(most: int, batches: list[tuple[int, float]]) -> None:
-    size = SplitSize.at_most(most)
-    for records, seconds in [*batches, (most, 0.0)]:
-        assert 1 <= size.records <= most
+def test_the_size_never_exceeds_the_upper_limit(max_records: int, batches: list[tuple[int, float]]) -> None:
+    size = SplitSize.at_most(max_records)
+    for records, seconds in [*batches, (max_records, 0.0)]:
+        assert 1 <= size.records <= max_records
         size = size.after(records, records * 80, seconds)
-    assert size.records <= most
+    assert size.records <= max_records
 
 
-def test_pauses_grow_and_grow_again_after_a_minute() -> None:
+def test_idle_pauses_grow_and_grow_further_after_a_minute() -> None:
     idling, pauses, asleep = Idling(), [], 0
     while asleep < 2 * LONG_IDLE_AFTER_MS:
         pauses.append(idling.idle_ms)
@@ -97,7 +97,7 @@ def test_a_thousand_idle_tasks_poll_no_more_often_than_fifty() -> None:
     assert idle.shared_pause_ms == 999 * 1000 // POLLS_PER_S
 
 
-def test_a_record_waits_a_fraction_of_the_time_since_the_one_before() -> None:
+def test_an_idle_pause_is_at_most_a_fraction_of_the_idle_time() -> None:
     idling, asleep = Idling(), 0
     while idling.idle_ms < LONGEST_IDLE_MS:
         assert idling.idle_ms <= SHORTEST_IDLE_MS + 2 + asleep / 8

@@ -9,12 +9,12 @@ from spark_tasks.pipeline.failures import StageOutageError
 from spark_tasks.tasks.retries import RetryLimits, RetryState
 
 
-def test_pauses_double_up_to_the_longest():
+def test_retry_pauses_double_up_to_the_maximum():
     limits = RetryLimits(-1, 2000)
     assert [limits.wait_ms(n, 10.0**9, 0.25) for n in (1, 2, 3, 4, 5)] == [300, 600, 1200, 500, 500]
 
 
-def test_the_last_pause_ends_with_the_time():
+def test_the_last_pause_ends_with_the_retry_timeout():
     limits = RetryLimits(1000, 60_000)
     assert [limits.wait_ms(2, since, 0) for since in (0, 300, 900, 1000)] == [600, 600, 100, None]
 
@@ -32,7 +32,7 @@ def test_an_outage_of_a_stage_over_the_retry_timeout_fails_the_task():
         until_it_fails()
 
 
-def test_other_outages_have_no_end():
+def test_other_outages_are_retried_without_a_limit():
     state = RetryState("t-0", limits=RetryLimits(1, 60_000))
     assert [state.later(RetriableError("down")).idle_ms for _ in range(3)] == [100, 200, 400]
     unlimited = RetryState("t-0")

@@ -27,7 +27,7 @@ def context(
         offsets=None, wake=lambda: None, topic_used=lambda _: None, guard=guard)
 
 
-def test_what_a_worker_gives_its_tasks() -> None:
+def test_worker_settings_for_tasks_are_parsed() -> None:
     found = worker_settings({
         "session.timeout.ms": "7000", "offset.flush.interval.ms": "2000", "heeler.max.record.bytes": "20000",
         "topic.creation.enable": "FALSE", "consumer.fetch.min.bytes": "2", "ssl.truststore.type": "PEM",
@@ -40,7 +40,7 @@ def test_what_a_worker_gives_its_tasks() -> None:
         "key.converter": "none", "value.converter": "x.Y", "value.converter.schemas.enable": "false"}
 
 
-def test_a_sink_reads_what_its_connector_says_else_its_worker() -> None:
+def test_sink_settings_of_the_connector_precede_the_workers() -> None:
     usual = SinkSettings.of(context(topics="t"))
     assert (usual.isolation, usual.reset, usual.max_poll_records) == ("read_uncommitted", "earliest", None)
     found = SinkSettings.of(context({"consumer.isolation.level": "read_committed", "consumer.max.poll.records": "9"},

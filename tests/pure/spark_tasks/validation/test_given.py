@@ -1,4 +1,4 @@
-"""What a config provider gave is not in anything that validation says, however short it is and whatever it is for."""
+"""Validation shows no value of a config provider, regardless of its length and its key."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def said(secret: str, **config: str) -> str:
 @pytest.mark.parametrize("key", ["tasks_max", "errors_tolerance", "value_converter", "transforms", "predicates",
                                  "topic_creation_groups", "connector_class", "producer_override_acks",
                                  "name", "errors_retry_timeout", "config_action_reload"])
-def test_no_key_tells(key: str, secret: str) -> None:
+def test_provided_values_are_hidden_for_every_key(key: str, secret: str) -> None:
     found = said(secret, **{key: "${env:S}"})
     if secret != "@":  # noqa: S105 - nothing but a sign: hidden where it is the value, not in documentation
         assert secret not in found
@@ -39,20 +39,20 @@ def test_no_key_tells(key: str, secret: str) -> None:
     assert "parts9" not in found
 
 
-def test_the_rest_of_a_message_is_java_s() -> None:
+def test_only_the_provided_value_in_a_message_is_hidden() -> None:
     found = said("s3cr3t", tasks_max="${env:S}")
     assert f"Invalid value {MASK} for configuration tasks.max: Not a number of type INT" in found
     assert f"Invalid value {MASK} for configuration tasks.max: Value must be at least 1" in said(
         "-4", tasks_max="${env:S}")
 
 
-def test_a_part_of_a_value() -> None:
+def test_a_value_with_a_provided_part_is_hidden() -> None:
     found = said("s3cr3t", tasks_max="1${env:S}2")
     assert "s3cr3t" not in found
     assert f"Invalid value {MASK} for configuration tasks.max" in found
 
 
-def test_names_of_transforms() -> None:
+def test_provided_names_of_transforms_are_hidden() -> None:
     found = said("ab", transforms="${env:S}")
     assert f"transforms.{MASK}.type" in found
     assert "transforms.ab" not in found

@@ -68,14 +68,14 @@ def errors(plugins, connector, worker=(), **more):
 
 
 @pytest.mark.parametrize("side", ["py", "java"])
-def test_plugins_of_one_runtime_go_together(plugins, side):
+def test_plugins_of_one_runtime_can_be_combined(plugins, side):
     chain = {"transforms": "m", "transforms.m.type": f"{side}.Mark", "value.converter": f"{side}.Converter"}
     wrong = errors(plugins, f"{side}.Source", **chain)
     assert wrong == ({} if side == "py" else {"topic": ["no such topic"]})
 
 
 def test_a_java_connector_takes_python_plugins_where_its_chain_can_be_cut(plugins):
-    """What else: tests/pure/spark_tasks/plugins/test_cut.py."""
+    """More cases: tests/pure/spark_tasks/plugins/test_cut.py."""
     java, python = {"transforms.j.type": "java.Mark"}, {"transforms.p.type": "py.Mark"}
     worker = {"key.converter": "py.Converter"}
     assert errors(plugins, "java.Source", worker, transforms="j,p", **java, **python) == {"topic": ["no such topic"]}
@@ -93,13 +93,13 @@ def test_a_python_connector_takes_java_plugins_where_executors_reach_them(plugin
     assert "value.converter" not in wrong, "Kafka's own are there on both sides"
 
 
-def test_a_plugin_of_the_other_runtime_takes_the_place_of_one_of_its_name(plugins):
+def test_a_preferred_plugin_of_the_other_runtime_replaces_its_namesake(plugins):
     assert plugins.connector("both.Source") is JavaSource
     assert plugins.names(Kind.CONNECTOR).count("both.Source") == 1
     assert "a bad jar" in plugins.advice(Kind.CONNECTOR, "missing.Source")
 
 
-def test_the_plugins_validation_gets_the_configuration_as_given(plugins):
+def test_a_plugins_validation_gets_the_original_configuration(plugins):
     infos = validate_connector({"name": "n", "connector.class": "java.Source", "topic": "x", "gone": None},
                                plugins=plugins, worker=WORKER)
     assert JavaSource.examined[-1] == {"name": "n", "connector.class": "java.Source", "topic": "x"}

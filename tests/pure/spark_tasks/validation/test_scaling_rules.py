@@ -1,4 +1,4 @@
-"""tasks.max=auto and tasks.auto are for sinks, and their bounds have to be bounds."""
+"""tasks.max=auto and tasks.auto are for sinks, and need valid bounds."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def errors(config):
     ({**SINK, "tasks.auto.max": "2"}, "tasks.auto.max", "tasks.max=auto, and tasks.max is not set"),
     ({**SOURCE, "tasks.max": "auto", "tasks.auto.max": "2"}, "tasks.max", "Invalid value auto"),
 ])
-def test_what_is_wrong(config, key, words):
+def test_invalid_scaling_settings_are_reported(config, key, words):
     found = errors(stored(config))
     assert list(found) == [key]
     assert words in found[key][0]

@@ -91,7 +91,7 @@ def errors_of(body):
 
 
 @pytest.mark.parametrize("name", sorted(set(cases.CASES) - ELSEWHERE - set(WRONG)))
-def test_answers_as_java_does(name):
+def test_validation_responses_equal_javas(name):
     answer = ANSWERS[name]
     if answer["status"] == 200:
         ours, javas = normal(run(name).to_json()), normal(answer["body"])
@@ -114,41 +114,41 @@ def test_available_connectors_are_listed_by_their_names():
     assert listed.split(", ") == re.findall(r"PluginDesc\{klass=class ([\w.$]+)", expected)
 
 
-def test_no_connector_class():
+def test_a_config_without_a_connector_class_is_refused():
     with pytest.raises(NoConnectorClassError, match=r"Connector config \{name=n\} contains no connector type"):
         run("no_class")
 
 
-def test_a_bad_client_setting_is_an_error_of_its_key():
+def test_an_invalid_client_setting_is_an_error_of_its_key():
     infos = run("override_bad_value")
     assert infos.error_count == 1
     assert infos.errors() == [ANSWERS["override_bad_value"]["body"]["message"].partition(": ")[2]]
 
 
-def test_what_a_provider_gave_is_not_shown_and_all_else_is_java_s():
+def test_responses_equal_javas_except_for_provided_values():
     ours, javas = normal(run("placeholders").to_json()), normal(ANSWERS["placeholders"]["body"])
     differing = [(o[1], j[1]) for o, j in zip(ours["configs"], javas["configs"], strict=True) if o != j]
     assert [(o["name"], o["value"], j["value"]) for o, j in differing] == [("file", "${env:HOME}", "/root")]
 
 
-def test_null_is_no_value():
+def test_null_values_are_refused():
     infos = run("null_values")
     assert infos.errors() == ["Null value can not be supplied as the configuration value."] * 2
     assert infos.error_count == 2
 
 
-def test_message_of_the_400_answer():
+def test_the_message_of_a_400_response_equals_javas():
     infos = validate_connector(cases.CREATE["create_bad"], plugins=PLUGINS, worker=WORKER)
     assert infos.message() == ANSWERS["create_bad"]["body"]["message"]
 
 
 @pytest.mark.parametrize("plugin", [p for p in cases.PLUGIN_CONFIGS if ANSWERS[f"config {p}"]["status"] == 200])
-def test_plugin_keys(plugin):
+def test_the_keys_of_plugins_equal_javas(plugin):
     ours = [{k: v for k, v in key.items() if k != "documentation"} for key in plugin_config(PLUGINS, plugin)]
     assert ours == ANSWERS[f"config {plugin}"]["body"]
 
 
-def test_unknown_plugin():
+def test_an_unknown_plugin_is_reported_as_by_java():
     with pytest.raises(PluginNotFoundError, match=re.escape(ANSWERS["config Nope"]["body"]["message"])):
         plugin_config(PLUGINS, "Nope")
 

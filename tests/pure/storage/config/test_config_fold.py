@@ -60,13 +60,13 @@ def test_a_new_connector_is_started(topic: Topic) -> None:
     assert topic.state.tasks(A) == []
 
 
-def test_a_target_state_before_the_config_is_kept_and_is_no_change(topic: Topic) -> None:
+def test_a_target_state_before_the_config_is_kept_without_a_change_event(topic: Topic) -> None:
     changes = topic.add(to.target_state(A, TargetState.PAUSED), to.connector_config(A, {}))
     assert changes == [ConnectorUpdated(A)]
     assert topic.state.target_state(A) is TargetState.PAUSED
 
 
-def test_target_states(topic: Topic) -> None:
+def test_target_states_are_read_and_report_changes(topic: Topic) -> None:
     topic.add(to.connector_config(A, {}))
     assert topic.add(to.target_state(A, TargetState.STARTED)) == []  # as it was
     assert topic.add(to.target_state(A, TargetState.STOPPED)) == [TargetStateChanged(A)]
@@ -100,7 +100,7 @@ def test_task_configs_count_after_their_commit(topic: Topic) -> None:
     assert topic.state.task_config_generations == {A: 1}
 
 
-def test_an_incomplete_commit_makes_inconsistent_until_a_complete_one(topic: Topic) -> None:
+def test_a_connector_is_inconsistent_from_an_incomplete_commit_to_a_complete_one(topic: Topic) -> None:
     topic.add(to.connector_config(A, {"v": "1"}), task(A, 0), to.commit(A, 1), to.connector_config(A, {"v": "2"}))
     assert topic.add(task(A, 1), to.commit(A, 2)) == [TasksUpdated(A, ())]
     assert topic.state.inconsistent == {A}
@@ -115,7 +115,7 @@ def test_an_incomplete_commit_makes_inconsistent_until_a_complete_one(topic: Top
     assert topic.state.applied_configs == {A: {"v": "2"}}
 
 
-def test_an_empty_task_set(topic: Topic) -> None:
+def test_an_empty_task_set_is_consistent(topic: Topic) -> None:
     topic.add(to.connector_config(A, {}))
     assert topic.add(to.commit(A, 0)) == [TasksUpdated(A, ())]
     assert topic.state.tasks(A) == []
@@ -169,7 +169,7 @@ def test_restarts_and_logger_levels_are_for_workers_that_have_started() -> None:
     assert late.add(raw("logger-cluster-x", None), raw("logger-cluster-x", {"level": 1})) == []
 
 
-def test_session_keys(topic: Topic) -> None:
+def test_session_keys_are_read_and_invalid_ones_ignored(topic: Topic) -> None:
     assert topic.add(to.session_key(KEY)) == [SessionKeyChanged(KEY)]
     good = {"key": "c2VjcmV0", "algorithm": "HmacSHA256", "creation-timestamp": 1}
     for bad in (None, [], {}, {**good, "key": 1}, {**good, "key": "?"}, {**good, "algorithm": None},
@@ -214,7 +214,7 @@ def test_values_that_are_not_strings_become_strings(topic: Topic) -> None:
     assert topic.state.connector_configs[A] == {"n": "1", "b": "true", "f": "1.5", "l": "[1]", "s": "x"}
 
 
-def test_older_snapshots_stay_as_they_are(topic: Topic) -> None:
+def test_older_snapshots_do_not_change(topic: Topic) -> None:
     topic.add(to.connector_config(A, {"v": "1"}), task(A, 0), to.commit(A, 1), task(A, 0, "x"))
     before, deferred = topic.state, topic.deferred
     topic.add(to.connector_config(A, {"v": "2"}), task(A, 1), to.commit(A, 2), to.connector_config(B, {}),

@@ -1,4 +1,4 @@
-"""What a worker does when its internal topics cannot be made at once."""
+"""What a worker does if its internal topics cannot be created at once."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def test_the_client_waits_for_brokers_that_are_starting(caplog):
     admin = Admin(TOO_FEW, TOO_FEW, kafka.errors.RequestTimedOutError("slow"), None)
     ensure_topics(admin, [TOPIC], timeout_s=60)
     assert admin.answers == []
-    [told] = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
-    assert "only 1 broker(s)" in told
-    assert "'offset.storage.replication.factor' (now 3)" in told
+    [reported] = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
+    assert "only 1 broker(s)" in reported
+    assert "'offset.storage.replication.factor' (now 3)" in reported
 
 
 def test_too_few_brokers_are_an_error_for_the_user():

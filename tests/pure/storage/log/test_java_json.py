@@ -1,4 +1,4 @@
-"""JSON in and out as Kafka Connect's JsonConverter does it."""
+"""JSON is read and written as by Kafka Connect's JsonConverter."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ JSON = st.recursive(
         (float("-inf"), '"-Infinity"'),
     ],
 )
-def test_text(value: object, text: str) -> None:
+def test_values_are_written_as_by_jackson(value: object, text: str) -> None:
     assert dumps(value).decode() == text
 
 
@@ -54,7 +54,7 @@ def test_doubles_as_java_prints_them(value: float, text: str) -> None:
 
 
 @pytest.mark.parametrize("value", [object(), {1: 2}, {None: 1}, {1, 2}])
-def test_what_json_cannot_hold(value: object) -> None:
+def test_values_that_json_cannot_represent_are_refused(value: object) -> None:
     with pytest.raises(TypeError, match="JSON"):
         dumps(value)
 
@@ -66,7 +66,7 @@ def test_any_json_parser_can_read_it(value: object) -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b" ", b"{", b'{"a":}', b"nope", b"NaN", b"-Infinity", b"\xff\xfe\xfd", b'"\1"'])
-def test_text_that_is_not_json(data: bytes) -> None:
+def test_invalid_json_is_refused(data: bytes) -> None:
     with pytest.raises(ValueError):  # noqa: PT011  (whatever its text)
         loads(data)
 
@@ -76,7 +76,7 @@ def test_json_nested_too_deeply_is_an_error() -> None:
         loads(b"[" * 200_000)
 
 
-def test_reads_as_jackson_does() -> None:
+def test_lenient_input_is_read_as_by_jackson() -> None:
     assert loads(b' {"a":1} and what follows') == {"a": 1}
     assert loads('{"a":1}'.encode("utf-16")) == {"a": 1}
     assert loads(b"\xef\xbb\xbf[1]") == [1]

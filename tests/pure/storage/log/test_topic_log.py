@@ -34,7 +34,7 @@ class DeafProducer:
         self.closed = True
 
 
-def test_sends_that_fail_share_one_producer_which_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_sends_share_one_producer_which_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("storage.log.topic_log.KafkaProducer", DeafProducer)
     monkeypatch.setattr(DeafProducer, "made", [], raising=False)
     log = KafkaTopicLog("t", {"bootstrap_servers": ["127.0.0.1:1"]}, nullcontext(), client_id="test")
@@ -98,7 +98,9 @@ def log(admin: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[KafkaTopicLog]:
 
 
 @pytest.mark.parametrize("ignorant", [1, 2, 3])
-def test_a_topic_that_not_all_brokers_know_yet(admin: Any, monkeypatch: pytest.MonkeyPatch, ignorant: int) -> None:
+def test_start_waits_until_all_brokers_know_the_topic(
+    admin: Any, monkeypatch: pytest.MonkeyPatch, ignorant: int
+) -> None:
     """One broker has returned its partitions, another one is asked for their offsets."""
     monkeypatch.setattr("storage.log.topic_log.KafkaConsumer", IdleConsumer)
     monkeypatch.setattr("storage.log.topic_log.read_as", lambda *_: None)

@@ -17,14 +17,14 @@ def state_of(*pairs: tuple[bytes, bytes | None]) -> OffsetState:
     return fold(OffsetState(), log_of(pairs))
 
 
-def test_offsets_by_connector() -> None:
+def test_offsets_are_kept_by_connector() -> None:
     state = state_of((AB, b'{"pos":1}'), (b'["d",{"f":"x"}]', b'{"pos":2}'), (AB, b'{"pos":3}'))
     assert list(state.offsets(C).values()) == [({"a": 1, "b": "x"}, {"pos": 3})]
     assert list(state.offsets(ConnectorName("d")).values()) == [({"f": "x"}, {"pos": 2})]
     assert state.offsets(ConnectorName("e")) == {}
 
 
-def test_key_bytes_that_were_seen_are_used_again() -> None:
+def test_the_key_bytes_of_existing_records_are_reused() -> None:
     state = state_of((b'[ "c" , {"a" : 1,"b":"x"}]', b'{"pos":1}'))
     assert records_for(state, C, [({"b": "x", "a": 1}, {"pos": 2})]) == [(b'[ "c" , {"a" : 1,"b":"x"}]', b'{"pos":2}')]
     gone = fold(state, [LogRecord(0, 9, 9, b'[ "c" , {"a" : 1,"b":"x"}]', None)])
@@ -39,11 +39,11 @@ def test_new_keys_are_written_as_given() -> None:
     ]
 
 
-def test_the_last_of_equal_partitions_counts() -> None:
+def test_the_last_of_equal_partitions_is_written() -> None:
     assert records_for(OffsetState(), C, [({"a": 1}, {"p": 1}), ({"a": 1}, None)]) == [(b'["c",{"a":1}]', None)]
 
 
-def test_types_make_a_difference() -> None:
+def test_partitions_with_different_types_are_different() -> None:
     state = state_of((b'["c",{"a":1}]', b"1"), (b'["c",{"a":1.0}]', b"1"), (b'["c",{"a":true}]', b"1"),
                      (b'["c",{"a":"1"}]', b"1"))
     assert len(state.connectors[C]) == 4
@@ -51,7 +51,7 @@ def test_types_make_a_difference() -> None:
 
 @pytest.mark.parametrize("first", [AB, BA])
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
-def test_several_spellings_of_one_partition(first: bytes, order: tuple[int, int]) -> None:
+def test_partitions_with_different_key_bytes_are_merged(first: bytes, order: tuple[int, int]) -> None:
     # They lie in different partitions of the topic, so they are read in any order: the timestamp decides.
     second = BA if first == AB else AB
     both = [LogRecord(0, 50, 100, first, b'{"p":1}'), LogRecord(1, 3, 200, second, b'{"p":2}')]
@@ -63,7 +63,7 @@ def test_several_spellings_of_one_partition(first: bytes, order: tuple[int, int]
     assert records_for(state, C, [({"a": 1, "b": "x"}, None)]) == [(second, None)]
 
 
-def test_a_tombstone_counts_only_for_its_own_key() -> None:
+def test_a_tombstone_removes_only_its_own_key() -> None:
     state = state_of((AB, b'{"p":1}'), (BA, b'{"p":2}'))
     assert [o for _, o in fold(state, [LogRecord(0, 9, 9, BA, None)]).offsets(C).values()] == [{"p": 1}]
     assert [o for _, o in fold(state, [LogRecord(0, 9, 9, AB, None)]).offsets(C).values()] == [{"p": 2}]
@@ -89,12 +89,12 @@ def test_a_connectors_own_topic_takes_precedence() -> None:
     assert merge(worker, own, C) == [({"b": "x", "a": 1}, {"p": 10}), ({"w": 1}, {"p": 2}), ({"o": 1}, {"p": 20})]
 
 
-def test_older_snapshots_stay_as_they_are() -> None:
+def test_older_snapshots_do_not_change() -> None:
     before = state_of((AB, b'{"p":1}'))
     fold(before, log_of([(AB, b'{"p":2}'), (b'["c",{"z":1}]', b'{"p":1}')]))
     assert list(before.offsets(C).values()) == [({"a": 1, "b": "x"}, {"p": 1})]
 
 
-def test_what_json_cannot_hold() -> None:
+def test_values_that_json_cannot_represent_are_refused() -> None:
     with pytest.raises(TypeError):
         records_for(OffsetState(), C, [({"a": object()}, {})])

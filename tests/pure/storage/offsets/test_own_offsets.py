@@ -26,12 +26,12 @@ def settings(*servers: str) -> dict[str, Any]:
     (ELSEWHERE, False),
     ({"producer.override.bootstrap.servers": "c:1"}, False),
 ])
-def test_the_workers_topic_alone(connector: dict[str, str], exactly_once: bool) -> None:
+def test_a_connector_without_its_own_topic_uses_only_the_workers(connector: dict[str, str], exactly_once: bool) -> None:
     assert own_offsets(WORKER, connector, exactly_once=exactly_once) is None
 
 
 @pytest.mark.parametrize("exactly_once", [False, True])
-def test_a_topic_of_its_own(exactly_once: bool) -> None:
+def test_a_connector_may_have_its_own_offsets_topic(exactly_once: bool) -> None:
     own = own_offsets(WORKER, {"offsets.storage.topic": "mine"}, exactly_once=exactly_once)
     assert own is not None
     assert (own.topic, own.producer) == ("mine", settings("a:1", "b:1"))
@@ -43,7 +43,7 @@ def test_a_topic_of_its_own(exactly_once: bool) -> None:
     ({"offsets.storage.topic": "offsets"}, False, "offsets"),
     ({"offsets.storage.topic": "mine"}, True, "mine"),
 ])
-def test_in_another_cluster(named: dict[str, str], exactly_once: bool, topic: str) -> None:
+def test_offsets_may_be_in_another_kafka_cluster(named: dict[str, str], exactly_once: bool, topic: str) -> None:
     security = {"admin.override.request.timeout.ms": "9"}
     own = own_offsets(WORKER, {**ELSEWHERE, **named, **security}, exactly_once=exactly_once)
     assert own is not None
@@ -52,7 +52,7 @@ def test_in_another_cluster(named: dict[str, str], exactly_once: bool, topic: st
 
 
 @pytest.mark.parametrize("kind", ["consumer", "admin"])
-def test_clients_of_two_clusters(kind: str) -> None:
+def test_clients_for_different_kafka_clusters_are_refused(kind: str) -> None:
     connector = {k: v for k, v in ELSEWHERE.items() if not k.startswith(kind)}
     with pytest.raises(ConfigError, match=rf"its {kind} client is configured for a:1,b:1: set {kind}\.override"):
         own_offsets(WORKER, connector, exactly_once=True)

@@ -72,7 +72,7 @@ def test_a_late_unassigned_does_not_hide_a_running_task(current: Status, incomin
     assert read(current, incoming) == read(wanted)
 
 
-def test_topics() -> None:
+def test_topics_are_kept_by_connector() -> None:
     topic = TopicStatus(TopicName("t"), A, 3, 1_700_000_000_000)
     odd = ConnectorName("x:connector-y")  # a colon in a connector's name is no separator
     other = TopicStatus(TopicName("t"), odd, 0, 1)

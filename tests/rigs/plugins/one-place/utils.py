@@ -1,4 +1,4 @@
-"""Both folders have a module of this name; what it makes travels to executors."""
+"""Both folders have a module of this name; its objects are sent to executors."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""The commands against something that answers as it likes; tests/rigs/cli_tour.py has real workers."""
+"""The commands with a server that sends arbitrary responses; tests/rigs/cli_tour.py uses real workers."""
 
 from __future__ import annotations
 
@@ -80,18 +80,18 @@ def test_errors_have_their_exit_codes(fake, answer, code, text):
     {"connector": {}, "tasks": [{"id": "0"}]}, {"connector": []}, {"connector": {}, "tasks": {}}, "RUNNING",
     {"connector": {}, "tasks": [[]]},
 ])
-def test_statuses_of_any_shape(fake, status):
+def test_malformed_statuses_are_reported(fake, status):
     fake.answers["GET /connectors/c/status"] = (200, status)
     assert "The response for a connector's status" in run(fake, "connectors", "status", "c", code=7).stderr
 
 
-def test_an_endless_response(fake, monkeypatch):
+def test_a_response_over_the_limit_is_refused(fake, monkeypatch):
     monkeypatch.setattr(rest_client, "MAX_RESPONSE_BYTES", 2**20)
     fake.answers["GET /connectors"] = (200, b" " * 2**21)
     assert "exceeds 1 MiB" in run(fake, "connectors", "list", code=7).stderr
 
 
-def test_names_cannot_control_the_terminal(fake):
+def test_names_with_control_characters_are_escaped(fake):
     name = f"\u202e{ESCAPE}\n"
     status = {**STATUS, "name": name, "connector": {"state": ESCAPE, "worker_id": ESCAPE}}
     fake.answers["GET /connectors"] = [(200, {name: {"status": status, "info": INFO}}), (200, [name])] * 2
@@ -105,7 +105,7 @@ def test_names_cannot_control_the_terminal(fake):
         assert read(text)[name]["status"] == status
 
 
-def test_statuses_are_shown_without_those_that_are_refused(fake):
+def test_statuses_are_shown_although_some_requests_fail(fake):
     fake.answers["GET /connectors/c/status"] = (200, STATUS)
     done = run(fake, "connectors", "status", "nope", "c", code=4)
     assert done.stderr == "heeler: nope: HTTP 404: HTTP 404 Not Found\n"
@@ -120,7 +120,7 @@ def test_topics_of_a_connector_that_does_not_exist(fake):
     assert run(fake, "connectors", "topics", "c").stdout == "It has not used any topic yet.\n"
 
 
-def test_the_lines_of_a_message_stay_lines(fake, tmp_path):
+def test_error_messages_keep_their_lines(fake, tmp_path):
     file = tmp_path / "c.json"
     file.write_text('{"name": "c", "connector.class": "X", "a": "1"}')
     fake.answers["GET /connectors"] = (200, {})
@@ -130,7 +130,7 @@ def test_the_lines_of_a_message_stay_lines(fake, tmp_path):
     assert "one two" in run(fake, "validate", str(file), code=1).stdout
 
 
-def test_a_failed_task_is_an_exit_code(fake):
+def test_status_of_a_failed_task_exits_with_code_1(fake):
     fake.answers["GET /connectors/c/status"] = (200, STATUS)
     done = run(fake, "connectors", "status", "c", "--trace", code=1).stdout
     assert "Boom\n  \tat x".replace("  \t", "\t") in done
@@ -157,7 +157,7 @@ def test_automatic_restarts_are_shown(fake, restarts, words):
     assert run(fake, "connectors", "status", "c", "-o", "json", code=1).stdout.count("restarts") == 1
 
 
-def test_show_without_a_status(fake):
+def test_show_works_without_a_status_but_reports_other_errors(fake):
     fake.answers["GET /connectors/c"] = (200, INFO)
     assert run(fake, "connectors", "show", "c").stdout.endswith("connector.\n")
     fake.answers["GET /connectors/c/status"] = (500, {"error_code": 500, "message": "away"})
@@ -312,7 +312,7 @@ def test_validate_shows_what_is_wrong(fake, tmp_path):
     assert "hunter2" not in done.output
 
 
-def test_offsets_are_set_from_what_show_prints(fake, tmp_path):
+def test_offsets_can_be_set_from_the_output_of_show(fake, tmp_path):
     now = [{"partition": {"file": "x"}, "offset": {"position": 7}}, {"partition": {"file": "y"}, "offset": {"at": 1}}]
     fake.answers["GET /connectors/c/offsets"] = (200, {"offsets": now})
     fake.answers["PATCH /connectors/c/offsets"] = (200, {"message": "altered"})
@@ -349,16 +349,16 @@ def test_offsets_are_changed_with_one_document_for_programs(fake):
     fake.answers["DELETE /connectors/c/offsets"] = (200, {"message": "reset"})
     t0 = place("t", 0, 1)["partition"]
 
-    def told(*words):
+    def reported(*words):
         return json.loads(run(fake, "offsets", *words, "-y", "-o", "json").stdout)
 
     change = {"partition": t0, "now": {"kafka_offset": 1}, "then": {"kafka_offset": 2}}
-    assert told("set", "c", "t:0=2") == {"changes": [change], "message": "altered"}
-    assert told("set", "c", "t:0=1") == {"changes": []}
-    assert told("set", "c", "t:0=2", "--dry-run") == {"changes": [change]}
-    assert told("reset", "c") == {"changes": [{**change, "then": None}], "message": "reset"}
+    assert reported("set", "c", "t:0=2") == {"changes": [change], "message": "altered"}
+    assert reported("set", "c", "t:0=1") == {"changes": []}
+    assert reported("set", "c", "t:0=2", "--dry-run") == {"changes": [change]}
+    assert reported("reset", "c") == {"changes": [{**change, "then": None}], "message": "reset"}
     fake.answers["GET /connectors/c/offsets"] = (200, {"offsets": []})
-    assert told("reset", "c") == {"changes": [], "message": "reset"}
+    assert reported("reset", "c") == {"changes": [], "message": "reset"}
     assert "Reset offsets that c may keep itself?" in run(fake, "offsets", "reset", "c", code=2).stderr
     fake.answers["GET /connectors/c/offsets"] = (200, {"offsets": [place("t", 0, 1)]})
     assert "Reset 1 offset?" in run(fake, "offsets", "reset", "c", code=2).stderr
@@ -396,8 +396,8 @@ def test_a_sink_cannot_be_reset_to_an_offset(fake):
         fake, "offsets", "reset", "c", "--to", "7", code=2).stderr
 
 
-def test_only_what_is_needed_is_imported():
-    """The command line answers fast: no HTTP, no YAML, no rich, no PySpark before a command wants it."""
+def test_help_imports_no_slow_libraries():
+    """The command line starts fast: HTTP, YAML, rich and PySpark are imported only by commands that need them."""
     import subprocess
     import sys
 
@@ -409,7 +409,7 @@ def test_only_what_is_needed_is_imported():
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion(fake, shell):
+def test_shells_complete_connector_names(fake, shell):
     assert "_HEELER_COMPLETE" in CliRunner().invoke(main, ["completion", shell]).stdout
     fake.answers["GET /connectors"] = (200, ["orders", "others", "evil\x1b[2J", 5])
     env = {"_HEELER_COMPLETE": f"{shell}_complete", "COMP_CWORD": "3" if shell != "fish" else "o",
@@ -422,7 +422,7 @@ STORY = {"connector": "c", "story": [{"at": "2026-11-22T18:00:00Z", "cause": "Jo
                                      "what": "joined", "effects": ["StartInstance c"]}]}
 
 
-def test_a_story(fake):
+def test_the_story_of_a_connector_is_printed(fake):
     fake.answers["GET /connectors/c/story"] = (200, STORY)
     assert run(fake, "connectors", "story", "c").stdout.splitlines()[1].split() == [
         fake.url.partition("//")[2], "2026-11-22T18:00:00Z", "Joined#17", "op", "3", "joined", "StartInstance", "c"]
@@ -430,7 +430,7 @@ def test_a_story(fake):
 
 
 def test_a_story_from_several_workers(fake):
-    """Those that were named, and the one that runs the task, in the order of time; each step once."""
+    """The named workers and the one that runs the task; each step is shown once, in the order of time."""
     def step(at, what):
         return {"at": f"2026-11-22T18:00:{at}Z", "cause": f"Step#{at}", "because": None, "what": what, "effects": []}
 
@@ -461,7 +461,7 @@ def metrics(written, lag):
             'heeler_sink_lag_records{connector="c",task="0"} NaN\nnonsense\n').encode()
 
 
-def test_top_with_metrics(fake):
+def test_top_shows_rates_and_lag_from_metrics(fake):
     fake.answers |= {
         "GET /connectors": (200, {"c": {"status": STATUS}, "b": {"status": {**STATUS, "name": "b", "tasks": []}}}),
         "GET /metrics": [(200, metrics(1000, 7)), (200, metrics(5000, 5))]}
@@ -483,7 +483,7 @@ def test_top_shows_what_has_stalled(fake):
     assert [line.split()[1:3] for line in lines if STALL in line] == [["task", "1"]]
 
 
-def test_what_has_stalled_is_shown_by_status_and_show(fake):
+def test_status_and_show_report_stalled_tasks(fake):
     fake.answers |= {"GET /connectors/c/status": (200, STALLS), "GET /connectors/c": (200, INFO)}
     lines = run(fake, "connectors", "status", "c", code=1).stdout.splitlines()
     assert [line.partition("RUNNING  w:1")[2].strip() for line in lines[1:]] == ["", "", STALL]
@@ -559,3 +559,20 @@ def test_a_replay_that_ends_early_says_why(fake):
     done = run(fake, "connectors", "replay", "c", "--yes", code=1)
     assert "the replay ended early: no" in done.stderr
     assert "\x1b" not in done.output
+
+
+def test_options_may_stand_before_the_command(fake, tmp_path):
+    fake.answers["GET /connectors/c/topics"] = (200, {"c": {"topics": ["t"]}})
+    file = tmp_path / "profiles.yaml"
+    file.write_text(f"profiles: {{there: {{url: '{fake.url}'}}}}")
+    runner = CliRunner(env={"HEELER_PROFILES": str(file), "HEELER_URL": "", "HEELER_PROFILE": ""})
+    nobody = "http://127.0.0.1:9"
+    for words in (["--url", fake.url, "-o", "json", "connectors", "topics", "c"],
+                  ["--url", nobody, "-o", "json", "connectors", "topics", "c", "--url", fake.url],
+                  ["--url", nobody, "-o", "yaml", "connectors", "topics", "c", "--profile", "there", "-o", "json"],
+                  ["--profile", "there", "connectors", "topics", "c", "-o", "json"]):
+        done = runner.invoke(main, words)
+        assert (done.exit_code, json.loads(done.stdout)) == (0, ["t"]), (words, done.output)
+    assert "No worker responds" in runner.invoke(main, ["--url", nobody, "connectors", "topics", "c"]).output
+    done = runner.invoke(main, ["--url", fake.url, "broker"])
+    assert (done.exit_code, "broker has no option --url" in done.output) == (2, True)

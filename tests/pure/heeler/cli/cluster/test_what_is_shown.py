@@ -1,4 +1,4 @@
-"""What commands show: secrets nowhere, whatever the form; a table as large as the terminal."""
+"""The output of commands: no secrets in any format, and tables that fit the terminal."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_machine_readable_lists_have_no_secrets(listed, form, parse):
     assert parse(shown)["c"]["info"]["config"] == CONFIG
 
 
-def test_which_of_two_plugins_of_a_class_is_used(fake):
+def test_plugins_list_shows_the_runtime_in_use_where_there_are_two(fake):
     plain = {"class": "a.Plain", "type": "source", "version": "1"}
     both = {"class": "b.Both", "type": "sink", "version": "4.3.1", "runtime": "java",
             "passed_over": [{"runtime": "heeler", "location": "classpath"}]}
@@ -78,7 +78,7 @@ ROWS = [(f"connector-{n}", part, "RUNNING", "1,000", "50", "-", "10.0.0.1:8083",
         for part in ("source", "task 0")]
 
 
-def test_a_screen_shows_what_fits():
+def test_a_screen_drops_rows_and_columns_that_do_not_fit():
     wide = screen(ROWS, 200, 50)
     assert wide[0].split() == " ".join(COLUMNS).split()
     assert wide[1].split()[:7] == ["connector-0", "source", "RUNNING", "1,000", "50", "-", "10.0.0.1:8083"]

@@ -1,4 +1,4 @@
-"""/metrics of a worker: Kafka Connect's names, heeler's own, nothing of deleted items, whatever names are used."""
+"""/metrics of a worker: Kafka Connect's names and heeler's own, no series of deleted items, hostile names."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from heeler.worker.metrics import java
 from heeler.worker.metrics.observed import Observed, cause_of
 from heeler.worker.metrics.registry import JAVA, OWN
 from heeler.worker.metrics.rows import STATES
+from heeler.worker.metrics.text import Kept, Page
 from spark_tasks.kafka.client_metrics import ClientMetrics, figures
 from spark_tasks.metrics.engine import EngineFigures
 from storage.config.state import ClusterConfigState
@@ -143,7 +144,7 @@ def _membership():
     return Membership(3, "m", Protocol.SESSIONED, mine)
 
 
-def test_classes_and_versions_of_a_task(cluster):
+def test_a_tasks_classes_and_versions_are_metrics(cluster):
     """As Java 4.3.1 reports them; the header converter is the default one if none is configured."""
     page = cluster.metrics.page({JAVA})
     of = 'connector="src",task="0",worker="me:8083"'
@@ -155,7 +156,7 @@ def test_classes_and_versions_of_a_task(cluster):
         assert f'kafka_connect_connector_task_metrics_{attribute}{{{of},{attribute}="{value}"}} 1\n' in page
 
 
-def test_metrics_that_java_does_not_have(cluster):
+def test_heelers_own_metrics_have_their_values(cluster):
     found = samples(cluster.metrics.page({OWN}))
     src = (("connector", "src"), ("task", "0"), ("worker", ME))
     out = (("connector", "out"), ("task", "0"), ("worker", ME))
@@ -270,7 +271,7 @@ def test_promtool_finds_errors():
     assert promtool("# TYPE heeler_x_total gauge\nheeler_x_total 1\n") != []
 
 
-def test_stalled_tasks(cluster):
+def test_stalled_tasks_are_a_metric(cluster):
     found = ConnectorTaskId(ConnectorName("src"), 0)
     cluster.metrics.stalled = lambda: {found, ConnectorTaskId(ConnectorName("abandoned"), 0)}
     stalled = {labels: value for (name, labels), value in samples(cluster.metrics.page({OWN})).items()
@@ -280,8 +281,8 @@ def test_stalled_tasks(cluster):
     assert len(stalled) > 1
 
 
-def test_automatic_restarts(cluster):
-    """When the next restart is due, and what none can fix; nothing of those that no policy has restarted."""
+def test_planned_restarts_and_permanent_failures_are_metrics(cluster):
+    """They show when the next restart is due and which failures a restart cannot fix, only for items with a policy."""
     cluster.has("bad", State.FAILED, State.FAILED, State.RUNNING, restarts=[
         Restarts(0, "refused", permanent=True), Restarts(3, "away", 1_795_453_200_500), None])
     page = cluster.metrics.page({OWN})
@@ -300,7 +301,7 @@ def test_the_documentation_lists_the_numbers_of_all_states():
     assert re.findall(r"(\d) (\w+)", row) == [(str(n), state.value.lower()) for state, n in STATES.items()]
 
 
-def test_tasks_that_follow_the_lag(cluster):
+def test_connectors_that_scale_by_lag_have_metrics(cluster):
     cluster.metrics.scaling = lambda: {ConnectorName("out"): Scaled(3, 700), ConnectorName("src"): Scaled(2, None),
                                        ConnectorName("gone"): Scaled(9, 9)}
     page = cluster.metrics.page({OWN})
@@ -309,3 +310,55 @@ def test_tasks_that_follow_the_lag(cluster):
     assert found == {("heeler_connector_tasks_wanted", "out"): 3, ("heeler_connector_tasks_wanted", "src"): 2,
                      ("heeler_connector_lag_records", "out"): 700}
     assert promtool(page) == []
+
+
+def _changed(cluster: Cluster, step: int, now: float) -> None:
+    """Something else each time: values, their types, labels, tasks and connectors that come and go."""
+    if step == 1:
+        cluster.has("50%s", State.RUNNING, State.RUNNING)
+        busy(cluster, "50%s", 1, "sink").lags = {('a"b', 0): 10 ** 20}
+    elif step == 2:
+        busy(cluster, "src", 0, "source").batch_sizes.add(float("inf"), now)
+    elif step == 3:
+        found = cluster.metrics.task(ConnectorTaskId(ConnectorName("50%s"), 1))
+        found.add_phase("transform", 0.25)
+        found.last["error"] = 0.0  # 0 in the total becomes 0.0
+    elif step == 4:
+        cluster.metrics.task(ConnectorTaskId(ConnectorName("out"), 0))
+    elif step == 5:
+        cluster.config = replace(cluster.config, connector_configs={
+            **cluster.config.connector_configs, ConnectorName("src"): {"connector.class": "New"}})
+    elif step == 6:
+        cluster.has("src", State.FAILED)
+    elif step == 7:
+        cluster.drop("out")
+
+
+def without_process(cluster: Cluster) -> str:
+    """The page up to the figures of this process, which change."""
+    page, begun, _ = cluster.metrics.page().partition("# HELP process_")
+    assert begun
+    return page
+
+
+def test_a_page_made_from_parts_of_the_last_one_is_as_if_made_anew(cluster, monkeypatch):
+    now = 1_800_000_000.0
+    monkeypatch.setattr("time.time", lambda: now)
+    monkeypatch.setattr("time.monotonic", lambda: 1000.0)
+    for step in range(8):
+        _changed(cluster, step, now)
+        page, again = without_process(cluster), without_process(cluster)
+        cluster.metrics._kept, cluster.metrics._classes = Kept(), {}  # noqa: SLF001
+        assert page == again == without_process(cluster), step
+
+
+def test_what_is_not_new_is_not_formatted_again():
+    kept = Kept()
+    first, second, third, fourth = Page(kept), Page(kept), Page(kept), Page(kept)
+    first.column("m", "gauge", "M.", ['a="1"', 'a="2"'], [0, 1.5])
+    second.column("m", "gauge", "M.", ['a="1"', 'a="2"'], [0, 2.5])
+    third.column("m", "gauge", "M.", ['a="1"', 'a="2"'], [0.0, 2.5])
+    fourth.column("m", "gauge", "M.", ['a="1"', 'a="%s"'], [float("nan"), float("inf")])
+    assert [page.text().splitlines()[2:] for page in (first, second, third, fourth)] == [
+        ['m{a="1"} 0', 'm{a="2"} 1.5'], ['m{a="1"} 0', 'm{a="2"} 2.5'], ['m{a="1"} 0.0', 'm{a="2"} 2.5'],
+        ['m{a="1"} NaN', 'm{a="%s"} +Inf']]

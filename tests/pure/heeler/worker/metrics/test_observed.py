@@ -1,4 +1,4 @@
-"""What the metrics see of a herder in any history of a cluster: never more than happened, nothing that ends it."""
+"""The metrics derived from a herder in any history of a cluster: exact counts, and no errors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.pure.actors.herder.node import Node
 
 
 @pytest.mark.parametrize("seed", [1, 4, 7, 9])
-def test_any_history_is_followed(seed, monkeypatch):
+def test_counters_follow_any_history(seed, monkeypatch):
     observed: dict[int, tuple[Node, Observed]] = {}
     deliver, moment = Node.deliver, iter(range(10_000_000))
 

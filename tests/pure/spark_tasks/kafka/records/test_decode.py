@@ -1,4 +1,4 @@
-"""Decoding beyond the plain case: ranges, cut-off ends, damage that a checksum does not show."""
+"""Decoding beyond the plain case: ranges, truncated data, damage under a valid checksum."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def sealed(data):
     return data
 
 
-def test_nothing():
+def test_empty_data_has_no_records():
     assert decode(b"", start=42).next_offset == 42
     assert decode(b"").records.schema == RAW_SCHEMA
 
 
 @pytest.mark.parametrize("compression", [None, "zstd"])
-def test_only_the_offsets_asked_for(compression):
+def test_only_the_requested_offsets_are_decoded(compression):
     data = b"".join(batch([b"%d" % i * 30 for i in range(10)], base, compression=compression) for base in (0, 10, 20))
     decoded = decode(data, start=7, end=22)
     assert decoded.records.column("offset").to_pylist() == list(range(7, 22))
@@ -53,13 +53,13 @@ def test_an_incomplete_last_batch_is_left_for_the_next_fetch():
         assert decoded.next_offset == 2
 
 
-def test_an_incomplete_first_batch():
+def test_an_incomplete_first_batch_has_no_records():
     data = batch([b"x" * 500], 9)
     decoded = decode(data[:100], start=9)
     assert (decoded.records.num_rows, decoded.next_offset) == (0, 9)
 
 
-def test_two_aborted_transactions_of_one_producer_and_another_between():
+def test_interleaved_aborted_transactions_are_skipped():
     def transaction(producer, offset):
         return batch([b"%d" % producer], offset, transactional=True, producer_id=producer, epoch=0, base_sequence=0)
 
@@ -91,7 +91,7 @@ def test_an_unknown_codec_is_refused():
 
 
 @pytest.mark.parametrize("codec", [1, 2, 3, 4])
-def test_garbage_in_place_of_compressed_records(codec):
+def test_undecompressible_records_are_an_error(codec):
     data = batch([b"some value"])
     data[22] |= codec
     with pytest.raises(CorruptRecordsError, match=r"decompress|snappy|fewer"):
@@ -105,7 +105,7 @@ def test_garbage_in_place_of_compressed_records(codec):
         (57, ">i", 2**31 - 1), (57, ">i", 3), (57, ">i", 1), (23, ">i", 0), (23, ">i", -1), (0, ">q", 2**63 - 1),
     ],
 )  # fmt: skip
-def test_impossible_header_fields(at, form, value):
+def test_impossible_header_fields_are_an_error(at, form, value):
     data = batch([b"a", b"b"])
     struct.pack_into(form, data, at, value)
     with pytest.raises(CorruptRecordsError):
@@ -148,7 +148,7 @@ def test_records_before_a_wrong_checksum_are_read(compression):
         (68, 0x02),
     ],
 )
-def test_impossible_lengths_in_a_record(at, byte):
+def test_impossible_lengths_in_a_record_are_an_error(at, byte):
     data = batch([b"v"])
     assert len(data) == 69
     data[at] = byte
@@ -156,7 +156,7 @@ def test_impossible_lengths_in_a_record(at, byte):
         decode(sealed(data))
 
 
-def test_a_number_that_never_ends():
+def test_an_overlong_varint_is_an_error():
     data = batch([b"v" * 30])
     data[62:80] = b"\xff" * 18
     with pytest.raises(CorruptRecordsError):
@@ -174,7 +174,7 @@ def test_a_header_name_that_is_not_utf8_is_decoded_as_in_java():
     assert record["headers"] == [{"key": "n\ufffd", "value": b"1"}]
 
 
-def test_the_checksum_may_be_left_unchecked():
+def test_the_checksum_check_can_be_disabled():
     data = batch([b"value"])
     data[17] ^= 1
     assert decode(data, check_crc=False).records.column("value").to_pylist() == [b"value"]

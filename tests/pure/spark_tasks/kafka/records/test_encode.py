@@ -42,7 +42,7 @@ def back(batches):
 @pytest.mark.parametrize("compression", CODECS)
 @pytest.mark.parametrize("limit", [150, 500, 1_000_000])
 @pytest.mark.parametrize("part", [slice(0, 100), slice(13, 64)])
-def test_back_and_forth_within_the_limit(compression, limit, part):
+def test_batches_round_trip_within_the_size_limit(compression, limit, part):
     raw = raw_batch()[part]
     batches = encode(raw, compression=compression, max_batch_bytes=limit)
     assert back(batches) == content(raw)
@@ -50,12 +50,12 @@ def test_back_and_forth_within_the_limit(compression, limit, part):
     assert all(batch.count == decode(batch.data).next_offset for batch in batches)
 
 
-def test_batches_are_filled():
+def test_batches_are_filled_up_to_the_limit():
     sizes = [len(batch.data) for batch in encode(raw_batch(1000), max_batch_bytes=1000)]
     assert min(sizes[:-1]) > 800
 
 
-def test_chosen_rows_in_their_order():
+def test_selected_rows_are_encoded_in_the_given_order():
     raw = raw_batch()
     rows = np.array([70, 3, 99, 4], np.int64)
     assert back(encode(raw, rows=rows)) == [content(raw)[row] for row in rows]
@@ -80,7 +80,7 @@ def test_a_record_without_a_timestamp_gets_the_default():
     assert records.column("timestamp").to_pylist() == [123, 77, 123]
 
 
-def test_columns_that_may_be_missing_or_of_a_kindred_type():
+def test_columns_may_be_missing_or_of_a_compatible_type():
     raw = pa.record_batch(
         {
             "key": pa.array(["a", None], pa.string()),
@@ -95,7 +95,7 @@ def test_columns_that_may_be_missing_or_of_a_kindred_type():
     ]
 
 
-def test_headers_of_null_lists_over_garbage_and_of_a_sliced_child():
+def test_headers_of_null_lists_and_sliced_arrays_are_encoded():
     child = pa.array(
         [{"key": "skip", "value": b""}, {"key": "a", "value": b"1"}, {"key": "b", "value": None}],
         HEADERS_TYPE.value_type,
@@ -108,7 +108,7 @@ def test_headers_of_null_lists_over_garbage_and_of_a_sliced_child():
     assert [row["headers"] for row in back(encode(raw))] == expected
 
 
-def test_a_record_that_fits_nowhere():
+def test_a_record_over_the_batch_limit_is_an_error():
     raw = pa.RecordBatch.from_pylist(
         [{"offset": 0, "timestamp": 0, "key": None, "value": b"x" * size, "headers": None} for size in (10, 2000)],
         schema=RAW_SCHEMA,
@@ -120,7 +120,7 @@ def test_a_record_that_fits_nowhere():
     assert (error.row, error.size, error.limit) == (1, len(alone.data), 1000)
 
 
-def test_a_record_over_the_limit_may_go_alone():
+def test_a_record_over_the_batch_limit_may_have_a_batch_of_its_own():
     raw = pa.RecordBatch.from_pylist(
         [{"offset": 0, "timestamp": 0, "key": None, "value": b"x" * size, "headers": None} for size in (10, 2000, 10)],
         schema=RAW_SCHEMA,
@@ -130,7 +130,7 @@ def test_a_record_over_the_limit_may_go_alone():
     assert back(batches) == content(raw)
 
 
-def test_what_compression_does_not_shrink_goes_as_it_is():
+def test_incompressible_records_are_sent_uncompressed():
     raw = pa.RecordBatch.from_pylist(
         [{"offset": 0, "timestamp": 0, "key": None, "value": bytes(range(256)), "headers": None}],
         schema=RAW_SCHEMA,
@@ -140,6 +140,6 @@ def test_what_compression_does_not_shrink_goes_as_it_is():
     assert back([batch]) == content(raw)
 
 
-def test_an_unknown_compression():
+def test_an_unknown_compression_is_refused():
     with pytest.raises(UnsupportedFormatError, match="brotli"):
         encode(raw_batch(), compression="brotli")

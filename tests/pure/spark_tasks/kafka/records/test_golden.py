@@ -14,7 +14,7 @@ WITH_ALL_RECORDS = ["none", "gzip", "snappy", "lz4", "zstd", "idempotent", "tran
 
 
 @pytest.mark.parametrize("name", WITH_ALL_RECORDS)
-def test_reads_what_java_wrote(name):
+def test_batches_written_by_java_are_decoded(name):
     decoded = decode(BATCHES[name])
     decoded.records.validate(full=True)
     assert decoded.records.schema == RAW_SCHEMA
@@ -23,7 +23,7 @@ def test_reads_what_java_wrote(name):
 
 
 @pytest.mark.parametrize("name", ["none", "idempotent", "transactional"])
-def test_writes_the_very_bytes_that_java_writes(name):
+def test_encoded_batches_are_identical_to_javas(name):
     raw = pa.RecordBatch.from_pylist(RECORDS, schema=RAW_SCHEMA)
     producer = {} if name == "none" else {"producer_id": 77, "epoch": 3, "base_sequence": 41}
     (batch,) = encode(raw, transactional=name == "transactional", **producer)
@@ -40,13 +40,13 @@ def test_append_time_counts_for_every_record():
     assert records.column("value").to_pylist() == [record["value"] for record in RECORDS]
 
 
-def test_gaps_that_compaction_leaves():
+def test_offsets_keep_the_gaps_of_compaction():
     decoded = decode(BATCHES["compacted"])
     assert decoded.records.column("offset").to_pylist() == [12, 17]
     assert decoded.next_offset == 31
 
 
-def test_a_batch_emptied_by_compaction_still_moves_on():
+def test_a_batch_emptied_by_compaction_advances_the_offset():
     decoded = decode(BATCHES["emptied"])
     assert decoded.records.num_rows == 0
     assert decoded.next_offset == 26
@@ -63,7 +63,7 @@ def test_transaction_markers_are_not_records(name):
     ("marker", "aborted", "expected"),
     [("abort", [(77, 10)], 0), ("abort", [(78, 10)], 6), ("commit", [], 6), ("abort", [(77, 17)], 6)],
 )
-def test_read_committed(marker, aborted, expected):
+def test_aborted_transactions_are_skipped(marker, aborted, expected):
     decoded = decode(BATCHES["transactional"] + BATCHES[marker], aborted=aborted)
     assert decoded.records.num_rows == expected
     assert decoded.next_offset == 17

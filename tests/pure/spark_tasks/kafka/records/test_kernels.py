@@ -40,5 +40,5 @@ def all_kinds_of_arguments():
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.__name__)
-def test_compiled_once(kernel):
+def test_each_kernel_is_compiled_once(kernel):
     assert len(getattr(kernel, "made", kernel).signatures) == 1

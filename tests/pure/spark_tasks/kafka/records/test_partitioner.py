@@ -17,7 +17,7 @@ def raw(keys, size=100):
     )
 
 
-def test_one_key_one_partition_whatever_is_sliced():
+def test_a_key_has_the_same_partition_in_sliced_batches():
     keys = [b"key-%d" % (i % 20) for i in range(200)]
     batch = raw(keys)
     assigned = Partitioner(8, seed=1).assign(batch)
@@ -25,7 +25,7 @@ def test_one_key_one_partition_whatever_is_sliced():
     assert Partitioner(8, seed=2).assign(batch[50:]).tolist() == assigned[50:].tolist()
 
 
-def test_without_a_key_one_partition_for_a_batch_of_bytes_then_another():
+def test_records_without_keys_fill_one_partition_after_another():
     partitioner = Partitioner(6, seed=3, sticky_bytes=1100)
     first = partitioner.assign(raw([None] * 25)).tolist()
     runs = np.flatnonzero(np.diff(first)) + 1
@@ -42,7 +42,7 @@ def test_all_available_partitions_get_their_share_and_no_other():
     assert min(counts[[0, 2, 3]]) > 1000
 
 
-def test_chosen_partitions_stay():
+def test_given_partitions_are_kept():
     chosen = np.array([4, -1, 0], np.int32)
     assigned = Partitioner(5, seed=5).assign(raw([b"k"] * 3), chosen)
     assert assigned[0] == 4

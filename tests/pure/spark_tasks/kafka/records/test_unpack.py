@@ -1,4 +1,4 @@
-"""Compressed batches, however large they become: a window at a time, the same records, and errors that say where."""
+"""Compressed batches of any uncompressed size: window by window, with the same records, and errors with positions."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_a_batch_is_decompressed_piece_by_piece_within_bounds(codec):
 
 
 @pytest.mark.parametrize("codec", NAMES)
-def test_a_record_larger_than_a_window(codec):
+def test_a_record_larger_than_a_window_is_decoded(codec):
     values = [b"a", b"b" * 5000, b"c" * 70, b"d" * 9000, b"e"]
     assert values_of(decode_pieces(batch(values, codec), window_bytes=1000)) == values
 
@@ -80,7 +80,7 @@ def test_a_record_larger_than_a_window(codec):
     st.lists(st.binary(max_size=300), min_size=1, max_size=30).map(lambda values: [v * 3 for v in values]),
     st.sampled_from([*NAMES, "raw snappy"]), st.integers(64, 2000), st.integers(0, 40), st.integers(0, 40),
 )  # fmt: skip
-def test_the_same_records_in_windows_of_any_size(values, codec, window, start, end):
+def test_the_result_does_not_depend_on_the_window_size(values, codec, window, start, end):
     pack = raw_snappy if codec == "raw snappy" else None
     name = codec.split()[-1]
     data = batch(values, name, pack=pack) + batch(values, name, len(values), pack=pack)
@@ -129,7 +129,7 @@ def test_a_snappy_block_is_decompressed_at_once():
     ],
 )
 @pytest.mark.parametrize("window", [100, 100_000])
-def test_contents_that_are_not_what_the_header_says(codec, change, reason, window):
+def test_contents_that_contradict_the_header_are_an_error(codec, change, reason, window):
     data = batch([b"v" * 200] * 6, codec, **change)
     with pytest.raises((CorruptRecordsError, OversizedRecordError), match=reason) as raised:
         list(decode_pieces(data, window_bytes=window, max_record_bytes=2**31 - 1))
@@ -138,7 +138,7 @@ def test_contents_that_are_not_what_the_header_says(codec, change, reason, windo
 
 @pytest.mark.parametrize("codec", NAMES)
 @pytest.mark.parametrize("window", [100, 100_000])
-def test_truncated_or_damaged_compressed_data(codec, window):
+def test_truncated_or_damaged_compressed_data_is_an_error(codec, window):
     for pack in (lambda packed: packed[:-7], lambda packed: packed[: len(packed) // 2], lambda packed: b"x" + packed):
         data = batch([b"%d" % n * 50 for n in range(30)], codec, 4, lambda c, p=pack: p(compress(CODECS[codec], c)))
         with pytest.raises(CorruptRecordsError, match=r"decompress|fewer") as raised:
@@ -150,7 +150,7 @@ def test_truncated_or_damaged_compressed_data(codec, window):
     st.sampled_from(NAMES), st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 255)), min_size=1, max_size=6),
     st.integers(64, 500),
 )  # fmt: skip
-def test_damage_that_no_checksum_shows_ends_in_an_error_or_in_records(codec, changes, window):
+def test_undetected_damage_yields_an_error_or_valid_records(codec, changes, window):
     data = bytearray(batch([b"%d" % n * 30 for n in range(20)], codec))
     for at, value in changes:
         data[at % len(data)] = value
@@ -169,7 +169,7 @@ def test_no_memory_is_allocated_for_a_snappy_block_that_lies_about_its_size(leng
 
 
 @pytest.mark.parametrize("codec", [0, 1, 2, 3, 4])
-def test_decompressing_all_at_once_has_a_bound(codec):
+def test_decompressing_in_one_step_is_limited(codec):
     data = bytes(3 * MB)
     packed = compress(codec, data) if codec else data
     assert decompress(codec, packed, 3 * MB) == data

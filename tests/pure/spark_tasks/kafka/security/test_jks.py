@@ -58,7 +58,7 @@ def java(tmp_path, monkeypatch):
     assert list(temporary.iterdir()) == []
 
 
-def test_a_key_with_a_separate_password(stores, java):
+def test_a_key_may_have_a_password_of_its_own(stores, java):
     pem = identity(stores["key"], PASSWORD, OWN)
     (certificate,) = load_pem_x509_certificates(stores["cert"])
     assert load_pem_x509_certificates(pem)[0] == certificate
@@ -71,7 +71,7 @@ def test_a_key_with_a_separate_password(stores, java):
 
 
 @pytest.mark.parametrize("password", [PASSWORD, None])
-def test_a_trust_store_with_and_without_its_password(stores, java, password):
+def test_a_trust_store_is_read_once_with_or_without_its_password(stores, java, password):
     with ThreadPoolExecutor(4) as threads:
         found = list(threads.map(lambda _: certificates(stores["trust"], password), range(8)))
     assert {text.encode() for text in found} == {stores["cert"].replace(b"\r\n", b"\n")}
@@ -85,7 +85,7 @@ def test_a_trust_store_with_and_without_its_password(stores, java, password):
     ("trust", (PASSWORD, OWN), "no private key"),
 ])
 @pytest.mark.usefixtures("java")
-def test_what_does_not_open_a_store_says_so(stores, store, passwords, message):
+def test_the_error_for_a_store_that_cannot_be_opened_has_the_reason(stores, store, passwords, message):
     with pytest.raises(ConfigError, match=message) as raised:
         (identity if len(passwords) > 1 else certificates)(stores[store], *passwords)
     assert not any(secret in str(raised.value) for secret in (PASSWORD, OWN, "wrong"))

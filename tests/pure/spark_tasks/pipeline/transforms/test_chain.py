@@ -45,7 +45,7 @@ def test_filter_drops_the_records_of_the_predicate_and_keeps_the_order():
     assert sink(config, [b"1", b"2"]) == []
 
 
-def test_the_others_pass_in_their_places():
+def test_records_not_selected_by_a_predicate_keep_their_place():
     headers = [[("h", b"x")], None, [("h", b"y")], None]
     config = chain(
         ("InsertField$Value", {"static.field": "s", "static.value": "1", "predicate": "p"}),
@@ -73,8 +73,8 @@ class Digits(Predicate):
         return pa.array([value.isdigit() for value in values])
 
 
-def test_the_record_that_a_predicate_fails_with_is_the_bad_one():
-    """And not one that the predicate keeps from the transform, which could not change it."""
+def test_a_record_that_fails_a_predicate_is_the_bad_record():
+    """And not a record that the predicate excludes from the transform."""
     cast = Cast()
     cast.configure({"spec": "int32"})
     stage = Stage("c", T + "Cast$Value", cast, Digits())
@@ -86,7 +86,7 @@ def test_the_record_that_a_predicate_fails_with_is_the_bad_one():
     assert rows(good) == [1, "x", 2, 3, "y"]
 
 
-def test_a_missing_predicate():
+def test_a_missing_predicate_is_reported():
     with pytest.raises(ConfigError, match=r"transforms\.t0\.predicate: there is no predicate 'p'"):
         sink(chain(("Filter", {"predicate": "p"})), [b"1"])
 
@@ -111,7 +111,7 @@ def test_a_bad_topic_is_found_by_bisection():
         (2, "TRANSFORMATION", True)]
 
 
-def test_source_records_get_several_topics_and_their_configured_one():
+def test_a_router_gives_source_records_different_topics():
     config = chain(("TimestampRouter", {"timestamp.format": "yyyy"}), topic="logs")
     batch = pa.RecordBatch.from_pydict({"value": ["1", "2", "3"], "timestamp": [0, 1_700_000_000_000, 1]})
     found = list(SourcePipeline(worker(), {**config, "value.converter.schemas.enable": "false"}).to_raw(batch))
@@ -120,8 +120,8 @@ def test_source_records_get_several_topics_and_their_configured_one():
     ]  # fmt: skip
 
 
-def test_records_of_several_schemas_come_in_runs():
-    """A null keeps its schema while the others get another."""
+def test_records_with_different_schemas_become_separate_batches():
+    """A null keeps its schema while the schema of the other records changes."""
     schema = {"type": "int64", "optional": True}
     values = [json.dumps({"schema": schema, "payload": value}).encode() for value in (1, None, 2)]
     config = {**chain(("Cast$Value", {"spec": "string"})), "value.converter.schemas.enable": "true"}
@@ -141,7 +141,7 @@ def test_headers_are_written_by_the_tasks_converter():
     assert batch.column("value").to_pylist() == [{"b": 1}]
 
 
-def test_dates_that_python_does_not_have():
+def test_dates_beyond_pythons_range_are_supported():
     config = chain(("TimestampConverter$Value", {"field": "a", "target.type": "Timestamp"}),
                    ("HeaderFrom$Value", {"fields": "a", "headers": "a", "operation": "move"}))  # fmt: skip
     (batch,) = sink(config, [b'{"a":1000000000000000}', b'{"a":-1000000000000000}'])
@@ -170,8 +170,8 @@ NESTED = b'{"a":{"b":{"c":"5","x.y":"7"},"d":1},"e":2}'
     ("ExtractField$Value", {"field": "a.b.`x.y`"}, "7"),
 ])  # fmt: skip
 @pytest.mark.parametrize("schema", [False, True])
-def test_nested_fields(name, options, expected, schema):
-    """Beyond Java, where only ExtractField knows paths."""
+def test_transforms_support_nested_fields(name, options, expected, schema):
+    """An extension: in Java only ExtractField supports paths."""
     config, text = chain((name, {**options, **V2})), NESTED
     if schema:
         text = json.dumps({"schema": described(json.loads(NESTED)), "payload": json.loads(NESTED)}).encode()
@@ -193,6 +193,6 @@ def described(value):
     return {"type": "string" if isinstance(value, str) else "int64", "optional": True}
 
 
-def test_nested_fields_make_a_key():
+def test_value_to_key_supports_nested_fields():
     (batch,) = sink(chain(("ValueToKey", {"fields": "a.b.c,e", **V2})), [NESTED])
     assert batch.column("key").to_pylist() == [{"c": "5", "e": 2}]

@@ -20,21 +20,21 @@ BEYOND_JAVA = "field.syntax.version"  # paths to nested fields, in every transfo
 
 
 @pytest.mark.parametrize("first", range(0, RECORDED, 50))
-def test_outcomes_are_javas(first):
+def test_results_equal_javas(first):
     """Every fourth case; all of them in `make histories`."""
     step = 1 if settings.get_current_profile_name() == "thorough" else 4
     found = {n: differences(case(0, n), json.loads(ANSWERS[n])) for n in range(first, first + 50, step)}
     assert {n: said for n, said in found.items() if said} == {}
 
 
-def test_what_once_differed():
+def test_results_that_differed_before_equal_javas():
     assert len(ANSWERS) == RECORDED + len(MENDED)
     found = [differences(case(*one), json.loads(said)) for one, said in zip(MENDED, ANSWERS[RECORDED:], strict=True)]
     assert found == [[] for _ in MENDED]
 
 
 @pytest.mark.parametrize("name", CLASSES)
-def test_keys_are_javas(name):
+def test_configuration_keys_equal_javas(name):
     ours = [{k: v for k, v in key.items() if k != "documentation"} for key in plugin_config(PLUGINS, name)]
     javas = CONFIGS[name]
     names = {key["name"] for key in javas}

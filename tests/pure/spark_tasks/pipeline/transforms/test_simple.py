@@ -1,4 +1,4 @@
-"""@transform: docs/writing-a-transform.md is run, and what functions may do."""
+"""@transform: the code in docs/writing-a-transform.md works; what functions may return."""
 
 from __future__ import annotations
 
@@ -38,26 +38,26 @@ def through(folder, values, **config):
     return [value for b in pipeline.to_connect_batches("t", 0, raw) for value in b.column("value").to_pylist()]
 
 
-def test_the_guides_ten_lines(folder):
+def test_the_guides_first_transform_works_in_ten_lines(folder):
     assert len([line for line in BLOCKS["record"].splitlines() if line.strip()]) <= 10
     found = through(folder, [{"name": "x"}, {"name": None}, {"name": "y"}], **json.loads(BLOCKS["config"]))
     assert found == [{"name": "X"}, {"name": "Y"}]
 
 
-def test_the_guides_options(folder):
+def test_the_guides_transform_with_options_works(folder):
     config = {"transforms.s.type": "multiplying.multiply", "transforms.s.field": "a", "transforms.s.times": "3"}
     assert through(folder, [{"a": 5}], **config) == [{"a": 15}]
     assert [key["name"] for key in plugin_config(Plugins(folder), "multiplying.multiply")] == ["field", "times"]
 
 
-def test_the_guides_batches_and_class(folder):
+def test_the_guides_transforms_on_batches_and_as_a_class_work(folder):
     amounts = [{"amount": amount} for amount in (1, 5000, 20, 1001)]
     assert through(folder, amounts, **{"transforms.s.type": "large"}) == [{"amount": 5000}, {"amount": 1001}]
     sampled = through(folder, amounts, **{"transforms.s.type": "guide_sampled.Sampled", "transforms.s.n": "3"})
     assert sampled == [amounts[0], amounts[3]]
 
 
-def test_they_are_found_by_name(folder):
+def test_transforms_are_found_by_name(folder):
     names = Plugins(folder).names(Kind.TRANSFORMATION)
     assert {"shouting.shout", "multiplying.multiply", "guide_large.large", "guide_sampled.Sampled"} <= set(names)
 
@@ -86,7 +86,7 @@ def struct_batch():
     return pa.RecordBatch.from_arrays([value], schema=pa.schema([field]))
 
 
-def test_schemas_stay_and_grow():
+def test_schemas_are_kept_and_extended():
     @transform
     def more(record):
         assert record.value["at"] == datetime(2024, 2, 29, tzinfo=UTC)
@@ -107,14 +107,14 @@ def test_schemas_stay_and_grow():
 
 
 @pytest.mark.parametrize("answer", [5, {"a": 1}, "text"])
-def test_only_records_are_answers(answer):
+def test_transforms_must_return_records(answer):
     with pytest.raises(DataError, match="return the record, or None"):
         applied(transform(lambda _: answer), struct_batch())
     with pytest.raises(DataError, match=r"return a pyarrow\.RecordBatch"):
         applied(transform(batches=True)(lambda _: answer), struct_batch())
 
 
-def test_one_or_another_or_no_record():
+def test_a_transform_may_return_the_record_or_none():
     assert applied(transform(lambda _: None), struct_batch()) == []
     assert applied(transform(batches=True)(lambda _: None), struct_batch()) == []
     same = applied(transform(lambda record: record), struct_batch())

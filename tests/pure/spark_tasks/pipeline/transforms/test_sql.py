@@ -1,4 +1,4 @@
-"""The Sql transform: what a query sees, what becomes of a record, which queries are refused, which record is bad."""
+"""The Sql transform: what a query sees, its results, queries that are refused, and bad records."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def selected(query: str, *values: Any, **more: Any) -> list[Any]:
 ORDERS = [{"name": "a", "amount": 1}, {"name": "b", "amount": 2}, {"name": "c", "amount": 3}]
 
 
-def test_a_projection_with_a_filter():
+def test_a_query_may_project_and_filter():
     found = through("SELECT upper(name) AS name, amount * 2 AS double FROM records WHERE amount > 1", *ORDERS)
     assert [row for batch in found for row in batch.column("value").to_pylist()] == [
         {"name": "B", "double": 4}, {"name": "C", "double": 6}]  # fmt: skip
@@ -54,11 +54,11 @@ def test_a_projection_with_a_filter():
     "SELECT * FROM records WHERE amount <> 2;", "select value from records where amount <> 2",
     "SELECT -- what the FROM says\n * /* all */ FROM records WHERE name <> 'b' -- FROM others",
 ])  # fmt: skip
-def test_a_filter_alone(query):
+def test_a_query_may_only_filter(query):
     assert selected(query, *ORDERS) == [ORDERS[0], ORDERS[2]]
 
 
-def test_all_fields_and_more():
+def test_a_query_may_add_fields():
     assert selected("SELECT *, amount * amount AS square FROM records", ORDERS[2]) == [{**ORDERS[2], "square": 9}]
 
 
@@ -68,7 +68,7 @@ def test_the_parts_of_a_record_are_columns():
         {"topic": "orders", "partition": 3, "offset": 0, "timestamp": 1_000, "header": "h"}]  # fmt: skip
 
 
-def test_keys_are_columns_with_their_fields_and_in_conditions():
+def test_queries_can_use_keys_headers_and_positions():
     """A struct as key, and headers by name; conditions on topic, partition, offset and timestamp."""
     keys = {"key.converter": JSON, "key.converter.schemas.enable": "false"}
     headers = [[("trace", b"t0"), ("h", None)], None, [], [("trace", b"t3")]]
@@ -100,8 +100,8 @@ def test_keys_are_columns_with_their_fields_and_in_conditions():
     assert [row["value"]["headers"] for row in found] == [row["headers"] for row in found]
 
 
-def test_a_source_s_records_have_the_same_columns():
-    """What a source does not say is null: its records have no offset, perhaps no partition and no timestamp."""
+def test_records_of_a_source_have_the_same_columns():
+    """Missing parts are null: a source's records have no offset, and may have no partition and no timestamp."""
     config = {"transforms": "q", "transforms.q.type": "Sql", "topic": "out", "transforms.q.query":
               "SELECT topic, \"partition\", \"offset\", \"timestamp\", key, headers[1]['key'] AS h FROM records"}
     headers = pa.array([[{"key": "h", "value": b"1"}], None], HEADERS_TYPE)
@@ -115,7 +115,7 @@ def test_a_source_s_records_have_the_same_columns():
         {"topic": "out", "partition": None, "offset": None, "timestamp": None, "key": "l", "h": None}]
 
 
-def test_fields_of_the_names_of_parts_are_within_the_value():
+def test_fields_named_like_record_parts_are_read_from_the_value():
     value = {"topic": "mine", "key": 1, "value": 2, "it's": 3}
     assert selected("SELECT * FROM records", value) == [value]
     both = "SELECT topic, value['topic'] AS inner FROM records"
@@ -133,7 +133,7 @@ def test_parts_can_be_set():
     assert batch.to_pylist()[0]["value"] == ORDERS[0]
 
 
-def test_nested_fields_and_several_records_from_one():
+def test_unnest_yields_several_records_from_one():
     value = {"items": [{"sku": "x"}, {"sku": "y"}], "to": {"city": "Bern"}}
     assert selected("SELECT unnest(items)['sku'] AS sku, to['city'] AS city FROM records", value) == [
         {"sku": "x", "city": "Bern"}, {"sku": "y", "city": "Bern"}]  # fmt: skip
@@ -143,17 +143,17 @@ def test_a_key_that_no_record_has_is_null():
     assert selected("SELECT coalesce(discount, 0) AS discount FROM records", {"a": 1}) == [{"discount": 0}]
 
 
-def test_values_of_different_types_each_have_their_own():
+def test_values_of_different_types_are_queried_separately():
     values = [{"a": 1}, {"a": "x"}, {"a": 2}, "text", 5]
     assert selected("SELECT * FROM records WHERE a IS NOT NULL", *values) == [{"a": 1}, {"a": "x"}, {"a": 2}]
 
 
-def test_a_tombstone_stays_one_where_the_query_keeps_it():
+def test_a_selected_tombstone_remains_a_tombstone():
     assert selected("SELECT topic FROM records", {"a": 1}, None) == [{"topic": "orders"}, None]
     assert selected("SELECT * FROM records WHERE a = 1", {"a": 1}, None) == [{"a": 1}]
 
 
-def test_schemas_of_what_passes_stay_and_others_are_made():
+def test_schemas_of_selected_fields_are_kept_and_others_created():
     config = {**SCHEMALESS, "value.converter.schemas.enable": "true",
               "transforms.q.query": "SELECT name, at, amount * 2 AS double, now() AS now FROM records"}  # fmt: skip
     value = {"schema": STRUCT, "payload": {"name": "a", "amount": 4, "at": 1_000}}
@@ -177,13 +177,13 @@ def test_schemas_of_what_passes_stay_and_others_are_made():
     ("SELECT name, count(*) FROM records GROUP BY name", "GROUP combines several records"),
     ("SELECT DISTINCT name FROM records", "DISTINCT combines several records"),
 ])  # fmt: skip
-def test_queries_that_are_refused_at_once(query, why):
+def test_invalid_queries_are_refused(query, why):
     with pytest.raises(ConfigError, match=why):
         Sql().configure({"query": query})
     assert [error for value in Sql.config_def.validate({"query": query}) for error in value.errors if why in error]
 
 
-def test_what_is_about_several_records_is_refused():
+def test_aggregations_over_records_are_refused():
     with pytest.raises(ConfigError, match="combines several records"):
         through("SELECT count(*) AS n FROM records", {"a": 1})
 
@@ -211,7 +211,7 @@ def test_a_filter_selects_the_same_records_as_python(numbers, least):
     assert [(row["offset"], row["value"]["m"]) for batch in found for row in batch.to_pylist()] == expected
 
 
-def test_the_documentation_s_example():
+def test_the_example_in_the_documentation_works():
     config = re.search(r"<!-- test: config -->\n```json\n(.*?)```", Path("docs/sql.md").read_text(), re.DOTALL)
     query = json.loads(config[1])["transforms.q.query"]
     assert selected(query, *ORDERS[:2], {"name": "x"}) == [{"name": "B", "double": 4}]

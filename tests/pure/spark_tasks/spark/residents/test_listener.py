@@ -1,4 +1,4 @@
-"""Who is let in as an executor process, over both kinds of socket."""
+"""Which processes may join as executors, over both kinds of socket."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ Came = SimpleQueue[tuple[int, Line]]
 
 @pytest.fixture(params=["unix", "tls"])
 def listener(request: pytest.FixtureRequest) -> Iterator[tuple[ExecutorListener, Came]]:
-    came: Came = SimpleQueue()
-    listener = ExecutorListener(lambda number, line: came.put((number, line)), remote=request.param == "tls")
-    yield listener, came
+    arrived: Came = SimpleQueue()
+    listener = ExecutorListener(lambda number, line: arrived.put((number, line)), remote=request.param == "tls")
+    yield listener, arrived
     listener.close()
     assert not listener.folder.exists()
 
@@ -46,11 +46,11 @@ def refused(ticket: Ticket, *, leash: bool) -> None:
         dial(ticket, leash=leash)
 
 
-def test_a_resident_joins_with_its_ticket_once(listener: tuple[ExecutorListener, Came]) -> None:
-    opened, came = listener
+def test_an_executor_can_use_its_ticket_only_once(listener: tuple[ExecutorListener, Came]) -> None:
+    opened, arrived = listener
     ticket = opened.expect(7)
     leash, work = join(ticket)
-    number, line = came.get(timeout=10)
+    number, line = arrived.get(timeout=10)
     assert number == 7
     for payload in (b"split", bytes(3_000_000)):
         sender = Thread(target=wire.send, args=(line.work, payload))
@@ -70,7 +70,7 @@ def test_a_resident_joins_with_its_ticket_once(listener: tuple[ExecutorListener,
 
 
 def test_connections_without_the_token_or_out_of_order_are_refused(listener: tuple[ExecutorListener, Came]) -> None:
-    opened, came = listener
+    opened, arrived = listener
     ticket = opened.expect(1)
     refused(replace(ticket, token=bytes(32)), leash=True)
     refused(replace(ticket, number=2), leash=True)
@@ -80,7 +80,7 @@ def test_connections_without_the_token_or_out_of_order_are_refused(listener: tup
     refused(replace(ticket, token=bytes(32)), leash=False)
     opened.forget(1)
     refused(ticket, leash=False)
-    assert came.empty()
+    assert arrived.empty()
     leash.close()
 
 
@@ -110,12 +110,12 @@ def test_rejected_connections_do_not_fill_the_log(
 
 
 def test_invalid_connections_do_not_block_executors(listener: tuple[ExecutorListener, Came]) -> None:
-    opened, came = listener
+    opened, arrived = listener
     ticket = opened.expect(1)
     noisy = make_noise(ticket)
     for sock in join(ticket):
         sock.close()
-    came.get(timeout=10)[1].close()
+    arrived.get(timeout=10)[1].close()
     noisy.close()
 
 
@@ -130,13 +130,13 @@ def executor(ticket: Ticket) -> subprocess.Popen[bytes]:
 
 
 @pytest.mark.integration  # a process of its own
-def test_a_process_serves_until_it_is_ended_and_can_be_killed_whatever_it_does(
+def test_a_process_serves_until_it_is_ended_and_can_always_be_killed(
     listener: tuple[ExecutorListener, Came], tmp_path: Path
 ) -> None:
-    """By a byte on it, and by its end with the worker; whatever the process does."""
-    opened, came = listener
+    """By a byte on its control connection, or by the end of that connection, regardless of what it is doing."""
+    opened, arrived = listener
     processes = [executor(opened.expect(n)) for n in range(3)]
-    lines = dict(came.get(timeout=60) for _ in processes)
+    lines = dict(arrived.get(timeout=60) for _ in processes)
     for line in lines.values():
         wire.send(line.work, pickle.dumps(Answer(5)))
         assert pickle.loads(wire.receive(line.work))[0].value == 5
@@ -151,8 +151,8 @@ def test_a_process_serves_until_it_is_ended_and_can_be_killed_whatever_it_does(
         line.close_after(5)
 
 
-def test_a_resident_talks_to_its_own_worker_only() -> None:
-    """One that has the address, and not the certificate or the token."""
+def test_an_executor_connects_only_to_its_own_worker() -> None:
+    """An address without the certificate or the token is not enough."""
     doors = [ExecutorListener(lambda *_: None, remote=True) for _ in range(2)]
     mine, other = (listener.expect(1) for listener in doors)
     with pytest.raises(ssl.SSLCertVerificationError):

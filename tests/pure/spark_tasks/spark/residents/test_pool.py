@@ -20,13 +20,14 @@ from spark_tasks.spark.residents.batches import SplitBatch, prepared
 from spark_tasks.spark.residents.link import dial
 from spark_tasks.spark.residents.listener import ExecutorListener, Line
 from spark_tasks.spark.residents.pool import Pool
+from spark_tasks.spark.residents.process import Resident
 from spark_tasks.spark.residents.settings import ExecutorSettings
 from spark_tasks.spark.residents.wire import Ticket
 from spark_tasks.task import DeferredSplit
 from tests.rigs.splits import Answer, Fail
 from tests.rigs.support import wait_until
 
-RUNNING, MOST = 2, 4
+RUNNING, MAX_PROCESSES = 2, 4
 gates: dict[str, threading.Event] = {}
 begun: list[str] = []
 
@@ -46,7 +47,7 @@ class Gate:
 class Threads:
     """A Launcher whose processes are threads; one that is killed is no longer heard."""
 
-    most = 100
+    max_processes = 100
 
     def __init__(self, broken: str = "") -> None:
         self.broken = broken
@@ -84,7 +85,7 @@ class Rig:
         self.died = 0
         self.lock = threading.Condition()
         self.listener = ExecutorListener(self._joined)
-        self.pool = Pool(ExecutorSettings(MOST, RUNNING), self.listener, self.lock, self._died)
+        self.pool = Pool(ExecutorSettings(MAX_PROCESSES, RUNNING), self.listener, self.lock, self._died)
         self.processes = self.pool.processes
 
     def _joined(self, number: int, line: Line) -> None:
@@ -127,7 +128,7 @@ def rig() -> Iterator[Rig]:
     rig.listener.close()
 
 
-def test_results_come_in_order_and_an_error_is_its_task_s_alone(rig: Rig) -> None:
+def test_results_are_in_order_and_an_error_fails_only_its_own_batch(rig: Rig) -> None:
     batches = [rig.submit(f"c{n}-0", *(Answer(n * 10 + i) for i in range(5))) for n in range(4)]
     failing = rig.submit("bad-0", Answer(1), Fail("first"), Fail("second"))
     assert [b.result(20) for b in batches] == [[n * 10 + i for i in range(5)] for n in range(4)]
@@ -136,7 +137,7 @@ def test_results_come_in_order_and_an_error_is_its_task_s_alone(rig: Rig) -> Non
     assert rig.died == 0
 
 
-def test_one_spare_is_kept_and_what_only_waits_makes_room_for_others(rig: Rig) -> None:
+def test_one_spare_process_is_kept_and_waiting_splits_make_room_for_others(rig: Rig) -> None:
     rig.idle(1)
     held = [rig.gate(f"h{n}-0", f"held-{n}") for n in range(RUNNING)]
     rig.idle(1)
@@ -147,7 +148,7 @@ def test_one_spare_is_kept_and_what_only_waits_makes_room_for_others(rig: Rig) -
             resident.waits = resident.item is not None
         rig.pool.dispatch()
     assert waits.result(20) == [7]
-    assert len(rig.processes.residents) <= MOST
+    assert len(rig.processes.residents) <= MAX_PROCESSES
     for n, future in enumerate(held):
         gates[f"held-{n}"].set()
         assert future.result(20) == [f"held-{n}"]
@@ -226,7 +227,7 @@ def test_a_dead_idle_process_is_detected_and_replaced(rig: Rig) -> None:
     assert rig.processes.idle != [resident]
 
 
-def test_withdrawn_before_its_start(rig: Rig) -> None:
+def test_a_batch_can_be_withdrawn_only_before_it_starts(rig: Rig) -> None:
     held = [rig.gate(f"h{n}-0", f"held-{n}") for n in range(RUNNING)]
     waits = rig.submit("w-0", Answer(1), Answer(2))
     assert waits.cancel()
@@ -240,9 +241,9 @@ def test_withdrawn_before_its_start(rig: Rig) -> None:
 
 def test_a_deferred_split_is_created_when_a_process_takes_it(rig: Rig) -> None:
     held = [rig.gate(f"h{n}-0", f"held-{n}") for n in range(RUNNING)]
-    came = [1]
-    waits, sealed = rig.submit("w-0", DeferredSplit(lambda: Answer(len(came)))), rig.submit("s-0", Answer(len(came)))
-    came.append(2)
+    seen = [1]
+    waits, sealed = rig.submit("w-0", DeferredSplit(lambda: Answer(len(seen)))), rig.submit("s-0", Answer(len(seen)))
+    seen.append(2)
     for gate in gates.values():
         gate.set()
     assert (waits.result(20), sealed.result(20)) == ([2], [1])
@@ -262,7 +263,7 @@ def test_a_split_that_cannot_be_created_fails_its_batch_but_no_process(rig: Rig)
 
 
 def test_old_processes_end_when_the_first_new_one_has_joined(rig: Rig) -> None:
-    """A split that has begun ends where it is."""
+    """A running split is completed in its process."""
     held = rig.gate("a-0", "held")
     rig.idle(1)
     broken, new = Threads(broken="not yet"), Threads()
@@ -300,8 +301,8 @@ class Slow(Threads):
         self.is_open = False
 
 
-def test_what_ends_before_the_first_new_process_has_joined_is_replaced(rig: Rig) -> None:
-    """Spark is up, and its first Python process takes its time."""
+def test_a_process_that_ends_before_the_first_new_one_has_joined_is_replaced(rig: Rig) -> None:
+    """Spark has started, but its first Python process has not joined yet."""
     assert rig.submit("a-0", Answer(1)).result(20) == [1]
     new = Slow()
     with rig.lock:
@@ -319,7 +320,7 @@ def test_what_ends_before_the_first_new_process_has_joined_is_replaced(rig: Rig)
 def test_a_stand_in_starts_processes_while_the_launcher_starts_none(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No more than the limit with those that hang; they end when the launcher's next process has joined."""
+    """The limit includes hanging processes; they end when the launcher's next process has joined."""
     monkeypatch.setattr(process_manager, "LATE_S", 0.0)
     late, stand_in = Slow(), Threads()
     rig.pool.use(late, stand_in)
@@ -335,10 +336,18 @@ def test_a_stand_in_starts_processes_while_the_launcher_starts_none(
     another = rig.submit("other-0", Answer(7))
     wait_until(lambda: rig.settled(another))
     assert another.result(1) == [7]
-    held += [rig.gate(f"h{n}-0", f"held-{n}") for n in range(RUNNING, MOST)]
-    joined = [r for r in rig.processes.residents.values() if r.line is not None]
-    assert len(joined) == MOST
-    assert any(r.launcher is stand_in for r in joined)
+    held += [rig.gate(f"h{n}-0", f"held-{n}") for n in range(RUNNING, MAX_PROCESSES)]
+
+    def joined() -> list[Resident]:
+        return [r for r in list(rig.processes.residents.values()) if r.line is not None]
+
+    assert len(joined()) == MAX_PROCESSES
+    assert any(r.launcher is stand_in for r in joined())
+    assert late.tickets, "requested before the stand-in's had joined"
+    late.let_in()
+    wait_until(lambda: not rig.processes.starting and len(joined()) == MAX_PROCESSES,
+               what="no more processes than the limit")
+    late.shut()
     gates["held-0"].set()
     assert held[0].result(20) == ["held-0"]
     late.let_in()
@@ -348,7 +357,7 @@ def test_a_stand_in_starts_processes_while_the_launcher_starts_none(
     assert not stand_in.closed, "it may be needed again"
 
 
-def test_a_stand_in_that_starts_none_is_no_failure_of_the_launcher(
+def test_a_failing_stand_in_does_not_count_as_a_failure_of_the_launcher(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(process_manager, "LATE_S", 0.0)
@@ -367,7 +376,7 @@ def test_a_stand_in_that_starts_none_is_no_failure_of_the_launcher(
     assert waits.result(20) == [1]
 
 
-def test_where_nobody_can_be_started_waiting_batches_fail_and_later_ones_have_it_tried_again(
+def test_batches_fail_if_no_process_can_be_started_and_later_ones_try_again(
     monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(process_manager, "BACKOFF_S", 0.001)
@@ -385,7 +394,7 @@ def test_where_nobody_can_be_started_waiting_batches_fail_and_later_ones_have_it
     rig.listener.close()
 
 
-def test_it_may_be_closed_while_a_process_joins(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pool_can_be_closed_while_a_process_joins(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     closed: list[Exception | None] = []
 
     def close() -> None:

@@ -1,4 +1,4 @@
-"""What is known of a process by its number."""
+"""The state and CPU use of a process, by its pid."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.rigs.support import wait_until
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="other systems do not say")
 
 
-def test_a_process_has_ended_when_nothing_of_it_runs() -> None:
+def test_a_killed_process_has_ended_before_it_is_reaped() -> None:
     with subprocess.Popen(["sleep", "60"]) as process:
         assert not has_ended(process.pid, 0.01)
         process.kill()
@@ -25,7 +25,7 @@ def test_a_process_has_ended_when_nothing_of_it_runs() -> None:
 
 
 def test_a_process_runs_as_long_as_one_of_its_threads() -> None:
-    """Here the first one has ended; the system calls the process a zombie."""
+    """Its first thread has ended here, so the system reports a zombie."""
     ends_alone = ("import ctypes, threading, time; threading.Thread(target=time.sleep, args=(60,)).start(); "
                   "print(flush=True); ctypes.CDLL(None).pthread_exit(None)")
     with subprocess.Popen([sys.executable, "-c", ends_alone], stdout=subprocess.PIPE) as process:
@@ -37,7 +37,7 @@ def test_a_process_runs_as_long_as_one_of_its_threads() -> None:
         assert has_ended(process.pid, 20)
 
 
-def test_what_a_process_has_used() -> None:
+def test_the_cpu_use_of_a_process_is_measured() -> None:
     own = cpu_use(os.getpid())
     assert own is not None
     assert own.seconds > 0
