@@ -83,7 +83,7 @@ def send_once(refusals: Refusals, handling: ErrorHandling, place: TopicPartition
         return None
     try:
         ends = _ends(cluster, handling.queue)
-        refusals.drop(_written(cluster, handling, place, offsets, once.since, ends))
+        refusals.drop(already_written(cluster, handling, place, offsets, once.since, ends))
         options = {**handling.appender, "acks": -1, "in_flight": _IN_FLIGHT}
         appender = Appender(cluster, identity, admit=owner.add_partitions, **options)
         try:
@@ -100,7 +100,7 @@ def send_once(refusals: Refusals, handling: ErrorHandling, place: TopicPartition
     return ends
 
 
-def _written(
+def already_written(
     cluster: KafkaCluster, handling: ErrorHandling, place: TopicPartition, offsets: Sequence[int], since: Ends,
     ends: Ends,
 ) -> set[int]:
