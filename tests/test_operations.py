@@ -9,6 +9,7 @@ from pathlib import Path
 
 from actors.instances.scaler import Scaled
 from storage.ids import ConnectorName, State
+from tests.rigs import probes
 from tests.rigs.metrics import Cluster, busy
 
 OPS = Path(__file__).parents[1] / "ops"
@@ -25,6 +26,14 @@ def known() -> set[str]:
     cluster.metrics.queues = lambda: ({"herder": 0}, {})
     cluster.metrics.scaling = lambda: {ConnectorName("b"): Scaled(2, 5)}
     return set(re.findall(r"^([a-z_]+)[{ ]", cluster.metrics.page(), re.MULTILINE)) | {"heeler_spark_memory_bytes"}
+
+
+def test_systemd_accepts_the_documented_unit(tmp_path):
+    file = tmp_path / "heeler.service"
+    file.write_text(probes.unit(tmp_path / "worker.properties"))
+    done = subprocess.run(["systemd-analyze", "verify", str(file)], capture_output=True, text=True, timeout=60,
+                          check=False)
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")
 
 
 def test_alert_rules_fire_when_they_should():

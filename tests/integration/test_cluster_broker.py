@@ -8,6 +8,7 @@ import pytest
 
 from heeler.embedded_kafka.broker import EmbeddedBroker
 from heeler.embedded_kafka.ports import free_port
+from tests.rigs import probes
 from tests.rigs.cluster import Cluster
 from tests.rigs.proxy import Proxy
 from tests.rigs.support import BACK_SOON, wait_until
@@ -39,13 +40,20 @@ def test_workers_recover_from_failures_of_the_broker_and_the_network(broker_and_
         cluster.move_numbers()
         cluster.wait_settled()
         cluster.wait_flowing()
+        for worker in cluster.workers:
+            probes.after_start(worker.port)
+            assert probes.succeeds("startupProbe", worker.port)
+            assert probes.succeeds("readinessProbe", worker.port)
         one_cannot_read_the_config_topic(cluster, proxy)
         broker.stop(graceful=False)
         wait_until(lambda: all("Lost the group coordinator" in w.log.read_text() for w in cluster.workers), 30,
                    "all workers to stop their work")
+        assert not any(probes.succeeds("readinessProbe", worker.port) for worker in cluster.workers)
+        assert all(probes.succeeds("livenessProbe", worker.port) for worker in cluster.workers)
         broker.start()
         cluster.wait_settled()
         cluster.wait_flowing()
+        assert all(probes.succeeds("readinessProbe", worker.port) for worker in cluster.workers)
 
 
 def one_cannot_read_the_config_topic(cluster, proxy):

@@ -12,6 +12,7 @@ from heeler.cli.rest_client import RestError
 from heeler.cli.worker_process import WorkerProcess
 from heeler.embedded_kafka.ports import free_port
 from spark_tasks.connectors.verify import read_summary
+from tests.rigs import probes
 from tests.rigs.serving import make_certificates
 from tests.rigs.support import wait_until
 from tests.rigs.workers import JSON, READY_S, Rig, leftovers, processes_of, wait_gone, worker_settings
@@ -144,12 +145,15 @@ def test_a_worker_waiting_for_kafka_reports_it_and_can_be_stopped(tmp_path):
             assert error.status == 503
             assert "Worker is still starting up." in str(error)
             assert not worker.rest.ready()
+            assert not probes.succeeds("startupProbe", worker.port)
+            assert probes.succeeds("livenessProbe", worker.port)
             for method, path in (("GET", "/"), ("GET", "/connectors"), ("PUT", "/connectors/x/config")):
                 with pytest.raises(RestError) as refused:
                     worker.rest.call(method, path, {} if method == "PUT" else None)
                 assert refused.value.status == 404  # as with Kafka Connect, nothing is served yet
             worker.signal("TERM")
             assert worker.wait(15) == 0, worker.tail()
+            assert not probes.succeeds("livenessProbe", worker.port)
         finally:
             worker.kill()
 
