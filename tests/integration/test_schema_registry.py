@@ -171,16 +171,6 @@ def test_subjects_follow_the_subject_name_strategy(registry, strategy, subject):
         converter.from_connect("by-record", *column([1], Schema(Type.INT32)))
 
 
-def test_an_incompatible_schema_makes_its_records_bad_records(registry):
-    registry.ask("PUT", "config/strict-value", {"compatibility": "BACKWARD"})
-    converter = avro(registry)
-    converter.from_connect("strict", *column([{"a": 1}], _with("a", Type.INT32)))
-    with pytest.raises(BadRowsError, match=r"strict-value: .*not compatible with earlier schemas") as bad:
-        converter.from_connect("strict", *column([{"a": "x"}, {"a": "y"}], _with("a", Type.STRING)))
-    assert [row for row, _ in bad.value.bad] == [0, 1]
-    assert isinstance(bad.value.bad[0][1], RefusedSchemaError)
-
-
 def _with(name, kind):
     return Schema(Type.STRUCT, name="shop.One", fields=(Field(name, Schema(kind)),))
 
