@@ -20,14 +20,16 @@ _TCP_S = 1.0  # Kubernetes' default timeout
 HEELER = Path(sys.executable).with_name("heeler")
 
 
-def _block(language: str) -> str:
-    [found] = re.findall(rf"```{language}\n(.*?)```", _PAGE.read_text(), re.DOTALL)
-    return str(found)
+def _block(of: str) -> str:
+    """The block of code below a bold title."""
+    found = re.search(rf"^\*\*{of}\*\*\n\n```\w+\n(.*?)```", _PAGE.read_text(), re.DOTALL | re.MULTILINE)
+    assert found is not None
+    return found[1]
 
 
 def succeeds(probe: str, port: int) -> bool:
     """Whether a worker with this port passes the probe, such as livenessProbe."""
-    wanted: dict[str, Any] = yaml.safe_load(_block("yaml"))[probe]
+    wanted: dict[str, Any] = yaml.safe_load(_block("Kubernetes"))[probe]
     if "tcpSocket" in wanted:
         assert wanted["tcpSocket"] == {"port": _PORT}
         try:
@@ -48,7 +50,7 @@ def succeeds(probe: str, port: int) -> bool:
 
 def unit(properties: Path, port: int = _PORT) -> str:
     """The unit, with this installation's heeler, properties file and port."""
-    text = _block("ini")
+    text = _block("systemd")
     for documented, own in (("/opt/heeler/bin/heeler", str(HEELER)),
                             ("/etc/heeler/worker.properties", str(properties)),
                             (f"localhost:{_PORT}", f"127.0.0.1:{port}")):
