@@ -80,11 +80,11 @@ test-pure-data: $(READY)
 OTHERS = $(BIN)/python -m pytest --durations=15 -m 'integration or interop' \
 	tests/contract $(sort $(shell grep -rlE 'mark\.(integration|interop)\b' tests --include='test_*.py'))
 
-# Four processes for two cores: each of them waits for a good part of its time. With the dozen processes that they start, a
+# Three processes for two cores: each of them waits for a good part of its time. With the dozen processes that they start, a
 # test may exceed its timeouts. It is reported and gets a second try without others; if it fails twice, that is a defect.
 test: test-pure
 	@echo "== All other tests: real Kafka, real Spark, Java Connect"
-	@$(OTHERS) -n 4 --dist loadfile || { test $$? -eq 1 && echo "== Repeating failed tests without others" && \
+	@$(OTHERS) -n 3 --dist loadfile || { test $$? -eq 1 && echo "== Repeating failed tests without others" && \
 		$(OTHERS) --last-failed --last-failed-no-failures none; }
 
 herder-doc: $(READY)

@@ -1,4 +1,4 @@
-"""Which test files run together, and which run first, if `make test` uses several processes.
+"""Which test files run together, and which run first, if `make test` uses three processes.
 
 A process is given its next unit shortly before it is done with the last one. So those that take long come first, and
 the units at the end are short. Files that share a worker for the whole session are one unit, so that the worker is
