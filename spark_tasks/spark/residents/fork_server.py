@@ -14,16 +14,15 @@ import pickle
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from typing_extensions import override
 
 from spark_tasks.spark.daemon import import_all, refuse_threads
 from spark_tasks.spark.environment import needed
-from spark_tasks.spark.executor import refuse_second_attempt
-from spark_tasks.spark.residents.link import joined, serve
+from spark_tasks.spark.residents.link import ExecutorJob, joined, serve
 from spark_tasks.spark.residents.listener import Line
 from spark_tasks.spark.residents.process import Expects, Launcher
 from spark_tasks.spark.residents.wire import HEAD, Ticket
@@ -68,24 +67,16 @@ def _serve(ticket: Ticket) -> None:
         os._exit(code)
 
 
-class ForkServerJob:
-    """The function of the fork server's Spark job. `rows` is empty, but must be consumed."""
+class ForkServerJob(ExecutorJob):
+    """The fork server's Spark job."""
 
-    def __init__(self, ticket: Ticket) -> None:
-        self._ticket = ticket
-
-    def __call__(self, _index: int, rows: Iterable[Any]) -> Iterator[bytes]:
-        """Fork processes until the worker ends; the job's result is empty. Raises OSError."""
-        from pyspark import TaskContext  # noqa: PLC0415 - local processes do not need it
-
-        for _ in rows:
-            pass
-        refuse_second_attempt(TaskContext.get())
+    @override
+    def run(self, ticket: Ticket) -> None:
+        """Join the worker, and fork processes. Raises OSError."""
         refuse_threads()
         os.setsid()  # a daemon that ends sends SIGHUP to its process group
-        with joined(self._ticket) as work, work.makefile("rb") as tickets:
+        with joined(ticket) as work, work.makefile("rb") as tickets:
             fork_for_each(tickets)
-        yield b""
 
 
 class ForkServer(Launcher):

@@ -161,18 +161,22 @@ def _watch(leash: socket.socket) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-class ResidentJob:
-    """The function of a Spark job with one partition. `rows` is empty, but must be consumed."""
+class ExecutorJob:
+    """The function of a Spark job with one partition, whose process joins the worker with a ticket."""
 
     def __init__(self, ticket: Ticket) -> None:
         self._ticket = ticket
 
     def __call__(self, _index: int, rows: Iterable[Any]) -> Iterator[bytes]:
-        """Run splits; the job's result is empty."""
+        """Serve the worker until it ends the process. The result is empty; so is `rows`, which must be consumed."""
         from pyspark import TaskContext  # noqa: PLC0415 - local processes do not need it
 
         for _ in rows:
             pass
         refuse_second_attempt(TaskContext.get())
-        serve(self._ticket)
+        self.run(self._ticket)
         yield b""
+
+    def run(self, ticket: Ticket) -> None:
+        """Join the worker, and run splits. Raises OSError."""
+        serve(ticket)

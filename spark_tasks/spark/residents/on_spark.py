@@ -13,7 +13,7 @@ from typing_extensions import override
 
 from spark_tasks.spark.context import SparkJobs
 from spark_tasks.spark.residents.fork_server import ForkServerJob
-from spark_tasks.spark.residents.link import ResidentJob
+from spark_tasks.spark.residents.link import ExecutorJob
 from spark_tasks.spark.residents.process import Launcher
 from spark_tasks.spark.residents.settings import ExecutorSettings
 from spark_tasks.spark.residents.wire import Ticket
@@ -77,7 +77,7 @@ class SparkLauncher(Launcher):
     def launch(self, ticket: Ticket) -> None:
         """Raises Spark's errors."""
         label = f"executor {ticket.number}"
-        job = self._spark.begin(f"executor-{ticket.number}", label, ResidentJob(ticket))
+        job = self._spark.begin(f"executor-{ticket.number}", label, ExecutorJob(ticket))
         with self._lock:
             self._jobs[ticket.number] = job
             for number in [n for n, job in self._jobs.items() if n < ticket.number - 2 * self._slots and job.isDone()]:
