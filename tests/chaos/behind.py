@@ -19,16 +19,19 @@ _LOOK_S = 0.2
 class Behind:
     """`sunk` returns a sink's next number of each stream.
 
-    `furthest`: the largest delay, in seconds, of a task whose own process was not suspended. A context manager that
-    measures within the block.
+    `furthest`: the largest delay, in seconds, of a task whose own process was not suspended; each new largest delay in
+    whole seconds is said, so that the moment can be found in the logs. A context manager that measures within the
+    block.
     """
 
-    def __init__(self, kafka: Kafka, topic: str, streams: int, sunk: Callable[[], Mapping[int, int]]) -> None:
+    def __init__(self, kafka: Kafka, topic: str, streams: int, sunk: Callable[[], Mapping[int, int]],
+                 say: Callable[[str], None]) -> None:
         self.furthest = {"source": 0.0, "sink": 0.0}
         self.excused_until = 0.0  # a process is or was just suspended: the two worst streams belong to it
         self._reader = Reader(kafka, topic)
         self._streams = streams
         self._sunk = sunk
+        self._say = say
         self._history: deque[tuple[float, dict[int, int]]] = deque()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -65,4 +68,7 @@ class Behind:
     def _note(self, what: str, behind: list[float]) -> None:
         spared = _OF_ONE_TASK if time.monotonic() < self.excused_until else 0
         counted = sorted(behind)[: len(behind) - spared]
-        self.furthest[what] = max([self.furthest[what], *counted])
+        largest = max(counted, default=0.0)
+        if int(largest) > int(self.furthest[what]):
+            self._say(f"a {what} is {largest:.1f} s behind, the most so far")
+        self.furthest[what] = max(self.furthest[what], largest)

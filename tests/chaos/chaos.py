@@ -88,7 +88,7 @@ class Chaos:
                 self.reader = Reader(self.kafka, "numbers")
                 self.reader.wait_flowing(STREAMS, within=SETTLE_S, also=self._operate)
                 self.say("data flows; trouble begins")
-                with Behind(self.kafka, "numbers", STREAMS, self._sums) as behind:
+                with Behind(self.kafka, "numbers", STREAMS, self._sums, self.say) as behind:
                     self.behind = behind
                     self._trouble(seconds / 2, [self._plugin, self._plugin, self._no_plugin, self._kill_python,
                                                 self._suspend_python])
