@@ -14,6 +14,7 @@ from spark_tasks.plugins.api import SinkConnector, SourceConnector
 from spark_tasks.plugins.cut import Cut, cut_of, far_plugin, with_converters
 from spark_tasks.sinks.java_chain_task import JavaChainSinkTask
 from spark_tasks.sinks.settings import SinkSettings
+from spark_tasks.sinks.shared_batches import SharedBatches
 from spark_tasks.sinks.task import SinkTask
 from spark_tasks.sources.delivery import Delivery
 from spark_tasks.sources.java_chain_task import JavaChainSourceTask
@@ -47,6 +48,7 @@ class Runners:
         self._plugins = plugins
         self._watchers = EndWatchers()
         self._io = GroupIo()
+        self._shared_batches = SharedBatches(self.engine)
         self._idle = IdleTasks()
         self._make_delivery = make_delivery or delivery_of
 
@@ -79,10 +81,11 @@ class Runners:
         cut = self._cut(context, is_sink=True, java=False)
         if cut is None or not cut.divides:
             own = config if cut is None else cut.for_near(config)
-            return SinkTask(context, settings, connector, SinkPipeline(worker, own), self._watchers, self._io)
+            pipeline = SinkPipeline(worker, own)
+            return SinkTask(context, settings, connector, pipeline, self._watchers, self._io, self._shared_batches)
         part, lease = self._java_part("sink", context, cut)
-        pipeline = JavaFirstPipeline(worker, config, cut, part)
-        return JavaChainSinkTask(context, settings, connector, pipeline, self._watchers, self._io, lease)
+        first = JavaFirstPipeline(worker, config, cut, part)
+        return JavaChainSinkTask(context, settings, connector, first, self._watchers, self._io, lease)
 
     def _source(
         self, context: TaskContext, settings: SourceSettings, connector: type[SourceConnector],
@@ -116,6 +119,7 @@ class Runners:
     def close(self) -> None:
         """Stops Spark and closes the connections. All tasks must have ended."""
         self._shared_spark.close()
+        self._shared_batches.close()
         self.engine.close()
         self._watchers.close()
         self._io.close()

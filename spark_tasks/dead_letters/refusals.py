@@ -11,6 +11,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from spark_tasks.compact_pickle import CompactPickle
 from spark_tasks.data.columns import HEADERS_TYPE
 from spark_tasks.dead_letters.error_handling import ErrorHandling
 from spark_tasks.dead_letters.letters import PREFIX
@@ -41,7 +42,7 @@ class Original:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class Refused(CompactPickle):
     """A split's report to the worker: the number of bad records (`by_phase` for the metrics), `lines` for the log, and
     the numbers of dead letters that were written (`letters`) and could not be written (`lost_letters`).
     """

@@ -72,6 +72,11 @@ class HeldRecords:
             self.size -= len(held.pieces.popleft()[1])
         return b"".join(data for _, data in held.pieces)
 
+    def end(self, partition: TopicPartition) -> int:
+        """Returns the offset after the last record that is held, or -1 if there is none."""
+        held = self._held.get(partition)
+        return -1 if held is None else held.end
+
     def drop(self, partition: TopicPartition) -> None:
         """Drops the records of a partition."""
         held = self._held.pop(partition, None)

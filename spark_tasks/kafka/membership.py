@@ -270,12 +270,10 @@ class GroupConsumer:
             coordinator.request_rejoin()
         begun = time.monotonic()
         try:
+            if self.stays():
+                return True
             if coordinator.refused:
                 raise protocol.TopicAuthorizationFailedError(coordinator.refused)
-            if coordinator.stable() and not coordinator.need_rejoin():
-                coordinator.poll_heartbeat()
-                self._rest()
-                return True
             leaving()
             joined = bool(coordinator.poll(timeout_ms=timeout_ms)) and coordinator.stable()
         except protocol.KafkaError as error:
@@ -285,6 +283,17 @@ class GroupConsumer:
         if joined:
             self._joined_at, self._is_settled = begun, False
         return joined
+
+    def stays(self) -> bool:
+        """Returns whether `poll` would return True at once, and keeps the membership alive. May be called while another
+        thread commits offsets.
+        """
+        coordinator = self._coordinator
+        if coordinator.refused or not coordinator.stable() or coordinator.need_rejoin() or self._was_suspended:
+            return False
+        coordinator.poll_heartbeat()
+        self._rest()
+        return True
 
     def _rest(self) -> None:
         """Closes the connection for joins when no more members are expected to join soon."""

@@ -37,7 +37,9 @@ _RESPONSE_BYTES: Final = 512 * 1024
 _PARTITION_BYTES: Final = 32 * 1024  # a larger batch is complete only if it is the first in the response (KIP-74)
 _HELD_BYTES: Final = 8 * 1024 * 1024  # of all partitions
 _PARTITION_HELD_BYTES: Final = 128 * 1024
-_PAUSE_MS: Final = 25  # after a response without news for any waiting task
+_PAUSE_MS: Final = 25.0  # after a response without news for any waiting task
+_PAUSE_PER_TASK_MS: Final = 0.3  # for lasting interests, whose batches take that long
+_MAX_PAUSE_MS: Final = 150.0
 _RETRY_MS: Final = 100
 _LEADER_TIMEOUT_MS: Final = 5_000
 _LEADERS_S: Final = 0.5
@@ -56,11 +58,14 @@ class _End:
 
 @dataclass(frozen=True, slots=True)
 class _Interest:
-    """A task's partitions and positions. `wake` is called once, when a position is no longer the end."""
+    """A task's partitions and positions. `wake` is called when a position is no longer the end: once, or if `lasting`
+    after each response.
+    """
 
     positions: Mapping[TopicPartition, int]
     isolation: Isolation
     wake: Callable[[], None]
+    lasting: bool = False
 
 
 class EndWatcher:
@@ -114,6 +119,22 @@ class EndWatcher:
         with self._held_lock:
             return self._held.take(partition, offset)
 
+    def fetched(self, partition: TopicPartition, offset: int) -> tuple[bytes, int]:
+        """Returns `records` and the offset after them; -1 if there are none."""
+        if partition not in self._held:
+            return b"", -1
+        with self._held_lock:
+            data = self._held.take(partition, offset)
+            return data, self._held.end(partition) if data else -1
+
+    def watch(
+        self, key: Hashable, positions: Mapping[TopicPartition, int], isolation: Isolation, wake: Callable[[], None]
+    ) -> None:
+        """As `arm`, but lasting: `wake` is called after each response with news. The caller updates `positions`, which
+        keeps its partitions. `disarm` ends it.
+        """
+        self._arm(key, _Interest(positions, isolation, wake, lasting=True))
+
     def arm(
         self, key: Hashable, positions: Mapping[TopicPartition, int], isolation: Isolation, wake: Callable[[], None]
     ) -> bool:
@@ -121,20 +142,28 @@ class EndWatcher:
         False, without arming it, if that is known to be so already. Replaces the task's previous positions. `key`: of
         the task.
         """
-        interest = _Interest(positions, isolation, wake)
+        return self._arm(key, _Interest(positions, isolation, wake))
+
+    def _arm(self, key: Hashable, interest: _Interest) -> bool:
+        positions = interest.positions
         with self._lock:
             before = self._interests.get(key)
             if before is None or before.positions.keys() != positions.keys():
                 self._expire_leaders()  # so that the next poll has these partitions
             self._interests[key] = interest
             self._armed.discard(key)
-            if self._has_news(interest):
+            if not interest.lasting and self._has_news(interest):
                 return False
             self._armed.add(key)
             covered = time.monotonic() < self._leaders_expire_at and self._leaders.keys() <= self._polling
         if not covered:  # a poll that is just ending checks once more whether a task is armed
             self.cluster.io.start(self._start_polls)
         return True
+
+    def disarm(self, key: Hashable) -> None:
+        """Ends `watch` or `arm`. The task's partitions are still polled."""
+        with self._lock:
+            self._armed.discard(key)
 
     def forget(self, key: Hashable) -> None:
         """Removes a task that has ended, is paused, or has a new assignment."""
@@ -203,8 +232,9 @@ class EndWatcher:
                     self._forget_leaders({topic for topic, _ in partitions})
                     await self.cluster.io.sleep(_RETRY_MS)
                     continue
-                if changed and not self._wake_up():
-                    await self.cluster.io.sleep(_PAUSE_MS)
+                pause_ms = self._wake_up() if changed else 0.0
+                if pause_ms:
+                    await self.cluster.io.sleep(pause_ms)
         finally:
             self._polling.discard(node)
         if self._armed and not self._closed:  # armed since the last check
@@ -272,17 +302,19 @@ class EndWatcher:
             end.stable = part.last_stable_offset
         return before != (end.high, end.stable)
 
-    def _wake_up(self) -> bool:
-        """Wakes the tasks that have news. Returns whether there were any."""
+    def _wake_up(self) -> float:
+        """Wakes the tasks that have news. Returns the pause before the next poll in ms."""
         with self._lock:
             armed = [(key, self._interests[key]) for key in self._armed]
         news = [(key, interest) for key, interest in armed if self._has_news(interest)]
         with self._lock:
             news = [(key, one) for key, one in news if key in self._armed and self._interests.get(key) is one]
-            self._armed.difference_update(key for key, _ in news)
+            self._armed.difference_update(key for key, one in news if not one.lasting)
         for _, interest in news:
             interest.wake()
-        return bool(news)
+        if any(not interest.lasting for _, interest in news):
+            return 0.0
+        return min(len(news) * _PAUSE_PER_TASK_MS, _MAX_PAUSE_MS) if news else _PAUSE_MS
 
 
 class EndWatchers:

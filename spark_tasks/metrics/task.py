@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any, Literal
 
+from spark_tasks.compact_pickle import CompactPickle
 from spark_tasks.metrics.phases import stage_of
 from spark_tasks.metrics.plugins import Figures, PluginMetrics
 from spark_tasks.metrics.windows import Window
@@ -18,7 +19,7 @@ TopicPartition = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class SplitFigures:
+class SplitFigures(CompactPickle):
     """The metrics in a split's result. `read`: the number of records before the transforms, `written`: after them. The
     bytes are those in Arrow or in Kafka. `seconds`: the time by phase. `plugins`: the metrics of plugins.
     """

@@ -30,6 +30,7 @@ from spark_tasks.pipeline.failures import (
     FailedStage,
     Refuse,
     StageFailedError,
+    StageOutageError,
     good_records,
     raise_failure,
     stage,
@@ -40,6 +41,8 @@ from spark_tasks.pipeline.transforms.rows import joined, put
 
 _READ_ANY_HEADER = (SimpleHeaderConverter, StringConverter, ByteArrayConverter)
 
+Array = np.ndarray[Any, Any]
+Properties = tuple[tuple[str, str], ...]
 RawBatch = tuple[str, pa.Array | None, pa.RecordBatch]
 
 
@@ -56,7 +59,12 @@ class _Pipeline:
         """Converters and transforms, created once per process and configuration. Raises ConfigError,
         PluginNotFoundError.
         """
-        return made_stages(tuple(sorted(self._worker.items())), tuple(sorted(self._connector.items())))
+        return made_stages(*self.key)
+
+    @property
+    def key(self) -> tuple[Properties, Properties]:
+        """The configuration. Pipelines with equal ones do the same."""
+        return tuple(sorted(self._worker.items())), tuple(sorted(self._connector.items()))
 
 
 class SinkPipeline(_Pipeline):
@@ -98,6 +106,22 @@ class SinkPipeline(_Pipeline):
                 refuse_raw(int(rows[row]), failed)
 
             yield from joined_parts(good_records(batch, partial(_transformed, stages.chain), refuse_row))
+
+    def to_connect_together(self, topic: str, partitions: Array, raw: pa.RecordBatch) -> pa.RecordBatch | None:
+        """Converts records of several partitions of a topic at once. `partitions`: of each record (int32).
+
+        Returns None if they have to be converted apart (`to_connect_batches`), because there are transforms, a bad
+        record or several schemas.
+        """
+        if self.stages.chain.stages:
+            return None
+        try:
+            with phase("convert"):
+                key, value = self._read("key", topic, raw), self._read("value", topic, raw)
+                self._check_headers(topic, raw)
+        except (MixedSchemasError, StageFailedError, StageOutageError):
+            return None
+        return _connect_batch(topic, partitions, raw, key, value)
 
     def _converted(
         self, topic: str, partition: int, raw: pa.RecordBatch, refuse: Callable[[int, StageFailedError], None]
@@ -186,7 +210,9 @@ def joined_parts(parts: Iterable[list[pa.RecordBatch]]) -> list[pa.RecordBatch]:
     return found[0] if len(found) == 1 else joined([batch for part in found for batch in part])
 
 
-def _connect_batch(topic: str, partition: int, raw: pa.RecordBatch, key: Column, value: Column) -> pa.RecordBatch:
+def _connect_batch(
+    topic: str, partition: int | Array, raw: pa.RecordBatch, key: Column, value: Column
+) -> pa.RecordBatch:
     partitions = pa.Array.from_buffers(
         pa.int32(), len(raw), [None, pa.py_buffer(np.full(len(raw), partition, np.int32))]
     )

@@ -58,6 +58,11 @@ class Positions:
         """Returns a copy of all positions."""
         return dict(self._at)
 
+    @property
+    def current(self) -> Mapping[TopicPartition, int]:
+        """A view of all positions, which is valid until the next assignment."""
+        return self._at
+
     def assign(self, partitions: frozenset[TopicPartition], committed: Committed) -> None:
         """Sets a new assignment and looks up all positions again: another member may have read further meanwhile."""
         self._assigned, self._committed = partitions, committed
@@ -122,6 +127,23 @@ class Positions:
                 found.append((tp, start, min(end, start + max_records)))
             elif end < start:
                 self._behind_the_end(tp, start)
+        return found
+
+    def fetched_ranges(self, max_records: int) -> list[tuple[TopicPartition, int, int, bytes]] | None:
+        """Returns (partition, start, end, record batches) for all partitions with new records, or None if some of them
+        have to be fetched, or a position is not known or behind the end of the log. Sends no request.
+        """
+        if len(self._at) < len(self._assigned) or self._doubtful:
+            return None
+        found = []
+        for tp, start in self._at.items():
+            end = self._ends[tp] = self._watcher.known_end(tp, self._isolation)
+            if end == start:
+                continue
+            data, fetched = self._watcher.fetched(tp, start)
+            if not start < fetched <= min(end, start + max_records):
+                return None
+            found.append((tp, start, fetched, data))
         return found
 
     def held(self, partition: TopicPartition, start: int) -> bytes:

@@ -9,10 +9,12 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import pyarrow as pa
 
+from spark_tasks.compact_pickle import CompactPickle
 from spark_tasks.dead_letters.error_handling import ErrorHandling
 from spark_tasks.dead_letters.once import Ends, LettersOnce, send_once
 from spark_tasks.dead_letters.refusals import NONE_REFUSED, Original, Refusals, Refused
@@ -34,6 +36,7 @@ from spark_tasks.tasks.pace import MAX_SPLIT_BYTES
 
 _logger = logging.getLogger(__name__)
 
+_MAX_JOBS = 4096  # in the caches of a process; one for each task
 _MANY = 4  # a split with at least this many refused records records their spacing for the next one
 BUDGET_FACTOR = 4.0  # a split that takes this many times longer than planned ends before the end of its range
 
@@ -68,12 +71,13 @@ class SinkJob:
 
 
 @dataclass(frozen=True, slots=True)
-class SinkResult:
+class SinkResult(CompactPickle):
     """The result of a split. `messages`: the writer's commit messages, one for each call of `write`. `next_offset`:
     the start of the next batch. `size`: in bytes.
 
     If `out_of_range` is set (the log's start and end), the range is not in the log and no record was read. If `failure`
     is set, the split has failed and only `refused` (the bad records) is used. `letters_since`: see `send_once`.
+    `blocked`: the seconds for which other tasks waited for it, only of long ones in a SharedSplit.
     """
 
     topic: str
@@ -88,10 +92,20 @@ class SinkResult:
     refused: Refused = NONE_REFUSED
     figures: SplitFigures | None = None
     letters_since: Ends | None = None
+    blocked: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
-class SinkSplit:
+class ConvertedRange:
+    """The converted records of a whole range. `records`: before the conversion; `size`: in Kafka, as Arrow bytes."""
+
+    connect: pa.RecordBatch
+    records: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class SinkSplit(CompactPickle):
     """The offsets `start` to `end` (exclusive) of a partition. `job`: a pickled SinkJob. `held`: record batches from
     `start` on that have been fetched already, in the broker's format. `letters`: writes dead letters once; None for at
     least once.
@@ -106,19 +120,23 @@ class SinkSplit:
     held: bytes = b""
     letters: LettersOnce | None = None
 
-    def run(self) -> SinkResult:
-        """Reads, converts and writes the records. Errors are returned in the result, so that the worker also gets the
+    def run(
+        self, converted: ConvertedRange | None = None, shared: Mapping[str, float] = MappingProxyType({})
+    ) -> SinkResult:
+        """Reads, converts and writes the records; only writes those that are `converted` already. `shared`: the seconds
+        of each phase that count in addition. Errors are returned in the result, so that the worker also gets the
         messages of the other splits.
         """
         with measured() as watch, counting() as plugins:
-            return self._run(watch, plugins)
+            watch.seconds.update(shared)
+            return self._run(watch, plugins, converted)
 
-    def _run(self, watch: Stopwatch, plugins: PluginMetrics) -> SinkResult:
+    def _run(self, watch: Stopwatch, plugins: PluginMetrics, converted: ConvertedRange | None) -> SinkResult:
         begun = time.perf_counter()
-        job = _unpacked(self.job)
+        job = unpacked(self.job)
         refusals = Refusals(job.errors)
         try:
-            reading = _Reading(self, job, refusals)
+            reading = _Reading(self, job, refusals, converted)
             first = next(reading, None)
         except OffsetOutOfRangeError as error:
             return SinkResult(self.topic, self.partition, self.start, out_of_range=(error.log_start, error.log_end))
@@ -180,7 +198,7 @@ class SinkSplit:
         """
         try:
             if isinstance(error, ToleranceExceededError):
-                self._send_letters(_unpacked(self.job), refusals)
+                self._send_letters(unpacked(self.job), refusals)
         except Exception as problem:  # noqa: BLE001 - the first error is the one to report
             _logger.warning("no dead letter for %s: %s", error, problem)
         failure = failed_outcome(error)
@@ -190,7 +208,9 @@ class SinkSplit:
 class _Reading(Iterator[pa.RecordBatch]):
     """Iterates over the split's Connect batches that are not empty. Counts the records and collects the bad ones."""
 
-    def __init__(self, split: SinkSplit, job: SinkJob, refusals: Refusals) -> None:
+    def __init__(
+        self, split: SinkSplit, job: SinkJob, refusals: Refusals, converted: ConvertedRange | None = None
+    ) -> None:
         self._split = split
         self._job = job
         self.refusals = refusals
@@ -202,7 +222,14 @@ class _Reading(Iterator[pa.RecordBatch]):
         self.written_bytes = 0
         self._damaged = False
         self._until = time.perf_counter() + BUDGET_FACTOR * max(split.expected_seconds, 1.0)
-        self._batches = self._read()
+        self._batches = self._read() if converted is None else self._take(converted)
+
+    def _take(self, converted: ConvertedRange) -> Iterator[pa.RecordBatch]:
+        self.records, self.size = converted.records, converted.size
+        self.written, self.written_bytes = len(converted.connect), converted.connect.nbytes
+        self.position = self._split.end
+        if self.written:
+            yield converted.connect
 
     def __next__(self) -> pa.RecordBatch:
         try:
@@ -267,7 +294,7 @@ class _Reading(Iterator[pa.RecordBatch]):
                 self._refuse(raw, replace(put_failure(left[offsets[row]], where), row=row))
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=_MAX_JOBS)
 def _spacings(job: bytes) -> dict[tuple[str, int], int]:  # noqa: ARG001 - the cache's key
     """Returns the mean distance between refused records (in records), by topic and partition, for partitions whose last
     split had many. The next split then starts with small calls. Kept in the process that runs the splits.
@@ -275,8 +302,8 @@ def _spacings(job: bytes) -> dict[tuple[str, int], int]:  # noqa: ARG001 - the c
     return {}
 
 
-@lru_cache(maxsize=256)
-def _unpacked(job: bytes) -> SinkJob:
+@lru_cache(maxsize=_MAX_JOBS)
+def unpacked(job: bytes) -> SinkJob:
     """Returns the unpickled job, which is kept in the process. The writer stays pickled: as in Spark, each
     call of `write` gets a fresh copy.
     """

@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import pickle
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import suppress
@@ -27,6 +27,7 @@ from spark_tasks.kafka.cluster import TopicPartition
 from spark_tasks.kafka.errors import KafkaUnavailableError
 from spark_tasks.kafka.group_io import GroupIo
 from spark_tasks.kafka.membership import GroupConsumer
+from spark_tasks.kafka.shared_clusters import settings_key
 from spark_tasks.kafka.watcher import EndWatchers
 from spark_tasks.metrics.phases import phase
 from spark_tasks.metrics.plugins import work_for
@@ -39,6 +40,7 @@ from spark_tasks.sinks.positions import Positions
 from spark_tasks.sinks.replay import Replay
 from spark_tasks.sinks.replay_split import ReplayResult, ReplaySplit, messages_of
 from spark_tasks.sinks.settings import SinkSettings
+from spark_tasks.sinks.shared_batches import Loan, SharedBatches
 from spark_tasks.sinks.split import SinkJob, SinkResult, SinkSplit
 from spark_tasks.spark.executor import value_of
 from spark_tasks.task import DeferredSplit, Progress, TaskContext, TaskRunner
@@ -53,16 +55,23 @@ JOIN_WAIT_MS = 500  # how long one run_once waits for the group
 JOIN_IDLE_MS = 20
 UPKEEP_MS = 5_000  # an idle task checks its membership this often, unless the coordinator or the watcher wakes it
 PAUSED_MS = 5_000
+QUICK_S = 0.2  # for a write of a task that shares its batches with others
+BLOCKED_S = 0.02  # for a split, in which the others wait
+ALONE_S = 10.0  # how long a task with a slow or failed batch shares none
+MAX_SHARED_PARTITIONS = 100  # of a task, in one shared split
 
 
 class SinkTask(TaskRunner):
-    """`pipeline`: a picklable SinkPipeline of the connector. `watchers`, `io`: shared by the tasks of the worker."""
+    """`pipeline`: a picklable SinkPipeline of the connector. `watchers`, `io`, `shared`: shared by the tasks of the
+    worker; without `shared`, all batches are the task's own.
+    """
 
     def __init__(
         self, context: TaskContext, settings: SinkSettings, connector: type[SinkConnector], pipeline: SinkPipeline,
-        watchers: EndWatchers, io: GroupIo,
+        watchers: EndWatchers, io: GroupIo, shared: SharedBatches | None = None,
     ) -> None:
         self._context = context
+        self._shared = shared
         self._connector = connector
         self._pipeline = pipeline
         self._io = io
@@ -79,6 +88,10 @@ class SinkTask(TaskRunner):
         self._paused = False
         self._cancelled = False
         self._batch: tuple[Future[list[Any]], tuple[int, str] | None] | None = None
+        self._share_key: Hashable = None  # tasks with equal ones share batches
+        self._loan: Loan | None = None
+        self._lent_in: tuple[int, str] | None = None  # the group's generation at that time
+        self._alone_until = float("inf")  # until its batches are known to be quick
         self._replay: Replay | None = None
         self._replaying: ReplaySplit | None = None  # the split of the replay that is the batch in flight
         self._replayed_last = False
@@ -97,7 +110,9 @@ class SinkTask(TaskRunner):
     @property
     def batch(self) -> Future[list[Any]] | None:
         """The batch in flight."""
-        batch = self._batch
+        batch, loan = self._batch, self._loan
+        if loan is not None:
+            return loan.batch
         return None if batch is None else batch[0]
 
     @override
@@ -120,6 +135,14 @@ class SinkTask(TaskRunner):
         self._watcher = self._watchers.of(settings.client)
         self._positions = Positions(self._watcher, settings.isolation, settings.reset, self._writer)
         self._marks.active = self._positions.resumable and bool(self._errors.queue) and self._errors.with_headers
+        # A shared batch ends in a thread that must not run a plugin's code.
+        writer = type(self._writer)
+        if (
+            self._shared is not None and type(self._pipeline) is SinkPipeline
+            and settings.isolation == "read_uncommitted" and not self._marks.active
+            and (writer.commit, writer.abort) == (DataSourceWriter.commit, DataSourceWriter.abort)
+        ):
+            self._share_key = (settings_key(settings.client), self._pipeline.key)
 
     @override
     def run_once(self) -> Progress:
@@ -130,6 +153,11 @@ class SinkTask(TaskRunner):
     def _run_once(self) -> Progress:
         if self._cancelled:
             raise ConnectError(f"{self._context.id} was cancelled")
+        if self._loan is not None:
+            if self._keep_loan(self._loan):
+                return Progress(idle_ms=UPKEEP_MS)
+            if (progress := self._end_loan()) is not None:
+                return progress
         if self._batch is not None:
             return self._collect(self._waiting.max_wait_s(self._batch[0]))
         try:
@@ -153,6 +181,8 @@ class SinkTask(TaskRunner):
             self._positions.look()
             self._metrics.lags = self._positions.lags()
             return Progress(idle_ms=min(PAUSED_MS, self._pending.commit_due(consumer)))
+        if replay is None and self._fetched_ranges() is not None and consumer.generation() is not None:
+            return self._lend(consumer)
         begun = time.perf_counter()
         self._marks.complete(self._positions.known, consumer, self._commit_offsets, COMMIT_TIMEOUT_MS)
         with phase("plan"):
@@ -173,6 +203,92 @@ class SinkTask(TaskRunner):
         self._flight = Flight(self._batch[0])
         self._metrics.submitted(sum(end - start for _, start, end in ranges))
         return self._collect(MAX_WAIT_S)
+
+    def _lend(self, consumer: GroupConsumer) -> Progress:
+        """Has the next batches run by SharedBatches, until the task is woken or has to check its membership."""
+        due_ms = self._pending.commit_due(consumer)
+        if self._shared is None:
+            return Progress(idle_ms=min(UPKEEP_MS, due_ms))
+        self._flight, self._lent_in = None, consumer.generation()
+        loan = self._loan = self._shared.lend(self, self._share_key)
+        look = partial(self._shared.look, loan)
+        self._watcher.watch(self, self._positions.current, self._settings.isolation, look)
+        look()
+        return Progress(idle_ms=UPKEEP_MS)
+
+    def _keep_loan(self, loan: Loan) -> bool:
+        """Returns whether there is no reason to take the task back."""
+        is_replaying = self._replay is not None and self._replay.running
+        return not loan.ended and not is_replaying and self._member.stays()
+
+    def _end_loan(self, *, withdraw: bool = False) -> Progress | None:
+        """Takes the task back. Returns the result of `run_once` if the task has to handle the end of a shared batch, or
+        has to wait for it. `withdraw`: the batch, if it has not begun.
+        """
+        loan = self._loan
+        if loan is None or self._shared is None:
+            return None
+        if withdraw:
+            self._shared.withdraw(loan)
+        if not self._shared.take_back(loan, MAX_WAIT_S):
+            return Progress()
+        self._watcher.disarm(self)
+        self._loan, outcome = None, loan.outcome
+        if outcome is None:
+            return None
+        self._alone_until = time.monotonic() + ALONE_S
+        if isinstance(outcome, Exception):
+            return self._failed(outcome, [])
+        return self._collect_batch(outcome, self._lent_in)
+
+    def _fetched_ranges(self) -> list[tuple[TopicPartition, int, int, bytes]] | None:
+        """Returns the ranges of the next batch if it can be shared."""
+        if self._share_key is None or time.monotonic() < self._alone_until:
+            return None
+        ranges = self._positions.fetched_ranges(self._size.records)
+        return None if ranges is None or len(ranges) > MAX_SHARED_PARTITIONS else ranges
+
+    # Called by the thread of SharedBatches while it has the task
+
+    @property
+    def id(self) -> str:
+        """The task's id."""
+        return self._context.id
+
+    def wake(self) -> None:
+        """Makes the task's thread take the task back."""
+        self._context.wake()
+
+    def plan_shared(self) -> Sequence[SinkSplit] | None:
+        """Returns the splits of a shared batch, or None if the next batch has to be the task's own."""
+        ranges = self._fetched_ranges()
+        if ranges is None or self._lent_in is None or self._lent_in != self._member.generation():
+            return None
+        self._metrics.submitted(sum(end - start for _, start, end, _ in ranges))
+        return [SinkSplit(self._job, *tp, start, end, held=held) for tp, start, end, held in ranges]
+
+    def collect_shared(self, results: Sequence[SinkResult]) -> bool:
+        """Commits a shared batch, unless there is more to do than that."""
+        simple = all(r.failure is None and r.out_of_range is None and not r.refused.count for r in results)
+        if not simple or self._lent_in is None or self._lent_in != self._member.generation():
+            return False
+        self._commit(results, self._lent_in)
+        self._note_pace(results)
+        return True
+
+    def commit_shared(self) -> bool:
+        """Commits offsets if that is due. Returns whether some are left to commit."""
+        with suppress(KafkaUnavailableError):
+            self._pending.commit_due(self._member)
+        return bool(self._pending)
+
+    def _note_pace(self, results: Sequence[SinkResult]) -> None:
+        """Only tasks with quick writes share splits."""
+        writes = [result.figures.seconds.get("write", 0.0) for result in results if result.figures is not None]
+        if max(writes, default=0.0) > QUICK_S or any(result.blocked > BLOCKED_S for result in results):
+            self._alone_until = time.monotonic() + ALONE_S
+        elif self._alone_until == float("inf"):
+            self._alone_until = 0.0
 
     @property
     def _member(self) -> GroupConsumer:
@@ -224,6 +340,7 @@ class SinkTask(TaskRunner):
                 value_of(failures[0])
             except Exception as error:  # noqa: BLE001 - the plugin's
                 return self._failed(error, results)
+        self._note_pace(results)
         return self._commit(results, generation)
 
     def replay(self, order: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
@@ -360,6 +477,8 @@ class SinkTask(TaskRunner):
 
     def _finish(self) -> None:
         """Withdraws the batch in flight if it has not started; otherwise waits for it and commits it."""
+        while self._loan is not None:
+            self._end_loan(withdraw=True)
         if self._batch is None:
             return
         if self._batch[0].cancel():
@@ -394,5 +513,7 @@ class SinkTask(TaskRunner):
         self._cancel_batch()
 
     def _cancel_batch(self) -> None:
+        if (loan := self._loan) is not None and self._shared is not None:
+            self._shared.cancel(loan)
         if (batch := self._batch) is not None:
             self._context.engine.cancel(batch[0])

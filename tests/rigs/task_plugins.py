@@ -203,7 +203,8 @@ class NotesConnector(SinkConnector):
 
 class Notes(DataSource):  # type: ignore[misc]
     def writer(self, schema: Any, overwrite: bool) -> DataSourceWriter:  # noqa: ARG002
-        kind = {"rows": RowWriter, "resumable": ResumableWriter}.get(self.options.get("writer", ""), NotesWriter)
+        kinds = {"rows": RowWriter, "resumable": ResumableWriter, "plain": PlainWriter}
+        kind = kinds.get(self.options.get("writer", ""), NotesWriter)
         return kind(dict(self.options))
 
 
@@ -281,6 +282,27 @@ class RowWriter(DataSourceWriter):  # type: ignore[misc]
         rows = [row.asDict() for row in iterator]
         self.folder.say("rows", rows)
         return Noted(len(rows))
+
+
+class PlainWriter(DataSourceArrowWriter):  # type: ignore[misc]
+    """Notes as NotesWriter, but has nothing to commit. A record `sleep` takes half a minute, once; `fail` always fails.
+    """
+
+    def __init__(self, options: Options) -> None:
+        self.folder = Folder(options["folder"])
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Noted:
+        count = 0
+        for batch in iterator:
+            values = batch.column("value").to_pylist()
+            if "sleep" in values and self.folder.once("sleep"):
+                time.sleep(30)
+            if "fail" in values:
+                raise ConnectError("as it is asked to")
+            self.folder.say("writes", batch.column("topic")[0].as_py(), batch.column("partition")[0].as_py(),
+                            batch.column("offset").to_pylist(), values)
+            count += len(batch)
+        return Noted(count)
 
 
 class RowsConnector(NotesConnector):

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import uuid
 from pathlib import Path
+from typing import Any, cast
 
 from confluent_kafka import ConsumerGroupTopicPartitions, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -29,7 +30,7 @@ class TaskRig:
         self.worker = {"bootstrap.servers": bootstrap, "key.converter": STRING, "value.converter": STRING}
         self.notes = Folder(str(folder))
         self.engine = ThreadEngine()
-        self.runners = Runners(self.worker, plugins_with(*plugins))
+        self.runners = Runners(self.worker, plugins_with(*plugins), engine=cast("Any", self.engine))
         self.admin = AdminClient({"bootstrap.servers": bootstrap})
         self.loops: list[Loop] = []
         self.used: list[str] = []

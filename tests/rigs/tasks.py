@@ -8,6 +8,7 @@ import json
 import pickle
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, InvalidStateError
 from contextlib import suppress
@@ -42,12 +43,14 @@ class ThreadEngine:
         self.lose: list[Exception] = []
         self.lose_answers: list[Exception] = []
         self.jobs = 0
+        self.kinds: Counter[str] = Counter()  # of splits, by their classes' names
 
     def submit(self, task: str, splits: Sequence[Any]) -> Future[list[Any]]:  # noqa: ARG002
         future: Future[list[Any]] = Future()
         pickled = [pickle.dumps(split) for split in splits]
         threading.Thread(target=self._run, args=(future, pickled), daemon=True).start()
         self.jobs += 1
+        self.kinds.update(type(split).__name__ for split in splits)
         return future
 
     def _run(self, future: Future[list[Any]], splits: list[bytes]) -> None:
@@ -67,6 +70,12 @@ class ThreadEngine:
     def cancel(self, batch: Future[list[Any]]) -> None:
         with suppress(InvalidStateError):
             batch.set_exception(CancelledError())
+
+    def await_spark(self) -> None:
+        raise AssertionError("there is no Spark here")
+
+    def close(self) -> None:
+        """Nothing to close."""
 
 
 def _lost(errors: list[Exception]) -> bool:

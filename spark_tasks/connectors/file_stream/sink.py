@@ -62,9 +62,10 @@ class FileStreamSinkData(DataSource):  # type: ignore[misc]  # PySpark has no ty
     @override
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         """Returns the writer. Opens the file once, so that the task fails at its start, as in Kafka Connect."""
-        file = self.options.get("file") or None
-        if file is not None:
-            os.close(_open(file, code_folders.of_plugins()))
+        file = self.options.get("file")
+        if not file:
+            return StandardOutputWriter()
+        os.close(_open(file, code_folders.of_plugins()))
         return LineWriter(file, code_folders.of_plugins())
 
 
@@ -82,17 +83,13 @@ class LineWriter(DataSourceArrowWriter):  # type: ignore[misc]  # PySpark has no
     file at the same time without splitting lines. Data is written when `write` returns, but not forced to the disk.
     """
 
-    def __init__(self, file: str | None, code: Sequence[str] = ()) -> None:
-        """`file`: None means standard output. `code`: the folders of plugins, in which no file may be written."""
+    def __init__(self, file: str, code: Sequence[str] = ()) -> None:
+        """`code`: the folders of plugins, in which no file may be written."""
         self._file = file
         self._code = code
 
     @override
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        if self._file is None:
-            pieces = [(len(batch), _lines(batch).to_pybytes()) for batch in iterator]
-            printed = b"".join(piece for _, piece in pieces)
-            return Written(sum(rows for rows, _ in pieces), len(printed), printed)
         fd = _open(self._file, self._code)
         try:
             rows = size = 0
@@ -105,13 +102,23 @@ class LineWriter(DataSourceArrowWriter):  # type: ignore[misc]  # PySpark has no
         finally:
             os.close(fd)
 
+
+class StandardOutputWriter(DataSourceArrowWriter):  # type: ignore[misc]  # PySpark has no types
+    """Writes lines to the worker's standard output."""
+
+    @override
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        pieces = [(len(batch), _lines(batch).to_pybytes()) for batch in iterator]
+        printed = b"".join(piece for _, piece in pieces)
+        return Written(sum(rows for rows, _ in pieces), len(printed), printed)
+
+    @override
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Writes the lines for standard output."""
-        if self._file is None:
-            for message in messages:
-                if isinstance(message, Written) and message.lines:
-                    sys.stdout.buffer.write(message.lines)
-            sys.stdout.buffer.flush()
+        for message in messages:
+            if isinstance(message, Written) and message.lines:
+                sys.stdout.buffer.write(message.lines)
+        sys.stdout.buffer.flush()
 
 
 def _lines(batch: pa.RecordBatch) -> pa.Buffer:

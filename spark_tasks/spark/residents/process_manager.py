@@ -150,7 +150,8 @@ class ProcessManager:
     def _is_late(self) -> bool:
         """Whether the launcher's processes do not start, or not in time."""
         since = time.monotonic() - LATE_S
-        return self._failures > 0 or any(r.launcher is self._launcher and r.since < since for r in self.starting)
+        return self._failures > 0 or any(
+            r.line is None and r.launcher is self._launcher and r.since < since for r in self.residents.values())
 
     def _grow(self, launcher: Launcher, wanted: int) -> None:
         there = sum(1 for r in (*self.idle, *self.starting) if r.launcher is launcher)

@@ -26,6 +26,7 @@ def test_later_records_are_appended() -> None:
     assert held.take(TP, 6) == batch(5) + batch(6, 2) + batch(8), "pieces are not cut"
     assert held.take(TP, 8) == batch(8)
     assert (held.take(TP, 9), held.take(TP, 5)) == (b"", b"")
+    assert (held.end(TP), held.end(OTHER)) == (9, -1)
 
 
 def test_after_a_gap_only_newer_records_are_held() -> None:

@@ -29,6 +29,11 @@ class Watcher:
     def known_end(self, _: Any, isolation: Isolation) -> int:
         return self.known[isolation]
 
+    def fetched(self, _: Any, offset: int) -> tuple[bytes, int]:
+        return (b"data", self.held) if offset < self.held else (b"", -1)
+
+    held = 70
+
 
 def positions(watcher: Any, writer: Any = None, isolation: Isolation = "read_committed") -> Positions:
     made = Positions(watcher, isolation, "earliest", writer)
@@ -99,3 +104,33 @@ def test_the_lag_is_the_distance_to_the_end() -> None:
     watcher.known["read_committed"] = 90
     reading.look()
     assert reading.lags() == {TP: 25}
+
+
+def test_fetched_records_are_planned_without_a_request() -> None:
+    watcher = Watcher(70, 70)
+    watcher.held = 65
+    reading = positions(watcher)
+    assert reading.fetched_ranges(100) == [(TP, 60, 65, b"data")], "no more than has been fetched"
+    assert reading.lags() == {TP: 10}
+    reading.advance(TP, 70)
+    assert reading.fetched_ranges(100) == []
+
+
+@pytest.mark.parametrize(
+    ("held", "end", "limit"), [(60, 70, 100), (70, 70, 5), (70, 50, 100), (70, -1, 100), (80, 70, 100)],
+    ids=["not fetched", "too many", "truncated", "unknown end", "after the end"],
+)
+def test_what_needs_more_than_the_fetched_records_is_not_planned(held: int, end: int, limit: int) -> None:
+    watcher = Watcher(70, 70)
+    reading = positions(watcher)
+    watcher.held, watcher.known = held, {"read_committed": end}
+    assert reading.fetched_ranges(limit) is None
+
+
+def test_nothing_is_planned_while_a_position_is_not_known() -> None:
+    reading = positions(Watcher(70, 70))
+    reading.forget()
+    assert reading.fetched_ranges(100) is None
+    failed = positions(Watcher(70, 70), SimpleNamespace(resume_from=lambda *_: 60))
+    failed.doubt()
+    assert failed.fetched_ranges(100) is None

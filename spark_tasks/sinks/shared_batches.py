@@ -1,0 +1,276 @@
+"""Batches of a few records that the sink tasks of a connector share.
+
+A task that keeps up lends itself to the worker's SharedBatches and sleeps: all records that it has not read are in the
+watcher's responses. When more arrive, one thread plans the batches of all lent tasks, runs those of a connector in one
+split (SharedSplit), and lets each task collect its results. For hundreds of tasks with a few records a second, this
+takes a fraction of what as many batches would, each with its own thread, message and conversion.
+
+A lent task is used only by this thread, until its own thread has it back: to rebalance, pause or stop, and for whatever
+is not simple. That is a batch with records that have to be fetched, an error, a bad record, a slow write, a rebalance.
+A shared split that takes longer than CUT_OFF_S is cancelled, and each of its tasks continues on its own, so that only
+the one that hangs does.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Hashable, Iterable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from spark_tasks.errors import RetriableError
+from spark_tasks.futures import error_of
+from spark_tasks.sinks.shared_split import SharedSplit
+from spark_tasks.sinks.split import SinkResult, SinkSplit
+from spark_tasks.task import Engine
+
+_logger = logging.getLogger(__name__)
+
+CUT_OFF_S: Final = 3.0  # for splits that took milliseconds before
+TICK_S: Final = 0.5
+
+
+class Borrowed(Protocol):
+    """The part of a SinkTask that runs shared batches."""
+
+    @property
+    def id(self) -> str:
+        """The task's id."""
+
+    def plan_shared(self) -> Sequence[SinkSplit] | None:
+        """Returns the splits of the next batch. None if it has to be a batch of the task's own. Does not block."""
+
+    def collect_shared(self, results: Sequence[SinkResult]) -> bool:
+        """Commits a batch. False if the task has to do that itself. Does not block."""
+
+    def commit_shared(self) -> bool:
+        """Commits offsets if that is due. Returns whether some are left to commit. Does not block."""
+
+    def wake(self) -> None:
+        """Makes the task's thread take the task back. Any thread."""
+
+
+@dataclass(slots=True, eq=False)
+class Loan:
+    """A lent task. `key`: tasks with equal ones share splits. `outcome`: the results or the error of a batch that the
+    task has to handle itself.
+    """
+
+    task: Borrowed
+    key: Hashable
+    outcome: Sequence[SinkResult] | Exception | None = None
+    busy: bool = False  # the thread uses the task, or its split is in flight
+    ended: bool = False
+    batch: Future[list[Any]] | None = None
+
+
+@dataclass(slots=True, eq=False)
+class _Flight:
+    """A shared split in flight, with the number of each task's splits in it."""
+
+    key: Hashable
+    loans: list[tuple[Loan, int]]
+    future: Future[list[Any]]
+    begun: float | None = None
+
+
+class SharedBatches:
+    """The lent tasks of a worker. Its thread starts with the first one. Thread-safe."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._changed = threading.Condition()
+        self._event = threading.Event()
+        self._loans: set[Loan] = set()
+        self._news: set[Loan] = set()
+        self._uncommitted: set[Loan] = set()
+        self._flights: dict[Hashable, _Flight] = {}
+        self._landed: list[_Flight] = []
+        self._ticked = 0.0
+        self._thread: threading.Thread | None = None
+        self._closed = False
+
+    def lend(self, task: Borrowed, key: Hashable) -> Loan:
+        """Lends a task. Call `look` when it may have records."""
+        loan = Loan(task, key)
+        with self._changed:
+            self._loans.add(loan)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="shared-batches", daemon=True)
+                self._thread.start()
+        return loan
+
+    def look(self, loan: Loan) -> None:
+        """There may be records for this task. Any thread."""
+        with self._changed:
+            self._news.add(loan)
+        self._event.set()
+
+    def take_back(self, loan: Loan, timeout_s: float) -> bool:
+        """Ends a loan, after the task's batch in flight. Returns False if that takes longer than the timeout; the task
+        then gets no further batch. Call it again.
+        """
+        with self._changed:
+            loan.ended = True
+            if not self._changed.wait_for(lambda: not loan.busy, timeout_s):
+                return False
+            self._forget(loan)
+            return True
+
+    def withdraw(self, loan: Loan) -> None:
+        """Ends the loan, and withdraws the batch in flight unless it has begun. Call `take_back` next."""
+        with self._changed:
+            loan.ended = True
+            batch = loan.batch
+        if batch is not None:
+            batch.cancel()
+
+    def cancel(self, loan: Loan) -> None:
+        """Cancels the batch in flight. Any thread."""
+        batch = loan.batch
+        if batch is not None:
+            self._engine.cancel(batch)
+
+    def close(self) -> None:
+        """Ends the thread. All tasks must have been taken back."""
+        self._closed = True
+        self._event.set()
+
+    def _forget(self, loan: Loan) -> None:
+        self._loans.discard(loan)
+        self._news.discard(loan)
+        self._uncommitted.discard(loan)
+
+    def _run(self) -> None:
+        while not self._closed:
+            self._event.wait(TICK_S if self._flights or self._uncommitted else None)
+            self._event.clear()
+            try:
+                self._turn()
+            except Exception:  # the other tasks must go on
+                _logger.exception("Shared batches of sink tasks failed")
+
+    def _turn(self) -> None:
+        with self._changed:
+            landed, self._landed = self._landed, []
+        for flight in landed:
+            self._collect(flight)
+        self._submit()
+        now = time.monotonic()
+        if now - self._ticked >= TICK_S:
+            self._ticked = now
+            self._cut_off(now)
+            self._commit()
+
+    def _submit(self) -> None:
+        groups: dict[Hashable, list[Loan]] = {}
+        with self._changed:
+            for loan in [one for one in self._news if not one.busy and one.key not in self._flights]:
+                self._news.discard(loan)
+                if not loan.ended:
+                    loan.busy = True
+                    groups.setdefault(loan.key, []).append(loan)
+        for key, loans in groups.items():
+            self._submit_group(key, loans)
+
+    def _submit_group(self, key: Hashable, loans: Iterable[Loan]) -> None:
+        members: list[tuple[Loan, int]] = []
+        splits: list[SinkSplit] = []
+        unused: list[Loan] = []
+        for loan in loans:
+            try:
+                planned = loan.task.plan_shared()
+            except Exception as error:  # noqa: BLE001 - the task handles it
+                loan.outcome, planned = error, None
+            if planned:
+                splits += planned
+                members.append((loan, len(planned)))
+            else:
+                unused.append(loan)
+                if planned is None:
+                    self._end(loan)
+        self._release(unused)
+        if not members:
+            return
+        future = self._engine.submit(members[0][0].task.id, [SharedSplit(tuple(splits))])
+        flight = self._flights[key] = _Flight(key, members, future)
+        for loan, _ in members:
+            loan.batch = future
+        future.add_done_callback(lambda _: self._land(flight))
+
+    def _land(self, flight: _Flight) -> None:
+        with self._changed:
+            self._landed.append(flight)
+        self._event.set()
+
+    def _collect(self, flight: _Flight) -> None:
+        del self._flights[flight.key]
+        loans = [loan for loan, _ in flight.loans]
+        error = None if flight.future.cancelled() else error_of(flight.future)
+        if flight.future.cancelled():  # withdrawn for one of the tasks
+            self._news.update(loan for loan in loans if not loan.ended)
+        elif error is not None:
+            for loan in loans:
+                loan.outcome = _retriable(error)
+                self._end(loan)
+        else:
+            (results,), at = flight.future.result(), 0
+            for loan, count in flight.loans:
+                self._collect_one(loan, results[at : at + count])
+                at += count
+        self._release(loans)
+
+    def _collect_one(self, loan: Loan, results: Sequence[SinkResult]) -> None:
+        try:
+            if not loan.task.collect_shared(results):
+                loan.outcome = results
+                self._end(loan)
+                return
+        except Exception as error:  # noqa: BLE001 - the task handles it
+            loan.outcome = error
+            self._end(loan)
+            return
+        self._uncommitted.add(loan)
+
+    def _end(self, loan: Loan) -> None:
+        loan.ended = True
+        loan.task.wake()
+
+    def _release(self, loans: Iterable[Loan]) -> None:
+        with self._changed:
+            for loan in loans:
+                loan.busy, loan.batch = False, None
+            self._changed.notify_all()
+
+    def _cut_off(self, now: float) -> None:
+        """Ends splits that take too long."""
+        for flight in self._flights.values():
+            if flight.begun is None:
+                flight.begun = now if flight.future.running() else None
+            elif now - flight.begun > CUT_OFF_S:
+                names = ", ".join(loan.task.id for loan, _ in flight.loans)
+                _logger.warning("A split that %s share takes longer than %g s and is cancelled. Each task repeats its "
+                                "records in a split of its own.", names, CUT_OFF_S)
+                self._engine.cancel(flight.future)
+
+    def _commit(self) -> None:
+        with self._changed:
+            due = [loan for loan in self._uncommitted if not loan.busy and not loan.ended]
+            for loan in due:
+                loan.busy = True
+        for loan in due:
+            try:
+                if not loan.task.commit_shared():
+                    self._uncommitted.discard(loan)
+            except Exception as error:  # noqa: BLE001 - the task handles it
+                loan.outcome = error
+                self._end(loan)
+        self._release(due)
+
+
+def _retriable(error: Exception) -> Exception:
+    """A task repeats its part on its own; an error that is its own will come again."""
+    return error if isinstance(error, RetriableError) else RetriableError(f"a shared split failed: {error}")

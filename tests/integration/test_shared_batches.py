@@ -1,0 +1,139 @@
+"""Sink tasks that share batches, against a real broker; executors are threads here."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spark_tasks.sinks import shared_batches
+from tests.rigs.support import wait_until
+from tests.rigs.task_rigs import SinkRig
+from tests.rigs.tasks import Loop
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
+
+
+class SharedRig(SinkRig):
+    """Two tasks, each with a partition."""
+
+    sent = 0
+
+    def start_both(self, **options: str) -> list[Loop]:
+        """Start the tasks; they have read what there is, and lend themselves."""
+        loops = [self.start(task, writer="plain", **options) for task in range(2)]
+        wait_until(lambda: all(self.lent(loop) for loop in loops) or self.send(2), 30, "both tasks are lent")
+        return loops
+
+    def lent(self, loop: Loop) -> bool:
+        if loop.error is not None:
+            raise loop.error
+        return loop.runner._loan is not None  # type: ignore[attr-defined]  # noqa: SLF001
+
+    def send(self, count: int) -> None:
+        self.produce(count, start=self.sent)
+        self.sent += count
+
+    def expect_all(self, *others: str) -> None:
+        """Each record has been written, once."""
+        wanted = sorted([*map(str, range(self.sent)), *others])
+        wait_until(lambda: len(self.values()) >= len(wanted), 20, "all records")
+        assert sorted(self.values()) == wanted
+
+    def send_text(self, text: str, partition: int) -> None:
+        self.producer.produce(self.topic, text.encode(), partition=partition)
+        self.producer.flush(20)
+
+
+@pytest.fixture
+def rig(broker: Any, tmp_path: Path) -> Iterator[SharedRig]:
+    rig = SharedRig(broker.bootstrap_servers, tmp_path)
+    yield rig
+    rig.close()
+
+
+def test_records_pass_while_the_threads_of_the_tasks_sleep(rig: SharedRig) -> None:
+    loops = rig.start_both()
+    rig.expect_all()
+    jobs, runs, own = rig.engine.jobs, sum(loop.runs for loop in loops), rig.engine.kinds["DeferredSplit"]
+    for _ in range(20):
+        rig.send(2)
+        rig.expect_all()
+    assert sum(loop.runs for loop in loops) - runs <= 4, "upkeep at most"
+    assert rig.engine.kinds["DeferredSplit"] - own <= 2
+    assert rig.engine.kinds["SharedSplit"] >= 10
+    assert rig.engine.jobs > jobs
+    wait_until(lambda: rig.committed() == {0: rig.sent // 2, 1: rig.sent // 2}, 10, "the offsets are committed")
+
+
+def test_a_task_that_joins_takes_over_partitions_and_nothing_is_written_twice(rig: SharedRig) -> None:
+    alone = rig.start(0, writer="plain")
+    wait_until(lambda: rig.lent(alone) or rig.send(2), 30)
+    stop = threading.Event()
+
+    def feed() -> None:
+        while not stop.wait(0.02):
+            rig.send(2)
+
+    feeder = threading.Thread(target=feed, daemon=True)
+    feeder.start()
+    try:
+        other = rig.start(1, writer="plain")
+        wait_until(lambda: rig.lent(other), 30, "the second task is lent as well")
+    finally:
+        stop.set()
+        feeder.join()
+    rig.expect_all()
+    other.stop()
+    rig.send(10)
+    rig.expect_all()
+
+
+def test_a_lent_task_can_be_paused_resumed_and_stopped(rig: SharedRig) -> None:
+    loops = rig.start_both()
+    rig.expect_all()
+    for loop in loops:
+        loop.order(lambda runner: runner.pause())
+    wait_until(lambda: not any(rig.lent(loop) for loop in loops))
+    written = rig.values()
+    rig.send(4)
+    for loop in loops:
+        runs = loop.runs
+        loop.wake()
+        wait_until(lambda loop=loop, runs=runs: loop.runs > runs)
+    assert rig.values() == written
+    for loop in loops:
+        loop.order(lambda runner: runner.resume())
+    rig.expect_all()
+    for loop in loops:
+        loop.stop()
+    assert rig.committed() == {0: rig.sent // 2, 1: rig.sent // 2}
+
+
+def test_a_write_that_hangs_delays_no_other_task(rig: SharedRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The shared split is cut off, and each task continues on its own."""
+    monkeypatch.setattr(shared_batches, "CUT_OFF_S", 0.3)
+    monkeypatch.setattr(shared_batches, "TICK_S", 0.1)
+    rig.start_both()
+    rig.expect_all()
+    rig.send_text("sleep", 0)
+    rig.send_text("other", 1)
+    for n in itertools.count():
+        rig.send_text(f"after {n}", 1)
+        if n > 20 and f"after {n - 10}" in rig.values():
+            break
+    wait_until(lambda: {"sleep", "other"} <= set(rig.values()), 20, "the hanging record is written in a second attempt")
+
+
+def test_an_error_fails_the_task_whose_it_is(rig: SharedRig) -> None:
+    loops = rig.start_both()
+    rig.expect_all()
+    rig.send_text("fail", 0)
+    rig.send_text("other", 1)
+    wait_until(lambda: any(loop.error for loop in loops), 20, "one task fails")
+    assert [str(loop.error) for loop in loops if loop.error] == ["as it is asked to"]
+    wait_until(lambda: "other" in rig.values(), 20)

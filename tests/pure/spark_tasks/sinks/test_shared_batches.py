@@ -1,0 +1,211 @@
+"""Batches that sink tasks share: who has a task when, and what happens to it if a shared split fails or hangs."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from concurrent.futures import CancelledError, Future
+from typing import Any
+
+import pytest
+
+from spark_tasks.errors import RetriableError
+from spark_tasks.futures import complete, fail
+from spark_tasks.sinks import shared_batches
+from spark_tasks.sinks.shared_batches import Loan, SharedBatches
+from spark_tasks.spark.context import ExecutorEndedError
+from tests.rigs.support import wait_until
+
+
+class Engine:
+    """Keeps what it was given until the test ends it."""
+
+    def __init__(self) -> None:
+        self.flights: list[tuple[str, Any, Future[list[Any]]]] = []
+
+    def submit(self, task: str, splits: Any) -> Future[list[Any]]:
+        future: Future[list[Any]] = Future()
+        self.flights.append((task, splits[0].splits, future))
+        return future
+
+    def cancel(self, batch: Future[list[Any]]) -> None:
+        fail(batch, CancelledError("a batch was given up"))
+
+    def begin(self) -> None:
+        self.flights[-1][2].set_running_or_notify_cancel()
+
+    def end(self, *results: Any) -> None:
+        complete(self.flights[-1][2], [list(results)])
+
+
+class Task:
+    """Plans what the test has put into `plans`; takes each batch, unless `refuses`."""
+
+    def __init__(self, name: str) -> None:
+        self.id = name
+        self.plans: deque[Any] = deque()
+        self.collected: list[Any] = []
+        self.refuses = False
+        self.woken = threading.Event()
+        self.commits = 0
+        self.loan: Loan | None = None
+
+    def plan_shared(self) -> Any:
+        planned = self.plans.popleft() if self.plans else []
+        if isinstance(planned, Exception):
+            raise planned
+        return planned
+
+    def collect_shared(self, results: Any) -> bool:
+        if not self.refuses:
+            self.collected.append(list(results))
+        return not self.refuses
+
+    def commit_shared(self) -> bool:
+        self.commits += 1
+        return self.commits < 3
+
+    def wake(self) -> None:
+        self.woken.set()
+
+
+class Rig:
+    def __init__(self) -> None:
+        self.engine = Engine()
+        self.shared = SharedBatches(self.engine)
+
+    def lend(self, name: str, *plans: Any, key: str = "k") -> tuple[Task, Loan]:
+        task = Task(name)
+        task.plans.extend(plans)
+        return task, self.shared.lend(task, key)
+
+    def flights(self, count: int) -> None:
+        wait_until(lambda: len(self.engine.flights) == count)
+
+
+@pytest.fixture
+def rig() -> Any:
+    made = Rig()
+    yield made
+    made.shared.close()
+
+
+def test_tasks_with_the_same_key_share_a_split_and_each_gets_its_own_results(rig: Rig) -> None:
+    blocker, first = rig.lend("c-9", ["z"])
+    rig.shared.look(first)
+    rig.flights(1)
+    tasks = [rig.lend("c-0", ["a", "b"]), rig.lend("c-1"), rig.lend("c-2", ["c"])]
+    for _, loan in tasks:
+        rig.shared.look(loan)  # while a split of this key is in flight
+    rig.engine.end("Z")
+    rig.flights(2)
+    assert sorted(rig.engine.flights[1][1]) == ["a", "b", "c"]
+    rig.engine.end(*[split.upper() for split in rig.engine.flights[1][1]])
+    wait_until(lambda: [task.collected for task, _ in tasks] == [[["A", "B"]], [], [["C"]]])
+    assert blocker.collected == [["Z"]]
+    assert all(rig.shared.take_back(loan, 5) and loan.outcome is None for _, loan in tasks)
+
+
+def test_tasks_with_different_keys_share_no_split(rig: Rig) -> None:
+    for name, key in (("c-0", "x"), ("d-0", "y")):
+        rig.shared.look(rig.lend(name, [name], key=key)[1])
+    rig.flights(2)
+    assert sorted((task, splits) for task, splits, _ in rig.engine.flights) == [("c-0", ("c-0",)), ("d-0", ("d-0",))]
+
+
+def test_a_task_is_given_back_only_after_its_batch(rig: Rig) -> None:
+    task, loan = rig.lend("c-0", ["a"], ["b"])
+    rig.shared.look(loan)
+    rig.flights(1)
+    rig.engine.begin()
+    assert not rig.shared.take_back(loan, 0.01)
+    rig.engine.end("A")
+    assert rig.shared.take_back(loan, 5)
+    assert task.collected == [["A"]]
+    rig.shared.look(loan)  # a late call of the watcher
+    other, its_loan = rig.lend("c-1", ["c"])
+    rig.shared.look(its_loan)
+    rig.flights(2)
+    assert rig.engine.flights[1][1] == ("c",), "not the records of a task that is no longer lent"
+    assert other.collected == []
+
+
+def test_a_batch_that_waits_for_a_process_is_withdrawn_if_a_task_stops(rig: Rig) -> None:
+    _, loan = rig.lend("c-0", ["a"])
+    other, its_loan = rig.lend("c-1", ["b"], ["b"])
+    blocker, first = rig.lend("c-2", ["c"])
+    rig.shared.look(first)
+    rig.flights(1)
+    rig.shared.look(loan)
+    rig.shared.look(its_loan)
+    rig.engine.end("C")
+    rig.flights(2)
+    wait_until(lambda: loan.batch is not None)
+    rig.shared.withdraw(loan)
+    assert rig.shared.take_back(loan, 5)
+    assert loan.outcome is None
+    rig.flights(3)
+    rig.engine.end("B")
+    wait_until(lambda: other.collected == [["B"]])
+    assert blocker.collected == [["C"]]
+
+
+@pytest.mark.parametrize("plan", [None, RuntimeError("a defect")], ids=["fetch", "error"])
+def test_a_task_that_has_to_plan_its_batch_itself_is_woken(rig: Rig, plan: Any) -> None:
+    task, loan = rig.lend("c-0", plan)
+    rig.shared.look(loan)
+    assert task.woken.wait(5)
+    assert rig.shared.take_back(loan, 5)
+    assert loan.outcome is plan
+    assert not rig.engine.flights
+
+
+def test_a_task_gets_the_results_that_are_not_simple(rig: Rig) -> None:
+    task, loan = rig.lend("c-0", ["a"])
+    task.refuses = True
+    rig.shared.look(loan)
+    rig.flights(1)
+    rig.engine.end("A")
+    assert task.woken.wait(5)
+    assert rig.shared.take_back(loan, 5)
+    assert loan.outcome == ["A"]
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"), [(ExecutorEndedError("gone"), ExecutorEndedError), (ValueError("odd"), RetriableError)]
+)
+def test_each_task_repeats_its_part_of_a_failed_split(rig: Rig, error: Exception, kind: type[Exception]) -> None:
+    """An error that is a task's own fails it in its own split."""
+    tasks = [rig.lend("c-0", ["a"]), rig.lend("c-1", ["b"])]
+    for _, loan in tasks:
+        rig.shared.look(loan)
+    wait_until(lambda: rig.engine.flights)
+    fail(rig.engine.flights[-1][2], error)
+    for task, loan in tasks:
+        if task.id in rig.engine.flights[-1][0] or loan.outcome is not None:
+            assert task.woken.wait(5)
+            assert rig.shared.take_back(loan, 5)
+            assert type(loan.outcome) is kind
+
+
+def test_a_split_that_hangs_is_cut_off(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared_batches, "CUT_OFF_S", 0.05)
+    monkeypatch.setattr(shared_batches, "TICK_S", 0.02)
+    task, loan = rig.lend("c-0", ["a"])
+    rig.shared.look(loan)
+    rig.flights(1)
+    rig.engine.begin()
+    assert task.woken.wait(5)
+    assert rig.shared.take_back(loan, 5)
+    assert isinstance(loan.outcome, RetriableError)
+
+
+def test_offsets_are_committed_while_no_records_arrive(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared_batches, "TICK_S", 0.02)
+    task, loan = rig.lend("c-0", ["a"])
+    rig.shared.look(loan)
+    rig.flights(1)
+    rig.engine.end("A")
+    wait_until(lambda: task.commits == 3)
+    assert rig.shared.take_back(loan, 5)
+    assert task.commits == 3, "until nothing is left"
