@@ -408,6 +408,17 @@ def test_help_imports_no_slow_libraries():
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, timeout=60)
 
 
+@pytest.mark.parametrize("words", [
+    "heeler --url {} connectors show o", "heeler connectors --url {} show o", "heeler connectors show --url {} o",
+    "heeler --url {nobody} connectors --url {} show o"])
+def test_shells_complete_names_of_the_cluster_that_was_specified(fake, words):
+    fake.answers["GET /connectors"] = (200, ["orders"])
+    words = words.format(fake.url, nobody="http://127.0.0.1:9")
+    env = {"_HEELER_COMPLETE": "bash_complete", "COMP_CWORD": str(len(words.split()) - 1), "COMP_WORDS": words,
+           "HEELER_URL": "http://127.0.0.1:9"}
+    assert "orders" in CliRunner(env=env).invoke(main, prog_name="heeler").output
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_shells_complete_connector_names(fake, shell):
     assert "_HEELER_COMPLETE" in CliRunner().invoke(main, ["completion", shell]).stdout
@@ -561,7 +572,7 @@ def test_a_replay_that_ends_early_says_why(fake):
     assert "\x1b" not in done.output
 
 
-def test_options_may_stand_before_the_command(fake, tmp_path):
+def test_options_may_stand_before_the_command_and_between_its_words(fake, tmp_path):
     fake.answers["GET /connectors/c/topics"] = (200, {"c": {"topics": ["t"]}})
     file = tmp_path / "profiles.yaml"
     file.write_text(f"profiles: {{there: {{url: '{fake.url}'}}}}")
@@ -570,9 +581,25 @@ def test_options_may_stand_before_the_command(fake, tmp_path):
     for words in (["--url", fake.url, "-o", "json", "connectors", "topics", "c"],
                   ["--url", nobody, "-o", "json", "connectors", "topics", "c", "--url", fake.url],
                   ["--url", nobody, "-o", "yaml", "connectors", "topics", "c", "--profile", "there", "-o", "json"],
-                  ["--profile", "there", "connectors", "topics", "c", "-o", "json"]):
+                  ["--profile", "there", "connectors", "topics", "c", "-o", "json"],
+                  ["connectors", "--url", fake.url, "-o", "json", "topics", "c"],
+                  ["--url", nobody, "-o", "yaml", "connectors", "--url", fake.url, "--output", "json", "topics", "c"],
+                  ["--url", nobody, "-o", "json", "connectors", "--profile", "there", "topics", "c"],
+                  ["connectors", "--url", nobody, "-o", "json", "topics", "c", "--url", fake.url],
+                  ["connectors", "--url", nobody, "-o", "yaml", "topics", "c", "--profile", "there", "-o", "json"],
+                  ["--profile", "none", "connectors", "--profile", "there", "-o", "json", "topics", "c"]):
         done = runner.invoke(main, words)
         assert (done.exit_code, json.loads(done.stdout)) == (0, ["t"]), (words, done.output)
     assert "No worker responds" in runner.invoke(main, ["--url", nobody, "connectors", "topics", "c"]).output
-    done = runner.invoke(main, ["--url", fake.url, "broker"])
-    assert (done.exit_code, "broker has no option --url" in done.output) == (2, True)
+    for words, reason in ((["--url", fake.url, "broker"], "broker has no option --url"),
+                          (["--url", fake.url, "plugins", "install", "x"], "install has no option --url"),
+                          (["plugins", "--url", fake.url, "install", "x"], "install has no option --url"),
+                          (["loggers", "-o", "xml", "list"], "'xml' is not one of")):
+        done = runner.invoke(main, words)
+        assert (done.exit_code, reason in done.output) == (2, True), (words, done.output)
+
+
+@pytest.mark.parametrize("group", [["offsets", "show", "c"], ["plugins", "list"], ["loggers", "list"]])
+def test_every_group_accepts_the_options(fake, group):
+    there = [*group[:1], "--url", fake.url, "--timeout", "0", "-o", "json", *group[1:]]
+    assert "HTTP 404" in CliRunner().invoke(main, there).output
