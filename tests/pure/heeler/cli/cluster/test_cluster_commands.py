@@ -193,9 +193,24 @@ class OnATerminal:
         return code
 
 
-def test_status_on_a_terminal_is_a_table_until_ctrl_c(fake):
+@pytest.fixture
+def on_a_terminal(fake):
+    """Starts commands for the fake; those that a failed test leaves are killed."""
+    started = []
+
+    def start(*words):
+        started.append(OnATerminal(*words, "--url", fake.url))
+        return started[-1]
+
+    yield start
+    for one in started:
+        one.process.kill()
+        one.process.wait()
+
+
+def test_status_on_a_terminal_is_a_table_until_ctrl_c(fake, on_a_terminal):
     fake.answers["GET /connectors"] = (200, {"c": {"status": STATUS}})
-    shown = OnATerminal("connectors", "status", "--watch", "--interval", "0.1", "--url", fake.url)
+    shown = on_a_terminal("connectors", "status", "--watch", "--interval", "0.1")
     shown.until("CONNECTOR", "task 0", "FAILED", "Boom")
     fake.answers["GET /connectors"] = (400, {"message": "not now"})
     shown.until("not now")
@@ -206,10 +221,28 @@ def test_status_on_a_terminal_is_a_table_until_ctrl_c(fake):
     assert "\x1b[?25h" in shown.output, "the cursor is there again"
 
 
-def test_what_takes_longer_than_a_second_is_shown(fake):
+def test_top_is_a_full_screen_until_ctrl_c(fake, on_a_terminal):
+    fake.answers |= {"GET /connectors": (200, {"c": {"status": STATUS}}), "GET /metrics": (200, metrics(1000, 7))}
+    shown = on_a_terminal("top", "--interval", "0.2")
+    shown.until("\x1b[?1049h", "RECORDS/S", "task 0", "FAILED", "Boom")
+    fake.answers["GET /connectors"] = (400, {"message": "not now"})
+    shown.until("not now")
+    fake.answers["GET /connectors"] = (200, {"c": {"status": STALLS}})
+    shown.until("task 1", "stalled since")
+    shown.interrupt()
+    assert shown.end() == 130
+    assert "\x1b[?1049l" in shown.output, "the screen is what it was before"
+    data = on_a_terminal("top", "--interval", "0.2", "-o", "json")
+    data.until('"RECORDS/S": ')
+    data.interrupt()
+    assert data.end() == 130
+    assert "\x1b[?1049" not in data.output
+
+
+def test_what_takes_longer_than_a_second_is_shown(fake, on_a_terminal):
     fake.answers["GET /connectors/c/topics"] = (200, {"c": {"topics": ["t"]}})
     fake.responds.clear()
-    shown = OnATerminal("connectors", "topics", "c", "--url", fake.url)
+    shown = on_a_terminal("connectors", "topics", "c")
     shown.until("Waiting for GET connectors")
     fake.responds.set()
     assert shown.end() == 0
