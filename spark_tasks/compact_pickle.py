@@ -5,7 +5,7 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import Any, Final
 
-_values: Final[dict[type[Any], attrgetter[Any]]] = {}  # of each class
+_values: Final[dict[type[Any], Any]] = {}  # by class: gets its values
 
 
 class CompactPickle:

@@ -56,8 +56,8 @@ class Commands(click.Group):
 def main(context: click.Context, /, **options: Any) -> None:
     """Kafka Connect for Python and Spark.
 
-    The options are those of commands that talk to a cluster, and may stand before or after the command. Those after it
-    win.
+    The options are those of commands that talk to a cluster, and may stand before or after the command, or between its
+    words. The last ones win.
     """
     pass_on(context, options)
 

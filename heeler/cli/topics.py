@@ -80,7 +80,7 @@ def broker_properties(bootstrap_servers: str | None, worker_config: Path | None)
     from spark_tasks.kafka.client_properties import client_properties
     from spark_tasks.kafka.record_limit import MAX_RECORD_KEY
 
-    worker = load_worker_config(worker_config, (), os.environ)
+    worker = load_worker_config(worker_config, (), os.environ, needed=("bootstrap.servers",))
     return {**client_properties(worker.originals, {}, "consumer"), MAX_RECORD_KEY: str(worker[MAX_RECORD_KEY])}
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _TIMEOUT_MS: Final = 15_000
 _FETCH_BYTES: Final = 1024 * 1024
-WORKER: Final = {  # the converters of a trial without a worker file, as in README.md
+WORKER: Final = {  # the converters of a trial whose worker file does not name any, as in README.md
     "key.converter": "org.apache.kafka.connect.json.JsonConverter",
     "value.converter": "org.apache.kafka.connect.json.JsonConverter",
 }
@@ -99,8 +99,8 @@ def connector_of(file: Path, worker_config: Path | None) -> tuple[Plugins, Mappi
     worker: Mapping[str, str] = WORKER
     config = stored(one.config)
     if worker_config is not None:
-        loaded = load_worker_config(worker_config, (), os.environ)
-        worker = loaded.originals
+        loaded = load_worker_config(worker_config, (), os.environ, needed=())
+        worker = {**WORKER, **loaded.originals}
         config = dict(ConfigTransformer(loaded.providers).transform(config))
     process_secrets().add(one.name, passwords(config))
     return plugins_for_trial(worker, config), worker, config

@@ -30,8 +30,8 @@ _CLIENT_PREFIXES = ("security.", "ssl.", "sasl.")
 
 @dataclass(frozen=True, slots=True)
 class WorkerConfig:
-    """`values`: every known key, parsed; `originals`: the settings as given, with provider placeholders replaced;
-    `java`: the Java plugins, if a provider is one.
+    """`values`: every known key, parsed, except those without a default that are neither set nor needed; `originals`:
+    the settings as given, with provider placeholders replaced; `java`: the Java plugins, if a provider is one.
     """
 
     values: Mapping[str, Any]
@@ -40,18 +40,24 @@ class WorkerConfig:
     java: JavaRuntime | None = None
 
     @classmethod
-    def of(cls, props: Mapping[str, str]) -> Self:
-        """Parse and check the settings. Raises ConfigError that lists each wrong key, its value and what is allowed."""
+    def of(cls, props: Mapping[str, str], needed: Collection[str] | None = None) -> Self:
+        """Parse and check the settings. `needed`: the keys without a default that must be set; None: all.
+
+        Raises ConfigError that lists each wrong key, its value and what is allowed.
+        """
         providers, java = configured(props, _hide)
         try:
-            return cls._of(props, providers, java)
+            return cls._of(props, providers, java, needed)
         except BaseException:
             if java is not None:
                 java.close()
             raise
 
     @classmethod
-    def _of(cls, props: Mapping[str, str], providers: Mapping[str, ConfigProvider], java: JavaRuntime | None) -> Self:
+    def _of(
+        cls, props: Mapping[str, str], providers: Mapping[str, ConfigProvider], java: JavaRuntime | None,
+        needed: Collection[str] | None,
+    ) -> Self:
         try:
             originals = ConfigTransformer(providers, on_values=_hide).transform(props)
         except ConnectError as error:
@@ -60,7 +66,7 @@ class WorkerConfig:
         if "plugin.path" in props and originals["plugin.path"] != props["plugin.path"]:
             log.warning("plugin.path takes no placeholders (KIP-421); %s is used literally", props["plugin.path"])
             originals["plugin.path"] = props["plugin.path"]
-        config = cls(_parse(originals, originals.given), originals, providers, java)
+        config = cls(_parse(originals, originals.given, needed), originals, providers, java)
         for key in config.unknown_keys():
             near = difflib.get_close_matches(key, WORKER_KEYS.keys, 1, 0.85)
             log.warning("%s is not a known worker setting%s", key, f"; did you mean {near[0]}?" if near else "")
@@ -116,10 +122,12 @@ class WorkerConfig:
         return _unknown(self.originals)
 
 
-def load_worker_config(file: Path, overrides: Iterable[str] = (), environ: Mapping[str, str] | None = None
-                       ) -> WorkerConfig:
+def load_worker_config(
+    file: Path, overrides: Iterable[str] = (), environ: Mapping[str, str] | None = None,
+    needed: Collection[str] | None = None,
+) -> WorkerConfig:
     """Read a Java .properties file. `CONNECT_…` variables in `environ` override it, and `overrides` (KEY=VALUE)
-    override both. Raises ConfigError.
+    override both. `needed`: see WorkerConfig.of. Raises ConfigError.
     """
     import javaproperties  # noqa: PLC0415 - only here
 
@@ -135,7 +143,7 @@ def load_worker_config(file: Path, overrides: Iterable[str] = (), environ: Mappi
             raise ConfigError(f"Invalid override {override}: must be KEY=VALUE")
         props[key.strip()] = value
     try:
-        return WorkerConfig.of(props)
+        return WorkerConfig.of(props, needed)
     except ConfigError as error:
         raise ConfigError(f"The worker file {file} has invalid settings:\n{error}") from error
 
@@ -175,10 +183,12 @@ def _hide(_: str | None, given: Mapping[str, Sequence[str]]) -> None:
             process_secrets().add("", values)
 
 
-def _parse(originals: Mapping[str, str], given: Collection[str]) -> dict[str, Any]:
+def _parse(originals: Mapping[str, str], given: Collection[str], needed: Collection[str] | None) -> dict[str, Any]:
     values: dict[str, Any] = {}
     errors: list[str] = []
     for name, key in WORKER_KEYS.keys.items():
+        if key.required and name not in originals and needed is not None and name not in needed:
+            continue
         try:
             values |= ConfigDef(key).parse(originals)
         except ConfigError as error:

@@ -5,6 +5,7 @@ plugins are known by name, so that a trial of one fails with a clear message.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Final
 
 from heeler.java_host.runtime import PREFER, JavaRuntime
 from spark_tasks.errors import ConfigError
@@ -13,6 +14,10 @@ from spark_tasks.plugins.cut import is_java
 from spark_tasks.validation.connector import validate_connector
 
 _UNNAMED = "trial"  # a connector need not have a name to be tried
+_WHERE_FOUND: Final = (
+    "Plugins are looked for in installed packages, and in the folders of plugin.path in the connector's configuration "
+    "and in the worker's file."
+)
 _CONVERTERS = {"key.converter": Kind.CONVERTER, "value.converter": Kind.CONVERTER,
                "header.converter": Kind.HEADER_CONVERTER}
 
@@ -28,7 +33,8 @@ def plugins_for_trial(worker: Mapping[str, str], config: Mapping[str, str]) -> P
     prefer = [name.strip() for name in worker.get(PREFER, "").split(",") if name.strip()]
     java = JavaRuntime(worker, folders, prefer)
     try:
-        plugins = Plugins(folders, others=java.found, complaints=java.complaints, passed_over=java.passed_over)
+        plugins = Plugins(folders, others=java.found, complaints=java.complaints, passed_over=java.passed_over,
+                          where_found=_WHERE_FOUND)
         for key, kind, name in _named(worker, config):
             plugin = plugins.get(kind, name)
             if plugin is not None and is_java(plugin):

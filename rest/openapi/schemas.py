@@ -48,7 +48,11 @@ _STALLED: Final = {
     **an_object("since what", since={"type": "string", "format": "date-time"}, what=TEXT),
     "description": "A task that makes no progress (task.progress.timeout.ms): since when, and where it hangs.",
 }
-_STATUS: Final = {"state": STATE, "worker_id": TEXT, "version": TEXT, "trace": TEXT, "restarts": _RESTARTS,
+_VERSION: Final = {
+    **_NULLABLE_TEXT,
+    "description": "The plugin's version; null in the status of a part that has just stopped, or is restarting.",
+}
+_STATUS: Final = {"state": STATE, "worker_id": TEXT, "version": _VERSION, "trace": TEXT, "restarts": _RESTARTS,
                   "stalled": _STALLED}
 
 SCHEMAS: Final[dict[str, Schema]] = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Sequence
+from typing import Final
 
 from spark_tasks.plugins.discovery import Found
 from spark_tasks.plugins.java_classes import JARS, instead
@@ -12,15 +13,16 @@ from spark_tasks.plugins.kinds import Kind
 _MAX_SUGGESTIONS = 3
 _BY_JARS = (" Its jars run unchanged: put their folder into a folder of plugin.path (heeler plugins install "
             "GROUP:ARTIFACT:VERSION --plugin-path FOLDER).")
-_READ_AT_START = (
+READ_AT_START: Final = (
     "The worker finds plugins when it starts, in installed packages and the folders of plugin.path: restart the worker "
     "if this one was installed later."
 )
+"""Where a worker finds plugins, and when."""
 
 
-def advice(kind: Kind, name: str, found: Sequence[Found]) -> str:
+def advice(kind: Kind, name: str, found: Sequence[Found], where_found: str = READ_AT_START) -> str:
     """Returns lines that suggest a plugin of another kind, heeler's counterpart of a Java class, or similar names, and
-    that say when plugins are loaded. `found`: all plugins.
+    that end with `where_found`: where plugins are looked for. `found`: all plugins.
     """
     others = [f for f in found if f.kind is not kind and name and name in _names(f)]
     lines = [f"{others[0].name} is a {others[0].kind.interface}, not a {kind.interface}."] if others else []
@@ -32,7 +34,7 @@ def advice(kind: Kind, name: str, found: Sequence[Found]) -> str:
             lines[-1] += _BY_JARS
     elif near := nearest(kind, name, found):
         lines.append(f"Did you mean {' or '.join(near)}?")
-    return "\n".join([*lines, _READ_AT_START])
+    return "\n".join([*lines, where_found])
 
 
 def nearest(kind: Kind, name: str, found: Sequence[Found]) -> list[str]:

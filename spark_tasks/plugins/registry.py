@@ -18,7 +18,7 @@ from spark_tasks import spaces
 from spark_tasks.config.definition import ConfigDef
 from spark_tasks.errors import ConfigError, ConnectError
 from spark_tasks.plugins import data_sources, discovery
-from spark_tasks.plugins.advice import advice
+from spark_tasks.plugins.advice import READ_AT_START, advice
 from spark_tasks.plugins.discovery import Found
 from spark_tasks.plugins.kinds import (
     UNDEFINED,
@@ -52,15 +52,17 @@ class Plugins:
         self, plugin_path: Iterable[str] | str | None = None, *, installed: Sequence[Found] | None = None,
         others: Mapping[Found, Callable[[], type[Any]]] | None = None, complaints: Sequence[str] = (),
         passed_over: Mapping[tuple[Kind, str], Sequence[PassedOver]] | None = None, quiet: bool = False,
+        where_found: str = READ_AT_START,
     ) -> None:
         """`installed`: replaces the plugins of the distributions on sys.path. `others`: Java plugins, each with a
         function that returns its class; `complaints`: errors from the search for them; `passed_over`: plugins that are
         not used, by kind and name, because the other runtime has one with the same name. Executors have none of these
-        three. `quiet`: does not log complaints.
+        three. `quiet`: does not log complaints. `where_found`: what errors say about where plugins are looked for.
         """
         parts = plugin_path.split(",") if isinstance(plugin_path, str) else plugin_path or ()
         self.plugin_path = tuple(part.strip() for part in parts if part.strip())
         self._given = installed
+        self._where_found = where_found
         self.complaints: list[str] = list(complaints)
         self._others = dict(others or {})
         self._passed_over = passed_over or {}
@@ -111,7 +113,7 @@ class Plugins:
     def advice(self, kind: Kind, name: str) -> str:
         """Returns advice for a name that was not found."""
         complaints = "".join(f"\n{complaint}" for complaint in self.complaints)  # it may be in an unreadable folder
-        return advice(kind, name.strip(), self._found) + complaints
+        return advice(kind, name.strip(), self._found, self._where_found) + complaints
 
     def get(self, kind: Kind, name: str, version: str | None = None) -> Plugin | None:
         """Like `find`, but returns None if no plugin has the name. Raises PluginNotFoundError if several plugins have

@@ -5,8 +5,13 @@
 A source writes as fast as it can, beside so many connectors that wait, in turn without scrapes, with one every 15 s,
 and with one every second, whose cost is easier to see: 15 times as many. Prints records/s and the CPU time of the
 worker and its executors per million records, of each turn and, with what the turns differ by among themselves, of each
-kind; how long the scrapes took; and, without the load, the CPU time of one scrape, from which follows what part of
-the machine scrapes every 15 s take. The turns show whether there is more to it than that; their noise is larger.
+kind; how long the scrapes took; and, without the load, how long 100 scrapes took over HTTP, one after the other, and
+the CPU time of one, from which follows what part of the machine scrapes every 15 s take. The turns show whether there
+is more to it than that; their noise is larger.
+
+    python -m tests.benchmarks.bench_scrapes --connectors 500 --rounds 0
+
+measures only what is without the load, once all connectors run.
 """
 
 from __future__ import annotations
@@ -90,20 +95,57 @@ def reported(name: str, kind: Kind, base: Kind) -> str:
             f"| {cpu:.2f} ± {_spread(kind.cpu):.1f}% | {more:+.1f}% | {scrapes} |\n")
 
 
-def alone(rig: Rig) -> float:
-    """CPU seconds of a scrape; what the worker uses meanwhile without one is taken off."""
-    begun, used = time.perf_counter(), cpu_of(rig)
+@dataclass
+class Alone:
+    """Scrapes without load: milliseconds of each, CPU seconds of one, cores that the worker uses anyway, MB."""
+
+    scrapes: list[float]
+    cpu: float
+    idle: float
+    size: float
+
+
+def alone(rig: Rig) -> Alone:
+    """Scrape one time after the other; what the worker uses meanwhile without a scrape is taken off the CPU time."""
+    took, size, used = [], 0, cpu_of(rig)
     for _ in range(ALONE):
-        get(rig, "/metrics")
-    took, used = time.perf_counter() - begun, cpu_of(rig) - used
-    before = cpu_of(rig)
-    time.sleep(took)
-    return (used - (cpu_of(rig) - before)) / ALONE
+        begun = time.perf_counter()
+        status, _, page = get(rig, "/metrics")
+        took.append(1000 * (time.perf_counter() - begun))
+        assert status == 200
+        size = len(page)
+    used = cpu_of(rig) - used
+    before, whole = cpu_of(rig), sum(took) / 1000
+    time.sleep(whole)
+    idle = cpu_of(rig) - before
+    return Alone(took, (used - idle) / ALONE, idle / whole, size / 1e6)
+
+
+def running(rig: Rig) -> int:
+    """How many tasks run."""
+    lines = get(rig, "/metrics?names=heeler")[2].splitlines()
+    return sum(line.startswith("heeler_task_state{") and float(line.rpartition(" ")[2]) == 1 for line in lines)
 
 
 def _spread(values: list[float]) -> float:
     """The standard error of their mean, in percent of it."""
     return 100 * statistics.stdev(values) / len(values) ** 0.5 / statistics.fmean(values) if len(values) > 1 else 0.0
+
+
+def under_load(rig: Rig, topic: str, rounds: int, seconds: float, kinds: dict[str, Kind]) -> None:
+    """The turns of all kinds."""
+    rig.create("load", {"connector.class": "datagen", "topic": topic, "tasks.max": "2",
+                        "value.converter": "org.apache.kafka.connect.json.JsonConverter",
+                        "value.converter.schemas.enable": "false"}, ["RUNNING"] * 3)
+    wait_until(lambda: rig.kafka.end(topic) > 1_000_000, 180, "the first records")
+    time.sleep(WARM_S)
+    for number in range(rounds):
+        for kind in list(EVERY_S)[:: -1 if number % 2 else 1]:
+            turn(rig, topic, seconds, EVERY_S[kind], kinds[kind])
+            rate, cpu = kinds[kind].rates[-1], kinds[kind].cpu[-1]
+            sys.stdout.write(f"{kind}: {rate:,.0f} records/s, {cpu:.2f} s of CPU per million\n")
+            sys.stdout.flush()
+    rig.delete("load")
 
 
 def main() -> None:
@@ -120,27 +162,23 @@ def main() -> None:
         for number in range(asked.connectors):
             rig.create(f"idle-{number}", {"connector.class": "FileStreamSink", "topics": "nothing",
                                           "file": str(rig.folder / f"idle-{number}")})
-        rig.create("load", {"connector.class": "datagen", "topic": topic, "tasks.max": "2",
-                            "value.converter": "org.apache.kafka.connect.json.JsonConverter",
-                            "value.converter.schemas.enable": "false"}, ["RUNNING"] * 3)
-        wait_until(lambda: rig.kafka.end(topic) > 1_000_000, 180, "the first records")
-        time.sleep(WARM_S)
-        for number in range(asked.rounds):
-            for kind in list(EVERY_S)[:: -1 if number % 2 else 1]:
-                turn(rig, topic, asked.seconds, EVERY_S[kind], kinds[kind])
-                rate, cpu = kinds[kind].rates[-1], kinds[kind].cpu[-1]
-                sys.stdout.write(f"{kind}: {rate:,.0f} records/s, {cpu:.2f} s of CPU per million\n")
-                sys.stdout.flush()
-        rig.delete("load")
-        time.sleep(5)
+        wait_until(lambda: running(rig) == asked.connectors, 600, "all connectors to run")
+        if asked.rounds:
+            under_load(rig, topic, asked.rounds, asked.seconds, kinds)
+        time.sleep(5 if asked.rounds else WARM_S)  # until the start of so many connectors is over
         scrape = alone(rig)
         rig.tidy()
-    sys.stdout.write("| scrapes | records/s | less | CPU s per million | more | |\n|---|---|---|---|---|---|\n")
-    for kind, found in kinds.items():
-        sys.stdout.write(reported(kind, found, kinds["none"]))
+    if asked.rounds:
+        sys.stdout.write("| scrapes | records/s | less | CPU s per million | more | |\n|---|---|---|---|---|---|\n")
+        for kind, found in kinds.items():
+            sys.stdout.write(reported(kind, found, kinds["none"]))
     cores = os.cpu_count() or 1
-    sys.stdout.write(f"\n{asked.connectors + 1} connectors: {1000 * scrape:.1f} ms of CPU each scrape; every 15 s "
-                     f"that is {100 * scrape / 15 / cores:.3f}% of {cores} cores\n")
+    best, median = min(scrape.scrapes), statistics.median(scrape.scrapes)
+    sys.stdout.write(
+        f"\n{asked.connectors} connectors, {scrape.size:.1f} MB, one after the other: best {best:.0f} ms, median "
+        f"{median:.0f} ms; {1000 * scrape.cpu:.1f} ms of CPU each, every 15 s that is "
+        f"{100 * scrape.cpu / 15 / cores:.3f}% of {cores} cores; the worker uses {scrape.idle:.2f} cores without "
+        "scrapes\n")
 
 
 if __name__ == "__main__":

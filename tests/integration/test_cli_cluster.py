@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
+import json
+import logging
 
+import pytest
+from click.testing import CliRunner
+
+from heeler.cli.main import main
 from tests.integration.test_self_healing import QUICK
 from tests.integration.test_worker_failures import failing
 from tests.rigs.cli_tour import Terminal, tour
@@ -58,6 +63,28 @@ def test_top_and_story_show_restarts(rig, topic_name):
     [task] = [row for row in terminal.data("top", "--times", "1")
               if (row["CONNECTOR"], row["PART"]) == (topic_name, "task 0")]
     assert (task["STATE"], task["ERRORS"]) == ("RUNNING", "-"), "those of the instance that runs now"
+
+
+def test_a_sink_is_tried_with_the_newest_records_of_its_topics(rig, topic_name):
+    """They are read without a group; nothing is written, produced or committed."""
+    rig.kafka.create(topic_name)
+    rig.kafka.send(topic_name, [f"line {number}" for number in range(9)])
+    topics, end = set(rig.kafka.admin.list_topics(timeout=10).topics), rig.kafka.end(topic_name)
+    file, out = rig.folder / "tried.yaml", rig.folder / "out.txt"
+    file.write_text(f"name: {topic_name}\nconnector.class: FileStreamSink\ntopics: {topic_name}\nfile: {out}\n"
+                    "value.converter: org.apache.kafka.connect.storage.StringConverter\n")
+    words = ["try", str(file), "--limit", "2", "--bootstrap-servers", rig.kafka.servers, "-o", "json"]
+    try:
+        done = CliRunner().invoke(main, words, catch_exceptions=False)
+    finally:
+        logging.disable(logging.NOTSET)  # the command ends with its process, so it leaves logging disabled
+    assert done.exit_code == 0, done.output
+    stages = json.loads(done.stdout)["stages"]
+    assert [stage["stage"] for stage in stages] == ["read", "converter", "write"]
+    assert [[record["value"] for record in stage["records"]] for stage in stages] == [["line 7", "line 8"]] * 3
+    assert not out.exists()
+    assert (set(rig.kafka.admin.list_topics(timeout=10).topics), rig.kafka.end(topic_name)) == (topics, end)
+    assert rig.kafka.group_state(f"connect-{topic_name}") == "DEAD"
 
 
 def test_trials_over_http(rig, topic_name):

@@ -53,11 +53,13 @@ def test_a_permanent_failure_is_not_retried(rig, topic_name):
     assert "a restart cannot fix this" in story(rig, topic_name)
 
 
-@pytest.mark.parametrize("at", ["plan", "read"])
+@pytest.mark.parametrize("at", ["plan", "read", "transform"])
 def test_a_stalled_task_is_reported_with_its_stack_and_restarted(rig, topic_name, at):
-    """In a call on the worker (plan), and in a Spark job (read)."""
+    """In a call on the worker (plan), and in a Spark job (read, transform)."""
     release = rig.folder / "release"
-    rig.create(topic_name, {**hanging(release, at, topic=topic_name), **QUICK, "errors.restart.policy": "all",
+    hold = {"transforms": "hold", "transforms.hold.type": "misbehaving.hold", "transforms.hold.at": at,
+            "transforms.hold.release": str(release)}
+    rig.create(topic_name, {**hanging(release, at, topic=topic_name), **hold, **QUICK, "errors.restart.policy": "all",
                             "errors.restart.limit": "2", "task.progress.timeout.ms": "2000"})
     wait_until(lambda: "in hang" in story(rig, topic_name), 40, "the stack in the story")
     assert re.search(r'^ +File ".*misbehaving.py", line \d+,? in hang$', rig.process.log.read_text(), re.MULTILINE)

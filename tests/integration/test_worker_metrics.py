@@ -7,6 +7,7 @@ import http.client
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.rigs.metrics import UNIT, promtool
 from tests.rigs.support import wait_until
 from tests.rigs.workers import SOON_S
 
@@ -79,6 +80,10 @@ def test_metrics_of_a_source_and_a_sink(rig):
     assert found[("heeler_plugin_limit", "meter-in")] == 40, "set by the connector"
     assert found[("kafka_connect_connect_worker_rebalance_metrics_completed_rebalances_total",)] >= 1
     assert found[("heeler_spark_memory_bytes", "jvm")] > 1e7
+    assert promtool(get(rig, "/metrics?names=heeler")[2]) == [], "as documented for builds that check the page"
+    complaints = promtool(get(rig, "/metrics")[2])
+    assert complaints != []
+    assert [line for line in complaints if not UNIT.fullmatch(line)] == []
     rig.call("POST", "/connectors/meter-in/tasks/0/restart")
 
     def restarted() -> bool:

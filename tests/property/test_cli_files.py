@@ -60,7 +60,7 @@ def test_any_text_is_a_connector_or_an_error_that_names_the_file(ending, text):
     (".json", '{"connector.class": "X", "a": 1, "a": 2}', "key a appears twice"),
     (".yaml", "connector.class: X\na: 1\na: 2", "key a appears twice"),
     (".yaml", "connector.class: X\na:", "not null"),
-    (".yaml", "name: [", "while parsing a flow node expected"),
+    (".yaml", "name: [", "not valid YAML: expected the node content, but found"),
     (".yaml", "connector.class: X\na: ~", "not null"),
     (".json", '{"connector.class": "X", "a": [1]}', "not a list"),
     (".json", '{"connector.class": "X", "a": NaN}', "NaN is not JSON"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 from pathlib import Path
 from typing import Any
@@ -138,13 +139,18 @@ def _offsets(terminal: Terminal, kafka: Kafka, sink: str, topic: str) -> None:
     dry = terminal.run("offsets", "set", sink, f"{topic}:0=0", f"{topic}:1=0", "--dry-run").stdout
     assert dry.startswith("PARTITION")
     servers = ("--bootstrap-servers", kafka.servers)
+    between = dt.datetime.now(dt.UTC).isoformat(timespec="milliseconds")
     kafka.send(topic, ["later"], partition=0)
-    ends = terminal.data("offsets", "reset", sink, "--to", "end", *servers, "--dry-run")["changes"]
-    assert sum(c["then"]["kafka_offset"] - (c["now"] or {"kafka_offset": 0})["kafka_offset"] for c in ends) == 1
+    for to, further in (("end", 1), (between, 0)):  # the sink is behind the three lines, before the later one
+        moved = terminal.data("offsets", "reset", sink, "--to", to, *servers, "--dry-run")["changes"]
+        assert sum(c["then"]["kafka_offset"] - (c["now"] or {"kafka_offset": 0})["kafka_offset"]
+                   for c in moved) == further
     wait_until(lambda: terminal.run("offsets", "reset", sink, "--to", "beginning", *servers, "-y").exit_code == 0, 30)
     assert at(0, 0)
     terminal.run("offsets", "reset", sink, "--to", "2199-01-01T00:00:00Z", *servers, "-y")  # in the future: the end
     assert sum(o["offset"]["kafka_offset"] for o in terminal.data("offsets", "show", sink)["offsets"]) == 4
+    terminal.run("offsets", "reset", sink, "--to", between, *servers, "-y")
+    assert sum(o["offset"]["kafka_offset"] for o in terminal.data("offsets", "show", sink)["offsets"]) == 3
     shown = terminal.run("offsets", "reset", sink, "-y").stdout
     assert shown.count(" -\n") == 2, shown
     assert terminal.data("offsets", "show", sink)["offsets"] == []

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
+from threading import Event, Thread
 from typing import Any
 
 Answer = tuple[int, Any]
@@ -28,6 +28,10 @@ class FakeConnect:
     headers: list[dict[str, str]] = field(default_factory=list)
     url: str = ""
     ahead_s: float = 0.0  # of this server's clock
+    responds: Event = field(default_factory=Event)  # until it is cleared
+
+    def __post_init__(self) -> None:
+        self.responds.set()
 
     def next_answer(self, request: str) -> Answer:
         """The next response for a request."""
@@ -48,6 +52,7 @@ def fake_connect(answers: dict[str, Any] | None = None) -> Iterator[FakeConnect]
             sent = self.rfile.read(int(self.headers.get("Content-Length", 0)))
             fake.asked.append((request, json.loads(sent) if sent else None))
             fake.headers.append(dict(self.headers))
+            fake.responds.wait()
             status, body = fake.next_answer(request)
             if status == 0:  # the worker is killed before it responds
                 self.connection.shutdown(socket.SHUT_RDWR)

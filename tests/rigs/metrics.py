@@ -1,7 +1,10 @@
-"""A worker's metrics without a worker: the values from which they are created, set by hand."""
+"""A worker's metrics without a worker: the values from which they are created, set by hand. What promtool says."""
 
 from __future__ import annotations
 
+import re
+import shutil
+import subprocess
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -15,6 +18,19 @@ from storage.status.state import Restarts, Status, StatusState
 
 ME, OTHER = WorkerId("me:8083"), WorkerId("other:8083")
 STATE = HerderState(HerderSettings(ME, "group"))
+UNIT = re.compile(
+    r"kafka_connect_\w+_(ms|time_ns_(avg|total)) metric names should not contain abbreviated units")
+"""What promtool says about some of Kafka Connect's names."""
+
+
+def promtool(page: str) -> list[str]:
+    """The complaints of `promtool check metrics`."""
+    tool = shutil.which("promtool")
+    assert tool, "promtool is missing: apt-get install prometheus"
+    done = subprocess.run([tool, "check", "metrics"], input=page, capture_output=True, text=True, timeout=30,
+                          check=False)
+    assert done.returncode in (0, 3), done.stderr
+    return done.stderr.splitlines()
 
 
 class Cluster:

@@ -71,11 +71,22 @@ def parse_connectors(text: str, ending: str, stem: str, file: str) -> list[Wante
     try:
         found = [_wanted(item, stem, file) for item in _items(text, ending)]
     except (ValueError, RecursionError, yaml.YAMLError) as error:
-        why = "it is nested too deeply" if isinstance(error, RecursionError) else safe(" ".join(str(error).split()))
-        raise ConfigFileError(f"{file}: {why}") from error
+        raise ConfigFileError(f"{file}: {why_unreadable(error)}") from error
     if not found:
         raise ConfigFileError(f"{file}: it contains no connector")
     return found
+
+
+def why_unreadable(error: Exception) -> str:
+    """The reason of an error of the YAML library, with the place as in errors of JSON; of other errors, their text."""
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply"
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem is not None and error.problem_mark is not None:
+        where = f"line {error.problem_mark.line + 1} column {error.problem_mark.column + 1}"
+        return safe(f"it is not valid YAML: {error.problem}: {where}")
+    if isinstance(error, yaml.YAMLError):
+        return safe(f"it is not valid YAML: {str(error).partition(chr(10))[0]}")
+    return safe(" ".join(str(error).split()))
 
 
 def _files(folder: Path) -> Iterator[Path]:

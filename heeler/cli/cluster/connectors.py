@@ -11,12 +11,20 @@ import click
 
 from heeler.cli.cluster.apply import apply, create, delete
 from heeler.cli.cluster.dead_letters import replay
-from heeler.cli.cluster.session import NO, ChangeMade, ClusterSession, cluster_command, connector_argument, each
+from heeler.cli.cluster.session import (
+    NO,
+    ChangeMade,
+    ClusterSession,
+    cluster_command,
+    cluster_group,
+    connector_argument,
+    each,
+)
 from heeler.cli.cluster.status import status
 from heeler.cli.safe_text import safe
 
 
-@click.group()
+@cluster_group
 def connectors() -> None:
     """Show and change connectors."""
 

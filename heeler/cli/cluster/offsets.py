@@ -13,7 +13,15 @@ from typing import Any, Final, Literal
 
 import click
 
-from heeler.cli.cluster.session import FILES, YES, ClusterSession, cluster_command, confirm, connector_argument
+from heeler.cli.cluster.session import (
+    FILES,
+    YES,
+    ClusterSession,
+    cluster_command,
+    cluster_group,
+    confirm,
+    connector_argument,
+)
 from heeler.cli.terminal import shown_when_slow
 from heeler.cli.topics import asking_kafka, broker_options, broker_properties
 from heeler.errors import SetupError
@@ -31,7 +39,7 @@ _NO_OFFSETS: Final = "does not contain offsets as heeler offsets show -o json pr
 _DRY: Final = click.option("--dry-run", is_flag=True, help="Only show the difference.")
 
 
-@click.group()
+@cluster_group
 def offsets() -> None:
     """Show and change the offsets of connectors."""
 

@@ -7,13 +7,13 @@ import datetime as dt
 
 import click
 
-from heeler.cli.cluster.session import ClusterSession, cluster_command
+from heeler.cli.cluster.session import ClusterSession, cluster_command, cluster_group
 from heeler.cli.safe_text import safe
 
 LEVELS = ("OFF", "FATAL", "ERROR", "WARN", "INFO", "DEBUG", "TRACE", "ALL")
 
 
-@click.group()
+@cluster_group
 def plugins() -> None:
     """Show and install plugins."""
 
@@ -50,7 +50,7 @@ def describe(session: ClusterSession, plugin: str) -> None:
     session.show(found, ("KEY", "TYPE", "DEFAULT", "IMPORTANCE", "DESCRIPTION"), rows, "It has no keys.")
 
 
-@click.group()
+@cluster_group
 def loggers() -> None:
     """Show and change log levels. They last until a worker ends.
 

@@ -92,7 +92,9 @@ def parse_profiles(text: str, wanted: str | None, file: str) -> Profile:
     try:
         content = yaml.load(text, yaml.BaseLoader) or {}  # noqa: S506 - creates only strings, lists and mappings
     except (yaml.YAMLError, RecursionError) as error:
-        raise SetupError(f"{file} is not YAML: {' '.join(str(error).split())}") from error
+        from heeler.cli.cluster.config_files import why_unreadable  # noqa: PLC0415 - seldom needed
+
+        raise SetupError(f"{file}: {why_unreadable(error)}") from error
     profiles = content.get("profiles", {}) if isinstance(content, dict) else None
     if not isinstance(profiles, dict) or content.keys() - {"profiles", "default"}:
         raise SetupError(f"{file} must have profiles by their names under the key profiles; default may name one")

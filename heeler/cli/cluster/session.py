@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 NO: Final = 1
 """The exit code that reports a problem found by the command (docs/cli.md)."""
 _NOT_FOUND: Final = 404
+_GIVEN: Final = (ParameterSource.COMMANDLINE, ParameterSource.DEFAULT_MAP)
 _NO_SUCH_PATH: Final = "HTTP 404 Not Found"
 """The message of Jersey, and so of Kafka Connect and heeler, for a path that an address does not serve."""
 
@@ -98,33 +99,42 @@ def cluster_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def pass_on(context: click.Context, options: Mapping[str, Any]) -> None:
-    """Make options that stand before a command the defaults of the same options of the command. Raises UsageError if it
-    has none of that name.
+    """Make options that stand before a command, or before a group of it, the defaults of the same options of the
+    command. Raises UsageError if it has none of that name.
     """
-    given = {name: value for name, value in options.items()
-             if context.get_parameter_source(name) is ParameterSource.COMMANDLINE}
-    if not given or not isinstance(context.command, click.Group):
+    command = context.command
+    part = command.commands.get(context.invoked_subcommand or "") if isinstance(command, click.Group) else None
+    if part is None:
         return
-    command = context.command.commands.get(context.invoked_subcommand or "")
-    if command is None:
-        return
-    defaults, found = _defaults(command, given)
-    for parameter in context.command.params:
-        if parameter.name in given and parameter.name not in found:
-            raise click.UsageError(f"{command.name} has no option {parameter.opts[-1]}.", context)
-    context.default_map = {str(command.name): defaults}
+    given = {name: value for name, value in {**options, "urls": _urls(context, options["urls"])}.items()
+             if context.get_parameter_source(name) in _GIVEN}
+    known = {parameter.name for parameter in part.params}
+    for parameter in command.params:
+        if parameter.name in given and parameter.name not in known:
+            raise click.UsageError(f"{part.name} has no option {parameter.opts[-1]}.", context)
+    context.default_map = {str(part.name): given}
 
 
-def _defaults(command: click.Command, given: Mapping[str, Any]) -> tuple[dict[str, Any], set[str]]:
-    """The default_map (click) of a command, or of a group's commands, and the options that any of these has."""
-    if not isinstance(command, click.Group):
-        own = {str(p.name): given[p.name] for p in command.params if p.name in given}
-        return own, set(own)
-    defaults, found = {}, set()
-    for name, part in command.commands.items():
-        defaults[name], some = _defaults(part, given)
-        found |= some
-    return defaults, found
+def _urls(context: click.Context, urls: tuple[str, ...]) -> tuple[str, ...]:
+    """The URLs, unless they stand before the command or group and a profile after it, which wins."""
+    source = context.get_parameter_source
+    before = source("profile") is ParameterSource.COMMANDLINE and source("urls") is ParameterSource.DEFAULT_MAP
+    return () if before else urls
+
+
+def cluster_group(function: Callable[..., Any]) -> click.Group:
+    """Make a group of commands, before which the options of a cluster may stand too. A command of it that does not talk
+    to a cluster has none of them.
+    """
+
+    @click.group()
+    @cluster_options
+    @click.pass_context
+    @functools.wraps(function)
+    def group(context: click.Context, /, **options: Any) -> None:
+        pass_on(context, options)
+
+    return group
 
 
 def cluster_command(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -135,9 +145,7 @@ def cluster_command(function: Callable[..., Any]) -> Callable[..., Any]:
     @cluster_options
     @functools.wraps(function)
     def run(*args: Any, urls: tuple[str, ...], profile: str | None, output: str, timeout: float, **kw: Any) -> None:
-        source = click.get_current_context().get_parameter_source
-        if source("profile") is ParameterSource.COMMANDLINE and source("urls") is ParameterSource.DEFAULT_MAP:
-            urls = ()  # the command's own option wins over one before the command
+        urls = _urls(click.get_current_context(), urls)
         with errors_without_trace():
             code = function(ClusterSession(client_of(urls, profile, timeout), Format(output)), *args, **kw)
         sys.exit(code or 0)
@@ -196,13 +204,21 @@ def complete_connectors(context: click.Context, _parameter: click.Parameter, inc
     from heeler.cli.safe_text import unsafe
 
     with suppress(ConnectError, OSError):
-        own, before = context.params, context.find_root().params  # options after and before the command
-        profile = own.get("profile") or before.get("profile")
-        urls = own.get("urls") or (() if own.get("profile") else before.get("urls")) or ()
-        client = client_of(urls, profile, 0)
+        near = _nearest(context)
+        client = client_of(near.get("urls") or (), near.get("profile"), 0)
         names = [n for n in as_list(client.call("GET", "/connectors"), "names") if isinstance(n, str) and not unsafe(n)]
         return [CompletionItem(name) for name in sorted(names) if name.startswith(incomplete)]
     return []
+
+
+def _nearest(context: click.Context) -> Mapping[str, Any]:
+    """The options of the command, or else of what stands before it, that specify a cluster."""
+    level: click.Context | None = context
+    while level is not None:
+        if level.params.get("urls") or level.params.get("profile"):
+            return level.params
+        level = level.parent
+    return {}
 
 
 def connector_argument(*, several: bool = False) -> Callable[[Any], Any]:

@@ -50,7 +50,7 @@ def top(session: ClusterSession, interval: float, times: int | None) -> None:
     from heeler.cli.cluster.status import ask
 
     before: TopFigures | None = None
-    screen = _Screen(live=sys.stdout.isatty() and times is None)
+    screen = _Screen(live=sys.stdout.isatty() and times is None and session.format == "table")
     with screen:
         count = 0
         while True:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
@@ -12,7 +13,9 @@ from werkzeug.test import Client
 from rest.app import create_admin_app, create_app
 from rest.openapi.operations import OPERATIONS
 from rest.server.settings import RestSettings
-from tests.rigs.fake_herder import FakeWorker
+from storage.ids import ConnectorName, ConnectorTaskId, State, TargetState
+from storage.status.state import Status
+from tests.rigs.fake_herder import WORKER, FakeWorker
 from tests.rigs.fake_plugins import FILE
 
 SOURCE = {"connector.class": FILE + "FileStreamSourceConnector", "topic": "t"}
@@ -109,6 +112,21 @@ def test_answers_are_as_described(spec):
             if not fits(answer.json, schema, spec):
                 wrong.append((method, template, answer.json, schema))
     assert wrong == []
+
+
+def test_a_status_without_a_version_is_as_described(spec):
+    """A part that stops has none for a moment."""
+    worker = FakeWorker()
+    worker.put("c", SOURCE, TargetState.STARTED, 1)
+    stopped = ConnectorTaskId(ConnectorName("c"), 0)
+    worker.statuses = replace(
+        worker.statuses, connectors={"c": Status("c", State.UNASSIGNED, WORKER, 1, version=None)},
+        tasks={"c": {0: Status(stopped, State.UNASSIGNED, WORKER, 1, version=None)}})
+    here = Client(create_app(worker.ask, worker, RestSettings()))
+    for path, name in (("status", "ConnectorStatus"), ("tasks/0/status", "TaskStatus")):
+        answer = here.get(f"/connectors/c/{path}").json
+        assert (answer.get("connector") or answer)["version"] is None
+        assert fits(answer, {"$ref": f"#/components/schemas/{name}"}, spec), answer
 
 
 def test_the_page_names_every_path_and_needs_no_network(spec):

@@ -14,11 +14,11 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from heeler import ConfigDef, ConfigKey, PermanentError, SinkConnector, SourceConnector, Type
+from heeler import ConfigDef, ConfigKey, PermanentError, SinkConnector, SourceConnector, Type, transform
 
 KEYS = ConfigDef(
-    ConfigKey("at", Type.STRING, default="", doc="validate, start, tasks, stop, task-start, plan, read, task-stop or "
-              "write."),
+    ConfigKey("at", Type.STRING, default="", doc="validate, start, tasks, stop, task-start, plan, read, task-stop, "
+              "write or transform."),
     ConfigKey("release", Type.STRING, default="", doc="The file that ends the misbehaviour."),
     ConfigKey("says", Type.STRING, default="", doc="The end of the error's message."),
     ConfigKey("topic", Type.STRING, default="", doc="The topic to write to."),
@@ -129,3 +129,10 @@ class HangingSinkConnector(SinkConnector):
     @classmethod
     def data_source(cls, options):
         return Misbehaving(options)
+
+
+@transform(config=KEYS)
+def hold(record, options):
+    """Hangs."""
+    hang(options, "transform")
+    return record

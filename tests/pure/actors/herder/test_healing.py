@@ -301,6 +301,13 @@ def reported(world: World) -> list[str]:
     return [line.removesuffix(" (errors.restart.policy)") for line in found]
 
 
+def reported_by_worker(world: World) -> list[str]:
+    """The lines of `reported`, each with the worker that logged it."""
+    parts = re.split(r"^\[(w\d) [^]]*\] ", world.story(10_000), flags=re.MULTILINE)[1:]
+    return [f"{worker}: {line}" for worker, text in zip(parts[::2], parts[1::2], strict=True)
+            for line in re.findall(r"Log\(level='INFO', message='([^']*)', about='c(?:-\d)?'\)", text)]
+
+
 def test_each_restart_is_one_line_of_the_log() -> None:
     world = started()
     node, before = home(world, T), len(reported(world))
@@ -326,6 +333,26 @@ def test_each_restart_is_one_line_of_the_log() -> None:
     assert lines() == ["c-0: task paused", "c: connector paused"]
     world.ask("w0", RestartConnectorAndTasks(RestartRequest(C, False, True)))
     assert lines() == ["c-0: task restarted on request (PAUSED)", "c: connector restarted on request (PAUSED)"]
+
+
+def test_a_task_that_moves_with_its_new_configuration_is_one_line_on_each_worker() -> None:
+    """Its former worker says that it stopped once it is clear that it does not start there again."""
+    world, second = World(1), ConnectorTaskId(C, 1)
+    world.settle()
+    world.ask("w0", PutConnector(C, {"v": "0", "tasks.max": "2"}, replace=True))
+    world.settle()
+    before = len(reported_by_worker(world))
+    world.ask("w0", PutConnector(C, {"v": "1", "tasks.max": "2"}, replace=True))
+    while {T, second} & world.where().keys():
+        assert world.step()
+    other = world.add("w1")
+    while actions := other.actions():  # it waits in the rebalance that w0 joins next
+        actions[0]()
+    world.settle()
+    world.check_at_rest()
+    assert (home(world, T).name, home(world, second).name) == ("w0", "w1")
+    assert [line for line in reported_by_worker(world)[before:] if "task" in line] == [
+        "w0: c-0: task restarted with a new configuration", "w0: c-1: task stopped", "w1: c-1: task started"]
 
 
 def test_metrics_show_the_cause() -> None:

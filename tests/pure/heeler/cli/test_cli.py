@@ -20,6 +20,7 @@ from heeler.__main__ import run as command
 from heeler.cli.main import main
 from heeler.cli.rest_client import RestError
 from heeler.cli.terminal import ProgressLines, errors_without_trace, interrupting_signals
+from heeler.cli.topics import broker_properties
 from heeler.embedded_kafka.jars import Step
 from spark_tasks.kafka.errors import KafkaUnavailableError
 from tests.rigs.support import wait_until
@@ -156,6 +157,15 @@ def test_an_unavailable_kafka_exits_with_code_3(monkeypatch):
     assert done.exit_code == 3
     assert done.stderr.startswith("heeler: Kafka does not respond.")
     assert "--bootstrap-servers" in done.stderr
+
+
+def test_a_file_with_brokers_and_security_is_enough_to_read_topics(tmp_path):
+    file = tmp_path / "client.properties"
+    file.write_text("security.protocol=SSL\n")
+    assert '"bootstrap.servers"' in run("topics", "read", "t", "--worker-config", str(file)).stderr
+    file.write_text("security.protocol=SSL\nbootstrap.servers=a:1\n")
+    found = broker_properties(None, file)
+    assert (found["bootstrap.servers"], found["security.protocol"]) == ("a:1", "SSL")
 
 
 def test_the_names_for_plugin_authors():

@@ -16,6 +16,7 @@ from tests.rigs.support import wait_until
 
 LINES = "org.apache.kafka.connect.file.FileStreamSourceConnector"
 JSON = "org.apache.kafka.connect.json.JsonConverter"
+DIRECTORY = "org.apache.kafka.common.config.provider.DirectoryConfigProvider"
 
 
 def run(file, *words, code=0):
@@ -74,6 +75,25 @@ def test_a_sink_processes_a_sources_output_once(tmp_path, worker):
         more.write("\n")
     run(config, "--records", records, "--worker-config", worker, code=2)
     run(config, "--worker-config", worker, code=2)
+
+
+@pytest.mark.parametrize(("settings", "values"), [
+    ("", ['{"schema":']), (f"value.converter={JSON}\nvalue.converter.schemas.enable=false\n", ['{"number":0,']),
+    (f"config.providers=files\nconfig.providers.files.class={DIRECTORY}\n", ['{"schema":'])])
+def test_a_worker_file_may_have_only_plugins_converters_and_providers(tmp_path, settings, values):
+    package, file = write_package(tmp_path, "tallies", "source"), tmp_path / "worker.properties"
+    file.write_text(f"plugin.path={tmp_path}\n{settings}")
+    if "providers" in settings:
+        (tmp_path / "count").write_text("1")
+        config = package / "connector.yaml"
+        config.write_text(config.read_text().replace("count: 10", f"count: ${{files:{tmp_path}:count}}"))
+    printed = [record["value"] for record in run(package / "connector.yaml", "--worker-config", file)]
+    assert [value[:len(values[0])] for value in printed[:1]] == values
+    assert len(printed) == (1 if "providers" in settings else 10)
+    tried = CliRunner().invoke(main, ["try", str(package / "connector.yaml"), "--worker-config", str(file)])
+    assert tried.exit_code == 0, tried.output
+    file.write_text(f"{file.read_text()}session.timeout.ms=soon\n")
+    run(package / "connector.yaml", "--worker-config", file, code=2)
 
 
 @pytest.mark.integration  # a process of its own

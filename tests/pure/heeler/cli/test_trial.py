@@ -167,6 +167,8 @@ def test_plugin_folders_named_in_the_file_are_used(tmp_path, command):
     assert wrong.exit_code == 2
     assert "wrong.py cannot be read" in wrong.stderr
     assert "wrong.jar cannot be read" in wrong.stderr
+    assert "Plugins are looked for in installed packages, and in the folders of plugin.path" in wrong.stderr
+    assert "restart the worker" not in wrong.stderr
     file.write_text(file.read_text().replace("NoSuchConnector", "Few"))
     done = runner.invoke(main, [command, str(file), *(["--once"] if command == "run" else [])], catch_exceptions=False)
     assert done.exit_code == 0, done.output

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import subprocess
+import sys
 
 import pytest
 from click.testing import CliRunner
@@ -57,6 +59,15 @@ def test_a_machine_with_java(fake_java):
     fake_java("21.0.1")
     [(verdict, said)] = of(doctor(), "Java")
     assert (verdict, said.endswith("version 21")) == ("ok", True)
+
+
+def test_a_machine_that_allows_few_open_files():
+    shell = ["sh", "-c", 'ulimit -n 1000; ulimit -Hn 1000; exec "$@"', "sh"]
+    done = subprocess.run([*shell, sys.executable, "-m", "heeler", "doctor", "-o", "json"], capture_output=True,
+                          text=True, timeout=120, check=False)
+    [said] = [said for said in json.loads(done.stdout) if said["about"] == "open files"]
+    assert said["verdict"] == "warning"
+    assert "may open 1000" in said["message"]
 
 
 def test_invalid_worker_settings_are_an_error(file):

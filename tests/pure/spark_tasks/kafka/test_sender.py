@@ -89,7 +89,8 @@ class Io:
     def __init__(self, broker):
         self.broker = broker
         self.lanes = set()
-        self.loop = asyncio.new_event_loop()
+        self.runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
+        self.loop = self.runner.get_loop()
         self.thread = threading.Thread(target=self.loop.run_forever, daemon=True)
         self.thread.start()
 
@@ -113,7 +114,7 @@ class Io:
     def close(self):
         self.loop.call_soon_threadsafe(self.loop.stop)
         self.thread.join()
-        self.loop.close()
+        self.runner.close()  # cancels tasks, even those that have not begun, as the connections' own loop does
 
 
 class Cluster:

@@ -3,6 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
+import re
+import select
+import subprocess
+import sys
+import time
 
 import pytest
 import yaml
@@ -137,6 +144,112 @@ def test_status_of_a_failed_task_exits_with_code_1(fake):
     assert done.splitlines()[2].split() == ["c", "task", "0", "FAILED", "w:1", "Boom"]
 
 
+def test_status_continues_with_the_differences(fake):
+    """On a terminal, it is a table, see below."""
+    healthy = {**STATUS, "tasks": [{"id": n, "state": "RUNNING", "worker_id": "w:1"} for n in (0, 1)]}
+    listed = [(200, {"c": {"status": one}}) for one in (healthy, healthy, STATUS, STATUS)]
+    fake.answers["GET /connectors"] = [*listed, (200, {}), (400, {"message": "over"})]
+    watch = ("connectors", "status", "--watch", "--interval", "0.1")
+    done = run(fake, *watch, code=5)
+    assert done.stdout.splitlines() == [
+        "c  sink  RUNNING  w:1", "c  task 0  RUNNING  w:1", "c  task 1  RUNNING  w:1", "c  task 0  FAILED  w:1  Boom",
+        "c  task 1  (gone)", "c  sink  (gone)", "c  task 0  (gone)"]
+    fake.answers["GET /connectors"] = [*listed, (400, {"message": "over"})]
+    documents = yaml.safe_load_all(run(fake, *watch, "-o", "yaml", code=5).stdout.replace("c:", "---\nc:"))
+    assert list(documents) == [{"c": healthy}, {"c": STATUS}]
+
+
+class OnATerminal:
+    """The command in a process with a terminal of its own."""
+
+    def __init__(self, *words):
+        self._control, terminal = pty.openpty()
+        name = os.ttyname(terminal)  # the first one that a session opens is where its Ctrl-C comes from
+        shell = ["sh", "-c", f'exec "$@" <{name} >{name} 2>&1', "sh", sys.executable, "-m", "heeler", *words]
+        self.process = subprocess.Popen(shell, start_new_session=True, env={**os.environ, "TERM": "xterm"})
+        self.output = ""
+        self._terminal = terminal  # open as long as this reads
+
+    def until(self, *texts):
+        """Wait until it has shown all of them since the last call."""
+        deadline = time.monotonic() + 60
+        while missing := [text for text in texts if text not in self.output]:
+            assert self.process.poll() is None, f"it has ended without {missing}: {self.output}"
+            assert time.monotonic() < deadline, f"it does not show {missing}: {self.output}"
+            if select.select([self._control], [], [], 1)[0]:
+                self.output += os.read(self._control, 65_536).decode(errors="replace")
+        self.output = ""
+
+    def interrupt(self):
+        os.write(self._control, b"\x03")
+
+    def end(self):
+        """The exit code; the rest of what it has shown is in `output`."""
+        code = self.process.wait(30)
+        while select.select([self._control], [], [], 0)[0]:
+            self.output += os.read(self._control, 65_536).decode(errors="replace")
+        os.close(self._terminal)
+        os.close(self._control)
+        return code
+
+
+@pytest.fixture
+def on_a_terminal(fake):
+    """Starts commands for the fake; those that a failed test leaves are killed."""
+    started = []
+
+    def start(*words):
+        started.append(OnATerminal(*words, "--url", fake.url))
+        return started[-1]
+
+    yield start
+    for one in started:
+        one.process.kill()
+        one.process.wait()
+
+
+def test_status_on_a_terminal_is_a_table_until_ctrl_c(fake, on_a_terminal):
+    fake.answers["GET /connectors"] = (200, {"c": {"status": STATUS}})
+    shown = on_a_terminal("connectors", "status", "--watch", "--interval", "0.1")
+    shown.until("CONNECTOR", "task 0", "FAILED", "Boom")
+    fake.answers["GET /connectors"] = (400, {"message": "not now"})
+    shown.until("not now")
+    fake.answers["GET /connectors"] = (200, {"c": {"status": STALLS}})
+    shown.until("task 1", "stalled since")
+    shown.interrupt()
+    assert shown.end() == 130
+    assert "\x1b[?25h" in shown.output, "the cursor is there again"
+
+
+def test_top_is_a_full_screen_until_ctrl_c(fake, on_a_terminal):
+    fake.answers |= {"GET /connectors": (200, {"c": {"status": STATUS}}), "GET /metrics": (200, metrics(1000, 7))}
+    shown = on_a_terminal("top", "--interval", "0.2")
+    shown.until("\x1b[?1049h", "RECORDS/S", "task 0", "FAILED", "Boom")
+    fake.answers["GET /connectors"] = (400, {"message": "not now"})
+    shown.until("not now")
+    fake.answers["GET /connectors"] = (200, {"c": {"status": STALLS}})
+    shown.until("task 1", "stalled since")
+    shown.interrupt()
+    assert shown.end() == 130
+    assert "\x1b[?1049l" in shown.output, "the screen is what it was before"
+    data = on_a_terminal("top", "--interval", "0.2", "-o", "json")
+    data.until('"RECORDS/S": ')
+    data.interrupt()
+    assert data.end() == 130
+    assert "\x1b[?1049" not in data.output
+
+
+def test_what_takes_longer_than_a_second_is_shown(fake, on_a_terminal):
+    fake.answers["GET /connectors/c/topics"] = (200, {"c": {"topics": ["t"]}})
+    fake.responds.clear()
+    shown = on_a_terminal("connectors", "topics", "c")
+    shown.until("Waiting for GET connectors")
+    fake.responds.set()
+    assert shown.end() == 0
+    assert "\x1b[2K" in shown.output, "its line is removed"
+    assert re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown.output).split()[-2:] == ["TOPIC", "t"]
+
+
 @pytest.mark.parametrize(("restarts", "words"), [
     ({"count": 2, "cause": "failed: Boom", "next_attempt": "2026-11-22T18:00:00Z"},
      "2, next at 2026-11-22T18:00:00Z; failed: Boom"),
@@ -263,7 +376,7 @@ def test_no_change_before_all_files_are_read(fake, tmp_path):
     (tmp_path / "b.yaml").write_text("connector.class: [")
     (tmp_path / "c.yml").write_text("name: a\nconnector.class: X\n")
     done = apply(fake, tmp_path, "--yes", code=2)
-    assert "b.yaml: while parsing" in done.stderr
+    assert "b.yaml: it is not valid YAML: expected the node content" in done.stderr
     assert "connector a is also defined in" in done.stderr
     assert fake.asked == []
 
@@ -272,6 +385,22 @@ def test_a_file_that_is_not_json(fake, tmp_path):
     file = tmp_path / "c.json"
     file.write_text('{"name": "c",')
     assert f"heeler: {file}: it is not valid JSON: " in run(fake, "validate", str(file), code=2).stderr
+
+
+@pytest.mark.parametrize(("text", "reason"), [
+    ("name: c\nbogus\n", "it is not valid YAML: could not find expected ':': line 3 column 1"),
+    ("name: c\n\tx: 1\n", "line 2 column 1"), ("a: *b\n", "undefined alias"), ("\x00", "#x0000"),
+    ("[" * 3000, "it is nested too deeply"),
+])
+def test_a_file_that_is_not_yaml(fake, tmp_path, text, reason):
+    file = tmp_path / "c.yaml"
+    file.write_text(text)
+    said = run(fake, "validate", str(file), code=2).stderr
+    assert said.startswith(f"heeler: {file}: ")
+    assert reason in said
+    assert "unicode string" not in said
+    listed = CliRunner(env={"HEELER_PROFILES": str(file), "HEELER_URL": ""}).invoke(main, ["connectors", "list"])
+    assert (listed.exit_code, reason in listed.stderr) == (2, True), listed.output
 
 
 def test_profiles_contain_address_and_user(fake, tmp_path):
@@ -406,6 +535,17 @@ def test_help_imports_no_slow_libraries():
             "slow = {'rich', 'urllib3', 'yaml', 'marshmallow', 'pyspark', 'pyarrow', 'kafka', 'numba', 'asyncio'}\n"
             "assert not slow & set(sys.modules), slow & set(sys.modules)")
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, timeout=60)
+
+
+@pytest.mark.parametrize("words", [
+    "heeler --url {} connectors show o", "heeler connectors --url {} show o", "heeler connectors show --url {} o",
+    "heeler --url {nobody} connectors --url {} show o"])
+def test_shells_complete_names_of_the_cluster_that_was_specified(fake, words):
+    fake.answers["GET /connectors"] = (200, ["orders"])
+    words = words.format(fake.url, nobody="http://127.0.0.1:9")
+    env = {"_HEELER_COMPLETE": "bash_complete", "COMP_CWORD": str(len(words.split()) - 1), "COMP_WORDS": words,
+           "HEELER_URL": "http://127.0.0.1:9"}
+    assert "orders" in CliRunner(env=env).invoke(main, prog_name="heeler").output
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
@@ -561,7 +701,7 @@ def test_a_replay_that_ends_early_says_why(fake):
     assert "\x1b" not in done.output
 
 
-def test_options_may_stand_before_the_command(fake, tmp_path):
+def test_options_may_stand_before_the_command_and_between_its_words(fake, tmp_path):
     fake.answers["GET /connectors/c/topics"] = (200, {"c": {"topics": ["t"]}})
     file = tmp_path / "profiles.yaml"
     file.write_text(f"profiles: {{there: {{url: '{fake.url}'}}}}")
@@ -570,9 +710,25 @@ def test_options_may_stand_before_the_command(fake, tmp_path):
     for words in (["--url", fake.url, "-o", "json", "connectors", "topics", "c"],
                   ["--url", nobody, "-o", "json", "connectors", "topics", "c", "--url", fake.url],
                   ["--url", nobody, "-o", "yaml", "connectors", "topics", "c", "--profile", "there", "-o", "json"],
-                  ["--profile", "there", "connectors", "topics", "c", "-o", "json"]):
+                  ["--profile", "there", "connectors", "topics", "c", "-o", "json"],
+                  ["connectors", "--url", fake.url, "-o", "json", "topics", "c"],
+                  ["--url", nobody, "-o", "yaml", "connectors", "--url", fake.url, "--output", "json", "topics", "c"],
+                  ["--url", nobody, "-o", "json", "connectors", "--profile", "there", "topics", "c"],
+                  ["connectors", "--url", nobody, "-o", "json", "topics", "c", "--url", fake.url],
+                  ["connectors", "--url", nobody, "-o", "yaml", "topics", "c", "--profile", "there", "-o", "json"],
+                  ["--profile", "none", "connectors", "--profile", "there", "-o", "json", "topics", "c"]):
         done = runner.invoke(main, words)
         assert (done.exit_code, json.loads(done.stdout)) == (0, ["t"]), (words, done.output)
     assert "No worker responds" in runner.invoke(main, ["--url", nobody, "connectors", "topics", "c"]).output
-    done = runner.invoke(main, ["--url", fake.url, "broker"])
-    assert (done.exit_code, "broker has no option --url" in done.output) == (2, True)
+    for words, reason in ((["--url", fake.url, "broker"], "broker has no option --url"),
+                          (["--url", fake.url, "plugins", "install", "x"], "install has no option --url"),
+                          (["plugins", "--url", fake.url, "install", "x"], "install has no option --url"),
+                          (["loggers", "-o", "xml", "list"], "'xml' is not one of")):
+        done = runner.invoke(main, words)
+        assert (done.exit_code, reason in done.output) == (2, True), (words, done.output)
+
+
+@pytest.mark.parametrize("group", [["offsets", "show", "c"], ["plugins", "list"], ["loggers", "list"]])
+def test_every_group_accepts_the_options(fake, group):
+    there = [*group[:1], "--url", fake.url, "--timeout", "0", "-o", "json", *group[1:]]
+    assert "HTTP 404" in CliRunner().invoke(main, there).output
