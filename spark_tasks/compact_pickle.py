@@ -17,5 +17,7 @@ class CompactPickle:
 
     def __reduce__(self) -> tuple[Any, ...]:
         kind = type(self)
-        values = _values.get(kind) or _values.setdefault(kind, attrgetter(*kind.__slots__))
-        return kind, values(self)
+        if kind not in _values:
+            names: Any = kind.__slots__
+            _values[kind] = attrgetter(*names)
+        return kind, _values[kind](self)

@@ -15,7 +15,8 @@ import pyarrow as pa
 from pyspark import cloudpickle
 
 from spark_tasks.data.rows import write_batches
-from spark_tasks.pipeline.stages import SinkPipeline, SourcePipeline
+from spark_tasks.pipeline.sink_pipeline import SinkPipeline
+from spark_tasks.pipeline.source_pipeline import SourcePipeline
 from spark_tasks.plugins.api import SinkConnector, SourceConnector
 from spark_tasks.sinks.writes import as_rows
 from spark_tasks.sources.split import as_batches, read_simple

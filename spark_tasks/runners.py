@@ -8,7 +8,8 @@ from spark_tasks.errors import ConfigError
 from spark_tasks.kafka.group_io import GroupIo
 from spark_tasks.kafka.watcher import EndWatchers
 from spark_tasks.pipeline.java_chain import JavaFirstPipeline, JavaLastPipeline, JavaPart
-from spark_tasks.pipeline.stages import SinkPipeline, SourcePipeline
+from spark_tasks.pipeline.sink_pipeline import SinkPipeline
+from spark_tasks.pipeline.source_pipeline import SourcePipeline
 from spark_tasks.plugins import Plugins
 from spark_tasks.plugins.api import SinkConnector, SourceConnector
 from spark_tasks.plugins.cut import Cut, cut_of, far_plugin, with_converters

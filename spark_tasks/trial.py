@@ -23,7 +23,8 @@ from spark_tasks.config.masking import hide_passwords, process_secrets
 from spark_tasks.data.columns import HEADERS_TYPE, RAW_SCHEMA, is_json
 from spark_tasks.errors import ConfigError, ConnectError, DataError
 from spark_tasks.metrics.plugins import PluginMetrics
-from spark_tasks.pipeline.stages import SinkPipeline, SourcePipeline
+from spark_tasks.pipeline.sink_pipeline import SinkPipeline
+from spark_tasks.pipeline.source_pipeline import SourcePipeline
 from spark_tasks.pipeline.transforms.chain import Chain
 from spark_tasks.pipeline.transforms.rows import joined
 from spark_tasks.plugins import Plugins

@@ -17,7 +17,10 @@ from tests.rigs.sources import FILES, PACKAGES, ROOT, nodes
 
 # room (a folder, or a file beside the folders) -> the rooms that it may import, beside BASE; a name that ends in a dot
 # stands for all rooms of its package
-_EVERYWHERE = ("spark_tasks.errors", "spark_tasks.limits", "spark_tasks.futures", "spark_tasks.backoff")
+_EVERYWHERE = (
+    "spark_tasks.errors", "spark_tasks.limits", "spark_tasks.futures", "spark_tasks.backoff",
+    "spark_tasks.compact_pickle",
+)
 BASE = {
     "actors": ("storage.ids", *_EVERYWHERE),
     "heeler": ("storage.ids", *_EVERYWHERE),
@@ -31,6 +34,7 @@ ROOMS = {
     "spark_tasks.errors": (),
     "spark_tasks.futures": (),
     "spark_tasks.backoff": (),
+    "spark_tasks.compact_pickle": (),
     "spark_tasks.limits": (),
     "spark_tasks.spaces": (),
     "spark_tasks.metrics": (),
@@ -216,7 +220,9 @@ IMPURE = {
 MAX_LINES = 400
 FORBIDDEN = ("open", "input", "print", "exec", "eval")
 
-LONG_FILES: dict[str, str] = {}
+LONG_FILES: dict[str, str] = {
+    "spark_tasks/sinks/task.py": "one task: its own batches, shared ones and those of a replay use the same state",
+}
 
 
 @cache

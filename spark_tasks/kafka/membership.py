@@ -71,10 +71,8 @@ def assignors(names: str) -> tuple[Any, ...]:
     for name in filter(None, (part.strip() for part in names.split(","))):
         simple = name.rpartition(".")[2]
         if simple not in _ASSIGNORS:
-            raise ConfigError(
-                f"Invalid value {name} for configuration partition.assignment.strategy: expected some of "
-                f"{', '.join(_ASSIGNORS)}"
-            )
+            raise ConfigError(f"Invalid value {name} for configuration partition.assignment.strategy: expected some of "
+                              f"{', '.join(_ASSIGNORS)}")
         found.append(_ASSIGNORS[simple])
     return tuple(found) or (RangePartitionAssignor,)
 
@@ -285,15 +283,13 @@ class GroupConsumer:
         return joined
 
     def stays(self) -> bool:
-        """Returns whether `poll` would return True at once, and keeps the membership alive. May be called while another
-        thread commits offsets.
-        """
-        coordinator = self._coordinator
-        if coordinator.refused or not coordinator.stable() or coordinator.need_rejoin() or self._was_suspended:
-            return False
-        coordinator.poll_heartbeat()
-        self._rest()
-        return True
+        """Does the same as `poll` if there is nothing to do, or returns False. Another thread may commit meanwhile."""
+        member = self._coordinator
+        stays = member.stable() and not (member.refused or member.need_rejoin() or self._was_suspended)
+        if stays:
+            member.poll_heartbeat()
+            self._rest()
+        return stays
 
     def _rest(self) -> None:
         """Closes the connection for joins when no more members are expected to join soon."""

@@ -26,7 +26,8 @@ from spark_tasks.pipeline.converters.json_columns import parse_columns, read_tap
 from spark_tasks.pipeline.converters.json_typed import TypedReader
 from spark_tasks.pipeline.converters.json_write import JsonWriter
 from spark_tasks.pipeline.failures import FailedStage, Refuse, StageFailedError, good_records, raise_failure, stage
-from spark_tasks.pipeline.stages import RawBatch, SinkPipeline, SourcePipeline
+from spark_tasks.pipeline.sink_pipeline import SinkPipeline
+from spark_tasks.pipeline.source_pipeline import RawBatch, SourcePipeline
 
 
 def to_json(array: pa.Array, metadata: Metadata | None) -> tuple[pa.Array, str | None]:

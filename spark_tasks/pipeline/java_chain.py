@@ -24,7 +24,8 @@ from spark_tasks.metrics.phases import phase
 from spark_tasks.pipeline.converters.base import BadRowsError, Column, schema_of
 from spark_tasks.pipeline.failures import FailedStage, StageFailedError
 from spark_tasks.pipeline.handover import from_json, runs, to_json
-from spark_tasks.pipeline.stages import RawBatch, SinkPipeline, SourcePipeline
+from spark_tasks.pipeline.sink_pipeline import SinkPipeline
+from spark_tasks.pipeline.source_pipeline import RawBatch, SourcePipeline
 from spark_tasks.plugins.cut import Cut, with_converters
 
 FRAME_BYTES: Final = 2 << 20  # one record may be larger

@@ -14,6 +14,7 @@ from spark_tasks.pipeline.transforms.chain import Chain, make_chain
 from spark_tasks.plugins import Kind, Plugins
 
 _SIMPLE = "org.apache.kafka.connect.storage.SimpleHeaderConverter"
+Properties = tuple[tuple[str, str], ...]
 _MAX_STAGES = 64  # in the cache of a process; one for each task configuration
 
 
@@ -51,14 +52,14 @@ def _setting(part: str, worker: Mapping[str, str], connector: Mapping[str, str],
 _stages_lock = Lock()
 
 
-def made_stages(worker: tuple[tuple[str, str], ...], connector: tuple[tuple[str, str], ...]) -> Stages:
+def made_stages(worker: Properties, connector: Properties) -> Stages:
     """Returns the stages for these sorted properties; cached. Raises ConfigError, PluginNotFoundError."""
     with _stages_lock:  # so that only one of several threads creates them
         return _stages(worker, connector)
 
 
 @lru_cache(maxsize=_MAX_STAGES)
-def _stages(worker: tuple[tuple[str, str], ...], connector: tuple[tuple[str, str], ...]) -> Stages:
+def _stages(worker: Properties, connector: Properties) -> Stages:
     return _make_stages(dict(worker), dict(connector))
 
 
@@ -83,3 +84,24 @@ def _make_stages(worker: Mapping[str, str], connector: Mapping[str, str]) -> Sta
     header.configure(properties)
     names["header"] = plugin.name
     return Stages(converters[0], converters[1], header, make_chain(plugins, connector, header), names)
+
+
+class ConfiguredPipeline:
+    """Has the configuration, and creates the stages on first use."""
+
+    def __init__(self, worker: Mapping[str, str], connector: Mapping[str, str]) -> None:
+        wanted = ("key.converter", "value.converter", "header.converter", "plugin.path")
+        self._worker = {name: str(value) for name, value in worker.items() if name.startswith(wanted)}
+        self._connector = {name: str(value) for name, value in connector.items()}
+
+    @property
+    def stages(self) -> Stages:
+        """Converters and transforms, created once per process and configuration. Raises ConfigError,
+        PluginNotFoundError.
+        """
+        return made_stages(*self.key)
+
+    @property
+    def key(self) -> tuple[Properties, Properties]:
+        """The configuration. Pipelines with equal ones do the same."""
+        return tuple(sorted(self._worker.items())), tuple(sorted(self._connector.items()))

@@ -36,7 +36,7 @@ class Positions:
 
     def __init__(self, watcher: EndWatcher, isolation: Isolation, reset: Reset, writer: Any) -> None:
         self._watcher = watcher
-        self._isolation = isolation
+        self.isolation = isolation
         self._reset = reset
         self._resume_from = getattr(writer, "resume_from", None)
         self._at: dict[TopicPartition, int] = {}
@@ -107,7 +107,7 @@ class Positions:
                 f"no offsets are committed for {_text(partitions)} and auto.offset.reset is none; commit some, or set"
                 " consumer.override.auto.offset.reset to earliest or latest"
             )
-        return self._watcher.cluster.offsets(partitions, self._reset, self._isolation, timeout_ms=_TIMEOUT_MS)
+        return self._watcher.cluster.offsets(partitions, self._reset, self.isolation, timeout_ms=_TIMEOUT_MS)
 
     def known(self) -> dict[TopicPartition, int]:
         """Returns all positions, after looking up those that are not known yet."""
@@ -120,7 +120,7 @@ class Positions:
         """
         self._look_up()
         found, self._looked_at = [], float("-inf")
-        self._ends = self._watcher.ends(list(self._at), self._isolation)
+        self._ends = self._watcher.ends(list(self._at), self.isolation)
         for tp, end in self._ends.items():
             start = self._at[tp]
             if end > start:
@@ -137,7 +137,7 @@ class Positions:
             return None
         found = []
         for tp, start in self._at.items():
-            end = self._ends[tp] = self._watcher.known_end(tp, self._isolation)
+            end = self._ends[tp] = self._watcher.known_end(tp, self.isolation)
             if end == start:
                 continue
             data, fetched = self._watcher.fetched(tp, start)
@@ -154,14 +154,14 @@ class Positions:
         """Returns the end of a range from `ranges`, extended by records that have arrived since. Sends no request. Can
         be called on any thread.
         """
-        return max(end, min(self._watcher.known_end(partition, self._isolation), start + max_records))
+        return max(end, min(self._watcher.known_end(partition, self.isolation), start + max_records))
 
     def look(self) -> None:
         """Looks up the ends, at most every LAG_S, for the `lags` of a task that reads nothing."""
         if self._assigned and time.monotonic() - self._looked_at > LAG_S:
             self._looked_at = time.monotonic()
             with suppress(ConnectError):  # Kafka does not respond; looked up again later
-                self._ends = self._watcher.refresh(list(self._at), self._isolation)
+                self._ends = self._watcher.refresh(list(self._at), self.isolation)
 
     def lags(self) -> dict[TopicPartition, int]:
         """Returns the lag of each partition in offsets, relative to the newest known ends."""

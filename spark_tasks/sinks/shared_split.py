@@ -16,9 +16,9 @@ import pyarrow as pa
 
 from spark_tasks.kafka.records.decode import Piece, decode_together
 from spark_tasks.kafka.records.errors import CorruptRecordsError, OversizedRecordError, UnsupportedFormatError
+from spark_tasks.metrics.blocked_time import blocked_clock
 from spark_tasks.metrics.phases import measured, phase
-from spark_tasks.pipeline.stages import SinkPipeline
-from spark_tasks.process.blocked_time import blocked_clock
+from spark_tasks.pipeline.sink_pipeline import SinkPipeline
 from spark_tasks.sinks.split import ConvertedRange, SinkResult, SinkSplit, unpacked
 
 _LONG_S: Final = 0.01  # for a split: only then it may have been blocked for long

@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import pickle
 import time
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import suppress
@@ -32,15 +32,16 @@ from spark_tasks.kafka.watcher import EndWatchers
 from spark_tasks.metrics.phases import phase
 from spark_tasks.metrics.plugins import work_for
 from spark_tasks.metrics.task import Flight
-from spark_tasks.pipeline.stages import SinkPipeline
+from spark_tasks.pipeline.sink_pipeline import SinkPipeline
 from spark_tasks.plugins.api import SinkConnector
 from spark_tasks.sinks.commits import COMMIT_TIMEOUT_MS, PendingOffsets
+from spark_tasks.sinks.lending import Lending
 from spark_tasks.sinks.letter_marks import LetterMarks
 from spark_tasks.sinks.positions import Positions
 from spark_tasks.sinks.replay import Replay
 from spark_tasks.sinks.replay_split import ReplayResult, ReplaySplit, messages_of
 from spark_tasks.sinks.settings import SinkSettings
-from spark_tasks.sinks.shared_batches import Loan, SharedBatches
+from spark_tasks.sinks.shared_batches import SharedBatches
 from spark_tasks.sinks.split import SinkJob, SinkResult, SinkSplit
 from spark_tasks.spark.executor import value_of
 from spark_tasks.task import DeferredSplit, Progress, TaskContext, TaskRunner
@@ -55,10 +56,6 @@ JOIN_WAIT_MS = 500  # how long one run_once waits for the group
 JOIN_IDLE_MS = 20
 UPKEEP_MS = 5_000  # an idle task checks its membership this often, unless the coordinator or the watcher wakes it
 PAUSED_MS = 5_000
-QUICK_S = 0.2  # for a write of a task that shares its batches with others
-BLOCKED_S = 0.02  # for a split, in which the others wait
-ALONE_S = 10.0  # how long a task with a slow or failed batch shares none
-MAX_SHARED_PARTITIONS = 100  # of a task, in one shared split
 
 
 class SinkTask(TaskRunner):
@@ -88,10 +85,7 @@ class SinkTask(TaskRunner):
         self._paused = False
         self._cancelled = False
         self._batch: tuple[Future[list[Any]], tuple[int, str] | None] | None = None
-        self._share_key: Hashable = None  # tasks with equal ones share batches
-        self._loan: Loan | None = None
-        self._lent_in: tuple[int, str] | None = None  # the group's generation at that time
-        self._alone_until = float("inf")  # until its batches are known to be quick
+        self._lending: Lending | None = None
         self._replay: Replay | None = None
         self._replaying: ReplaySplit | None = None  # the split of the replay that is the batch in flight
         self._replayed_last = False
@@ -110,9 +104,9 @@ class SinkTask(TaskRunner):
     @property
     def batch(self) -> Future[list[Any]] | None:
         """The batch in flight."""
-        batch, loan = self._batch, self._loan
-        if loan is not None:
-            return loan.batch
+        batch, lending = self._batch, self._lending
+        if lending is not None and lending.active:
+            return lending.batch
         return None if batch is None else batch[0]
 
     @override
@@ -135,14 +129,22 @@ class SinkTask(TaskRunner):
         self._watcher = self._watchers.of(settings.client)
         self._positions = Positions(self._watcher, settings.isolation, settings.reset, self._writer)
         self._marks.active = self._positions.resumable and bool(self._errors.queue) and self._errors.with_headers
-        # A shared batch ends in a thread that must not run a plugin's code.
-        writer = type(self._writer)
+        self._lending = self._made_lending()
+
+    def _made_lending(self) -> Lending | None:
+        """None if the task cannot share batches, which end in a thread that must not run a plugin's code."""
+        writer: Any = type(self._writer)
+        settings, plain = self._settings, (DataSourceWriter.commit, DataSourceWriter.abort)
         if (
-            self._shared is not None and type(self._pipeline) is SinkPipeline
-            and settings.isolation == "read_uncommitted" and not self._marks.active
-            and (writer.commit, writer.abort) == (DataSourceWriter.commit, DataSourceWriter.abort)
+            self._shared is None or type(self._pipeline) is not SinkPipeline or self._marks.active
+            or (writer.commit, writer.abort) != plain or settings.isolation != "read_uncommitted"
         ):
-            self._share_key = (settings_key(settings.client), self._pipeline.key)
+            return None
+        return Lending(
+            self._context, self._shared, (settings_key(settings.client), self._pipeline.key), self._watcher,
+            self._positions, lambda: self._member, lambda: self._size.records, self._lent_split, self._commit,
+            self._commit_due,
+        )
 
     @override
     def run_once(self) -> Progress:
@@ -153,10 +155,10 @@ class SinkTask(TaskRunner):
     def _run_once(self) -> Progress:
         if self._cancelled:
             raise ConnectError(f"{self._context.id} was cancelled")
-        if self._loan is not None:
-            if self._keep_loan(self._loan):
+        if (lending := self._lending) is not None and lending.active:
+            if self._running_replay is None and lending.goes_on():
                 return Progress(idle_ms=UPKEEP_MS)
-            if (progress := self._end_loan()) is not None:
+            if (progress := self._end_loan(lending)) is not None:
                 return progress
         if self._batch is not None:
             return self._collect(self._waiting.max_wait_s(self._batch[0]))
@@ -176,13 +178,14 @@ class SinkTask(TaskRunner):
             self._watcher.forget(self)
             self._positions.assign(consumer.assignment(), consumer.committed)
             self._marks.forget()
-        replay = self._replay if self._replay is not None and self._replay.running else None
+        replay = self._running_replay
         if self._paused or not (self._positions or replay):
             self._positions.look()
             self._metrics.lags = self._positions.lags()
             return Progress(idle_ms=min(PAUSED_MS, self._pending.commit_due(consumer)))
-        if replay is None and self._fetched_ranges() is not None and consumer.generation() is not None:
-            return self._lend(consumer)
+        if replay is None and self._lending is not None and self._lending.begin():
+            self._flight = None
+            return Progress(idle_ms=UPKEEP_MS)
         begun = time.perf_counter()
         self._marks.complete(self._positions.known, consumer, self._commit_offsets, COMMIT_TIMEOUT_MS)
         with phase("plan"):
@@ -204,91 +207,29 @@ class SinkTask(TaskRunner):
         self._metrics.submitted(sum(end - start for _, start, end in ranges))
         return self._collect(MAX_WAIT_S)
 
-    def _lend(self, consumer: GroupConsumer) -> Progress:
-        """Has the next batches run by SharedBatches, until the task is woken or has to check its membership."""
-        due_ms = self._pending.commit_due(consumer)
-        if self._shared is None:
-            return Progress(idle_ms=min(UPKEEP_MS, due_ms))
-        self._flight, self._lent_in = None, consumer.generation()
-        loan = self._loan = self._shared.lend(self, self._share_key)
-        look = partial(self._shared.look, loan)
-        self._watcher.watch(self, self._positions.current, self._settings.isolation, look)
-        look()
-        return Progress(idle_ms=UPKEEP_MS)
-
-    def _keep_loan(self, loan: Loan) -> bool:
-        """Returns whether there is no reason to take the task back."""
-        is_replaying = self._replay is not None and self._replay.running
-        return not loan.ended and not is_replaying and self._member.stays()
-
-    def _end_loan(self, *, withdraw: bool = False) -> Progress | None:
-        """Takes the task back. Returns the result of `run_once` if the task has to handle the end of a shared batch, or
-        has to wait for it. `withdraw`: the batch, if it has not begun.
+    def _end_loan(self, lending: Lending, *, withdraw: bool = False) -> Progress | None:
+        """Takes the task back from SharedBatches. Returns the result of `run_once` if it has to handle the end of a
+        shared batch, or to wait for it.
         """
-        loan = self._loan
-        if loan is None or self._shared is None:
-            return None
-        if withdraw:
-            self._shared.withdraw(loan)
-        if not self._shared.take_back(loan, MAX_WAIT_S):
+        ended = lending.end(MAX_WAIT_S, withdraw=withdraw)
+        if ended is None:
             return Progress()
-        self._watcher.disarm(self)
-        self._loan, outcome = None, loan.outcome
-        if outcome is None:
-            return None
-        self._alone_until = time.monotonic() + ALONE_S
+        (outcome,) = ended
         if isinstance(outcome, Exception):
             return self._failed(outcome, [])
-        return self._collect_batch(outcome, self._lent_in)
+        return None if outcome is None else self._collect_batch(outcome, lending.generation)
 
-    def _fetched_ranges(self) -> list[tuple[TopicPartition, int, int, bytes]] | None:
-        """Returns the ranges of the next batch if it can be shared."""
-        if self._share_key is None or time.monotonic() < self._alone_until:
-            return None
-        ranges = self._positions.fetched_ranges(self._size.records)
-        return None if ranges is None or len(ranges) > MAX_SHARED_PARTITIONS else ranges
+    def _lent_split(self, tp: TopicPartition, start: int, end: int, held: bytes) -> SinkSplit:
+        return SinkSplit(self._job, *tp, start, end, held=held)
 
-    # Called by the thread of SharedBatches while it has the task
-
-    @property
-    def id(self) -> str:
-        """The task's id."""
-        return self._context.id
-
-    def wake(self) -> None:
-        """Makes the task's thread take the task back."""
-        self._context.wake()
-
-    def plan_shared(self) -> Sequence[SinkSplit] | None:
-        """Returns the splits of a shared batch, or None if the next batch has to be the task's own."""
-        ranges = self._fetched_ranges()
-        if ranges is None or self._lent_in is None or self._lent_in != self._member.generation():
-            return None
-        self._metrics.submitted(sum(end - start for _, start, end, _ in ranges))
-        return [SinkSplit(self._job, *tp, start, end, held=held) for tp, start, end, held in ranges]
-
-    def collect_shared(self, results: Sequence[SinkResult]) -> bool:
-        """Commits a shared batch, unless there is more to do than that."""
-        simple = all(r.failure is None and r.out_of_range is None and not r.refused.count for r in results)
-        if not simple or self._lent_in is None or self._lent_in != self._member.generation():
-            return False
-        self._commit(results, self._lent_in)
-        self._note_pace(results)
-        return True
-
-    def commit_shared(self) -> bool:
-        """Commits offsets if that is due. Returns whether some are left to commit."""
+    def _commit_due(self) -> bool:
         with suppress(KafkaUnavailableError):
             self._pending.commit_due(self._member)
         return bool(self._pending)
 
-    def _note_pace(self, results: Sequence[SinkResult]) -> None:
-        """Only tasks with quick writes share splits."""
-        writes = [result.figures.seconds.get("write", 0.0) for result in results if result.figures is not None]
-        if max(writes, default=0.0) > QUICK_S or any(result.blocked > BLOCKED_S for result in results):
-            self._alone_until = time.monotonic() + ALONE_S
-        elif self._alone_until == float("inf"):
-            self._alone_until = 0.0
+    @property
+    def _running_replay(self) -> Replay | None:
+        return self._replay if self._replay is not None and self._replay.running else None
 
     @property
     def _member(self) -> GroupConsumer:
@@ -340,7 +281,8 @@ class SinkTask(TaskRunner):
                 value_of(failures[0])
             except Exception as error:  # noqa: BLE001 - the plugin's
                 return self._failed(error, results)
-        self._note_pace(results)
+        if self._lending is not None:
+            self._lending.note(results)
         return self._commit(results, generation)
 
     def replay(self, order: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
@@ -414,8 +356,7 @@ class SinkTask(TaskRunner):
                 self._positions.out_of_range(result.topic, result.partition, *result.out_of_range)
         progress = self._advance(done)
         self._pending.add({(r.topic, r.partition): r.next_offset for r in done})
-        with suppress(KafkaUnavailableError):  # the batch stays committed; the next run_once commits the offsets
-            self._pending.commit_due(self._member)
+        self._commit_due()  # if Kafka cannot be reached, the batch stays committed, and the offsets are committed later
         return progress
 
     def _commit_offsets(self) -> None:
@@ -477,8 +418,8 @@ class SinkTask(TaskRunner):
 
     def _finish(self) -> None:
         """Withdraws the batch in flight if it has not started; otherwise waits for it and commits it."""
-        while self._loan is not None:
-            self._end_loan(withdraw=True)
+        while self._lending is not None and self._lending.active:
+            self._end_loan(self._lending, withdraw=True)
         if self._batch is None:
             return
         if self._batch[0].cancel():
@@ -513,7 +454,7 @@ class SinkTask(TaskRunner):
         self._cancel_batch()
 
     def _cancel_batch(self) -> None:
-        if (loan := self._loan) is not None and self._shared is not None:
-            self._shared.cancel(loan)
+        if self._lending is not None:
+            self._lending.cancel()
         if (batch := self._batch) is not None:
             self._context.engine.cancel(batch[0])

@@ -20,7 +20,7 @@ from spark_tasks.metrics.plugins import counting
 from spark_tasks.metrics.task import SplitFigures
 from spark_tasks.pipeline.failures import Failure, Refuse
 from spark_tasks.pipeline.handover import JavaSourcePipeline
-from spark_tasks.pipeline.stages import RawBatch
+from spark_tasks.pipeline.source_pipeline import RawBatch
 from spark_tasks.plugins.cut import Cut
 from spark_tasks.task import TaskContext
 

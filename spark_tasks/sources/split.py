@@ -34,7 +34,7 @@ from spark_tasks.metrics.phases import Stopwatch, each, measured, phase
 from spark_tasks.metrics.plugins import PluginMetrics, counting
 from spark_tasks.metrics.task import SplitFigures
 from spark_tasks.pipeline.failures import SOURCE_TASK, FailedStage, Failure
-from spark_tasks.pipeline.stages import SourcePipeline
+from spark_tasks.pipeline.source_pipeline import SourcePipeline
 from spark_tasks.sources.delivery import Lane
 from spark_tasks.sources.stream_offsets import StreamOffset, plain
 

@@ -24,7 +24,7 @@ from spark_tasks.kafka.shared_clusters import shared_cluster
 from spark_tasks.metrics.phases import phase
 from spark_tasks.metrics.plugins import work_for
 from spark_tasks.metrics.task import Flight
-from spark_tasks.pipeline.stages import SourcePipeline
+from spark_tasks.pipeline.source_pipeline import SourcePipeline
 from spark_tasks.plugins.api import SourceConnector
 from spark_tasks.process.pulse import process_pulse
 from spark_tasks.sources.boundaries import signal_of

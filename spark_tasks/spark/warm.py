@@ -20,7 +20,8 @@ from spark_tasks.data.columns import HEADERS_TYPE, RAW_SCHEMA
 from spark_tasks.kafka.records.decode import decode
 from spark_tasks.kafka.records.encode import encode
 from spark_tasks.kafka.records.partitioner import Partitioner, rows_by_partition
-from spark_tasks.pipeline.stages import SinkPipeline, SourcePipeline
+from spark_tasks.pipeline.sink_pipeline import SinkPipeline
+from spark_tasks.pipeline.source_pipeline import SourcePipeline
 from spark_tasks.spark.archive import record
 
 _logger = logging.getLogger(__name__)

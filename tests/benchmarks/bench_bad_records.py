@@ -25,7 +25,8 @@ from pyspark.sql.datasource import DataSourceArrowWriter
 
 from spark_tasks.data.columns import RAW_SCHEMA
 from spark_tasks.pipeline.failures import Failure
-from spark_tasks.pipeline.stages import SinkPipeline, SourcePipeline
+from spark_tasks.pipeline.sink_pipeline import SinkPipeline
+from spark_tasks.pipeline.source_pipeline import SourcePipeline
 from spark_tasks.sinks.writes import WriterRunner
 
 C = "org.apache.kafka.connect."

@@ -30,7 +30,8 @@ from spark_tasks.pipeline.converters.avro.converter import AvroConverter
 from spark_tasks.pipeline.converters.base import schema_of
 from spark_tasks.pipeline.converters.protobuf.converter import ProtobufConverter
 from spark_tasks.pipeline.converters.registered import Described, Read, Write
-from spark_tasks.pipeline.stages import SinkPipeline, SourcePipeline
+from spark_tasks.pipeline.sink_pipeline import SinkPipeline
+from spark_tasks.pipeline.source_pipeline import SourcePipeline
 from spark_tasks.registry.wire import framed, unframed
 
 ROWS = 65_536

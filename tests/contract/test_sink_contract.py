@@ -18,7 +18,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceWriter
 
 from spark_tasks.connectors.parquet.connector import ParquetSinkConnector
 from spark_tasks.errors import RetriableError
-from spark_tasks.pipeline.stages import SinkPipeline
+from spark_tasks.pipeline.sink_pipeline import SinkPipeline
 from spark_tasks.plugins.origin import kafka_partition
 from spark_tasks.plugins.testing import SinkUnderTest, check_exactly_once_sink
 from tests.pure.spark_tasks.pipeline.samples import JSON, raw_batch, worker

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from spark_tasks.sinks import shared_batches
+from spark_tasks.sinks.task import UPKEEP_MS
 from tests.rigs.support import wait_until
 from tests.rigs.task_rigs import SinkRig
 from tests.rigs.tasks import Loop
@@ -32,7 +33,7 @@ class SharedRig(SinkRig):
     def lent(self, loop: Loop) -> bool:
         if loop.error is not None:
             raise loop.error
-        return loop.runner._loan is not None  # type: ignore[attr-defined]  # noqa: SLF001
+        return loop.idle_ms == UPKEEP_MS and "SharedSplit" in self.engine.kinds
 
     def send(self, count: int) -> None:
         self.produce(count, start=self.sent)

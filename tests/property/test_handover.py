@@ -114,7 +114,7 @@ def test_transforms_that_mix_up_records_before_a_java_sink_are_refused(monkeypat
     pipeline = JavaSinkPipeline({}, cut.for_far({"value.converter": JSON}), cut.converted)
     mixed = list(super(JavaSinkPipeline, pipeline).to_connect_batches("t", 0, raw((1, None), (2, None))))
     for orders in ([[1, 0]], [[0], [0, 1]]):
-        monkeypatch.setattr("spark_tasks.pipeline.stages.SinkPipeline.to_connect_batches",
+        monkeypatch.setattr("spark_tasks.pipeline.sink_pipeline.SinkPipeline.to_connect_batches",
                             lambda *_, orders=orders: (mixed[0].take(pa.array(order)) for order in orders))
         with pytest.raises(ConnectError, match="keep the order of records"):
             list(pipeline.to_connect_batches("t", 0, raw((1, None), (2, None))))

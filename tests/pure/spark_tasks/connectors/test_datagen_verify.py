@@ -11,7 +11,8 @@ from spark_tasks.connectors.datagen import DatagenSourceConnector
 from spark_tasks.connectors.intervals import SequenceSummary
 from spark_tasks.connectors.verify import VerifySinkConnector, read_summary
 from spark_tasks.errors import ConnectError, DataError
-from spark_tasks.pipeline.stages import SinkPipeline, SourcePipeline
+from spark_tasks.pipeline.sink_pipeline import SinkPipeline
+from spark_tasks.pipeline.source_pipeline import SourcePipeline
 from tests.pure.spark_tasks.pipeline.samples import JSON, raw_batch, worker
 
 WORKER = worker(**{"value.converter": JSON, "value.converter.schemas.enable": "false"})

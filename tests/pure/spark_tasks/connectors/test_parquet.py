@@ -10,7 +10,7 @@ from spark_tasks.connectors.parquet.claims import claim
 from spark_tasks.connectors.parquet.connector import ParquetSinkConnector
 from spark_tasks.connectors.parquet.files import OffsetRange, parse, present
 from spark_tasks.errors import ConnectError, RetriableError
-from spark_tasks.pipeline.stages import SinkPipeline
+from spark_tasks.pipeline.sink_pipeline import SinkPipeline
 from spark_tasks.sinks.writes import WriterRunner
 from tests.pure.spark_tasks.pipeline.samples import JSON, raw_batch, worker
 

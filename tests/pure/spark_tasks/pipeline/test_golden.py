@@ -14,7 +14,7 @@ from spark_tasks.pipeline.converters.java_text import to_texts
 from spark_tasks.pipeline.converters.json import JsonConverter
 from spark_tasks.pipeline.converters.primitive import ByteArrayConverter
 from spark_tasks.pipeline.converters.simple_header import SimpleHeaderConverter
-from spark_tasks.pipeline.stages import SinkPipeline
+from spark_tasks.pipeline.sink_pipeline import SinkPipeline
 from tests.pure.spark_tasks.pipeline.samples import JSON, raw_batch, worker
 
 GOLDEN = json.loads((Path(__file__).parents[3] / "golden" / "converters" / "golden.json").read_text())

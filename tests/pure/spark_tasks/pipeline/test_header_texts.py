@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from spark_tasks.connectors.lines import to_lines
-from spark_tasks.pipeline.stages import SinkPipeline
+from spark_tasks.pipeline.sink_pipeline import SinkPipeline
 from tests.pure.spark_tasks.pipeline.samples import JSON, raw_batch, worker
 
 STRING = "org.apache.kafka.connect.storage.StringConverter"

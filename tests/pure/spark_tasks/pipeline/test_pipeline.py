@@ -9,7 +9,8 @@ from spark_tasks.errors import ConfigError, DataError, ToleranceExceededError
 from spark_tasks.pipeline.converters import primitive
 from spark_tasks.pipeline.converters.base import BadRowError
 from spark_tasks.pipeline.converters.json import JsonConverter
-from spark_tasks.pipeline.stages import SinkPipeline, SourcePipeline
+from spark_tasks.pipeline.sink_pipeline import SinkPipeline
+from spark_tasks.pipeline.source_pipeline import SourcePipeline
 from spark_tasks.pipeline.transforms.timestamp_router import TimestampRouter
 from spark_tasks.plugins import PluginNotFoundError
 from tests.pure.spark_tasks.pipeline.samples import CONNECT, JSON, STRING, raw_batch, worker

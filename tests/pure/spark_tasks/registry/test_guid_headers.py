@@ -28,7 +28,7 @@ from spark_tasks.errors import ConfigError
 from spark_tasks.pipeline.converters.avro.converter import AvroConverter
 from spark_tasks.pipeline.converters.json_schema.converter import JsonSchemaConverter
 from spark_tasks.pipeline.converters.protobuf.converter import ProtobufConverter
-from spark_tasks.pipeline.stages import SourcePipeline
+from spark_tasks.pipeline.source_pipeline import SourcePipeline
 from spark_tasks.registry.wire import with_header
 from tests.rigs.guid_registry import guid_registry
 

@@ -18,7 +18,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter
 
 from spark_tasks.data.columns import RAW_SCHEMA
 from spark_tasks.kafka.records import encode
-from spark_tasks.pipeline.stages import SinkPipeline
+from spark_tasks.pipeline.sink_pipeline import SinkPipeline
 from spark_tasks.plugins.origin import kafka_partition
 from spark_tasks.sinks.shared_split import SharedSplit
 from spark_tasks.sinks.split import SinkJob, SinkResult, SinkSplit

@@ -13,7 +13,8 @@ import pytest
 from heeler import DataError, transform
 from spark_tasks.data.columns import SCHEMA_KEY
 from spark_tasks.errors import ToleranceExceededError
-from spark_tasks.pipeline.stages import SinkPipeline, SourcePipeline
+from spark_tasks.pipeline.sink_pipeline import SinkPipeline
+from spark_tasks.pipeline.source_pipeline import SourcePipeline
 from spark_tasks.plugins import Kind, Plugins
 from spark_tasks.validation import plugin_config
 from tests.pure.spark_tasks.pipeline.samples import JSON, raw_batch, worker

@@ -16,7 +16,8 @@ from spark_tasks.config.validators import ConfigError
 from spark_tasks.data.columns import HEADERS_TYPE, SCHEMA_KEY
 from spark_tasks.data.schema import from_text
 from spark_tasks.errors import ToleranceExceededError
-from spark_tasks.pipeline.stages import SinkPipeline, SourcePipeline
+from spark_tasks.pipeline.sink_pipeline import SinkPipeline
+from spark_tasks.pipeline.source_pipeline import SourcePipeline
 from spark_tasks.pipeline.transforms.sql import Sql
 from tests.pure.spark_tasks.pipeline.samples import JSON, raw_batch, worker
 

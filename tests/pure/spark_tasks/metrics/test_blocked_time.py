@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from spark_tasks.process import blocked_time
-from spark_tasks.process.blocked_time import blocked_clock
+from spark_tasks.metrics import blocked_time
+from spark_tasks.metrics.blocked_time import blocked_clock
 
 
 def blocked_by(work: object) -> float:
@@ -27,7 +27,7 @@ def spin() -> None:
 @pytest.mark.parametrize("known", [True, False], ids=["linux", "other"])
 def test_a_thread_that_sleeps_is_blocked(known: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if not known:
-        monkeypatch.setattr(blocked_time, "_SCHEDSTAT", Path("/nonexistent"))
+        monkeypatch.setattr(blocked_time, "SCHEDSTAT", Path("/nonexistent"))
     assert blocked_by(lambda: time.sleep(0.1)) > 0.08
 
 

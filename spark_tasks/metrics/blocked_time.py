@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 from typing import Final
 
-_SCHEDSTAT: Final = Path("/proc/thread-self/schedstat")  # Linux: ns on a CPU, ns of waiting for one, turns
+SCHEDSTAT: Final = Path("/proc/thread-self/schedstat")  # Linux: ns on a CPU, ns of waiting for one, turns
 _S: Final = 1e-9
 
 
@@ -16,7 +16,7 @@ def blocked_clock() -> float:
     """
     now = time.perf_counter()
     try:
-        ran, ready, _ = _SCHEDSTAT.read_text().split()
+        ran, ready, _ = SCHEDSTAT.read_text().split()
     except (OSError, ValueError):
         return now - time.thread_time()
     return now - (int(ran) + int(ready)) * _S
