@@ -28,9 +28,9 @@ Outcome = Sequence[SinkResult] | Exception
 
 @dataclass(slots=True, eq=False)
 class Lending:
-    """`key`: tasks with equal ones share splits. `split` creates the split of a range with its record batches, `commit`
-    ends a batch that was written, and `commit_due` commits offsets if that is due and returns whether some are left:
-    they neither block nor run a plugin's code.
+    """`key`: tasks with equal ones share splits. `split` creates the split of a range with its record batches. `commit`
+    ends a batch that was written in this generation of the group. `commit_due` commits offsets if that is due and
+    returns whether some are left. None of them blocks or runs a plugin's code.
     """
 
     context: TaskContext
@@ -130,7 +130,7 @@ class Lending:
     def collect_shared(self, results: Sequence[SinkResult]) -> bool:
         """Commits a shared batch, unless there is more to do than that."""
         simple = all(r.failure is None and r.out_of_range is None and not r.refused.count for r in results)
-        if not simple or self.generation is None or self.generation != self.member().generation():
+        if not simple or self.generation is None:
             return False
         self.commit(results, self.generation)
         self.note(results)

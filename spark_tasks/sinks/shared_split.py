@@ -79,8 +79,9 @@ def _of_topic(topic: str, splits: Sequence[SinkSplit]) -> list[ConvertedRange]:
 
 
 def _cut(raw: pa.RecordBatch, connect: pa.RecordBatch, counts: Sequence[int]) -> list[ConvertedRange]:
-    begin, found, each = 0, [], raw.nbytes / max(len(raw), 1)
+    begin, found, rows = 0, [], max(len(raw), 1)
+    before, after = raw.nbytes / rows, connect.nbytes / rows  # on average: for each slice that would take long
     for count in counts:
-        found.append(ConvertedRange(connect.slice(begin, count), count, int(each * count)))
+        found.append(ConvertedRange(connect.slice(begin, count), count, int(before * count), int(after * count)))
         begin += count
     return found

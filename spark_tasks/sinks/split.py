@@ -97,11 +97,14 @@ class SinkResult(CompactPickle):
 
 @dataclass(frozen=True, slots=True)
 class ConvertedRange:
-    """The converted records of a whole range. `records`: before the conversion; `size`: in Kafka, as Arrow bytes."""
+    """The converted records of a whole range. `records`: before the conversion; `size` and `connect_size`: before and
+    after it, in bytes.
+    """
 
     connect: pa.RecordBatch
     records: int
     size: int
+    connect_size: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +229,7 @@ class _Reading(Iterator[pa.RecordBatch]):
 
     def _take(self, converted: ConvertedRange) -> Iterator[pa.RecordBatch]:
         self.records, self.size = converted.records, converted.size
-        self.written, self.written_bytes = len(converted.connect), converted.connect.nbytes
+        self.written, self.written_bytes = len(converted.connect), converted.connect_size
         self.position = self._split.end
         if self.written:
             yield converted.connect

@@ -97,9 +97,10 @@ def test_a_task_that_joins_takes_over_partitions_and_nothing_is_written_twice(ri
 def test_a_lent_task_can_be_paused_resumed_and_stopped(rig: SharedRig) -> None:
     loops = rig.start_both()
     rig.expect_all()
+    paused = threading.Barrier(len(loops) + 1)
     for loop in loops:
-        loop.order(lambda runner: runner.pause())
-    wait_until(lambda: not any(rig.lent(loop) for loop in loops))
+        loop.order(lambda runner: (runner.pause(), paused.wait(20)))
+    paused.wait(20)
     written = rig.values()
     rig.send(4)
     for loop in loops:
