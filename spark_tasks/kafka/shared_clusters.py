@@ -56,10 +56,11 @@ def _after_fork() -> None:
     _keep.cache_clear()
 
 
-def _close_shared() -> None:
+def close_shared() -> None:
+    """Closes all clusters of this process; those that are used later are opened again."""
     for cluster in list(_CLUSTERS.values()):
         cluster.close()
 
 
 os.register_at_fork(after_in_child=_after_fork)
-atexit.register(_close_shared)
+atexit.register(close_shared)

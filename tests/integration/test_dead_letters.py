@@ -10,7 +10,10 @@ from typing import Any
 
 import pytest
 
+from heeler.embedded_kafka.broker import EmbeddedBroker
 from spark_tasks.errors import ConnectError, RetriableError, ToleranceExceededError
+from spark_tasks.kafka.shared_clusters import close_shared
+from tests.rigs.second_broker import SecondBroker
 from tests.rigs.support import wait_until
 from tests.rigs.task_rigs import SinkRig, SourceRig
 from tests.rigs.topic_reader import read_topic
@@ -270,6 +273,44 @@ def test_the_queues_topic_is_created_or_an_impossible_replication_factor_refused
     assert str(many).startswith(f"Could not initialize dead letter queue with topic=many-{sink.name}: ")
     assert "replication factor" in str(many).lower()
     assert f"many-{sink.name}" not in sink.admin.list_topics(timeout=20).topics
+
+
+@pytest.fixture(scope="module")
+def two_brokers() -> Iterator[str]:
+    with EmbeddedBroker(quick=True, heap_mb=256) as first, SecondBroker(first) as second:
+        yield f"{first.bootstrap_servers},{second.bootstrap_servers}"
+        close_shared()  # or they would look for these brokers until the end of the session
+
+
+@pytest.mark.parametrize("kind", [SinkRig, SourceRig])
+def test_two_brokers_have_two_replicas_of_a_queue_but_not_three(
+    kind: type[SinkRig | SourceRig], two_brokers: str, tmp_path: Path
+) -> None:
+    """Three is the default. The error is Kafka Connect's, with the brokers' reason."""
+    rig = kind(two_brokers, tmp_path)
+    try:
+        wait_until(lambda: len(rig.admin.list_topics(timeout=20).brokers) == 2, 60, "two brokers")
+        if isinstance(rig, SinkRig):
+            rig.produce(2)
+        else:
+            rig.make_topic()
+            rig.limit(2)
+        dead, factor = f"dead-{rig.name}", "errors.deadletterqueue.topic.replication.factor"
+        bad = {**TOLERANT, "errors.deadletterqueue.topic.name": dead, "transforms": "part",
+               "transforms.part.type": TRANSFORMS + "ExtractField$Value", "transforms.part.field": "of a text"}
+        del bad[factor]
+        error = rig.start(**bad).await_error(60)
+        assert type(error) is ConnectError
+        assert re.fullmatch(
+            f"Could not initialize dead letter queue with topic={dead}: .*The target replication factor of 3 cannot be "
+            r"reached because only 2 broker\(s\) are registered.*", str(error))
+        assert dead not in rig.admin.list_topics(timeout=20).topics
+        rig.start(**bad, **{factor: "2"})
+        wait_until(lambda: len(letters(rig.bootstrap, dead)) == 2, 60, "the letters")
+        [partition] = rig.admin.list_topics(dead, timeout=20).topics[dead].partitions.values()
+        assert sorted(partition.replicas) == sorted(partition.isrs) == [1, 2]
+    finally:
+        rig.close()
 
 
 # ---------------------------------------------------------------- replay

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka.admin import AclOperation, ResourceType
 
 from spark_tasks.data.columns import RAW_SCHEMA
 from spark_tasks.dead_letters import once
@@ -22,6 +23,7 @@ from tests.rigs.support import wait_until
 from tests.rigs.task_rigs import SinkRig
 from tests.rigs.tasks import Loop
 from tests.rigs.topic_reader import read_topic
+from tests.rigs.workers import Kafka
 
 pytestmark = pytest.mark.integration
 
@@ -101,6 +103,29 @@ def test_records_that_are_read_again_on_purpose_have_new_letters(sink: SinkRig) 
     start(sink)
     wait_committed(sink)
     assert letters(sink) == {b"7": 2, b"16": 2}
+
+
+def test_a_producer_without_permission_for_its_transactional_id_writes_letters_at_least_once(
+    sink: SinkRig, kafka: Kafka, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Only the id of partition 1 is denied: a warning says so, and the letters of partition 0 are written once."""
+    sink.produce(20)
+    (sink.notes.path / "no-commits").touch()
+    denied = f"connect-{sink.name}-letters-{sink.topic}-1"
+
+    def attempts(partition: int) -> int:
+        return sum(number == partition for _, number, *_ in sink.notes.recorded("writes"))
+
+    with kafka.denied(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, denied):
+        start(sink)
+        wait_until(lambda: min(attempts(0), attempts(1)) > 1, 60, "repeated batches")
+        (sink.notes.path / "no-commits").unlink()
+        wait_committed(sink)
+    assert letters(sink) == {b"7": attempts(1), b"16": 1}
+    warning = ("dead letters may be written twice after a failure: the queue's producer needs WRITE permission on the "
+               "transactional id {}: ")
+    assert warning.format(denied) in caplog.text
+    assert warning.format(f"{denied[:-1]}0") not in caplog.text
 
 
 def refused(handling: ErrorHandling, topic: str, *offsets: int) -> Refusals:

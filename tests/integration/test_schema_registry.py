@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import datetime as dt
 import http.server
 import json
@@ -214,31 +215,15 @@ def test_only_damaged_records_are_reported_as_bad(registry):
         converter.to_connect("hurt", pa.array([b"\0" + (999999).to_bytes(4, "big") + b"x"]))
 
 
-class Door(http.server.BaseHTTPRequestHandler):
-    """A proxy in front of the registry: accepts requests with the right header, and reports to be busy while `busy`."""
+class Answers(http.server.BaseHTTPRequestHandler):
+    """Answers with JSON. Its server has the attributes that `listening` was given."""
 
-    def _pass(self):
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0)) or None
-        self.server.seen += 1
-        self.server.headers = self.headers
-        if self.server.busy:
-            self._answer(503, b"{}")
-            return
-        if self.server.wanted not in (None, self.headers.get("Authorization")):
-            self._answer(401, b'{"error_code": 401, "message": "who are you?"}')
-            return
-        request = urllib.request.Request(self.server.target + self.path, body, method=self.command,
-                                         headers={"Content-Type": "application/json"})
-        try:
-            with urllib.request.urlopen(request, timeout=30) as answer:
-                self._answer(answer.status, answer.read())
-        except urllib.error.HTTPError as error:
-            self._answer(error.code, error.read())
+    def body(self):
+        return self.rfile.read(int(self.headers.get("Content-Length") or 0))
 
-    do_GET = do_POST = _pass  # noqa: N815 - its base class asks for these
-
-    def _answer(self, status, body):
+    def answer(self, status, body):
         self.send_response(status)
+        self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
@@ -247,16 +232,48 @@ class Door(http.server.BaseHTTPRequestHandler):
         pass
 
 
+@contextlib.contextmanager
+def listening(handler, **attributes):
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    vars(server).update(attributes)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+class Door(Answers):
+    """A proxy in front of the registry: accepts requests with the right header, and reports to be busy while `busy`."""
+
+    def _pass(self):
+        body = self.body() or None
+        self.server.seen += 1
+        self.server.headers = self.headers
+        if self.server.busy:
+            self.answer(503, b"{}")
+            return
+        if self.server.wanted not in (None, self.headers.get("Authorization")):
+            self.answer(401, b'{"error_code": 401, "message": "who are you?"}')
+            return
+        request = urllib.request.Request(self.server.target + self.path, body, method=self.command,
+                                         headers={"Content-Type": "application/json"})
+        try:
+            with urllib.request.urlopen(request, timeout=30) as answer:
+                self.answer(answer.status, answer.read())
+        except urllib.error.HTTPError as error:
+            self.answer(error.code, error.read())
+
+    do_GET = do_POST = _pass  # noqa: N815 - its base class asks for these
+
+
 @pytest.fixture
 def door(registry):
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Door)
-    server.target, server.wanted, server.busy, server.seen = registry.url, None, False, 0
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield server
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with listening(Door, target=registry.url, wanted=None, busy=False, seen=0) as server:
+        yield server
 
 
 def through(door, **config):
@@ -278,11 +295,11 @@ def test_registry_requests_are_authenticated(door, wanted, config):
         through(door).from_connect("guarded", *data)
 
 
-class TokenEndpoint(http.server.BaseHTTPRequestHandler):
+class TokenEndpoint(Answers):
     """Gives tokens of a minute: "token-1", "token-2", … to the client "heeler"; another client is refused."""
 
     def do_POST(self):
-        form = urllib.parse.parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
+        form = urllib.parse.parse_qs(self.body().decode())
         self.server.asked.append(form)
         basic = base64.b64encode(b"heeler:sweet").decode()
         if self.server.down:
@@ -293,32 +310,18 @@ class TokenEndpoint(http.server.BaseHTTPRequestHandler):
             token = f"token-{len(self.server.asked)}"
             self.server.door.wanted = f"Bearer {token}"
             status, body = 200, {"access_token": token, "token_type": "Bearer", **self.server.lasts}
-        payload = json.dumps(body).encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(payload)))
-        self.end_headers()
-        self.wfile.write(payload)
-
-    def log_message(self, *args):
-        pass
+        self.answer(status, json.dumps(body).encode())
 
 
 @pytest.fixture
 def tokens(door):
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), TokenEndpoint)
-    server.asked, server.down, server.lasts, server.door = [], False, {"expires_in": 60}, door
-    server.settings = {
-        "bearer.auth.credentials.source": "OAUTHBEARER", "bearer.auth.client.id": "heeler",
-        "bearer.auth.client.secret": "sweet", "bearer.auth.scope": "schemas",
-        "bearer.auth.issuer.endpoint.url": f"http://127.0.0.1:{server.server_port}/token",
-    }  # fmt: skip
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield server
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with listening(TokenEndpoint, asked=[], down=False, lasts={"expires_in": 60}, door=door) as server:
+        server.settings = {
+            "bearer.auth.credentials.source": "OAUTHBEARER", "bearer.auth.client.id": "heeler",
+            "bearer.auth.client.secret": "sweet", "bearer.auth.scope": "schemas",
+            "bearer.auth.issuer.endpoint.url": f"http://127.0.0.1:{server.server_port}/token",
+        }  # fmt: skip
+        yield server
 
 
 def test_oauth_tokens_are_requested_and_reused_until_they_expire(door, tokens):

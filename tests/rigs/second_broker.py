@@ -1,0 +1,34 @@
+"""A second broker in the cluster of an EmbeddedBroker, for topics with two replicas."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import javaproperties
+
+from heeler.embedded_kafka.broker import EmbeddedBroker
+from heeler.embedded_kafka.folder import BrokerFolder
+
+
+class SecondBroker(EmbeddedBroker):
+    """A broker that joins the cluster of `first`, which is its only controller. `first` must run."""
+
+    def __init__(self, first: EmbeddedBroker) -> None:
+        super().__init__(quick=True, heap_mb=256)
+        self._cluster_id = _properties(first.data_dir / "kafka" / "meta.properties")["cluster.id"]
+        self._voters = _properties(first.data_dir / "server.properties")["controller.quorum.voters"]
+
+    def _open_folder(self) -> BrokerFolder:
+        return BrokerFolder.open(Path(tempfile.mkdtemp(prefix="heeler-broker-")), self._cluster_id)
+
+    def _properties(self, folder: BrokerFolder, controller_port: int) -> dict[str, str]:
+        return {
+            **super()._properties(folder, controller_port), "process.roles": "broker", "node.id": "2",
+            "listeners": f"PLAINTEXT://{self.bootstrap_servers}", "controller.quorum.voters": self._voters,
+        }  # fmt: skip
+
+
+def _properties(file: Path) -> dict[str, str]:
+    with file.open("rb") as text:
+        return javaproperties.load(text)
