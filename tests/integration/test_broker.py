@@ -15,7 +15,7 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 
 from heeler.embedded_kafka.broker import EmbeddedBroker
-from heeler.embedded_kafka.folder import FEATURES
+from heeler.embedded_kafka.folder import FEATURES, BrokerFolder
 from heeler.embedded_kafka.jars import BROKER, resolve
 from heeler.embedded_kafka.ports import free_port, serves_kafka
 from heeler.errors import SetupError
@@ -148,8 +148,10 @@ def test_ctrl_c_during_the_start_stops_kafka(tmp_path):
 
 
 def test_a_folder_formatted_by_another_cluster_exits_with_code_2(tmp_path):
-    with EmbeddedBroker(data_dir=tmp_path, quick=True):
-        pass
+    folder = BrokerFolder.open(tmp_path, "MkU3OEVBNTcwNTJENDM2Qg")
+    (tmp_path / "heeler-broker.features").touch()
+    folder.format_like(tmp_path / "heeler-broker.features")
+    folder.release()
     file = tmp_path / "kafka" / "meta.properties"
     file.write_text(re.sub("(?m)^cluster.id=.*$", "cluster.id=MkU3OEVBNTcwNTJENDM2Qk", file.read_text()))
     run = subprocess.run(
