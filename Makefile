@@ -25,7 +25,7 @@ help:
 	@echo "make transforms-differential  compare 100,000 random chains of transforms with Java's (needs javac; about twenty minutes)"
 	@echo "make connectors  run Debezium, MirrorMaker, Iceberg and others (needs Debian's postgresql; a few minutes)"
 	@echo "make chaos      kill everything at random, check every record (ARGS='--minutes 30 --seed 7')"
-	@echo "make executors  move 6,000,000 records on a Spark cluster whose executors are killed (ARGS='--kills 30'; a few minutes)"
+	@echo "make executors  move 6,000,000 records on a Spark cluster whose executors are killed, then the demo (ARGS='--kills 30'; a few minutes)"
 	@echo "make nightly    run the seven commands above, one after the other, even if one fails (hours)"
 	@echo "make bench      run microbenchmarks of the data plane and the control plane"
 	@echo "make wheel      build dist/heeler-….whl, which pip installs anywhere"
@@ -117,7 +117,7 @@ chaos: $(READY)
 	@$(BIN)/python -m tests.chaos.chaos $(ARGS)
 
 executors: $(READY)
-	@echo "== A Spark cluster whose executors are killed one after the other, at least once and exactly once"
+	@echo "== A Spark cluster whose executors are killed one after the other, at least once and exactly once; the demo"
 	@$(BIN)/python -m tests.chaos.executors $(ARGS)
 
 # What has new examples each time, or only repeats for long what `make test` does once.

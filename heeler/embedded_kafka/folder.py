@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import base64
 import fcntl
 import json
 import re
+import shutil
 import tempfile
+import uuid
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
@@ -14,6 +18,8 @@ from heeler.embedded_kafka.jars import KAFKA_VERSION
 from heeler.errors import SetupError
 from spark_tasks.process.private_files import open_private
 
+FEATURES = "bootstrap.checkpoint"
+"""Kafka's file with the features of a new cluster: the same for every cluster of one version of Kafka."""
 _MARKER = "heeler-broker.json"
 _TAIL_LINES = 15
 
@@ -61,6 +67,19 @@ class BrokerFolder:
         """Whether Kafka has formatted the folder completely (it writes this file last)."""
         return (self.kafka_dir / "meta.properties").exists()
 
+    def keep_features(self, kept: Path) -> None:
+        """Keep a copy of what Kafka's tool has written, for `format_like` of other folders."""
+        with suppress(OSError), tempfile.TemporaryDirectory(prefix=".features-", dir=kept.parent) as work:
+            Path(shutil.copy(self.kafka_dir / FEATURES, work)).rename(kept)
+
+    def format_like(self, kept: Path) -> None:
+        """Format the folder as Kafka's tool does, which takes a JVM a second of CPU time."""
+        self.kafka_dir.mkdir(exist_ok=True)
+        shutil.copy(kept, self.kafka_dir / FEATURES)
+        directory_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        meta = {"version": "1", "cluster.id": self.cluster_id, "node.id": "1", "directory.id": directory_id}
+        (self.kafka_dir / "meta.properties").write_text("".join(f"{key}={value}\n" for key, value in meta.items()))
+
     def write_config(self, properties: Mapping[str, str]) -> Path:
         """Write the broker's server.properties and return its path."""
         file = self.path / "server.properties"
@@ -87,6 +106,7 @@ class BrokerFolder:
             if re.search(pattern, output, re.IGNORECASE):
                 return meaning.format(path=self.path)
         telling = [x.strip() for x in output.splitlines() if re.search(r"exception|error|fatal", x, re.IGNORECASE)]
+        telling.sort(key=lambda line: "Exception: " not in line)  # it says more than "Exiting due to an exception"
         kept = f" Its complete output is in {self.log_file}." if self.log_file.exists() else ""
         return f"Kafka failed to start: {(telling or output.splitlines() or ['there is no output'])[0]}.{kept}"
 

@@ -46,6 +46,10 @@ class DatagenSourceConnector(SourceConnector):
         ConfigKey(
             "rate", Type.LONG, default=0, validator=at_least(0), doc="Records per second of each task; 0 for no limit.",
         ),
+        ConfigKey(
+            "pace.ms", Type.LONG, default=0, validator=at_least(0),
+            doc="With a rate: how often records come, as many as are due; 0: each as soon as it is due.",
+        ),
         ConfigKey("payload.bytes", Type.INT, default=20, validator=at_least(0), doc="The size of each payload."),
     )  # fmt: skip
 
@@ -94,7 +98,8 @@ class DatagenData(DataSource):  # type: ignore[misc]  # PySpark has no types
         parsed = DatagenSourceConnector.config_def.parse(options)
         index, count = int(options.get(_INDEX, 0)), int(options.get(_COUNT, 1))
         streams = range(index, parsed["streams"] or 1, count)
-        return DatagenReader(parsed["topic"], list(streams), parsed["records"], parsed["rate"], parsed["payload.bytes"])
+        return DatagenReader(parsed["topic"], list(streams), parsed["records"], parsed["rate"], parsed["payload.bytes"],
+                             parsed["pace.ms"] / 1000)
 
 
 @dataclass
@@ -109,12 +114,14 @@ class Numbers(InputPartition):  # type: ignore[misc]  # PySpark has no types
 class DatagenReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark has no types
     """Reads the streams of one task. The offset is {stream: next sequence number}."""
 
-    def __init__(self, topic: str, streams: Sequence[int], records: int, rate: int, payload: int) -> None:
+    def __init__(self, topic: str, streams: Sequence[int], records: int, rate: int, payload: int,
+                 pace_s: float = 0.0) -> None:
         self._topic = topic
         self._streams = list(streams)
         self._records = records
         self._rate = rate
         self._payload = payload
+        self._pace_s = pace_s
         self._begun: tuple[float, int] | None = None  # start of the reader, and the number of records before it
 
     @override
@@ -143,7 +150,10 @@ class DatagenReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark ha
         made, now = sum(int(at) for at in start.values()), time.monotonic()
         if self._begun is None:
             self._begun = (now, made)
-        return max(0, self._begun[1] + int((now - self._begun[0]) * self._rate) - made)
+        passed = now - self._begun[0]
+        if self._pace_s:
+            passed -= passed % self._pace_s
+        return max(0, self._begun[1] + int(passed * self._rate) - made)
 
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:
         """Returns one partition for each stream."""

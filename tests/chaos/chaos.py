@@ -83,7 +83,7 @@ class Chaos:
             self.kafka = Kafka(self.broker.bootstrap_servers)
             self.kafka.create("numbers", STREAMS)
             with Cluster(self.kafka, self.folder, "chaos", exactly_once_source_support="enabled") as self.cluster:
-                numbers(self.cluster, "numbers", 3, streams=STREAMS, rate=self.rate)
+                numbers(self.cluster, "numbers", 3, streams=STREAMS, rate=self.rate, pace_ms="0")
                 self._sinks()
                 self.reader = Reader(self.kafka, "numbers")
                 self.reader.wait_flowing(STREAMS, within=SETTLE_S, also=self._operate)
@@ -228,7 +228,7 @@ class Chaos:
     def _reconfigure(self) -> str | None:
         tasks = self.random.randint(1, STREAMS)
         with suppress(RestError, OSError):
-            numbers(self.cluster, "numbers", tasks, streams=STREAMS, rate=self.rate)
+            numbers(self.cluster, "numbers", tasks, streams=STREAMS, rate=self.rate, pace_ms="0")
             return f"{tasks} tasks"
         return None
 

@@ -3,7 +3,8 @@
     python -m tests.chaos.executors --records 6000000 --kills 12
 
 At least once: nothing is missing, and each kill repeats at most one batch of each stream. Exactly once: each record is
-there once. The executors have another Python environment than the worker, with a separate installation of heeler.
+there once. The executors have another Python environment than the worker, with a separate installation of heeler. Then
+the demo runs on that cluster.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import itertools
 import os
 import random
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
@@ -148,6 +150,18 @@ class Killing:
                 f"batches of a stream begun anew {sum(again)}, duplicates {summary['duplicates']}")
 
 
+def demo(kafka: Kafka, cluster: SparkCluster, folder: Path, python: Path) -> str:
+    """`heeler demo` on the cluster; returns its last words."""
+    settings = {**cluster.settings, "spark.pyspark.python": str(python)}
+    names = {f"CONNECT_{key.replace('.', '_').upper()}": value for key, value in settings.items()}
+    done = subprocess.run([sys.executable, "-m", "heeler", "demo", "--bootstrap-servers", kafka.servers], cwd=folder,
+                          env={**os.environ, **names}, capture_output=True, text=True, timeout=_DONE_S, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Everything agrees." in done.stdout
+    assert "Spark started in" in (folder / "heeler-demo" / "worker.log").read_text()
+    return "the demo: everything agrees"
+
+
 def main() -> int:
     """The command line; exit code 1 if a record is missing, or duplicate where it must not be."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -171,9 +185,11 @@ def main() -> int:
             EmbeddedBroker(data_dir=folder / "kafka", quick=True) as broker,
             SparkCluster(folder, temporary, workers=2).start() as cluster,
         ):
-            killing = Killing(Kafka(broker.bootstrap_servers), cluster, folder, other_python(folder / "python"), say)
+            kafka, python = Kafka(broker.bootstrap_servers), other_python(folder / "python")
+            killing = Killing(kafka, cluster, folder, python, say)
             for exactly_once in (False, True):
                 say(killing.run(options.records, options.kills, exactly_once=exactly_once, rate=options.rate))
+            say(demo(kafka, cluster, folder, python))
     except AssertionError as error:
         say(f"FAILED: {error}; everything is in {folder}")
         return 1

@@ -15,6 +15,7 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 
 from heeler.embedded_kafka.broker import EmbeddedBroker
+from heeler.embedded_kafka.folder import FEATURES, BrokerFolder
 from heeler.embedded_kafka.jars import BROKER, resolve
 from heeler.embedded_kafka.ports import free_port, serves_kafka
 from heeler.errors import SetupError
@@ -147,8 +148,10 @@ def test_ctrl_c_during_the_start_stops_kafka(tmp_path):
 
 
 def test_a_folder_formatted_by_another_cluster_exits_with_code_2(tmp_path):
-    with EmbeddedBroker(data_dir=tmp_path, quick=True):
-        pass
+    folder = BrokerFolder.open(tmp_path, "MkU3OEVBNTcwNTJENDM2Qg")
+    (tmp_path / "heeler-broker.features").touch()
+    folder.format_like(tmp_path / "heeler-broker.features")
+    folder.release()
     file = tmp_path / "kafka" / "meta.properties"
     file.write_text(re.sub("(?m)^cluster.id=.*$", "cluster.id=MkU3OEVBNTcwNTJENDM2Qk", file.read_text()))
     run = subprocess.run(
@@ -160,14 +163,15 @@ def test_a_folder_formatted_by_another_cluster_exits_with_code_2(tmp_path):
     assert "Traceback" not in run.stderr
 
 
-def test_the_first_broker_leaves_an_archive_that_the_next_one_uses(tmp_path, monkeypatch):
+def test_the_first_broker_leaves_an_archive_and_features_that_the_next_one_uses(tmp_path, monkeypatch):
     cache = tmp_path / "cache"
-    shutil.copytree(resolve(BROKER), cache / BROKER.folder, ignore=shutil.ignore_patterns("*.jsa"))
+    shutil.copytree(resolve(BROKER), cache / BROKER.folder, ignore=shutil.ignore_patterns("*.jsa", FEATURES))
     monkeypatch.setenv("HEELER_CACHE", str(cache))
-    with EmbeddedBroker(quick=True):
-        pass
+    with EmbeddedBroker(quick=True) as first:
+        written = (first.data_dir / "kafka" / FEATURES).read_bytes()
     (archive,) = cache.rglob("*.jsa")
     with EmbeddedBroker(quick=True) as again:
+        assert (again.data_dir / "kafka" / FEATURES).read_bytes() == written
         words = [word for p in processes_about(again.data_dir) for word in p.cmdline()]
         assert {f"-XX:SharedArchiveFile={archive}", "-XX:TieredStopAtLevel=1"} <= set(words)
     assert list(cache.rglob("*.jsa")) == [archive]

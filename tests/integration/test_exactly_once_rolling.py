@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.rigs.cluster import SCHEMALESS, Cluster
+from tests.rigs.cluster import PACED, SCHEMALESS, Cluster
 from tests.rigs.exactly_once_cluster import Reader, config_records
 from tests.rigs.support import wait_until
 from tests.rigs.workers import READY_S
@@ -21,8 +21,8 @@ def transactions(cluster):
 
 
 def change(cluster, rate, **more):
-    cluster.create("rolled", {"connector.class": "datagen", "topic": "rolled", "rate": str(rate), **SCHEMALESS, **more},
-                   STREAMS)
+    cluster.create("rolled", {"connector.class": "datagen", "topic": "rolled", "rate": str(rate), **PACED, **SCHEMALESS,
+                              **more}, STREAMS)
 
 
 def test_a_source_runs_through_a_rolling_change(kafka, tmp_path):

@@ -20,7 +20,7 @@ def test_the_command_line_tour_against_a_java_worker(broker, tmp_path, worker_pr
         tour(java.rest.url, Kafka(broker.bootstrap_servers), tmp_path, topic_name)
         _takes_keys_of_heeler(java, topic_name)
     finally:
-        java.stop(0)
+        java.close()
 
 
 def _takes_keys_of_heeler(java: JavaWorker, topic: str) -> None:

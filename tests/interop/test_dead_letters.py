@@ -96,7 +96,7 @@ def rig(broker, tmp_path, worker_properties):
             loop.stop()
         runners.close()
         host.close()
-        java.stop(0)
+        java.close()
 
 
 def letters(broker, topic, count):

@@ -194,7 +194,7 @@ def there(kafka: Kafka, request: pytest.FixtureRequest) -> Iterator[Kafka]:
 def mixed(kafka: Kafka, there: Kafka, tmp_path: Path, topic_name: str) -> Iterator[Mixed]:
     made = Mixed(kafka, there, tmp_path, topic_name)
     yield made
-    made.java.stop(0)
+    made.java.close()
     made.heeler.kill()
 
 

@@ -31,7 +31,7 @@ NAMES = ("a", "b", "c", "d")
 def java(tmp_path, worker_properties):
     worker = JavaWorker(tmp_path, worker_properties)
     yield worker
-    worker.stop()
+    worker.close()
 
 
 @pytest.fixture

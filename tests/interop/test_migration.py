@@ -55,7 +55,7 @@ kill "$HEELER_PID"''', 1)
         log = tmp_path / "heeler.log"
         assert done.returncode == 0, f"{done.stderr}\n{done.stdout}\n{log.read_text()[-3000:] if log.exists() else ''}"
     finally:
-        java.stop(0)
+        java.close()
     assert dict.fromkeys(sink.read_text().splitlines()) == dict.fromkeys(["before", "during", "after"])
     for file, address in (("before.json", f"localhost:{java.port}"), ("after.json", f"localhost:{port}")):
         found = json.loads((tmp_path / file).read_text())

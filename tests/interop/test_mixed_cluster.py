@@ -173,7 +173,7 @@ def heal_beside_java(mixed):
 def mixed(broker, tmp_path, worker_properties):
     cluster = Mixed(Kafka(broker.bootstrap_servers), tmp_path, worker_properties)
     yield cluster
-    cluster.java.stop(0)
+    cluster.java.close()
     cluster.heeler.kill()
 
 

@@ -20,6 +20,9 @@ from tests.rigs.workers import JSON, READY_S, Kafka, worker_settings
 
 SPARK_MS = 20_000  # many workers of tests end earlier; the others use Spark as well
 SETTLE_S = 60.0  # after anything that happens to the cluster, on a busy machine
+# Of datagen: four batches a second. If each record came as soon as it is due, batches would follow one another and take
+# the CPU that tests beside them need; `make chaos` has it so.
+PACED = {"pace.ms": "250"}
 SCHEMALESS = {"value.converter": JSON, "value.converter.schemas.enable": "false"}
 Parts = dict[str, tuple[str, str]]
 
@@ -145,7 +148,7 @@ class Cluster:
         """Keep writing numbered records, and check them with a sink."""
         self.kafka.create(f"{self.group}-numbers", tasks)
         self.create("numbers-in", {"connector.class": "datagen", "topic": f"{self.group}-numbers", "rate": str(rate),
-                                   "streams": str(tasks), **SCHEMALESS}, tasks)
+                                   "streams": str(tasks), **PACED, **SCHEMALESS}, tasks)
         self.create("numbers-out", {"connector.class": "verify", "topics": f"{self.group}-numbers",
                                     "path": str(self.folder / "sums"), **SCHEMALESS}, tasks)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, TopicPartition
 
-from tests.rigs.cluster import SCHEMALESS, SETTLE_S, Cluster
+from tests.rigs.cluster import PACED, SCHEMALESS, SETTLE_S, Cluster
 from tests.rigs.support import wait_until
 from tests.rigs.workers import Kafka
 
@@ -83,7 +83,7 @@ def numbers(cluster: Cluster, name: str, tasks: int, *, streams: int = 4, rate: 
     """Create or change a datagen connector `name` with the topic `name`."""
     cluster.create(name, {
         "connector.class": "datagen", "topic": name, "rate": str(rate), "streams": str(streams),
-        "exactly.once.support": "required", **SCHEMALESS,
+        "exactly.once.support": "required", **PACED, **SCHEMALESS,
         **{key.replace("_", "."): value for key, value in more.items()},
     }, tasks)
     return name

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from heeler.embedded_kafka.guard import GuardedProcess
 from heeler.embedded_kafka.jars import CONNECT, JarSet, classpath, resolve
 from heeler.embedded_kafka.java import find_java
 from heeler.embedded_kafka.ports import free_port
+from spark_tasks.spark.class_archive import ClassArchive
 from storage.ids import ConnectorName, ConnectorTaskId
 from tests.rigs.support import wait_until
 
@@ -21,11 +23,17 @@ TIMES = {  # of a worker of either kind
 MAIN = "org.apache.kafka.connect.cli.ConnectDistributed"
 
 
+_RECORDED_S = 60.0  # a JVM that writes an archive when it ends, on a busy machine
+
+
 def java_command(file: Path | str, *more: JarSet) -> list[str]:
     """The command that starts a worker with a properties file. `more`: jars in addition to Kafka Connect's."""
     quick = ("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
-    path = os.pathsep.join(classpath(resolve(jars)) for jars in (CONNECT, *more))
-    return [find_java(), *quick, "-cp", path, MAIN, str(file)]
+    return [find_java(), *quick, "-cp", _classpath(*more), MAIN, str(file)]
+
+
+def _classpath(*more: JarSet) -> str:
+    return os.pathsep.join(classpath(resolve(jars)) for jars in (CONNECT, *more))
 
 
 class JavaWorker:
@@ -46,16 +54,26 @@ class JavaWorker:
         }
         self.file.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
         self.process: GuardedProcess | None = None
+        self._archive = ClassArchive(find_java(), resolve(CONNECT), _classpath(*jars))
 
     def start(self) -> None:
         """Start the worker, and return when it responds."""
-        self.process = GuardedProcess(java_command(self.file, *self.jars), self.folder / "java-worker.log")
+        program, *arguments = java_command(self.file, *self.jars)
+        command = [program, *self._archive.record_flags(), *arguments]
+        self.process = GuardedProcess(command, self.folder / "java-worker.log")
         wait_until(self.rest.ready, 90, "the Java worker")
 
     def stop(self, grace: float = 15) -> None:
         """Send SIGTERM, and kill -9 after `grace` seconds (0: at once)."""
         if self.process is not None:
-            self.process.close(grace=grace)
+            self.process.close(_RECORDED_S if grace and self._archive.recording else grace)
+            self._archive.finish(clean=self.process.exit_code() in (0, 128 + signal.SIGTERM))
+
+    def close(self) -> None:
+        """The end of a test: at once, but the first worker on this machine leaves an archive, with which others start
+        in half of the CPU time.
+        """
+        self.stop(_RECORDED_S if self._archive.recording else 0)
 
     def running(self) -> set[ConnectorName | ConnectorTaskId]:
         """What the worker runs, according to the statuses."""

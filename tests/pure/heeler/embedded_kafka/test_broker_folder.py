@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from heeler.embedded_kafka.folder import BrokerFolder
+from heeler.embedded_kafka.folder import FEATURES, BrokerFolder
 from heeler.errors import SetupError
 
 
@@ -72,6 +72,7 @@ def test_a_folder_that_cannot_be_written(tmp_path):
         ("RuntimeException: Invalid cluster.id in: x. Expected a, but read b", "formatted for another cluster"),
         ("UnsupportedVersionException: metadata.version 99 is not supported", "written by a newer Kafka"),
         ("INFO x\nERROR Exiting: kaboom\n\tat y", "Kafka failed to start: ERROR Exiting: kaboom"),
+        ("ERROR Exiting due to fatal exception\na.BadException: kaboom\n\tat y", "start: a.BadException: kaboom"),
         ("", "there is no output"),
     ],
 )
@@ -82,3 +83,16 @@ def test_the_reason_for_a_failed_start_is_explained(tmp_path, said, meaning):
 def test_backslashes_are_escaped_in_the_properties_file(tmp_path):
     file = opened(tmp_path).write_config({"log.dirs": "C:\\x", "a": "b=c"})
     assert file.read_text() == "log.dirs=C:\\\\x\na=b=c\n"
+
+
+def test_a_folder_is_formatted_like_another_one(tmp_path):
+    tool, kept = opened(tmp_path / "tool"), tmp_path / "kept"
+    tool.kafka_dir.mkdir()
+    (tool.kafka_dir / FEATURES).write_bytes(b"features")
+    tool.keep_features(kept)
+    folder = opened(tmp_path / "own")
+    folder.format_like(kept)
+    assert (folder.kafka_dir / FEATURES).read_bytes() == b"features"
+    assert folder.is_formatted
+    assert opened(folder.path).cluster_id == "cluster-1"
+    assert sorted(x.name for x in tmp_path.iterdir()) == ["kept", "own", "tool"]

@@ -135,6 +135,18 @@ def test_the_rate_is_respected(monkeypatch):
     assert reader.latestOffset(position) == position
 
 
+def test_records_come_together_at_the_pace_that_was_set(monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr("spark_tasks.connectors.datagen.time.monotonic", lambda: now[0])
+    (reader,) = readers(rate="10", **{"pace.ms": "500"})
+    position, found = reader.latestOffset({"0": 0}), []
+    for _ in range(5):
+        now[0] += 0.25
+        position = reader.latestOffset(position)
+        found.append(position["0"])
+    assert found == [0, 5, 5, 10, 10]
+
+
 def test_invalid_offsets_are_refused():
     with pytest.raises(ConnectError):
         DatagenSourceConnector.alter_offsets({}, [({"stream": 0}, {"sequence": -1})])
