@@ -52,11 +52,9 @@ _ASSIGNORS: Final[Mapping[str, Any]] = {
     "CooperativeStickyAssignor": CooperativeStickyAssignor,
 }
 _LOST_MEMBERSHIP = (
-    protocol.CommitFailedError,
-    protocol.RebalanceInProgressError,
-    protocol.UnknownMemberIdError,
+    protocol.CommitFailedError, protocol.RebalanceInProgressError, protocol.UnknownMemberIdError,
     protocol.IllegalGenerationError,
-)
+)  # fmt: skip
 
 
 class CommitRefusedError(RetriableError):
@@ -206,12 +204,10 @@ class GroupConsumer:
         config = {
             **settings.client,
             "group_id": settings.group_id,
-            "session_timeout_ms": settings.session_timeout_ms,
-            "heartbeat_interval_ms": settings.heartbeat_interval_ms,
+            "session_timeout_ms": settings.session_timeout_ms, "heartbeat_interval_ms": settings.heartbeat_interval_ms,
             "max_poll_interval_ms": settings.max_poll_interval_ms,
             "group_instance_id": settings.group_instance_id,
-            "exclude_internal_topics": settings.exclude_internal_topics,
-            "enable_auto_commit": False,
+            "exclude_internal_topics": settings.exclude_internal_topics, "enable_auto_commit": False,
             "retry_backoff_ms": _COMMIT_BACKOFF_MS,
         }
         self._net = io.net()
@@ -285,11 +281,15 @@ class GroupConsumer:
     def stays(self) -> bool:
         """Does the same as `poll` if there is nothing to do, or returns False. Another thread may commit meanwhile."""
         member = self._coordinator
-        stays = member.stable() and not (member.refused or member.need_rejoin() or self._was_suspended)
-        if stays:
+        if not member.stable() or member.refused or member.need_rejoin() or self._was_suspended:
+            return False
+        try:
             member.poll_heartbeat()
-            self._rest()
-        return stays
+        except protocol.KafkaError:  # there are no heartbeats any more; a join starts them again
+            member.request_rejoin()
+            return False
+        self._rest()
+        return True
 
     def _rest(self) -> None:
         """Closes the connection for joins when no more members are expected to join soon."""

@@ -28,12 +28,14 @@ Outcome = Sequence[SinkResult] | Exception
 
 @dataclass(slots=True, eq=False)
 class Lending:
-    """`key`: tasks with equal ones share splits. `split` creates the split of a range with its record batches. `commit`
-    ends a batch that was written in this generation of the group. `commit_due` commits offsets if that is due and
-    returns whether some are left. None of them blocks or runs a plugin's code.
+    """`watched_as`: the task's key for the watcher. `key`: tasks with equal ones share splits. `split` creates the
+    split of a range with its record batches. `commit` ends a batch that was written in this generation of the group.
+    `commit_due` commits offsets if that is due and returns whether some are left. None of them blocks or runs a
+    plugin's code.
     """
 
     context: TaskContext
+    watched_as: Hashable
     shared: SharedBatches
     key: Hashable
     watcher: EndWatcher
@@ -64,7 +66,7 @@ class Lending:
             return False
         loan = self._loan = self.shared.lend(self, self.key)
         look = partial(self.shared.look, loan)
-        self.watcher.watch(self.context.id, self.positions.current, self.positions.isolation, look)
+        self.watcher.watch(self.watched_as, self.positions.current, self.positions.isolation, look)
         look()
         return True
 
@@ -83,7 +85,7 @@ class Lending:
             self.shared.withdraw(loan)
         if not self.shared.take_back(loan, timeout_s):
             return None
-        self.watcher.disarm(self.context.id)
+        self.watcher.disarm(self.watched_as)
         self._loan = None
         if loan.outcome is not None:
             self._alone_until = time.monotonic() + ALONE_S

@@ -195,7 +195,11 @@ class SharedBatches:
         self._release(unused)
         if not members:
             return
-        future = self._engine.submit(members[0][0].task.id, [SharedSplit(tuple(splits))])
+        try:
+            future = self._engine.submit(members[0][0].task.id, [SharedSplit(tuple(splits))])
+        except Exception as error:  # noqa: BLE001 - the tasks handle it
+            future = Future()
+            future.set_exception(error)
         flight = self._flights[key] = _Flight(key, members, future)
         for loan, _ in members:
             loan.batch = future

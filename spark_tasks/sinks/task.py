@@ -141,7 +141,7 @@ class SinkTask(TaskRunner):
         ):
             return None
         return Lending(
-            self._context, self._shared, (settings_key(settings.client), self._pipeline.key), self._watcher,
+            self._context, self, self._shared, (settings_key(settings.client), self._pipeline.key), self._watcher,
             self._positions, lambda: self._member, lambda: self._size.records, self._lent_split, self._commit,
             self._commit_due,
         )
