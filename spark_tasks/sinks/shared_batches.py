@@ -94,10 +94,11 @@ class SharedBatches:
         self._closed = False
 
     def lend(self, task: Borrowed, key: Hashable) -> Loan:
-        """Lends a task. Call `look` when it may have records."""
+        """Lends a task. Call `look` at once, and when it may have records."""
         loan = Loan(task, key)
         with self._changed:
             self._loans.add(loan)
+            self._uncommitted.add(loan)  # perhaps offsets of its own batches
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="shared-batches", daemon=True)
                 self._thread.start()

@@ -60,6 +60,7 @@ def rig(broker: Any, tmp_path: Path) -> Iterator[SharedRig]:
 def test_records_pass_while_the_threads_of_the_tasks_sleep(rig: SharedRig) -> None:
     loops = rig.start_both()
     rig.expect_all()
+    wait_until(lambda: rig.committed() == {0: rig.sent // 2, 1: rig.sent // 2}, 10, "the offsets of their own batches")
     jobs, runs, own = rig.engine.jobs, sum(loop.runs for loop in loops), rig.engine.kinds["DeferredSplit"]
     for _ in range(20):
         rig.send(2)

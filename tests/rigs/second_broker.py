@@ -15,7 +15,7 @@ class SecondBroker(EmbeddedBroker):
     """A broker that joins the cluster of `first`, which is its only controller. `first` must run."""
 
     def __init__(self, first: EmbeddedBroker) -> None:
-        super().__init__(quick=True, heap_mb=256)
+        super().__init__(heap_mb=256)  # not quick: that would format the folder for a first broker
         self._cluster_id = _properties(first.data_dir / "kafka" / "meta.properties")["cluster.id"]
         self._voters = _properties(first.data_dir / "server.properties")["controller.quorum.voters"]
 

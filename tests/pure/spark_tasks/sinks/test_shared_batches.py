@@ -209,3 +209,10 @@ def test_offsets_are_committed_while_no_records_arrive(rig: Rig, monkeypatch: py
     wait_until(lambda: task.commits == 3)
     assert rig.shared.take_back(loan, 5)
     assert task.commits == 3, "until nothing is left"
+
+
+def test_offsets_of_a_tasks_own_batches_are_committed_too(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared_batches, "TICK_S", 0.02)
+    task, loan = rig.lend("c-0")
+    rig.shared.look(loan)
+    wait_until(lambda: task.commits == 3)
