@@ -22,8 +22,6 @@ _LIBRARIES = ("stdlib", "platstdlib", "purelib", "platlib", "scripts")
 _ELSEWHERE = ("SPARK_HOME", "SPARK_CONF_DIR", "HEELER_CACHE", "NUMBA_CACHE_DIR")
 _CODE = (*importlib.machinery.all_suffixes(), ".pth", ".zip", ".whl", ".egg")  # what Python imports from sys.path
 plugin_folders: dict[str, None] = {}
-_MAX_CHECKED = 10_000
-_checked: dict[tuple[str, tuple[str, ...]], tuple[int, int]] = {}  # device and inode by path and folders of plugins
 
 
 def add(folders: Iterable[str]) -> None:
@@ -60,23 +58,9 @@ def mistakes(key: str, path: str | None) -> dict[str, list[str]]:
 
 
 def check(path: str, plugins: Sequence[str]) -> None:
-    """Raises ConnectError if nothing may be written to the path. Batches of a few records do this often, so a file
-    that has been checked under this path is not checked again.
-    """
-    key = (path, tuple(plugins))
-    try:
-        status = os.stat(path)  # noqa: PTH116 - as quick as possible
-        file = (status.st_dev, status.st_ino)
-    except OSError:
-        file = None
-    if file is not None and _checked.get(key) == file:
-        return
+    """Raises ConnectError if nothing may be written to the path."""
     if (why := complaint(path, plugins)) is not None:
         raise ConnectError(why)
-    if file is not None:
-        if len(_checked) >= _MAX_CHECKED:
-            _checked.clear()
-        _checked[key] = file
 
 
 def _within(path: str, folder: str) -> bool:
