@@ -221,7 +221,7 @@ MAX_LINES = 400
 FORBIDDEN = ("open", "input", "print", "exec", "eval")
 
 LONG_FILES: dict[str, str] = {
-    "spark_tasks/sinks/task.py": "one task: its own batches, shared ones and those of a replay use the same state",
+    "spark_tasks/sinks/task.py": "one task: its plans, its own batches and shared ones use the same state",
 }
 
 

@@ -84,7 +84,6 @@ class SharedBatches:
         self._engine = engine
         self._changed = threading.Condition()
         self._event = threading.Event()
-        self._loans: set[Loan] = set()
         self._news: set[Loan] = set()
         self._uncommitted: set[Loan] = set()
         self._flights: dict[Hashable, _Flight] = {}
@@ -97,7 +96,6 @@ class SharedBatches:
         """Lends a task. Call `look` at once, and when it may have records."""
         loan = Loan(task, key)
         with self._changed:
-            self._loans.add(loan)
             self._uncommitted.add(loan)  # perhaps offsets of its own batches
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="shared-batches", daemon=True)
@@ -141,7 +139,6 @@ class SharedBatches:
         self._event.set()
 
     def _forget(self, loan: Loan) -> None:
-        self._loans.discard(loan)
         self._news.discard(loan)
         self._uncommitted.discard(loan)
 

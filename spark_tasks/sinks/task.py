@@ -38,8 +38,8 @@ from spark_tasks.sinks.commits import COMMIT_TIMEOUT_MS, PendingOffsets
 from spark_tasks.sinks.lending import Lending
 from spark_tasks.sinks.letter_marks import LetterMarks
 from spark_tasks.sinks.positions import Positions
-from spark_tasks.sinks.replay import Replay
-from spark_tasks.sinks.replay_split import ReplayResult, ReplaySplit, messages_of
+from spark_tasks.sinks.replay_split import ReplayResult, messages_of
+from spark_tasks.sinks.replays import Replays
 from spark_tasks.sinks.settings import SinkSettings
 from spark_tasks.sinks.shared_batches import SharedBatches
 from spark_tasks.sinks.split import SinkJob, SinkResult, SinkSplit
@@ -86,9 +86,7 @@ class SinkTask(TaskRunner):
         self._cancelled = False
         self._batch: tuple[Future[list[Any]], tuple[int, str] | None] | None = None
         self._lending: Lending | None = None
-        self._replay: Replay | None = None
-        self._replaying: ReplaySplit | None = None  # the split of the replay that is the batch in flight
-        self._replayed_last = False
+        self._replays = Replays(self._errors, self._metrics)
         self._flight: Flight | None = None
         self._waiting = BatchWait(context.wake)
         self._marks = LetterMarks(self._errors, settings.consumer.group_id)
@@ -156,7 +154,7 @@ class SinkTask(TaskRunner):
         if self._cancelled:
             raise ConnectError(f"{self._context.id} was cancelled")
         if (lending := self._lending) is not None and lending.active:
-            if self._running_replay is None and lending.goes_on():
+            if not self._replays.running and lending.goes_on():
                 return Progress(idle_ms=UPKEEP_MS)
             if (progress := self._end_loan(lending)) is not None:
                 return progress
@@ -178,12 +176,11 @@ class SinkTask(TaskRunner):
             self._watcher.forget(self)
             self._positions.assign(consumer.assignment(), consumer.committed)
             self._marks.forget()
-        replay = self._running_replay
-        if self._paused or not (self._positions or replay):
+        if self._paused or not (self._positions or self._replays.running):
             self._positions.look()
             self._metrics.lags = self._positions.lags()
             return Progress(idle_ms=min(PAUSED_MS, self._pending.commit_due(consumer)))
-        if replay is None and self._lending is not None and self._lending.begin():
+        if not self._replays.running and self._lending is not None and self._lending.begin():
             self._flight = None
             return Progress(idle_ms=UPKEEP_MS)
         begun = time.perf_counter()
@@ -191,10 +188,8 @@ class SinkTask(TaskRunner):
         with phase("plan"):
             ranges = self._positions.ranges(self._size.records) if self._positions else []
         self._metrics.lags = self._positions.lags()
-        self._replaying = None
-        if replay is not None and not (ranges and self._replayed_last):
-            return self._replay_next(replay, consumer)
-        self._replayed_last = False
+        if self._replays.takes_turn(alone=not ranges):
+            return self._replay_next(consumer)
         if not ranges:
             armed = self._watcher.arm(self, self._positions.at(), self._settings.isolation, self._context.wake)
             due_ms = self._pending.commit_due(consumer)
@@ -228,10 +223,6 @@ class SinkTask(TaskRunner):
         return bool(self._pending)
 
     @property
-    def _running_replay(self) -> Replay | None:
-        return self._replay if self._replay is not None and self._replay.running else None
-
-    @property
     def _member(self) -> GroupConsumer:
         if self._consumer is None:
             self._consumer = GroupConsumer(self._settings.consumer, self._io, self._context.wake)
@@ -250,7 +241,6 @@ class SinkTask(TaskRunner):
         if self._batch is None:
             return Progress()
         future, generation = self._batch
-        replay = self._replay if self._replaying is not None else None
         try:
             results: list[Any] = future.result(max_wait_s)
         except FutureTimeoutError:
@@ -260,13 +250,15 @@ class SinkTask(TaskRunner):
             raise ConnectError(f"the batch of {self._context.id} was cancelled") from None
         except Exception as error:  # noqa: BLE001 - Spark's errors and the plugin's
             self._batch = None
-            if replay is not None:  # its error does not fail the task
-                replay.fail(error)
+            if self._replays.in_flight:
+                self._replays.fail(error)
                 return Progress()
             return self._failed(error, [])
         self._batch = None
-        if replay is not None and self._replaying is not None:
-            return self._collect_replay(replay, self._replaying, results[0], generation)
+        if self._replays.in_flight:
+            return self._replays.collect(
+                results[0], self._writer, self._member, lambda: self._is_current(generation),
+                lambda result: self._abort([result]))
         return self._collect_batch(results, generation)
 
     def _collect_batch(self, results: Sequence[SinkResult], generation: tuple[int, str] | None) -> Progress:
@@ -289,54 +281,22 @@ class SinkTask(TaskRunner):
         """Starts a replay of the dead letter queue and returns its state. `order`: see ReplayOrder; with None, returns
         the state of the last replay, or None if there was none. Raises ConfigError and BusyError.
         """
-        if order is not None:
-            resume_from = getattr(self._writer, "resume_from", None)
-            self._replay = Replay(self._errors, order, self._replay, resume_from)
-        return None if self._replay is None else self._replay.status()
+        return self._replays.order(order, self._writer)
 
-    def _replay_next(self, replay: Replay, consumer: GroupConsumer) -> Progress:
-        self._replayed_last = True
-        try:
-            split = replay.next_split(self._job, self._watcher.cluster, consumer.committed_with_metadata)
-        except Exception as error:  # noqa: BLE001 - Kafka's, or of the writer's resume_from
-            replay.fail(error)
-            return Progress()
+    def _replay_next(self, consumer: GroupConsumer) -> Progress:
+        split = self._replays.next_split(self._job, self._watcher.cluster, consumer)
         if split is None:
             return Progress()
-        self._replaying = split
         self._batch = (self._context.engine.submit(self._context.id, [split]), consumer.generation())
         return self._collect(MAX_WAIT_S)
 
-    def _collect_replay(
-        self, replay: Replay, split: ReplaySplit, result: ReplayResult, generation: tuple[int, str] | None
-    ) -> Progress:
-        """Does the same as _collect_batch, but an error ends the replay and not the task."""
-        result.refused.report_to(self._metrics, skipped=True)
-        try:
-            self._commit_replay(replay, split, result, generation)
-        except Exception as error:  # noqa: BLE001 - the plugin's, and Kafka's
-            replay.fail(error)
-        return Progress(0 if split.order.dry_run else result.chosen)
-
-    def _commit_replay(
-        self, replay: Replay, split: ReplaySplit, result: ReplayResult, generation: tuple[int, str] | None
-    ) -> None:
-        if result.failure is not None:
-            self._abort([result])
-            value_of(result.failure)
-        if not split.order.dry_run:
-            if self._cancelled or generation is None or generation != self._member.generation():
-                self._abort([result])  # the range is read again if this task continues the replay
-                return
-            if result.messages and self._writer is not None:
-                self._writer.commit(list(result.messages))
-            place = (split.queue, split.partition)
-            self._member.commit({place: result.done.low}, COMMIT_TIMEOUT_MS, result.done.metadata())
-        replay.add_result(split, result)
+    def _is_current(self, generation: tuple[int, str] | None) -> bool:
+        """Returns whether this task is still the member that it was at the start of a batch, and may commit it."""
+        return not self._cancelled and generation is not None and generation == self._member.generation()
 
     def _commit(self, results: Sequence[SinkResult], generation: tuple[int, str] | None) -> Progress:
         done = [result for result in results if result.out_of_range is None]
-        if self._cancelled or generation is None or generation != self._member.generation():
+        if not self._is_current(generation):
             # Another member may already write records of these partitions, so this batch must not be committed.
             _logger.warning("the group rebalanced during a batch of %s; the batch is read again", self._context.id)
             self._abort(done)

@@ -1,4 +1,5 @@
-"""Chaos: three workers with an exactly-once source, a parquet and a verify sink, whose parts are killed at random.
+"""Chaos: three workers with an exactly-once source, three sinks (parquet, verify, a file of lines), whose parts are
+killed at random.
 
     python -m tests.chaos.chaos --minutes 5 --seed 7
 
@@ -6,8 +7,8 @@ In the first half, only plugins misbehave (they hang, hold the interpreter, end 
 processes are killed and suspended: no other stream may be more than a few seconds behind. Then everything is killed.
 
 In the end a read_committed reader must have seen every number of every stream once and in order, and so must the
-Parquet files. Like an operator of a cluster, the program restarts tasks that failed, and aborts transactions whose end
-Kafka has lost (docs/exactly-once.md, Limits).
+Parquet files; the file of lines must have each of them at least once. Like an operator of a cluster, the program
+restarts tasks that failed, and aborts transactions whose end Kafka has lost (docs/exactly-once.md, Limits).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 import argparse
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -22,7 +24,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -39,6 +41,7 @@ from tests.rigs.cluster import SCHEMALESS, Cluster
 from tests.rigs.exactly_once_cluster import Reader, numbers
 from tests.rigs.kafka_tools import abort_hanging_transactions
 from tests.rigs.support import BACK_SOON, wait_until
+from tests.rigs.task_rigs import STRING
 from tests.rigs.workers import Kafka
 
 STREAMS = 4
@@ -50,6 +53,7 @@ SUSPEND_S = (0.5, 9.0)  # the session is 3 s
 WAYS = ("sleep", "hold", "exit", "crash", "raise")
 TROUBLED = 6  # connectors that misbehave, at most
 BEHIND_S = 5.0
+_NUMBER = re.compile(rb'"stream":(\d+),"sequence":(\d+),')
 CATCH_UP_S = 8.0  # for whoever was suspended, until it is measured again
 
 
@@ -111,6 +115,9 @@ class Chaos:
         sink = {"topics": "numbers", "consumer.override.isolation.level": "read_committed", **SCHEMALESS}
         self.cluster.create("files", {"connector.class": "parquet", "path": str(self.folder / "rows"), **sink}, 2)
         self.cluster.create("sums", {"connector.class": "verify", "path": str(self.folder / "sums"), **sink}, 2)
+        # At least once; its tasks share batches.
+        lines = {"topics": "numbers", "file": str(self.folder / "lines"), "value.converter": STRING}
+        self.cluster.create("lines", {"connector.class": "FileStreamSink", **lines}, 2)
 
     # ------------------------------------------------------------ trouble
     def _something(self, events: Sequence[Callable[[], str | None]]) -> None:
@@ -290,6 +297,7 @@ class Chaos:
         self.say(f"the source is paused; {sum(seen.values())} records")
         wait_until(lambda: self._operate() or self._rows() == seen, SETTLE_S, "all rows in the Parquet files")
         wait_until(lambda: self._operate() or self._sums() == seen, SETTLE_S, "all records in the verify sink")
+        wait_until(lambda: self._operate() or self._missing_lines(seen) == 0, SETTLE_S, "all lines in the file")
         assert not self.reader.problems, self.reader.problems
         return {"records": sum(seen.values()), "lost": 0, "doubled": 0, "out of order": 0,
                 "tasks restarted": self.restarted, "hanging transactions": self.aborted, "events": dict(self.happened)}
@@ -317,6 +325,17 @@ class Chaos:
                 names = sorted(f.name for f in (self.folder / "rows").glob("[!.]*.parquet"))
                 raise RuntimeError(f"rows of stream {stream} twice in the Parquet files: {sorted(twice)[:5]}; {names}")
         return {stream: len(sequences) for stream, sequences in found.items()}
+
+    def _missing_lines(self, seen: Mapping[int, int]) -> int:
+        """How many of the numbers of each stream, up to the next one in `seen`, are not in the file of lines."""
+        there = {stream: bytearray(number) for stream, number in seen.items()}
+        with (self.folder / "lines").open("rb") as lines:
+            for line in lines:
+                for found in _NUMBER.finditer(line):  # after a line that was cut off by a kill, another one may follow
+                    stream, sequence = map(int, found.groups())
+                    if sequence < len(there.get(stream, b"")):  # else it is in a transaction that was aborted
+                        there[stream][sequence] = 1
+        return sum(len(flags) - sum(flags) for flags in there.values())
 
     def _sums(self) -> dict[int, int]:
         streams = read_summary(self.folder / "sums").streams

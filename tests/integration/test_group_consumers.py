@@ -9,6 +9,7 @@ from pathlib import Path
 import kafka.errors as protocol
 import pytest
 from confluent_kafka.admin import AclOperation, ResourceType
+from kafka.coordinator.base import BaseCoordinator
 from kafka.protocol.consumer import HeartbeatRequest
 
 from spark_tasks.errors import ConnectError
@@ -166,3 +167,25 @@ def test_the_response_to_an_old_heartbeat_does_not_end_a_membership(broker, topi
         assert [one.generation() for one in members] == generations
     for one in members:
         one.close()
+
+
+def test_a_member_whose_heartbeats_have_ended_joins_again(broker, topic_name, io, monkeypatch):
+    """Otherwise the group would remove it when its session times out."""
+    Kafka(broker.bootstrap_servers).create(topic_name)
+    consumer, (failures, poll) = member(io, broker, topic_name, topic_name), ([], BaseCoordinator.poll_heartbeat)
+    join(consumer)
+    assert consumer.stays()
+    before = consumer.generation()
+
+    def poll_heartbeat(coordinator):
+        if not failures:
+            failures.append(protocol.KafkaConnectionError("the heartbeats have failed"))
+            raise failures[0]
+        return poll(coordinator)
+
+    monkeypatch.setattr(BaseCoordinator, "poll_heartbeat", poll_heartbeat)
+    assert not consumer.stays()
+    join(consumer)
+    assert consumer.generation() != before
+    assert consumer.stays()
+    consumer.close()
