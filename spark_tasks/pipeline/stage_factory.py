@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from threading import Lock
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from spark_tasks.errors import ConfigError
 from spark_tasks.pipeline.converters.base import Converter, HeaderConverter
@@ -94,7 +94,10 @@ class ConfiguredPipeline:
         self._worker = {name: str(value) for name, value in worker.items() if name.startswith(wanted)}
         self._connector = {name: str(value) for name, value in connector.items()}
 
-    @property
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "stages"}
+
+    @cached_property
     def stages(self) -> Stages:
         """Converters and transforms, created once per process and configuration. Raises ConfigError,
         PluginNotFoundError.

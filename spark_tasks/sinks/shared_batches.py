@@ -31,6 +31,10 @@ _logger = logging.getLogger(__name__)
 
 CUT_OFF_S: Final = 3.0  # for splits that took milliseconds before
 TICK_S: Final = 0.5
+# About the CPU time of a shared split and of each split in it. The next one starts that much later, so that, with many
+# tasks, each gets more records instead of all CPUs.
+FLIGHT_S: Final = 0.001
+SPLIT_S: Final = 0.0002
 
 
 class Borrowed(Protocol):
@@ -84,7 +88,8 @@ class SharedBatches:
         self._engine = engine
         self._changed = threading.Condition()
         self._event = threading.Event()
-        self._news: set[Loan] = set()
+        self._news: dict[Hashable, dict[Loan, None]] = {}  # by key; those that have waited longest come first
+        self._next_start = 0.0
         self._uncommitted: set[Loan] = set()
         self._flights: dict[Hashable, _Flight] = {}
         self._landed: list[_Flight] = []
@@ -105,7 +110,7 @@ class SharedBatches:
     def look(self, loan: Loan) -> None:
         """There may be records for this task. Any thread."""
         with self._changed:
-            self._news.add(loan)
+            self._has_news(loan)
         self._event.set()
 
     def take_back(self, loan: Loan, timeout_s: float) -> bool:
@@ -138,43 +143,58 @@ class SharedBatches:
         self._closed = True
         self._event.set()
 
+    def _has_news(self, loan: Loan) -> None:
+        self._news.setdefault(loan.key, {})[loan] = None
+
     def _forget(self, loan: Loan) -> None:
-        self._news.discard(loan)
+        waiting = self._news.get(loan.key, {})
+        waiting.pop(loan, None)
+        if not waiting:
+            self._news.pop(loan.key, None)
         self._uncommitted.discard(loan)
 
     def _run(self) -> None:
+        wait_s: float | None = None
         while not self._closed:
-            self._event.wait(TICK_S if self._flights or self._uncommitted else None)
+            self._event.wait(wait_s)
             self._event.clear()
             try:
-                self._turn()
+                wait_s = self._turn()
             except Exception:  # the other tasks must go on
                 _logger.exception("Shared batches of sink tasks failed")
+                wait_s = TICK_S
 
-    def _turn(self) -> None:
+    def _turn(self) -> float | None:
+        """Does what is due. Returns the time until the next turn, None if that begins with an event."""
         with self._changed:
             landed, self._landed = self._landed, []
         for flight in landed:
             self._collect(flight)
-        self._submit()
+        pause_s = self._submit()
         now = time.monotonic()
         if now - self._ticked >= TICK_S:
             self._ticked = now
             self._cut_off(now)
             self._commit()
+        return pause_s or (TICK_S if self._flights or self._uncommitted else None)
 
-    def _submit(self) -> None:
-        groups: dict[Hashable, list[Loan]] = {}
-        with self._changed:
-            for loan in [one for one in self._news if not one.busy and one.key not in self._flights]:
-                self._news.discard(loan)
-                if not loan.ended:
+    def _submit(self) -> float:
+        """Starts flights. Returns the time until the next one may start, 0.0 if none waits for that."""
+        while (now := time.monotonic()) >= self._next_start:
+            with self._changed:
+                key = next((key for key in self._news if key not in self._flights), None)
+                if key is None:
+                    return 0.0
+                loans = [loan for loan in self._news.pop(key) if not loan.ended]
+                for loan in loans:
                     loan.busy = True
-                    groups.setdefault(loan.key, []).append(loan)
-        for key, loans in groups.items():
-            self._submit_group(key, loans)
+            count = self._submit_group(key, loans)
+            if count:
+                self._next_start = now + FLIGHT_S + count * SPLIT_S
+        return self._next_start - now if self._news.keys() - self._flights.keys() else 0.0
 
-    def _submit_group(self, key: Hashable, loans: Iterable[Loan]) -> None:
+    def _submit_group(self, key: Hashable, loans: Iterable[Loan]) -> int:
+        """Returns the number of splits."""
         members: list[tuple[Loan, int]] = []
         splits: list[SinkSplit] = []
         unused: list[Loan] = []
@@ -192,7 +212,7 @@ class SharedBatches:
                     self._end(loan)
         self._release(unused)
         if not members:
-            return
+            return 0
         try:
             future = self._engine.submit(members[0][0].task.id, [SharedSplit(tuple(splits))])
         except Exception as error:  # noqa: BLE001 - the tasks handle it
@@ -202,6 +222,7 @@ class SharedBatches:
         for loan, _ in members:
             loan.batch = future
         future.add_done_callback(lambda _: self._land(flight))
+        return len(splits)
 
     def _land(self, flight: _Flight) -> None:
         with self._changed:
@@ -213,7 +234,10 @@ class SharedBatches:
         loans = [loan for loan, _ in flight.loans]
         error = None if flight.future.cancelled() else error_of(flight.future)
         if flight.future.cancelled():  # withdrawn for one of the tasks
-            self._news.update(loan for loan in loans if not loan.ended)
+            with self._changed:
+                for loan in loans:
+                    if not loan.ended:
+                        self._has_news(loan)
         elif error is not None:
             for loan in loans:
                 loan.outcome = _retriable(error)

@@ -64,6 +64,17 @@ class _Reporter:
         return [column.to_numpy(zero_copy_only=False) for column in self._columns]
 
 
+def write_together(writer: bytes, accepts: Shape, batch: pa.RecordBatch) -> tuple[Any] | None:
+    """Writes records of several partitions in one call and returns its commit message; None if the pickled writer is
+    not a MultiPartitionWriter. Raises its errors, after which any of the records may have been written.
+    """
+    found = cloudpickle.loads(writer)
+    if not getattr(found, "multi_partition", False):
+        return None
+    given = as_rows(batch) if accepts == "rows" else batch
+    return (write_batches(found, [given] if len(given) else []),)
+
+
 class WriterRunner:
     """Calls the writer of one job. `writer`: pickled. As in Spark, each call gets a fresh copy of it."""
 

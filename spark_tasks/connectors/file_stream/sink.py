@@ -83,6 +83,8 @@ class LineWriter(DataSourceArrowWriter):  # type: ignore[misc]  # PySpark has no
     file at the same time without splitting lines. Data is written when `write` returns, but not forced to the disk.
     """
 
+    multi_partition = True
+
     def __init__(self, file: str, code: Sequence[str] = ()) -> None:
         """`code`: the folders of plugins, in which no file may be written."""
         self._file = file

@@ -20,7 +20,13 @@ from spark_tasks.kafka.records.layout import (
     ATTRIBUTES_AT,
     COMPRESSION_MASK,
     CONTROL,
+    HEADER_BYTES,
+    LOG_APPEND_TIME,
+    LOG_OVERHEAD,
+    MAGIC,
+    PREFIX,
     SMALLEST_RECORD,
+    SUFFIX,
     TRANSACTIONAL,
 )
 from spark_tasks.kafka.records.scan import (
@@ -130,35 +136,51 @@ def decode_together(
     """Decodes the records of several partitions at once, which for few records takes hardly longer than for one.
     Returns the records of all pieces in order, and their number in each.
 
-    Returns None if a piece has to be decoded by itself (`decode_pieces`): if its batches have other offsets, are
-    compressed or part of a transaction. Raises CorruptRecordsError, OversizedRecordError or UnsupportedFormatError.
+    Returns None if a piece has to be decoded by itself (`decode_pieces`): if its batches are damaged, have other
+    offsets, are compressed or part of a transaction. Raises CorruptRecordsError or OversizedRecordError.
     """
-    tables, counts, at = [], [], 0
+    rows: list[_Row] = []
+    counts, at = [], 0
     for piece in pieces:
-        table = batch_table(np.frombuffer(piece.data, np.uint8))
-        table = table[table[:, BASE_OFFSET] >= piece.start]
-        if not _is_plain(table, piece):
+        found = _plain_rows(piece, at)
+        if not found:
             return None
-        counts.append(int(table[:, COUNT].sum()))
-        table[:, BATCH_AT : END + 1] += at
-        tables.append(table)
+        counts.append(sum(row[COUNT] for row in found))
+        rows += found
         at += len(piece.data)
-    data, table = b"".join(piece.data for piece in pieces), np.concatenate(tables)
-    damage = _wrong_crc(data, table)
-    if damage is not None:
-        raise damage
+    data, table = b"".join(piece.data for piece in pieces), np.array(rows, np.int64)
     records = _columns(frozen(np.frombuffer(data, np.uint8)), table, 0, MAX_OFFSET, max_record_bytes)
     return (records, counts) if len(records) == sum(counts) else None
 
 
-def _is_plain(table: Array, piece: Piece) -> bool:
-    if not len(table):
-        return False
-    first, last, attributes = table[0], table[-1], np.bitwise_or.reduce(table[:, ATTRIBUTES])
-    return bool(
-        first[BASE_OFFSET] == piece.start and last[BASE_OFFSET] + last[LAST_DELTA] + 1 == piece.end
-        and last[END] == len(piece.data) and not attributes & (COMPRESSION_MASK | CONTROL | TRANSACTIONAL)
-    )
+_Row = tuple[int, int, int, int, int, int, int, int, int, int, int, int]  # of a table, see scan.py
+
+
+def _plain_rows(piece: Piece, begin: int) -> list[_Row] | None:
+    """Returns the table's rows for a piece that begins at this position. Not with a kernel: for a few batches, to call
+    one takes longer. Returns None as `decode_together`.
+    """
+    data, view, size = piece.data, memoryview(piece.data), len(piece.data)
+    rows: list[_Row] = []
+    at, last = 0, -1
+    while at < size:
+        if size - at < HEADER_BYTES:
+            return None
+        base, length, _, magic, crc = PREFIX.unpack_from(data, at)
+        attributes, delta, first, newest, producer, _, _, count = SUFFIX.unpack_from(data, at + ATTRIBUTES_AT)
+        end = at + LOG_OVERHEAD + length
+        valid = magic == MAGIC and HEADER_BYTES <= end - at <= size - at and 0 <= count <= delta + 1 and base > last
+        if not valid or attributes & (COMPRESSION_MASK | CONTROL | TRANSACTIONAL):
+            return None
+        last = base + delta
+        if base >= piece.start:
+            if (not rows and base != piece.start) or crc32c.crc32c(view[at + ATTRIBUTES_AT : end]) != crc:
+                return None
+            same = attributes & LOG_APPEND_TIME
+            rows.append((begin + at, begin + at + HEADER_BYTES, begin + end, count, base, delta,
+                         newest if same else first, same, attributes, producer, crc, -1))
+        at = end
+    return rows if last + 1 == piece.end else None
 
 
 def _wrong_crc(data: Buffer, table: Array) -> CorruptRecordsError | None:

@@ -113,6 +113,31 @@ def test_tasks_with_different_keys_share_no_split(rig: Rig) -> None:
     assert sorted((task, splits) for task, splits, _ in rig.engine.flights) == [("c-0", ("c-0",)), ("d-0", ("d-0",))]
 
 
+def test_records_that_arrive_during_the_pause_after_a_split_share_the_next_one(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared_batches, "FLIGHT_S", 0.3)
+    rig.shared.look(rig.lend("c-0", ["a"], key="x")[1])
+    rig.flights(1)
+    for name in "de":
+        rig.shared.look(rig.lend(name, [name], key="y")[1])
+    rig.flights(2)
+    assert rig.engine.flights[1][1] == ("d", "e")
+
+
+def test_the_key_that_has_waited_longest_comes_first(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared_batches, "FLIGHT_S", 0.1)
+    (first, busy), (_, second), (_, third) = (rig.lend(name, [name], [name], key=name) for name in "xyz")
+    rig.shared.look(busy)
+    rig.flights(1)
+    rig.engine.end("X")
+    wait_until(lambda: first.collected == [["X"]])
+    for loan in (second, busy, third):
+        rig.shared.look(loan)
+    rig.flights(4)
+    assert [splits for _, splits, _ in rig.engine.flights] == [("x",), ("y",), ("x",), ("z",)]
+
+
 def test_a_task_is_given_back_only_after_its_batch(rig: Rig) -> None:
     task, loan = rig.lend("c-0", ["a"], ["b"])
     rig.shared.look(loan)

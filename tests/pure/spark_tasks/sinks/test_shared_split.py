@@ -19,6 +19,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter
 from spark_tasks.data.columns import RAW_SCHEMA
 from spark_tasks.kafka.records import encode
 from spark_tasks.pipeline.sink_pipeline import SinkPipeline
+from spark_tasks.plugins.errant_records import errant_record_reporter
 from spark_tasks.plugins.origin import kafka_partition
 from spark_tasks.sinks.shared_split import SharedSplit
 from spark_tasks.sinks.split import SinkJob, SinkResult, SinkSplit
@@ -39,6 +40,24 @@ class Sleeping(DataSourceArrowWriter):
     def write(self, iterator: Any) -> Any:
         time.sleep(0.1)
         return len(list(iterator))
+
+
+class Joining(Keeping):
+    """Takes the records of several partitions in one call, unless some have `refused` as their value."""
+
+    multi_partition = True
+
+    def __init__(self, refused: str | None = None) -> None:
+        self.refused = refused
+
+    def write(self, iterator: Any) -> Any:
+        place, batches = super().write(iterator)
+        if place is None:
+            with pytest.raises(RuntimeError):
+                errant_record_reporter()
+        if self.refused and any(row["value"] == self.refused for batch in batches for row in batch):
+            raise ValueError(self.refused)
+        return place, batches
 
 
 class Failing(DataSourceArrowWriter):
@@ -108,6 +127,39 @@ def test_the_error_of_a_writer_is_that_of_its_own_split() -> None:
     assert str(results[0].failure and results[0].failure.error) == "1 too many"
     assert results[1].failure is None
     assert (results[1].next_offset, results[1].records) == (1, 1)
+
+
+def joint(*parts: tuple[str, int, Sequence[bytes | None]], writer: DataSourceArrowWriter) -> SharedSplit:
+    return SharedSplit(tuple(split(topic, n, values, start=10 * n, writer=writer) for topic, n, values in parts))
+
+
+@given(parts=st.lists(st.tuples(st.sampled_from(["t", "u"]), texts), min_size=1, max_size=5))
+def test_a_writer_that_takes_several_partitions_is_called_once_for_each_topic(
+    parts: list[tuple[str, list[bytes]]]
+) -> None:
+    shared = joint(*[(topic, n, values) for n, (topic, values) in enumerate(parts)], writer=Joining())
+    for topic in {topic for topic, _ in parts}:
+        apart = [one.run() for one in shared.splits if one.topic == topic]
+        together = [result for result in shared.run() if result.topic == topic]
+        assert [essence(replace(one, messages=())) for one in together] == [
+            essence(replace(one, messages=())) for one in apart]
+        rows = [row for one in apart for batch in one.messages[0][1] for row in batch]
+        if len(apart) > 1:
+            assert all(one.messages == ((None, [rows]),) for one in together)
+        assert [one.figures and (one.figures.read, one.figures.written) for one in together] == [
+            one.figures and (one.figures.read, one.figures.written) for one in apart]
+
+
+def test_records_of_several_partitions_that_are_refused_are_written_apart() -> None:
+    first, second = joint(("t", 0, [b"x"]), ("t", 1, [b"bad"]), writer=Joining(refused="bad")).run()
+    assert first.failure is None
+    assert first.messages[0][0] == ("t", 0)
+    assert str(second.failure and second.failure.error) == "bad"
+
+
+def test_tasks_with_different_configurations_are_written_apart() -> None:
+    splits = split("t", 0, [b"x"], writer=Joining()), split("t", 1, [b"y"], writer=Joining("z"))
+    assert [result.messages[0][0] for result in SharedSplit(splits).run()] == [("t", 0), ("t", 1)]
 
 
 def test_earlier_records_that_are_held_are_left_out() -> None:
