@@ -132,7 +132,7 @@ def _written(
     writers, or because the call failed, so that each split has its own error.
     """
     first, count = splits[0].job, len(splits)
-    if count < 2 or any(split.job != first for split in splits):
+    if any(split.job != first for split in splits):
         return None
     job = unpacked(first)
     try:

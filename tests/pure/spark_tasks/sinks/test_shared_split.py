@@ -144,8 +144,7 @@ def test_a_writer_that_takes_several_partitions_is_called_once_for_each_topic(
         assert [essence(replace(one, messages=())) for one in together] == [
             essence(replace(one, messages=())) for one in apart]
         rows = [row for one in apart for batch in one.messages[0][1] for row in batch]
-        if len(apart) > 1:
-            assert all(one.messages == ((None, [rows]),) for one in together)
+        assert all(one.messages == ((None, [rows]),) for one in together)
         assert [one.figures and (one.figures.read, one.figures.written) for one in together] == [
             one.figures and (one.figures.read, one.figures.written) for one in apart]
 
