@@ -184,6 +184,9 @@ class ProcessManager:
             if resident.launcher is self._stand_in:
                 _logger.info("An executor process did not start: %s", why)
                 return
+            if time.monotonic() < self._launch_after:
+                _logger.info("An executor process did not start: %s", why)  # with others, before the pause
+                return
             self._failures += 1
             alone = not any(r.line is not None for r in self.residents.values())
             given_up = alone and self._failures >= GIVE_UP

@@ -52,9 +52,11 @@ class Threads:
     def __init__(self, broken: str = "") -> None:
         self.broken = broken
         self.closed = False
+        self.asked = 0
         self.works: list[socket.socket] = []
 
     def launch(self, ticket: Ticket) -> None:
+        self.asked += 1
         if self.broken:
             raise OSError(self.broken)
         threading.Thread(target=self._serve, args=(ticket,), daemon=True).start()
@@ -390,6 +392,21 @@ def test_batches_fail_if_no_process_can_be_started_and_later_ones_try_again(
     again = rig.submit("a-0", Answer(2))
     wait_until(lambda: rig.settled(again))
     assert again.result(1) == [2]
+    rig.pool.close(CancelledError(), 5)
+    rig.listener.close()
+
+
+def test_processes_that_are_requested_together_fail_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that waiting splits survive the end of Spark, which is noticed within a second."""
+    monkeypatch.setattr(process_manager, "BACKOFF_S", 60.0)
+    monkeypatch.setattr(process_manager, "MAX_BACKOFF_S", 60.0)
+    monkeypatch.setattr(process_manager, "GIVE_UP", 2)
+    rig, launcher = Rig(), Threads(broken="Spark has ended")
+    batches = [rig.submit(f"{name}-0", Answer(1)) for name in "abcdef"]
+    rig.pool.use(launcher)
+    wait_until(lambda: not rig.processes.starting)
+    assert launcher.asked >= process_manager.GIVE_UP
+    assert not any(map(rig.settled, batches))
     rig.pool.close(CancelledError(), 5)
     rig.listener.close()
 
