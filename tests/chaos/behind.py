@@ -27,7 +27,7 @@ class Behind:
     def __init__(self, kafka: Kafka, topic: str, streams: int, sunk: Callable[[], Mapping[int, int]],
                  say: Callable[[str], None]) -> None:
         self.furthest = {"source": 0.0, "sink": 0.0}
-        self.excused_until = 0.0  # a process is or was just suspended: the two worst streams belong to it
+        self._excused_until: list[float] = []  # one for each process that is or was just suspended
         self._reader = Reader(kafka, topic)
         self._streams = streams
         self._sunk = sunk
@@ -35,6 +35,12 @@ class Behind:
         self._history: deque[tuple[float, dict[int, int]]] = deque()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def excuse(self, seconds: float) -> None:
+        """Leaves out the two worst streams for this time: a process is suspended, and they may belong to it. Another
+        process that is suspended meanwhile has two of its own.
+        """
+        self._excused_until = [*self._excused_until, time.monotonic() + seconds]
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -66,8 +72,9 @@ class Behind:
         return next((now - at for at, seen in self._history if seen.get(stream, 0) > number), 0.0)
 
     def _note(self, what: str, behind: list[float]) -> None:
-        spared = _OF_ONE_TASK if time.monotonic() < self.excused_until else 0
-        counted = sorted(behind)[: len(behind) - spared]
+        now = time.monotonic()
+        spared = _OF_ONE_TASK * sum(now < until for until in self._excused_until)
+        counted = sorted(behind)[: max(0, len(behind) - spared)]
         largest = max(counted, default=0.0)
         if int(largest) > int(self.furthest[what]):
             self._say(f"a {what} is {largest:.1f} s behind, the most so far")

@@ -193,7 +193,7 @@ class Chaos:
         def suspend(victim: psutil.Process) -> None:
             victim.suspend()
             if self.behind is not None:
-                self.behind.excused_until = time.monotonic() + seconds + CATCH_UP_S
+                self.behind.excuse(seconds + CATCH_UP_S)
             alarm = threading.Timer(seconds, _resume, (victim,))
             alarm.daemon = True
             alarm.start()
