@@ -29,7 +29,7 @@ _ROWS: Final = 1000
 def broker_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that specify a Kafka cluster, for `broker_properties`."""
     servers = click.option("--bootstrap-servers", metavar="HOST:PORT,…",
-                           help=f"Kafka's brokers.  [default: {DEFAULT_SERVERS}]")
+                           help=f"Kafka's brokers.  [default: the worker file's, or {DEFAULT_SERVERS}]")
     config = click.option("--worker-config", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
                           help="Take brokers and security settings from a worker's properties file, as its sinks do.")
     return servers(config(command))
@@ -71,16 +71,15 @@ def read(
 
 
 def broker_properties(bootstrap_servers: str | None, worker_config: Path | None) -> dict[str, str]:
-    """A consumer's properties, under Kafka's names. Raises UsageError if both options are given."""
-    if bootstrap_servers is not None and worker_config is not None:
-        raise click.UsageError("--bootstrap-servers and --worker-config cannot be used together")
+    """A consumer's properties, under Kafka's names. The option's brokers replace those of the worker's file."""
     if worker_config is None:
         return {"bootstrap.servers": bootstrap_servers or DEFAULT_SERVERS}
     from heeler.worker.config import load_worker_config
     from spark_tasks.kafka.client_properties import client_properties
     from spark_tasks.kafka.record_limit import MAX_RECORD_KEY
 
-    worker = load_worker_config(worker_config, (), os.environ, needed=("bootstrap.servers",))
+    overrides = () if bootstrap_servers is None else (f"bootstrap.servers={bootstrap_servers}",)
+    worker = load_worker_config(worker_config, overrides, os.environ, needed=("bootstrap.servers",))
     return {**client_properties(worker.originals, {}, "consumer"), MAX_RECORD_KEY: str(worker[MAX_RECORD_KEY])}
 
 

@@ -83,12 +83,19 @@ def test_new_records_are_printed_as_they_are_written(topic: Topic, tmp_path: Pat
     assert topic.read("--bootstrap-servers", topic.servers, "--from-end").output == ""
 
 
-def test_missing_topics_and_conflicting_options_are_reported(broker: Any, topic_name: str) -> None:
+def test_missing_topics_are_reported(broker: Any, topic_name: str) -> None:
     run = CliRunner().invoke
     result = run(main, ["topics", "read", topic_name, "--bootstrap-servers", broker.bootstrap_servers])
     assert (result.exit_code, result.stdout) == (2, "")
     assert f"heeler: topic '{topic_name}' does not exist" in result.stderr
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     assert topic_name not in admin.list_topics(timeout=30).topics, "reading makes no topic"
-    both = run(main, ["topics", "read", "t", "--bootstrap-servers", "a:1", "--worker-config", "w"])
-    assert (both.exit_code, "cannot be used together" in both.stderr) == (2, True)
+
+
+def test_the_option_for_brokers_replaces_those_of_a_worker_file(topic: Any, tmp_path: Path) -> None:
+    topic.write(b"1")
+    file = tmp_path / "worker.properties"
+    for text in ("bootstrap.servers=nowhere.invalid:1", "plugin.path="):
+        file.write_text(text)
+        result = topic.read("--worker-config", str(file), "--bootstrap-servers", topic.servers, "--limit", "1")
+        assert values(result.output) == [1]
