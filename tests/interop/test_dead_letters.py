@@ -16,7 +16,7 @@ from heeler.embedded_kafka.jars import resolve
 from heeler.java_host.runtime import JavaRuntime
 from spark_tasks.plugins import Kind, Plugins, discovery
 from spark_tasks.runners import Runners
-from tests.rigs.java_jars import FILE
+from tests.rigs.java_jars import FILE, compile_into
 from tests.rigs.java_worker import JavaWorker
 from tests.rigs.support import wait_until
 from tests.rigs.task_plugins import Folder
@@ -66,19 +66,27 @@ SCHEMALESS = {
     "transforms.cast.predicate": "dead", "transforms.cast.negate": "true",
 }
 WITH_SCHEMAS = {"key.converter": C + "storage.StringConverter", "value.converter": JSON}
-CASES = {"schemaless": (SCHEMALESS, RECORDS), "typed": (WITH_SCHEMAS, TYPED)}
+WITH_PREDICATE = {
+    "key.converter": C + "storage.StringConverter", "value.converter": C + "storage.StringConverter",
+    "transforms": "part", "transforms.part.type": T + "HoistField$Value", "transforms.part.field": "h",
+    "transforms.part.predicate": "doubt", "predicates": "doubt", "predicates.doubt.type": "heeler.tests.Doubtful",
+}
+CASES = {"predicate": (WITH_PREDICATE, [(None, value, []) for value in (b"a?", b"b", b"?", b"c?")]),
+         "schemaless": (SCHEMALESS, RECORDS), "typed": (WITH_SCHEMAS, TYPED)}
 
 
 @pytest.fixture
 def rig(broker, tmp_path, worker_properties):
     """A Java worker, and a function that runs a sink task of heeler's."""
-    java = JavaWorker(tmp_path, {**worker_properties, "offset.flush.interval.ms": "500"})
+    jars = tmp_path / "jars"
+    (jars / "file").mkdir(parents=True)
+    (jars / "mode").mkdir()
+    shutil.copy(next(resolve(FILE).glob("connect-file-*.jar")), jars / "file")
+    compile_into(jars / "mode" / "mode.jar")
+    java = JavaWorker(tmp_path, {**worker_properties, "offset.flush.interval.ms": "500", "plugin.path": str(jars)})
     java.start()
     worker = {"bootstrap.servers": broker.bootstrap_servers, "key.converter": JSON, "value.converter": JSON,
               "offset.flush.interval.ms": "500"}
-    jars = tmp_path / "jars"
-    (jars / "file").mkdir(parents=True)
-    shutil.copy(next(resolve(FILE).glob("connect-file-*.jar")), jars / "file")
     host = JavaRuntime(worker, [str(jars)], [FILE_SINK])
     notes = discovery.Found(NOTES, Kind.CONNECTOR, NOTES.replace(".Notes", ":Notes"), "classpath")
     runners = Runners(worker, Plugins(installed=[*discovery.installed(), notes], others=host.found))

@@ -19,7 +19,7 @@ _NAMES = {
     "source.SourceConnector": "ModeSource StuckSource Choices Choices$Undefined Choices$Failing",
     "sink.SinkConnector": "NoteSink",
     "transforms.Transformation": "Measured$Pass Measured$Picky Choices$Link",
-    "transforms.predicates.Predicate": "Choices$Test",
+    "transforms.predicates.Predicate": "Choices$Test Doubtful",
     "storage.Converter": "Measured$Longs Measured$Capitals Choices$Coder",
 }
 _PROVIDERS = "org/apache/kafka/common/config/provider/"
