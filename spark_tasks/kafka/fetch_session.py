@@ -30,6 +30,7 @@ class FetchSession:
         self._id = _NO_SESSION
         self._epoch = _INITIAL_EPOCH
         self._sent: dict[TopicPartition, int] = {}
+        self._parts: dict[TopicPartition, Any] = {}  # of requests, to be used again: it takes long to create hundreds
 
     def request(
         self, positions: Mapping[TopicPartition, int], *, max_wait_ms: int, max_bytes: int, partition_bytes: int
@@ -42,14 +43,17 @@ class FetchSession:
         gone = () if full else [tp for tp in self._sent if tp not in positions]
         self._sent = dict(positions)
         topics: dict[str, list[Any]] = defaultdict(list)
-        for (topic, partition), offset in changed.items():
-            topics[topic].append(_Partition(
-                partition=partition, current_leader_epoch=-1, fetch_offset=offset, last_fetched_epoch=-1,
-                partition_max_bytes=partition_bytes,
-            ))
+        for tp, offset in changed.items():
+            part = self._parts.get(tp)
+            if part is None:
+                part = self._parts[tp] = _Partition(
+                    partition=tp[1], current_leader_epoch=-1, last_fetched_epoch=-1)
+            part.fetch_offset, part.partition_max_bytes = offset, partition_bytes
+            topics[tp[0]].append(part)
         forgotten: dict[str, list[int]] = defaultdict(list)
         for topic, partition in gone:
             forgotten[topic].append(partition)
+            self._parts.pop((topic, partition), None)
         return FetchRequest(
             max_wait_ms=max_wait_ms, min_bytes=1, max_bytes=max_bytes, isolation_level=0,
             session_id=self._id, session_epoch=self._epoch,
@@ -78,3 +82,4 @@ class FetchSession:
     def handle_error(self) -> None:
         """Makes the next request end this session and ask for a new one: it is unknown what the broker has received."""
         self._epoch = _INITIAL_EPOCH
+        self._parts = {}  # a lost request may still have them

@@ -23,10 +23,11 @@ from spark_tasks.kafka.records.layout import (
 @dataclass(slots=True)
 class _Held:
     """The records of one partition. `end`: the offset after the last one. `pieces`: the requested offset and the record
-    batches of each response.
+    batches of each response. `size`: of all pieces, in bytes.
     """
 
     end: int
+    size: int = 0
     pieces: deque[tuple[int, bytes]] = field(default_factory=deque)
 
 
@@ -51,11 +52,12 @@ class HeldRecords:
         if not length or length > self._max_partition_bytes or end <= offset:
             return
         held = self._held.get(partition)
-        if held is None or held.end != offset or self._size(held) + length > self._max_partition_bytes:
+        if held is None or held.end != offset or held.size + length > self._max_partition_bytes:
             self.drop(partition)
             held = self._held[partition] = _Held(end)
         held.end = end
         held.pieces.append((offset, data[:length]))
+        held.size += length
         self._held.move_to_end(partition)
         self.size += length
         while self.size > self._max_bytes:
@@ -69,7 +71,9 @@ class HeldRecords:
         if held is None or not held.pieces[0][0] <= offset < held.end:
             return b""
         while len(held.pieces) > 1 and held.pieces[1][0] <= offset:
-            self.size -= len(held.pieces.popleft()[1])
+            length = len(held.pieces.popleft()[1])
+            held.size -= length
+            self.size -= length
         return b"".join(data for _, data in held.pieces)
 
     def end(self, partition: TopicPartition) -> int:
@@ -81,16 +85,12 @@ class HeldRecords:
         """Drops the records of a partition."""
         held = self._held.pop(partition, None)
         if held is not None:
-            self.size -= self._size(held)
+            self.size -= held.size
 
     def keep(self, wanted: set[TopicPartition]) -> None:
         """Drops the records of all other partitions."""
         for partition in self._held.keys() - wanted:
             self.drop(partition)
-
-    @staticmethod
-    def _size(held: _Held) -> int:
-        return sum(len(data) for _, data in held.pieces)
 
 
 def _complete(data: bytes) -> tuple[int, int]:

@@ -37,9 +37,8 @@ _RESPONSE_BYTES: Final = 512 * 1024
 _PARTITION_BYTES: Final = 32 * 1024  # a larger batch is complete only if it is the first in the response (KIP-74)
 _HELD_BYTES: Final = 8 * 1024 * 1024  # of all partitions
 _PARTITION_HELD_BYTES: Final = 128 * 1024
-_PAUSE_MS: Final = 25.0  # after a response without news for any waiting task
+_PAUSE_MS: Final = 25.0  # after a response without news for any waiting task; the most after any
 _PAUSE_PER_TASK_MS: Final = 0.1  # for lasting interests, whose batches take longer than that
-_MAX_PAUSE_MS: Final = 50.0
 _RETRY_MS: Final = 100
 _LEADER_TIMEOUT_MS: Final = 5_000
 _LEADERS_S: Final = 0.5
@@ -54,6 +53,9 @@ class _End:
 
     def of(self, isolation: Isolation) -> int:
         return self.stable if isolation == "read_committed" else self.high
+
+
+_UNKNOWN: Final = _End()
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +188,7 @@ class EndWatcher:
         truncated or created again; unless only the last stable offset is smaller, because of an open transaction.
         """
         for tp, position in interest.positions.items():
-            end = self._ends.get(tp, _End())
+            end = self._ends.get(tp, _UNKNOWN)
             known = end.of(interest.isolation)
             if known > position or (0 <= known < position and end.high < position):
                 return True
@@ -291,7 +293,7 @@ class EndWatcher:
 
         The caller holds `_held_lock`, but not `_lock`: a reader may get the previous end just as well.
         """
-        end = self._ends.setdefault(tp, _End())
+        end = self._ends.get(tp) or self._ends.setdefault(tp, _End())
         before = (end.high, end.stable)
         if part.high_watermark < end.high:  # the log was truncated, so the held records may be outdated
             self._held.drop(tp)
@@ -314,7 +316,7 @@ class EndWatcher:
             interest.wake()
         if any(not interest.lasting for _, interest in news):
             return 0.0
-        return min(len(news) * _PAUSE_PER_TASK_MS, _MAX_PAUSE_MS) if news else _PAUSE_MS
+        return min(len(news) * _PAUSE_PER_TASK_MS, _PAUSE_MS) if news else _PAUSE_MS
 
 
 class EndWatchers:

@@ -111,7 +111,8 @@ class SharedBatches:
         """There may be records for this task. Any thread."""
         with self._changed:
             self._has_news(loan)
-        self._event.set()
+        if not self._event.is_set():  # hundreds of times a second
+            self._event.set()
 
     def take_back(self, loan: Loan, timeout_s: float) -> bool:
         """Ends a loan, after the task's batch in flight. Returns False if that takes longer than the timeout; the task
