@@ -158,7 +158,7 @@ class _JavaConnector(JavaPlugins):
         """The configurations from the connector in the host, without null values."""
         if self._connection is None:
             raise ConnectError(f"{self.java_class} is not running")
-        configs = self._connection.ask("taskConfigs", most=max_tasks)["configs"]
+        configs = self._connection.ask("taskConfigs", maxTasks=max_tasks)["configs"]
         if not isinstance(configs, list):
             raise ConfigError(f"{self.java_class}.taskConfigs() must return a list")
         return [{key: str(value) for key, value in (config or {}).items() if value is not None} for config in configs]

@@ -58,7 +58,7 @@ class JavaSinkTask(JavaTask):
         self._positions = Positions(self._watcher, settings.isolation, settings.reset, None)
         self._order = {
             **order(context, named, cut), "group": settings.consumer.group_id,
-            "most": settings.max_poll_records or MAX_POLL_RECORDS,
+            "maxPollRecords": settings.max_poll_records or MAX_POLL_RECORDS,
             "flush": max(1, context.worker.offset_flush_interval_ms),
         }
         self._errors = settings.errors

@@ -166,7 +166,7 @@ def started(rig):
         session.say("started")
 
     beside(rig.task.start, begin)
-    assert (order["op"], order["most"], order["flush"]) == ("sink", 7, 60_000)
+    assert (order["op"], order["maxPollRecords"], order["flush"]) == ("sink", 7, 60_000)
     opened(rig, session)
     return session
 

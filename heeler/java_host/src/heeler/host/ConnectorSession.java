@@ -43,7 +43,7 @@ final class ConnectorSession extends RequestSession {
         if (m.op().equals("connector")) return start(m);
         try (LoaderSwap swap = host.plugins.withClassLoader(loader)) {
             return switch (m.op()) {
-                case "taskConfigs" -> Map.of("op", "answer", "configs", connector.taskConfigs(m.number("most")));
+                case "taskConfigs" -> Map.of("op", "answer", "configs", connector.taskConfigs(m.number("maxTasks")));
                 case "stop" -> {
                     stop();
                     yield Map.of("op", "answer");

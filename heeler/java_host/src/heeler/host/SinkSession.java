@@ -36,7 +36,7 @@ final class SinkSession extends Session implements SinkContext.Source {
     private final Connection.Message first;
     private final ConnectorTaskId id;
     private final Map<String, String> own;
-    private final int most;
+    private final int maxPollRecords;
     private final long flushMs;
     private final SinkPositions places = new SinkPositions();
     private volatile boolean gone; // the worker has closed the connection
@@ -67,7 +67,7 @@ final class SinkSession extends Session implements SinkContext.Source {
         this.host = host;
         this.first = first;
         own = first.strings("config");
-        most = first.number("most");
+        maxPollRecords = first.number("maxPollRecords");
         flushMs = first.number("flush");
         group = new ConsumerGroupMetadata(first.text("group"));
         id = new ConnectorTaskId(first.text("name"), first.number("task"));
@@ -251,7 +251,7 @@ final class SinkSession extends Session implements SinkContext.Source {
         batchEnds.clear();
         while (batchEnds.isEmpty() && !paused && nextFrame()) {
             row = frame.rowFrom(places.next(frame.place));
-            int end = Math.min(frame.count, row + most);
+            int end = Math.min(frame.count, row + maxPollRecords);
             while (end < frame.count && frame.offset(end) == frame.offset(end - 1)) end++; // all records made of one are kept together
             for (; row < end; row++) {
                 SinkRecord converted = conversion.converted(frame, row);
