@@ -208,16 +208,20 @@ def on_a_terminal(fake):
         one.process.wait()
 
 
-def test_status_on_a_terminal_is_a_table_until_ctrl_c(fake, on_a_terminal):
-    fake.answers["GET /connectors"] = (200, {"c": {"status": STATUS}})
-    shown = on_a_terminal("connectors", "status", "--watch", "--interval", "0.1")
-    shown.until("CONNECTOR", "task 0", "FAILED", "Boom")
+def _follows_changes_until_ctrl_c(fake, shown):
     fake.answers["GET /connectors"] = (400, {"message": "not now"})
     shown.until("not now")
     fake.answers["GET /connectors"] = (200, {"c": {"status": STALLS}})
     shown.until("task 1", "stalled since")
     shown.interrupt()
     assert shown.end() == 130
+
+
+def test_status_on_a_terminal_is_a_table_until_ctrl_c(fake, on_a_terminal):
+    fake.answers["GET /connectors"] = (200, {"c": {"status": STATUS}})
+    shown = on_a_terminal("connectors", "status", "--watch", "--interval", "0.1")
+    shown.until("CONNECTOR", "task 0", "FAILED", "Boom")
+    _follows_changes_until_ctrl_c(fake, shown)
     assert "\x1b[?25h" in shown.output, "the cursor is there again"
 
 
@@ -225,12 +229,7 @@ def test_top_is_a_full_screen_until_ctrl_c(fake, on_a_terminal):
     fake.answers |= {"GET /connectors": (200, {"c": {"status": STATUS}}), "GET /metrics": (200, metrics(1000, 7))}
     shown = on_a_terminal("top", "--interval", "0.2")
     shown.until("\x1b[?1049h", "RECORDS/S", "task 0", "FAILED", "Boom")
-    fake.answers["GET /connectors"] = (400, {"message": "not now"})
-    shown.until("not now")
-    fake.answers["GET /connectors"] = (200, {"c": {"status": STALLS}})
-    shown.until("task 1", "stalled since")
-    shown.interrupt()
-    assert shown.end() == 130
+    _follows_changes_until_ctrl_c(fake, shown)
     assert "\x1b[?1049l" in shown.output, "the screen is what it was before"
     data = on_a_terminal("top", "--interval", "0.2", "-o", "json")
     data.until('"RECORDS/S": ')
