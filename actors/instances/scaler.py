@@ -101,8 +101,8 @@ class Scaler:
         try:
             lag, partitions = self._measure(watched.connector, watched.config)
         except Exception as error:  # noqa: BLE001 - whatever a client raises, the measurement is repeated later
-            _logger.warning("%s: the lag cannot be measured, the number of tasks stays: %s", watched.connector, error,
-                            extra={"about": watched.connector})
+            _logger.warning("%s: the lag cannot be measured, so the number of tasks stays unchanged: %s",
+                            watched.connector, error, extra={"about": watched.connector})
             watched.lag = None
             watched.scale = scaling.unknown(watched.scale)
         else:

@@ -30,7 +30,7 @@ def find_java() -> str:
 def _checked(java_home: str, path: str) -> str:
     program = str(Path(java_home) / "bin" / "java") if java_home else shutil.which("java", path=path)
     if program is None or not os.access(program, os.X_OK):
-        where = f"JAVA_HOME ({java_home}) holds no bin/java" if java_home else "there is no java on the PATH"
+        where = f"JAVA_HOME ({java_home}) does not contain bin/java" if java_home else "there is no java on the PATH"
         raise SetupError(f"No Java found: {where}. {_INSTALL}")
     version = java_version(program)
     if version < MINIMUM:

@@ -71,7 +71,7 @@ class JavaSinkPipeline(SinkPipeline):
             rows = np.searchsorted(offsets, batch.column("offset").to_numpy())
             if (np.diff(rows, prepend=last) < 0).any() or rows[0] == last:
                 raise ConnectError("transforms before a Java sink have to keep the order of records, and all records "
-                                   "that they make from one record must have the same schema; this is not so at "
+                                   "that they make from one record must have the same schema; this is not the case at "
                                    f"{topic}-{partition}, offset {offsets[rows[0]]}")
             last = rows[-1]
             where = [f"{topic}-{partition}, offset {offset}" for offset in offsets[rows]]

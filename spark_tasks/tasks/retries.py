@@ -108,7 +108,7 @@ class RetryState:
         self._retries = retries
         self._metrics.failed(error, "spark" if isinstance(error, SparkLostError) else "task", again=True)
         self._until = now + wait_ms / 1000
-        _logger.warning("%s retries in %d ms: %s", self._task, wait_ms, error)
+        _logger.warning("%s will retry in %d ms: %s", self._task, wait_ms, error)
         return Progress(idle_ms=wait_ms)
 
     def pause(self) -> Progress | None:

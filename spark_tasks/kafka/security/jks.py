@@ -66,7 +66,7 @@ def _find_keytool() -> str:
     java = shutil.which("java", path=str(Path(home, "bin")) if home else None)
     keytool = java and shutil.which("keytool", path=str(Path(java).resolve().parent))
     if not keytool:
-        where = f"beside {java}" if java else f"in JAVA_HOME ({home})" if home else "as there is no java on the PATH"
+        where = f"next to {java}" if java else f"in JAVA_HOME ({home})" if home else "as there is no java on the PATH"
         raise ConfigError(f"there is no keytool {where}, but JKS stores need it: install a complete Java runtime, or "
                           "convert the store elsewhere (keytool -importkeystore -srckeystore OLD -destkeystore NEW "
                           "-deststoretype pkcs12)")

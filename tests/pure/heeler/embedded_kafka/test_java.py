@@ -32,7 +32,7 @@ def test_the_error_for_a_missing_java_says_what_to_install(monkeypatch, tmp_path
     with pytest.raises(SetupError, match=r"no java on the PATH\. Install.*JAVA_HOME"):
         find_java()
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    with pytest.raises(SetupError, match=f"JAVA_HOME \\({tmp_path}\\) holds no bin/java"):
+    with pytest.raises(SetupError, match=f"JAVA_HOME \\({tmp_path}\\) does not contain bin/java"):
         find_java()
 
 

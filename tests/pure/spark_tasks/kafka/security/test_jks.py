@@ -105,7 +105,7 @@ def test_the_error_for_a_missing_keytool_says_what_to_do(stores, java, monkeypat
         return str(raised.value)
 
     (java / "bin" / "keytool").unlink()
-    assert f"no keytool beside {java}/bin/java" in message()
+    assert f"no keytool next to {java}/bin/java" in message()
     (java / "bin" / "java").unlink()
     assert f"no keytool in JAVA_HOME ({java})" in message()
     monkeypatch.delenv("JAVA_HOME")
