@@ -187,15 +187,15 @@ class RecordedStep:
     effects: tuple[Effect, ...]
     because: str | None = None
     about: frozenset[ConnectorName] = frozenset()
-    abouts: tuple[frozenset[ConnectorName], ...] = ()
+    effects_about: tuple[frozenset[ConnectorName], ...] = ()
 
     def shown(self, connector: ConnectorName | None) -> tuple[Effect, ...] | None:
         """The effects that concern a connector (all for None); None if nothing in the step does."""
         if connector is None:
             return self.effects
-        if connector not in self.about and not any(connector in about for about in self.abouts):
+        if connector not in self.about and not any(connector in about for about in self.effects_about):
             return None
-        return tuple(effect for effect, about in zip(self.effects, self.abouts, strict=True)
+        return tuple(effect for effect, about in zip(self.effects, self.effects_about, strict=True)
                      if connector in about or not about)
 
     def entry(self, connector: ConnectorName | None = None, mask: Mask = str) -> StoryEntry | None:
@@ -250,13 +250,15 @@ class Story:
             return None
         origin = self._origins.of(event.payload)
         about = subjects(event.payload) | (origin.about if origin is not None else frozenset())
-        abouts = tuple(map(self._origins.about, effects))
+        effects_about = tuple(map(self._origins.about, effects))
         if isinstance(event.payload, RequestReceived):  # answered at once, or later
-            abouts = tuple(about if isinstance(effect, Reply) and effect.request_id == event.payload.request_id else own
-                           for effect, own in zip(effects, abouts, strict=True))
+            effects_about = tuple(
+                about if isinstance(effect, Reply) and effect.request_id == event.payload.request_id else own
+                for effect, own in zip(effects, effects_about, strict=True)
+            )
         self._origins.remember(event.cause, event.payload, about, effects)
         because = origin.cause if origin is not None else None
-        self._records.append(RecordedStep(event, effects, because, about, abouts))
+        self._records.append(RecordedStep(event, effects, because, about, effects_about))
         return because
 
     def note(self, at_ms: int, cause: str, remark: Remark) -> None:

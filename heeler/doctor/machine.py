@@ -52,9 +52,9 @@ def limits() -> Iterator[Finding]:
     else:
         yield Finding("open files", Verdict.OK, "unlimited" if hard == resource.RLIM_INFINITY else f"{hard} at a time")
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    much = f"{memory / 1024**3:.1f} GiB"
-    yield (Finding("memory", Verdict.OK, much) if memory >= _MEMORY else
-           Finding("memory", Verdict.WARNING, f"{much}: a worker with Spark needs {_MEMORY // 1024**3} GiB and more"))
+    size = f"{memory / 1024**3:.1f} GiB"
+    yield (Finding("memory", Verdict.OK, size) if memory >= _MEMORY else
+           Finding("memory", Verdict.WARNING, f"{size}: a worker with Spark needs {_MEMORY // 1024**3} GiB and more"))
     for about, folder in (("temporary files", Path(tempfile.gettempdir())), ("cache", cache_root())):
         yield _room(about, folder)
 

@@ -28,7 +28,7 @@ def plugins_for_trial(worker: Mapping[str, str], config: Mapping[str, str]) -> P
     Raises ConfigError if a plugin is in a jar, and with all messages if a worker would refuse the configuration;
     PluginNotFoundError; and any error that a plugin's validation raises.
     """
-    paths = [text.strip() for said in (worker, config) for text in said.get("plugin.path", "").split(",")]
+    paths = [text.strip() for properties in (worker, config) for text in properties.get("plugin.path", "").split(",")]
     folders = list(dict.fromkeys(filter(None, paths)))
     prefer = [name.strip() for name in worker.get(PREFER, "").split(",") if name.strip()]
     java = JavaRuntime(worker, folders, prefer)

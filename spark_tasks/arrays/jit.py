@@ -124,8 +124,8 @@ def _copy(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
 
     target_type, source_type = signature.args[0], signature.args[2]
     into, into_at, source_value, source_at, *count = arguments
-    to = context.make_array(target_type)(context, builder, into).data
-    of = context.make_array(source_type)(context, builder, source_value).data
+    target = context.make_array(target_type)(context, builder, into).data
+    source = context.make_array(source_type)(context, builder, source_value).data
     size = count[0] if count else context.get_constant(types.int64, SLACK)
-    cgutils.raw_memcpy(builder, builder.gep(to, [into_at]), builder.gep(of, [source_at]), size, 1)
+    cgutils.raw_memcpy(builder, builder.gep(target, [into_at]), builder.gep(source, [source_at]), size, 1)
     return context.get_dummy_value()

@@ -86,12 +86,12 @@ class ClientMetrics(Metrics):  # type: ignore[misc]
         known = self.get_sensor(name)
         sensor = super().sensor(name, *args, **more)
         if known is None:
-            node, _, what = name.rpartition(".")  # "node-1.bytes-sent"
-            for of, attribute, text, stat in _TOTALS:
-                if of == what:
+            node, _, total = name.rpartition(".")  # "node-1.bytes-sent"
+            for sensor_name, attribute, text, stat in _TOTALS:
+                if sensor_name == total:
                     self._add(sensor, attribute, f"{NODE}.{node}" if node else CLIENT, text, stat())
-            for of, attribute, text, stat in _OF_GROUP:
-                if of == name:
+            for sensor_name, attribute, text, stat in _OF_GROUP:
+                if sensor_name == name:
                     self._add(sensor, attribute, COORDINATOR, text, stat())
         return sensor
 

@@ -160,8 +160,8 @@ def tasks(page: Page, rows: Sequence[TaskRow]) -> None:
                 [row.ratios[1] for row, _ in made])
     of_kind = {"": (places, [(task, row.now) for row, task in made])}
     for kind in ("source", "sink"):
-        of = [(row, task) for row, task in made if task.kind == kind]
-        of_kind[kind] = [row.labels for row, _ in of], [(task, row.now) for row, task in of]
+        selected = [(row, task) for row, task in made if task.kind == kind]
+        of_kind[kind] = [row.labels for row, _ in selected], [(task, row.now) for row, task in selected]
     for figure in FIGURES:
         value = figure.value
         places, tasks_ = of_kind[figure.only]

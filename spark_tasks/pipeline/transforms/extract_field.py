@@ -72,7 +72,7 @@ class ExtractField(FieldTransform):
             return pa.nulls(len(array)), None
         found, described_as = columns.children[name], metadata_of(columns.fields[name])
         if found.null_count and nulls_are_absent(described_as):
-            described_as = {key: said for key, said in described_as.items() if (key, said) == (FORM_KEY, FORM_JSON)}
+            described_as = {key: value for key, value in described_as.items() if (key, value) == (FORM_KEY, FORM_JSON)}
         return (nulls_of_texts(found) if is_json(described_as) else found), described_as
 
 

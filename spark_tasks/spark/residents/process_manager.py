@@ -125,13 +125,13 @@ class ProcessManager:
         return self._launcher is not None and self._room(self._launcher) <= 0
 
     def _room(self, launcher: Launcher) -> int:
-        """How many more processes the launcher may start beside those that have joined. At a hand-over, those of the
-        former launcher do not count.
+        """How many more processes the launcher may start. Processes of other launchers count once they have joined, but
+        at a hand-over, those of the former launcher do not count.
         """
         others = [r for r in self.residents.values() if r.launcher is not launcher and r.line is not None]
         mine = sum(1 for r in self.residents.values() if r.launcher is launcher)
-        beside = 0 if self._former else len(others)
-        return min(self._max_processes - mine - beside, launcher.max_processes - mine)
+        others_count = 0 if self._former else len(others)
+        return min(self._max_processes - mine - others_count, launcher.max_processes - mine)
 
     def grow(self, wanted: int) -> None:
         """Start processes until `wanted` are idle or about to join, if there is room. The caller holds the lock."""
