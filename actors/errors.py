@@ -10,7 +10,7 @@ class NotFoundError(ConnectError):
 
 
 class AlreadyExistsError(ConnectError):
-    """409: a connector of that name exists already."""
+    """409: a connector of that name already exists."""
 
 
 class BadRequestError(ConnectError):

@@ -58,7 +58,7 @@ def install(what: Coordinates, plugin_path: Path, progress: Progress,
     """
     target = plugin_path / f"{what.artifact}-{what.version}"
     if target.exists():
-        raise SetupError(f"{target} exists already; remove it to install the plugin again")
+        raise SetupError(f"{target} already exists; remove it to install the plugin again")
     modules = tuple((one.group, one.artifact, one.version) for one in (what, *more))
     jars = resolve(JarSet(f"{what.artifact} {what.version}", modules), progress)
     shared = dict(_version(jar) for jar in resolve(RUNTIME, progress).glob("*.jar"))

@@ -79,7 +79,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
                listed({"type": "string", "enum": ["status", "info"]})),)),
     "connectors.create": Operation("Create a connector.", {
         201: Response("It was created", ref("Connector")), **_CHANGE,
-        409: _error(f"It exists already. {_REBALANCE}")}, body=ref("NewConnector")),
+        409: _error(f"It already exists. {_REBALANCE}")}, body=ref("NewConnector")),
     "connectors.describe": _get("A connector.", ref("Connector")),
     "connectors.delete": Operation("Delete a connector.", {204: Response("It was deleted"), **_CHANGE}),
     "connectors.get_config": _get("A connector's configuration.", ref("Config")),

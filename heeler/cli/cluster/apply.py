@@ -78,7 +78,7 @@ def apply(
 @click.option("--state", type=click.Choice(["running", "paused", "stopped"]), help="Create them in this state.")
 @cluster_command
 def create(session: ClusterSession, paths: tuple[Path, ...], state: str | None) -> int:
-    """Create the connectors of files (JSON, YAML, properties). A connector that exists already is an error."""
+    """Create the connectors of files (JSON, YAML, properties). A connector that already exists is an error."""
     from dataclasses import replace
 
     from heeler.cli.cluster.config_files import read_connectors

@@ -179,7 +179,7 @@ def _positions(
     used = {item["partition"].get("kafka_topic") for item in _ask(session, connector)}
     topics = sorted(name for name in listed | used if isinstance(name, str) and name not in ("", queue))
     if not topics or not ("topics" in config or "topics.regex" in config):
-        raise SetupError(f"{connector} is not a sink, or has not read any topic yet: --to is for the topics of a sink")
+        raise SetupError(f"{connector} is not a sink, or has not read any topic yet: --to applies only to sinks")
     cluster = KafkaCluster(client_settings({k: v for k, v in properties.items() if k != MAX_RECORD_KEY}))
     with closing(cluster), asking_kafka(), shown_when_slow("Waiting for Kafka …"):
         partitions = [(topic, p) for topic in topics for p in cluster.partitions(topic, timeout_ms=_TIMEOUT_MS)]

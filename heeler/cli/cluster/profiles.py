@@ -72,7 +72,7 @@ def profile_of(urls: Sequence[str], name: str | None, environ: Mapping[str, str]
     wanted = name or environ.get("HEELER_PROFILE")
     if not file.exists():
         if wanted:
-            raise SetupError(f"There is no profile {wanted}: there is no file {file}")
+            raise SetupError(f"There is no profile {wanted}: {file} does not exist")
         return Profile((DEFAULT_URL,))
     return parse_profiles(_read(file), wanted, str(file))
 
@@ -97,7 +97,7 @@ def parse_profiles(text: str, wanted: str | None, file: str) -> Profile:
         raise SetupError(f"{file}: {why_unreadable(error)}") from error
     profiles = content.get("profiles", {}) if isinstance(content, dict) else None
     if not isinstance(profiles, dict) or content.keys() - {"profiles", "default"}:
-        raise SetupError(f"{file} must have profiles by their names under the key profiles; default may name one")
+        raise SetupError(f"{file} must map names to profiles under the key profiles; default may name one")
     name = wanted or content.get("default")
     if name is None:
         return Profile((DEFAULT_URL,))

@@ -192,7 +192,7 @@ class ProcessManager:
             given_up = alone and self._failures >= GIVE_UP
             pause = doubled(BACKOFF_S, self._failures, MAX_BACKOFF_S)
             self._launch_after = time.monotonic() + pause
-        _logger.warning("An executor process did not start (another one is tried in %.1f s): %s", pause, why)
+        _logger.warning("An executor process did not start (next attempt in %.1f s): %s", pause, why)
         self._died()
         if given_up:
             self._given_up(SparkLostError(f"no executor process could be started: {why}"))

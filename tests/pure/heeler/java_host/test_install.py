@@ -38,7 +38,7 @@ def test_a_plugin_is_put_into_a_folder_of_its_own(registry, tmp_path):
     assert found == ["driver-2.jar", "jackson-databind-2.10.1.jar", "mine-1.0.jar", "plain.jar"]
     assert [f.name for f in (tmp_path / "path").iterdir()] == ["mine-1.0"]
     assert (done.jars, done.plugins) == (4, ["org.x.Sink"])
-    with pytest.raises(SetupError, match="exists already"):
+    with pytest.raises(SetupError, match="already exists"):
         install(Coordinates.parse("org.x:mine:1.0"), tmp_path / "path", lambda _: None, registry)
 
 
