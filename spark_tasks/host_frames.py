@@ -38,6 +38,12 @@ class HostGoneError(RetriableError):
     wanted = False
 
 
+def thrown_text(fields: Mapping[str, Any]) -> str:
+    """Returns the text of an exception that the host reports, as Java's Throwable.toString."""
+    said = fields.get("message")
+    return str(fields.get("class")) if said is None else f"{fields.get('class')}: {said}"
+
+
 def received(connection: socket.socket, size: int) -> memoryview:
     """Reads exactly `size` bytes into memory that is aligned as Arrow requires. Raises HostGoneError, OSError."""
     view, at = np.empty(size, np.uint8).data, 0

@@ -199,8 +199,8 @@ def _transformed(chain: Chain, batches: list[pa.RecordBatch]) -> Any:
         name = f"transforms.{stage.alias}"
         try:
             if stage.predicate is not None:
-                tested = [bool(yes) for one in batches for yes in stage.predicate.test(one).to_pylist()]
-                accepted = [yes is not stage.negate for yes in tested]
+                chosen = [stage.selected(one, stage.predicate) for one in batches]
+                accepted = [bool(yes) for one in chosen for yes in one.to_pylist()]
             for one in batches:
                 out += stage.apply(one)
         except DataError as error:

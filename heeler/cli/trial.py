@@ -103,7 +103,9 @@ def connector_of(file: Path, worker_config: Path | None) -> tuple[Plugins, Mappi
         worker = {**WORKER, **loaded.originals}
         config = dict(ConfigTransformer(loaded.providers).transform(config))
     process_secrets().add(one.name, passwords(config))
-    return plugins_for_trial(worker, config), worker, config
+    plugins = plugins_for_trial(worker, config)
+    # Transforms, predicates and converters are looked for in the worker's folders, which lack those of the connector.
+    return plugins, {**worker, "plugin.path": ",".join(plugins.plugin_path)}, config
 
 
 def _from_file(file: Path, config: Mapping[str, str]) -> Iterator[Raw]:

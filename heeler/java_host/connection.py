@@ -13,7 +13,7 @@ from typing import Any
 
 from spark_tasks.errors import ConnectError
 from spark_tasks.futures import complete, fail
-from spark_tasks.host_frames import BATCH, HEAD, Batch, HostGoneError, batch, message, received
+from spark_tasks.host_frames import BATCH, HEAD, Batch, HostGoneError, batch, message, received, thrown_text
 
 log = logging.getLogger(__name__)
 _BUFFER = 1 << 20
@@ -33,9 +33,9 @@ class JavaPluginError(ConnectError):
 
 def thrown(fields: Message) -> JavaPluginError:
     """The error in a message; it is permanent if the message says so."""
-    error = JavaPluginError(f"{fields.get('class')}: {fields.get('message')}\n{fields.get('trace', '')}".rstrip())
+    error = JavaPluginError(f"{thrown_text(fields)}\n{fields.get('trace', '')}".rstrip())
     error.permanent = fields.get("permanent") is True
-    error.java_class, error.java_message = str(fields.get("class")), str(fields.get("message"))
+    error.java_class, error.java_message = str(fields.get("class")), fields.get("message")
     return error
 
 

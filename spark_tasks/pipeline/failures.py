@@ -63,16 +63,20 @@ class Failure:
     @property
     def error_class(self) -> str:
         """The Java class of one of heeler's errors, or the Python class of any other error."""
-        if isinstance(self.error, ConnectError):
-            return self.error.java_class
-        kind = type(self.error)
-        return f"{kind.__module__}.{kind.__qualname__}"
+        return _class_of(self.error)
 
     @property
     def message(self) -> str | None:
         """The error's message, as in Java if it differs there; None without a message."""
         java = self.error.java_message if isinstance(self.error, ConnectError) else None
-        return java or str(self.error) or None
+        return java if java is not None else str(self.error) or None
+
+
+def _class_of(error: Exception) -> str:
+    if isinstance(error, ConnectError):
+        return error.java_class
+    kind = type(error)
+    return f"{kind.__module__}.{kind.__qualname__}"
 
 
 Refuse = Callable[[Failure], None]
@@ -118,7 +122,8 @@ class StageFailedError(FailedPartError):
     def failure(self, row: int, where: str = "") -> Failure:
         """Returns the failure of a row. `where`: describes its record in the message."""
         words = self.words.replace(" {}", f" {where}" if where else "")
-        return Failure(self.kind, self.class_name, self.error, f"{words}: {self.error}", row)
+        reason = str(self.error) or _class_of(self.error)
+        return Failure(self.kind, self.class_name, self.error, f"{words}: {reason}", row)
 
 
 @contextmanager

@@ -19,7 +19,18 @@ from spark_tasks.data.columns import RAW_SCHEMA
 from spark_tasks.data.cut import described, schema_text
 from spark_tasks.data.schema import to_text
 from spark_tasks.errors import ConnectError, DataError, PermanentError
-from spark_tasks.host_frames import BATCH, HEAD, Batch, HostGoneError, batch, chain_records, message, received, records
+from spark_tasks.host_frames import (
+    BATCH,
+    HEAD,
+    Batch,
+    HostGoneError,
+    batch,
+    chain_records,
+    message,
+    received,
+    records,
+    thrown_text,
+)
 from spark_tasks.metrics.phases import phase
 from spark_tasks.pipeline.converters.base import BadRowsError, Column, schema_of
 from spark_tasks.pipeline.failures import FailedStage, StageFailedError
@@ -38,8 +49,8 @@ class JavaStageError(DataError):
     @classmethod
     def of(cls, fields: Mapping[str, Any]) -> JavaStageError:
         """Returns the error that the host's response describes."""
-        error = cls(str(fields["message"]))
-        error.java_class = str(fields["class"])
+        error = cls(fields["message"] or "")
+        error.java_class, error.java_message = str(fields["class"]), fields["message"]
         error.add_note(str(fields.get("trace", "")))
         return error
 
@@ -108,7 +119,7 @@ class _Connection:
                     return batch(number, body)
                 content = json.loads(bytes(body))
                 if content.get("op") == "failed":
-                    text = f"{content.get('class')}: {content.get('message')}\n{content.get('trace', '')}"
+                    text = f"{thrown_text(content)}\n{content.get('trace', '')}"
                     raise (PermanentError if content.get("permanent") is True else ConnectError)(text.rstrip())
         except OSError as error:
             raise HostGoneError(f"The host of Java plugins has ended: {error}") from error

@@ -71,7 +71,7 @@ WITH_PREDICATE = {
     "transforms": "part", "transforms.part.type": T + "HoistField$Value", "transforms.part.field": "h",
     "transforms.part.predicate": "doubt", "predicates": "doubt", "predicates.doubt.type": "heeler.tests.Doubtful",
 }
-CASES = {"predicate": (WITH_PREDICATE, [(None, value, []) for value in (b"a?", b"b", b"?", b"c?")]),
+CASES = {"predicate": (WITH_PREDICATE, [(None, value, []) for value in (b"a?", b"b", b"-", b"c?")]),
          "schemaless": (SCHEMALESS, RECORDS), "typed": (WITH_SCHEMAS, TYPED)}
 
 

@@ -75,18 +75,23 @@ class Stage:
         if self.predicate is None:
             yield from self._changed(batch)
             return
-        try:
-            chosen = self.predicate.test(batch)
-        except Exception as error:  # plugin code
-            raise self._error(batch, error, self.predicate.test) from error
-        if self.negate:
-            chosen = pc.invert(chosen)
+        chosen = self.selected(batch, self.predicate)
         if chosen.true_count == len(batch):
             yield from self._changed(batch)
         elif chosen.true_count == 0:
             yield batch
         else:
             yield from self._mixed(batch, chosen)
+
+    def selected(self, batch: pa.RecordBatch, predicate: Predicate) -> pa.BooleanArray:
+        """Returns for each record whether the stage's predicate, or with `negate` its opposite, selects it. Raises
+        TransformError.
+        """
+        try:
+            chosen = predicate.test(batch)
+        except Exception as error:  # plugin code
+            raise self._error(batch, error, predicate.test) from error
+        return pc.invert(chosen) if self.negate else chosen
 
     def _mixed(self, batch: pa.RecordBatch, chosen: pa.BooleanArray) -> Iterator[pa.RecordBatch]:
         """Changes all selected records at once, then merges them with the others in the original order."""

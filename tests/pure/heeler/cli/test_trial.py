@@ -85,6 +85,21 @@ def test_a_stage_that_fails_ends_the_trial(source):
     assert "transforms.hoist" in run(source, code=1).stdout
 
 
+def test_a_predicate_that_raises_is_the_error_of_its_transform(source, tmp_path):
+    """It is found in a folder that only the connector's configuration names."""
+    (tmp_path / "moody.py").write_text(
+        "import heeler\n"
+        "class Moody(heeler.Predicate):\n"
+        "    def configure(self, configs): pass\n"
+        "    def test(self, batch): raise ValueError('not today')\n")
+    text = source.read_text().replace("predicates.old.pattern: old.*\n", f"plugin.path: {tmp_path}\n")
+    source.write_text(text.replace("org.apache.kafka.connect.transforms.predicates.TopicNameMatches", "Moody"))
+    seen = stages(source, code=1)
+    assert [stage["stage"] for stage in seen] == ["read", "transforms.route", "transforms.hoist"]
+    assert seen[-1]["error"].endswith(
+        "HoistField$Value) cannot change record new-t: ValueError: not today"), seen[-1]["error"]
+
+
 def test_a_configuration_that_a_worker_would_refuse_is_refused(source, tmp_path):
     """All errors are reported before anything runs, including those of the plugin's own `validate`. A name is not
     needed.

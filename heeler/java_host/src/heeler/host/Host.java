@@ -299,7 +299,7 @@ public final class Host {
         Map<String, Object> fields = new LinkedHashMap<>();
         fields.put("op", "failed");
         fields.put("class", error.getClass().getName());
-        fields.put("message", String.valueOf(error.getMessage()));
+        fields.put("message", error.getMessage()); // possibly null, as in the headers of a dead letter
         fields.put("retriable", error instanceof RetriableException);
         fields.put("permanent", isPermanent(error));
         fields.put("trace", trace.toString());
