@@ -40,8 +40,8 @@ class HostGoneError(RetriableError):
 
 def thrown_text(fields: Mapping[str, Any]) -> str:
     """Returns the text of an exception that the host reports, as Java's Throwable.toString."""
-    said = fields.get("message")
-    return str(fields.get("class")) if said is None else f"{fields.get('class')}: {said}"
+    reason = fields.get("message")
+    return str(fields.get("class")) if reason is None else f"{fields.get('class')}: {reason}"
 
 
 def received(connection: socket.socket, size: int) -> memoryview:
