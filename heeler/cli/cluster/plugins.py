@@ -64,7 +64,7 @@ def list_loggers(session: ClusterSession) -> None:
     """List the loggers whose level is set, on the worker that responds."""
     from heeler.cli.cluster.responses import as_object, as_text
 
-    found = as_object(session.call_admin("GET", "/admin/loggers"), "the loggers")
+    found = as_object(session.call("GET", "/admin/loggers"), "the loggers")
     rows = []
     for name, response in sorted(found.items()):
         level = as_object(response, "a logger")
@@ -83,7 +83,7 @@ def set_logger(session: ClusterSession, logger: str, level: str, cluster: bool) 
     from heeler.cli.rest_client import path_of
 
     scope = {"scope": "cluster"} if cluster else {"scope": "worker"}
-    response = session.call_admin("PUT", path_of("admin", "loggers", logger), {"level": level.upper()}, scope)
+    response = session.call("PUT", path_of("admin", "loggers", logger), {"level": level.upper()}, scope)
     changed = [logger] if response is None else as_list(response, "the changed loggers")
     session.show(changed, ("CHANGED",), [(name,) for name in changed], f"No logger is called {safe(logger)}.")
 

@@ -40,20 +40,17 @@ class ClusterSession:
 
     def call(self, method: str, path: str, body: Any = None, query: Mapping[str, Any] | None = None) -> Any:
         """Call the client, with a spinner on a terminal if it takes long."""
-        with shown_when_slow(f"Waiting for {method} {path.split('/')[1]} …"):
-            return self.client.call(method, path, body, query)
-
-    def call_admin(self, method: str, path: str, body: Any = None, query: Mapping[str, Any] | None = None) -> Any:
-        """Like `call`, for paths that a worker with admin.listeners serves only there."""
         from heeler.cli.rest_client import RestError
 
         try:
-            return self.call(method, path, body, query)
+            with shown_when_slow(f"Waiting for {method} {path.split('/')[1]} …"):
+                return self.client.call(method, path, body, query)
         except RestError as error:
             if error.status != _NOT_FOUND or error.message != _NO_SUCH_PATH:
                 raise
-            raise RestError(error.status, f"{error.message}: {method} {path} is not served at this address. A worker "
-                            "with admin.listeners serves it only there: give one of them as --url") from None
+            raise RestError(error.status, f"{error.message}: {method} {path} is not served at this address. Workers of "
+                            "Java Kafka Connect have fewer paths than heeler's. A worker with admin.listeners serves "
+                            "some paths only there: then specify such a listener with --url") from None
 
     def show(self, data: Any, columns: Sequence[str], rows: Iterable[Sequence[Any]], nothing: str = "") -> None:
         """Print the rows as a table, or the data as JSON or YAML. `nothing` is printed for an empty table."""

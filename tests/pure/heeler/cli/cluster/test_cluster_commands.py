@@ -45,9 +45,13 @@ def run(fake, *words, code=0, url=None):
 @pytest.mark.parametrize(("words", "request_line"), [
     (("loggers", "list"), "GET /admin/loggers"), (("loggers", "set", "root", "INFO"), "PUT /admin/loggers/root"),
     (("connectors", "story", "c"), "GET /connectors/c/story"),
+    (("connectors", "replay", "c", "--yes"), "POST /connectors/c/dead-letters/replay"),
 ])
-def test_errors_say_that_an_endpoint_is_on_admin_listeners(fake, words, request_line):
-    assert "with admin.listeners serves it only there" in run(fake, *words, code=4).stderr
+def test_errors_say_that_an_endpoint_is_not_served_here(fake, words, request_line):
+    """By a Java worker, or because heeler serves it on admin.listeners."""
+    error = run(fake, *words, code=4).stderr
+    assert f"{request_line} is not served at this address. Workers of Java Kafka Connect" in error
+    assert "A worker with admin.listeners serves some paths only there" in error
     fake.answers[request_line] = 404, {"error_code": 404, "message": "Connector c not found"}
     assert run(fake, *words, code=4).stderr == "heeler: HTTP 404: Connector c not found\n"
 
@@ -114,8 +118,10 @@ def test_names_with_control_characters_are_escaped(fake):
 
 def test_statuses_are_shown_although_some_requests_fail(fake):
     fake.answers["GET /connectors/c/status"] = (200, STATUS)
+    missing = {"error_code": 404, "message": "No status found for connector nope"}
+    fake.answers["GET /connectors/nope/status"] = (404, missing)
     done = run(fake, "connectors", "status", "nope", "c", code=4)
-    assert done.stderr == "heeler: nope: HTTP 404: HTTP 404 Not Found\n"
+    assert done.stderr == "heeler: nope: HTTP 404: No status found for connector nope\n"
     assert "FAILED" in done.stdout
     assert list(json.loads(run(fake, "connectors", "status", "nope", "c", "-o", "json", code=4).stdout)) == ["c"]
 
