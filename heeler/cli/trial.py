@@ -30,6 +30,10 @@ if TYPE_CHECKING:
 
 _TIMEOUT_MS: Final = 15_000
 _FETCH_BYTES: Final = 1024 * 1024
+_WHERE_FOUND: Final = (
+    "Plugins are looked for in installed packages, and in the folders of plugin.path in the connector's configuration "
+    "and in the worker's file."
+)
 WORKER: Final = {  # the converters of a trial whose worker file does not name any, as in README.md
     "key.converter": "org.apache.kafka.connect.json.JsonConverter",
     "value.converter": "org.apache.kafka.connect.json.JsonConverter",
@@ -103,9 +107,9 @@ def connector_of(file: Path, worker_config: Path | None) -> tuple[Plugins, Mappi
         worker = {**WORKER, **loaded.originals}
         config = dict(ConfigTransformer(loaded.providers).transform(config))
     process_secrets().add(one.name, passwords(config))
-    plugins = plugins_for_trial(worker, config)
-    # Transforms, predicates and converters are looked for in the worker's folders, which lack those of the connector.
-    return plugins, {**worker, "plugin.path": ",".join(plugins.plugin_path)}, config
+    paths = (text.strip() for properties in (worker, config) for text in properties.get("plugin.path", "").split(","))
+    worker = {**worker, "plugin.path": ",".join(dict.fromkeys(filter(None, paths)))}
+    return plugins_for_trial(worker, config, _WHERE_FOUND), worker, config
 
 
 def _from_file(file: Path, config: Mapping[str, str]) -> Iterator[Raw]:

@@ -86,7 +86,6 @@ def main() -> None:
 
     try:
         plugins = plugins_for_trial(worker, config)
-        worker = {**worker, "plugin.path": ",".join(plugins.plugin_path)}  # with the connector's own folders
         stages = try_connector(plugins, worker, config, records=sample, limit=request["limit"])
         answer: dict[str, Any] = {"stages": [stage.as_data() for stage in stages]}
     except ConnectError as error:

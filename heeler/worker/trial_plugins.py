@@ -5,36 +5,34 @@ plugins are known by name, so that a trial of one fails with a clear message.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Final
 
 from heeler.java_host.runtime import PREFER, JavaRuntime
 from spark_tasks.errors import ConfigError
 from spark_tasks.plugins import Kind, Plugins
+from spark_tasks.plugins.advice import READ_AT_START
 from spark_tasks.plugins.cut import is_java
 from spark_tasks.validation.connector import validate_connector
 
 _UNNAMED = "trial"  # a connector need not have a name to be tried
-_WHERE_FOUND: Final = (
-    "Plugins are looked for in installed packages, and in the folders of plugin.path in the connector's configuration "
-    "and in the worker's file."
-)
 _CONVERTERS = {"key.converter": Kind.CONVERTER, "value.converter": Kind.CONVERTER,
                "header.converter": Kind.HEADER_CONVERTER}
 
 
-def plugins_for_trial(worker: Mapping[str, str], config: Mapping[str, str]) -> Plugins:
-    """The plugins in the folders of `plugin.path`, in the worker's properties and in the connector's configuration.
+def plugins_for_trial(
+    worker: Mapping[str, str], config: Mapping[str, str], where_found: str = READ_AT_START
+) -> Plugins:
+    """The plugins in the folders of the worker's `plugin.path`. A connector's own does not count: whoever may create
+    connectors would choose the code that the worker runs. `where_found`: see Plugins.
 
     Raises ConfigError if a plugin is in a jar, and with all messages if a worker would refuse the configuration;
     PluginNotFoundError; and any error that a plugin's validation raises.
     """
-    paths = [text.strip() for properties in (worker, config) for text in properties.get("plugin.path", "").split(",")]
-    folders = list(dict.fromkeys(filter(None, paths)))
+    folders = list(filter(None, map(str.strip, worker.get("plugin.path", "").split(","))))
     prefer = [name.strip() for name in worker.get(PREFER, "").split(",") if name.strip()]
     java = JavaRuntime(worker, folders, prefer)
     try:
         plugins = Plugins(folders, others=java.found, complaints=java.complaints, passed_over=java.passed_over,
-                          where_found=_WHERE_FOUND)
+                          where_found=where_found)
         for key, kind, name in _named(worker, config):
             plugin = plugins.get(kind, name)
             if plugin is not None and is_java(plugin):

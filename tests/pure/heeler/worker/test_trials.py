@@ -54,6 +54,14 @@ def test_sources_and_sinks_are_tried_and_invalid_requests_refused(tmp_path):
     assert "hunter2hunter2" not in failed["error"]
 
 
+def test_a_connector_cannot_choose_the_code_that_a_worker_runs(tmp_path):
+    (tmp_path / "loud.py").write_text(f"open({str(tmp_path / 'loaded')!r}, 'w')\n" + LOUD)
+    for config in ({"connector.class": "Loud"}, {"connector.class": LINES.format("Source"), "file": str(tmp_path)}):
+        with pytest.raises(BadRequestError):
+            Trials(WORKER, {}).run({"topic": "t", "plugin.path": str(tmp_path), "tasks.max": "0", **config}, None, 5)
+    assert not (tmp_path / "loaded").exists()
+
+
 def test_a_trial_that_hangs_is_aborted_and_its_slot_is_free_again(tmp_path, monkeypatch):
     (tmp_path / "loud.py").write_text(LOUD)
     monkeypatch.setattr(trial, "LONGEST_S", 0.5)
