@@ -23,7 +23,6 @@ from spark_tasks.kafka.records.scan import first_batch_bytes, has_transactions, 
 from spark_tasks.metrics.phases import each, phase
 
 DEFAULT_FETCH_BYTES: Final = 16 * 1024 * 1024
-_FIRST_FETCH_BYTES: Final = 1024 * 1024  # small, so that the reader begins soon
 _MIN_FETCH_BYTES: Final = 64 * 1024
 _MAX_FETCH_BYTES: Final = 512 * 1024 * 1024
 _FIRST_RECORD_BYTES: Final = 1024  # the estimate before the first response
@@ -110,7 +109,6 @@ class _Fetcher:
         self._isolation = isolation
         self._fetch_bytes = fetch_bytes
         self._timeout_ms = timeout_ms
-        self._limit = _FIRST_FETCH_BYTES
         self._record_bytes = float(_FIRST_RECORD_BYTES)
         self._deadline = Deadline(timeout_ms)
         self._pieces: queue.SimpleQueue[_Piece | BaseException] = queue.SimpleQueue()
@@ -186,7 +184,6 @@ class _Fetcher:
             await self._cluster.io.bootstrap(self._deadline.left_ms)
             requested = self._size()
             fetched = await self._fetched(requested)
-            self._limit = _MAX_FETCH_BYTES
         except (protocol.KafkaError, OSError) as error:
             await self._after(error)
             return None
@@ -271,4 +268,4 @@ class _Fetcher:
     def _size(self) -> int:
         """Returns the size of the next fetch: little more than the rest of the range, so short ranges are cheap."""
         left = int((self._end - self._position) * self._record_bytes * 1.1)
-        return min(max(left, _MIN_FETCH_BYTES), self._fetch_bytes, self._limit)
+        return min(max(left, _MIN_FETCH_BYTES), self._fetch_bytes)

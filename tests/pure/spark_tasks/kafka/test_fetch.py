@@ -25,11 +25,8 @@ class FetchIo(Io):
     async def bootstrap(self, _timeout_ms: float) -> None:
         """Nothing has to be found."""
 
-    sizes: tuple[int, ...] = ()
-
-    async def send(self, request: Any, _node: Any, *, lane: str) -> FetchResponse:
+    async def send(self, _request: Any, _node: Any, *, lane: str) -> FetchResponse:
         assert lane == "fetch"
-        self.sizes += (request.max_bytes,)
         return self.broker.pop(0) if isinstance(self.broker, list) else self.broker
 
 
@@ -62,12 +59,6 @@ def test_an_incomplete_last_batch_is_returned_by_the_next_fetch(cluster: Cluster
     cluster.io.broker = [answer(one(b"a", 3) + one(b"b" * 90, 4)[:99]), answer(one(b"b" * 90, 4))]
     batches = list(read_range(cluster, "logs", 0, 3, 5))
     assert [value for batch in batches for value in batch.column("value").to_pylist()] == [b"a", b"b" * 90]
-
-
-def test_the_first_fetch_is_small_so_that_the_reader_begins_soon(cluster: Cluster) -> None:
-    cluster.io.broker = [answer(one(b"a" * 9_000, 3)), answer(one(b"b" * 9_000, 4)), answer(one(b"c", 99_999))]
-    assert sum(map(len, read_range(cluster, "logs", 0, 3, 100_000))) == 3
-    assert cluster.io.sizes == (1024 * 1024, 16 * 1024 * 1024, 16 * 1024 * 1024)
 
 
 @pytest.mark.parametrize(
