@@ -42,6 +42,8 @@ class FetchSession:
         changed = {tp: at for tp, at in positions.items() if full or self._sent.get(tp) != at}
         gone = () if full else [tp for tp in self._sent if tp not in positions]
         self._sent = dict(positions)
+        for tp in self._parts.keys() - positions.keys():
+            del self._parts[tp]
         topics: dict[str, list[Any]] = defaultdict(list)
         for tp, offset in changed.items():
             part = self._parts.get(tp)
@@ -53,7 +55,6 @@ class FetchSession:
         forgotten: dict[str, list[int]] = defaultdict(list)
         for topic, partition in gone:
             forgotten[topic].append(partition)
-            self._parts.pop((topic, partition), None)
         return FetchRequest(
             max_wait_ms=max_wait_ms, min_bytes=1, max_bytes=max_bytes, isolation_level=0,
             session_id=self._id, session_epoch=self._epoch,

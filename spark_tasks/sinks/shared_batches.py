@@ -195,7 +195,7 @@ class SharedBatches:
         return self._next_start - now if self._news.keys() - self._flights.keys() else 0.0
 
     def _submit_group(self, key: Hashable, loans: Iterable[Loan]) -> int:
-        """Returns the number of splits."""
+        """Starts a flight with what these tasks have planned. Returns the number of splits in it."""
         members: list[tuple[Loan, int]] = []
         splits: list[SinkSplit] = []
         unused: list[Loan] = []

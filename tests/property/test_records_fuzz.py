@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 
 from spark_tasks.data.columns import RAW_SCHEMA
 from spark_tasks.kafka.records import CorruptRecordsError, UnsupportedFormatError, decode, encode
+from spark_tasks.kafka.records.decode import Piece, decode_together
+from spark_tasks.kafka.records.errors import OversizedRecordError
 
 ROWS = [
     {
@@ -40,6 +42,7 @@ LOGS = {compression: log(compression) for compression in (None, "gzip", "snappy"
 REFUSED = (CorruptRecordsError, UnsupportedFormatError)
 # The checksum covers neither base offset nor length nor leader epoch nor format number.
 UNCOVERED = range(17)
+MOSTLY_0 = st.sampled_from([0, 0, 0, 0, 0, 0, 1, 2, 70])
 
 
 def mutated(data, changes):
@@ -117,3 +120,31 @@ def test_records_with_wrong_lengths_are_decoded_or_refused(seed):
         except REFUSED:
             continue
         decoded.records.validate(full=True)
+
+
+@given(
+    st.sampled_from([None, None, None, "gzip"]), st.booleans(), st.sampled_from([0, 10, 20, 40]), MOSTLY_0,
+    st.lists(st.tuples(st.one_of(st.integers(0, 60), st.integers(0, 10_000)), st.integers(0, 255)), max_size=3),
+    MOSTLY_0,
+)
+def test_pieces_are_decoded_together_as_apart_or_not_at_all(compression, seals, start, further, changes, cut):
+    """`seals`: the last batch has a valid checksum, so that only the parsers notice the damage."""
+    *before, last = LOGS[compression]
+    damaged = mutated(last, changes)
+    if seals:
+        struct.pack_into(">I", damaged, 17, crc32c.crc32c(bytes(damaged[21:])))
+    data = b"".join([*before, damaged])
+    piece = Piece(data[: len(data) - cut], start, 61 - further if further else 60)
+    try:
+        together = decode_together([piece, Piece(b"".join(LOGS[None]), 0, 60)])
+    except (CorruptRecordsError, OversizedRecordError):
+        with pytest.raises((*REFUSED, OversizedRecordError)):
+            decode(piece.data, start=start)
+        return
+    if together is None:
+        assert compression or changes or further or cut or start == 10, "undamaged plain batches are decoded together"
+        return
+    records, (count, others) = together
+    assert others == len(ROWS)
+    assert records[:count].to_pylist() == decode(piece.data, start=start, end=piece.end).records.to_pylist()
+    assert records[count:].to_pylist() == ROWS

@@ -169,8 +169,10 @@ def _plain_rows(piece: Piece, begin: int) -> list[_Row] | None:
         base, length, _, magic, crc = PREFIX.unpack_from(data, at)
         attributes, delta, first, newest, producer, _, _, count = SUFFIX.unpack_from(data, at + ATTRIBUTES_AT)
         end = at + LOG_OVERHEAD + length
-        valid = magic == MAGIC and HEADER_BYTES <= end - at <= size - at and 0 <= count <= delta + 1 and base > last
-        if not valid or attributes & (COMPRESSION_MASK | CONTROL | TRANSACTIONAL):
+        complete = magic == MAGIC and HEADER_BYTES <= end - at <= size - at
+        if not complete or delta < 0 or not 0 <= count <= delta + 1 or base <= last:
+            return None
+        if attributes & (COMPRESSION_MASK | CONTROL | TRANSACTIONAL):
             return None
         last = base + delta
         if base >= piece.start:
