@@ -8,7 +8,7 @@ import struct
 import crc32c
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from spark_tasks.data.columns import RAW_SCHEMA
@@ -127,6 +127,9 @@ def test_records_with_wrong_lengths_are_decoded_or_refused(seed):
     st.lists(st.tuples(st.one_of(st.integers(0, 60), st.integers(0, 10_000)), st.integers(0, 255)), max_size=3),
     MOSTLY_0,
 )
+@example(None, False, 10, 0, [], 0)
+@example(None, False, 20, 0, [], 0)
+@example(None, True, 0, 11, [(7, 30)], 0)  # the last batch begins within the one before it
 def test_pieces_are_decoded_together_as_apart_or_not_at_all(compression, seals, start, further, changes, cut):
     """`seals`: the last batch has a valid checksum, so that only the parsers notice the damage."""
     *before, last = LOGS[compression]
