@@ -50,9 +50,10 @@ class TopicLog(Protocol):
         """Completes once all these records have been read."""
 
     def read_to_end(self, timeout: float = 30.0) -> Future[None]:
-        """Completes once the topic's current end, including open transactions, has been read.
+        """Completes once the topic's current end, including open transactions, and all records that this log has sent
+        before have been read.
 
-        Fails if the end cannot be determined within `timeout` seconds.
+        Fails if the end cannot be determined, or a record is not acknowledged, within `timeout` seconds.
         """
 
     def stop(self) -> None:

@@ -264,6 +264,7 @@ class KafkaTopicLog(TopicLog):
         partitions = [TopicPartition(self._topic, number) for number in self._progress.reached()]
         while not done.done() and not self._stopping.is_set():
             try:
+                self._flush(deadline)
                 ends = self._ends(partitions)
             except RetriableError as error:
                 if time.monotonic() > deadline:
@@ -279,6 +280,17 @@ class KafkaTopicLog(TopicLog):
                 self._progress.wait(ends, done)
                 return
         done.cancel()
+
+    def _flush(self, deadline: float) -> None:
+        """Wait for the records that were sent before. Raises KafkaTimeoutError at the deadline.
+
+        Without it, a source that reads its offsets after a write that took too long would continue from older ones,
+        and their record would follow that of the late write.
+        """
+        with self._lock:
+            producer = self._producer
+        if producer is not None:
+            producer.flush(max(0.0, deadline - time.monotonic()))
 
     def _ends(self, partitions: list[TopicPartition]) -> Ends:
         # Not through the consumer, whose connection may be waiting for the broker. Except for the start, open

@@ -88,6 +88,16 @@ def test_records_sent_by_several_threads_are_all_read(logs: Logs) -> None:
     assert [r.offset for r in reader.records] == list(range(201))
 
 
+def test_read_to_end_includes_all_records_sent_before_it(logs: Logs) -> None:
+    reader = Reader(logs.log())
+    reader.started.result(WAIT)
+    pairs = [(b"%d" % number, b"x" * 1000) for number in range(3000)]
+    for key, value in pairs:
+        reader.log.send(key, value)
+    reader.log.read_to_end().result(WAIT)
+    assert reader.pairs() == pairs
+
+
 def test_stop_cancels_waiting_readers_and_ends_delivery(logs: Logs) -> None:
     reader, writer = Reader(logs.log()), Reader(logs.log())
     reader.started.result(WAIT)
