@@ -9,13 +9,14 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
 import click
 
 from heeler.cli.cluster.session import FILES
+from heeler.cli.code_watch import ChangedError, CodeWatch
 from heeler.cli.safe_text import safe_json
 from heeler.cli.terminal import errors_without_trace, interrupting_signals, plugins_print_apart
 from heeler.cli.trial import connector_of
@@ -29,14 +30,6 @@ _IDLE_S: Final = 0.2
 _BATCH: Final = 1000  # records for a sink at a time
 _CODE: Final = "HEELER_RUN_CODE"
 """The environment variable with the folder of the connector's code after a reload: the code may fail to import."""
-
-
-class ChangedError(Exception):
-    """A file has changed: everything restarts from the saved offsets. `code`: the folder of the connector's code."""
-
-    def __init__(self, path: Path, code: Path | None) -> None:
-        super().__init__(f"{path} has changed")
-        self.code = code
 
 
 @click.command()
@@ -57,21 +50,23 @@ def run(
     """
     kept = offsets or file.with_name(f"{file.name}.offsets.json")
     own = [file, *([worker_config] if worker_config else [])] if reload else []
+    watch, code = CodeWatch(own), os.environ.get(_CODE)
     with errors_without_trace(), interrupting_signals(), plugins_print_apart() as out:
         logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
-        again = _watch(own, Path(os.environ[_CODE])) if reload and not once and _CODE in os.environ else None
+        if code is not None:
+            watch.start(Path(code))
         try:
             try:
-                _run(file, records, kept, worker_config, out, once=once, own=own)
+                _run(file, records, kept, worker_config, out, once=once, watch=watch)
             except ChangedError:
                 raise
             except Exception as error:  # noqa: BLE001 - plugin code
                 _tell(error)
-                if again is None:
+                if code is None or once or not reload:
                     sys.exit(getattr(error, "exit_code", 2) if isinstance(error, ConnectError) else 1)
                 click.echo("heeler: waiting for the next change", err=True)
                 while True:
-                    again()
+                    watch.check()
                     time.sleep(_IDLE_S)
         except KeyboardInterrupt:
             sys.exit(0)
@@ -79,7 +74,7 @@ def run(
             click.echo(f"heeler: {changed}: restarting", err=True)
             out.flush()
             os.execve(sys.executable, [sys.executable, "-m", "heeler", *sys.argv[1:]],  # noqa: S606 - this program again
-                      {**os.environ, **({_CODE: str(changed.code)} if changed.code else {})})
+                      {**os.environ, **({_CODE: str(changed.folder)} if changed.folder else {})})
 
 
 def _tell(error: Exception) -> None:
@@ -94,16 +89,15 @@ def _tell(error: Exception) -> None:
 
 def _run(
     file: Path, records: Path | None, kept: Path, worker_config: Path | None, out: TextIO, *, once: bool,
-    own: Sequence[Path],
+    watch: CodeWatch,
 ) -> None:
-    """`own`: the files that are watched in addition to the code; if it is empty, nothing is watched."""
     from spark_tasks.config.masking import hide_passwords
     from spark_tasks.plugins.api import SinkConnector, SourceConnector
 
     plugins, worker, config = connector_of(file, worker_config)
     connector = plugins.connector_of(config).cls
     hide_passwords(config.get("name", ""), config, connector)
-    watch = _watch(own, _code_of(connector)) if own else _nothing
+    watch.start(_code_of(connector))
     if issubclass(connector, SourceConnector):
         _run_source(connector, worker, config, kept, out, once=once, watch=watch)
     elif issubclass(connector, SinkConnector):
@@ -114,7 +108,7 @@ def _run(
 
 def _run_source(
     connector: type[SourceConnector], worker: Mapping[str, str], config: Mapping[str, str], kept: Path, out: TextIO, *,
-    once: bool, watch: Callable[[], None],
+    once: bool, watch: CodeWatch,
 ) -> None:
     from spark_tasks.foreground import ForegroundSource
 
@@ -129,7 +123,7 @@ def _run_source(
         while True:
             found = source.run_once(
                 lambda record: click.echo(safe_json(json.dumps(record, ensure_ascii=False)), file=out), save)
-            watch()
+            watch.check()
             if not found:
                 if once:
                     return
@@ -140,7 +134,7 @@ def _run_source(
 
 def _run_sink(
     connector: type[SinkConnector], worker: Mapping[str, str], config: Mapping[str, str], kept: Path, records: Path, *,
-    once: bool, watch: Callable[[], None],
+    once: bool, watch: CodeWatch,
 ) -> None:
     """Run a sink. Its offset is the position in the file."""
     from spark_tasks.foreground import ForegroundSink
@@ -161,7 +155,7 @@ def _run_sink(
                 sink.write(list(raw_records(numbered, topic)))
                 line, byte = line + len(read), byte + sum(map(len, lines))
                 _keep(kept, [{"partition": partition, "offset": {"line": line, "byte": byte}}])
-            watch()
+            watch.check()
             if not lines:
                 if once:
                     return
@@ -209,31 +203,3 @@ def _code_of(connector: type[Any]) -> Path | None:
     module = sys.modules.get(connector.__module__)
     file = getattr(module, "__file__", None)
     return Path(file).parent if file else None
-
-
-def _watch(files: Iterable[Path], code: Path | None) -> Callable[[], None]:
-    """Returns a function that raises ChangedError once one of the files, or code in the folder, has changed."""
-    own = list(files)
-
-    def modified() -> dict[Path, int]:
-        watched = [*own, *(code.rglob("*.py") if code is not None else ())]
-        found = {}
-        for path in watched:
-            try:
-                found[path] = path.stat().st_mtime_ns
-            except OSError:  # it is being rewritten
-                continue
-        return found
-
-    before = modified()
-
-    def check() -> None:
-        for path, changed in modified().items():
-            if before.get(path) != changed:
-                raise ChangedError(path, code)
-
-    return check
-
-
-def _nothing() -> None:
-    """Called if no file is watched."""

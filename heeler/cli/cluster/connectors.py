@@ -141,10 +141,20 @@ def restart(
         if task is not None:
             path = path_of("connectors", name, "tasks", str(task), "restart")
             return ChangeMade(f"task {task} restarts", session.call("POST", path))
-        return ChangeMade("restarts", session.call("POST", path_of("connectors", name, "restart"), query=query))
+        response = session.call("POST", path_of("connectors", name, "restart"), query=query)
+        return ChangeMade("restarts" if response is None else _restarting(response), response)
 
     action = "restart" if task is None else f"restart task {task}"
     return each(session, dict.fromkeys(connectors, action), act)
+
+
+def _restarting(response: Any) -> str:
+    """What a restart plan (KIP-745) restarts, in words."""
+    from heeler.cli.cluster.responses import as_status
+
+    parts = [part.task for part in as_status(response) if part.state == "RESTARTING"]
+    names = ["the connector" if task is None else f"task {task}" for task in parts]
+    return f"restarts {', '.join(names)}" if names else "nothing to restart"
 
 
 @connectors.command()

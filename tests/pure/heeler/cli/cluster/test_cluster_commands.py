@@ -347,6 +347,17 @@ def test_changes_print_one_document_for_programs(fake, form, read, words, change
     assert read(done.stdout) == {"changes": changes}
 
 
+@pytest.mark.parametrize(("connector", "task", "words"), [
+    ("RESTARTING", "RESTARTING", "restarts the connector, task 0"), ("RUNNING", "RESTARTING", "restarts task 0"),
+    ("RUNNING", "RUNNING", "nothing to restart"),
+])
+def test_a_restart_says_what_restarts(fake, connector, task, words):
+    plan = {**STATUS, "connector": {**STATUS["connector"], "state": connector},
+            "tasks": [{**STATUS["tasks"][0], "state": task}]}
+    fake.answers["POST /connectors/c/restart"] = (202, plan)
+    assert run(fake, "connectors", "restart", "c", "--include-tasks", "--only-failed").stdout == f"c: {words}\n"
+
+
 def test_create_prints_what_was_created_without_secrets(fake, tmp_path):
     file = tmp_path / "c.json"
     file.write_text(json.dumps({"name": "c", "config": {**INFO["config"], "db.password": "swordfish"}}))
