@@ -21,7 +21,8 @@ DATE = "org.apache.kafka.connect.data.Date"
 TIME = "org.apache.kafka.connect.data.Time"
 TIMESTAMP = "org.apache.kafka.connect.data.Timestamp"
 _BEYOND = re.compile("[\U00010000-\U0010ffff]")
-LOGICAL_NAMES = frozenset({DECIMAL, DATE, TIME, TIMESTAMP})
+MOMENT_NAMES = frozenset({DATE, TIME, TIMESTAMP})  # their values are java.util.Dates
+LOGICAL_NAMES = MOMENT_NAMES | {DECIMAL}
 
 
 class Type(Enum):

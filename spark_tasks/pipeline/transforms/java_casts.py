@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_tasks.data.schema import DATE, TIME, TIMESTAMP, Schema, Type
+from spark_tasks.data.schema import DATE, MOMENT_NAMES, TIME, Schema, Type
 from spark_tasks.errors import DataError
 from spark_tasks.java.numbers import float_texts, integer_texts
-from spark_tasks.pipeline.transforms.java_values import Moment, class_name, is_number
+from spark_tasks.pipeline.transforms.java_values import JavaError, Moment, class_name, is_number
 from spark_tasks.pipeline.transforms.moments import moment_text
 from spark_tasks.pipeline.transforms.rows import NotInColumnsError, SuspectRowsError
 
@@ -32,9 +32,17 @@ _PLAIN_INTEGERS, _PLAIN_FLOATS = r"^-?[0-9]+$", r"^-?[0-9]+(\.[0-9]+)?([eE][+-]?
 
 
 def logical_number(schema: Schema | None, value: Any) -> Any:
-    """Converts a java.util.Date to its number of days or milliseconds, by the logical type of its schema."""
-    if not isinstance(value, Moment) or schema is None:
+    """Converts a java.util.Date to its number of days or milliseconds, by the logical type of its schema.
+
+    Raises JavaError if the schema's name is that of a logical type and the value is not a Date: as in Java, a cast of a
+    whole Date, Time or Timestamp keeps the name.
+    """
+    if schema is None or schema.name not in MOMENT_NAMES:
         return value
+    if not isinstance(value, Moment):
+        name = class_name(value)
+        raise JavaError("java.lang.ClassCastException", f"class {name} cannot be cast to class java.util.Date ({name} "
+                        "and java.util.Date are in module java.base of loader 'bootstrap')")
     if schema.name == DATE:
         return np.int32(value.millis // _DAY)
     return np.int32(value.millis) if schema.name == TIME else value.millis
@@ -145,8 +153,8 @@ def cast_column(array: pa.Array, schema: Schema | None, target: Type) -> pa.Arra
     kind = array.type
     if pa.types.is_null(kind):
         return array
-    if schema is not None and schema.name in (DATE, TIME, TIMESTAMP) and pa.types.is_temporal(kind):
-        if target is Type.STRING:
+    if schema is not None and schema.name in MOMENT_NAMES:
+        if target is Type.STRING or not pa.types.is_temporal(kind):
             raise NotInColumnsError
         array = _encoded(array)
         kind = array.type

@@ -39,8 +39,31 @@ class Moment:
     millis: int
 
 
-def _null_in(name: str, schema: Schema) -> DataError:
-    return DataError(f'Invalid value: null used for required field: "{name}", schema type: {schema.type.name}')
+def _null_in(location: str, schema: Schema) -> DataError:
+    return DataError(f"Invalid value: null used for required {location}, schema type: {schema.type.name}")
+
+
+def _check(schema: Schema, value: Any, location: str) -> None:
+    """Raises DataError as ConnectSchema.validateValue does, also for what an array or a map contains."""
+    if value is None:
+        if not schema.optional:
+            raise _null_in(location, schema)
+        return
+    if not _fits(schema, value):
+        named = f'"{schema.name}" ' if schema.name is not None else ""
+        raise DataError(f"Invalid Java object for schema {named}with type {schema.type.name}: class "
+                        f"{class_name(value)} for {location}")
+    if isinstance(value, Struct):
+        if value.schema is not schema and value.schema != schema:
+            raise DataError("Struct schemas do not match.")
+        value.validate()
+    elif isinstance(value, list) and schema.value is not None:
+        for element in value:
+            _check(schema.value, element, f"element of array {location}")
+    elif isinstance(value, dict) and schema.key is not None and schema.value is not None:
+        for key, element in value.items():
+            _check(schema.key, key, f"key of map {location}")
+            _check(schema.value, element, f"value of map {location}")
 
 
 class Struct:
@@ -67,16 +90,7 @@ class Struct:
         schema = field_schema(self.schema, name)
         if schema is None:
             raise DataError(f"{name} is not a valid field name")
-        if value is None and not schema.optional:
-            raise _null_in(name, schema)
-        if value is not None and not _fits(schema, value):
-            named = f'"{schema.name}" ' if schema.name is not None else ""
-            raise DataError(f"Invalid Java object for schema {named}with type {schema.type.name}: class "
-                            f'{class_name(value)} for field: "{name}"')
-        if isinstance(value, Struct):
-            if value.schema is not schema and value.schema != schema:
-                raise DataError("Struct schemas do not match.")
-            value.validate()
+        _check(schema, value, f'field: "{name}"')
         self.values[name] = value
 
     def validate(self) -> None:
@@ -86,7 +100,7 @@ class Struct:
             if isinstance(value, Struct):
                 value.validate()
             elif value is None and not field.schema.optional and field.schema.default is None:
-                raise _null_in(field.name, field.schema)
+                raise _null_in(f'field: "{field.name}"', field.schema)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Struct) and (self.schema, self.values) == (other.schema, other.values)
