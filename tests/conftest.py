@@ -43,10 +43,7 @@ def pytest_configure() -> None:
         return
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())  # pytest's own folders stay where they are
     folder = tempfile.mkdtemp(prefix="ht-")  # short: the names of Unix sockets must be
-    os.environ |= {
-        _TEMPORARY: folder, "TMPDIR": folder, "SPARK_LOCAL_DIRS": folder,
-        "JAVA_TOOL_OPTIONS": f"-Djava.io.tmpdir={folder}",
-    }
+    os.environ |= {_TEMPORARY: folder, "TMPDIR": folder, "JAVA_TOOL_OPTIONS": f"-Djava.io.tmpdir={folder}"}
     tempfile.tempdir = None
 
 

@@ -23,7 +23,7 @@ from spark_tasks.spark.security import write_properties
 _logger = logging.getLogger(__name__)
 
 START_TIMEOUT_S = 120.0
-STOP_TIMEOUT_S = 10.0  # a stop usually takes half a second; a killed JVM leaves its temporary files behind
+STOP_TIMEOUT_S = 10.0  # a stop usually takes half a second
 END_S = 3.0  # for each of three ways to end a JVM that is starting; a stop of the engine may wait for all three
 ORPHAN_S = 30  # for a JVM whose worker was killed: when it has started, it ends by itself and removes its files
 MASTER_TIMEOUT_S = 60.0  # for a standalone cluster that may be starting at the same time; as long as Spark itself waits
@@ -84,7 +84,8 @@ def launch(
     it. Returns the process and the Py4J gateway.
 
     Waits for the JVM unless `stop` is set. `folder` must be readable only by this user: the settings, which may contain
-    secrets, are passed in a file there, because every user can see command lines. Raises SparkStartError.
+    secrets, are passed in a file there, because every user can see command lines. The JVM's temporary files are there
+    too, so that none remain of a JVM that had to be killed. Raises SparkStartError.
     """
     from pyspark.java_gateway import launch_gateway  # noqa: PLC0415
 
@@ -92,6 +93,7 @@ def launch(
     environment = {
         **os.environ, "SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": str(connection),
         "SPARK_HOME": home,  # otherwise the script would start Python to find it
+        **_temporary_files(settings, folder),
     }
     write_properties(settings, properties)
     try:
@@ -113,6 +115,15 @@ def launch(
     finally:
         for key in given:
             os.environ.pop(key, None)
+
+
+def _temporary_files(settings: Mapping[str, str], folder: Path) -> dict[str, str]:
+    """Returns environment variables that put the JVM's temporary files, and Spark's, into the folder, unless the
+    settings or the user's environment say otherwise.
+    """
+    options = [f'"-Djava.io.tmpdir={folder}"', os.environ.get("SPARK_SUBMIT_OPTS", "")]  # the last one applies
+    chosen = "spark.local.dir" in settings or "SPARK_LOCAL_DIRS" in os.environ
+    return {"SPARK_SUBMIT_OPTS": " ".join(options), **({} if chosen else {"SPARK_LOCAL_DIRS": str(folder)})}
 
 
 @contextmanager
@@ -153,9 +164,7 @@ def _await_connection(process: subprocess.Popen[bytes], connection: Path, stop: 
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Ends a JVM that is starting. When it has started, it ends because its input is closed. A signal before that may
-    leave a temporary folder behind, because Spark creates the folder before it registers its deletion.
-    """
+    """Ends a JVM that is starting. When it has started, it ends because its input is closed."""
     assert process.stdin is not None  # noqa: S101 - Popen opens a pipe
     process.stdin.close()
     with suppress(subprocess.TimeoutExpired):

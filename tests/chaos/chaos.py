@@ -366,7 +366,7 @@ def main() -> int:
     say(f"seed {options.seed}, {options.minutes:g} minutes, {folder}")
     temporary = folder / "temporary"  # killed processes leave files
     temporary.mkdir()
-    os.environ |= {"TMPDIR": str(temporary), "SPARK_LOCAL_DIRS": str(temporary)}
+    os.environ["TMPDIR"] = str(temporary)
     try:
         figures = Chaos(folder, options.seed, say, options.rate).run(options.minutes * 60)
     except AssertionError as error:

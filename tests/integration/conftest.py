@@ -54,6 +54,5 @@ def temporary(tmp_path, monkeypatch):
     folder = tmp_path / "temporary"
     folder.mkdir()
     monkeypatch.setenv("TMPDIR", str(folder))
-    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(folder))
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", f"-Djava.io.tmpdir={folder}")
     return folder

@@ -49,8 +49,7 @@ def secrets(world: Path) -> Path:
 def rig(kafka: Kafka, world: Path, secrets: Path) -> Iterator[Rig]:
     """A worker that is careless about files (umask 0), with its temporary files in that folder."""
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("TMPDIR", "SPARK_LOCAL_DIRS"):
-            patch.setenv(name, str(world))
+        patch.setenv("TMPDIR", str(world))
         patch.setenv("JAVA_TOOL_OPTIONS", f"-Djava.io.tmpdir={world}")
         patch.setenv("HEELER_TEST_PASSWORD", PASSWORD)
         before = os.umask(0)
