@@ -21,6 +21,7 @@ class Freshness:
     def __init__(self, session_s: float) -> None:
         self._session_s = session_s
         self._lock = threading.Lock()
+        self._released = threading.Condition(self._lock)
         self._since: dict[int, float] = {}
         self._numbers = itertools.count()
         process_pulse()  # starts it, so that a later suspension is noticed
@@ -36,6 +37,13 @@ class Freshness:
         """The send of a record has ended."""
         with self._lock:
             del self._since[number]
+            self._released.notify_all()
+
+    def wait_for_held(self, timeout_s: float) -> bool:
+        """Wait until the sends of all records that are held now have ended. Returns False after the timeout."""
+        with self._released:
+            held = set(self._since)
+            return self._released.wait_for(lambda: self._since.keys().isdisjoint(held), max(0.0, timeout_s))
 
     def error(self) -> SuspendedError | None:
         """The error if records that are being sent must not be sent any more."""

@@ -20,7 +20,7 @@ from typing import Any
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import KafkaAdminClient, OffsetSpec
-from kafka.errors import InvalidMetadataError, KafkaError, RetriableError
+from kafka.errors import InvalidMetadataError, KafkaError, KafkaTimeoutError, RetriableError
 from typing_extensions import override
 
 from spark_tasks.errors import ConnectError
@@ -264,7 +264,7 @@ class KafkaTopicLog(TopicLog):
         partitions = [TopicPartition(self._topic, number) for number in self._progress.reached()]
         while not done.done() and not self._stopping.is_set():
             try:
-                self._flush(deadline)
+                self._await_sent(deadline)
                 ends = self._ends(partitions)
             except RetriableError as error:
                 if time.monotonic() > deadline:
@@ -281,16 +281,14 @@ class KafkaTopicLog(TopicLog):
                 return
         done.cancel()
 
-    def _flush(self, deadline: float) -> None:
+    def _await_sent(self, deadline: float) -> None:
         """Wait for the records that were sent before. Raises KafkaTimeoutError at the deadline.
 
         Without it, a source that reads its offsets after a write that took too long would continue from older ones,
-        and their record would follow that of the late write.
+        and their record would follow that of the late write. (The producer's flush() logs errors that `send` returns.)
         """
-        with self._lock:
-            producer = self._producer
-        if producer is not None:
-            producer.flush(max(0.0, deadline - time.monotonic()))
+        if not self._freshness.wait_for_held(deadline - time.monotonic()):
+            raise KafkaTimeoutError(f"records sent to topic {self._topic} are not acknowledged")
 
     def _ends(self, partitions: list[TopicPartition]) -> Ends:
         # Not through the consumer, whose connection may be waiting for the broker. Except for the start, open
