@@ -7,9 +7,7 @@ from typing import Any, NoReturn, Self
 
 import orjson
 
-from spark_tasks.limits import MAX_DEPTH, may_nest_deeper, nests_deeper
-
-MAX_NUMBER_LENGTH = 1000  # Jackson's limit; Python's int() refuses more than 4300 digits
+from spark_tasks.limits import MAX_DEPTH, MAX_NUMBER_LENGTH, may_nest_deeper, nests_deeper
 
 
 class UnusableJsonError(ValueError):

@@ -11,6 +11,7 @@ from typing import Any
 
 MAX_DEPTH = 100
 JAVA_DEPTH = 1000
+MAX_NUMBER_LENGTH = 1000  # of a number in JSON: Jackson's limit; Python's int() refuses more than 4,300 digits
 MAX_TASKS = 10_000  # of one connector; more would take memory and time from all workers
 
 

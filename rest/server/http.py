@@ -1,7 +1,7 @@
 """The HTTP server, on cheroot: with a thread pool that grows on demand, TLS handshakes outside the accepting thread,
 and limits for slow and idle clients.
 
-Only this file uses cheroot's internals.
+Cheroot's internals are used here and, for parsing, in request.py.
 """
 
 from __future__ import annotations

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -13,14 +12,13 @@ from typing import Any
 import numpy as np
 
 from spark_tasks.errors import DataError
-from spark_tasks.java.double import java_double
+from spark_tasks.java.json import java_json
 from spark_tasks.limits import MAX_DEPTH, nests_deeper
 
 DECIMAL = "org.apache.kafka.connect.data.Decimal"
 DATE = "org.apache.kafka.connect.data.Date"
 TIME = "org.apache.kafka.connect.data.Time"
 TIMESTAMP = "org.apache.kafka.connect.data.Timestamp"
-_BEYOND = re.compile("[\U00010000-\U0010ffff]")
 MOMENT_NAMES = frozenset({DATE, TIME, TIMESTAMP})  # their values are java.util.Dates
 LOGICAL_NAMES = MOMENT_NAMES | {DECIMAL}
 
@@ -122,29 +120,12 @@ def _part(schema: Schema | None, what: str) -> Schema:
 @lru_cache(maxsize=1000)
 def to_text(schema: Schema) -> str:
     """Returns the schema as compact JSON, for an envelope or for the metadata of a field."""
-    return json_text(to_json(schema))
-
-
-def json_text(value: Any) -> str:
-    """Returns JSON as Jackson writes it: doubles as Java prints them, characters beyond U+FFFF as escape sequences."""
-    if isinstance(value, dict):
-        return "{" + ",".join(f"{json_text(key)}:{json_text(one)}" for key, one in value.items()) + "}"
-    if isinstance(value, list):
-        return "[" + ",".join(map(json_text, value)) + "]"
-    if isinstance(value, float):
-        return java_double(value)
-    text = json.dumps(value, ensure_ascii=False)
-    return _BEYOND.sub(lambda found: "".join(f"\\u{unit:04X}" for unit in _units(found[0])), text)
+    return java_json(to_json(schema))
 
 
 def _single(number: Any) -> Any:
     """Returns the double with the same shortest decimal text as the 32-bit float."""
     return float(str(np.float32(number))) if isinstance(number, float) else number
-
-
-def _units(letter: str) -> tuple[int, int]:
-    high, low = divmod(ord(letter) - 0x10000, 0x400)
-    return 0xD800 + high, 0xDC00 + low
 
 
 @lru_cache(maxsize=1000)
@@ -183,7 +164,7 @@ def from_json(described: Any) -> Schema | None:
         version=version if is_integer else None,
         doc=_text(described.get("doc")),
         parameters=_parameters(described.get("parameters")),
-        default=None if default is None else json_text(_single(default) if kind is Type.FLOAT32 else default),
+        default=None if default is None else java_json(_single(default) if kind is Type.FLOAT32 else default),
         fields=_fields(described.get("fields")) if kind is Type.STRUCT else (),
         key=_inner(described, "keys", "Map schema did not specify the key type") if kind is Type.MAP else None,
         value=_value(kind, described),

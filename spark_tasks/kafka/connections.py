@@ -1,4 +1,4 @@
-"""The only module that uses kafka-python's connection manager: its IO thread, its connections, and sending requests."""
+"""Sending requests to Kafka's brokers: an IO thread, and the connections of kafka-python's connection manager."""
 
 from __future__ import annotations
 

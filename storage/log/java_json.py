@@ -11,9 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from spark_tasks.java.json import java_json
-from spark_tasks.limits import JAVA_DEPTH, MAX_DEPTH, may_nest_deeper, nests_deeper
-
-MAX_NUMBER_LENGTH = 1000  # Jackson's limit
+from spark_tasks.limits import JAVA_DEPTH, MAX_DEPTH, MAX_NUMBER_LENGTH, may_nest_deeper, nests_deeper
 
 _SPACE = " \t\r\n"
 

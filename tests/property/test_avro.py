@@ -15,7 +15,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from spark_tasks.data.arrow_types import PRECISION, to_arrow
-from spark_tasks.data.schema import DATE, DECIMAL, TIME, TIMESTAMP, Field, Schema, Type, json_text
+from spark_tasks.data.schema import DATE, DECIMAL, TIME, TIMESTAMP, Field, Schema, Type
+from spark_tasks.java.json import java_json
 from spark_tasks.pipeline.converters.avro import columns
 from spark_tasks.pipeline.converters.avro import names as n
 from spark_tasks.pipeline.converters.avro.codec import AvroCodec
@@ -68,7 +69,7 @@ def leaves(draw):
         odd = isinstance(value, float) and not math.isfinite(value)
         shown = base64.b64encode(value).decode() if isinstance(value, bytes) else value
         if not odd and kind is not Type.FLOAT32:
-            schema = Schema(kind, default=json_text(shown), doc=draw(st.none() | TEXTS))
+            schema = Schema(kind, default=java_json(shown), doc=draw(st.none() | TEXTS))
     return schema, values
 
 

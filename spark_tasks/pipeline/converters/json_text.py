@@ -14,7 +14,7 @@ import re
 from typing import Any
 
 from spark_tasks.errors import DataError
-from spark_tasks.limits import MAX_DEPTH
+from spark_tasks.limits import MAX_DEPTH, MAX_NUMBER_LENGTH
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 _NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][+-]?\d+)?", re.ASCII)
@@ -23,7 +23,6 @@ _PLAIN = re.compile(r'[^"\\\x00-\x1f]*')
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _ESCAPES = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 _LITERALS = {"true": True, "false": False, "null": None}
-_MAX_NUMBER = 1000
 MAX_DIGITS = 500  # characters of a number; json_tape accepts no longer ones, and exponents of up to four digits
 
 
@@ -144,8 +143,8 @@ class _Parser:
         if not found:
             raise _wrong(self._text, at)
         digits = found.group()
-        if len(digits) > _MAX_NUMBER:
-            raise DataError(f"a number in the JSON text is longer than {_MAX_NUMBER} characters")
+        if len(digits) > MAX_NUMBER_LENGTH:
+            raise DataError(f"a number in the JSON text is longer than {MAX_NUMBER_LENGTH} characters")
         if self._numbers_as_written and (plain := _PLAIN_NUMBER.fullmatch(digits)) and len(digits) <= MAX_DIGITS:
             return NumberText("".join(plain.groups(""))), found.end()
         if found.group(1) is None and found.group(2) is None:

@@ -12,8 +12,9 @@ from dataclasses import replace
 from typing import Any
 
 from spark_tasks.data.arrow_types import PRECISION
-from spark_tasks.data.schema import DATE, DECIMAL, TIME, TIMESTAMP, Schema, Type, json_text
+from spark_tasks.data.schema import DATE, DECIMAL, TIME, TIMESTAMP, Schema, Type
 from spark_tasks.errors import DataError
+from spark_tasks.java.json import java_json
 from spark_tasks.pipeline.converters.avro import names as n
 from spark_tasks.pipeline.converters.avro.names import AvroOptions
 
@@ -38,8 +39,8 @@ ANYTHING: dict[str, Any] = {
 def avro_text(schema: Schema | None, options: AvroOptions) -> str:
     """Returns the Avro schema as text. Raises DataError for a schema without equivalent in Avro."""
     if schema is None:
-        return json_text(ANYTHING)
-    return json_text(_Mapping(options).schema(schema))
+        return java_json(ANYTHING)
+    return java_json(_Mapping(options).schema(schema))
 
 
 class _Mapping:

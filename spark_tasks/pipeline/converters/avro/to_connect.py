@@ -9,8 +9,9 @@ from dataclasses import replace
 from typing import Any
 
 from spark_tasks.data.arrow_types import PRECISION
-from spark_tasks.data.schema import DATE, DECIMAL, STRING, TIME, TIMESTAMP, Field, Schema, Type, json_text
+from spark_tasks.data.schema import DATE, DECIMAL, STRING, TIME, TIMESTAMP, Field, Schema, Type
 from spark_tasks.errors import DataError
+from spark_tasks.java.json import java_json
 from spark_tasks.pipeline.converters.avro import names as n
 from spark_tasks.pipeline.converters.avro.names import AvroOptions
 from spark_tasks.pipeline.converters.avro.tree import NO_DEFAULT, AvroField, Node
@@ -198,7 +199,7 @@ class _Mapping:
         except (TypeError, ValueError, KeyError, DataError) as error:
             log.warning("Ignoring an invalid default of the Avro schema %s: %s", node.name or node.kind, error)
             return None
-        return None if found is None else json_text(found)
+        return None if found is None else java_json(found)
 
     def _default_value(self, schema: Schema, node: Node, value: Any) -> Any:
         """Converts a default from Avro to a payload of JsonConverter."""

@@ -8,8 +8,9 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import unquote
 
-from spark_tasks.data.schema import STRING, Field, Schema, Type, json_text
+from spark_tasks.data.schema import STRING, Field, Schema, Type
 from spark_tasks.errors import DataError
+from spark_tasks.java.json import java_json
 from spark_tasks.limits import MAX_DEPTH, nests_deeper
 from spark_tasks.pipeline.converters.json_schema import names as n
 from spark_tasks.pipeline.converters.json_schema.names import JsonSchemaOptions
@@ -90,7 +91,7 @@ class _Mapping:
             version=number if isinstance(number, int) else version,
             doc=doc if isinstance(doc, str) else None,
             parameters=tuple(parameters.items()),
-            default=None if default is None else json_text(default),
+            default=None if default is None else java_json(default),
             optional=schema.optional or optional,
         )
 
@@ -176,7 +177,7 @@ class _Mapping:
 
     def _enum(self, values: list[Any]) -> Schema:
         word = self._options.enum
-        symbols = [n.NULL if value is None else value if isinstance(value, str) else json_text(value)
+        symbols = [n.NULL if value is None else value if isinstance(value, str) else java_json(value)
                    for value in values]
         definition = {f"{word}.{one}": str(i) if self._options.sums else one for i, one in enumerate(symbols)}
         return Schema(Type.STRING, parameters=((word, ""), *definition.items()))

@@ -6,8 +6,9 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from spark_tasks.data.schema import DECIMAL, Schema, Type, json_text
+from spark_tasks.data.schema import DECIMAL, Schema, Type
 from spark_tasks.errors import DataError
+from spark_tasks.java.json import java_json
 from spark_tasks.pipeline.converters.json_schema import names as n
 from spark_tasks.pipeline.converters.json_schema.names import JsonSchemaOptions
 
@@ -20,7 +21,7 @@ _NULL = {"type": "null"}
 
 def json_schema_text(schema: Schema, options: JsonSchemaOptions) -> str:
     """Returns the JSON Schema as text. Raises DataError."""
-    return json_text(_described(schema, options))
+    return java_json(_described(schema, options))
 
 
 def _described(
