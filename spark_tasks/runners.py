@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from spark_tasks.errors import ConfigError
 from spark_tasks.kafka.group_io import GroupIo
@@ -22,7 +22,7 @@ from spark_tasks.sources.java_chain_task import JavaChainSourceTask
 from spark_tasks.sources.settings import SourceSettings
 from spark_tasks.sources.task import SourceTask
 from spark_tasks.sources.transactional import delivery_of
-from spark_tasks.spark.engines import AnyEngine, engine_of
+from spark_tasks.spark.engines import AnyEngine
 from spark_tasks.spark.plugin_sessions import SharedSpark
 from spark_tasks.task import TaskContext, TaskRunner
 from spark_tasks.tasks.leases import Lease
@@ -38,13 +38,10 @@ class Runners:
     """
 
     def __init__(
-        self, worker: Mapping[str, str], plugins: Plugins, *, engine: AnyEngine | None = None,
-        make_delivery: MakeDelivery | None = None,
+        self, plugins: Plugins, engine: AnyEngine, *, make_delivery: MakeDelivery | None = None
     ) -> None:
-        """`worker`: the worker's properties. `engine`: an existing engine to use. Starts nothing, but plugins that ask
-        PySpark for a session get the engine's from now on.
-        """
-        self.engine = engine or engine_of(worker)
+        """Starts nothing, but plugins that ask PySpark for a session get the engine's from now on."""
+        self.engine = engine
         self._shared_spark = SharedSpark(self.engine.await_spark)
         self._plugins = plugins
         self._watchers = EndWatchers()

@@ -27,19 +27,11 @@ from heeler.java_host.host_classpath import host_classpath
 from heeler.java_host.plugin_metrics import figures
 from heeler.java_host.process import HostProcess
 from heeler.java_host.pulse import HostPulse
+from heeler.java_host.settings import ANSWER, OPTIONS, JavaHostSettings
 from spark_tasks.errors import ConnectError
 from spark_tasks.host_frames import HostGoneError
 from spark_tasks.metrics.plugins import Figures
 
-OPTIONS: Final = "java.plugins.jvm.options"
-ISOLATION: Final = "java.plugins.isolation"
-MAX_HUNG: Final = "java.plugins.hung.max"
-DEFAULT_OPTIONS: Final = "-Xmx1G"
-ANSWER: Final = "java.plugins.answer.timeout.ms"
-SILENCE: Final = "java.plugins.silence.timeout.ms"
-DEFAULT_MAX_HUNG: Final = 8
-DEFAULT_ANSWER_MS: Final = 85_000  # less than the timeout of a validation, which can then name the plugin that hangs
-DEFAULT_SILENCE_MS: Final = 30_000
 TELL_S: Final = 5.0
 LINGER_S: Final = 5.0  # an unused JVM runs for this long, so that plugins can finish what they do when they stop
 _CHOOSES_COLLECTOR: Final = re.compile(r"-XX:[+]Use\w*GC")
@@ -57,8 +49,6 @@ OnEvent = Callable[[Event], None]
 Offsets = Callable[[], list[tuple[str, str]]]
 OnHostEnd = Callable[[str, str, str], None]
 """Called with a connector's name, the name of the connector or of one of its tasks ("name-0"), and a description."""
-_LOG_LEVEL: Final = "heeler.log.level."
-_SLF4J: Final = {"ALL": "TRACE", "WARNING": "WARN", "FATAL": "OFF", "CRITICAL": "OFF"}
 PAUSES_S: Final = (0.05, 0.2, 0.8)
 _METHODS: Final = {"exactlyOnce": "exactlyOnceSupport", "boundaries": "canDefineTransactionBoundaries"}
 
@@ -66,44 +56,17 @@ _METHODS: Final = {"exactlyOnce": "exactlyOnceSupport", "boundaries": "canDefine
 class JavaHost:
     """The host, or hosts, of a worker. Starts nothing before `connect`. Thread-safe."""
 
-    def __init__(
-        self, host_path: HostPath, options: str = DEFAULT_OPTIONS, *, isolated: bool = False,
-        max_hung: int = DEFAULT_MAX_HUNG, grace_s: float = 5.0, answer_s: float = DEFAULT_ANSWER_MS / 1000,
-        silence_s: float = DEFAULT_SILENCE_MS / 1000,
-    ) -> None:
-        """`host_path`: called at each start of a JVM. `options`: of the JVM. `isolated`: whether each connector has its
-        own JVM, in addition to one for requests about plugins. `max_hung`: the number of hung threads after which a
-        JVM is replaced; `grace_s`: how long its tasks then have to leave it. `answer_s`: how long a plugin may take for
-        a request; `silence_s`: how long a JVM may not respond before it is ended.
-        """
-        self._levels: dict[str, str] = {}
+    def __init__(self, host_path: HostPath, settings: JavaHostSettings) -> None:
+        """`host_path`: called at each start of a JVM."""
+        self._settings = settings
+        self._levels = dict(settings.levels)
         self.on_end: OnHostEnd = lambda _connector, _item, _what: None
-        self._answer_s = answer_s
-        self._silence_s = silence_s
         self._host_path = host_path
-        self._most_hung = max_hung
-        self._options = options
-        self._isolated = isolated
-        self._grace_s = grace_s
         self._lock = threading.Lock()
         self._hosts: dict[str, _Host] = {}
         self._provides = False  # there are config providers, which may have something to close
         self._measured: dict[str, Figures] = {}  # by the names of config providers
         self._closed = False
-
-    @classmethod
-    def of(cls, worker: Mapping[str, str], host_path: HostPath) -> JavaHost:
-        """A host with the worker's settings."""
-        made = cls(host_path, worker.get(OPTIONS) or DEFAULT_OPTIONS,
-                   isolated=worker.get(ISOLATION) == "connector",
-                   max_hung=int(worker.get(MAX_HUNG) or DEFAULT_MAX_HUNG),
-                   grace_s=int(worker.get("task.shutdown.graceful.timeout.ms") or 5000) / 1000,
-                   answer_s=int(worker.get(ANSWER) or DEFAULT_ANSWER_MS) / 1000,
-                   silence_s=int(worker.get(SILENCE) or DEFAULT_SILENCE_MS) / 1000)
-        for key, level in worker.items():
-            if key.startswith(_LOG_LEVEL):
-                made.set_level(key.removeprefix(_LOG_LEVEL), _SLF4J.get(level.strip().upper(), level.strip().upper()))
-        return made
 
     def connect(self, on_event: OnEvent = lambda _: None, offsets: Offsets = list, name: str = "requests",
                 connector: str = "") -> Connection:
@@ -111,15 +74,15 @@ class JavaHost:
         `connector`: the connector that it is for, empty for requests about plugins. Raises SetupError if the host
         cannot be started.
         """
-        key = connector if self._isolated else ""
+        key = connector if self._settings.isolated else ""
         with self._lock:
             if self._closed:
                 raise ConnectError("The worker is shutting down")
             host = self._hosts.get(key)
             if host is None:
                 owner = f"Java plugins of {key}" if key else "Java plugins"
-                host = self._hosts[key] = _Host(lambda: HostProcess(self._command, owner), owner, self._grace_s,
-                                                self._silence_s, self._measure, stays=not key)
+                host = self._hosts[key] = _Host(lambda: HostProcess(self._command, owner), owner, self._settings,
+                                                self._measure, stays=not key)
 
         def tell(what: str) -> None:
             if connector:
@@ -143,11 +106,11 @@ class JavaHost:
     def _ask(self, op: str, fields: Mapping[str, Any]) -> Mapping[str, Any]:
         connection = self.connect()
         try:
-            return connection.ask_within(self._answer_s, op, **fields)
+            return connection.ask_within(self._settings.answer_s, op, **fields)
         except NoResponseError as error:
             call = f"{fields['class']}.{_METHODS.get(op, op)}()" if "class" in fields else op
-            raise ConnectError(f"{call} has not returned within {self._answer_s:g} s ({ANSWER}); check what the plugin "
-                               "waits for") from error
+            raise ConnectError(f"{call} did not return within {self._settings.answer_s:g} s ({ANSWER}); check what the "
+                               "plugin is waiting for") from error
         finally:
             connection.close()
 
@@ -180,11 +143,11 @@ class JavaHost:
         wanted = {**_LOGGING, **{f"log.{name}": level.lower() for name, level in self._levels.items()}}
         logs = [f"-Dorg.slf4j.simpleLogger.{key}={value}" for key, value in wanted.items()]
         try:
-            own = shlex.split(self._options)
+            own = shlex.split(self._settings.options)
         except ValueError as error:
-            raise SetupError(f"Invalid value {self._options} for configuration {OPTIONS}: {error}") from error
+            raise SetupError(f"Invalid value {self._settings.options} for configuration {OPTIONS}: {error}") from error
         return [find_java(), *collector(own, os.cpu_count()), "-Xshare:auto", *logs, *own, "-cp", host_classpath(),
-                "heeler.host.Host", str(folder), *self._host_path(folder), str(self._most_hung)]
+                "heeler.host.Host", str(folder), *self._host_path(folder), str(self._settings.max_hung)]
 
 
 def collector(options: Sequence[str], processors: int | None) -> Sequence[str]:
@@ -199,14 +162,13 @@ def collector(options: Sequence[str], processors: int | None) -> Sequence[str]:
 class _Host:
     """The process that accepts connections, and older ones that still have connections."""
 
-    def __init__(self, start: Callable[[], HostProcess], owner: str, grace_s: float, silence_s: float,
+    def __init__(self, start: Callable[[], HostProcess], owner: str, settings: JavaHostSettings,
                  measured: Callable[[str, list[Mapping[str, Any]]], None], *, stays: bool) -> None:
         """`stays`: whether the host continues to run without connections."""
-        self._silence_s = silence_s
+        self._settings = settings
         self._measured = measured
         self._start = start
         self._owner = owner
-        self._grace_s = grace_s
         self._stays = stays
         self._lock = threading.Lock()
         self._running: HostProcess | None = None
@@ -261,8 +223,8 @@ class _Host:
                     self._running.close()
                     self._running = None
         self._running = process = self._start()
-        HostPulse(process, self._silence_s, lambda: self._silent(process), lambda why: self._retires(process, why),
-                  self._measured)
+        HostPulse(process, self._settings.silence_s, lambda: self._silent(process),
+                  lambda why: self._retires(process, why), self._measured)
         return process.connect(), process
 
     def _retires(self, process: HostProcess, why: str) -> None:
@@ -270,7 +232,7 @@ class _Host:
             self._retire(process, why)
 
     def _silent(self, process: HostProcess) -> None:
-        why = f"it has not responded for {self._silence_s:g} s: it is suspended, or its heap is full"
+        why = f"it has not responded for {self._settings.silence_s:g} s: it is suspended, or its heap is full"
         log.error("Ending the host of %s: %s; its tasks continue in a new one", self._owner, why)
         self._end(process, why=why)
 
@@ -281,7 +243,7 @@ class _Host:
         log.warning("Replacing the host of %s: %s; its tasks continue in a new one", self._owner, why)
         self._running = None
         self._retired.add(process)
-        _later(self._grace_s, lambda: self._end(process))
+        _later(self._settings.grace_s, lambda: self._end(process))
         if not self._used[process]:
             _later(LINGER_S, lambda: self._end(process))
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from heeler.java_host.settings import PREFER, JavaHostSettings
 from spark_tasks.errors import ConfigError
 from spark_tasks.metrics.plugins import Figures
 from spark_tasks.plugins import Kind, PassedOver, discovery
@@ -23,7 +24,6 @@ log = logging.getLogger(__name__)
 
 _LEVELS: Final = ((logging.CRITICAL, "OFF"), (logging.ERROR, "ERROR"), (logging.WARNING, "WARN"),
                   (logging.INFO, "INFO"), (logging.DEBUG, "DEBUG"), (0, "TRACE"))  # slf4j's
-PREFER: Final = "java.plugins.prefer"
 _EITHER: Final = {Kind.CONNECTOR, Kind.CONFIG_PROVIDER}  # converters and transforms go with their connector
 
 
@@ -45,7 +45,8 @@ class JavaRuntime:
             from heeler.java_host.host import JavaHost  # noqa: PLC0415
 
             mode = (worker.get(MODE) or DEFAULT_MODE).lower()
-            seen = Discovery(plugin_path, lambda look: JavaHost.of(worker, look), mode)
+            settings = JavaHostSettings.of(worker)
+            seen = Discovery(plugin_path, lambda host_path: JavaHost(host_path, settings), mode)
             self._host = seen.host
             try:
                 self._take(seen, own, prefer)

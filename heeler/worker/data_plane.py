@@ -18,6 +18,7 @@ from actors.messages.commands import StartTask
 from actors.messages.events import Remark
 from actors.peers.start_guard import HerderGuard, Peers
 from heeler.worker.config import WorkerConfig
+from heeler.worker.settings import executor_settings
 from spark_tasks.config.masking import hide_passwords
 from spark_tasks.metrics.engine import EngineFigures
 from spark_tasks.metrics.task import TaskMetrics
@@ -56,7 +57,7 @@ class DataPlane:
         try:
             from spark_tasks.spark.engines import engine_of  # noqa: PLC0415 - see the module
 
-            engine = engine_of(self._config.originals, self._hangs)
+            engine = engine_of(self._config.originals, executor_settings(self._config), self._hangs)
             with self._lock:
                 if not self._closed:
                     engine.start()
@@ -77,7 +78,7 @@ class DataPlane:
             defer_pandas()
             from spark_tasks.runners import Runners  # noqa: PLC0415 - see the module
 
-            runners = Runners(self._config.originals, self._plugins, engine=self._engine.result())
+            runners = Runners(self._plugins, self._engine.result())
         except Exception as error:
             # If this installation of Spark does not work, each task that is started reports it in its status.
             log.exception("The data plane could not be started")

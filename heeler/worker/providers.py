@@ -7,7 +7,8 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
-from heeler.java_host.runtime import PREFER, JavaRuntime
+from heeler.java_host.runtime import JavaRuntime
+from heeler.java_host.settings import PREFER
 from heeler.worker.keys.worker import WORKER_KEYS
 from spark_tasks.config.definition import ConfigDef
 from spark_tasks.errors import ConfigError, ConnectError

@@ -1,4 +1,4 @@
-"""The settings of the herder and the group member, from the worker's configuration."""
+"""The settings of the worker's parts, from its configuration."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from spark_tasks.config.healing import Healing
 from spark_tasks.errors import ConfigError
 from spark_tasks.kafka.client_properties import of_worker
 from spark_tasks.kafka.record_limit import MAX_RECORD_KEY
+from spark_tasks.spark.residents.settings import MODE, ExecutorSettings, default_running
 from spark_tasks.task import WorkerSettings
 from storage.config.state import SessionKey
 from storage.ids import Config, WorkerId
@@ -87,6 +88,20 @@ def task_settings(config: WorkerConfig) -> WorkerSettings:
         offset_flush_interval_ms=config["offset.flush.interval.ms"],
         max_record_bytes=config[MAX_RECORD_KEY],
         topic_creation=config["topic.creation.enable"],
+    )
+
+
+def executor_settings(config: WorkerConfig) -> ExecutorSettings:
+    """The settings of the processes that run splits."""
+    processes = config["heeler.executors.max"]
+    return ExecutorSettings(
+        mode=config[MODE],
+        max_processes=processes,
+        running=min(processes, config["heeler.executors.running.max"] or default_running()),
+        idle_s=config["heeler.executors.idle.ms"] / 1000,
+        slow_s=config["heeler.executors.slow.ms"] / 1000,
+        port=config["heeler.executors.port"],
+        spark_delay_s=config["heeler.spark.start.delay.ms"] / 1000,
     )
 
 

@@ -14,7 +14,8 @@ from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import Any, TypeVar
 
 from actors.messages.commands import HerderAlive
-from heeler.java_host.runtime import PREFER, JavaRuntime
+from heeler.java_host.runtime import JavaRuntime
+from heeler.java_host.settings import PREFER
 from heeler.worker.config import WorkerConfig
 from spark_tasks.errors import ConfigError, ConnectError
 from spark_tasks.plugins import Kind, Plugins, PluginVersionError, data_sources

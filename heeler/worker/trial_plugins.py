@@ -6,7 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from heeler.java_host.runtime import PREFER, JavaRuntime
+from heeler.java_host.runtime import JavaRuntime
+from heeler.java_host.settings import PREFER
 from spark_tasks.errors import ConfigError
 from spark_tasks.plugins import Kind, Plugins
 from spark_tasks.plugins.advice import READ_AT_START

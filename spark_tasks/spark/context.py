@@ -52,8 +52,9 @@ class SparkSilentError(SparkLostError):
 
 
 def spark_settings(worker: Mapping[str, str], slots: int | None = None) -> dict[str, str]:
-    """Returns the SparkConf of a worker: defaults, overridden by the worker's `spark.*` properties. `slots`: how many
-    Spark tasks a local Spark runs at the same time; by default it depends on the number of CPUs.
+    """Returns the SparkConf of a worker: defaults, overridden by the worker's `spark.*` properties. `worker`: these and
+    `group.id`; other properties are ignored. `slots`: how many Spark tasks a local Spark runs at the same time; by
+    default it depends on the number of CPUs.
 
     Spark never retries a failed or slow Spark task: the Connect task repeats its batch with new producers. Raises
     ConfigError for a cluster without authentication.

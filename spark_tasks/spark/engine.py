@@ -70,12 +70,12 @@ class _WarmSplit:
 
 
 class SparkEngine(Engine):
-    """Runs batches as Spark jobs. `worker`: the worker's properties."""
+    """Runs batches as Spark jobs. `spark`: the worker's properties for Spark (see spark_settings)."""
 
-    def __init__(self, worker: Mapping[str, str]) -> None:
+    def __init__(self, spark: Mapping[str, str]) -> None:
         self._changed = threading.Condition()
         self._life = SparkLife(
-            spark_settings(worker), self._changed, up=self._up, failed=self._fail_waiting
+            spark_settings(spark), self._changed, up=self._up, failed=self._fail_waiting
         )
         self._waiting: dict[int, _Submission] = {}
         self._running: dict[str, list[_Submission]] = {}

@@ -9,11 +9,15 @@ from collections.abc import Mapping
 from spark_tasks.spark.engine import SparkEngine
 from spark_tasks.spark.residents.engine import ResidentEngine
 from spark_tasks.spark.residents.monitor import Hangs
-from spark_tasks.spark.residents.settings import BATCH, MODE
+from spark_tasks.spark.residents.settings import BATCH, ExecutorSettings
 
 AnyEngine = SparkEngine | ResidentEngine
 
 
-def engine_of(worker: Mapping[str, str], hangs: Hangs = lambda _task, _text: None) -> AnyEngine:
-    """Returns the engine for heeler.executors.mode, not started. `hangs`: see ResidentEngine. Raises ConfigError."""
-    return SparkEngine(worker) if worker.get(MODE) == BATCH else ResidentEngine(worker, hangs)
+def engine_of(
+    spark: Mapping[str, str], settings: ExecutorSettings, hangs: Hangs = lambda _task, _text: None
+) -> AnyEngine:
+    """Returns the engine for heeler.executors.mode, not started. `spark`: the worker's properties for Spark; `hangs`:
+    see ResidentEngine. Raises ConfigError.
+    """
+    return SparkEngine(spark) if settings.mode == BATCH else ResidentEngine(spark, settings, hangs)

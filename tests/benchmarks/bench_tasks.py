@@ -34,6 +34,7 @@ from heeler.embedded_kafka.broker import EmbeddedBroker
 from spark_tasks.plugins import Plugins
 from spark_tasks.runners import Runners
 from spark_tasks.spark.life import EngineState
+from spark_tasks.spark.residents.engine import ResidentEngine
 from tests.rigs.support import wait_until
 from tests.rigs.tasks import Loop, MemoryOffsets, ThreadEngine, context_of
 
@@ -175,7 +176,7 @@ def main() -> None:
     with broker(arguments.bootstrap) as bootstrap, tempfile.TemporaryDirectory() as folder:
         converters = {"key.converter": STRING, "value.converter": STRING}
         worker = {"bootstrap.servers": bootstrap, "group.id": "bench", **converters}
-        runners = Runners(worker, Plugins())
+        runners = Runners(Plugins(), ResidentEngine(worker))
         runners.engine.start()
         try:
             measure(runners, worker, bootstrap, Path(folder), arguments)

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import CancelledError, Future
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
@@ -33,6 +34,7 @@ from spark_tasks.spark.residents import wire
 from spark_tasks.spark.residents.engine import ResidentEngine
 from spark_tasks.spark.residents.listener import ExecutorListener, Line
 from spark_tasks.spark.residents.local import LocalLauncher
+from spark_tasks.spark.residents.settings import ExecutorSettings
 from tests.rigs.splits import (
     Answer,
     AnswerPoison,
@@ -56,16 +58,14 @@ pytestmark = pytest.mark.integration
 START_S = 120.0  # on a busy machine
 MAX_PROCESSES = 6  # processes of the resident engine
 hangs: list[tuple[str, str]] = []  # what the engine has told of tasks
-SETTINGS = {
-    "group.id": "engine-test", "heeler.executors.max": str(MAX_PROCESSES), "heeler.executors.running.max": "4",
-    "heeler.executors.slow.ms": "2000",
-}
+SETTINGS = ExecutorSettings(max_processes=MAX_PROCESSES, running=4, slow_s=2.0)
 
 
 @pytest.fixture(scope="module", params=["resident", "batch"])
 def engine(request: pytest.FixtureRequest) -> Iterator[AnyEngine]:
     hangs.clear()
-    engine = engine_of({**SETTINGS, "heeler.executors.mode": request.param}, lambda *reported: hangs.append(reported))
+    settings = replace(SETTINGS, mode=request.param)
+    engine = engine_of({"group.id": "engine-test"}, settings, lambda *reported: hangs.append(reported))
     waiting = engine.submit("early", [Answer(1)])
     assert not waiting.done()
     assert engine.state is EngineState.NEW
@@ -442,13 +442,13 @@ def test_optional_modules_are_imported_before_processes_fork(monkeypatch: pytest
 
 def test_spark_starts_after_the_configured_delay() -> None:
     """Until then, splits run in processes that the worker starts itself."""
-    engine = ResidentEngine({**SETTINGS, "heeler.spark.start.delay.ms": "600000"})
+    engine = ResidentEngine({}, replace(SETTINGS, spark_delay_s=600.0))
     engine.start()
     (found,) = engine.submit("a-0", [Describe()]).result(START_S)
     assert "spark_tasks.spark.residents.local" in found["daemon"]
     assert engine.state is EngineState.NEW
     engine.close()
-    engine = ResidentEngine({**SETTINGS, "heeler.spark.start.delay.ms": "100"})
+    engine = ResidentEngine({}, replace(SETTINGS, spark_delay_s=0.1))
     engine.start()
     assert engine.submit("a-0", [Answer(1)]).result(START_S) == [1]
     wait_until(lambda: engine.state is not EngineState.NEW)

@@ -193,7 +193,7 @@ def test_a_plugin_that_does_not_return_in_time_is_abandoned(rig, topic_name, stu
     config = counting(topic_name) | {
         "connector.class": STUCK, "exactly.once.support": "required", "name": topic_name}
     validate = f"/connector-plugins/{STUCK}/config/validate"
-    late = f"has not returned within {ANSWER_S} s (java.plugins.answer.timeout.ms)"
+    late = f"did not return within {ANSWER_S} s (java.plugins.answer.timeout.ms)"
     with ThreadPoolExecutor(10) as pool:
         try:
             for method, asked in (("constructor", "config"), ("config", "config"), ("validate", "validate")):
@@ -303,7 +303,7 @@ def test_a_config_provider_that_throws_or_hangs_affects_only_its_callers(rig, to
         rig.create(f"{topic_name}-2", counting(f"{topic_name}-2", **counts))
         rig.wait_records(f"{topic_name}-2", 7)
         refused = asked.result(SLOW_S)
-    assert f"heeler.tests.Vault.get() has not returned within {ANSWER_S} s" in str(refused)
+    assert f"heeler.tests.Vault.get() did not return within {ANSWER_S} s" in str(refused)
     stuck.write_text("")
     rig.create(topic_name, counting(topic_name, records="${vault:sealed:records}"), ["RUNNING", "RUNNING"])
     stuck.write_text("sealed")

@@ -89,12 +89,13 @@ def rig(broker, tmp_path, worker_properties):
               "offset.flush.interval.ms": "500"}
     host = JavaRuntime(worker, [str(jars)], [FILE_SINK])
     notes = discovery.Found(NOTES, Kind.CONNECTOR, NOTES.replace(".Notes", ":Notes"), "classpath")
-    runners = Runners(worker, Plugins(installed=[*discovery.installed(), notes], others=host.found))
+    engine = ThreadEngine()
+    runners = Runners(Plugins(installed=[*discovery.installed(), notes], others=host.found), engine)
     loops = []
 
     def run(config):
         loop = Loop()
-        loops.append(loop.start(runners.make(context_of(ThreadEngine(), worker, config, loop.wake))))
+        loops.append(loop.start(runners.make(context_of(engine, worker, config, loop.wake))))
         return loop
 
     try:

@@ -30,7 +30,7 @@ class TaskRig:
         self.worker = {"bootstrap.servers": bootstrap, "key.converter": STRING, "value.converter": STRING}
         self.notes = Folder(str(folder))
         self.engine = ThreadEngine()
-        self.runners = Runners(self.worker, plugins_with(*plugins), engine=cast("Any", self.engine))
+        self.runners = Runners(plugins_with(*plugins), cast("Any", self.engine))
         self.admin = AdminClient({"bootstrap.servers": bootstrap})
         self.loops: list[Loop] = []
         self.used: list[str] = []

@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 from actors.messages.requests import SIGNATURE_DIGESTS
+from heeler.java_host.settings import JAVA_KEYS
 from heeler.worker.keys.clients import CLIENT_KEYS
 from heeler.worker.logs import JSON, LEVELS, TEXT
 from rest.server.keys import REST_KEYS
@@ -162,32 +163,14 @@ HEELER_KEYS = ConfigDef(
     _key("heeler.spark.start.delay.ms", Type.LONG, 0, _LOW,
          "How long after the first batch a local Spark is started; until then, splits run in processes of the worker's "
          "own. A worker that ends earlier never starts Spark, unless a plugin asks for a session.", at_least(0)),
-    _key("java.plugins.jvm.options", Type.STRING, None, _LOW,
-         "Options of the JVM that runs the Java plugins of plugin.path, such as -Xmx2G; unset for -Xmx1G."),
-    _key("java.plugins.isolation", Type.STRING, "worker", _LOW,
-         "Which Java plugins share a JVM: worker for all of them, connector for those of each connector alone, so that "
-         "one that leaks or ends its JVM does not affect the others.", OneOf("worker", "connector")),
-    _key("java.plugins.hung.max", Type.INT, 8, _LOW,
-         "How many abandoned threads of Java plugins may hang before their JVM is replaced. Its tasks stop in order "
-         "and continue in a new one.", at_least(1)),
-    _key("java.plugins.answer.timeout.ms", Type.LONG, 85_000, _LOW,
-         "How long a Java plugin may take for config, validate, alterOffsets and similar calls before the worker "
-         "stops waiting.",
-         at_least(1)),
-    _key("java.plugins.silence.timeout.ms", Type.LONG, 30_000, _LOW,
-         "A JVM of Java plugins that does not respond for this long, because it is suspended or its heap is full, is "
-         "ended; its tasks continue in a new one.", at_least(1)),
-    _key("java.plugins.prefer", Type.LIST, [], _LOW,
-         "Classes of connectors and config providers for which the Java plugin in plugin.path is used although heeler "
-         "has its own.",
-         ValidList()),
     _key("spark.master", Type.STRING, None, _MEDIUM,
          "Where Spark runs; unset for this machine. All spark.* settings go to Spark.",
          Rule("unset, local, local[N], spark://HOST:PORT, k8s://URL or yarn",
               lambda v: v is None or _MASTER.fullmatch(v) is not None)),
 )
 
-WORKER_KEYS = GROUP_KEYS.plus(STORAGE_KEYS, RUNTIME_KEYS, REST_KEYS, CLIENT_KEYS, HEELER_KEYS, healing.WORKER)
+WORKER_KEYS = GROUP_KEYS.plus(
+    STORAGE_KEYS, RUNTIME_KEYS, REST_KEYS, CLIENT_KEYS, HEELER_KEYS, JAVA_KEYS, healing.WORKER)
 """All keys of a worker."""
 
 KNOWN_PREFIXES = (

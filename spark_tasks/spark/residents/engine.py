@@ -40,15 +40,18 @@ GO_S = 1.0  # how long processes may take to end when the worker stops
 
 
 class ResidentEngine(Engine):
-    """An engine with resident executors. `worker`: the worker's properties. `hangs` is called for tasks that make no
-    progress.
+    """An engine with resident executors. `spark`: the worker's properties for Spark (see spark_settings). `hangs` is
+    called for tasks that make no progress.
     """
 
-    def __init__(self, worker: Mapping[str, str], hangs: Hangs = lambda _task, _text: None) -> None:
+    def __init__(
+        self, spark: Mapping[str, str], settings: ExecutorSettings | None = None,
+        hangs: Hangs = lambda _task, _text: None,
+    ) -> None:
         self._hangs = hangs
-        self._settings = ExecutorSettings.of(worker)
+        self._settings = settings or ExecutorSettings()
         slots = self._settings.max_processes + self._settings.running + OTHER_JOBS
-        self._spark_settings = spark_settings(worker, slots)
+        self._spark_settings = spark_settings(spark, slots)
         self._local = local_slots(self._spark_settings["spark.master"]) is not None
         if not self._local:  # the cores of the cluster say how many run
             self._settings = replace(self._settings, running=self._settings.max_processes)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 MODE = "heeler.executors.mode"
 RESIDENT, BATCH = "resident", "batch"
@@ -15,32 +14,26 @@ SLOW_MS = 60_000
 RUNNING_PER_CPU = 2
 
 
+def default_running() -> int:
+    """Two for each CPU."""
+    return max(2, os.cpu_count() or 2) * RUNNING_PER_CPU
+
+
 @dataclass(frozen=True, slots=True)
 class ExecutorSettings:
-    """`max_processes`: the maximum number of processes; `running`: of splits that use the CPU at the same time (splits
-    that wait for something else do not count).
+    """`mode`: RESIDENT or BATCH, for which nothing else applies. `max_processes`: the maximum number of processes;
+    `running`: of splits that use the CPU at the same time (splits that wait for something else do not count).
+    `spark_delay_s`: how long after the first batch a local Spark is started.
     """
 
     max_processes: int = MAX_PROCESSES
-    running: int = 4
+    running: int = field(default_factory=default_running)
     idle_s: float = IDLE_MS / 1000
     slow_s: float = SLOW_MS / 1000
     port: int = 0
     spark_delay_s: float = 0.0
     spare: int = 1
-
-    @classmethod
-    def of(cls, worker: Mapping[str, str]) -> ExecutorSettings:
-        """From a worker's properties, which have been validated."""
-        max_processes = max(1, int(worker.get("heeler.executors.max", MAX_PROCESSES)))
-        return cls(
-            max_processes=max_processes,
-            running=max(1, min(max_processes, int(worker.get("heeler.executors.running.max") or default_running()))),
-            idle_s=int(worker.get("heeler.executors.idle.ms", IDLE_MS)) / 1000,
-            slow_s=int(worker.get("heeler.executors.slow.ms", SLOW_MS)) / 1000,
-            port=int(worker.get("heeler.executors.port", 0)),
-            spark_delay_s=int(worker.get("heeler.spark.start.delay.ms", 0)) / 1000,
-        )
+    mode: str = RESIDENT
 
     @property
     def max_per_task(self) -> int:
@@ -51,8 +44,3 @@ class ExecutorSettings:
     def max_per_connector(self) -> int:
         """How many splits of a connector may run at the same time: fewer than there are processes."""
         return max(1, self.max_processes * 3 // 4)
-
-
-def default_running() -> int:
-    """Two for each CPU."""
-    return max(2, os.cpu_count() or 2) * RUNNING_PER_CPU

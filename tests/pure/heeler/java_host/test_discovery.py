@@ -316,7 +316,7 @@ def test_heelers_own_plugin_is_used_unless_javas_is_preferred(folder, monkeypatc
     """Connectors and config providers; the log and REST show which one is used."""
     host = Host([listed(folder), listed(folder, FILE_SOURCE), listed(folder, JSON, "converter"),
                  listed(folder, FILE_PROVIDER, "configprovider")])
-    monkeypatch.setattr("heeler.java_host.host.JavaHost.of", lambda *_: host)
+    monkeypatch.setattr("heeler.java_host.host.JavaHost", lambda *_: host)
     runtime = JavaRuntime({}, [str(folder)], prefer)
     assert sorted(found.name for found in runtime.found) == [*taken, "some.Plugin"]
     assert {which: one.runtime for which, (one,) in runtime.passed_over.items()} == passed_over
@@ -335,7 +335,7 @@ def test_a_missing_preferred_plugin_is_not_replaced(folder, monkeypatch, error):
     """Neither if no jar has it nor if the host cannot look it up."""
     host = Host([listed(folder)])
     host.error = error and ConnectError(error)
-    monkeypatch.setattr("heeler.java_host.host.JavaHost.of", lambda *_: host)
+    monkeypatch.setattr("heeler.java_host.host.JavaHost", lambda *_: host)
     runtime = JavaRuntime({}, [str(folder)], [FILE_SOURCE, FILE_PROVIDER, JSON])
     plugins = Plugins((), others=runtime.found, complaints=runtime.complaints)
     for kind, name in ((Kind.CONNECTOR, FILE_SOURCE), (Kind.CONNECTOR, "FileStreamSource"),

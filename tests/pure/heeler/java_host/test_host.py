@@ -8,6 +8,7 @@ import pytest
 
 from heeler.java_host import host
 from heeler.java_host.host import JavaHost, collector
+from heeler.java_host.settings import JavaHostSettings
 from spark_tasks.errors import ConnectError
 from spark_tasks.host_frames import HostGoneError, message
 from tests.rigs.support import wait_until
@@ -54,7 +55,7 @@ def made(monkeypatch):
 
 
 def hosts(**more):
-    return JavaHost(lambda _: ("", "service_load"), **{"grace_s": 600.0, **more})
+    return JavaHost(lambda _: ("", "service_load"), JavaHostSettings(**{"grace_s": 600.0, **more}))
 
 
 def test_connectors_share_one_host_which_is_restarted_after_its_end(made):

@@ -10,9 +10,11 @@ from hypothesis import strategies as st
 
 from heeler.worker.config import WorkerConfig, from_environment, load_worker_config
 from heeler.worker.keys.worker import WORKER_KEYS
+from heeler.worker.settings import executor_settings
 from spark_tasks.config.masking import process_secrets
 from spark_tasks.errors import ConfigError
 from spark_tasks.plugins.config_providers import ConfigTransformer
+from spark_tasks.spark.residents.settings import ExecutorSettings
 
 BASE = {
     "bootstrap.servers": "b1:9092, b2:9092",
@@ -233,3 +235,12 @@ def test_exactly_once_support_may_be_preparing_or_enabled():
     preparing, enabled = (with_({"exactly.once.source.support": s}) for s in ("PREPARING", "enabled"))
     assert (preparing.exactly_once, preparing.transactional_leader) == (False, True)
     assert (enabled.exactly_once, enabled.transactional_leader) == (True, True)
+
+
+def test_executor_settings_are_the_workers():
+    defaults = executor_settings(make())
+    assert defaults == ExecutorSettings()
+    found = executor_settings(with_({
+        "heeler.executors.max": "3", "heeler.executors.running.max": "9", "heeler.executors.slow.ms": "1500",
+        "heeler.executors.port": "7777", "heeler.executors.mode": "batch", "heeler.spark.start.delay.ms": "20"}))
+    assert found == ExecutorSettings(3, 3, slow_s=1.5, port=7777, spark_delay_s=0.02, mode="batch")

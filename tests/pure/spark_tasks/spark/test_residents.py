@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from heeler.worker.keys.worker import HEELER_KEYS
 from spark_tasks.config.masking import process_secrets
 from spark_tasks.spark.context import python_error, spark_settings
 from spark_tasks.spark.engine import SparkEngine
@@ -18,7 +17,7 @@ from spark_tasks.spark.residents.engine import ResidentEngine
 from spark_tasks.spark.residents.local import LocalLauncher
 from spark_tasks.spark.residents.monitor import cpu_use
 from spark_tasks.spark.residents.on_spark import local_slots, room
-from spark_tasks.spark.residents.settings import MODE, ExecutorSettings
+from spark_tasks.spark.residents.settings import ExecutorSettings
 from spark_tasks.spark.residents.wire import Ticket
 from tests.rigs.support import wait_until
 
@@ -36,14 +35,9 @@ def test_some_slots_are_left_to_spark_jobs_of_plugins(slots, running, found):
     assert room(slots, running) == found
 
 
-def test_executor_settings_are_read_from_the_workers():
-    defaults = {k.name: k.default for k in HEELER_KEYS.keys.values() if k.name.startswith("heeler.executors.")}
-    texts = {name: str(value) for name, value in defaults.items() if value is not None}
-    assert ExecutorSettings.of(texts) == ExecutorSettings.of({})
-    found = ExecutorSettings.of({"heeler.executors.max": "3", "heeler.executors.running.max": "9",
-                         "heeler.executors.slow.ms": "1500", "heeler.executors.port": "7777"})
-    assert (found.max_processes, found.running, found.slow_s, found.port) == (3, 3, 1.5, 7777)
-    assert (found.max_per_task, found.max_per_connector) == (3, 2)
+def test_a_connector_leaves_processes_to_others():
+    settings = ExecutorSettings(max_processes=3, running=3)
+    assert (settings.max_per_task, settings.max_per_connector) == (3, 2)
 
 
 def test_a_local_spark_has_slots_for_all_processes_and_an_unchanged_parallelism():
@@ -56,9 +50,9 @@ def test_a_local_spark_has_slots_for_all_processes_and_an_unchanged_parallelism(
 
 
 def test_the_engine_follows_heeler_executors_mode():
-    assert isinstance(engine_of({}), ResidentEngine)
-    assert isinstance(engine_of({MODE: "resident"}), ResidentEngine)
-    assert isinstance(engine_of({MODE: "batch"}), SparkEngine)
+    assert isinstance(engine_of({}, ExecutorSettings()), ResidentEngine)
+    assert isinstance(engine_of({}, ExecutorSettings(mode="resident")), ResidentEngine)
+    assert isinstance(engine_of({}, ExecutorSettings(mode="batch")), SparkEngine)
 
 
 def test_processes_that_use_the_cpu_are_distinguished_from_those_that_wait():
