@@ -27,7 +27,7 @@ from actors.stores.log_actor import LogActor
 from actors.stores.log_events import CaughtUp, RecordsRead
 from actors.ticker import Ticker
 from spark_tasks.errors import ConnectError
-from spark_tasks.futures import error_of, gather
+from spark_tasks.futures import complete, error_of, fail, gather
 from storage.config.fold import Deferred, fold
 from storage.config.state import ClusterConfigState
 from storage.config.view import ConfigView
@@ -133,13 +133,12 @@ class ConfigStoreActor(LogActor):
 
     def _caught_up(self, error: Exception | None) -> None:
         if error is not None:
-            if not self._view.ready.done():
-                self._view.ready.set_exception(error)
+            fail(self._view.ready, error)
             return
         self._started = True
         self._view.config = self._state
         self._tell(ConfigChanged(self._state, ()))
-        self._view.ready.set_result(None)
+        complete(self._view.ready, None)
 
     def _read_to_end(self, op: OpId, timeout_ms: int) -> None:
         def error(cause: Exception) -> Exception:

@@ -22,7 +22,7 @@ from actors.messages.requests import Ask, ResetTopics
 from actors.stores.log_actor import LogActor
 from actors.stores.log_events import CaughtUp, RecordsRead
 from actors.ticker import Ticker
-from spark_tasks.futures import error_of
+from spark_tasks.futures import complete, error_of, fail
 from spark_tasks.process.rate_limited_log import RateLimitedLog
 from storage.ids import ConnectorName
 from storage.log.errors import is_retriable
@@ -132,9 +132,9 @@ class StatusStoreActor(LogActor):
     def _caught_up(self, error: Exception | None) -> None:
         if error is None:
             self._view.statuses = self._state
-            self._view.ready.set_result(None)
-        elif not self._view.ready.done():
-            self._view.ready.set_exception(error)
+            complete(self._view.ready, None)
+        else:
+            fail(self._view.ready, error)
 
     # ------------------------------------------------------------ writing
     def _put_topic(self, status: TopicStatus) -> None:

@@ -12,7 +12,8 @@ from kafka.admin import KafkaAdminClient
 from kafka.errors import KafkaError
 
 from heeler.worker.config import WorkerConfig
-from spark_tasks.errors import ConfigError, ConnectError
+from spark_tasks.config.types import Type, parse_type
+from spark_tasks.errors import ConnectError
 from spark_tasks.kafka.client_config import client_settings
 from spark_tasks.kafka.connections import net_client
 from storage.log.internal_topics import connector_offsets, ensure_topics, internal_topics
@@ -23,6 +24,7 @@ from storage.offsets.own_topic import OwnOffsets
 
 log = logging.getLogger(__name__)
 
+_TIMEOUT = "default.api.timeout.ms"  # Kafka's key
 TIMEOUT_MS = 30_000  # long enough for brokers that start at the same time
 
 
@@ -42,7 +44,8 @@ class KafkaParts:
         properties = config.client()
         settings = client_settings(properties)
         client_id = config["client.id"] or f"connect-{config.group_id}"
-        timeout_ms = _timeout_ms(properties)
+        # How long a worker that starts waits for brokers.
+        timeout_ms = parse_type(_TIMEOUT, properties.get(_TIMEOUT, TIMEOUT_MS), Type.INT)
         admin = admin_client(config, timeout_ms)
         try:
             cluster_id = str(admin.describe_cluster()["cluster_id"])
@@ -115,12 +118,3 @@ def _admin(settings: Mapping[str, Any], client_id: str, timeout_ms: int) -> Kafk
         "reconnect_backoff_max_ms": 1000, "bootstrap_timeout_ms": timeout_ms, **settings, "kafka_client": net_client,
         "client_id": client_id,
     })
-
-
-def _timeout_ms(properties: Mapping[str, str]) -> int:
-    """How long a worker that starts waits for brokers: Kafka's default.api.timeout.ms."""
-    text = properties.get("default.api.timeout.ms", str(TIMEOUT_MS))
-    try:
-        return int(text)
-    except ValueError:
-        raise ConfigError(f"Invalid value {text} for configuration default.api.timeout.ms: not a number") from None

@@ -21,7 +21,7 @@ _STORES: Final = ("PEM", "PKCS12", "JKS")
 _MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
 # Java's key to kafka-python's, for numbers of milliseconds or bytes that mean the same on both sides.
-_NUMBERS: Final = {
+CONNECTION_NUMBERS: Final = {
     "request.timeout.ms": "request_timeout_ms",
     "reconnect.backoff.ms": "reconnect_backoff_ms",
     "reconnect.backoff.max.ms": "reconnect_backoff_max_ms",
@@ -42,7 +42,7 @@ def client_settings(properties: Mapping[str, str]) -> dict[str, Any]:
     settings: dict[str, Any] = {"bootstrap_servers": _servers(properties)}
     if properties.get("client.id"):
         settings["client_id"] = properties["client.id"]
-    for key, name in _NUMBERS.items():
+    for key, name in CONNECTION_NUMBERS.items():
         if properties.get(key, "").strip():
             settings[name] = _number(key, properties[key])
     lookup = properties.get("client.dns.lookup", "").strip()

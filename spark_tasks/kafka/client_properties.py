@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, Literal
 
+from spark_tasks.kafka.client_config import CONNECTION_NUMBERS
+
 Kind = Literal["producer", "consumer", "admin"]
 
-_OF_THE_WORKER: Final = (
-    "bootstrap.servers", "client.dns.lookup", "metadata.max.age.ms", "request.timeout.ms", "reconnect.backoff.ms",
-    "reconnect.backoff.max.ms", "retry.backoff.ms", "connections.max.idle.ms",
-)  # fmt: skip
+_OF_THE_WORKER: Final = frozenset({"bootstrap.servers", "client.dns.lookup", *CONNECTION_NUMBERS})
 _SECURITY: Final = ("security.", "ssl.", "sasl.")
 _PREFIXES: Final = ("producer.", "consumer.", "admin.")
 

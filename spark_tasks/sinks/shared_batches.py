@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from spark_tasks.errors import RetriableError
-from spark_tasks.futures import error_of
+from spark_tasks.futures import error_of, fail
 from spark_tasks.sinks.shared_split import SharedSplit
 from spark_tasks.sinks.split import SinkResult, SinkSplit
 from spark_tasks.task import Engine
@@ -218,7 +218,7 @@ class SharedBatches:
             future = self._engine.submit(members[0][0].task.id, [SharedSplit(tuple(splits))])
         except Exception as error:  # noqa: BLE001 - the tasks handle it
             future = Future()
-            future.set_exception(error)
+            fail(future, error)
         flight = self._flights[key] = _Flight(key, members, future)
         for loan, _ in members:
             loan.batch = future

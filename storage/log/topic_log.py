@@ -119,7 +119,7 @@ class KafkaTopicLog(TopicLog):
             acknowledged = self._make_producer().send(self._topic, key=key, value=value)
         except KafkaError as error:  # too large, not authorised, or no metadata in time
             self._freshness.release(number)
-            sent.set_exception(error)
+            fail(sent, error)
             return sent
         acknowledged.add_both(lambda _: self._freshness.release(number))
         acknowledged.add_callback(lambda meta: complete(sent, Position(meta.partition, meta.offset)))
