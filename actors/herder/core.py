@@ -84,6 +84,7 @@ def _on_defect(turn: Turn, queued: Queued, error: Exception) -> None:
 
 
 def _on_op_end(turn: Turn, op: OpId, error: Exception | None) -> None:
+    awaited = turn.state.busy == op
     then = turn.take_op(op)
     if isinstance(error, PrivilegedWriteError) and not isinstance(then, PrivilegesClaimed):
         leadership.on_fenced(turn)
@@ -91,6 +92,8 @@ def _on_op_end(turn: Turn, op: OpId, error: Exception | None) -> None:
         return
     handler = OPS[type(then)][turn.state.phase]
     if handler is impossible:
+        if awaited:  # without this step, the queue would wait forever
+            raise RuntimeError(f"requests wait for {type(then).__name__}, which cannot end in {turn.state.phase.value}")
         impossible(turn, then)
     defect = turn.attempt(lambda: handler(turn, then, error))
     if defect is not None:

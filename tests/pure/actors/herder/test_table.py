@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, get_args
 
 import pytest
@@ -153,6 +154,14 @@ def test_every_pair_of_phase_and_event_is_handled_ignored_or_impossible(kind: Ki
         if handler is ignored:
             assert (after, effects) == (state, ()), phase
         assert violations(after) == [], phase
+
+
+def test_the_queue_never_waits_for_an_end_that_is_impossible() -> None:
+    """The worker stops: any error but UnexpectedEventError does that."""
+    kind, phase = next((kind, phase) for kind in OPS for phase in Phase if OPS[kind][phase] is impossible)
+    state, payload = prepared(STANDINGS[phase][0], kind)
+    with pytest.raises(RuntimeError, match=f"requests wait for {kind.__name__}"):
+        core.step(replace(state, busy=OP), Event(payload, 1, StatusState(), "test"))
 
 
 def test_an_unknown_event_is_refused() -> None:
