@@ -239,7 +239,7 @@ def both(kafka: Kafka, folder: Path) -> Iterator[tuple[Side, Side, WorkerProcess
            "connector_client_config_override_policy": "All"}
     (folder / "java").mkdir()
     java = Java(folder / "java", worker_settings(kafka.servers, "bench-java", **own))
-    more = {"java_plugins_prefer": f"{FILE_SOURCE},{FILE_SINK}",
+    more = {"heeler_spark_start_delay_ms": "0", "java_plugins_prefer": f"{FILE_SOURCE},{FILE_SINK}",
             "java_plugins_jvm_options": "-Xms256M -Xmx2G"}
     with WorkerProcess(folder, worker_settings(kafka.servers, "bench-heeler", **own, **more)) as heeler:
         heeler.wait_ready()

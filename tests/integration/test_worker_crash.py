@@ -66,7 +66,7 @@ def test_sources_and_sinks_recover_from_a_killed_worker(kafka, tmp_path, topic_n
                         "kafka.columns": "true", **SCHEMALESS},
         "numbers-checked": {"connector.class": "verify", "topics": numbers, "path": str(sums), **SCHEMALESS},
     }
-    settings = worker_settings(kafka.servers, topic_name)
+    settings = worker_settings(kafka.servers, topic_name, heeler_spark_start_delay_ms="0")
     worker = WorkerProcess(tmp_path, settings)
     rig = Rig(worker, kafka, tmp_path)
     bound = 0  # of lines twice in the topic: what was there and not committed when the worker died

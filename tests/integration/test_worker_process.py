@@ -28,7 +28,7 @@ def own_worker(kafka, tmp_path, topic_name, temporary):
     """A worker of this test's own, not started, whose temporary files are in a folder of their own."""
     # Long enough that only leaving explains a group without members.
     settings = {**worker_settings(kafka.servers, topic_name), "session.timeout.ms": "60000",
-                "consumer.session.timeout.ms": "60000"}
+                "consumer.session.timeout.ms": "60000", "heeler.spark.start.delay.ms": "0"}
     worker = WorkerProcess(tmp_path, settings)
     yield Rig(worker, kafka, tmp_path)
     worker.kill()

@@ -54,7 +54,8 @@ def rig(kafka: Kafka, world: Path, secrets: Path) -> Iterator[Rig]:
         patch.setenv("HEELER_TEST_PASSWORD", PASSWORD)
         before = os.umask(0)
         try:
-            more = {"spark_hadoop_fs_s3a_secret_key": f"${{file:{secrets}:number}}"}
+            more = {"heeler_spark_start_delay_ms": "0",
+                    "spark_hadoop_fs_s3a_secret_key": f"${{file:{secrets}:number}}"}
             with running_worker(kafka, world / "worker", "secrets-worker", **PROVIDER, **more) as rig:
                 yield rig
         finally:

@@ -18,7 +18,6 @@ from spark_tasks.connectors.verify import read_summary
 from tests.rigs.support import wait_until
 from tests.rigs.workers import JSON, READY_S, Kafka, worker_settings
 
-SPARK_MS = 20_000  # many workers of tests end earlier; the others use Spark as well
 SETTLE_S = 60.0  # after anything that happens to the cluster, on a busy machine
 # Of datagen: four batches a second. If each record came as soon as it is due, batches would follow one another and take
 # the CPU that tests beside them need; `make chaos` has it so.
@@ -51,7 +50,7 @@ class Cluster:
         self.kafka = kafka
         self.folder = folder
         self.group = group
-        self.settings = worker_settings(kafka.servers, group, **{"heeler_spark_start_delay_ms": str(SPARK_MS), **more})
+        self.settings = worker_settings(kafka.servers, group, **more)
         self.workers = [WorkerProcess(folder, self.settings, f"worker-{n}") for n in range(size)]
         self.wanted: dict[str, int] = {}
 

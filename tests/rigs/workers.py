@@ -43,6 +43,7 @@ STRING = "org.apache.kafka.connect.storage.StringConverter"
 JSON = "org.apache.kafka.connect.json.JsonConverter"
 READY_S = 60.0  # a worker on a busy machine
 SOON_S = 30.0  # anything that a connector does
+SPARK_MS = "20000"  # many workers of tests end earlier; the others use Spark as well
 PATIENT = {"session_timeout_ms": "10000", "consumer_session_timeout_ms": "10000"}  # of a worker that nobody stops
 _BEING_MADE = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.LEADER_NOT_AVAILABLE, KafkaError.NOT_LEADER_FOR_PARTITION}
 
@@ -253,6 +254,7 @@ def worker_settings(servers: str, group: str, **more: str) -> dict[str, str]:
         "consumer.session.timeout.ms": "3000",
         "consumer.heartbeat.interval.ms": "500",
         "plugin.path": str(PLUGINS),
+        "heeler.spark.start.delay.ms": SPARK_MS,
         **{key.replace("_", "."): value for key, value in more.items()},
     }
 
