@@ -259,6 +259,12 @@ def room(name: str) -> str:
     return ".".join(name.split(".")[:2])
 
 
+def folder(name: str) -> str:
+    """A module's folder within its room; "" if it has none."""
+    parts = name.split(".")
+    return ".".join(parts[:3]) if len(parts) > 3 else ""
+
+
 @cache
 def ours(file: Path) -> frozenset[str]:
     """The modules of ours that a file imports; `from a import b` means a.b where that is a module, else a."""
@@ -296,13 +302,19 @@ def circles(arrows: dict[str, set[str]]) -> list[str]:
 
 
 def test_there_are_no_circular_imports():
-    """Neither between files nor between rooms; imports inside functions count."""
+    """Neither between files nor between rooms nor between folders of a room; imports inside functions count."""
     files = {name: set(ours(file)) - {name} for name, file in MODULES.items()}
     assert circles(files) == []
     rooms: dict[str, set[str]] = {}
     for name, targets in files.items():
         rooms.setdefault(room(name), set()).update(map(room, targets))
     assert circles({name: targets - {name} for name, targets in rooms.items()}) == []
+    folders: dict[str, set[str]] = {}
+    for name, targets in files.items():
+        if inside := folder(name):
+            folders.setdefault(inside, set()).update(filter(None, map(folder, targets)))
+    assert circles({name: targets - {name} for name, targets in folders.items()}) == []
+    assert "spark_tasks.pipeline.converters" in folders
 
 
 def test_libraries_are_used_only_in_their_rooms():

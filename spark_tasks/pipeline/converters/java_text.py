@@ -16,12 +16,12 @@ import pyarrow.compute as pc
 from spark_tasks.arrays.buffers import list_offsets
 from spark_tasks.arrays.concatenation import JoinedField, join, join_members, null_like
 from spark_tasks.data.columns import SCHEMA_KEY, Metadata, is_json, metadata_of, nulls_are_absent
+from spark_tasks.java.calendar import CUTOVER, DAY
 from spark_tasks.java.double import java_double
 from spark_tasks.java.hash import hash_order
 from spark_tasks.java.numbers import float_texts, integer_texts
 from spark_tasks.pipeline.converters.json_mixed import write_mixed
-from spark_tasks.pipeline.transforms.java_calendar import CUTOVER, DAY
-from spark_tasks.pipeline.transforms.java_texts import date_text
+from spark_tasks.pipeline.java_texts import date_text
 
 _DATE_FORMAT = "%a %b %d %H:%M:%S UTC %Y"
 _PLAIN = (CUTOVER * DAY, 253_402_300_800_000)  # before: Java's Julian calendar; after: years with five digits

@@ -18,6 +18,16 @@ from spark_tasks.errors import ConfigError, DataError
 from spark_tasks.java.hash import copied, hash_order
 from spark_tasks.pipeline.converters.base import schema_of
 from spark_tasks.pipeline.converters.json_write import JsonWriter
+from spark_tasks.pipeline.java_values import (
+    JavaError,
+    Struct,
+    by_identity,
+    class_name,
+    default_of,
+    require_map,
+    require_struct,
+    schema_type,
+)
 from spark_tasks.pipeline.transforms.field_path import SYNTAX, parse_path
 from spark_tasks.pipeline.transforms.field_transform import (
     REPLACE_NULLS,
@@ -33,16 +43,6 @@ from spark_tasks.pipeline.transforms.field_transform import (
 )
 from spark_tasks.pipeline.transforms.java_casts import cast, cast_column, logical_number
 from spark_tasks.pipeline.transforms.java_columns import typed
-from spark_tasks.pipeline.transforms.java_values import (
-    JavaError,
-    Struct,
-    by_identity,
-    class_name,
-    default_of,
-    require_map,
-    require_struct,
-    schema_type,
-)
 from spark_tasks.pipeline.transforms.rows import NotInColumnsError, Record
 
 _OUTPUT = ("INT8", "INT16", "INT32", "INT64", "FLOAT32", "FLOAT64", "BOOLEAN", "STRING")

@@ -9,7 +9,7 @@ from spark_tasks.config.definition import ConfigKey, Importance, OneOfIgnoringCa
 from spark_tasks.data.schema import Schema
 from spark_tasks.data.schema import Type as ConnectType
 from spark_tasks.errors import ConfigError
-from spark_tasks.pipeline.transforms.java_values import JavaError, Struct, field_schema, require_map
+from spark_tasks.pipeline.java_values import JavaError, Struct, field_schema, require_map
 
 SYNTAX = ConfigKey(
     "field.syntax.version", Type.STRING, default="V1", importance=Importance.HIGH,

@@ -15,6 +15,14 @@ from spark_tasks.data.columns import ABSENT_KEY, is_json, metadata_of
 from spark_tasks.data.schema import Field, Schema, Type
 from spark_tasks.errors import DataError
 from spark_tasks.pipeline.converters.base import schema_of
+from spark_tasks.pipeline.java_values import (
+    Struct,
+    by_identity,
+    class_name,
+    require_map,
+    require_struct,
+    schema_type,
+)
 from spark_tasks.pipeline.transforms.field_transform import (
     Changed,
     Columns,
@@ -25,14 +33,6 @@ from spark_tasks.pipeline.transforms.field_transform import (
     distinct,
     fields_of,
     for_key,
-)
-from spark_tasks.pipeline.transforms.java_values import (
-    Struct,
-    by_identity,
-    class_name,
-    require_map,
-    require_struct,
-    schema_type,
 )
 from spark_tasks.pipeline.transforms.rows import NotInColumnsError, Record
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from spark_tasks.errors import DataError
-from spark_tasks.pipeline.transforms.java_values import Moment, Struct
+from spark_tasks.pipeline.java_values import Moment, Struct
 from spark_tasks.pipeline.transforms.moments import moment_text
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from spark_tasks.data.schema import DATE, MOMENT_NAMES, TIME, Schema, Type
 from spark_tasks.errors import DataError
 from spark_tasks.java.numbers import float_texts, integer_texts
-from spark_tasks.pipeline.transforms.java_values import JavaError, Moment, class_name, is_number
+from spark_tasks.pipeline.java_values import JavaError, Moment, class_name, is_number
 from spark_tasks.pipeline.transforms.moments import moment_text
 from spark_tasks.pipeline.transforms.rows import NotInColumnsError, SuspectRowsError
 

@@ -17,6 +17,14 @@ from spark_tasks.data.schema import Schema
 from spark_tasks.data.schema import Type as ConnectType
 from spark_tasks.errors import DataError
 from spark_tasks.java.hash import copied, hash_order
+from spark_tasks.pipeline.java_values import (
+    Moment,
+    Struct,
+    class_name,
+    is_number,
+    require_map,
+    require_struct,
+)
 from spark_tasks.pipeline.transforms.field_path import SYNTAX, parse_path
 from spark_tasks.pipeline.transforms.field_transform import (
     REPLACE_NULLS,
@@ -27,14 +35,6 @@ from spark_tasks.pipeline.transforms.field_transform import (
     for_key,
 )
 from spark_tasks.pipeline.transforms.java_casts import cast
-from spark_tasks.pipeline.transforms.java_values import (
-    Moment,
-    Struct,
-    class_name,
-    is_number,
-    require_map,
-    require_struct,
-)
 from spark_tasks.pipeline.transforms.rows import NotInColumnsError, Record
 
 _KINDS = {

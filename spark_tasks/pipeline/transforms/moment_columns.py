@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_tasks.arrays.buffers import string_array
+from spark_tasks.java.simple_date_format import Piece, pieces, text_of
 from spark_tasks.pipeline.transforms.moment_texts import parse_column
 from spark_tasks.pipeline.transforms.rows import NotInColumnsError
-from spark_tasks.pipeline.transforms.simple_date_format import Piece, pieces, text_of
 
 _DAY = 86_400_000
 # the range of numbers for each letter

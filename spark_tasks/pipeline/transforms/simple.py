@@ -22,9 +22,9 @@ from spark_tasks.data.arrow_types import from_arrow
 from spark_tasks.data.schema import Field, Schema, Type
 from spark_tasks.errors import ConfigError, ConnectError, DataError
 from spark_tasks.pipeline.converters.base import BadRowError
+from spark_tasks.pipeline.java_values import Moment, Struct
 from spark_tasks.pipeline.transforms.base import Transform
 from spark_tasks.pipeline.transforms.java_casts import cast
-from spark_tasks.pipeline.transforms.java_values import Moment, Struct
 from spark_tasks.pipeline.transforms.rows import Record as Row
 from spark_tasks.pipeline.transforms.rows import put, read_records, write_records
 

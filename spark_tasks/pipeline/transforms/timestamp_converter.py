@@ -15,7 +15,17 @@ from spark_tasks.data.columns import is_json, metadata_of
 from spark_tasks.data.schema import DATE, TIME, TIMESTAMP, Field, Schema, Type
 from spark_tasks.errors import ConfigError, DataError
 from spark_tasks.java.hash import copied
+from spark_tasks.java.simple_date_format import format_millis, parse_millis, pieces
 from spark_tasks.pipeline.converters.base import schema_of
+from spark_tasks.pipeline.java_values import (
+    JavaError,
+    Moment,
+    Struct,
+    by_identity,
+    class_name,
+    require_map,
+    require_struct,
+)
 from spark_tasks.pipeline.transforms import moment_columns
 from spark_tasks.pipeline.transforms.field_path import SYNTAX, parse_path
 from spark_tasks.pipeline.transforms.field_transform import (
@@ -29,17 +39,7 @@ from spark_tasks.pipeline.transforms.field_transform import (
     fields_of,
     for_key,
 )
-from spark_tasks.pipeline.transforms.java_values import (
-    JavaError,
-    Moment,
-    Struct,
-    by_identity,
-    class_name,
-    require_map,
-    require_struct,
-)
 from spark_tasks.pipeline.transforms.rows import NotInColumnsError, Record
-from spark_tasks.pipeline.transforms.simple_date_format import format_millis, parse_millis, pieces
 
 _DAY = 86_400_000
 _LONG = 2**63

@@ -12,10 +12,10 @@ from typing_extensions import override
 
 from spark_tasks.config.definition import ConfigDef, ConfigKey, Importance, Type
 from spark_tasks.errors import ConfigError
+from spark_tasks.java.simple_date_format import format_millis, pieces
 from spark_tasks.pipeline.converters.base import BadRowError
 from spark_tasks.pipeline.transforms.base import Transform
 from spark_tasks.pipeline.transforms.rows import put
-from spark_tasks.pipeline.transforms.simple_date_format import format_millis, pieces
 from spark_tasks.pipeline.transforms.topics import topics_of
 
 _DAY = 86_400_000

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 
-from spark_tasks.pipeline.transforms.java_calendar import DAY, date_of, day_of, week_of, weekday
+from spark_tasks.java.calendar import DAY, date_of, day_of, week_of, weekday
 
 _LETTERS = "GyMdkHmsSEDFwWahKzZYuXL"
 MONTHS = ("January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",

@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from spark_tasks.java.numbers import float_texts
-from spark_tasks.pipeline.transforms.java_values import Moment, Struct
-from spark_tasks.pipeline.transforms.simple_date_format import format_millis
+from spark_tasks.java.simple_date_format import format_millis
+from spark_tasks.pipeline.java_values import Moment, Struct
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MS = timedelta(milliseconds=1)
