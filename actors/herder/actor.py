@@ -129,7 +129,7 @@ SAME_SUSPENSION_S = 0.5  # two beats of the pulse, which notices the end of a su
 
 
 class HerderActor(pykka.ThreadingActor):
-    """Serialises every change of the worker's state."""
+    """Serializes every change of the worker's state."""
 
     use_daemon_thread = True  # a herder that hangs does not keep the worker from ending
 

@@ -1,5 +1,5 @@
 """Task configs on their way from a connector to the config topic: they are requested from the connector, compared,
-written by the leader or sent to it, and retried with back-off until that succeeds, so that none is ever lost.
+written by the leader or sent to it, and retried with backoff until that succeeds, so that none is ever lost.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ def console(*, wide: bool | None = None) -> Console:
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
-    """A table with safe text in its cells and coloured states."""
+    """A table with safe text in its cells and colored states."""
     from rich.table import Table
     from rich.text import Text
 

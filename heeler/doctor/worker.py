@@ -25,7 +25,8 @@ def settings(config: WorkerConfig) -> Iterator[Finding]:
     """Settings that heeler does not know; without any, the group and the brokers."""
     unknown = sorted(config.unknown_keys())
     if unknown:
-        yield Finding("settings", Verdict.WARNING, f"Not settings of a worker, perhaps misspelt: {', '.join(unknown)}")
+        yield Finding("settings", Verdict.WARNING,
+                      f"Unknown worker settings, possibly misspelled: {', '.join(unknown)}")
     else:
         yield Finding("settings", Verdict.OK, f"group {config.group_id}, brokers {config.bootstrap_servers}")
 

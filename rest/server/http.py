@@ -99,7 +99,7 @@ class _Incoming(socket.SocketIO):
         """Raises TimeoutError if no bytes arrive for IDLE_TIMEOUT_S, or at the deadline."""
         left = self.deadline - time.monotonic()
         if left <= 0:
-            raise TimeoutError("timed out")  # cheroot recognises it by this text
+            raise TimeoutError("timed out")  # cheroot recognizes it by this text
         self._sock.settimeout(min(left, IDLE_TIMEOUT_S))
         count = super().readinto(buffer)
         if not count and self.deadline == -math.inf:

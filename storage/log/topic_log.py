@@ -117,7 +117,7 @@ class KafkaTopicLog(TopicLog):
         number = self._freshness.hold(time.monotonic() if since is None else since)
         try:
             acknowledged = self._make_producer().send(self._topic, key=key, value=value)
-        except KafkaError as error:  # too large, not authorised, or no metadata in time
+        except KafkaError as error:  # too large, not authorized, or no metadata in time
             self._freshness.release(number)
             fail(sent, error)
             return sent

@@ -140,8 +140,8 @@ def _show(session: ClusterSession, changes: Sequence[Change], *, final: bool) ->
     for change in changes:
         if change.action is Action.NONE:
             continue
-        sign, colour = _SIGNS[change.action.value]
-        click.secho(f"{sign} {safe(change.name)}", fg=colour, bold=True)
+        sign, color = _SIGNS[change.action.value]
+        click.secho(f"{sign} {safe(change.name)}", fg=color, bold=True)
         for key in change.keys:
             if key.before is not None:
                 click.secho(f"    - {safe(key.key)}={safe(key.before)}", fg="red")

@@ -50,7 +50,7 @@ def why_ignored(key: str) -> str | None:
 
 def refusals(settings: Mapping[str, str]) -> list[str]:
     """An error for each key that requires security that this worker does not provide."""
-    found = {key: f"Invalid value {value} for configuration {key}: heeler cannot honour it: {why}"
+    found = {key: f"Invalid value {value} for configuration {key}: heeler cannot honor it: {why}"
              for key, why in REFUSED.items() if (value := settings.get(key, "").strip()).upper() not in _OFF}
     found |= unsupported.refused(settings)
     for kind in _CLIENTS:
