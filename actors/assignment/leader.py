@@ -111,7 +111,7 @@ def _decode(metadata: Mapping[str, bytes]) -> dict[str, MemberMetadata]:
         try:
             members[id_] = decode_metadata(data)
         except CodecError as error:
-            _log.error("Group member %s gets no work: its metadata cannot be read: %s", shown(id_), error)
+            _log.error("Group member %s gets no work: could not read its metadata: %s", shown(id_), error)
     return members
 
 

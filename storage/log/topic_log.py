@@ -255,7 +255,7 @@ class KafkaTopicLog(TopicLog):
                 on_records(batch)
             except Exception as error:
                 # A defect in a store must not stop the reader, or futures would never complete.
-                log.exception("Defect while handling records of topic %s", self._topic)
+                log.exception("Internal error while handling records of topic %s", self._topic)
                 on_error(error)
         self._progress.advance(ends)
 
