@@ -155,7 +155,7 @@ class PluginMetrics:
         self._figures.dropped += figures.dropped
 
     def replace(self, figures: Figures) -> None:
-        """Replaces all metrics with those that the host of Java plugins reports."""
+        """Replaces all metrics with those that the Java plugin host reports."""
         kept = dict(islice(figures.values.items(), MAX_SERIES))
         dropped = len(figures.values) - len(kept)
         with self._lock:

@@ -178,7 +178,7 @@ def _read_json(part: FilePiece) -> Iterator[Column]:
 
 
 def row_groups(path: Path) -> int | None:
-    """Returns the number of row groups of a Parquet file, or None if it is incomplete or no Parquet file."""
+    """Returns the number of row groups of a Parquet file, or None if it is incomplete or not a Parquet file."""
     try:
         return int(pq.read_metadata(path).num_row_groups)
     except (OSError, pa.ArrowInvalid):
