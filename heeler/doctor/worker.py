@@ -121,7 +121,7 @@ def _topics(config: WorkerConfig, admin: KafkaAdminClient, brokers: int) -> Iter
             if factor > brokers:
                 yield Finding(about, Verdict.ERROR, f"{topic.name} does not exist, and the worker cannot create it: "
                               f"{topic.prefix}replication.factor is {factor}, and Kafka has "
-                              f"{counted(brokers, 'broker')}. Set it lower, or start more brokers")
+                              f"{counted(brokers, 'broker')}. Lower it, or start more brokers")
             else:
                 yield Finding(about, Verdict.OK, f"{topic.name} does not exist yet: the worker will create it")
             continue

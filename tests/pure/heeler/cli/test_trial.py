@@ -141,8 +141,8 @@ def test_a_sink_gets_records_from_a_file_and_writes_nothing(tmp_path):
     for wrong, words in (
             ("[1]", "not a JSON object"), ("{", "JSON object in each line"), ('{"value": 1, "offset": "x"}', "invalid"),
             ('{"value": 1, "headers": [1]}', "headers must be"), ('{"value": 1, "timestamp": "noon"}', "noon"),
-            ('{"value": 1, "partition": 99999999999999999999}', "too large"), ("{}", "has nothing"),
-            ('{"valeu": 1}', "record 1 has valeu; a record has value, and perhaps key, topic")):
+            ('{"value": 1, "partition": 99999999999999999999}', "too large"), ("{}", "has no keys"),
+            ('{"valeu": 1}', "record 1 has the keys valeu; allowed are value and, optionally, key, topic")):
         records.write_text(f"{wrong}\n")
         assert words in run(file, "--records", records, code=2).stderr
 

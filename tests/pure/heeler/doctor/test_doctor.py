@@ -67,7 +67,7 @@ def test_a_machine_that_allows_few_open_files():
                           text=True, timeout=120, check=False)
     [said] = [said for said in json.loads(done.stdout) if said["about"] == "open files"]
     assert said["verdict"] == "warning"
-    assert "may open 1000" in said["message"]
+    assert "limit is 1000 open files" in said["message"]
 
 
 def test_invalid_worker_settings_are_an_error(file):
