@@ -355,8 +355,8 @@ class HttpServer(wsgi.Server):
 
 
 def connection_limit(listeners: int) -> int:
-    """The connections that one of so many listeners may have: half of the process's file descriptors are left to Kafka,
-    Spark and plugins.
+    """The maximum number of connections for each of `listeners` listeners: half of the process's file descriptors are
+    left to Kafka, Spark and plugins.
     """
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return MAX_CONNECTIONS if files == resource.RLIM_INFINITY else max(1, min(MAX_CONNECTIONS, files // 2 // listeners))

@@ -61,7 +61,7 @@ class Counter:
 
 
 class Gauge:
-    """A number that increases and decreases. Of several splits, the value of the one that ended last counts."""
+    """A number that increases and decreases. If several splits set it, the last one to end wins."""
 
     def __init__(self, metrics: PluginMetrics, series: Series) -> None:
         self._metrics, self._series = metrics, series
