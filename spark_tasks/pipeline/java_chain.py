@@ -140,7 +140,8 @@ def _raise_bad(errors: Sequence[Mapping[str, Any]]) -> None:
     stage, executing = errors[0]["stage"], errors[0]["executing"]
     bad = [(int(one["row"]), JavaStageError.of(one)) for one in errors
            if (one["stage"], one["executing"]) == (stage, executing)]
-    raise StageFailedError(None, FailedStage[stage], executing, BadRowsError(bad), f"{executing} cannot do record {{}}")
+    words = f"{executing} cannot process record {{}}"
+    raise StageFailedError(None, FailedStage[stage], executing, BadRowsError(bad), words)
 
 
 class JavaFirstPipeline(SinkPipeline):

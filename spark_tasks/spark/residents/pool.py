@@ -57,7 +57,7 @@ class Pool:
             batch = self.batches.pop(future, None)
             if batch is None:
                 return
-            self._drop(batch, CancelledError(f"a batch of {batch.task} was given up"))
+            self._drop(batch, CancelledError(f"a batch of {batch.task} was cancelled"))
             self.dispatch()
         batch.end()
 

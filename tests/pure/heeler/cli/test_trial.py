@@ -97,7 +97,7 @@ def test_a_predicate_that_raises_is_the_error_of_its_transform(source, tmp_path)
     seen = stages(source, code=1)
     assert [stage["stage"] for stage in seen] == ["read", "transforms.route", "transforms.hoist"]
     assert seen[-1]["error"].endswith(
-        "HoistField$Value) cannot change record new-t: ValueError: not today"), seen[-1]["error"]
+        "HoistField$Value) cannot transform record new-t: ValueError: not today"), seen[-1]["error"]
 
 
 def test_a_configuration_that_a_worker_would_refuse_is_refused(source, tmp_path):
