@@ -76,7 +76,7 @@ class Ticker:
             try:
                 alarm()
             except Exception:  # noqa: BLE001 - whatever the error, the other alarms have to be called
-                _LOG.exception("An alarm failed; the others are not affected")
+                _LOG.exception("A timer callback failed; other timers are not affected")
 
     def _next(self) -> Alarm | None:
         with self._condition:

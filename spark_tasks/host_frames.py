@@ -1,4 +1,4 @@
-"""Frames between the host of Java plugins and a worker or its executors: JSON messages, and records as flat columns
+"""Frames between the Java plugin host and a worker or its executors: JSON messages, and records as flat columns
 that pyarrow wraps without copying.
 
 Connection.java and Columns.java in heeler/java_host/src implement the other end and document the layout.
@@ -33,7 +33,7 @@ _KEY_SCHEMA, _VALUE_SCHEMA, _CUT_SECTIONS = 16, 17, 18  # of records between the
 
 
 class HostGoneError(RetriableError):
-    """The host of Java plugins has ended, or the connection to it was closed. `wanted`: by this side, on purpose."""
+    """The Java plugin host has ended, or the connection to it was closed. `wanted`: by this side, on purpose."""
 
     wanted = False
 
@@ -50,7 +50,7 @@ def received(connection: socket.socket, size: int) -> memoryview:
     while at < size:
         count = connection.recv_into(view[at:])
         if not count:
-            raise HostGoneError("The host of Java plugins has ended")
+            raise HostGoneError("The Java plugin host has ended")
         at += count
     return view
 
@@ -197,7 +197,7 @@ def batch(number: int, body: memoryview) -> Batch:
     try:
         return _batch(number, body)
     except (struct.error, ValueError, KeyError, IndexError, pa.ArrowException) as error:
-        raise ConnectError(f"the host of Java plugins sent an invalid batch: {error!r}") from error
+        raise ConnectError(f"the Java plugin host sent an invalid batch: {error!r}") from error
 
 
 def _batch(number: int, body: memoryview) -> Batch:

@@ -107,20 +107,21 @@ def raw_records(objects: Iterable[Mapping[str, Any]], topic: str) -> Iterator[tu
     `heeler topics read` prints it) and `headers` (an object or a list of pairs). Strings become UTF-8 bytes, null stays
     null, other values become JSON. `topic` is the default topic. Raises DataError if an object is invalid.
     """
-    for number, one in enumerate(objects):
-        if not isinstance(one, Mapping):
+    for number, record in enumerate(objects):
+        if not isinstance(record, Mapping):
             raise DataError(f"record {number + 1} is not a JSON object")
-        if set(one) - set(_PARTS) or not {"value", "key"} & set(one):
-            raise DataError(f"record {number + 1} has {', '.join(map(str, one)) or 'nothing'}; a record has value, and "
-                            f"perhaps {', '.join(_PARTS[1:])}")
+        if set(record) - set(_PARTS) or not {"value", "key"} & set(record):
+            keys = f"the keys {', '.join(map(str, record))}" if record else "no keys"
+            raise DataError(f"record {number + 1} has {keys}; allowed are value and, optionally, "
+                            f"{', '.join(_PARTS[1:])}")
         try:
-            row = {"offset": int(one.get("offset", number)), "timestamp": _milliseconds(one.get("timestamp")),
-                   "key": _bytes(one.get("key")), "value": _bytes(one.get("value")), "headers": _headers(one)}
+            row = {"offset": int(record.get("offset", number)), "timestamp": _milliseconds(record.get("timestamp")),
+                   "key": _bytes(record.get("key")), "value": _bytes(record.get("value")), "headers": _headers(record)}
             columns = [pa.array([row[f.name]], HEADERS_TYPE if f.name == "headers" else f.type) for f in RAW_SCHEMA]
-            partition = pa.scalar(int(one.get("partition", 0)), pa.int32()).as_py()  # raises if it is too large
-            yield str(one.get("topic", topic)), partition, pa.RecordBatch.from_arrays(columns, schema=RAW_SCHEMA)
+            partition = pa.scalar(int(record.get("partition", 0)), pa.int32()).as_py()  # raises if it is too large
+            yield str(record.get("topic", topic)), partition, pa.RecordBatch.from_arrays(columns, schema=RAW_SCHEMA)
         except (TypeError, ValueError, OverflowError) as error:
-            raise DataError(f"record {number + 1} has a part of the wrong form: {error}") from error
+            raise DataError(f"record {number + 1} has an invalid field: {error}") from error
 
 
 def _milliseconds(value: Any) -> int:

@@ -53,7 +53,7 @@ ROOMS = {
         "spark_tasks.arrays", "spark_tasks.config", "spark_tasks.data", "spark_tasks.java", "spark_tasks.metrics",
         "spark_tasks.process",
     ),
-    # what travels between the host of Java plugins and the worker or its executors
+    # what travels between the Java plugin host and the worker or its executors
     "spark_tasks.host_frames": ("spark_tasks.data", "spark_tasks.plugins"),
     "spark_tasks.registry": ("spark_tasks.arrays", "spark_tasks.config", "spark_tasks.kafka"),
     "spark_tasks.pipeline": (

@@ -87,7 +87,7 @@ def _string(text: str) -> bytes:
     except UnicodeEncodeError as error:
         raise CodecError(f"{text!r} cannot be encoded as UTF-8") from error
     if len(data) > _STRING_LIMIT:
-        raise CodecError(f"{text[:80]!r}… has {len(data)} bytes; at most {_STRING_LIMIT} are possible")
+        raise CodecError(f"{text[:80]!r}… is {len(data)} bytes long; the limit is {_STRING_LIMIT}")
     return struct.pack(">h", len(data)) + data
 
 
@@ -165,7 +165,7 @@ class _Reader:
         count = self.int32()
         # An element takes at least six bytes; a larger count is corrupt and must not cause a long loop.
         if count > (len(self._data) - self._position) // 6:
-            raise CodecError(f"{count} connectors cannot follow at {self._position}")
+            raise CodecError(f"invalid connector count {count} at position {self._position}")
         return max(count, 0)  # null is read as empty
 
     def _task_numbers(self) -> tuple[int, ...]:

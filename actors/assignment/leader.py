@@ -65,8 +65,8 @@ def plan(
     missing from it.
     """
     members = _decode(metadata)
-    ahead = frozenset(id_ for id_, member in members.items() if member.config_offset > config.offset)
-    idle = ahead & doubted
+    ahead_of_leader = frozenset(id_ for id_, member in members.items() if member.config_offset > config.offset)
+    idle = ahead_of_leader & doubted
     for id_ in sorted(idle):
         _log.error("Group member %s gets no work: it claims to have read the config topic up to offset %d, but the "
                    "topic ends at %d", shown(id_), members[id_].config_offset, config.offset)
@@ -88,20 +88,20 @@ def plan(
         decided, assignments = decide(left_out, max_moved)
         encoded = encode(assignments)
         room = record_bytes - used_bytes(metadata, encoded)
-        given = [item for one in assignments.values() for item in one.assigned.items]
+        assigned_items = [item for one in assignments.values() for item in one.assigned.items]
         moved = sum(len(one.revoked.items) for one in assignments.values()) if max_moved is None else max_moved
-        if room >= 0 or not (given or moved):
+        if room >= 0 or not (assigned_items or moved):
             break
         if moved:  # move less at a time: the following rebalances move the rest
             max_moved = moved // 2
         else:
-            left_out |= dict.fromkeys(heaviest(given, -room), no_room(record_bytes - room, record_bytes))
+            left_out |= dict.fromkeys(heaviest(assigned_items, -room), no_room(record_bytes - room, record_bytes))
     if max_moved is not None:
         _log.warning("Work is moved to other workers in several steps: moving all of it at once would not fit into the "
                      "single record of at most %d bytes in which Kafka keeps a group", record_bytes)
     return RebalancePlan(
-        decided, generation, encoded, _owners(members, assignments), tuple(left_out.items()), room, record_bytes, ahead,
-        frozenset(metadata.keys() - members.keys()),
+        decided, generation, encoded, _owners(members, assignments), tuple(left_out.items()), room, record_bytes,
+        ahead_of_leader, frozenset(metadata.keys() - members.keys()),
     )
 
 
@@ -111,7 +111,7 @@ def _decode(metadata: Mapping[str, bytes]) -> dict[str, MemberMetadata]:
         try:
             members[id_] = decode_metadata(data)
         except CodecError as error:
-            _log.error("Group member %s gets no work: its metadata cannot be read: %s", shown(id_), error)
+            _log.error("Group member %s gets no work: could not read its metadata: %s", shown(id_), error)
     return members
 
 

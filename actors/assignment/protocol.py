@@ -37,7 +37,7 @@ class Protocol(Enum):
         """The protocol named by the worker property `connect.protocol`, in any case. ValueError if unknown."""
         names = {"sessioned": cls.SESSIONED, "compatible": cls.COMPATIBLE, "eager": cls.EAGER}
         if value.lower() not in names:
-            raise ValueError(f"connect.protocol is {value!r}; allowed are {', '.join(names)}")
+            raise ValueError(f"Invalid connect.protocol {value!r}: must be one of {', '.join(names)}")
         return names[value.lower()]
 
 

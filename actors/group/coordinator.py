@@ -45,7 +45,7 @@ _CLIENT_DEFAULTS = {
 def _report(error: BaseException) -> None:
     """Log the error of a posted function. GeneratorExit is no error: the function waited when the IO loop ended."""
     if not isinstance(error, GeneratorExit):
-        _log.error("Defect in the group member", exc_info=error)
+        _log.error("Internal error in the group member", exc_info=error)
 
 
 @dataclass(frozen=True, slots=True)

@@ -132,12 +132,12 @@ class GroupDriver:
             except (Errors.KafkaError, CodecError) as error:
                 why = join_refusal(error, self._settings.group_id, self._settings.session_timeout_ms)
                 if why != self._refusal:
-                    _log.error("The group %s cannot be joined: %s", self._settings.group_id, why)
+                    _log.error("Could not join the group %s: %s", self._settings.group_id, why)
                 self._refusal = why
                 self._lose(why)
                 await self._coordinator.sleep(_RETRY_S)
             except Exception:  # noqa: BLE001 - if the driver ended, the worker would be out of its group unnoticed
-                _log.exception("Defect in the group member of %s", self._settings.group_id)
+                _log.exception("Internal error in the group member of %s", self._settings.group_id)
                 await self._coordinator.sleep(_RETRY_S)
 
     async def _step(self) -> None:

@@ -48,7 +48,7 @@ class LeaderNotes:
         """The brokers rejected a rebalance without a reason: the next one will be smaller."""
         used = self.record_bytes - plan.room
         self.record_bytes = min(self.record_bytes, used) * 9 // 10
-        _log.error("The brokers rejected a rebalance of the group %s. In case it was too large: %s", self._group_id,
+        _log.error("The brokers rejected a rebalance of the group %s. If it was too large: %s", self._group_id,
                    no_room(used, self.record_bytes))
 
     def caught_up(self, generation: int) -> None:
@@ -74,7 +74,7 @@ async def _record_bytes(send: Send) -> int | None:
     try:
         return await group_record_limit(send)
     except Errors.KafkaError as error:
-        _log.debug("The %s of %s is not known: %r", RECORD_LIMIT, GROUPS_TOPIC, error)
+        _log.debug("Could not determine the %s of %s: %r", RECORD_LIMIT, GROUPS_TOPIC, error)
         return None
 
 
@@ -83,7 +83,7 @@ async def log_members(send: Send, group_id: str, members: Iterable[str], why: st
     try:
         found = await described_members(send, group_id)
     except Errors.KafkaError as error:
-        _log.debug("The members of group %s are not known: %r", group_id, error)
+        _log.debug("Could not list the members of group %s: %r", group_id, error)
         return
     wanted = set(members)
     for member in found:

@@ -129,7 +129,7 @@ SAME_SUSPENSION_S = 0.5  # two beats of the pulse, which notices the end of a su
 
 
 class HerderActor(pykka.ThreadingActor):
-    """Serialises every change of the worker's state."""
+    """Serializes every change of the worker's state."""
 
     use_daemon_thread = True  # a herder that hangs does not keep the worker from ending
 
@@ -202,7 +202,7 @@ class HerderActor(pykka.ThreadingActor):
         try:
             self._state, effects = core.step(self._state, event)
         except Exception as error:
-            log.exception("Defect while handling %s", cause)
+            log.exception("Internal error while handling %s", cause)
             for line in self._story.text(last=20).split("\n"):
                 log.error("Recent events: %s", line)  # noqa: TRY400 - the trace is above
             if isinstance(payload, RequestReceived):
@@ -219,12 +219,12 @@ class HerderActor(pykka.ThreadingActor):
             try:
                 self._carry_out(effect, cause)
             except Exception as error:
-                log.exception("Defect: %s of %s could not be carried out", type(effect).__name__, cause)
+                log.exception("Internal error: could not carry out %s of %s", type(effect).__name__, cause)
                 self._fail(error)
 
     def _fail(self, error: Exception) -> None:
         # The state is valid, but requests that wait for this effect might wait forever. Stopping is still possible.
-        self._ports.failed(f"The herder cannot continue after a defect ({type(error).__name__}: {error})")
+        self._ports.failed(f"The herder cannot continue after an internal error ({type(error).__name__}: {error})")
 
     def _carry_out(self, effect: Effect, cause: str) -> None:
         match effect:

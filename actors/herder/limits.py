@@ -24,14 +24,14 @@ def name_refusal(connector: ConnectorName) -> Exception | None:
         return None
     return BadRequestError(
         "Connector configuration is invalid and contains the following 1 error(s):\n"
-        f"Invalid value {shown(connector)} for configuration name: The name takes {size} bytes in a URL; at most "
-        f"{MAX_NAME_IN_URL} are possible, because the REST API could not address the connector")
+        f"Invalid value {shown(connector)} for configuration name: The name is {size} bytes long in a URL; the "
+        f"limit is {MAX_NAME_IN_URL}, so that the REST API can address it")
 
 
 def room_refusal(state: HerderState, connector: ConnectorName, items: int) -> Exception | None:
     """The error if the group has no room for this many more items of a connector; None if it has, or on a follower."""
     if items > MAX_TASKS:
-        return BadRequestError(f"Connector {shown(connector)} has {items} tasks; at most {MAX_TASKS} are possible")
+        return BadRequestError(f"Connector {shown(connector)} has {items} tasks; the limit is {MAX_TASKS}")
     membership = state.membership
     if items <= 0 or membership is None or membership.room is None:
         return None
@@ -43,5 +43,5 @@ def room_refusal(state: HerderState, connector: ConnectorName, items: int) -> Ex
     room = max(membership.room - reserved, 0)
     if needed <= room:
         return None
-    return BadRequestError(f"{shown(connector)} needs {needed} bytes more, and there is room for {room}. "
+    return BadRequestError(f"{shown(connector)} needs {needed} more bytes, but only {room} are free. "
                            + no_room(membership.record_bytes - room, membership.record_bytes))

@@ -300,7 +300,7 @@ def on_scheduled_rebalance(turn: Turn, _: TimerFired) -> None:
     """The delay after a lost worker is over (KIP-415), unless a later rebalance has ended it."""
     membership = turn.state.membership
     if membership is not None and membership.assignment.delay_ms > 0:
-        rejoin(turn, "the delay for the work of a lost worker is over")
+        rejoin(turn, "the wait for a lost worker has ended")
 
 
 def on_coordinator_lost(turn: Turn, event: CoordinatorLost) -> None:

@@ -76,11 +76,12 @@ def process(turn: Turn) -> None:
 
 def _restart(turn: Turn, request: RestartRequest) -> None:
     if not turn.state.config.contains(request.connector):
-        turn.log("DEBUG", f"{request.connector}: restart of an unknown connector", request.connector)
+        turn.log("DEBUG", f"{request.connector}: ignoring a restart request: the connector does not exist",
+                 request.connector)
         return
     found = plan(request, turn.statuses)
     if found is None:
-        turn.log("DEBUG", f"{request.connector}: restart without any status to plan from", request.connector)
+        turn.log("DEBUG", f"{request.connector}: cannot restart: the connector has no status", request.connector)
         return
     tasks = turn.state.config.task_count(request.connector)
     for item in found.items():

@@ -229,7 +229,7 @@ class ResolveAssignment:
 
 @dataclass(frozen=True, slots=True)
 class JoinAgain:
-    """The config topic was read after a back-off outside the group."""
+    """The config topic was read after a backoff outside the group."""
 
 
 @dataclass(frozen=True, slots=True)

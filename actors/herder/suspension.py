@@ -53,7 +53,7 @@ def on_read_due(turn: Turn, _: TimerFired) -> None:
 
 
 def on_statuses_read(turn: Turn, _: StatusesCaughtUp, error: Exception | None) -> None:
-    """The statuses are up to date: correct those that say that work runs here which does not."""
+    """The statuses are up to date: correct those that claim that this worker runs work that it does not run."""
     if turn.state.status_writes is not StatusWrites.SUSPENDED:
         return
     if error is not None:

@@ -1,4 +1,4 @@
-"""The herder's behaviour as one table: for each phase and each kind of event, the function that handles it.
+"""The herder's behavior as one table: for each phase and each kind of event, the function that handles it.
 
 A kind is a message, a timer, or the continuation of an op. The table has every pair. `ignored`: what the event is about
 is over, so nothing follows. `impossible`: no order of events leads to this pair; it would be a defect of the herder, is

@@ -1,5 +1,5 @@
 """Task configs on their way from a connector to the config topic: they are requested from the connector, compared,
-written by the leader or sent to it, and retried with back-off until that succeeds, so that none is ever lost.
+written by the leader or sent to it, and retried with backoff until that succeeds, so that none is ever lost.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def reconfigure(turn: Turn, request: Reconfigure) -> None:
     slot = turn.state.slots.get(request.connector)
     target = turn.state.config.target_state(request.connector)
     if slot is None or slot.stopping or slot.state is not State.RUNNING or target is not TargetState.STARTED:
-        text = f"{request.connector}: no reconfiguration, the connector does not run here"
+        text = f"{request.connector}: not reconfigured: the connector does not run on this worker"
         turn.log("DEBUG", text, request.connector)
         return
     op = turn.op(GeneratedTasks(request))

@@ -79,7 +79,7 @@ class Turn:
         except Exception as error:  # noqa: BLE001 - any defect concerns this part of the step only
             self.state = state
             del self.effects[effects:]
-            self.log("ERROR", "Defect in the herder:\n" + "".join(traceback.format_exception(error)).rstrip())
+            self.log("ERROR", "Internal error in the herder:\n" + "".join(traceback.format_exception(error)).rstrip())
             return error
         return None
 
@@ -189,4 +189,4 @@ def _bounded(trace: str) -> str:
     if len(trace) <= MAX_TRACE:
         return trace
     half = MAX_TRACE // 2
-    return f"{trace[:half]}\n… {len(trace) - 2 * half} characters are left out here …\n{trace[-half:]}"
+    return f"{trace[:half]}\n… {len(trace) - 2 * half} characters omitted …\n{trace[-half:]}"

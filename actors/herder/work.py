@@ -99,8 +99,8 @@ def start_missing(turn: Turn) -> None:
 
 
 def tell_moved(turn: Turn) -> None:
-    """A rebalance for new task configs is over: tell the end of tasks that have not been started here again, which was
-    not told when they stopped.
+    """A rebalance for new task configs is over: log that tasks stopped that did not start here again; this was not
+    logged when they stopped.
     """
     for task in sorted(turn.state.reconfigured):
         if task not in turn.state.slots:
@@ -152,12 +152,12 @@ def on_report(turn: Turn, report: ConnectorStateReported | TaskStateReported) ->
     item: ItemId = report.task if isinstance(report, TaskStateReported) else report.connector
     slot = turn.state.slots.get(item)
     if slot is None or slot.epoch != report.epoch:
-        turn.log("DEBUG", f"{item}: ignored {report.state.value} of a former instance", item)
+        turn.log("DEBUG", f"{item}: ignored the state {report.state.value} of an earlier instance", item)
         return
     kind = "task" if is_task(item) else "connector"
     if report.stopped_for_good:
         if slot.state is not State.STOPPED:  # which was logged already
-            # Then its start is told, as a restart.
+            # Then its start is logged, as a restart.
             continues = _continues(turn, item, slot.stopping or Stopping()) or item in turn.state.reconfigured
             turn.log("DEBUG" if continues else "INFO", f"{item}: {kind} stopped", item)
         _gone(turn, item)
@@ -187,8 +187,8 @@ def on_stop_timeout(turn: Turn, event: TimerFired) -> None:
     epoch = Epoch(int(event.key[1]))
     for item, slot in turn.state.slots.items():
         if slot.epoch == epoch and slot.stopping:
-            turn.log("ERROR", f"{item}: graceful stop did not end within {turn.state.settings.graceful_stop_ms} ms "
-                              "(task.shutdown.graceful.timeout.ms); abandoned", item)
+            turn.log("ERROR", f"{item}: did not stop within {turn.state.settings.graceful_stop_ms} ms "
+                              "(task.shutdown.graceful.timeout.ms) and was abandoned", item)
             turn.emit(AbandonInstance(item, epoch))
             _gone(turn, item)
             return

@@ -1,5 +1,5 @@
 """Exactly-once sources (KIP-618): before a task starts, the producers of all former tasks of its connector are fenced
-and a task count record is written; after the task has initialised its producer, it checks for newer task configs.
+and a task count record is written; after the task has initialized its producer, it checks for newer task configs.
 
 A task count record must never follow task configs that it does not belong to. So it is written only by a leader that
 has read the config topic to its end, while no other write of its own is in progress (`busy`), and under the same claim
@@ -88,7 +88,7 @@ def on_read(turn: Turn, then: FencingRead, error: Exception | None) -> None:
     if former is None or (former == 1 and count == 1):
         _record(turn, name, fencing)  # no producer to fence, or only the one that the starting task fences itself
         return
-    turn.log("INFO", f"{name}: fencing the producers of {former} former tasks", name)
+    turn.log("DEBUG", f"{name}: fencing the producers of {former} former tasks", name)
     turn.state = replace(turn.state, fencings={**turn.state.fencings, name: fencing})
     ids = tuple(transactional_id(turn.state.settings.group_id, name, n) for n in range(former))
     turn.emit(FenceProducers(turn.op(Fenced(name)), name, turn.state.config.connector_configs[name], ids))
@@ -184,7 +184,7 @@ def _reply(turn: Turn, fencing: Fencing | None, error: Exception | None) -> None
 
 # ---------------------------------------------------------------- the task's own check, and restarts
 def verify(turn: Turn, request_id: RequestId, request: VerifyTaskStart) -> None:
-    """A task of this worker has initialised its producer. Served at once in any phase, as a round may wait for it."""
+    """A task of this worker has initialized its producer. Served at once in any phase, as a round may wait for it."""
     then = StartVerified(request_id, request.task, request.generation)
     turn.emit(ReadConfigToEnd(turn.op(then), turn.state.settings.sync_timeout_ms))
 

@@ -270,7 +270,7 @@ class ConnectorActor(PooledActor):
 
     def _task_configs(self, name: ConnectorName, raw: Config) -> tuple[Config, ...]:
         if self._phase is not ConnectorPhase.STARTED or self._connector is None or self._plugin is None:
-            raise ConnectError(f"The connector {name} is {self._phase.value}, so it generates no task configurations")
+            raise ConnectError(f"Cannot generate task configurations: connector {name} is {self._phase.value}")
         tasks = None if self._watched is None else self._watched.tasks
         return make_task_configs(name, self._connector, self._plugin.name, raw, self._resolved, tasks)
 

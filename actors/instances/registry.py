@@ -79,14 +79,14 @@ class ActorInstances:
     def ask_task_configs(self, effect: AskTaskConfigs) -> None:
         """Have a connector's actor answer TaskConfigsGenerated; if it is dead, answer with an error."""
         if not self._send(effect.connector, effect.epoch, GenerateTaskConfigs(effect.op)):
-            error = ConnectError(f"{effect.connector}: the connector does not run")
+            error = ConnectError(f"{effect.connector}: the connector is not running")
             self._tell(TaskConfigsGenerated(effect.connector, effect.epoch, effect.op, error=error))
 
     def replay(self, task: ConnectorTaskId, message: ReplayLetters) -> None:
         """Pass a replay request to the newest instance of the task. Answers ConflictError if there is none."""
         epochs = [epoch for epoch, (item, _) in self._actors.items() if item == task]
         if not epochs or not self._send(task, max(epochs), message):
-            message.answer(None, ConflictError(f"{task} does not run yet"))
+            message.answer(None, ConflictError(f"{task} is not running yet"))
 
     def living(self) -> list[tuple[ItemId, pykka.ActorRef[Any]]]:
         """All instances that have not been forgotten, the newest of each item last. Any thread."""

@@ -115,7 +115,8 @@ class Scaler:
         watched.lag = lag
         watched.scale = scaling.advance(watched.scale, watched.bounds, lag, partitions, int(self._clock() * 1000))
         if watched.tasks != before and not watched.ended:
-            text = f"{before} -> {watched.tasks} tasks: {lag} records behind in {partitions} partitions (tasks.auto)"
+            text = (f"changing from {before} to {watched.tasks} tasks: the lag is {lag} records in {partitions} "
+                    "partitions (tasks.auto)")
             _logger.info("%s: %s", watched.connector, text, extra={"about": watched.connector})
             self._tell(Remark(watched.connector, text, SOURCE))
             self._tell(TaskReconfigurationRequested(watched.connector, watched.epoch))

@@ -127,7 +127,7 @@ class FenceZombies:
 
 @dataclass(frozen=True, slots=True)
 class VerifyTaskStart:
-    """A source task of this worker has initialised its producer: check that there are no newer task configs (KIP-618).
+    """A source task of this worker has initialized its producer: check that there are no newer task configs (KIP-618).
 
     Answer: None after reading to the end of the config topic; TimeoutError if that took too long.
     """

@@ -1,6 +1,6 @@
 """Fences the producers of a connector's former tasks, for the leader's herder (KIP-618).
 
-Like Kafka's Admin.fenceProducers, it initialises each transactional id and does nothing else with it.
+Like Kafka's Admin.fenceProducers, it initializes each transactional id and does nothing else with it.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ class ProducerFencing:
         cluster = KafkaCluster(connection_settings(admin))
         try:
             pool = DaemonPool(_AT_ONCE, "fence-producer")
-            initialise = partial(cluster.init_producer_id, deadline_ms=TIMEOUT_MS)
-            futures = [pool.submit(initialise, transactional_id) for transactional_id in transactional_ids]
+            initialize = partial(cluster.init_producer_id, deadline_ms=TIMEOUT_MS)
+            futures = [pool.submit(initialize, transactional_id) for transactional_id in transactional_ids]
             wait(futures)
             for future in futures:
                 future.result()

@@ -1,4 +1,4 @@
-"""The checks of an exactly-once source task before and after it initialises its producer (StartGuard in
+"""The checks of an exactly-once source task before and after it initializes its producer (StartGuard in
 spark_tasks/task.py, KIP-618).
 
 They run in the task's own thread, which waits for the herder's answers; stopping the task cancels them.

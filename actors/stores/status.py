@@ -169,7 +169,7 @@ class StatusStoreActor(LogActor):
             self._topics_sent.discard(write.record[0])
             return
         if write.ticket is None or may_repeat(self._book, self._state, write.ticket):
-            self._limited_log.log(log, logging.WARNING, "Statuses cannot be written at present; retrying: %s", error)
+            self._limited_log.log(log, logging.WARNING, "Could not write statuses; retrying: %s", error)
             log.debug("Failed to write status %r; retrying: %r", write.record[0], error)
             at_ms = self._ticker.now_ms() + REPEAT_MS
             self._ticker.set((self.actor_urn, number), at_ms, lambda: self._tell_self(_Again(write)))

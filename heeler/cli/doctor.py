@@ -23,7 +23,7 @@ _SKEW_S: Final = 2.0  # the Date header has whole seconds
 
 @click.command()
 @click.argument("file", required=False, type=click.Path(dir_okay=False, path_type=Path))
-@click.option("--override", "overrides", multiple=True, metavar="KEY=VALUE", help="Overrides a setting of FILE.")
+@click.option("--override", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a setting in FILE.")
 @click.option("--url", "urls", multiple=True, metavar="URL", help="Also examine these workers. Also: HEELER_URL.")
 @click.option("--profile", metavar="NAME", help="Also examine the workers of a profile.")
 @click.option("-o", "--output", type=click.Choice([f.value for f in Format]), default="table", show_default=True)
@@ -120,6 +120,7 @@ def _running(url: str, urls: Sequence[str], profile: str | None) -> Iterator[Fin
     if ahead is not None:
         if abs(ahead) > _SKEW_S:
             yield Finding("clocks", Verdict.ERROR, f"{url}: {abs(ahead):.0f} s {'ahead of' if ahead > 0 else 'behind'} "
-                          "this machine's. Synchronize both by NTP: records, sessions and certificates need it")
+                          "this machine's. Synchronize both clocks with NTP; timestamps, sessions and certificates "
+                          "depend on them")
         else:
             yield Finding("clocks", Verdict.OK, f"{url}: in sync with this machine's")

@@ -41,7 +41,8 @@ _CODE: Final = "HEELER_RUN_CODE"
 @click.option("--once", is_flag=True, help="Exit when everything has been read.")
 @click.option("--reload/--no-reload", default=True, show_default=True, help="Restart from the saved offsets when "
               "the connector's code or FILE changes.")
-@click.option("--worker-config", type=FILES, metavar="FILE", help="Plugins, converters, config providers of a worker.")
+@click.option("--worker-config", type=FILES, metavar="FILE",
+              help="Use the plugins, converters and config providers of this worker file.")
 def run(
     file: Path, records: Path | None, offsets: Path | None, once: bool, reload: bool, worker_config: Path | None
 ) -> None:
@@ -102,7 +103,7 @@ def _run(
         _run_source(connector, worker, config, kept, out, once=once, watch=watch)
     elif issubclass(connector, SinkConnector):
         if records is None:
-            raise SetupError("A sink needs records: give --records FILE")
+            raise SetupError("A sink needs records: specify --records FILE")
         _run_sink(connector, worker, config, kept, records, once=once, watch=watch)
 
 

@@ -56,15 +56,14 @@ class Commands(click.Group):
 def main(context: click.Context, /, **options: Any) -> None:
     """Kafka Connect for Python and Spark.
 
-    The options are those of commands that talk to a cluster, and may stand before or after the command, or between its
-    words. The last ones win.
+    Cluster options may be given before, within or after a command. The last value wins.
     """
     pass_on(context, options)
 
 
 @main.command()
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
-@click.option("--override", "overrides", multiple=True, metavar="KEY=VALUE", help="Overrides a setting of FILE.")
+@click.option("--override", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a setting in FILE.")
 def worker(file: Path, overrides: tuple[str, ...]) -> None:
     """Run one distributed worker from a Kafka Connect worker properties FILE.
 
@@ -92,7 +91,7 @@ def worker(file: Path, overrides: tuple[str, ...]) -> None:
 
 @main.command()
 @click.option("--port", type=click.IntRange(0, 65535), default=_DEFAULT_PORT, show_default=True,
-              help="Port to listen on; 0 takes a free one.")
+              help="Port to listen on; 0 picks a free port.")
 @click.option("--data-dir", type=click.Path(file_okay=False, path_type=Path),
               help="Folder to keep the data in; without it, the data are removed when the broker stops.")
 def broker(port: int, data_dir: Path | None) -> None:

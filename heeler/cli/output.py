@@ -51,7 +51,7 @@ def console(*, wide: bool | None = None) -> Console:
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
-    """A table with safe text in its cells and coloured states."""
+    """A table with safe text in its cells and colored states."""
     from rich.table import Table
     from rich.text import Text
 
@@ -77,29 +77,31 @@ def fitting(
 
     width, height = (out or console()).size
     cells = [[safe(cell) for cell in row] for row in rows]
-    wide = [max(cell_len(text) for text in (column, *(row[at] for row in cells))) for at, column in enumerate(columns)]
+    wide = [max(cell_len(text) for text in (column, *(row[index] for row in cells)))
+            for index, column in enumerate(columns)]
     first, last = 0, len(columns) - 1
-    kept = list(range(len(columns)))
+    visible_columns = list(range(len(columns)))
 
-    def min_width(at: int) -> int:
-        return min(wide[at], _MIN_WIDTH) if at in (first, last) else wide[at]
+    def min_width(index: int) -> int:
+        return min(wide[index], _MIN_WIDTH) if index in (first, last) else wide[index]
 
     for name in (*spare, columns[last]):
-        if sum(min_width(at) + _GAP for at in kept) <= width:
+        if sum(min_width(index) + _GAP for index in visible_columns) <= width:
             break
-        kept.remove(columns.index(name))
-    room = max(_MIN_WIDTH, width - sum(min_width(at) + _GAP for at in kept if at != first) - _GAP)
+        visible_columns.remove(columns.index(name))
+    room = max(_MIN_WIDTH, width - sum(min_width(index) + _GAP for index in visible_columns if index != first) - _GAP)
     max_widths = {first: min(wide[first], room)}
-    max_widths[last] = max(1, width - sum(max_widths.get(at, wide[at]) + _GAP for at in kept if at != last))
-    made = Table(box=None, pad_edge=False, header_style="bold", padding=(0, _GAP, 0, 0))
-    for at in kept:
-        made.add_column(Text(columns[at]), no_wrap=True, overflow="ellipsis", max_width=max_widths.get(at))
+    used = sum(max_widths.get(index, wide[index]) + _GAP for index in visible_columns if index != last)
+    max_widths[last] = max(1, width - used)
+    fitted = Table(box=None, pad_edge=False, header_style="bold", padding=(0, _GAP, 0, 0))
+    for index in visible_columns:
+        fitted.add_column(Text(columns[index]), no_wrap=True, overflow="ellipsis", max_width=max_widths.get(index))
     lines = max(1, height - 1)
     shown = cells if len(cells) <= lines else cells[:max(0, lines - 1)]
     for row in shown:
-        made.add_row(*(Text(row[at], STYLES.get(row[at], "")) for at in kept))
+        fitted.add_row(*(Text(row[index], STYLES.get(row[index], "")) for index in visible_columns))
     more = len(cells) - len(shown)
-    return Group(made, *([Text(f"… and {more} more")] if more else []))
+    return Group(fitted, *([Text(f"… and {more} more")] if more else []))
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], nothing: str = "") -> None:

@@ -98,8 +98,8 @@ class ConnectClient:
         while True:
             status, text = self._ask(method, target, body)
             if 300 <= status < 400:  # a worker never redirects: the request has not been carried out
-                raise UnexpectedResponseError(f"{_shown(self.url)} responds with a redirection (HTTP {status}). Is "
-                                              "that a Kafka Connect worker?")
+                raise UnexpectedResponseError(f"{_shown(self.url)} redirects (HTTP {status}). Is that a Kafka "
+                                              "Connect worker?")
             if status < 400:
                 return _parsed(text, self.url)
             content = _object(text)

@@ -39,22 +39,22 @@ def spark() -> Iterator[Finding]:
         return
     archive = spark_archive()
     if archive is None or not archive.use_flags():
-        yield Finding("Spark", Verdict.WARNING, "Starts take seconds longer than necessary: nothing was recorded for "
-                                                "this Java and this Spark. Run: heeler warm")
+        yield Finding("Spark", Verdict.WARNING, "Starts take seconds longer than necessary: there is no class "
+                                                "archive for this Java and Spark version. Run: heeler warm")
 
 
 def limits() -> Iterator[Finding]:
     """Open files, memory, and free space in the folders that a worker writes to."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     if hard != resource.RLIM_INFINITY and hard < _FILES:
-        yield Finding("open files", Verdict.WARNING, f"A process may open {hard}; many connectors and clients need "
-                      f"{_FILES} and more. Raise the hard limit: LimitNOFILE= in systemd, ulimit -Hn")
+        yield Finding("open files", Verdict.WARNING, f"The limit is {hard} open files; many connectors and clients "
+                      f"need at least {_FILES}. Raise the hard limit: LimitNOFILE= in systemd, ulimit -Hn")
     else:
         yield Finding("open files", Verdict.OK, "unlimited" if hard == resource.RLIM_INFINITY else f"{hard} at a time")
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     size = f"{memory / 1024**3:.1f} GiB"
     yield (Finding("memory", Verdict.OK, size) if memory >= _MEMORY else
-           Finding("memory", Verdict.WARNING, f"{size}: a worker with Spark needs {_MEMORY // 1024**3} GiB and more"))
+           Finding("memory", Verdict.WARNING, f"{size}: a worker with Spark needs at least {_MEMORY // 1024**3} GiB"))
     for about, folder in (("temporary files", Path(tempfile.gettempdir())), ("cache", cache_root())):
         yield _room(about, folder)
 
@@ -68,5 +68,6 @@ def _room(about: str, folder: Path) -> Finding:
     free = shutil.disk_usage(there).free
     text = f"{folder}: {free / 1024**3:.1f} GiB free"
     if free < _ROOM:
-        return Finding(about, Verdict.WARNING, f"{text}. Free some, or set TMPDIR or HEELER_CACHE to another folder")
+        return Finding(about, Verdict.WARNING,
+                       f"{text}. Free up space, or set TMPDIR or HEELER_CACHE to another folder")
     return Finding(about, Verdict.OK, text)

@@ -25,7 +25,8 @@ def settings(config: WorkerConfig) -> Iterator[Finding]:
     """Settings that heeler does not know; without any, the group and the brokers."""
     unknown = sorted(config.unknown_keys())
     if unknown:
-        yield Finding("settings", Verdict.WARNING, f"Not settings of a worker, perhaps misspelt: {', '.join(unknown)}")
+        yield Finding("settings", Verdict.WARNING,
+                      f"Unknown worker settings, possibly misspelled: {', '.join(unknown)}")
     else:
         yield Finding("settings", Verdict.OK, f"group {config.group_id}, brokers {config.bootstrap_servers}")
 
@@ -120,7 +121,7 @@ def _topics(config: WorkerConfig, admin: KafkaAdminClient, brokers: int) -> Iter
             if factor > brokers:
                 yield Finding(about, Verdict.ERROR, f"{topic.name} does not exist, and the worker cannot create it: "
                               f"{topic.prefix}replication.factor is {factor}, and Kafka has "
-                              f"{counted(brokers, 'broker')}. Set it lower, or start more brokers")
+                              f"{counted(brokers, 'broker')}. Lower it, or start more brokers")
             else:
                 yield Finding(about, Verdict.OK, f"{topic.name} does not exist yet: the worker will create it")
             continue

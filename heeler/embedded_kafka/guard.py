@@ -76,7 +76,7 @@ class GuardedProcess:
         self.exit_code()
 
     def _reader_ends(self) -> None:
-        """Notice at once if nobody reads the pipe any more, also because the command has ended, and the shell ends."""
+        """End the shell as soon as the pipe has no reader, or the command has ended."""
         self._reader.poll()
         with suppress(subprocess.TimeoutExpired):
             self._shell.terminate()  # it passes this on, unless the command has ended

@@ -63,7 +63,7 @@ def _headers(jar: Path) -> dict[str, _Header]:
 
 
 def _header(data: bytes) -> _Header | None:
-    """A class's header; None if it is no class file."""
+    """A class's header; None if it is not a class file."""
     try:
         return _parsed(data)
     except (IndexError, KeyError, struct.error, UnicodeDecodeError):

@@ -128,7 +128,7 @@ class _JavaConnector(JavaPlugins):
         self._runs = True
         if connection.gone:  # the host has ended since
             self._runs = False
-            raise HostGoneError("The host of Java plugins has ended")
+            raise HostGoneError("The Java plugin host has ended")
 
     def stop(self) -> None:
         """Stop the connector; the host forgets it."""
@@ -143,7 +143,7 @@ class _JavaConnector(JavaPlugins):
         try:
             connection.ask("stop")
         except HostGoneError:
-            log.info("The host of Java plugins has ended before %s was stopped", self.java_class)
+            log.info("The Java plugin host has ended before %s was stopped", self.java_class)
         finally:
             connection.close()
             self.context.metrics.replace(Figures())
@@ -188,7 +188,7 @@ class _JavaConnector(JavaPlugins):
 
     def _move(self) -> None:
         """The host is being replaced: stop the connector there in order, and continue in the next host."""
-        log.info("%s continues in another host of Java plugins", self.config.get("name"))
+        log.info("%s continues in another Java plugin host", self.config.get("name"))
         try:
             self._leave()
         except JavaPluginError as error:

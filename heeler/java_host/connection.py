@@ -85,7 +85,7 @@ class Connection:
         future: Future[Message] = Future()
         self._pending[number] = future
         if self._gone:
-            raise HostGoneError("The host of Java plugins has ended")
+            raise HostGoneError("The Java plugin host has ended")
         self._send(message(number, {"op": op, **fields}))
         return future
 
@@ -118,7 +118,7 @@ class Connection:
                 self._socket.sendall(frame)
         except OSError as error:
             why = "" if self._gone else f": {error}"
-            raise HostGoneError(f"The host of Java plugins has ended{why}") from error
+            raise HostGoneError(f"The Java plugin host has ended{why}") from error
 
     def _read(self) -> None:
         why: HostGoneError
@@ -128,7 +128,7 @@ class Connection:
         except HostGoneError as error:
             why = error
         except (OSError, ValueError, ConnectError) as error:
-            why = HostGoneError(f"The connection to the host of Java plugins is broken: {error}")
+            why = HostGoneError(f"The connection to the Java plugin host is broken: {error}")
         why.wanted = self._closed
         self._gone = True
         self._socket.close()

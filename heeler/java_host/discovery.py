@@ -1,5 +1,5 @@
-"""Finds the Java plugins in the folders of plugin.path, as plugin.discovery says. The host looks once for each content
-of the jars, so that a worker with known jars starts no JVM for this.
+"""Finds the Java plugins in the folders of plugin.path, as plugin.discovery says. Results are cached by jar content, so
+that a worker with known jars starts no JVM for this.
 """
 
 from __future__ import annotations
@@ -154,9 +154,9 @@ class Discovery:
         """
         scans = [str(place.path) for place in self._scans if self._known[place] is None]
         if scans:
-            log.warning("plugin.path: the host of Java plugins looks into every class of %s, once for each content. "
-                        "If every plugin has a manifest, which Kafka's bin/connect-plugin-path.sh sync-manifests adds, "
-                        "plugin.discovery=service_load avoids that", ", ".join(sorted(scans)))
+            log.warning("plugin.path: the Java plugin host scans every class in %s once, and again when the jars "
+                        "change. If every plugin has a manifest, which Kafka's bin/connect-plugin-path.sh "
+                        "sync-manifests adds, plugin.discovery=service_load avoids that", ", ".join(sorted(scans)))
             return self._plugin_path, DEFAULT_MODE
         without = {place: missing for place in self._known if (missing := self._without_manifest(place))}
         if not without:
@@ -202,17 +202,19 @@ class Discovery:
 
     def _listed(self, place: PluginLocation, listed: Iterable[Mapping[str, str]]) -> list[JavaPlugin]:
         """A location's part of what the host has found."""
-        seen, real, shown = self._seen[place], place.path.resolve(), str(place.path.absolute())
+        seen, real_path, shown = self._seen[place], place.path.resolve(), str(place.path.absolute())
         everything = [plugin for plugin in map(_plugin, listed) if plugin.type in _KINDS]
-        mine = [replace(one, location=shown) for one in everything
-                if one.location == shown or Path(one.location).resolve() == real]  # it may have been given links
-        shared = {one.name for one in everything if one.location == "classpath"}  # Kafka's, which a folder may have too
-        if broken := seen.named - shared - {plugin.name for plugin in mine}:
+        location_plugins = [replace(plugin, location=shown) for plugin in everything
+                            if plugin.location == shown  # it may have been given links
+                            or Path(plugin.location).resolve() == real_path]
+        # Kafka's own plugins, which a folder may have too.
+        shared = {plugin.name for plugin in everything if plugin.location == "classpath"}
+        if broken := seen.named - shared - {plugin.name for plugin in location_plugins}:
             self.complaints.append(f"plugin.path: {place.path} names plugins that cannot be loaded: "
                                    f"{', '.join(sorted(broken))}; see the host's lines in the log (heeler.java)")
         else:
-            _remember(seen.digest, mine)
-        return mine
+            _remember(seen.digest, location_plugins)
+        return location_plugins
 
 
 def _plugin(found: Mapping[str, str]) -> JavaPlugin:

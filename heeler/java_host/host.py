@@ -80,8 +80,8 @@ class JavaHost:
                 raise ConnectError("The worker is shutting down")
             host = self._hosts.get(key)
             if host is None:
-                owner = f"Java plugins of {key}" if key else "Java plugins"
-                host = self._hosts[key] = _Host(lambda: HostProcess(self._command, owner), owner, self._settings,
+                title = f"Java plugin host of {key}" if key else "Java plugin host"
+                host = self._hosts[key] = _Host(lambda: HostProcess(self._command, title), title, self._settings,
                                                 self._measure, stays=not key)
 
         def tell(what: str) -> None:
@@ -162,13 +162,13 @@ def collector(options: Sequence[str], processors: int | None) -> Sequence[str]:
 class _Host:
     """The process that accepts connections, and older ones that still have connections."""
 
-    def __init__(self, start: Callable[[], HostProcess], owner: str, settings: JavaHostSettings,
+    def __init__(self, start: Callable[[], HostProcess], title: str, settings: JavaHostSettings,
                  measured: Callable[[str, list[Mapping[str, Any]]], None], *, stays: bool) -> None:
-        """`stays`: whether the host continues to run without connections."""
+        """`title`: how log lines call it; `stays`: whether the host continues to run without connections."""
         self._settings = settings
         self._measured = measured
         self._start = start
-        self._owner = owner
+        self._title = title
         self._stays = stays
         self._lock = threading.Lock()
         self._running: HostProcess | None = None
@@ -188,10 +188,10 @@ class _Host:
             if isinstance(event, HostGoneError):
                 self._left(process)
                 if not event.wanted:
-                    tell(f"the host of Java plugins has ended ({process.why()}); it continues in a new one")
+                    tell(f"the Java plugin host has ended ({process.why()}); it continues in a new one")
             elif isinstance(event, Mapping) and event.get("op") == "retire":
                 self._retires(process, str(event.get("why")))
-                tell(f"the host of Java plugins is replaced ({event.get('why')}); it continues in a new one")
+                tell(f"the Java plugin host is being replaced ({event.get('why')}); it continues in a new one")
             on_event(event)
 
         connection = Connection(sock, handle, offsets, name)
@@ -218,7 +218,7 @@ class _Host:
                 if self._running.alive:
                     self._retire(self._running, "it refuses connections")  # other users know the reason
                 else:
-                    log.warning("The host of %s has ended; starting a new one", self._owner)
+                    log.warning("The %s has ended; starting a new one", self._title)
                     self._used.pop(self._running, None)
                     self._running.close()
                     self._running = None
@@ -233,14 +233,14 @@ class _Host:
 
     def _silent(self, process: HostProcess) -> None:
         why = f"it has not responded for {self._settings.silence_s:g} s: it is suspended, or its heap is full"
-        log.error("Ending the host of %s: %s; its tasks continue in a new one", self._owner, why)
+        log.error("Ending the %s: %s; its tasks continue in a new one", self._title, why)
         self._end(process, why=why)
 
     def _retire(self, process: HostProcess, why: str) -> None:
         """Send no more connections to a process. Its users have some time to leave."""
         if process is not self._running:
             return
-        log.warning("Replacing the host of %s: %s; its tasks continue in a new one", self._owner, why)
+        log.warning("Replacing the %s: %s; its tasks continue in a new one", self._title, why)
         self._running = None
         self._retired.add(process)
         _later(self._settings.grace_s, lambda: self._end(process))

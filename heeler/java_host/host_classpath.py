@@ -1,4 +1,4 @@
-"""The classpath of the host of Java plugins: Kafka's jars, and the host's classes, which are compiled once.
+"""The classpath of the Java plugin host: Kafka's jars, and the host's classes, which are compiled once.
 
 They are compiled with Eclipse's compiler, a jar like the others, so that no JDK is needed. The classes are cached in a
 folder whose name has a hash of all sources; it is either complete or absent.
@@ -68,7 +68,7 @@ def compiled(jars: str, sources: Path = SOURCES) -> Path:
     finally:
         shutil.rmtree(work, ignore_errors=True)
     if not target.is_dir():
-        raise SetupError(f"The classes of the host of Java plugins could not be put into {target}")
+        raise SetupError(f"Could not write the Java plugin host's classes to {target}")
     return target
 
 
@@ -79,6 +79,6 @@ def _compile(compiler: str, jars: str, sources: Path, into: Path) -> None:
         done = subprocess.run(  # noqa: S603 - the user's Java and a compiler from the cache
             command, capture_output=True, text=True, timeout=_COMPILE_S, check=False, stdin=subprocess.DEVNULL)
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise SetupError(f"The host of Java plugins could not be compiled: {error}") from error
+        raise SetupError(f"Could not compile the Java plugin host: {error}") from error
     if done.returncode != 0:
-        raise SetupError(f"The host of Java plugins could not be compiled: {(done.stdout + done.stderr)[-2000:]}")
+        raise SetupError(f"Could not compile the Java plugin host: {(done.stdout + done.stderr)[-2000:]}")

@@ -38,10 +38,10 @@ log = logging.getLogger(__name__)
 
 
 class HostProcess:
-    """`command` returns the JVM's command, given the folder of the socket; `owner`: what it hosts, for log lines."""
+    """`command` returns the JVM's command, given the folder of the socket; `title`: how log lines call it."""
 
-    def __init__(self, command: Callable[[Path], list[str]], owner: str) -> None:
-        self._owner = owner
+    def __init__(self, command: Callable[[Path], list[str]], title: str) -> None:
+        self._title = title
         self.folder = Path(tempfile.mkdtemp(prefix="heeler-java-"))  # 0700
         self._secret = secrets.token_hex(32)
         try:
@@ -65,7 +65,7 @@ class HostProcess:
         self._why = ""
         threading.Thread(target=self._log, args=(reading,), name="java-host-log", daemon=True).start()
         self._wait(begun + _START_S)
-        log.info("The host of %s is running (started in %.1f s)", owner, time.monotonic() - begun)
+        log.info("The %s is running (started in %.1f s)", title, time.monotonic() - begun)
 
     @property
     def alive(self) -> bool:
@@ -89,7 +89,7 @@ class HostProcess:
             if not self.alive or time.monotonic() > until:
                 why = "did not start in time" if self.alive else f"ended at once: {self._last}"
                 self.close()
-                raise SetupError(f"The host of {self._owner} {why}; see the worker's log")
+                raise SetupError(f"The {self._title} {why}; see the worker's log")
             time.sleep(_POLL_S)
 
     def connect(self) -> socket.socket:
@@ -100,7 +100,7 @@ class HostProcess:
             sock.sendall(message(0, {"op": "hello", "secret": self._secret}))
         except OSError as error:
             sock.close()
-            raise HostGoneError(f"The host of {self._owner} refuses connections: {error}") from error
+            raise HostGoneError(f"The {self._title} refuses connections: {error}") from error
         return sock
 
     def _log(self, reading: int) -> None:
@@ -120,7 +120,7 @@ class HostProcess:
                 self._last = found[3] if found else plain
                 logger.log(logging.DEBUG if self._closed else level, "%s", self._last, extra=about)
 
-    def close(self, why: str = "the worker has ended it") -> None:
+    def close(self, why: str = "it was stopped by the worker") -> None:
         """End the JVM. May be repeated."""
         if self.alive:
             self._why = self._why or why

@@ -59,7 +59,7 @@ class Session:
                 event = self._events.get(timeout=_POLL_S) if wait else self._events.get_nowait()
             except queue.Empty:
                 if self._closed:
-                    raise HostGoneError("The connection to the host of Java plugins was closed") from None
+                    raise HostGoneError("The connection to the Java plugin host was closed") from None
                 if not wait:
                     return None
                 continue
@@ -103,7 +103,7 @@ class HeldSession:
         except HostGoneError:
             self._drop()
             if self._unwanted:
-                raise StartCancelledError(f"{self._task} is stopped before it has started") from None
+                raise StartCancelledError(f"{self._task} was stopped before it had started") from None
             raise
         finally:
             self._starting = False
@@ -116,7 +116,7 @@ class HeldSession:
         session = self.session
         if session is None or not session.retires:
             return session
-        log.info("%s continues in another host of Java plugins", self._task)
+        log.info("%s continues in another Java plugin host", self._task)
         try:
             self._finish(session)
         except JavaPluginError as error:
@@ -171,4 +171,4 @@ def unexpected(event: Event | None) -> ConnectError:
         return thrown(event)
     if isinstance(event, ConnectError):
         return event
-    return ConnectError(f"unexpected event of the host of Java plugins: {event!r:.200}")
+    return ConnectError(f"unexpected event of the Java plugin host: {event!r:.200}")

@@ -211,17 +211,17 @@ class JavaSinkTask(JavaTask):
         self._feed.open({})
 
     def _open_partitions(self, session: Session) -> None:
-        mine = self._member.assignment()
-        self._positions.assign(mine, self._member.committed)
+        assigned_partitions = self._member.assignment()
+        self._positions.assign(assigned_partitions, self._member.committed)
         places = self._positions.at()
         self._feed.open(places)
-        if mine:
+        if assigned_partitions:
             generation, member = self._member.generation() or (-1, "")
             session.connection.tell("open", places=[(*place, offset) for place, offset in places.items()],
                                     generation=generation, member=member)
-            self._open = mine  # also if it is interrupted, because they must then be closed
+            self._open = assigned_partitions  # also if it is interrupted, because they must then be closed
             self._await(session, "opened")
-        self._open = mine
+        self._open = assigned_partitions
 
     # ------------------------------------------------------------ records
     def _give(self, session: Session) -> Progress:

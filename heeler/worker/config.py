@@ -118,7 +118,7 @@ class WorkerConfig:
         return own_offsets(self.originals, connector, exactly_once=self.exactly_once)
 
     def unknown_keys(self) -> list[str]:
-        """Unknown settings, which are often misspelt."""
+        """Unknown settings, which are often misspelled."""
         return _unknown(self.originals)
 
 

@@ -51,13 +51,13 @@ class ConnectionLines(logging.Filter):
         refused = _OF_LOGIN.search(record.getMessage())
         if refused is not None:
             if self._limited.suppressed("logins") is not None:
-                log.warning("Kafka refuses a login (%s)", _without_end(refused[1]))
+                log.warning("Kafka rejected a login (%s)", _without_end(refused[1]))
             return False
         if _OF_CONNECTION.search(record.getMessage()) is None:
             return True
         if self._limited.suppressed("connections") is not None:
-            log.warning("Connections to Kafka fail (%s). Clients reconnect by themselves; heeler.log.level.kafka=DEBUG "
-                        "logs each attempt", _reason(record.getMessage()))
+            log.warning("Connections to Kafka are failing (%s). Clients keep trying to reconnect; set "
+                        "heeler.log.level.kafka=DEBUG to log each attempt", _reason(record.getMessage()))
         return False
 
 

@@ -45,7 +45,7 @@ def checked_plugins(config: WorkerConfig, java: JavaRuntime | None = None) -> Pl
             _require(plugins, kind, name, str(version))
         if not plugins.exists(kind, name):
             raise ConfigError(f"Invalid value {name} for configuration {key}: Class {name} could not be found. "
-                              f"There are: {', '.join(plugins.names(kind))}\n{plugins.advice(kind, name)}")
+                              f"Available: {', '.join(plugins.names(kind))}\n{plugins.advice(kind, name)}")
     return plugins
 
 

@@ -98,7 +98,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     "lifecycle.stop": Operation("Stop a connector and remove its tasks until it is resumed (KIP-875).", {
         204: Response("It will stop"), **_CHANGE}),
     "lifecycle.restart": Operation("Restart a connector and, if requested, its tasks (KIP-745).", {
-        202: Response("It will restart; the state of everything that restarts is RESTARTING", ref("ConnectorStatus")),
+        202: Response("Restart accepted; affected connectors and tasks are RESTARTING", ref("ConnectorStatus")),
         204: Response("The connector's instance will restart, without its tasks"), **_CHANGE},
         (Query("includeTasks", "Restart its tasks too.", _FLAG),
          Query("onlyFailed", "Restart only the connector and tasks that have failed.", _FLAG))),
@@ -115,7 +115,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     "topics.topics": Operation("Topics that a connector has used (KIP-558).", {
         200: Response("Topics", ref("Topics")), 403: _error("topic.tracking.enable is false"), **_STARTING}),
     "topics.reset": Operation("Forget the topics that a connector has used.", {
-        202: Response("They will be forgotten"), 403: _error("topic.tracking.allow.reset is false"), **_STARTING}),
+        202: Response("The topics will be cleared"), 403: _error("topic.tracking.allow.reset is false"), **_STARTING}),
     "plugins.list_plugins": Operation("Installed plugins.", {
         200: Response("Plugins", listed(ref("Plugin"))), **_STARTING},
         (Query("connectorsOnly", "Leave out converters, transforms and predicates.",

@@ -86,7 +86,7 @@ def _expanded(view: WorkerView, expansions: Sequence[str]) -> dict[str, Any]:
     parts = {"status": responses.status_of, "info": responses.info_of}
     wanted = [(expansion, parts[expansion]) for expansion in expansions if expansion in parts]
     if len(wanted) < len(expansions):
-        log.info("Ignoring unknown expansion types among %s", expansions)
+        log.debug("Ignoring unknown expansion types among %s", expansions)
     expanded: dict[str, Any] = {}
     for name in view.config.connectors():
         try:

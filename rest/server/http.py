@@ -99,7 +99,7 @@ class _Incoming(socket.SocketIO):
         """Raises TimeoutError if no bytes arrive for IDLE_TIMEOUT_S, or at the deadline."""
         left = self.deadline - time.monotonic()
         if left <= 0:
-            raise TimeoutError("timed out")  # cheroot recognises it by this text
+            raise TimeoutError("timed out")  # cheroot recognizes it by this text
         self._sock.settimeout(min(left, IDLE_TIMEOUT_S))
         count = super().readinto(buffer)
         if not count and self.deadline == -math.inf:
@@ -355,8 +355,8 @@ class HttpServer(wsgi.Server):
 
 
 def connection_limit(listeners: int) -> int:
-    """The connections that one of so many listeners may have: half of the process's file descriptors are left to Kafka,
-    Spark and plugins.
+    """The maximum number of connections for each of `listeners` listeners: half of the process's file descriptors are
+    left to Kafka, Spark and plugins.
     """
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return MAX_CONNECTIONS if files == resource.RLIM_INFINITY else max(1, min(MAX_CONNECTIONS, files // 2 // listeners))

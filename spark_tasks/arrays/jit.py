@@ -85,7 +85,7 @@ def _inlined(function: Callable[..., Any]) -> Any:
 
 
 SLACK = 16
-"""How many bytes copy_short copies, whatever it is for."""
+"""The number of bytes that copy_short always copies."""
 
 
 def _intrinsic(function: Callable[..., Any]) -> Any:

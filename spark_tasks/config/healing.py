@@ -93,7 +93,7 @@ class Healing:
                    values["errors.restart.backoff.initial.ms"], values["errors.restart.backoff.max.ms"])
 
     def counted_restarts(self, restarts: Sequence[int], now_ms: int) -> tuple[int, ...]:
-        """Returns the restarts (ms) that count towards the limit and the next pause, oldest first."""
+        """Returns the restarts (ms) that count toward the limit and the next pause, oldest first."""
         return tuple(at for at in restarts if now_ms - self.period_ms < at)[-self.limit:]
 
     def next_ms(self, restarts: Sequence[int], now_ms: int) -> int:

@@ -67,7 +67,7 @@ SECURITY: Final[Mapping[str, Security]] = {
 _OF_HTTPS: Final = ("ssl.provider", "ssl.keymanager.algorithm", "ssl.trustmanager.algorithm")
 
 _JVM: Final = "it applies to Java's TLS or login classes, which heeler does not use; remove it"
-_METRICS: Final = "heeler has metrics of its own; remove it"
+_METRICS: Final = "heeler has its own metrics; remove it"
 _RECOVERY: Final = "the Python client recovers in its own way when all known brokers are lost; remove it"
 _BUFFERS: Final = "the system sizes TCP buffers; set the limits there (net.ipv4.tcp_rmem and tcp_wmem)"
 _BATCHES: Final = "heeler determines the size of batches itself; remove it"
@@ -120,7 +120,7 @@ def refused(properties: Mapping[str, str]) -> dict[str, str]:
     """
     protocol = properties.get("security.protocol", "").strip().upper() or "PLAINTEXT"
     return {
-        key: f"Invalid value {value} for configuration {key}: heeler cannot honour it. {one.instead}"
+        key: f"Invalid value {value} for configuration {key}: heeler cannot honor it. {one.instead}"
         for key, one in SECURITY.items()
         if (value := properties.get(key, "").strip()) and one.part in protocol.replace("PLAINTEXT", "")
         and not one.harmless(value)

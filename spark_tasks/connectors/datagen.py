@@ -42,13 +42,13 @@ class DatagenSourceConnector(SourceConnector):
             doc="The number of streams; 0: one per task (tasks.max).",
         ),
         ConfigKey("records", Type.LONG, default=-1, validator=at_least(-1),
-                  doc="The number of records in each stream; -1: endless."),
+                  doc="The number of records in each stream; -1: unlimited."),
         ConfigKey(
             "rate", Type.LONG, default=0, validator=at_least(0), doc="Records per second of each task; 0 for no limit.",
         ),
         ConfigKey(
             "pace.ms", Type.LONG, default=0, validator=at_least(0),
-            doc="With a rate: how often records come, as many as are due; 0: each as soon as it is due.",
+            doc="If rate is set: the interval at which all due records are emitted together; 0: each when it is due.",
         ),
         ConfigKey("payload.bytes", Type.INT, default=20, validator=at_least(0), doc="The size of each payload."),
     )  # fmt: skip

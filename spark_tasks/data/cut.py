@@ -1,4 +1,4 @@
-"""Records at the cut of a chain (plugins/cut.py), where they pass between heeler and the host of Java plugins. Keys and
+"""Records at the cut of a chain (plugins/cut.py), where they pass between heeler and the Java plugin host. Keys and
 values that heeler converts are JSON, as Kafka's JsonConverter writes it, with separate schemas; all others are the
 bytes in Kafka.
 """

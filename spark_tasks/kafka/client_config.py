@@ -85,8 +85,8 @@ def _sasl(properties: Mapping[str, str]) -> dict[str, Any]:
     missing = [name for name in ("username", "password") if name not in options]
     if missing:
         raise ConfigError(
-            f"sasl.jaas.config has no {' and no '.join(missing)} (value hidden); {mechanism} needs "
-            'for example: org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="p";',
+            f"sasl.jaas.config has no {' and no '.join(missing)} (value hidden); for example, {mechanism} needs: "
+            'org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="p";',
         )
     return {
         "sasl_mechanism": mechanism,
@@ -209,4 +209,4 @@ def _number(key: str, value: str) -> int:
 
 
 def _bad(key: str, value: object, allowed: str) -> ConfigError:
-    return ConfigError(f"Invalid value {value} for configuration {key}: allowed is {allowed}")
+    return ConfigError(f"Invalid value {value} for configuration {key}: allowed: {allowed}")

@@ -114,13 +114,13 @@ class _Selector(selectors.DefaultSelector):
         super().__init__()
         self._waits, self._works = metrics.sensor("io-wait"), metrics.sensor("io")
         add = metrics._add  # noqa: SLF001 - the selector belongs to its registry
-        add(self._waits, "select-rate", CLIENT, "Waits for the network each second.", Rate(sampled_stat=Count()))
-        add(self._waits, "select-total", CLIENT, "Waits for the network.", _Recordings())
+        add(self._waits, "select-rate", CLIENT, "Network waits per second.", Rate(sampled_stat=Count()))
+        add(self._waits, "select-total", CLIENT, "Network waits.", _Recordings())
         for sensor, what, text in ((self._waits, "io-wait", "waiting for the network"),
                                    (self._works, "io", "reading, writing and handling responses")):
-            add(sensor, f"{what}-time-ns-avg", CLIENT, f"Average time of {text}, in nanoseconds.", Avg())
-            add(sensor, f"{what}-time-ns-total", CLIENT, f"Time of {text}, in nanoseconds.", Total())
-            add(sensor, f"{what}-ratio", CLIENT, f"Part of the time of the client's thread for {text}.",
+            add(sensor, f"{what}-time-ns-avg", CLIENT, f"Average time spent {text}, in nanoseconds.", Avg())
+            add(sensor, f"{what}-time-ns-total", CLIENT, f"Total time spent {text}, in nanoseconds.", Total())
+            add(sensor, f"{what}-ratio", CLIENT, f"Fraction of the client thread's time spent {text}.",
                 Rate(TimeUnit.NANOSECONDS))
         self._since: int | None = None
 

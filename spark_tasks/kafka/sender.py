@@ -78,7 +78,7 @@ class _PartitionQueue:
 
         Only one until the leader has acknowledged the first batch: until then it accepts any sequence number, and would
         accept the second batch if the first one failed. Also only one while batches are sent again: a broker remembers
-        the last five batches of a producer. With more in flight it could forget one whose acknowledgement was lost, and
+        the last five batches of a producer. With more in flight it could forget one whose acknowledgment was lost, and
         append it twice.
         """
         first = self.sent[0] if self.sent else self.waiting[0]

@@ -61,7 +61,7 @@ class Counter:
 
 
 class Gauge:
-    """A number that increases and decreases. Of several splits, the value of the one that ended last counts."""
+    """A number that increases and decreases. If several splits set it, the last one to end wins."""
 
     def __init__(self, metrics: PluginMetrics, series: Series) -> None:
         self._metrics, self._series = metrics, series
@@ -155,7 +155,7 @@ class PluginMetrics:
         self._figures.dropped += figures.dropped
 
     def replace(self, figures: Figures) -> None:
-        """Replaces all metrics with those that the host of Java plugins reports."""
+        """Replaces all metrics with those that the Java plugin host reports."""
         kept = dict(islice(figures.values.items(), MAX_SERIES))
         dropped = len(figures.values) - len(kept)
         with self._lock:

@@ -1,4 +1,4 @@
-"""Pipelines of Python connectors of which the host of Java plugins runs a part, for executors on its machine."""
+"""Pipelines of Python connectors of which the Java plugin host runs a part, for executors on its machine."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class _Connection:
             self._socket.sendall(message(0, json.loads(request)))
         except OSError as error:
             self._socket.close()
-            raise HostGoneError(f"The host of Java plugins is not available: {error}") from error
+            raise HostGoneError(f"The Java plugin host is not available: {error}") from error
         self.close = self._socket.close
 
     def request(self, frame: bytes) -> Batch:
@@ -122,7 +122,7 @@ class _Connection:
                     text = f"{thrown_text(content)}\n{content.get('trace', '')}"
                     raise (PermanentError if content.get("permanent") is True else ConnectError)(text.rstrip())
         except OSError as error:
-            raise HostGoneError(f"The host of Java plugins has ended: {error}") from error
+            raise HostGoneError(f"The Java plugin host has ended: {error}") from error
 
 
 def _rows_per_frame(records: pa.RecordBatch) -> int:
@@ -140,7 +140,8 @@ def _raise_bad(errors: Sequence[Mapping[str, Any]]) -> None:
     stage, executing = errors[0]["stage"], errors[0]["executing"]
     bad = [(int(one["row"]), JavaStageError.of(one)) for one in errors
            if (one["stage"], one["executing"]) == (stage, executing)]
-    raise StageFailedError(None, FailedStage[stage], executing, BadRowsError(bad), f"{executing} cannot do record {{}}")
+    words = f"{executing} cannot process record {{}}"
+    raise StageFailedError(None, FailedStage[stage], executing, BadRowsError(bad), words)
 
 
 class JavaFirstPipeline(SinkPipeline):
@@ -166,7 +167,7 @@ class JavaFirstPipeline(SinkPipeline):
             found = self.java.run(records(topic, partition, first, last + 1, raw, reset=False))
         results, rows = found.cut, np.array(found.meta["rows"], np.int64)
         if results is None:
-            raise ConnectError("the host of Java plugins sent no schemas")
+            raise ConnectError("the Java plugin host sent no schemas")
         for begin, end in runs(results.topic, results.partition, results.key_schema, results.value_schema):
             part = results.raw.slice(begin, end - begin)
             part = part.set_column(0, RAW_SCHEMA.field(0), offsets.take(pa.array(rows[begin:end])))

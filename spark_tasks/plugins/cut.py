@@ -1,4 +1,4 @@
-"""Divides a connector's chain of converters and transforms between heeler and the host of Java plugins.
+"""Divides a connector's chain of converters and transforms between heeler and the Java plugin host.
 
 Records pass the chain in one direction, so one cut divides it. The plugins before the cut of a sink, and those after
 the cut of a source, run in the other runtime ("far"); all others run in the connector's own runtime ("near"). A plugin
@@ -95,7 +95,7 @@ class _Step(NamedTuple):
 
 
 def is_java(plugin: Plugin) -> bool:
-    """Returns whether the host of Java plugins runs a plugin."""
+    """Returns whether the Java plugin host runs a plugin."""
     return getattr(plugin.cls, "runtime", "python") == "java"
 
 

@@ -178,7 +178,7 @@ class Registry:
             raise self._refusal(what, error) from error
         except OAuthTokenError as error:
             if getattr(error.__context__, "error", None) in _NO_TOKENS:
-                raise ConfigError("bearer.auth.issuer.endpoint.url gives no token to bearer.auth.client.id: "
+                raise ConfigError("bearer.auth.issuer.endpoint.url did not issue a token for bearer.auth.client.id: "
                                   f"{error.message}") from error
             raise self._unreachable(f"no token: {error.message}") from error
         except httpx.TransportError as error:

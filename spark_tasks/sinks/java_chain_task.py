@@ -1,4 +1,4 @@
-"""A sink task of a Python connector whose pipeline begins in the host of Java plugins."""
+"""A sink task of a Python connector whose pipeline begins in the Java plugin host."""
 
 from __future__ import annotations
 

@@ -130,7 +130,7 @@ class Lending:
         return [self.split(*one) for one in ranges]
 
     def collect_shared(self, results: Sequence[SinkResult]) -> bool:
-        """Commits a shared batch, unless there is more to do than that."""
+        """Commits a shared batch if nothing else has to be done."""
         simple = all(r.failure is None and r.out_of_range is None and not r.refused.count for r in results)
         if not simple or self.generation is None:
             return False

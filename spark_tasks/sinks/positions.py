@@ -184,14 +184,14 @@ class Positions:
         if held is not None and held > log_end:
             raise SinkAheadError(
                 f"the sink holds {topic}-{partition} up to offset {held - 1}, but its log ends before offset {log_end}:"
-                " the topic was created again, or lost records. Have the connector write to another place, or remove "
+                " the topic was recreated, or lost records. Have the connector write to another place, or remove "
                 "what the sink holds of this topic, then restart the task"
             )
         text = f"offset {self._at.get(tp)} of {topic}-{partition} is not in its log ({log_start} to {log_end - 1})"
         if self._reset == "none":
             raise OffsetsMissingError(f"{text} and auto.offset.reset is none")
         self._at[tp] = log_start if self._reset == "earliest" else log_end
-        _logger.warning("%s; going on at %d (auto.offset.reset=%s)", text, self._at[tp], self._reset)
+        _logger.warning("%s; continuing at %d (auto.offset.reset=%s)", text, self._at[tp], self._reset)
 
     def advance(self, partition: TopicPartition, offset: int) -> None:
         """Records that a batch up to `offset` (exclusive) was written."""

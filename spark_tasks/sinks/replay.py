@@ -80,8 +80,8 @@ class Replay:
                 )
         self._state = "DONE"
         totals, dry = self._totals, self._order.dry_run
-        _logger.info("the replay of dead letters of %s is done%s: %d letters of %s read, %d %s, %d refused again, "
-                     "%d left by the filter, %d not replayable", self._connector, " (dry run)" if dry else "",
+        _logger.info("Replay of dead letters for %s finished%s: %d letters of %s read, %d %s, %d refused again, "
+                     "%d excluded by the filter, %d not replayable", self._connector, " (dry run)" if dry else "",
                      totals["scanned"], self._queue, totals["chosen"], "would be replayed" if dry else "replayed",
                      totals["refused"], totals["left"], totals["foreign"])
         return None

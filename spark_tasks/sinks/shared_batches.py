@@ -279,7 +279,7 @@ class SharedBatches:
                 flight.begun = now if flight.future.running() else None
             elif now - flight.begun > CUT_OFF_S:
                 names = ", ".join(loan.task.id for loan, _ in flight.loans)
-                _logger.warning("A split that %s share takes longer than %g s and is cancelled. Each task repeats its "
+                _logger.warning("A split shared by %s took longer than %g s and was cancelled. Each task repeats its "
                                 "records in a split of its own.", names, CUT_OFF_S)
                 self._engine.cancel(flight.future)
 

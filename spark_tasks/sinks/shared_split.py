@@ -1,6 +1,6 @@
 """The executor's part of a batch that several tasks of a connector share: their ranges, decoded and converted together.
 
-Most of what a split of a few records takes does not depend on their number. So the ranges of several partitions are
+Most of the cost of a small split does not depend on its number of records. So the ranges of several partitions are
 decoded and converted in one pass. Then each is written by its own task's writer; or all in one call, if the writer is a
 MultiPartitionWriter.
 """

@@ -203,7 +203,7 @@ class SinkSplit(CompactPickle):
             if isinstance(error, ToleranceExceededError):
                 self._send_letters(unpacked(self.job), refusals)
         except Exception as problem:  # noqa: BLE001 - the first error is the one to report
-            _logger.warning("no dead letter for %s: %s", error, problem)
+            _logger.warning("Could not write a dead letter for %s: %s", error, problem)
         failure = failed_outcome(error)
         return SinkResult(self.topic, self.partition, self.start, failure=failure, refused=refusals.refused)
 

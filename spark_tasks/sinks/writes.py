@@ -138,7 +138,7 @@ class WriterRunner:
 def raise_if_outage(error: Exception) -> None:
     """Raises a writer's error if no record causes it: an outage as RetriableError, errors of the machine unchanged."""
     if is_outage(error) and not isinstance(error, RetriableError):
-        raise RetriableError(f"the sink's target does not work: {error}") from error
+        raise RetriableError(f"the sink's target is unavailable: {error}") from error
     if isinstance(error, (RetriableError, OSError, MemoryError)):
         raise error
 

@@ -1,4 +1,4 @@
-"""A Python source task of which the host of Java plugins runs the last part of the chain."""
+"""A Python source task of which the Java plugin host runs the last part of the chain."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Python connector's use of the host of Java plugins, which runs the Java part of its chain."""
+"""A Python connector's use of the Java plugin host, which runs the Java part of its chain."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ def ensure_topics(admin: KafkaAdminClient, topics: Sequence[InternalTopic], time
     """Create missing topics, then check existing ones. Blocks; raises ConnectError, or ConfigError for problems that
     only the user can fix: unsuitable topics, more replicas than brokers.
 
-    Steps that the broker does not authorise are skipped: the topics may exist and be suitable. If fewer brokers than
+    Steps that the broker does not authorize are skipped: the topics may exist and be suitable. If fewer brokers than
     replicas are up, because they start at the same time as the worker, the creation is retried for `timeout_s` seconds,
     as in Kafka Connect.
     """

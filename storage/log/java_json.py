@@ -1,6 +1,6 @@
 """JSON as Kafka Connect's JsonConverter (without schemas) writes and reads it.
 
-The exact bytes matter, because compaction and Java's lookup of source offsets compare serialised keys.
+The exact bytes matter, because compaction and Java's lookup of source offsets compare serialized keys.
 """
 
 from __future__ import annotations

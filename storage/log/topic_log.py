@@ -117,7 +117,7 @@ class KafkaTopicLog(TopicLog):
         number = self._freshness.hold(time.monotonic() if since is None else since)
         try:
             acknowledged = self._make_producer().send(self._topic, key=key, value=value)
-        except KafkaError as error:  # too large, not authorised, or no metadata in time
+        except KafkaError as error:  # too large, not authorized, or no metadata in time
             self._freshness.release(number)
             fail(sent, error)
             return sent
@@ -255,7 +255,7 @@ class KafkaTopicLog(TopicLog):
                 on_records(batch)
             except Exception as error:
                 # A defect in a store must not stop the reader, or futures would never complete.
-                log.exception("Defect while handling records of topic %s", self._topic)
+                log.exception("Internal error while handling records of topic %s", self._topic)
                 on_error(error)
         self._progress.advance(ends)
 

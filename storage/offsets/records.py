@@ -10,7 +10,7 @@ from storage.ids import ConnectorName
 from storage.log.java_json import dumps, loads
 
 Identity = NewType("Identity", str)
-"""A source partition in a normalised form, independent of the order of its fields and of its JSON text."""
+"""A source partition in a normalized form, independent of the order of its fields and of its JSON text."""
 
 
 class PartitionKey(NamedTuple):
@@ -22,7 +22,7 @@ class PartitionKey(NamedTuple):
 
 
 def identity(partition: Mapping[str, Any]) -> Identity:
-    """The normalised form of a partition. Raises TypeError if it cannot be written as JSON."""
+    """The normalized form of a partition. Raises TypeError if it cannot be written as JSON."""
     # Through JSON, so that what this worker writes and what it reads back are equal (bytes, tuples).
     return Identity(json.dumps(json.loads(dumps(partition)), sort_keys=True))
 

@@ -104,7 +104,7 @@ def _task(draft: _Draft, key: str, value: bytes | None) -> bool:
     status = parse_status(task, value)
     current = draft.tasks.get(task.connector, {}).get(task.task)
     if current is not None and _stale(status, current):
-        log.debug("Ignoring %s in favour of %s", status, current)
+        log.debug("Ignoring %s in favor of %s", status, current)
     else:
         draft.inner("tasks", task.connector)[task.task] = status
     return True

@@ -89,7 +89,7 @@ class Sender:
         self.sent = 0
         self.acknowledged = 0
         self.ages: list[float] = []
-        """ms from the send of each record to its acknowledgement."""
+        """ms from the send of each record to its acknowledgment."""
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
@@ -206,7 +206,7 @@ class Run:
         self._tell(f"then all within {BEHIND_S} s of the end after, s", f"{time.perf_counter() - begun:.1f}")
         sender.ages.clear()
         self._window("small tasks", lines, asked.seconds)
-        self._tell("their acknowledgements: p50 / p99 / max, ms", quantiles(sender.ages))
+        self._tell("their acknowledgments: p50 / p99 / max, ms", quantiles(sender.ages))
         rates: list[float] = []
         beside = threading.Thread(target=lambda: rates.append(self._backfill("beside")), daemon=True)
         beside.start()

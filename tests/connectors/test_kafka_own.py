@@ -87,7 +87,7 @@ def run(kit, name):
     ("RebalanceSourceConnectorsIntegrationTest", {"testReconfigConnector"}),
 ])
 def test_kafkas_own_integration_tests_pass_against_heeler(kit, name, different):
-    """`different`: tests of behaviour that heeler implements differently (docs/java-plugins.md)."""
+    """`different`: tests of behavior that heeler implements differently (docs/java-plugins.md)."""
     found = run(kit, name)
     failed = {test: message for test, message in found.items() if message is not None}
     assert failed.keys() == different, failed

@@ -56,7 +56,7 @@ def source(worker):
 def test_a_name_that_is_too_long_for_the_group_is_refused(worker, works):
     error = worker.refused("POST", "/connectors", {"name": LONG, "config": source(worker)})
     assert error.status == 400
-    assert "takes 40000 bytes in a URL" in str(error)
+    assert "is 40000 bytes long in a URL" in str(error)
     config = {"connector.class": "verify", "topics": "none", "path": "x", "tasks.max": "2000000000"}
     error = worker.refused("POST", "/connectors", {"name": "many", "config": config})
     assert error.status == 400

@@ -37,7 +37,7 @@ def test_jars_without_manifests_are_found_as_kafka_connect_finds_them(folder, tm
     for mode, started in (("hybrid_warn", True), ("HYBRID_WARN", False), ("only_scan", True), ("service_load", True)):
         runtime = JavaRuntime({**SMALL, "plugin.discovery": mode}, [folder], ())
         try:
-            assert ("The host of Java plugins is running" in caplog.text) is started, mode
+            assert ("The Java plugin host is running" in caplog.text) is started, mode
             caplog.clear()
             names = {found.name for found in runtime.found}
             assert {MODE, "heeler.tests.NoteSink"} & names == (

@@ -93,7 +93,7 @@ def test_the_end_of_the_host_is_detected_and_its_tasks_continue(rig, topic_name)
         out.write("two\n")
     wait_offset(rig, topic_name, {"position": 8})
     assert first.pid != jvm(rig).pid
-    assert "the host of Java plugins has ended (exit code 137)" in story(rig, topic_name)
+    assert "the Java plugin host has ended (exit code 137)" in story(rig, topic_name)
     assert "RESTARTING" in story(rig, topic_name)
     bad = f"{topic_name}-exit"
     rig.create(bad, counting(bad, "exit"))
@@ -117,7 +117,7 @@ def test_a_jvm_ends_with_the_shell_that_guards_it_and_its_tasks_continue(rig, to
         out.write("two\n")
     wait_offset(rig, topic_name, {"position": 8})
     assert first.pid != jvm(rig).pid
-    assert "the host of Java plugins has ended (exit code 137)" in story(rig, topic_name)
+    assert "the Java plugin host has ended (exit code 137)" in story(rig, topic_name)
     assert [m.value().decode() for m in rig.kafka.messages(topic_name) if m.value()] == ["one", "two"]
     rig.wait_states(topic_name, ["RUNNING", "RUNNING"])
 
@@ -148,7 +148,7 @@ def test_a_host_with_too_many_hung_threads_is_replaced_cleanly(rig, topic_name):
                           "start true", "open [0] true", "put 0 1 b"]
     assert [m.value().decode() for m in rig.kafka.messages(topic_name) if m.value()] == ["one", "two"]
     log = rig.process.log.read_text()
-    assert "Replacing the host of Java plugins: too many threads hang in it; its tasks continue in a new one" in log
+    assert "Replacing the Java plugin host: too many threads hang in it; its tasks continue in a new one" in log
     for name in (topic_name, sunk):
         rig.wait_states(name, ["RUNNING", "RUNNING"])
     assert jvm(rig).pid != first.pid
@@ -184,7 +184,7 @@ def test_an_out_of_memory_error_in_a_plugins_own_thread_ends_the_jvm(rig, topic_
         out.write("two\n")
     wait_offset(rig, other, {"position": 8})
     for name in (topic_name, other):
-        assert "the host of Java plugins has ended (its heap was full)" in story(rig, name)
+        assert "the Java plugin host has ended (its heap was full)" in story(rig, name)
         rig.wait_states(name, ["RUNNING", "RUNNING"])
 
 
@@ -231,7 +231,7 @@ def test_a_plugin_that_does_not_return_in_time_is_abandoned(rig, topic_name, stu
             for refused in [pool.submit(rig.refused, "PUT", validate, config) for _ in range(8)]:
                 assert late in str(refused.result(SLOW_S))
             wait_gone([first])
-            assert "Replacing the host of Java plugins: too many threads hang in it;" in rig.process.log.read_text()
+            assert "Replacing the Java plugin host: too many threads hang in it;" in rig.process.log.read_text()
         finally:
             stuck.write_text("")
     rig.call("DELETE", f"/connectors/{topic_name}/offsets")

@@ -314,7 +314,7 @@ def test_python_plugins_run_after_a_java_source(rig, topic_name):
     rig.create(strict, counting(strict, transforms="double", **{"transforms.double.type": f"{python}double"}),
                ["RUNNING", "FAILED"])
     trace = rig.call("GET", f"/connectors/{strict}/status")["tasks"][0]["trace"]
-    assert "Tolerance exceeded in error handler: transforms.double (crossing.double) cannot change record" in trace
+    assert "Tolerance exceeded in error handler: transforms.double (crossing.double) cannot transform record" in trace
 
 
 def letters_of(rig, queue):
@@ -359,7 +359,7 @@ def test_java_plugins_run_before_a_python_sink(rig, topic_name):
     strict = f"{topic_name}-strict"
     rig.create(strict, {**config, "errors.tolerance": "none", "file": str(rig.folder / "other")}, ["RUNNING", "FAILED"])
     trace = rig.call("GET", f"/connectors/{strict}/status")["tasks"][0]["trace"]
-    assert f"{java}Longs cannot do record {topic_name}-0, offset 1" in trace
+    assert f"{java}Longs cannot process record {topic_name}-0, offset 1" in trace
 
 
 def test_java_plugins_run_after_a_python_source(rig, topic_name):

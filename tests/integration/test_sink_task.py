@@ -132,7 +132,7 @@ def test_a_position_that_was_deleted_follows_the_reset_policy(
     rig.produce(80, start=20)
     delete_records(rig, 30)
     loop = rig.start(**{"consumer.override.auto.offset.reset": policy})
-    wait_until(lambda: caplog.text.count("going on at") == 2)
+    wait_until(lambda: caplog.text.count("continuing at") == 2)
     rig.produce(10, start=100)
     loop.await_records(len(expected) + 10)
     assert sorted(rig.values()[20:], key=int) == [*expected, *numbers(10, 100)]

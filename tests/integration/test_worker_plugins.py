@@ -38,7 +38,7 @@ def test_a_mistake_in_a_plugin_is_reported_and_hides_no_other_plugin(rig, topic_
     assert refused.status == 400
     assert message in str(refused)
     shown = {p["class"] for p in rig.call("GET", "/connector-plugins")}
-    assert "mistakes.Neighbour" in shown
+    assert "mistakes.Neighbor" in shown
 
 
 THIS = "Beautiful is better than ugly"  # what Python's module `this` prints when it is imported

@@ -1,4 +1,4 @@
-"""A connector whose behaviour tests determine; its newest instance is found by the connector's name."""
+"""A connector whose behavior tests determine; its newest instance is found by the connector's name."""
 
 from __future__ import annotations
 

@@ -33,10 +33,11 @@ _DONE: Final = {"create": "created", "change": "changed", "delete": "deleted"}
 
 @click.command()
 @click.argument("paths", nargs=-1, type=FILES, metavar="[FILE|FOLDER]...")
-@click.option("-f", "--file", "more", multiple=True, type=FILES, metavar="FILE|FOLDER", help="Same as the argument.")
+@click.option("-f", "--file", "more", multiple=True, type=FILES, metavar="FILE|FOLDER",
+              help="Same as the FILE|FOLDER argument.")
 @click.option("--dry-run", is_flag=True, help="Only show what would change, and let the worker validate it.")
 @click.option("--prune", is_flag=True, help="Delete connectors of the cluster that are not in the files.")
-@click.option("--exit-code", is_flag=True, help="With --dry-run: exit with 1 if something would change.")
+@click.option("--exit-code", is_flag=True, help="With --dry-run: exit with code 1 if anything would change.")
 @YES
 @cluster_command
 def apply(
@@ -52,25 +53,26 @@ def apply(
         raise click.UsageError("Specify files or folders.")
     wanted = {w.name: w for w in read_connectors([*paths, *more])}
     listed = expanded(session.call("GET", "/connectors", query={"expand": "info"}))
-    there = {name: as_config(as_object(parts.get("info"), "a connector").get("config"), "a connector's config")
-             for name, parts in listed.items()}
-    changes = plan({name: w.config for name, w in wanted.items()}, there, prune=prune)
-    shown = _hidden(session, changes, wanted, there)
-    ahead = [change for change in changes if change.action is not Action.NONE]
-    _show(session, shown, final=dry_run or not ahead)
+    current_configs = {
+        name: as_config(as_object(parts.get("info"), "a connector").get("config"), "a connector's config")
+        for name, parts in listed.items()}
+    changes = plan({name: w.config for name, w in wanted.items()}, current_configs, prune=prune)
+    shown = _hidden(session, changes, wanted, current_configs)
+    pending = [change for change in changes if change.action is not Action.NONE]
+    _show(session, shown, final=dry_run or not pending)
     if dry_run:
-        wrong = [c.name for c in ahead if c.name in wanted and not _valid(session, wanted[c.name])]
-        return NO if wrong or (exit_code and ahead) else 0
-    if not ahead:
+        invalid = [c.name for c in pending if c.name in wanted and not _valid(session, wanted[c.name])]
+        return NO if invalid or (exit_code and pending) else 0
+    if not pending:
         return 0
     confirm("Apply these changes?", yes=yes)
 
     def act(name: str) -> ChangeMade:
-        change = next(c for c in ahead if c.name == name)
+        change = next(c for c in pending if c.name == name)
         _do(session, change, wanted)
         return ChangeMade(_DONE[change.action.value])
 
-    return each(session, {change.name: change.action.value for change in ahead}, act)
+    return each(session, {change.name: change.action.value for change in pending}, act)
 
 
 @click.command()
@@ -140,8 +142,8 @@ def _show(session: ClusterSession, changes: Sequence[Change], *, final: bool) ->
     for change in changes:
         if change.action is Action.NONE:
             continue
-        sign, colour = _SIGNS[change.action.value]
-        click.secho(f"{sign} {safe(change.name)}", fg=colour, bold=True)
+        sign, color = _SIGNS[change.action.value]
+        click.secho(f"{sign} {safe(change.name)}", fg=color, bold=True)
         for key in change.keys:
             if key.before is not None:
                 click.secho(f"    - {safe(key.key)}={safe(key.before)}", fg="red")

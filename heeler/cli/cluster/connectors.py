@@ -195,15 +195,15 @@ def story(session: ClusterSession, connector: str) -> None:
     """Show what happened to a connector and why, on the workers of --url and those that run it or its tasks. Requires
     heeler workers.
 
-    Workers with their own admin.listeners serve the story only there: give all of these addresses as --url. Of a text
-    with several lines, such as the stack trace of a task that hangs, the table shows the first; -o yaml shows all.
+    Workers with their own admin.listeners serve the story only there: give all of these addresses as --url. The table
+    shows only the first line of texts such as stack traces; -o yaml shows all.
     """
     from heeler.cli.cluster.stories import row_of, whole_story
 
     steps = whole_story(session, connector)
     rows = [(step["worker"], *row_of(step)) for step in steps]
     session.show({"connector": connector, "story": steps},
-                 ("WORKER", "AT", "STEP", "BECAUSE OF", "WHAT", "EFFECTS"), rows, "The workers have no story.")
+                 ("WORKER", "AT", "STEP", "BECAUSE OF", "WHAT", "EFFECTS"), rows, "No events have been recorded.")
 
 
 @connectors.command()

@@ -91,7 +91,7 @@ def _show(session: ClusterSession, response: Mapping[str, Any]) -> None:
     for key in ("by_topic", "by_stage", "by_exception"):
         kinds = as_object(response.get(key), "a replay's counts")
         rows += [(f"{key.removeprefix('by_')} {kind}", count) for kind, count in sorted(kinds.items())]
-    session.show(response, _COLUMNS, rows, "The queue has nothing to replay.")
+    session.show(response, _COLUMNS, rows, "There are no dead letters to replay.")
     if session.format is not Format.TABLE:
         return
     samples = [as_object(one, "a sample") for one in as_list(response.get("samples"), "samples")]

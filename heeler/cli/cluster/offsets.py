@@ -151,7 +151,7 @@ def _carry_out(
     # A connector may also keep offsets itself, which the worker does not know.
     if not dry_run and (found or method == "DELETE"):
         many = f"{len(found)} offset{'' if len(found) == 1 else 's'}"
-        forget = f"Reset {many}?" if found else f"Reset offsets that {safe(connector)} may keep itself?"
+        forget = f"Reset {many}?" if found else f"{safe(connector)} may store offsets outside Kafka. Reset it anyway?"
         confirm(forget if method == "DELETE" else f"Change {many}?", yes=yes)
         response = session.call(method, path_of("connectors", connector, "offsets"),
                                 {"offsets": then} if method == "PATCH" else None)

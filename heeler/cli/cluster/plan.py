@@ -15,7 +15,7 @@ Mask = Callable[[str, str], str]
 
 _PLACEHOLDER = re.compile(r"\$\{[^{}]*\}")  # a config provider's placeholder names a secret but is not secret itself
 _IN_URL = re.compile(r"(?<=://)([^/\s@:]*):([^/\s@]+)(?=@)")
-_CHANGED: Final = f"{MASK} (a different one)"
+_CHANGED: Final = f"{MASK} (changed)"
 
 
 class Action(Enum):
@@ -66,7 +66,7 @@ def masked(change: Change, mask: Mask) -> Change:
         before = None if k.before is None else mask(k.key, k.before)
         after = None if k.after is None else mask(k.key, k.after)
         if before == after:
-            after = _CHANGED if after == MASK else f"{after} (a different one; part of it is hidden)"
+            after = _CHANGED if after == MASK else f"{after} (changed; partly hidden)"
         keys.append(KeyChange(k.key, before, after))
     return Change(change.name, change.action, tuple(keys))
 

@@ -120,9 +120,7 @@ def _urls(context: click.Context, urls: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def cluster_group(function: Callable[..., Any]) -> click.Group:
-    """Make a group of commands, before which the options of a cluster may stand too. A command of it that does not talk
-    to a cluster has none of them.
-    """
+    """Create a command group that also accepts the cluster options. Commands without cluster access ignore them."""
 
     @click.group()
     @cluster_options
@@ -155,7 +153,7 @@ def confirm(question: str, *, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise click.UsageError(f"{question} There is no terminal to ask on: confirm with --yes.")
+        raise click.UsageError(f"{question} No terminal to confirm on; use --yes.")
     click.confirm(question, abort=True, err=True)
 
 

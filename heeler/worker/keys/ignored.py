@@ -13,7 +13,7 @@ from heeler.worker.keys.worker import WORKER_KEYS
 from spark_tasks.config import unsupported
 from spark_tasks.kafka.client_properties import Kind, client_properties
 
-_METRICS: Final = "heeler has its own metrics (GET /metrics); leave it out"
+_METRICS: Final = "heeler has its own metrics (GET /metrics); remove it"
 _PROXY: Final = ("Set listeners to an address that only a proxy can reach (such as http://127.0.0.1:8083), let the "
                  "proxy do this work, and leave the key out")
 _CLIENTS: Final[tuple[Kind, ...]] = ("producer", "consumer", "admin")
@@ -33,7 +33,7 @@ _OFF: Final = ("", "NONE")
 
 IGNORED: Final[Mapping[str, str]] = {
     "offset.flush.timeout.ms": "source offsets are written after each batch, and a task waits for that up to 30 s; "
-                               "leave it out",
+                               "remove it",
 }
 """Keys with the reason, and what to do instead."""
 
@@ -50,7 +50,7 @@ def why_ignored(key: str) -> str | None:
 
 def refusals(settings: Mapping[str, str]) -> list[str]:
     """An error for each key that requires security that this worker does not provide."""
-    found = {key: f"Invalid value {value} for configuration {key}: heeler cannot honour it: {why}"
+    found = {key: f"Invalid value {value} for configuration {key}: heeler cannot honor it: {why}"
              for key, why in REFUSED.items() if (value := settings.get(key, "").strip()).upper() not in _OFF}
     found |= unsupported.refused(settings)
     for kind in _CLIENTS:

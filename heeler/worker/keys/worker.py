@@ -76,10 +76,10 @@ GROUP_KEYS = ConfigDef(
          "workers; 0 for no limit.", between(0, _INT_MAX)),
     _key("inter.worker.key.generation.algorithm", Type.STRING, "HmacSHA256", _LOW,
          "The algorithm that the key is generated for.", OneOf(*MACS)),
-    _key("inter.worker.key.size", Type.INT, None, _LOW, "Its size in bits; unset for the algorithm's own.",
+    _key("inter.worker.key.size", Type.INT, None, _LOW, "The key size in bits; unset: the algorithm's default.",
          Rule("unset or at least 40", lambda v: v is None or v >= 40)),
-    _key("inter.worker.signature.algorithm", Type.STRING, "HmacSHA256", _LOW, "How requests are signed.",
-         OneOf(*MACS)),
+    _key("inter.worker.signature.algorithm", Type.STRING, "HmacSHA256", _LOW,
+         "The algorithm that signs requests between workers.", OneOf(*MACS)),
     _key("inter.worker.verification.algorithms", Type.LIST, ["HmacSHA256"], _LOW,
          "The signatures that are accepted; inter.worker.signature.algorithm must be among them.", _MAC_LIST),
 )
@@ -119,13 +119,14 @@ RUNTIME_KEYS = ConfigDef(
          "Which producer.override.*, consumer.override.* and admin.override.* a connector may set: All, None, "
          "Principal, Allowlist, or Kafka Connect's class of that name."),
     _key("connector.client.config.override.allowlist", Type.LIST, [], _MEDIUM,
-         "What the policy Allowlist allows (KIP-1188).", ValidList()),
+         "The client settings that the Allowlist policy permits (KIP-1188).", ValidList()),
     _key("topic.creation.enable", Type.BOOLEAN, True, _LOW,
          "Whether topic.creation.* of source connectors creates topics (KIP-158)."),
     _key("metrics.sample.window.ms", Type.LONG, 30_000, _LOW, "The time that one sample of a rate covers.",
          at_least(0)),
     _key("metrics.num.samples", Type.INT, 2, _LOW, "Samples kept for a rate.", at_least(1)),
-    _key("metrics.recording.level", Type.STRING, "INFO", _LOW, "How much is measured.", OneOf("INFO", "DEBUG")),
+    _key("metrics.recording.level", Type.STRING, "INFO", _LOW, "The level of detail of metrics.",
+         OneOf("INFO", "DEBUG")),
     _key("metric.reporters", Type.LIST, ["org.apache.kafka.common.metrics.JmxReporter"], _LOW,
          "Java classes that report metrics: ignored. heeler serves its metrics for Prometheus at GET /metrics.",
          ValidList()),
@@ -146,8 +147,8 @@ HEELER_KEYS = ConfigDef(
          "How Spark runs the splits of batches: resident in long-running processes that take one split after another, "
          "batch in a Spark job for each batch.", OneOf(RESIDENT, BATCH)),
     _key("heeler.executors.max", Type.INT, MAX_PROCESSES, _MEDIUM,
-         "The maximum number of executor processes, of which one connector may hold three quarters. Processes are "
-         "started on demand; a reader that waits for something holds one.", at_least(1)),
+         "The maximum number of executor processes; one connector may use at most three quarters of them. Processes "
+         "are started on demand; a reader that waits for something holds one.", at_least(1)),
     _key("heeler.executors.running.max", Type.INT, None, _LOW,
          "The maximum number of splits that use the CPU at the same time, and of one task's splits that run at the "
          "same time; unset: two for each core. A split that waits for something else does not count.",

@@ -21,7 +21,7 @@ def connectors(page: Page, rows: Sequence[ConnectorRow]) -> None:
     """Metrics of connectors."""
     page.add("heeler_connector_state", "gauge", f"The connector's state: {_NUMBERS}.",
              [(row.labels, STATES[row.state]) for row in rows if row.state is not None])
-    page.add("heeler_connector_restarts_total", "counter", "Starts of a connector after its first one, by cause.",
+    page.add("heeler_connector_restarts_total", "counter", "Restarts of a connector, by cause.",
              _restarts(rows))
     _healing(page, "connector", rows)
 
@@ -30,30 +30,31 @@ def tasks(page: Page, rows: Sequence[TaskRow]) -> None:
     """Metrics of tasks."""
     page.add("heeler_task_state", "gauge", f"The task's state: {_NUMBERS}. Includes tasks that failed to start.",
              [(row.labels, STATES[row.state]) for row in rows])
-    page.add("heeler_task_restarts_total", "counter", "Starts of a task after its first one, by cause.",
+    page.add("heeler_task_restarts_total", "counter", "Restarts of a task, by cause.",
              _restarts(rows))
     _healing(page, "task", rows)
-    made: list[tuple[TaskRow, TaskMetrics]] = [(row, row.metrics) for row in rows if row.metrics is not None]
-    places = [row.labels for row, _ in made]
+    with_metrics: list[tuple[TaskRow, TaskMetrics]] = [(row, row.metrics) for row in rows if row.metrics is not None]
+    places = [row.labels for row, _ in with_metrics]
     by_stage = page.kept.get("stages", places, lambda: [
         f'{place},stage="{stage}"' for place in places for stage in ("read", "write")])
     for what in ("records", "bytes"):
         page.column(f"heeler_task_{what}_total", "counter", f"{what.capitalize()} by stage: before the transforms "
                     "(read) and after them (write).", by_stage,
-                    [count for _, task in made for found in (task.records if what == "records" else task.bytes,)
-                     for count in (found["read"], found["write"])])
+                    [count for _, task in with_metrics
+                     for counts in (task.records if what == "records" else task.bytes,)
+                     for count in (counts["read"], counts["write"])])
     page.add("heeler_task_errors_total", "counter", "Errors of batches by stage.",
-             [(f'{row.labels},stage="{stage}"', count) for row, task in made for stage, count in list(
+             [(f'{row.labels},stage="{stage}"', count) for row, task in with_metrics for stage, count in list(
                  task.errors.items())])
     page.column("heeler_task_retries_total", "counter", "Batches that were retried after an error.", places,
-                [task.retries for _, task in made])
+                [task.retries for _, task in with_metrics])
     for stage in ("read", "write", "commit", "error"):
-        ages = [(row.labels, row.now - at if row.now > at else 0.0) for row, task in made
+        ages = [(row.labels, row.now - at if row.now > at else 0.0) for row, task in with_metrics
                 if (at := task.last[stage]) is not None]
         page.column(f"heeler_task_last_{stage}_age_seconds", "gauge", f"Time since the last {stage}; no series before "
                     "it.", [place for place, _ in ages], [age for _, age in ages])
-    _phases(page, made)
-    lags = [(row.labels, task.lags) for row, task in made if task.lags]
+    _phases(page, with_metrics)
+    lags = [(row.labels, task.lags) for row, task in with_metrics if task.lags]
     by_partition = page.kept.get("partitions", [(place, *found) for place, found in lags], lambda: [
         f"{place},{labels({'topic': topic, 'partition': partition})}" for place, found in lags
         for topic, partition in found])
@@ -61,13 +62,13 @@ def tasks(page: Page, rows: Sequence[TaskRow]) -> None:
                 by_partition, [lag for _, found in lags for lag in found.values()])
 
 
-def _phases(page: Page, made: Sequence[tuple[TaskRow, TaskMetrics]]) -> None:
-    found = [(row.labels, tuple(task.phases), task.phases) for row, task in made]  # a task may add one meanwhile
-    places = page.kept.get("phases", [(where, phases) for where, phases, _ in found], lambda: [
-        f'{where},phase="{phase}"' for where, phases, _ in found for phase in phases])
+def _phases(page: Page, with_metrics: Sequence[tuple[TaskRow, TaskMetrics]]) -> None:
+    rows = [(row.labels, tuple(task.phases), task.phases) for row, task in with_metrics]  # a task may add one meanwhile
+    places = page.kept.get("phases", [(place, phases) for place, phases, _ in rows], lambda: [
+        f'{place},phase="{phase}"' for place, phases, _ in rows for phase in phases])
     page.column_of_summary("heeler_task_phase_seconds", "Number of batches that went through a phase, and the time "
                            "spent in it. wait: for Spark. The times of concurrent splits add up.", places,
-                           [figure for _, phases, task in found for phase in phases
+                           [figure for _, phases, task in rows for phase in phases
                             for count, seconds in (task[phase],) for figure in (seconds, count)])
 
 
@@ -91,13 +92,13 @@ def _restarts(rows: Iterable[TaskRow | ConnectorRow]) -> list[tuple[str, float]]
 
 
 def _healing(page: Page, kind: str, rows: Iterable[TaskRow | ConnectorRow]) -> None:
-    found = [(row.labels, row.healing) for row in rows if row.healing is not None]
+    healings = [(row.labels, row.healing) for row in rows if row.healing is not None]
     page.add(f"heeler_{kind}_failure_permanent", "gauge", f"1 while the {kind} stays FAILED in spite of "
              "errors.restart.policy, because a restart cannot fix the failure.",
-             [(where, int(healing.permanent)) for where, healing in found])
+             [(place, int(healing.permanent)) for place, healing in healings])
     page.add(f"heeler_{kind}_next_restart_timestamp_seconds", "gauge", f"When the {kind} will be restarted "
              "(errors.restart.policy), in seconds since 1970; no series if no restart is planned.",
-             [(where, healing.next_ms / 1000) for where, healing in found if healing.next_ms is not None])
+             [(place, healing.next_ms / 1000) for place, healing in healings if healing.next_ms is not None])
 
 
 def worker(page: Page, seen: Observed, where: str, version: str) -> None:
@@ -144,22 +145,23 @@ def plugins(page: Page, found: Iterable[tuple[str, Figures]]) -> None:
     kinds: dict[str, Kind] = {}
     texts: dict[str, str] = {}
     samples: dict[str, list[tuple[str, float, float]]] = {}
-    for where, figures in found:
+    for item_labels, figures in found:
         if figures.dropped:
-            dropped.append((where, figures.dropped))
+            dropped.append((item_labels, figures.dropped))
         for series, (first, second) in figures.values.items():
             name = f"heeler_plugin_{series.name}_total" if series.kind == "counter" else f"heeler_plugin_{series.name}"
             if kinds.setdefault(name, series.kind) != series.kind:
                 continue
             if name not in texts:
                 texts[name], samples[name] = figures.helps.get(series.name) or "A plugin's own metric.", []
-            samples[name].append((f"{where},{_labels(series.labels)}" if series.labels else where, first, second))
+            all_labels = f"{item_labels},{_labels(series.labels)}" if series.labels else item_labels
+            samples[name].append((all_labels, first, second))
     for name, some in samples.items():
         kind = kinds[name]
         if kind == "summary":
             page.add_summary(name, texts[name], some)
         else:
-            page.add(name, kind, texts[name], [(where, first) for where, first, _ in some])
+            page.add(name, kind, texts[name], [(all_labels, first) for all_labels, first, _ in some])
     page.add("heeler_plugin_dropped_total", "counter", "Values that were dropped because a plugin has too many series.",
              dropped)
 

@@ -62,13 +62,13 @@ def _commits(task: TaskMetrics) -> int:
 _TASK, _SOURCE, _SINK = "connector-task-metrics", "source-task-metrics", "sink-task-metrics"
 _ERRORS = "task-error-metrics"
 FIGURES: Sequence[_Figure] = (
-    _Figure(_TASK, "offset-commit-max-time-ms", "Longest offset commit recently.",
+    _Figure(_TASK, "offset-commit-max-time-ms", "Longest recent offset commit.",
             lambda t, now: 1000 * t.commit_seconds.maximum(now)),
-    _Figure(_TASK, "offset-commit-avg-time-ms", "Average time of an offset commit recently.",
+    _Figure(_TASK, "offset-commit-avg-time-ms", "Average time of recent offset commits.",
             lambda t, now: 1000 * t.commit_seconds.average(now)),
-    _Figure(_TASK, "batch-size-max", "Number of records in the largest batch recently.",
+    _Figure(_TASK, "batch-size-max", "Number of records in the largest recent batch.",
             lambda t, now: t.batch_sizes.maximum(now)),
-    _Figure(_TASK, "batch-size-avg", "Average number of records in a batch recently.",
+    _Figure(_TASK, "batch-size-avg", "Average number of records in recent batches.",
             lambda t, now: t.batch_sizes.average(now)),
     _Figure(_TASK, "offset-commit-failure-percentage", "Fraction of the offset commits that failed, 0 to 1.",
             lambda t, _: _percent(t.commits["failed"], _commits(t))),
@@ -82,21 +82,21 @@ FIGURES: Sequence[_Figure] = (
             lambda t, now: t.record_rates["write"].rate(now), "source"),
     _Figure(_SOURCE, "source-record-write-total", "Records written to Kafka.",
             lambda t, _: t.records["write"], "source"),
-    _Figure(_SOURCE, "poll-batch-max-time-ms", "Longest time to read a batch recently.",
+    _Figure(_SOURCE, "poll-batch-max-time-ms", "Longest recent time to read a batch.",
             lambda t, now: 1000 * t.batch_seconds.maximum(now), "source"),
-    _Figure(_SOURCE, "poll-batch-avg-time-ms", "Average time to read a batch recently.",
+    _Figure(_SOURCE, "poll-batch-avg-time-ms", "Average recent time to read a batch.",
             lambda t, now: 1000 * t.batch_seconds.average(now), "source"),
     _Figure(_SOURCE, "source-record-active-count", "Records that have been read but not committed yet.",
             lambda t, _: t.active, "source"),
-    _Figure(_SOURCE, "source-record-active-count-max", "Largest number of uncommitted records recently.",
+    _Figure(_SOURCE, "source-record-active-count-max", "Largest recent number of uncommitted records.",
             lambda t, now: t.active_counts.maximum(now), "source"),
-    _Figure(_SOURCE, "source-record-active-count-avg", "Average number of uncommitted records recently.",
+    _Figure(_SOURCE, "source-record-active-count-avg", "Average recent number of uncommitted records.",
             lambda t, now: t.active_counts.average(now), "source"),
-    _Figure(_SOURCE, "transaction-size-min", "Number of records in the smallest transaction recently.",
+    _Figure(_SOURCE, "transaction-size-min", "Number of records in the smallest recent transaction.",
             lambda t, now: t.transactions.minimum(now), "source"),
-    _Figure(_SOURCE, "transaction-size-max", "Number of records in the largest transaction recently.",
+    _Figure(_SOURCE, "transaction-size-max", "Number of records in the largest recent transaction.",
             lambda t, now: t.transactions.maximum(now), "source"),
-    _Figure(_SOURCE, "transaction-size-avg", "Average number of records in a transaction recently.",
+    _Figure(_SOURCE, "transaction-size-avg", "Average number of records in recent transactions.",
             lambda t, now: t.transactions.average(now), "source"),
     _Figure(_SINK, "sink-record-read-rate", "Records read from Kafka per second.",
             lambda t, now: t.record_rates["read"].rate(now), "sink"),
@@ -117,15 +117,15 @@ FIGURES: Sequence[_Figure] = (
             lambda t, now: t.commit_rates["skipped"].rate(now), "sink"),
     _Figure(_SINK, "offset-commit-skip-total", "Offset commits that were too late for the group.",
             lambda t, _: t.commits["skipped"], "sink"),
-    _Figure(_SINK, "put-batch-max-time-ms", "Longest time to write a batch recently.",
+    _Figure(_SINK, "put-batch-max-time-ms", "Longest recent time to write a batch.",
             lambda t, now: 1000 * t.batch_seconds.maximum(now), "sink"),
-    _Figure(_SINK, "put-batch-avg-time-ms", "Average time to write a batch recently.",
+    _Figure(_SINK, "put-batch-avg-time-ms", "Average recent time to write a batch.",
             lambda t, now: 1000 * t.batch_seconds.average(now), "sink"),
     _Figure(_SINK, "sink-record-active-count", "Records that have been read but not committed yet.",
             lambda t, _: t.active, "sink"),
-    _Figure(_SINK, "sink-record-active-count-max", "Largest number of uncommitted records recently.",
+    _Figure(_SINK, "sink-record-active-count-max", "Largest recent number of uncommitted records.",
             lambda t, now: t.active_counts.maximum(now), "sink"),
-    _Figure(_SINK, "sink-record-active-count-avg", "Average number of uncommitted records recently.",
+    _Figure(_SINK, "sink-record-active-count-avg", "Average recent number of uncommitted records.",
             lambda t, now: t.active_counts.average(now), "sink"),
     _Figure(_ERRORS, "total-record-failures", "Records that failed: skipped ones, and errors that failed the task.",
             lambda t, _: t.skipped + t.failures),
@@ -184,15 +184,16 @@ _WORKER, _APP, _COORDINATOR = "connect-worker-metrics", "app-info", "connect-coo
 
 def connectors(page: Page, rows: Sequence[ConnectorRow]) -> None:
     """Kafka Connect's metrics of connectors."""
-    here = [row for row in rows if row.state is not None]
+    local_connectors = [row for row in rows if row.state is not None]
     for attribute, text, values in (
-        ("status", "The connector's state", [_WORDS[row.state] if row.state else "" for row in here]),
-        ("connector_type", "Source or sink", [row.kind for row in here]),
-        ("connector_class", "The connector's class", [row.class_name for row in here]),
-        ("connector_version", "The connector's version", [row.version for row in here]),
+        ("status", "The connector's state", [_WORDS[row.state] if row.state else "" for row in local_connectors]),
+        ("connector_type", "Source or sink", [row.kind for row in local_connectors]),
+        ("connector_class", "The connector's class", [row.class_name for row in local_connectors]),
+        ("connector_version", "The connector's version", [row.version for row in local_connectors]),
     ):
         _label_series(page, name_of("connector-metrics", attribute), f"{text}, as a label.",
-              [f'{row.labels},{attribute}="{escaped(value)}"' for row, value in zip(here, values, strict=True)])
+              [f'{row.labels},{attribute}="{escaped(value)}"'
+               for row, value in zip(local_connectors, values, strict=True)])
     places, words = [row.labels for row in rows], "Tasks of the connector on this worker: "
     page.column(name_of(_WORKER, "connector-total-task-count"), "untyped", f"{words}total.", places,
                 [len(row.tasks) for row in rows])
@@ -222,8 +223,10 @@ def worker(page: Page, seen: Observed, where: str, now: float, client_id: str) -
     add(group, "epoch", "The group's generation.", seen.generation)
     add(group, "completed-rebalances-total", "Rebalances that this worker has completed.", rebalances.count)
     add(group, "rebalancing", "1 while this worker rebalances.", int(rebalances.begun is not None))
-    add(group, "rebalance-max-time-ms", "Longest rebalance recently.", 1000 * rebalances.durations.maximum(now))
-    add(group, "rebalance-avg-time-ms", "Average rebalance recently.", 1000 * rebalances.durations.average(now))
+    add(group, "rebalance-max-time-ms", "Longest duration of recent rebalances.",
+        1000 * rebalances.durations.maximum(now))
+    add(group, "rebalance-avg-time-ms", "Average duration of recent rebalances.",
+        1000 * rebalances.durations.average(now))
     add(group, "time-since-last-rebalance-ms", "Time since the last rebalance.",
         _NAN if rebalances.ended is None else 1000 * (now - rebalances.ended))
     for attribute, text, about in (("connect_protocol", "The group's protocol", seen.protocol),
@@ -234,12 +237,12 @@ def worker(page: Page, seen: Observed, where: str, now: float, client_id: str) -
     add(group, "assigned-connectors", "Connectors assigned to this worker.", seen.assigned_connectors)
     add(group, "assigned-tasks", "Tasks assigned to this worker.", seen.assigned_tasks)
     add(group, "rebalance-total", "Rebalances that this worker has completed.", rebalances.count)
-    add(group, "rebalance-rate-per-hour", "Rebalances per hour, recently.", 3600 * rebalances.rate_window.rate(now))
-    add(group, "rebalance-latency-avg", "Average rebalance recently, in milliseconds.",
+    add(group, "rebalance-rate-per-hour", "Recent rebalances per hour.", 3600 * rebalances.rate_window.rate(now))
+    add(group, "rebalance-latency-avg", "Average duration of recent rebalances, in milliseconds.",
         1000 * rebalances.durations.average(now))
-    add(group, "rebalance-latency-max", "Longest rebalance recently, in milliseconds.",
+    add(group, "rebalance-latency-max", "Longest duration of recent rebalances, in milliseconds.",
         1000 * rebalances.durations.maximum(now))
-    add(group, "rebalance-latency-total", "Time of all rebalances, in milliseconds.", 1000 * rebalances.seconds)
+    add(group, "rebalance-latency-total", "Total time spent rebalancing, in milliseconds.", 1000 * rebalances.seconds)
     add(group, "last-rebalance-seconds-ago", "Seconds since the last rebalance; -1: there was none.",
         -1 if rebalances.ended is None else now - rebalances.ended)
 

@@ -86,26 +86,27 @@ class WorkerMetrics:
     def page(self, names: Collection[str] = (JAVA, OWN)) -> str:
         """All metrics in Prometheus' text format; `names`: Kafka Connect's names, heeler's, or both."""
         page = Page(self._kept)
-        where = labels({"worker": self.worker_id})
+        worker_labels = labels({"worker": self.worker_id})
         core, inboxes = self.queues()
         tasks = self._task_rows(inboxes)
         connectors = self._connector_rows(tasks, inboxes)
         if JAVA in names:
-            java.worker(page, self._seen, where, time.monotonic(), self.client_id)
-            java.client(page, self.client(), where, self.client_id)
-            java.app_info(page, self.app_info, self._started, where, self.client_id)
+            java.worker(page, self._seen, worker_labels, time.monotonic(), self.client_id)
+            java.client(page, self.client(), worker_labels, self.client_id)
+            java.app_info(page, self.app_info, self._started, worker_labels, self.client_id)
             java.connectors(page, connectors)
             java.tasks(page, tasks)
         if OWN not in names:
             return page.text()
-        heeler_metrics.worker(page, self._seen, where, self._version)
+        heeler_metrics.worker(page, self._seen, worker_labels, self._version)
         heeler_metrics.connectors(page, connectors)
         heeler_metrics.tasks(page, tasks)
         heeler_metrics.scaling(page, connectors, self.scaling())
         heeler_metrics.stalled(page, tasks, self.stalled())
-        heeler_metrics.queues(page, core, where, [*connectors, *tasks])
-        heeler_metrics.spark(page, self.engine(), where)
-        heeler_metrics.plugins(page, [*((where, found) for found in self.providers()), *_plugins(connectors, tasks)])
+        heeler_metrics.queues(page, core, worker_labels, [*connectors, *tasks])
+        heeler_metrics.spark(page, self.engine(), worker_labels)
+        of_providers = [(worker_labels, figures) for figures in self.providers()]
+        heeler_metrics.plugins(page, [*of_providers, *_plugins(connectors, tasks)])
         return page.text(_process())
 
     def _task_rows(self, inboxes: Mapping[ItemId, int]) -> list[TaskRow]:
@@ -147,18 +148,18 @@ class WorkerMetrics:
         statuses, configs, rows = self._statuses().connectors, self._configs().connector_configs, []
         for name in sorted({*statuses, *by_name}):
             status = statuses.get(name)
-            mine = status is not None and status.worker_id == self.worker_id and (
+            runs_here = status is not None and status.worker_id == self.worker_id and (
                 status.state is not State.UNASSIGNED or name in self._seen.slots)
-            if not mine and name not in by_name:
+            if not runs_here and name not in by_name:
                 continue
             config, plugins = configs.get(name), self._connectors.get(name)
             rows.append(ConnectorRow(
-                name, self.worker_id, status.state if status is not None and mine else None,
+                name, self.worker_id, status.state if status is not None and runs_here else None,
                 self._connector_type(config), (config or {}).get("connector.class", ""),
                 (status.version if status is not None else None) or "unknown", by_name.get(name, []),
                 self._seen.restarts.get(name, {}), inboxes.get(name),
                 plugins.figures() if plugins is not None else None,
-                healing=status.restarts if status is not None and mine else None))
+                healing=status.restarts if status is not None and runs_here else None))
         return rows
 
 

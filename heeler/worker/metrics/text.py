@@ -27,8 +27,8 @@ def labels(pairs: Mapping[str, object]) -> str:
 
 
 class Kept:
-    """Parts of the last page that the next one uses again if what they were made of is still the same. Any thread may
-    use it; its size is that of a page, as only names from heeler's code are used, none of plugins.
+    """Caches rendered parts of the page; a part is reused while its inputs are unchanged. Any thread may use it. Its
+    size is that of a page, as only names from heeler's code are used, none of plugins.
     """
 
     def __init__(self) -> None:
@@ -94,8 +94,8 @@ class Page:
             self._lines(name, kind, text).extend(lines)
 
     def column(self, name: str, kind: Kind, text: str, places: Sequence[str], values: Sequence[float]) -> None:
-        """Add many samples faster than `add`, from their labels and their values: what is as on the last page is not
-        formatted again.
+        """Add many samples faster than `add`, from their labels and their values: values that have not changed are
+        not formatted again.
         """
         if places:
             self._lines(name, kind, text).append(self.kept.column(name, places, (f"{name}{{",), values))

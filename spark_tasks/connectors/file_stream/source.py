@@ -202,7 +202,9 @@ class FileReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark has n
                 file.seek(at)
                 size = file.readinto(data.data)
                 if not size:
-                    raise ConnectError(f"file {partition.file} ends at {at}, but had {end} bytes: was it truncated?")
+                    now = os.fstat(file.fileno()).st_size
+                    raise ConnectError(
+                        f"file {partition.file} is now {now} bytes long, but had {end}: was it truncated?")
                 lines, used = split_lines(data[:size], final=at + size == end)
                 if not used:
                     if size < len(data) or at + size == end:  # the batch was planned up to a line end

@@ -54,7 +54,7 @@ class FilesSourceConnector(SourceConnector):
         ConfigKey("csv.multiline", Type.BOOLEAN, default=False, doc="Whether quoted fields may contain line ends."),
         ConfigKey(
             "last.line.wait.ms", Type.LONG, default=60000, validator=at_least(-1),
-            doc="How long a file must not have changed before its last line is read without a line end; -1: never.",
+            doc="How long a file must be unchanged before an unterminated last line is read; -1: never.",
         ),
         ConfigKey(
             "files.parallel", Type.INT, default=4, validator=at_least(1), doc="The maximum number of files in a batch.",

@@ -149,7 +149,8 @@ def _read_csv(part: FilePiece, settings: FilesSettings) -> Iterator[Column]:
 def _bytes(part: FilePiece) -> pa.Buffer:
     with pa.memory_map(part.path) as file:
         if file.size() < part.end:
-            raise ConnectError(f"file {part.path} has {file.size()} bytes, but had {part.end}: was it truncated?")
+            raise ConnectError(f"file {part.path} is now {file.size()} bytes long, but had {part.end}: "
+                               "was it truncated?")
         file.seek(part.start)
         return file.read_buffer(part.end - part.start)
 
@@ -178,7 +179,7 @@ def _read_json(part: FilePiece) -> Iterator[Column]:
 
 
 def row_groups(path: Path) -> int | None:
-    """Returns the number of row groups of a Parquet file, or None if it is incomplete or no Parquet file."""
+    """Returns the number of row groups of a Parquet file, or None if it is incomplete or not a Parquet file."""
     try:
         return int(pq.read_metadata(path).num_row_groups)
     except (OSError, pa.ArrowInvalid):

@@ -91,7 +91,7 @@ class FilesReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark has 
             failed.add(folder)
             if self._index == 0:  # the others would say the same
                 self._warn(folder, "does not exist (yet): waiting for it to be created" if missing else
-                           f"cannot be listed ({error.strerror}): its files are left out until it can", "Folder")
+                           f"cannot be listed ({error.strerror}): its files are skipped until it can be", "Folder")
 
         for folder, folders, names in os.walk(root, onerror=cannot_list):
             folders[:] = sorted(f for f in folders if self._settings.recursive and not f.startswith((".", "_")))

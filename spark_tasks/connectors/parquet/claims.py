@@ -44,7 +44,7 @@ def claim(folder: Path, path: str, held: OffsetRange) -> bool:
     except FileNotFoundError:
         raise
     except OSError as error:
-        _logger.debug("no hard links in %s: %s", folder, error)
+        _logger.debug("Cannot create hard links in %s: %s", folder, error)
     return True
 
 

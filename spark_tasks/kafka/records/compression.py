@@ -52,7 +52,7 @@ def decompress_into(codec: int, data: Bytes, out: memoryview) -> int | None:
     """
     function = _INTO.get(codec)
     if function is None:
-        raise UnsupportedFormatError(f"records compressed by codec {codec}, which does not exist")
+        raise UnsupportedFormatError(f"records use the unknown compression codec {codec}")
     try:
         return function(data, out)
     except _FAILURES:
@@ -70,7 +70,8 @@ def decompress(codec: int, data: Bytes, max_bytes: int) -> bytes:
         size = source.read_into(memoryview(part))
         total += size
         if total > max_bytes:
-            raise DecompressError(f"more than the {max_bytes} bytes allowed, from {len(data)}")
+            raise DecompressError(
+                f"more than the allowed {max_bytes} bytes when decompressed (compressed: {len(data)})")
         parts.append(part[:size])
         if size < len(part):
             return b"".join(parts)
@@ -97,7 +98,7 @@ class Decompressor:
     def __init__(self, codec: int, data: Bytes, max_bytes: int) -> None:
         make = _STREAMS.get(codec)
         if make is None:
-            raise UnsupportedFormatError(f"records compressed by codec {codec}, which does not exist")
+            raise UnsupportedFormatError(f"records use the unknown compression codec {codec}")
         self._stream = make(data, max_bytes)
 
     def read_into(self, out: memoryview) -> int:

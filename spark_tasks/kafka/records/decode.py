@@ -157,8 +157,8 @@ _Row = tuple[int, int, int, int, int, int, int, int, int, int, int, int]  # of a
 
 
 def _plain_rows(piece: Piece, begin: int) -> list[_Row] | None:
-    """Returns the table's rows for a piece that begins at this position. Not with a kernel: for a few batches, to call
-    one takes longer. Returns None as `decode_together`.
+    """Returns the table's rows for a piece that begins at this position. Uses no kernel, since calling one costs more
+    for a few batches. Returns None in the same cases as `decode_together`.
     """
     data, view, size = piece.data, memoryview(piece.data), len(piece.data)
     rows: list[_Row] = []

@@ -196,7 +196,7 @@ class TypedReader:
         self._require(tokens, (OBJECT,), "Structs should be encoded as JSON objects")
         found = find_members(self._tape, tokens)
         if found is None:
-            raise DataError("a struct has thousands of different members")
+            raise DataError("a struct has too many distinct members (thousands)")
         names, cells = found
         nobody = np.full(len(tokens), -1, np.int32)
         children, fields = [], []

@@ -31,14 +31,14 @@ class TransformError(DataError):
         self.alias, self.class_name, self.record = alias, class_name, record
         self._row = row
         self._place: list[Callable[[int], int] | None] = []
-        super().__init__(f"transforms.{alias} ({class_name}) cannot change {_place(record)}: {reason}")
+        super().__init__(f"transforms.{alias} ({class_name}) cannot transform {_place(record)}: {reason}")
 
 
     @property
     def part(self) -> StageFailedError:
         """The same error, for a caller that tries parts of a batch."""
         reason = self.__cause__ if isinstance(self.__cause__, Exception) else self
-        words = f"transforms.{self.alias} ({self.class_name}) cannot change record {{}}"
+        words = f"transforms.{self.alias} ({self.class_name}) cannot transform record {{}}"
         failed = StageFailedError(self._row, FailedStage.TRANSFORMATION, self.class_name, reason, words)
         for place in self._place:
             failed.move(place)

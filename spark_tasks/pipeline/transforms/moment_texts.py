@@ -38,7 +38,7 @@ def parse_column(array: pa.Array, pattern: str) -> pa.Array:
     there = all_valid(len(array)) if text.valid is None else text.valid
     fields = np.empty(_UNUSED + 1, np.int64)
     if _parse(frozen(text.data), frozen(text.offsets), there, steps, _NAMES, fields, millis) >= 0:
-        raise pa.ArrowInvalid("a text is not of the pattern, or in an unusual form")
+        raise pa.ArrowInvalid("a text does not match the pattern, or has an unsupported form")
     return number_array(millis, pa.int64(), text.valid)
 
 
@@ -130,7 +130,7 @@ def _digits(data: Any, at: Any, end: Any, max_digits: Any, exactly: Any) -> tupl
 
 @kernel
 def _name(data: Any, at: Any, end: Any, names: Any, first: Any, count: Any, short: Any) -> tuple[Any, Any]:
-    """Which of the names it is, in upper or lower case, and where it ends; -1 if it is none of them."""
+    """The index of the matching name, in upper or lower case, and where it ends; -1 without a match."""
     for index in range(count):
         size = 0
         while at + size < end and names[first + index, size] and data[at + size] | 32 == names[first + index, size]:

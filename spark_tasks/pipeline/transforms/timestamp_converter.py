@@ -56,7 +56,7 @@ def _saturated(number: int) -> int:
 
 
 def _divided(number: int, by: int) -> int:
-    """Returns the quotient, rounded towards zero as in Java."""
+    """Returns the quotient, rounded toward zero as in Java."""
     return number // by if number >= 0 else -(-number // by)
 
 

@@ -71,5 +71,5 @@ def outcome_of(answer: bytes, task: str) -> Outcome:
     except BaseException as error:  # unpickling runs a plugin's code, which may raise anything
         raise SparkLostError(f"{task}: no result: {error!r}") from error
     if not isinstance(outcome, Outcome):
-        raise SparkLostError(f"{task}: no result: a {type(outcome).__name__}")
+        raise SparkLostError(f"{task}: unexpected result of type {type(outcome).__name__}")
     return outcome

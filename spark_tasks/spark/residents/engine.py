@@ -203,7 +203,7 @@ class ResidentEngine(Engine):
             early = [one for one, _ in self._early if one.future is batch]
             self._early = [(one, splits) for one, splits in self._early if one.future is not batch]
         for one in early:
-            one.fail(CancelledError(f"a batch of {one.task} was given up"))
+            one.fail(CancelledError(f"a batch of {one.task} was cancelled"))
         if self._pool is not None:
             self._pool.cancel(batch)
 

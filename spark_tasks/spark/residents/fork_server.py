@@ -152,7 +152,7 @@ class ForkServer(Launcher):
     @override
     def failure(self, number: int) -> str | None:
         late = time.monotonic() - self._launched.get(number, 0.0) > PROCESS_S
-        return "the fork server has forked none; it may be suspended" if late else None
+        return "the fork server did not start a process; it may be suspended" if late else None
 
     @override
     def close(self) -> None:

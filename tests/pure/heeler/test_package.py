@@ -74,8 +74,8 @@ def test_the_wheel_contains_our_files_and_nothing_else(wheel):
             if f.is_file() and "__pycache__" not in f.parts}
     with zipfile.ZipFile(wheel) as archive:
         packed = {name for name in archive.namelist() if ".dist-info/" not in name}
-        licence = [name for name in archive.namelist() if name.endswith("/LICENSE")]
-    assert (packed ^ ours, len(licence)) == (set(), 1)
+        licenses = [name for name in archive.namelist() if name.endswith("/LICENSE")]
+    assert (packed ^ ours, len(licenses)) == (set(), 1)
     assert {f"{name}/py.typed" for name in PACKAGES} <= packed
 
 

@@ -296,8 +296,8 @@ def test_workers_forward_over_tls(certificates: Certificates) -> None:
     ({"ssl.keystore.location": "PEM", "ssl.cipher.suites": "TLS_AES_256_GCM_SHA384"}, "name either all suites"),
     ({"ssl.keystore.location": "PEM", "ssl.cipher.suites": "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384",
       "ssl.enabled.protocols": "TLSv1.3"}, "none of them"),
-    ({"ssl.keystore.location": "PEM", "ssl.provider": "BCFIPS"}, "cannot honour it"),
-    ({"ssl.keystore.location": "PEM", "ssl.trustmanager.algorithm": "Pins"}, "cannot honour it"),
+    ({"ssl.keystore.location": "PEM", "ssl.provider": "BCFIPS"}, "cannot honor it"),
+    ({"ssl.keystore.location": "PEM", "ssl.trustmanager.algorithm": "Pins"}, "cannot honor it"),
     ({"ssl.keystore.key": "x", "ssl.keystore.certificate.chain": "y"}, "ssl.keystore"),
 ])
 def test_bad_tls_settings_are_explained(

@@ -141,7 +141,7 @@ TYPES = {
         from shapes import Shape
         class Error(ValueError):
             pass
-        class Colour(enum.Enum):
+        class Color(enum.Enum):
             RED = 1
         @dataclasses.dataclass
         class Point:
@@ -168,7 +168,7 @@ def test_introspection_finds_modules_of_a_space(tmp_path):
     assert [f.name for f in dataclasses.fields(kinds.Point)] == ["x", "shape"]
     assert typing.get_type_hints(kinds.Point.far) == {"by": kinds.Shape, "return": kinds.Point}
     assert inspect.getsource(kinds.fails) == 'def fails():\n    raise Error("no luck")\n'
-    assert "class Colour" in inspect.getsource(kinds.Colour)
+    assert "class Color" in inspect.getsource(kinds.Color)
     assert kinds.Point(1, shape).far(shape) == kinds.Point(4, kinds.Shape(1))
     try:
         kinds.fails()
@@ -194,10 +194,10 @@ def test_pickled_objects_can_be_read_in_another_process(tmp_path):
     for field, folder in ((FIRST, tmp_path / "a folder.d"), (SECOND, tmp_path / "ünï-%41|'code")):
         shapes_py = f"import dataclasses\n@dataclasses.dataclass\nclass Shape:\n    {field}: int\n"
         kinds = load(write(folder, {**TYPES, "shapes.py": shapes_py}), "kinds")
-        things = kinds.Point(1, kinds.Shape(2)), kinds.Colour.RED, kinds.Error("x")
+        things = kinds.Point(1, kinds.Shape(2)), kinds.Color.RED, kinds.Error("x")
         for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
             pickles += [*(pickle.dumps(x, protocol) for x in things), cloudpickle.dumps(kinds.closure(5), protocol)]
-            expected += [f"Point(x=1, shape=Shape({field}=2))", "<Colour.RED: 1>", "Error('x')", f"Shape({field}=9)"]
+            expected += [f"Point(x=1, shape=Shape({field}=2))", "<Color.RED: 1>", "Error('x')", f"Shape({field}=9)"]
     done = subprocess.run(
         [sys.executable, "-c", READ], input=b"|".join(p.hex().encode() for p in pickles),
         capture_output=True, check=False, timeout=60, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)})
@@ -207,7 +207,7 @@ def test_pickled_objects_can_be_read_in_another_process(tmp_path):
 
 def test_a_folder_that_another_machine_does_not_have(tmp_path):
     kinds = load(write(tmp_path / "here", TYPES), "kinds")
-    pickled = pickle.dumps(kinds.Colour.RED).hex()
+    pickled = pickle.dumps(kinds.Color.RED).hex()
     shutil.rmtree(tmp_path / "here")
     done = subprocess.run([sys.executable, "-c", READ], input=pickled.encode(), capture_output=True, check=False,
                           timeout=60, env={**os.environ, "PYTHONPATH": str(ROOT)})

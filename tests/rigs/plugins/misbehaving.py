@@ -19,7 +19,7 @@ from heeler import ConfigDef, ConfigKey, PermanentError, SinkConnector, SourceCo
 KEYS = ConfigDef(
     ConfigKey("at", Type.STRING, default="", doc="validate, start, tasks, stop, task-start, plan, read, task-stop, "
               "write or transform."),
-    ConfigKey("release", Type.STRING, default="", doc="The file that ends the misbehaviour."),
+    ConfigKey("release", Type.STRING, default="", doc="The file that ends the misbehavior."),
     ConfigKey("says", Type.STRING, default="", doc="The end of the error's message."),
     ConfigKey("topic", Type.STRING, default="", doc="The topic to write to."),
 )

@@ -13,5 +13,5 @@ def BadSchema(options, start):
 
 
 @source("name string")
-def Neighbour(options, start):
+def Neighbor(options, start):
     return [], {}

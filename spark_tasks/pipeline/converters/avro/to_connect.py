@@ -173,7 +173,8 @@ class _Mapping:
         if number is not None and (not isinstance(number, int | float) or isinstance(number, bool)):
             raise DataError(f"Invalid Connect version found: {number}")
         if number is not None and schema.version is not None and int(number) != schema.version:
-            raise DataError(f"Mismatched versions: the schema has version {schema.version} and says {int(number)}")
+            raise DataError(f"Mismatched versions: the schema has version {schema.version}, but {n.CONNECT_VERSION} is "
+                            f"{int(number)}")
         chosen = schema.version if schema.version is not None else int(number) if number is not None else version
         return replace(schema, doc=found, version=chosen)
 

@@ -115,7 +115,7 @@ class _Parser:
         if isinstance(definition, list):
             return Node("union", inner=tuple(self.node(one, namespace) for one in definition))
         if not isinstance(definition, Mapping) or "type" not in definition:
-            raise DataError(f"an Avro schema has {str(definition)[:100]!r} in place of a type")
+            raise DataError(f"an Avro schema has {str(definition)[:100]!r} where a type is expected")
         kind = definition["type"]
         if not isinstance(kind, str):
             return self.node(kind, namespace)  # {"type": {…}}, which some tools write

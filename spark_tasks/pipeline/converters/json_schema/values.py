@@ -51,7 +51,7 @@ class Reader(TypedReader):
             self._require(tokens, (OBJECT,), "Found invalid map entry instead of object")
         found = find_members(self._tape, tokens)
         if found is None:
-            raise DataError("objects have thousands of different members")
+            raise DataError("objects have too many distinct members (thousands)")
         return found
 
     def _union(self, schema: Schema, tokens: Ints) -> pa.Array:

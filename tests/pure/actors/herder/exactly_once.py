@@ -1,7 +1,7 @@
 """A simulated cluster whose tasks are exactly-once sources: producers with epochs, and what tasks commit.
 
 A task goes through KIP-618's start order, one step at a time, at any speed; it may be stopped without noticing. Whoever
-initialises a transactional id fences all former producers. `commit` fails the test if data of an older generation of
+initializes a transactional id fences all former producers. `commit` fails the test if data of an older generation of
 task configs are committed after a task of a newer one has started.
 """
 

@@ -257,7 +257,7 @@ class Node:
         match effect:
             case effects.AskTaskConfigs(connector, epoch, op):
                 if not self._order(epoch, op):
-                    error = ConnectError("the connector does not run")
+                    error = ConnectError("the connector is not running")
                     self.tell(("instance", epoch), TaskConfigsGenerated(ConnectorName(connector), epoch, op, (), error))
             case effects.SendTaskConfigs(op, url, connector, configs, key):
                 signature = key and sign(key, self.state.settings.key_algorithm, b"body")

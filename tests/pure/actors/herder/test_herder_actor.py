@@ -363,7 +363,7 @@ def test_a_defect_outside_of_requests_stops_the_worker(rig: Rig, c: ConnectorNam
     rig.statuses = lambda: StatusState({c: None}, {c: None}, {})  # type: ignore[dict-item]
     rig.group(RequestRejoin("a rebalance"))
     wait_until(lambda: rig.failures, WITHIN_S, "the defect to be told")
-    assert "cannot continue after a defect (TypeError" in rig.failures[0]
+    assert "cannot continue after an internal error (TypeError" in rig.failures[0]
     assert rig.halted.wait(WITHIN_S), "it stopped in order"
     assert rig.group.left.is_set()
 

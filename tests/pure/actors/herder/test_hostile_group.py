@@ -121,7 +121,7 @@ def test_a_new_connector_whose_name_is_too_long_is_refused() -> None:
     taken = put(world, ConnectorName("n" * 8000))
     world.settle()
     assert [getattr(world.replies[one].error, "status", 400) for one in refused] == [400, 400]
-    assert "takes 8001 bytes in a URL" in str(world.replies[refused[0]].error)
+    assert "is 8001 bytes long in a URL" in str(world.replies[refused[0]].error)
     assert world.replies[taken].error is None
     world.check_at_rest()
 

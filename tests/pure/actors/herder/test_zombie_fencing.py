@@ -155,7 +155,7 @@ def test_all_former_producers_are_fenced(before: int, after: int, fenced: int) -
     put(world, after, "2")
     world.settle()
     assert world.config.task_count_records == {C: after}
-    rounds = sum(world.epochs.values()) - sum(epochs.values()) - after  # each new task initialises its own
+    rounds = sum(world.epochs.values()) - sum(epochs.values()) - after  # each new task initializes its own
     assert rounds == fenced
 
 
@@ -239,11 +239,11 @@ def test_producers_that_cannot_be_fenced_fail_the_start_and_nothing_is_recorded(
     world.settle()
     [(node, op, _)] = world.rounds
     world.rounds.clear()
-    node.tell("fencing", ProducersFenced(op, ConnectError("not authorised")))
+    node.tell("fencing", ProducersFenced(op, ConnectError("not authorized")))
     world.settle()
     failed = [r.error for r in world.replies.values() if r.error is not None]
     assert [(type(error), str(error)) for error in failed] == [
-        (ConnectError, "Failed to fence the producers of former tasks of connector c: not authorised")] * 2
+        (ConnectError, "Failed to fence the producers of former tasks of connector c: not authorized")] * 2
     assert world.config.task_count_records == {C: 3}
     world.fencing_held = False
     assert fence(world) is None, "a restarted task begins another round"

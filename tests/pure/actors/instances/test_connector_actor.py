@@ -272,7 +272,7 @@ def test_a_paused_connector_generates_no_task_configs(rig):
     rig.start(PAUSED)
     rig.state(State.PAUSED)
     rig.generate()
-    assert "is paused, so it generates no task configurations" in str(rig.next().error)
+    assert f"Cannot generate task configurations: connector {rig.name} is paused" in str(rig.next().error)
 
 
 def test_a_plugin_that_hangs_blocks_no_others(rig):

@@ -49,7 +49,7 @@ def test_the_scaler_starts_with_the_current_tasks_and_scales_up_and_down(rig, ca
     rig.pass_(6, watched)
     assert watched.tasks == 4
     assert [type(message) for message in rig.reported] == [Remark, TaskReconfigurationRequested]
-    assert rig.reported[0].what.startswith("2 -> 4 tasks: 1000 records behind")
+    assert rig.reported[0].what.startswith("changing from 2 to 4 tasks: the lag is 1000 records in ")
     assert [vars(record)["about"] for record in caplog.records] == ["c"], "in GET /connectors/c/logs"
     assert rig.reported[1] == TaskReconfigurationRequested("c", 7)
     assert rig.scaler.figures() == {"c": Scaled(4, 1000)}

@@ -57,11 +57,11 @@ def test_a_temporary_refusal_is_retried(herder: Herder, guard: HerderGuard) -> N
 
 
 @pytest.mark.parametrize(("what", "text"), [
-    ("fence", "Failed to perform a round of zombie fencing for task c-1: not authorised"),
-    ("verify", "Failed to perform the preflight check of task c-1: not authorised"),
+    ("fence", "Failed to perform a round of zombie fencing for task c-1: not authorized"),
+    ("verify", "Failed to perform the preflight check of task c-1: not authorized"),
 ])
 def test_a_permanent_refusal_fails_the_task(herder: Herder, guard: HerderGuard, what: str, text: str) -> None:
-    herder.answers = [ConnectError("not authorised")]
+    herder.answers = [ConnectError("not authorized")]
     with pytest.raises(ConnectError) as caught:
         getattr(guard, what)()
     assert str(caught.value) == text

@@ -55,7 +55,7 @@ def test_libraries_and_other_files_are_not_watched(project, name):
     watch.check()
 
 
-def test_a_connector_that_is_installed_as_one_file_does_not_watch_its_neighbours(project):
+def test_a_connector_that_is_installed_as_one_file_does_not_watch_its_neighbors(project):
     watch = started(project, project / "site-packages")
     (project / "site-packages/library/z.py").write_text("x = 1")
     watch.check()

@@ -97,7 +97,7 @@ def test_a_predicate_that_raises_is_the_error_of_its_transform(source, tmp_path)
     seen = stages(source, code=1)
     assert [stage["stage"] for stage in seen] == ["read", "transforms.route", "transforms.hoist"]
     assert seen[-1]["error"].endswith(
-        "HoistField$Value) cannot change record new-t: ValueError: not today"), seen[-1]["error"]
+        "HoistField$Value) cannot transform record new-t: ValueError: not today"), seen[-1]["error"]
 
 
 def test_a_configuration_that_a_worker_would_refuse_is_refused(source, tmp_path):
@@ -141,8 +141,8 @@ def test_a_sink_gets_records_from_a_file_and_writes_nothing(tmp_path):
     for wrong, words in (
             ("[1]", "not a JSON object"), ("{", "JSON object in each line"), ('{"value": 1, "offset": "x"}', "invalid"),
             ('{"value": 1, "headers": [1]}', "headers must be"), ('{"value": 1, "timestamp": "noon"}', "noon"),
-            ('{"value": 1, "partition": 99999999999999999999}', "too large"), ("{}", "has nothing"),
-            ('{"valeu": 1}', "record 1 has valeu; a record has value, and perhaps key, topic")):
+            ('{"value": 1, "partition": 99999999999999999999}', "too large"), ("{}", "has no keys"),
+            ('{"valeu": 1}', "record 1 has the keys valeu; allowed are value and, optionally, key, topic")):
         records.write_text(f"{wrong}\n")
         assert words in run(file, "--records", records, code=2).stderr
 

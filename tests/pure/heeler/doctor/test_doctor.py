@@ -67,7 +67,7 @@ def test_a_machine_that_allows_few_open_files():
                           text=True, timeout=120, check=False)
     [said] = [said for said in json.loads(done.stdout) if said["about"] == "open files"]
     assert said["verdict"] == "warning"
-    assert "may open 1000" in said["message"]
+    assert "limit is 1000 open files" in said["message"]
 
 
 def test_invalid_worker_settings_are_an_error(file):
@@ -76,7 +76,7 @@ def test_invalid_worker_settings_are_an_error(file):
 
 
 def test_a_failed_check_does_not_prevent_others(file, tmp_path):
-    """Unreachable brokers, a plugin that cannot be imported, an invalid jar, a missing folder, a misspelt key."""
+    """Unreachable brokers, a plugin that cannot be imported, an invalid jar, a missing folder, a misspelled key."""
     folder = tmp_path / "plugins"
     folder.mkdir()
     (folder / "broken.jar").write_bytes(b"PK, or not")
@@ -92,7 +92,8 @@ def test_a_failed_check_does_not_prevent_others(file, tmp_path):
     assert "broken.jar cannot be read" in reported[0][1]
     assert "/nowhere/at/all" in reported[1][1]
     assert "no_such_module" in reported[2][1]
-    assert of(found, "settings") == [("warning", "Not settings of a worker, perhaps misspelt: ofset.flush.interval.ms")]
+    assert of(found, "settings") == [
+        ("warning", "Unknown worker settings, possibly misspelled: ofset.flush.interval.ms")]
     assert of(found, "certificates") == [("ok", "none is configured")]
     assert "hunter2" not in str(found)
 

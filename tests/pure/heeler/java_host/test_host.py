@@ -66,7 +66,7 @@ def test_connectors_share_one_host_which_is_restarted_after_its_end(made):
     (first,) = made
     first.alive = False
     java.connect(connector="a")
-    assert (len(made), first.closed, made[1].whose) == (2, 1, "Java plugins")
+    assert (len(made), first.closed, made[1].whose) == (2, 1, "Java plugin host")
 
 
 def test_each_connector_has_its_own_host_which_ends_when_unused(made):
@@ -74,7 +74,7 @@ def test_each_connector_has_its_own_host_which_ends_when_unused(made):
     java.connect().close()
     kept, left = java.connect(connector="a"), java.connect(connector="a")
     java.connect(connector="b").close()
-    assert [process.whose for process in made] == ["Java plugins", "Java plugins of a", "Java plugins of b"]
+    assert [process.whose for process in made] == ["Java plugin host", "Java plugin host of a", "Java plugin host of b"]
     wait_until(lambda: made[2].closed)
     left.close()
     java.connect(connector="b")
@@ -111,10 +111,10 @@ def test_the_end_of_a_host_is_reported_for_its_connectors_and_tasks(made):
     (first,) = made
     first.ends[0].sendall(message(0, RETIRE))
     wait_until(lambda: reported == [
-        ("a", "a-0", "the host of Java plugins is replaced (It is old); it continues in a new one")])
+        ("a", "a-0", "the Java plugin host is being replaced (It is old); it continues in a new one")])
     first.ends[0].close()
     wait_until(lambda: reported[1:] == [
-        ("a", "a-0", "the host of Java plugins has ended (it was played); it continues in a new one")])
+        ("a", "a-0", "the Java plugin host has ended (it was played); it continues in a new one")])
 
 
 @pytest.mark.parametrize(("op", "times"), [("validate", 4), ("alterOffsets", 1)])

@@ -40,14 +40,14 @@ def test_an_outage_is_one_line(manager: logging.Logger, caplog: pytest.LogCaptur
         manager.warning("Bootstrap %s not ready; waiting %.2f secs", "bootstrap-0", 1)
     [record] = caplog.records
     assert (record.name, record.levelname) == (kafka_lines.__name__, "WARNING")
-    assert record.getMessage().startswith("Connections to Kafka fail (111 ECONNREFUSED)")
+    assert record.getMessage().startswith("Connections to Kafka are failing (111 ECONNREFUSED)")
 
 
 def test_the_reason_is_quoted_without_the_parenthesis_around_it(
     manager: logging.Logger, caplog: pytest.LogCaptureFixture
 ) -> None:
     manager.warning("%s: Abort (%s)", "<transport>", "KafkaConnectionError: socket disconnected")
-    assert "Connections to Kafka fail (socket disconnected). Clients" in caplog.text
+    assert "Connections to Kafka are failing (socket disconnected). Clients" in caplog.text
 
 
 def test_a_refused_login_is_one_line(manager: logging.Logger, caplog: pytest.LogCaptureFixture) -> None:
@@ -57,7 +57,7 @@ def test_a_refused_login_is_one_line(manager: logging.Logger, caplog: pytest.Log
     manager.warning("Bootstrap connection to %s failed: %s (backoff %.2f secs)", "bootstrap-0", error, 1)
     [record] = caplog.records
     assert (record.name, record.levelname, record.getMessage()) == (
-        kafka_lines.__name__, "WARNING", "Kafka refuses a login (Authentication failed)")
+        kafka_lines.__name__, "WARNING", "Kafka rejected a login (Authentication failed)")
 
 
 def test_other_lines_are_not_filtered(manager: logging.Logger, caplog: pytest.LogCaptureFixture) -> None:

@@ -143,7 +143,7 @@ def test_a_file_may_be_latin_1_or_utf_8(tmp_path):
         assert load_worker_config(file).prefixed("spark.") == {"app.name": "caf\u00e9"}
 
 
-def test_errors_name_the_file_and_the_misspelt_key(tmp_path):
+def test_errors_name_the_file_and_the_misspelled_key(tmp_path):
     file = tmp_path / "w.properties"
     file.write_text("\n".join(f"{k}={v}" for k, v in BASE.items()).replace("group.id", "gruop.id"))
     with pytest.raises(ConfigError, match=r"w\.properties has invalid settings:\nMissing required configuration "

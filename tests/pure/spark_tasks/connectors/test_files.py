@@ -124,7 +124,7 @@ def test_a_folder_that_is_missing_or_cannot_be_listed_is_reported_once_and_waite
 
     monkeypatch.setattr(os, "scandir", refused)  # tests may run as root
     assert reported() == [
-        f"Folder {folder}/closed cannot be listed (Permission denied): its files are left out until it can"]
+        f"Folder {folder}/closed cannot be listed (Permission denied): its files are skipped until it can be"]
     found = [reader.latestOffset(reader.initialOffset())["files"] for reader in (first, second)]
     assert sorted(path for files in found for path in files) == [f"{folder}/a.json"]
 

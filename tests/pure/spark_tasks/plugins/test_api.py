@@ -15,7 +15,7 @@ from tests.rigs.tasks import plugins_with
 
 
 @pytest.mark.parametrize(("base", "name"), [(SourceConnector, "yields"), (SinkConnector, "accepts")])
-def test_a_misspelt_shape_of_records_is_refused(base: type[Any], name: str) -> None:
+def test_a_misspelled_shape_of_records_is_refused(base: type[Any], name: str) -> None:
     mistake = type("Ticks", (base,), {name: "row"}).mistake
     assert mistake == f"""Ticks.{name} is 'row'; it must be "records" or "rows\""""
     assert type("Ticks", (base,), {name: "rows"}).mistake is None

@@ -201,8 +201,8 @@ class OneQueue:
 
 @pytest.mark.parametrize(("body", "words"), [
     ({"dry_run": True, "values": True},
-     "c is done (dry run): 3 letters of q read, 2 would be replayed, 0 refused again, 1 left by the filter, 0 not"),
-    ({}, "c is done: 3 letters of q read, 2 replayed, 1 refused again, 1 left by the filter, 0 not replayable"),
+     "c finished (dry run): 3 letters of q read, 2 would be replayed, 0 refused again, 1 excluded by the filter"),
+    ({}, "c finished: 3 letters of q read, 2 replayed, 1 refused again, 1 excluded by the filter, 0 not replayable"),
 ])
 def test_the_log_has_the_counts_of_a_replay_and_nothing_of_records(
     caplog: pytest.LogCaptureFixture, body: dict[str, Any], words: str

@@ -29,7 +29,7 @@ class Engine:
         return future
 
     def cancel(self, batch: Future[list[Any]]) -> None:
-        fail(batch, CancelledError("a batch was given up"))
+        fail(batch, CancelledError("a batch was cancelled"))
 
     def begin(self) -> None:
         self.flights[-1][2].set_running_or_notify_cancel()

@@ -185,7 +185,7 @@ public final class Host {
         if (!ranOut(error)) return;
         last = null;
         try {
-            System.err.println("[ERROR] The heap is full: this host of Java plugins exits");
+            System.err.println("[ERROR] The heap is full: this Java plugin host exits");
         } finally {
             Runtime.getRuntime().halt(FULL);
         }
@@ -252,7 +252,7 @@ public final class Host {
         if (retiring != null) return;
         Map<String, String> fields = Map.of("op", "retire", "why", why);
         retiring = fields;
-        System.err.println("[WARN] This host of Java plugins is replaced: " + why);
+        System.err.println("[WARN] This Java plugin host is being replaced: " + why);
         try {
             server.close();
         } catch (IOException e) {

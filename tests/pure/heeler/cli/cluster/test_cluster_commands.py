@@ -76,7 +76,7 @@ def test_errors_say_that_an_endpoint_is_not_served_here(fake, words, request_lin
     ((200, []), 7, "is not an object but of type list"),
     ((200, None), 7, "is not an object but of type NoneType"),
     ((200, {**INFO, "config": {"a": {"b": "c"}}}), 7, "is not an object of strings but of type dict"),
-    ((302, b""), 7, "responds with a redirection (HTTP 302)"),
+    ((302, b""), 7, "redirects (HTTP 302)"),
     ((0, b""), 3, "No worker responds"),
 ])
 def test_errors_have_their_exit_codes(fake, answer, code, text):
@@ -377,7 +377,7 @@ def test_secrets_are_masked_by_name_and_by_the_plugins_declaration(fake, tmp_pat
     (tmp_path / "c.json").write_text(json.dumps({"name": "c", "config": config}))
     there = {"c": {**config, "name": "c", "pin": "1111111111", "db.password": "haddock99", "from": "${file:/p:old}"}}
     done = apply(fake, tmp_path, "--dry-run", there=there).output
-    assert "pin=[hidden] (a different one)" in done
+    assert "pin=[hidden] (changed)" in done
     assert "from=${file:/p:old}" in done
     assert "from=${file:/p:pw}" in done
     for secret in ("918273645", "1111111111", "swordfish", "haddock"):
@@ -504,7 +504,7 @@ def test_offsets_are_changed_with_one_document_for_programs(fake):
     assert reported("reset", "c") == {"changes": [{**change, "then": None}], "message": "reset"}
     fake.answers["GET /connectors/c/offsets"] = (200, {"offsets": []})
     assert reported("reset", "c") == {"changes": [], "message": "reset"}
-    assert "Reset offsets that c may keep itself?" in run(fake, "offsets", "reset", "c", code=2).stderr
+    assert "c may store offsets outside Kafka. Reset it anyway?" in run(fake, "offsets", "reset", "c", code=2).stderr
     fake.answers["GET /connectors/c/offsets"] = (200, {"offsets": [place("t", 0, 1)]})
     assert "Reset 1 offset?" in run(fake, "offsets", "reset", "c", code=2).stderr
 

@@ -97,7 +97,7 @@ def test_the_bad_record_is_named_with_its_stage():
     values[137] = b'{"a":"x"}'
     config = chain(("HoistField$Value", {"field": "h"}), ("ExtractField$Value", {"field": "h"}),
                    ("Cast$Value", {"spec": "a:int32"}))  # fmt: skip
-    with pytest.raises(ToleranceExceededError, match=r"transforms\.t2 \(.*Cast\$Value\) cannot change record t-3, "
+    with pytest.raises(ToleranceExceededError, match=r"transforms\.t2 \(.*Cast\$Value\) cannot transform record t-3, "
                        r"offset 177: Value \(x\) was out of range for requested data type"):
         sink(config, values, offset=40)
 

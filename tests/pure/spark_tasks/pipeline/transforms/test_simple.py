@@ -64,7 +64,7 @@ def test_transforms_are_found_by_name(folder):
 
 
 def test_the_bad_record_is_named(folder):
-    words = r"shouting.shout\) cannot change record t-0, offset 1: .*AttributeError"
+    words = r"shouting.shout\) cannot transform record t-0, offset 1: .*AttributeError"
     with pytest.raises(ToleranceExceededError, match=words):
         through(folder, [{"name": "x"}, 5], **{"transforms.s.type": "shout"})
 
