@@ -1,161 +1,128 @@
-"""Requests of arbitrary clients: the end of a request is never ambiguous, and no client blocks others."""
+"""The server over real sockets: keep-alive, shutdown, and clients that are many, slow or silent."""
 
 from __future__ import annotations
 
 import contextlib
+import http.client
 import json
-import re
 import resource
 import socket
 import ssl
 import subprocess
 import sys
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import rest.server.http
+from actors.errors import NotFoundError
+from rest.server.http import HttpServer
 from rest.server.keys import Listener
 from rest.server.settings import RestSettings
 from storage.ids import ConnectorName, TargetState
 from tests.rigs.fake_herder import FakeWorker
-from tests.rigs.serving import LOCAL, call, make_certificates, serving
+from tests.rigs.serving import LOCAL, call, make_certificates, serving, statuses
 from tests.rigs.support import wait_until
 
-SMUGGLED = b"GET /smuggled HTTP/1.1\r\nHost: b\r\n\r\n"
+HTTPS = (Listener("https", "127.0.0.1", 0),)
 POST = b"POST /connectors HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
 TIMEOUT_S = 60
 
 
-@pytest.fixture(scope="module")
-def port() -> Iterator[int]:
-    with serving(FakeWorker(), replace(RestSettings(), listeners=LOCAL, max_body_bytes=4096)) as server:
-        yield server.ports[0]
+def test_one_connection_serves_many_requests() -> None:
+    with serving(FakeWorker()) as server:
+        connection = http.client.HTTPConnection("127.0.0.1", server.ports[0], timeout=10)
+        with contextlib.closing(connection):
+            sockets = set()
+            for method, path in (("GET", "/"), ("HEAD", "/connectors"), ("GET", "/nope"), ("PUT", "/connectors"),
+                                 ("GET", "/connectors")):
+                connection.request(method, path)
+                connection.getresponse().read()
+                sockets.add(connection.sock)
+            assert len(sockets) == 1
 
 
-def exchange(port: int, request: bytes) -> bytes:
-    """All that the server says to some bytes, until it closes or, after the last request, the client does."""
-    with socket.create_connection(("127.0.0.1", port), TIMEOUT_S) as connection:
-        connection.sendall(request)
-        connection.shutdown(socket.SHUT_WR)
-        return b"".join(iter(lambda: connection.recv(65536), b""))
+def test_a_connection_that_is_returned_while_the_server_stops_is_closed(caplog: pytest.LogCaptureFixture) -> None:
+    """It was about to wait for its next request just after the server had checked whether it is still running."""
+    asked, go = threading.Event(), threading.Event()
+
+    def app(_environ: Any, start_response: Any) -> list[bytes]:
+        asked.set()
+        go.wait(20)
+        start_response("200 OK", [("Content-Length", "2")])
+        return [b"ok"]
+
+    server = HttpServer(("127.0.0.1", 0), app, 1000, 10)
+    server.prepare()
+    serving_ = threading.Thread(target=server.serve)
+    serving_.start()
+    address = server.bind_addr
+    with (socket.create_connection(address, 10) as idle,
+          contextlib.closing(http.client.HTTPConnection(*address, timeout=10)) as busy):
+        wait_until(lambda: len(server.open) == 1)
+        busy.request("GET", "/")
+        assert asked.wait(10)
+        stopping = threading.Thread(target=server.stop)
+        stopping.start()
+        assert idle.recv(1) == b"", "it waited for nothing, and is closed with the selector"
+        serving_.join(10)
+        server.ready = True  # as the thread of the other one has seen it
+        go.set()
+        assert busy.getresponse().read() == b"ok"
+        assert busy.sock.recv(1) == b""
+    stopping.join(10)
+    assert server.interrupt is None
+    assert [record.getMessage() for record in caplog.records if record.levelname == "CRITICAL"] == []
 
 
-def statuses(answers: bytes) -> list[int]:
-    return [int(found) for found in re.findall(rb"HTTP/1\.1 (\d{3}) ", answers)]
+def test_waiting_requests_do_not_block_others() -> None:
+    worker = FakeWorker(silent=True)
+    with serving(worker) as server:
+        port = server.ports[0]
+        waiting = [threading.Thread(target=call, args=(port, "GET", f"/connectors/{n}")) for n in range(40)]
+        for thread in waiting:
+            thread.start()
+        wait_until(lambda: len(worker.unanswered) == 40)
+        assert call(port, "GET", "/connectors") == (200, [])
+        assert all(thread.is_alive() for thread in waiting), "answered while others waited"
+        for future in worker.unanswered:
+            future.set_exception((NotFoundError, NotFoundError("not found"), None))
+        for thread in waiting:
+            thread.join(10)
 
 
-@pytest.mark.parametrize("headers_and_body", [
-    b"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-    b"Transfer-Encoding: chunked\r\nContent-Length: 2\r\n\r\n0\r\n\r\n",
-    b"Content-Length: 2\r\nContent-Length: 2\r\n\r\n{}", b"Content-Length: 2\r\nContent-Length: 0\r\n\r\n{}",
-    b"Content-Length: +2\r\n\r\n{}", b"Content-Length: 0_2\r\n\r\n{}", b"Content-Length: -2\r\n\r\n",
-    b"Content-Length: 0x2\r\n\r\n{}", b"Content-Length: 2, 2\r\n\r\n{}", b"Content-Length: \r\n\r\n",
-    b"Content-Length: " + b"9" * 5000 + b"\r\n\r\n",
-    b"Content-Length : 2\r\n\r\n{}", b"Content-Length\t: 2\r\n\r\n{}", b" Content-Length: 2\r\n\r\n{}",
-    b"X: a\r\n Content-Length: 2\r\n\r\n{}", b"X: a\rContent-Length: 2\r\n\r\n{}", b"X: a\nContent-Length: 2\r\n\r\n{}",
-    b"X: a\0\r\n\r\n", b": a\r\n\r\n", b"X(: a\r\n\r\n", b"Host: b\r\n\r\n",
-    b"Transfer-Encoding: chunked, chunked\r\n\r\n0\r\n\r\n", b"Transfer-Encoding: chunked, gzip\r\n\r\n0\r\n\r\n",
-    b"Transfer-Encoding: \r\n\r\n0\r\n\r\n", b"Transfer-Encoding: \x0bchunked\r\n\r\n0\r\n\r\n",
-    *(b"Transfer-Encoding: chunked\r\n\r\n" + body for body in (
-        b"0x2\r\n{}\r\n0\r\n\r\n", b"+2\r\n{}\r\n0\r\n\r\n", b"-2\r\n{}\r\n0\r\n\r\n", b"0_2\r\n{}\r\n0\r\n\r\n",
-        b" 2\r\n{}\r\n0\r\n\r\n", b"2\n{}\r\n0\r\n\r\n", b"2\r\n{}0\r\n\r\n", b"2\r\n{}xx\r\n0\r\n\r\n", b"\r\n{}\r\n",
-        b"2;a\nb\r\n{}\r\n0\r\n\r\n", b"0\r\nGET / HTTP/1.1\r\n\r\n", b"0\r\n" + b"A: b\r\n" * 4000 + b"\r\n",
-        b"f" * 5000 + b"\r\n")),
-])
-def test_a_request_whose_end_is_ambiguous_is_refused_and_the_connection_closed(
-    port: int, headers_and_body: bytes
-) -> None:
-    answers = exchange(port, POST + headers_and_body + SMUGGLED)
-    assert statuses(answers) == [400]
-    head, _, body = answers.partition(b"\r\n\r\n")
-    assert b"\r\nConnection: close" in head
-    assert json.loads(body)["error_code"] == 400
+def test_a_stopping_server_refuses_requests_and_closes_connections() -> None:
+    with serving(FakeWorker()) as server:
+        connection = http.client.HTTPConnection("127.0.0.1", server.ports[0], timeout=10)
+        with contextlib.closing(connection):
+            connection.request("GET", "/")
+            assert connection.getresponse().read()
+            server.refuse()
+            connection.request("GET", "/connectors")
+            response = connection.getresponse()
+            assert (response.status, response.headers["Connection"]) == (503, "close")
+            assert json.loads(response.read()) == {"error_code": 503, "message": "The worker is shutting down"}
+    with pytest.raises(ConnectionRefusedError):
+        call(server.ports[0], "GET", "/")
 
 
-@pytest.mark.parametrize("request_bytes", [
-    b"GET / HTTP/1.01\r\nHost: a\r\n\r\n", b"GET / HTTP/+1.1\r\nHost: a\r\n\r\n", b"GET / HTTP/1.1\r\n\r\n",
-    b"GET /\x0b HTTP/1.1\r\nHost: a\r\n\r\n", b"GET //[ HTTP/1.1\r\nHost: a\r\n\r\n",
-    b"POST / HTTP/1.0\r\nConnection: Keep-Alive\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-])
-def test_a_malformed_head_is_refused(port: int, request_bytes: bytes) -> None:
-    assert statuses(exchange(port, request_bytes + SMUGGLED)) == [400]
-
-
-@pytest.mark.parametrize(("start", "status"), [
-    (b"POST /nope", 404), (b"PUT /connectors", 405), (b"GET /connectors", 200), (b"POST /connectors/a//b", 400),
-    (b"POST /connectors", 500), (b"DELETE /connectors/a", 404),
-])
-@pytest.mark.parametrize("framed", [
-    b"Content-Length: %d\r\n\r\n%s" % (len(SMUGGLED), SMUGGLED),
-    b"Transfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n" % (len(SMUGGLED), SMUGGLED),
-    b"Transfer-Encoding: Chunked\r\n\r\n%x ;a=b\r\n%s\r\n0\r\nA: GET / HTTP/1.1\r\n\r\n" % (len(SMUGGLED), SMUGGLED),
-    # WSGI would take its underscore for a dash
-    b"Content_Length: 0\r\nContent-Length: %d\r\n\r\n%s" % (len(SMUGGLED), SMUGGLED),
-])
-def test_a_body_is_never_taken_for_the_next_request(port: int, start: bytes, status: int, framed: bytes) -> None:
-    head = start + b" HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
-    assert statuses(exchange(port, head + framed + b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")) == [status, 200]
-
-
-def test_requests_that_are_too_large_are_refused_before_they_are_read(port: int) -> None:
-    over = b"POST /connectors HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 4097\r\n\r\n"
-    with socket.create_connection(("127.0.0.1", port), TIMEOUT_S) as connection:
-        connection.sendall(over)  # and none of the body
-        assert statuses(b"".join(iter(lambda: connection.recv(65536), b""))) == [413]
-    chunks = POST + b"Transfer-Encoding: chunked\r\n\r\n" + b"400\r\n" + b" " * 1024 + b"\r\n"
-    assert statuses(exchange(port, chunks + (b"400\r\n" + b" " * 1024 + b"\r\n") * 300 + b"0\r\n\r\n")) == [413]
-    assert statuses(exchange(port, b"GET / HTTP/1.1\r\nHost: a\r\nA: " + b"b" * 80_000 + b"\r\n\r\n")) == [431]
-    assert statuses(exchange(port, b"GET / HTTP/1.1\r\nHost: a\r\n" + b"A: b\r\n" * 20_000 + b"\r\n")) == [431]
-    assert statuses(exchange(port, b"GET /" + b"a" * 80_000 + b" HTTP/1.1\r\nHost: a\r\n\r\n")) == [414]
-    for answered in (b"GET / HTTP/1.1\r\nHost: a\r\nA: " + b"b" * 60_000 + b"\r\n\r\n",
-                     b"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 4096\r\n\r\n" + b" " * 4096):
-        assert statuses(exchange(port, answered)) == [200]
-
-
-def test_a_response_reaches_a_client_that_keeps_sending(port: int) -> None:
-    """If bytes were left unread, the system would reset the connection and the response could be lost."""
-    for _ in range(20):
-        assert statuses(exchange(port, POST + b"Content-Length: 1000000\r\n\r\n" + b" " * 1_000_000)) == [413]
-
-
-SEPARATE = st.sampled_from([
-    b"\r\n", b"\n", b"\r", b" ", b"\t", b"\0", b":", b",", b";", b"0", b"+", b"_", b"x", b"\x85"])
-FRAMING = st.sampled_from([
-    b"Content-Length: 2\r\n", b"Content-Length: 0\r\n", b"Transfer-Encoding: chunked\r\n", b"X: y\r\n", b"\r\n", b"{}",
-    b"2\r\n{}\r\n", b"0\r\n\r\n", b"Connection: keep-alive\r\n", b"A: b\r\n"])
-
-
-def whole_requests(data: bytes) -> int:
-    """How many h11 sees."""
-    import h11
-
-    count = 0
-    with contextlib.suppress(h11.RemoteProtocolError):
-        while data:
-            reader = h11.Connection(h11.SERVER)
-            reader.receive_data(data)
-            while not isinstance(event := reader.next_event(), h11.EndOfMessage):
-                if event is h11.NEED_DATA:
-                    return count
-            count += 1
-            data = reader.trailing_data[0].removeprefix(b"\r\n")  # one empty line may be between two
-    return count
-
-
-@given(st.lists(FRAMING | SEPARATE, max_size=8).map(b"".join))
-def test_request_framing_is_interpreted_no_more_leniently_than_by_another_parser(port: int, middle: bytes) -> None:
-    sent = b"POST /nope HTTP/1.1\r\nHost: a\r\n" + middle + b"\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n"
-    answered = statuses(exchange(port, sent))
-    refused = answered[-1:] in ([400], [501])
-    assert len(answered) - refused <= whole_requests(sent), answered
-    assert set(answered[:-1]) <= {404, 200}
+def test_stopping_lets_a_request_end_and_leaves_no_threads() -> None:
+    before = threading.active_count()
+    worker = FakeWorker(silent=True)
+    results: list[tuple[int, object]] = []
+    with serving(worker, replace(RestSettings(), listeners=LOCAL, request_timeout_s=0.5)) as server:
+        thread = threading.Thread(target=lambda: results.append(call(server.ports[0], "GET", "/connectors/a")))
+        thread.start()
+        wait_until(lambda: len(worker.asked) == 1)
+    thread.join(10)
+    assert results[0][0] == 500
+    wait_until(lambda: threading.active_count() <= before)
 
 
 # ---------------------------------------------------------------- many at once
@@ -216,8 +183,7 @@ def test_a_thousand_connections_in_the_same_moment_are_all_answered() -> None:
 def test_two_hundred_clients_keep_their_connections_over_tls(tmp_path: Path) -> None:
     made = make_certificates(tmp_path)
     tls = {"ssl.keystore.location": str(made.pem)}
-    listeners = (Listener("https", "127.0.0.1", 0),)
-    with serving(FakeWorker(), replace(RestSettings(), listeners=listeners, tls=tls)) as server:
+    with serving(FakeWorker(), replace(RestSettings(), listeners=HTTPS, tls=tls)) as server:
         assert Counter(ask_in_processes(server.ports[0], 200, str(made.certificate), rounds=2)) == {"200": 200}
 
 
@@ -263,8 +229,7 @@ def test_slow_clients_make_way_for_others(kind: str, tmp_path: Path, monkeypatch
     settings, trust = replace(RestSettings(), listeners=LOCAL), None
     if kind == "handshake":
         made = make_certificates(tmp_path)
-        settings = replace(settings, listeners=(Listener("https", "127.0.0.1", 0),),
-                           tls={"ssl.keystore.location": str(made.pem)})
+        settings = replace(settings, listeners=HTTPS, tls={"ssl.keystore.location": str(made.pem)})
         trust = ssl.create_default_context(cafile=made.certificate)
     worker = FakeWorker()
     if kind == "answer":
@@ -285,8 +250,7 @@ def test_rejected_connections_do_not_fill_the_log(tmp_path: Path, caplog: pytest
     """Connections that are rejected before the handshake and after it."""
     caplog.set_level("INFO")
     made = make_certificates(tmp_path)
-    settings = replace(RestSettings(), listeners=(Listener("https", "127.0.0.1", 0),),
-                       tls={"ssl.keystore.location": str(made.pem)})
+    settings = replace(RestSettings(), listeners=HTTPS, tls={"ssl.keystore.location": str(made.pem)})
     trust = ssl.create_default_context(cafile=made.certificate)
     with serving(FakeWorker(), settings) as server:
         for shake_hands in (False, True):
