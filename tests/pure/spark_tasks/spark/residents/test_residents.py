@@ -1,4 +1,4 @@
-"""The settings of executor processes, their use of the CPU, and how an executor's error is reported."""
+"""The settings of executor processes, their slots, their use of the CPU, and their output."""
 
 from __future__ import annotations
 
@@ -10,10 +10,6 @@ from pathlib import Path
 import pytest
 
 from spark_tasks.config.masking import process_secrets
-from spark_tasks.spark.context import python_error, spark_settings
-from spark_tasks.spark.engine import SparkEngine
-from spark_tasks.spark.engines import engine_of
-from spark_tasks.spark.residents.engine import ResidentEngine
 from spark_tasks.spark.residents.local import LocalLauncher
 from spark_tasks.spark.residents.monitor import cpu_use
 from spark_tasks.spark.residents.on_spark import local_slots, room
@@ -40,21 +36,6 @@ def test_a_connector_leaves_processes_to_others():
     assert (settings.max_per_task, settings.max_per_connector) == (3, 2)
 
 
-def test_a_local_spark_has_slots_for_all_processes_and_an_unchanged_parallelism():
-    usual = spark_settings({})["spark.master"]
-    found = spark_settings({}, 69)
-    assert found["spark.master"] == "local[69]"
-    assert f"local[{found['spark.default.parallelism']}]" == usual
-    own = spark_settings({"spark.master": "local[2]"}, 69)
-    assert (own["spark.master"], "spark.default.parallelism" in own) == ("local[2]", False)
-
-
-def test_the_engine_follows_heeler_executors_mode():
-    assert isinstance(engine_of({}, ExecutorSettings()), ResidentEngine)
-    assert isinstance(engine_of({}, ExecutorSettings(mode="resident")), ResidentEngine)
-    assert isinstance(engine_of({}, ExecutorSettings(mode="batch")), SparkEngine)
-
-
 def test_processes_that_use_the_cpu_are_distinguished_from_those_that_wait():
     for program, busy in (("while True: pass", True), ("import time; time.sleep(60)", False)):
         process = subprocess.Popen([sys.executable, "-c", f"print(flush=True)\n{program}"], stdout=subprocess.PIPE)
@@ -71,21 +52,6 @@ def test_processes_that_use_the_cpu_are_distinguished_from_those_that_wait():
     gone = cpu_use(process.pid)
     assert gone is not None
     assert gone.seconds == 0
-
-
-def test_the_python_error_of_an_executor_is_extracted_from_sparks_error():
-    text = """An error occurred while calling o1.get.
-: java.util.concurrent.ExecutionException: Exception thrown in awaitResult:
-\tat org.apache.spark.util.SparkThreadUtils$.awaitResult(SparkThreadUtils.scala:53)
-Caused by: org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 1.0 failed 1 times
-org.apache.spark.api.python.PythonException: Traceback (most recent call last):
-  File "worker.py", line 1, in main
-ModuleNotFoundError: No module named 'spark_tasks'
-
-\tat org.apache.spark.api.python.BasePythonRunner$ReaderIterator.handlePythonException(PythonRunner.scala:1)
-"""
-    assert python_error(RuntimeError(text)) == "ModuleNotFoundError: No module named 'spark_tasks'"
-    assert python_error(RuntimeError("no traceback\njava.lang.OutOfMemoryError: heap")) is None
 
 
 def test_output_of_the_workers_executor_processes_is_masked(

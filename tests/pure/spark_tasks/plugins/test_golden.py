@@ -6,7 +6,7 @@ import pytest
 
 from spark_tasks.plugins import Kind, Plugins
 from spark_tasks.validation import plugin_config
-from tests.pure.spark_tasks.validation.test_validate_golden import ANSWERS
+from tests.pure.spark_tasks.validation.test_golden import ANSWERS
 
 PLUGINS = Plugins()
 JAVA = "org.apache.kafka."

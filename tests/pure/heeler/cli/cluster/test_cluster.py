@@ -617,28 +617,6 @@ def metrics(written, lag):
             'heeler_sink_lag_records{connector="c",task="0"} NaN\nnonsense\n').encode()
 
 
-def test_top_shows_rates_and_lag_from_metrics(fake):
-    fake.answers |= {
-        "GET /connectors": (200, {"c": {"status": STATUS}, "b": {"status": {**STATUS, "name": "b", "tasks": []}}}),
-        "GET /metrics": [(200, metrics(1000, 7)), (200, metrics(5000, 5))]}
-    first, second = (run(fake, "top", "--times", "2", "--interval", "0.2").stdout.split("CONNECTOR")[1:])
-    assert [line.split()[0] for line in second.splitlines()[1:]] == ["c", "c", "b"]  # what has failed is first
-    words = first.splitlines()[2].split()
-    assert words == ["c", "task", "0", "FAILED", "-", "8", "3", "w:1", "Boom"]
-    words = second.splitlines()[2].split()
-    assert words[5:7] == ["6", "3"]
-    assert int(words[4].replace(",", "")) > 0
-
-
-def test_top_shows_what_has_stalled(fake):
-    well = {**STATUS, "tasks": [{"id": n, "state": "RUNNING", "worker_id": "w:1"} for n in (0, 1)]}
-    stalls = {**STALLS, "name": "c"}
-    fake.answers |= {"GET /connectors": (200, {"b": {"status": {**well, "name": "b"}}, "c": {"status": stalls}})}
-    lines = run(fake, "top", "--times", "1").stdout.splitlines()[1:]
-    assert [line.split()[0] for line in lines] == [*"cccbbb"]
-    assert [line.split()[1:3] for line in lines if STALL in line] == [["task", "1"]]
-
-
 def test_status_and_show_report_stalled_tasks(fake):
     fake.answers |= {"GET /connectors/c/status": (200, STALLS), "GET /connectors/c": (200, INFO)}
     lines = run(fake, "connectors", "status", "c", code=1).stdout.splitlines()
@@ -653,16 +631,6 @@ def test_status_and_show_report_stalled_tasks(fake):
         fake.answers["GET /connectors/c/status"] = (200, {**STATUS, "tasks": [
             {"id": 0, "state": "RUNNING", "worker_id": "w", "stalled": odd}]})
         run(fake, "connectors", "status", "c", "--trace", code=int(isinstance(odd, dict)))
-
-
-def test_top_without_metrics_uses_offsets(fake):
-    fake.answers |= {
-        "GET /connectors": (200, {"c": {"status": STATUS}}),
-        "GET /connectors/c/offsets": [(200, {"offsets": [{"partition": {}, "offset": {"kafka_offset": n}}, 5]})
-                                      for n in (10, 5000)]}
-    second = run(fake, "top", "--times", "2", "--interval", "0.2").stdout.split("CONNECTOR")[2]
-    assert int(second.splitlines()[2].split()[4].replace(",", "")) > 0
-    assert run(fake, "top", "--times", "1", url="http://127.0.0.1:1", code=3).stderr
 
 
 def test_credentials_do_not_go_to_workers_that_only_a_status_names(fake):
@@ -748,3 +716,54 @@ def test_options_may_stand_before_the_command_and_between_its_words(fake, tmp_pa
 def test_every_group_accepts_the_options(fake, group):
     there = [*group[:1], "--url", fake.url, "--timeout", "0", "-o", "json", *group[1:]]
     assert "HTTP 404" in CliRunner().invoke(main, there).output
+
+
+# ---------------------------------------------------------------- what is shown
+CONFIG = {"name": "c", "connector.class": "X", "sasl.jaas.config": 'x password="hunter2hunter2";',
+          "pin": "swordfish", "a": "1"}
+
+
+@pytest.fixture
+def listed(fake):
+    fake.answers["GET /connectors"] = [(200, {"c": {"status": STATUS, "info": {**INFO, "config": CONFIG}}}),
+                                       (200, ["c"])] * 2
+    fake.answers["GET /connector-plugins/X/config"] = (200, [{"name": "pin", "type": "PASSWORD"}])
+    return fake
+
+
+@pytest.mark.parametrize(("form", "parse"), [("json", json.loads), ("yaml", yaml.safe_load)])
+def test_machine_readable_lists_have_no_secrets(listed, form, parse):
+    shown = run(listed, "connectors", "list", "-o", form).stdout
+    assert parse(shown)["c"]["info"]["config"] == {**CONFIG, "sasl.jaas.config": "[hidden]", "pin": "[hidden]"}
+    shown = run(listed, "connectors", "list", "-o", form, "--show-secrets").stdout
+    assert parse(shown)["c"]["info"]["config"] == CONFIG
+
+
+def test_plugins_list_shows_the_runtime_in_use_where_there_are_two(fake):
+    plain = {"class": "a.Plain", "type": "source", "version": "1"}
+    both = {"class": "b.Both", "type": "sink", "version": "4.3.1", "runtime": "java",
+            "passed_over": [{"runtime": "heeler", "location": "classpath"}]}
+    fake.answers["GET /connector-plugins"] = (200, [plain, both])
+    assert [line.split() for line in run(fake, "plugins", "list").stdout.splitlines()] == [
+        ["TYPE", "CLASS", "VERSION", "RUNTIME"], ["sink", "b.Both", "4.3.1", "java"], ["source", "a.Plain", "1"]]
+    fake.answers["GET /connector-plugins"] = (200, [plain])
+    assert "RUNTIME" not in run(fake, "plugins", "list").stdout
+
+
+def test_an_unknown_class_is_a_configuration_error(fake, tmp_path):
+    """Workers respond with 500, but the error is not theirs; other files are checked too."""
+    (tmp_path / "a.properties").write_text("name=a\nconnector.class=Nonesuch\n")
+    (tmp_path / "b.properties").write_text("name=b\nconnector.class=X\n")
+    words = "Failed to find any class that implements Connector and which name matches Nonesuch, available"
+    fake.answers["PUT /connector-plugins/Nonesuch/config/validate"] = (
+        500, {"error_code": 500, "message": f"org.apache.x.BadRequestException: {words}"})
+    key = {"definition": None, "value": {"name": "b.name", "value": "b", "errors": ["wrong, too"]}}
+    fake.answers["PUT /connector-plugins/X/config/validate"] = (200, {"configs": [key]})
+    done = run(fake, "validate", str(tmp_path), code=1)
+    assert [line.split()[:3] for line in done.stdout.splitlines()[1:]] == [
+        ["a", "connector.class", "Nonesuch"], ["b", "b.name", "b"]]
+    assert "BadRequestException" not in done.output
+    [said, _] = json.loads(run(fake, "validate", str(tmp_path), "-o", "json", code=1).stdout)
+    assert said["errors"] == {"connector.class": [words]}
+    fake.answers["PUT /connector-plugins/Nonesuch/config/validate"] = (500, {"error_code": 500, "message": "timed out"})
+    run(fake, "validate", str(tmp_path), code=7)

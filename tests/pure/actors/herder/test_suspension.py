@@ -213,7 +213,8 @@ def test_random_suspensions_leave_nothing_idle(first: int) -> None:
         try:
             run(seed)
         except Exception as error:
-            error.add_note(f"seed {seed}: python -c 'from tests.pure.actors.herder.test_sleep import run; run({seed})'")
+            error.add_note(f"seed {seed}: python -c "
+                           f"'from tests.pure.actors.herder.test_suspension import run; run({seed})'")
             raise
 
 

@@ -19,7 +19,7 @@ from spark_tasks.kafka.client_config import client_settings
 from spark_tasks.kafka.client_properties import client_properties
 from spark_tasks.plugins import Plugins
 from spark_tasks.validation import validate_connector
-from tests.pure.heeler.worker.test_worker_config import BASE
+from tests.pure.heeler.worker.test_config import BASE
 from tests.rigs.sources import FILES, nodes
 
 LISTS = (  # they name keys without using them

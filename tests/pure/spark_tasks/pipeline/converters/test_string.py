@@ -15,7 +15,7 @@ from tests.pure.spark_tasks.pipeline.samples import JSON, raw_batch, worker
 
 STRING = "org.apache.kafka.connect.storage.StringConverter"
 T = "org.apache.kafka.connect.transforms."
-LINES = (Path(__file__).parents[3] / "golden/converters/header_texts.jsonl").read_text().splitlines()
+LINES = (Path(__file__).parents[4] / "golden/converters/header_texts.jsonl").read_text().splitlines()
 CASES = [json.loads(line) for line in LINES]
 HEADER = {"transforms": "h", "transforms.h.type": T + "HeaderFrom$Value", "transforms.h.fields": "f",
           "transforms.h.headers": "h", "transforms.h.operation": "copy"}  # fmt: skip

@@ -1,4 +1,6 @@
-"""The results of Java's converters, transforms and file source for the inputs in tests/golden/converters."""
+"""The results of Java's converters for the inputs in tests/golden/converters."""
+
+from __future__ import annotations
 
 import json
 from importlib import import_module
@@ -7,17 +9,14 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from spark_tasks.connectors.file_stream.source import FileReader
 from spark_tasks.data.schema import from_text
 from spark_tasks.errors import DataError
 from spark_tasks.pipeline.converters.java_text import to_texts
 from spark_tasks.pipeline.converters.json import JsonConverter
 from spark_tasks.pipeline.converters.primitive import ByteArrayConverter
 from spark_tasks.pipeline.converters.simple_header import SimpleHeaderConverter
-from spark_tasks.pipeline.sink_pipeline import SinkPipeline
-from tests.pure.spark_tasks.pipeline.samples import JSON, raw_batch, worker
 
-GOLDEN = json.loads((Path(__file__).parents[3] / "golden" / "converters" / "golden.json").read_text())
+GOLDEN = json.loads((Path(__file__).parents[4] / "golden" / "converters" / "golden.json").read_text())
 
 
 def converter(config):
@@ -88,48 +87,3 @@ def test_simple_header_converter_equals_javas(case):
     assert (java, schema and schema.name) == (case["type"], case["name"])
     written = found.from_connect_header("t", "h", schema, value)
     assert (None if written is None else written.decode()) == case["written"]
-
-
-@pytest.mark.parametrize("case", GOLDEN["transforms"], ids=name)
-def test_transforms_equal_javas(case):
-    chain = {f"transforms.t{i}.{key}": value for i, one in enumerate(case["transforms"]) for key, value in one.items()}
-    aliases = ",".join(f"t{i}" for i in range(len(case["transforms"])))
-    config = {"value.converter": JSON, **{f"value.converter.{k}": v for k, v in case["config"].items()}}
-    pipeline = SinkPipeline(worker(), {**config, **chain, "transforms": aliases})
-    raw = raw_batch(
-        [case["text"] if case["text"] is None else case["text"].encode()], offset=17, timestamp=1700000000000
-    )
-    writer = converter(case["config"])
-    if case.get("error"):
-        with pytest.raises(DataError):
-            pipeline.to_connect("t", 3, raw)
-        return
-    batch = pipeline.to_connect("t", 3, raw)
-    value, metadata = batch.column("value"), batch.schema.field("value").metadata
-    written = writer.from_connect("t", value, metadata)[0].as_py()
-    assert (written and written.decode()) == case["written"]
-    if "Date" not in case["value"] if case["value"] else True:
-        shown = to_texts(value, metadata)[0].as_py()
-        assert shown == case["value"]
-
-
-@pytest.mark.parametrize("case", GOLDEN["files"], ids=lambda case: repr(case["pieces"])[:60])
-def test_file_stream_source_reads_the_same_lines_as_javas(case, tmp_path):
-    file = tmp_path / "in.txt"
-    reader, position = FileReader(str(file), "t"), None
-    assert reader.latestOffset(reader.initialOffset()) == reader.initialOffset(), "a missing file is waited for"
-    offset = reader.initialOffset()
-    for piece, step in zip(case["pieces"], case["steps"], strict=True):
-        with file.open("ab") as out:
-            out.write(piece.encode("latin-1"))
-        end = reader.latestOffset(offset)
-        lines = [
-            line
-            for part in reader.partitions(offset, end)
-            for b in reader.read(part)
-            for line in b["value"].to_pylist()
-        ]
-        assert lines == step["lines"]
-        position = end["position"] if lines else None
-        assert position == step["position"]
-        offset = end
