@@ -454,6 +454,18 @@ def test_pure_tests_mirror_the_tree():
     assert [test for test in OF_NO_MODULE if test not in astray] == [], "no longer an exception"
 
 
+OTHER_THAN_TESTS = {"rigs", "golden", "chaos", "benchmarks", "examples"}
+
+
+def test_rigs_and_fakes_are_in_one_folder():
+    """All other folders of tests contain tests and fixtures alone."""
+    files = [file.relative_to(ROOT / "tests") for file in (ROOT / "tests").rglob("*") if file.is_file()]
+    found = [file for file in files if file.parts[0] not in OTHER_THAN_TESTS and "__pycache__" not in file.parts]
+    assert len(found) > 100
+    tests = re.compile(r"test_\w+\.py|conftest\.py|__init__\.py")
+    assert [str(file) for file in found if not tests.fullmatch(file.name)] == []
+
+
 def test_no_test_is_left_out():
     """`make test` finds the tests of these folders by their marks alone."""
     files = [f for folder in ("integration", "interop") for f in (ROOT / "tests" / folder).glob("test_*.py")]

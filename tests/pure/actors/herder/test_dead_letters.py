@@ -9,7 +9,7 @@ from actors.herder.dead_letters import QUEUE
 from actors.messages.requests import ReplayDeadLetters, SetTargetState, StopConnectorRequest
 from storage.ids import ConnectorName, ConnectorTaskId, TargetState
 from tests.pure.actors.herder.test_core import put, started
-from tests.pure.actors.herder.world import World
+from tests.rigs.herder.world import World
 
 C = ConnectorName("c")
 ASK = ReplayDeadLetters(C, {})

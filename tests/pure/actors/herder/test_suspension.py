@@ -17,7 +17,7 @@ from actors.messages.events import CoordinatorLost
 from actors.messages.requests import DeleteConnector, PutConnector
 from actors.stores.config_writes import plan
 from storage.ids import ConnectorName, State, TargetState
-from tests.pure.actors.herder.world import World
+from tests.rigs.herder.world import World
 
 DELAY_MS = 300_000
 SOON_MS = 20_000

@@ -22,9 +22,9 @@ from actors.messages.requests import FenceZombies, PutConnector, RestartTask, St
 from actors.stores.config_writes import plan
 from spark_tasks.errors import ConnectError
 from storage.ids import ConnectorName, ConnectorTaskId, TargetState
-from tests.pure.actors.herder import histories
-from tests.pure.actors.herder.exactly_once import OnceWorld
-from tests.pure.actors.herder.node import Node
+from tests.rigs.herder import histories
+from tests.rigs.herder.exactly_once import OnceWorld
+from tests.rigs.herder.node import Node
 
 C = ConnectorName("c")
 workers = st.integers(0, 2)

@@ -16,7 +16,7 @@ from spark_tasks.connectors.verify import VerifySinkConnector, read_summary
 from spark_tasks.errors import DataError
 from spark_tasks.pipeline.sink_pipeline import SinkPipeline
 from spark_tasks.pipeline.source_pipeline import SourcePipeline
-from tests.pure.spark_tasks.pipeline.samples import JSON, raw_batch, worker
+from tests.rigs.raw_records import JSON, raw_batch, worker
 
 WORKER = worker(**{"value.converter": JSON, "value.converter.schemas.enable": "false"})
 

@@ -21,7 +21,7 @@ from storage.config.state import (
 )
 from storage.ids import ConnectorName, ConnectorTaskId, TargetState
 from storage.log.record import KeyValue
-from tests.pure.storage.helpers import log_of, raw
+from tests.rigs.internal_records import log_of, raw
 
 A, B = ConnectorName("a"), ConnectorName("b-1")
 KEY = SessionKey(b"secret", "HmacSHA256", 1_700_000_000_000)

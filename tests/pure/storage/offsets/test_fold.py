@@ -7,7 +7,7 @@ import pytest
 from storage.ids import ConnectorName
 from storage.log.record import LogRecord
 from storage.offsets.fold import OffsetState, fold, merge, records_for
-from tests.pure.storage.helpers import log_of
+from tests.rigs.internal_records import log_of
 
 C = ConnectorName("c")
 AB, BA = b'["c",{"a":1,"b":"x"}]', b'["c",{"b":"x","a":1}]'

@@ -10,7 +10,7 @@ from storage.ids import ConnectorName, ConnectorTaskId, State, TopicName, Worker
 from storage.status import records as to
 from storage.status.fold import WriteBook, WriteTicket, admit, fold, forget, may_repeat
 from storage.status.state import Status, StatusState, TopicStatus
-from tests.pure.storage.helpers import log_of, raw
+from tests.rigs.internal_records import log_of, raw
 
 A = ConnectorName("a")
 TASK = ConnectorTaskId(A, 0)

@@ -12,7 +12,7 @@ from spark_tasks.connectors.parquet.files import OffsetRange, parse, present
 from spark_tasks.errors import ConnectError, RetriableError
 from spark_tasks.pipeline.sink_pipeline import SinkPipeline
 from spark_tasks.sinks.writes import WriterRunner
-from tests.pure.spark_tasks.pipeline.samples import JSON, raw_batch, worker
+from tests.rigs.raw_records import JSON, raw_batch, worker
 
 PIPELINE = SinkPipeline(worker(), {"value.converter": JSON, "value.converter.schemas.enable": "false"})
 

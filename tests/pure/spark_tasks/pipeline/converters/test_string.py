@@ -11,7 +11,7 @@ import pytest
 
 from spark_tasks.connectors.lines import to_lines
 from spark_tasks.pipeline.sink_pipeline import SinkPipeline
-from tests.pure.spark_tasks.pipeline.samples import JSON, raw_batch, worker
+from tests.rigs.raw_records import JSON, raw_batch, worker
 
 STRING = "org.apache.kafka.connect.storage.StringConverter"
 T = "org.apache.kafka.connect.transforms."

@@ -16,7 +16,7 @@ from spark_tasks.plugins import Kind, Plugins
 from spark_tasks.validation import plugin_config
 from tests.golden.transforms.cases import case
 from tests.golden.transforms.record import CLASSES, HERE, MENDED, RECORDED, differences
-from tests.pure.spark_tasks.pipeline.samples import JSON, raw_batch, worker
+from tests.rigs.raw_records import JSON, raw_batch, worker
 
 ANSWERS = gzip.decompress((HERE / "golden.jsonl.gz").read_bytes()).decode().split("\n")[:-1]
 CONFIGS = json.loads((HERE / "configs.json").read_text())

@@ -43,12 +43,12 @@ from actors.messages.requests import PutTaskConfigs
 from spark_tasks.errors import ConnectError
 from storage.config.state import SessionKey
 from storage.ids import ConnectorName, ConnectorTaskId, ItemId, State, TargetState, WorkerId
-from tests.pure.actors.herder.group import Member
-from tests.pure.actors.herder.invariants import violations
-from tests.pure.actors.herder.logs import ConfigStore, StatusStore
+from tests.rigs.herder.group import Member
+from tests.rigs.herder.invariants import violations
+from tests.rigs.herder.logs import ConfigStore, StatusStore
 
 if TYPE_CHECKING:
-    from tests.pure.actors.herder.world import World
+    from tests.rigs.herder.world import World
 
 STATES = {TargetState.STARTED: State.RUNNING, TargetState.PAUSED: State.PAUSED, TargetState.STOPPED: State.STOPPED}
 

@@ -19,8 +19,8 @@ from actors.herder.zombie_fencing import transactional_id
 from actors.messages.commands import StartTask
 from actors.messages.requests import FenceZombies, VerifyTaskStart
 from storage.ids import ConnectorName, ConnectorTaskId
-from tests.pure.actors.herder.node import Node
-from tests.pure.actors.herder.world import World
+from tests.rigs.herder.node import Node
+from tests.rigs.herder.world import World
 
 MAX_COMMITS = 5  # of one task until there is `more_data`
 MAX_ASKED = 5  # how often a task asks for its fencing again after a conflict

@@ -22,9 +22,9 @@ from spark_tasks.errors import ConnectError
 from storage.config.state import ClusterConfigState
 from storage.ids import ConnectorTaskId, ItemId, State, TargetState
 from storage.status.state import Status, StatusState
-from tests.pure.actors.herder.group import Broker
-from tests.pure.actors.herder.logs import ConfigLog, StatusLog
-from tests.pure.actors.herder.node import STATES, Node, pick
+from tests.rigs.herder.group import Broker
+from tests.rigs.herder.logs import ConfigLog, StatusLog
+from tests.rigs.herder.node import STATES, Node, pick
 
 Reply = effects.Reply
 

@@ -27,8 +27,8 @@ from actors.messages.requests import (
 from spark_tasks.config.healing import Healing
 from storage.config.state import RestartRequest
 from storage.ids import ConnectorName, ConnectorTaskId, ItemId, State, TargetState
-from tests.pure.actors.herder.node import Node
-from tests.pure.actors.herder.world import World
+from tests.rigs.herder.node import Node
+from tests.rigs.herder.world import World
 
 HEALING = ("0", "1")  # values of "v"
 NAMES = ("a", "b", "c", "d")

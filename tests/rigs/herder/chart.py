@@ -18,7 +18,7 @@ from actors.herder.effects import Effect, Timer
 from actors.herder.standing import Phase, Standing
 from actors.herder.table import EVENTS, OPS, Kind, ignored, impossible
 
-ROOT = Path(__file__).resolve().parents[4]
+ROOT = Path(__file__).resolve().parents[3]
 DOCUMENT = ROOT / "docs" / "herder.md"
 HERDER = ROOT / "actors" / "herder"
 TABLE = {**EVENTS, **OPS}
