@@ -71,7 +71,8 @@ class Node:
     def __init__(self, world: World, name: str, settings: Mapping[str, Any]) -> None:
         self.world = world
         self.name = name
-        self.state = HerderState(HerderSettings(WorkerId(name), "g", connector_type=lambda _: "source", **settings))
+        given = {"connector_type": lambda _: "source", **settings}
+        self.state = HerderState(HerderSettings(WorkerId(name), "g", **given))
         self.channels: dict[Any, deque[Any]] = defaultdict(deque)
         self.instances: dict[int, Instance] = {}
         self.timers: dict[Any, int] = {}

@@ -16,9 +16,7 @@ ASK = ReplayDeadLetters(C, {})
 
 
 def sinks(workers: int = 1, *, queue: str = "dead") -> World:
-    world = started(workers)
-    for node in world.nodes.values():
-        object.__setattr__(node.state.settings, "connector_type", lambda _: "sink")
+    world = started(workers, settings={"connector_type": lambda _: "sink"})
     world.ask(world.leader or "", put("c", **({QUEUE: queue} if queue else {})))
     world.settle()
     return world

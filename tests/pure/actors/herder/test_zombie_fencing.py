@@ -173,9 +173,9 @@ def test_fencing_is_refused_for_unknown_connectors_sinks_and_by_followers() -> N
     assert isinstance(world.replies[number].error, NotFoundError)
     node = world.nodes[world.leader]
     settings_ = node.state.settings
-    object.__setattr__(settings_, "connector_type", lambda _: "sink")
+    node.state = replace(node.state, settings=replace(settings_, connector_type=lambda _: "sink"))
     assert isinstance(fence(world), BadRequestError)
-    object.__setattr__(settings_, "connector_type", lambda _: "source")
+    node.state = replace(node.state, settings=settings_)
     follower = next(n for n in world.nodes if n != world.leader)
     number = world.ask(follower, FenceZombies(C, None))
     world.settle()

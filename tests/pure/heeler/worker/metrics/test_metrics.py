@@ -41,6 +41,10 @@ def samples(page: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
 
 @pytest.fixture
 def cluster() -> Cluster:
+    return made()
+
+
+def made() -> Cluster:
     cluster = Cluster()
     cluster.has("src", State.RUNNING, State.FAILED)
     cluster.has("out", State.PAUSED)
@@ -328,15 +332,20 @@ def without_process(cluster: Cluster) -> str:
     return page
 
 
-def test_a_page_made_from_parts_of_the_last_one_is_as_if_made_anew(cluster, monkeypatch):
+def test_a_page_made_from_parts_of_the_last_one_is_as_if_made_anew(monkeypatch):
     now = 1_800_000_000.0
     monkeypatch.setattr("time.time", lambda: now)
     monkeypatch.setattr("time.monotonic", lambda: 1000.0)
+    cluster, shown = made(), set()
     for step in range(8):
         _changed(cluster, step, now)
         page, again = without_process(cluster), without_process(cluster)
-        cluster.metrics._kept, cluster.metrics._classes = Kept(), {}  # noqa: SLF001
-        assert page == again == without_process(cluster), step
+        anew = made()
+        for earlier in range(step + 1):
+            _changed(anew, earlier, now)
+        assert page == again == without_process(anew), step
+        shown.add(page)
+    assert len(shown) == 8
 
 
 def test_what_is_not_new_is_not_formatted_again():
