@@ -88,7 +88,7 @@ test: test-pure
 		$(OTHERS) --last-failed --last-failed-no-failures none; }
 
 herder-doc: $(READY)
-	@$(BIN)/python -m tests.pure.actors.herder.chart
+	@$(BIN)/python -m tests.rigs.herder.chart
 
 histories: $(READY)
 	@echo "== 10,000 random histories of simulated clusters, 1,000 examples of every property"

@@ -1,6 +1,6 @@
 """Kafka Connect's own integration tests, with heeler workers in the place of Java's. `make connectors`; needs a JDK.
 
-Their EmbeddedConnectCluster starts workers through one class, WorkerHandle; tests/connectors/java has another one of
+Their EmbeddedConnectCluster starts workers through one class, WorkerHandle; tests/rigs/worker_handle has another one of
 that name, which is found before. All else is Kafka's: cluster, REST client, assertions, connectors.
 """
 
@@ -30,7 +30,7 @@ TESTS = JarSet(
                                                  "kafka-test-common-runtime")),
      ("org.junit.platform", "junit-platform-console", "1.13.1"), ("org.slf4j", "slf4j-simple", "1.7.36")),
     tests=("connect-runtime", "kafka-clients", "kafka_2.13"))
-SOURCES = Path(__file__).with_name("java")
+SOURCES = Path(__file__).parents[1] / "rigs" / "worker_handle"
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ from spark_tasks.errors import RetriableError
 from spark_tasks.pipeline.sink_pipeline import SinkPipeline
 from spark_tasks.plugins.origin import kafka_partition
 from spark_tasks.plugins.testing import SinkUnderTest, check_exactly_once_sink
-from tests.pure.spark_tasks.pipeline.samples import JSON, raw_batch, worker
+from tests.rigs.raw_records import JSON, raw_batch, worker
 
 PIPELINE = SinkPipeline(worker(), {"value.converter": JSON, "value.converter.schemas.enable": "false"})
 

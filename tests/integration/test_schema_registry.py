@@ -152,7 +152,7 @@ def test_schema_ids_may_be_in_headers(registry):
 
 
 def test_schema_guids_in_headers_need_a_registry_that_provides_them(registry):
-    """Apicurio's registry has no GUIDs: tests/pure/spark_tasks/registry/test_guid_headers.py tests one that has."""
+    """Apicurio's registry has no GUIDs: tests/pure/spark_tasks/registry/test_wire.py tests one that has."""
     values, metadata = column([5], Schema(Type.INT32))
     in_headers = "io.confluent.kafka.serializers.schema.id.HeaderSchemaIdSerializer"
     with pytest.raises(ConfigError, match=r"value\.schema\.id\.serializer: .* has none for schema \d+; remove"):

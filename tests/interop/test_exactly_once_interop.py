@@ -25,7 +25,7 @@ from tests.rigs.workers import SPARK_MS, STRING, Kafka
 pytestmark = [pytest.mark.interop, pytest.mark.integration, pytest.mark.timeout(400)]
 
 SOON_S = 90.0
-PLUGINS = Path(__file__).with_name("plugins")
+PLUGINS = Path(__file__).parents[1] / "rigs" / "interop" / "plugins"
 TEST_PLUGINS = JarSet(
     f"Kafka Connect test plugins {KAFKA_VERSION}", (("org.apache.kafka", "connect-test-plugins", KAFKA_VERSION),)
 )

@@ -22,7 +22,7 @@ def test_kafkas_tools_list_and_describe_the_group_of_workers(broker, topic_name)
         listed = java("org.apache.kafka.tools.GroupsCommand", "--bootstrap-server", broker.bootstrap_servers,
                       "--list", "--protocol", "connect")
         assert [topic_name, "Classic", "connect"] in listed
-        source = str(Path(__file__).with_name("DescribeGroup.java"))
+        source = str(Path(__file__).parents[1] / "rigs" / "interop" / "DescribeGroup.java")
         assert java(source, broker.bootstrap_servers, topic_name) == [
             ["connect", "sessioned", "Stable"], ["worker-0"], ["worker-1"], ["worker-2"]]
     finally:

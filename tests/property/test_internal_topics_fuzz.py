@@ -26,8 +26,8 @@ from storage.offsets.records import offset_key
 from storage.offsets.stores import OffsetTopic
 from storage.status.records import status_record
 from storage.status.state import Status
-from tests.pure.actors.herder.world import World
 from tests.rigs import hostile
+from tests.rigs.herder.world import World
 from tests.rigs.memory_log import MemoryTopic, MemoryTopicLog
 from tests.rigs.stores import running
 

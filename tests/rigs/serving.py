@@ -8,6 +8,7 @@ import http.client
 import http.server
 import ipaddress
 import json
+import re
 import ssl
 import subprocess
 import threading
@@ -64,6 +65,11 @@ def call(
         response = connection.getresponse()
         raw = response.read()
         return response.status, json.loads(raw) if raw else None
+
+
+def statuses(answers: bytes) -> list[int]:
+    """The status codes of the responses in some bytes."""
+    return [int(found) for found in re.findall(rb"HTTP/1\.1 (\d{3}) ", answers)]
 
 
 @dataclass

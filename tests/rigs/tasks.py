@@ -20,7 +20,7 @@ from heeler.worker.settings import task_settings
 from spark_tasks.plugins import Kind, Plugins
 from spark_tasks.plugins.discovery import Found, installed
 from spark_tasks.spark.executor import run_split, value_of
-from spark_tasks.task import Progress, TaskContext, TaskRunner, WorkerSettings
+from spark_tasks.task import Progress, StartGuard, TaskContext, TaskRunner, WorkerSettings
 from tests.rigs.support import wait_until
 
 
@@ -195,6 +195,18 @@ def worker_settings(properties: Mapping[str, str]) -> WorkerSettings:
 @lru_cache(maxsize=16)  # of a worker with a thousand tasks, once
 def _settings(properties: tuple[tuple[str, str], ...]) -> WorkerSettings:
     return task_settings(WorkerConfig.of({**_REQUIRED, **dict(properties)}))
+
+
+def context_with(
+    worker: Mapping[str, str] | None = None, guard: StartGuard | None = None, **connector: str
+) -> TaskContext:
+    """The context of a task that only reads its settings; an underscore in a connector's key is a dot."""
+    config = {key.replace("_", "."): value for key, value in connector.items()}
+    engine: Any = None
+    return TaskContext(
+        connector_name="c", task=1, worker=worker_settings(worker or {}), connector=config, config=config,
+        engine=engine, offsets=None, wake=lambda: None, topic_used=lambda _topic: None, guard=guard,
+    )
 
 
 def context_of(

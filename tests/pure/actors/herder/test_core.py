@@ -22,7 +22,7 @@ from actors.messages.requests import (
 )
 from storage.config.state import RestartRequest
 from storage.ids import ConnectorName, ConnectorTaskId, State, TargetState
-from tests.pure.actors.herder.world import World
+from tests.rigs.herder.world import World
 
 C = ConnectorName("c")
 

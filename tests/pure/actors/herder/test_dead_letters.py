@@ -9,16 +9,14 @@ from actors.herder.dead_letters import QUEUE
 from actors.messages.requests import ReplayDeadLetters, SetTargetState, StopConnectorRequest
 from storage.ids import ConnectorName, ConnectorTaskId, TargetState
 from tests.pure.actors.herder.test_core import put, started
-from tests.pure.actors.herder.world import World
+from tests.rigs.herder.world import World
 
 C = ConnectorName("c")
 ASK = ReplayDeadLetters(C, {})
 
 
 def sinks(workers: int = 1, *, queue: str = "dead") -> World:
-    world = started(workers)
-    for node in world.nodes.values():
-        object.__setattr__(node.state.settings, "connector_type", lambda _: "sink")
+    world = started(workers, settings={"connector_type": lambda _: "sink"})
     world.ask(world.leader or "", put("c", **({QUEUE: queue} if queue else {})))
     world.settle()
     return world

@@ -20,8 +20,8 @@ from spark_tasks.errors import ConfigError
 from storage.config.state import RestartRequest
 from storage.ids import ConnectorName, ConnectorTaskId, ItemId, State, TargetState
 from storage.status.state import Restarts, Stall, Status
-from tests.pure.actors.herder.node import Node
-from tests.pure.actors.herder.world import World
+from tests.rigs.herder.node import Node
+from tests.rigs.herder.world import World
 
 C = ConnectorName("c")
 T = ConnectorTaskId(C, 0)

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from tests.pure.actors.herder.histories import run
+from tests.rigs.herder.histories import run
 
 HISTORIES = int(os.environ.get("HEELER_HISTORIES", "10"))
 CHUNK = 10
@@ -21,7 +21,7 @@ def test_random_histories_end_in_the_right_assignment(first: int) -> None:
         try:
             run(seed)
         except Exception as error:
-            error.add_note(f"seed {seed}: python -c 'from tests.pure.actors.herder.histories import run; run({seed})'")
+            error.add_note(f"seed {seed}: python -c 'from tests.rigs.herder.histories import run; run({seed})'")
             raise
 
 
@@ -31,7 +31,7 @@ def test_random_histories_with_weights_end_balanced(first: int) -> None:
         try:
             run(seed, weighs=True)
         except Exception as error:
-            error.add_note(f"seed {seed}: python -c 'from tests.pure.actors.herder.histories import run; "
+            error.add_note(f"seed {seed}: python -c 'from tests.rigs.herder.histories import run; "
                            f"run({seed}, weighs=True)'")
             raise
 

@@ -14,8 +14,8 @@ from actors.messages.requests import DeleteConnector, PutConnector, RestartConne
 from spark_tasks.errors import ConnectError
 from storage.ids import ConnectorName, ConnectorTaskId, State
 from storage.status.records import status_record
-from tests.pure.actors.herder import histories
-from tests.pure.actors.herder.world import World
+from tests.rigs.herder import histories
+from tests.rigs.herder.world import World
 
 A, B = ConnectorName("a"), ConnectorName("b")
 LONG = ConnectorName("n" * 40_000)

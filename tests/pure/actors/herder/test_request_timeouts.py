@@ -6,7 +6,7 @@ from actors.errors import ConflictError
 from actors.herder.standing import Phase
 from actors.messages.requests import DeleteConnector, PatchConnector, PutConnector
 from storage.ids import ConnectorName
-from tests.pure.actors.herder.world import World
+from tests.rigs.herder.world import World
 
 C = ConnectorName("c")
 PUT = PutConnector(C, {"v": "0", "tasks.max": "1"}, replace=False)

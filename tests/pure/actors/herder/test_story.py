@@ -25,8 +25,8 @@ from actors.messages.requests import (
 from storage.config.state import SessionKey
 from storage.ids import ConnectorName, ConnectorTaskId, State
 from storage.status.state import StatusState
-from tests.pure.actors.herder.node import Node
-from tests.pure.actors.herder.world import World
+from tests.rigs.herder.node import Node
+from tests.rigs.herder.world import World
 
 C, D = ConnectorName("c"), ConnectorName("d")
 HOSTILE = ("c', x='d", "c\n5 Forged#1 all is well", 'c"', "\x1b[31mc", "c-0", "", "…", "\ud800")

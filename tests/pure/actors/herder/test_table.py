@@ -84,8 +84,8 @@ from actors.messages.requests import HealthCheck
 from storage.config.state import ClusterConfigState, RestartRequest
 from storage.ids import ConnectorName, ConnectorTaskId, State, TargetState, WorkerId
 from storage.status.state import StatusState
-from tests.pure.actors.herder import chart, histories
-from tests.pure.actors.herder.invariants import violations
+from tests.rigs.herder import chart, histories
+from tests.rigs.herder.invariants import violations
 
 C = ConnectorName("c")
 T = ConnectorTaskId(C, 0)
@@ -190,7 +190,7 @@ def test_histories_do_only_what_the_document_shows(monkeypatch: pytest.MonkeyPat
             seen[state.phase, kind].add((after.phase, frozenset(type(e).__name__ for e in effects)))
         return after, effects
 
-    monkeypatch.setattr("tests.pure.actors.herder.node.core.step", observed)
+    monkeypatch.setattr("tests.rigs.herder.node.core.step", observed)
     for seed in range(8):
         histories.run(seed)
     assert len(seen) > 60

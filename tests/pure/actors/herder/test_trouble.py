@@ -26,7 +26,7 @@ from actors.stores.config_writes import plan
 from storage.errors import PrivilegedWriteError
 from storage.ids import ConnectorName, ConnectorTaskId, State, TargetState
 from storage.status.state import StatusState
-from tests.pure.actors.herder.world import World
+from tests.rigs.herder.world import World
 
 C = ConnectorName("c")
 T = ConnectorTaskId(C, 0)

@@ -22,9 +22,9 @@ from actors.messages.requests import FenceZombies, PutConnector, RestartTask, St
 from actors.stores.config_writes import plan
 from spark_tasks.errors import ConnectError
 from storage.ids import ConnectorName, ConnectorTaskId, TargetState
-from tests.pure.actors.herder import histories
-from tests.pure.actors.herder.exactly_once import OnceWorld
-from tests.pure.actors.herder.node import Node
+from tests.rigs.herder import histories
+from tests.rigs.herder.exactly_once import OnceWorld
+from tests.rigs.herder.node import Node
 
 C = ConnectorName("c")
 workers = st.integers(0, 2)
@@ -173,9 +173,9 @@ def test_fencing_is_refused_for_unknown_connectors_sinks_and_by_followers() -> N
     assert isinstance(world.replies[number].error, NotFoundError)
     node = world.nodes[world.leader]
     settings_ = node.state.settings
-    object.__setattr__(settings_, "connector_type", lambda _: "sink")
+    node.state = replace(node.state, settings=replace(settings_, connector_type=lambda _: "sink"))
     assert isinstance(fence(world), BadRequestError)
-    object.__setattr__(settings_, "connector_type", lambda _: "source")
+    node.state = replace(node.state, settings=settings_)
     follower = next(n for n in world.nodes if n != world.leader)
     number = world.ask(follower, FenceZombies(C, None))
     world.settle()

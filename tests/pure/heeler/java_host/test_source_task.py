@@ -21,7 +21,7 @@ from spark_tasks.host_frames import BATCH, HEAD, message
 from spark_tasks.sources.delivery import Lane
 from spark_tasks.sources.settings import SourceSettings
 from spark_tasks.task import TaskContext
-from tests.pure.heeler.java_host.test_frames import packed
+from tests.pure.spark_tasks.test_host_frames import packed
 from tests.rigs.support import wait_until
 from tests.rigs.tasks import worker_settings
 

@@ -13,7 +13,7 @@ from spark_tasks.pipeline.sink_pipeline import SinkPipeline
 from spark_tasks.pipeline.source_pipeline import SourcePipeline
 from spark_tasks.pipeline.transforms.timestamp_router import TimestampRouter
 from spark_tasks.plugins import PluginNotFoundError
-from tests.pure.spark_tasks.pipeline.samples import CONNECT, JSON, STRING, raw_batch, worker
+from tests.rigs.raw_records import CONNECT, JSON, STRING, raw_batch, worker
 
 SCHEMALESS = {"value.converter": JSON, "value.converter.schemas.enable": "false"}
 CAST = "org.apache.kafka.connect.transforms.Cast$Value"

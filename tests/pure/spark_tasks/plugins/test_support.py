@@ -10,7 +10,7 @@ import pytest
 from spark_tasks.plugins import Kind, Plugins, discovery
 from spark_tasks.plugins.java_classes import JAVA, instead
 from spark_tasks.plugins.support import page
-from tests.pure.spark_tasks.validation.test_validate_golden import ANSWERS
+from tests.pure.spark_tasks.validation.test_golden import ANSWERS
 
 ROOT = Path(__file__).parents[4]
 

@@ -7,8 +7,8 @@ import pytest
 from actors.herder.standing import Phase
 from actors.herder.state import is_task
 from heeler.worker.metrics.observed import Observed
-from tests.pure.actors.herder.histories import run
-from tests.pure.actors.herder.node import Node
+from tests.rigs.herder.histories import run
+from tests.rigs.herder.node import Node
 
 
 @pytest.mark.parametrize("seed", [1, 4, 7, 9])

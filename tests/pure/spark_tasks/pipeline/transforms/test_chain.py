@@ -13,7 +13,7 @@ from spark_tasks.pipeline.source_pipeline import SourcePipeline
 from spark_tasks.pipeline.transforms.base import Predicate
 from spark_tasks.pipeline.transforms.cast import Cast
 from spark_tasks.pipeline.transforms.chain import Stage, TransformError
-from tests.pure.spark_tasks.pipeline.samples import JSON, raw_batch, worker
+from tests.rigs.raw_records import JSON, raw_batch, worker
 
 T = "org.apache.kafka.connect.transforms."
 SCHEMALESS = {"value.converter": JSON, "value.converter.schemas.enable": "false"}

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import gzip
 import json
+from pathlib import Path
 
 import pytest
 
+from spark_tasks.errors import DataError
+from spark_tasks.pipeline.converters.java_text import to_texts
+from spark_tasks.pipeline.converters.json import JsonConverter
+from spark_tasks.pipeline.sink_pipeline import SinkPipeline
 from spark_tasks.plugins import Kind, Plugins
 from spark_tasks.validation import plugin_config
 from tests.golden.transforms.cases import case
 from tests.golden.transforms.record import CLASSES, HERE, MENDED, RECORDED, differences
+from tests.rigs.raw_records import JSON, raw_batch, worker
 
 ANSWERS = gzip.decompress((HERE / "golden.jsonl.gz").read_bytes()).decode().split("\n")[:-1]
 CONFIGS = json.loads((HERE / "configs.json").read_text())
 PLUGINS = Plugins()
 BEYOND_JAVA = "field.syntax.version"  # paths to nested fields, in every transform that names fields
+CHAINS = json.loads((Path(__file__).parents[4] / "golden" / "converters" / "golden.json").read_text())["transforms"]
 
 
 @pytest.mark.parametrize("first", range(0, RECORDED, 50))
@@ -45,3 +52,37 @@ def test_all_of_javas_transforms_and_predicates_exist():
     assert javas == {*PLUGINS.names(Kind.TRANSFORMATION), *PLUGINS.names(Kind.PREDICATE)} & javas
     assert PLUGINS.find(Kind.TRANSFORMATION, "RegexRouter").name.endswith(".RegexRouter")
     assert PLUGINS.find(Kind.PREDICATE, "HasHeaderKey").name.endswith(".HasHeaderKey")
+
+
+# ---------------------------------------------------------------- tests/golden/converters
+def converter(config):
+    found = JsonConverter()
+    found.configure(config, is_key=False)
+    return found
+
+
+def name(case):
+    return json.dumps([case.get("config"), case.get("transforms"), case.get("text", case.get("data"))])[:150]
+
+
+@pytest.mark.parametrize("case", CHAINS, ids=name)
+def test_transforms_equal_javas(case):
+    chain = {f"transforms.t{i}.{key}": value for i, one in enumerate(case["transforms"]) for key, value in one.items()}
+    aliases = ",".join(f"t{i}" for i in range(len(case["transforms"])))
+    config = {"value.converter": JSON, **{f"value.converter.{k}": v for k, v in case["config"].items()}}
+    pipeline = SinkPipeline(worker(), {**config, **chain, "transforms": aliases})
+    raw = raw_batch(
+        [case["text"] if case["text"] is None else case["text"].encode()], offset=17, timestamp=1700000000000
+    )
+    writer = converter(case["config"])
+    if case.get("error"):
+        with pytest.raises(DataError):
+            pipeline.to_connect("t", 3, raw)
+        return
+    batch = pipeline.to_connect("t", 3, raw)
+    value, metadata = batch.column("value"), batch.schema.field("value").metadata
+    written = writer.from_connect("t", value, metadata)[0].as_py()
+    assert (written and written.decode()) == case["written"]
+    if "Date" not in case["value"] if case["value"] else True:
+        shown = to_texts(value, metadata)[0].as_py()
+        assert shown == case["value"]

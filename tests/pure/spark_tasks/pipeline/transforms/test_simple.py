@@ -17,7 +17,7 @@ from spark_tasks.pipeline.sink_pipeline import SinkPipeline
 from spark_tasks.pipeline.source_pipeline import SourcePipeline
 from spark_tasks.plugins import Kind, Plugins
 from spark_tasks.validation import plugin_config
-from tests.pure.spark_tasks.pipeline.samples import JSON, raw_batch, worker
+from tests.rigs.raw_records import JSON, raw_batch, worker
 
 GUIDE = (Path(__file__).parents[5] / "docs" / "writing-a-transform.md").read_text()
 BLOCKS = dict(re.findall(r"<!-- test: (\w+) -->\n```\w+\n(.*?)```", GUIDE, re.DOTALL))

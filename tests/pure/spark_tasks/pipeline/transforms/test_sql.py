@@ -19,7 +19,7 @@ from spark_tasks.errors import ToleranceExceededError
 from spark_tasks.pipeline.sink_pipeline import SinkPipeline
 from spark_tasks.pipeline.source_pipeline import SourcePipeline
 from spark_tasks.pipeline.transforms.sql import Sql
-from tests.pure.spark_tasks.pipeline.samples import JSON, raw_batch, worker
+from tests.rigs.raw_records import JSON, raw_batch, worker
 
 SCHEMALESS = {"value.converter": JSON, "value.converter.schemas.enable": "false", "transforms": "q",
               "transforms.q.type": "Sql"}  # fmt: skip

@@ -1,0 +1,83 @@
+"""`heeler top`: rates, lag, and a table that fits the terminal; test_cluster.py has the keys of a terminal."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from heeler.cli.cluster.top import COLUMNS, SPARE
+from heeler.cli.output import fitting
+from tests.pure.heeler.cli.cluster.test_cluster import STALL, STALLS, STATUS, fake, metrics, run
+
+__all__ = ["fake"]
+
+
+def test_top_shows_rates_and_lag_from_metrics(fake):
+    fake.answers |= {
+        "GET /connectors": (200, {"c": {"status": STATUS}, "b": {"status": {**STATUS, "name": "b", "tasks": []}}}),
+        "GET /metrics": [(200, metrics(1000, 7)), (200, metrics(5000, 5))]}
+    first, second = (run(fake, "top", "--times", "2", "--interval", "0.2").stdout.split("CONNECTOR")[1:])
+    assert [line.split()[0] for line in second.splitlines()[1:]] == ["c", "c", "b"]  # what has failed is first
+    words = first.splitlines()[2].split()
+    assert words == ["c", "task", "0", "FAILED", "-", "8", "3", "w:1", "Boom"]
+    words = second.splitlines()[2].split()
+    assert words[5:7] == ["6", "3"]
+    assert int(words[4].replace(",", "")) > 0
+
+
+def test_top_shows_what_has_stalled(fake):
+    well = {**STATUS, "tasks": [{"id": n, "state": "RUNNING", "worker_id": "w:1"} for n in (0, 1)]}
+    stalls = {**STALLS, "name": "c"}
+    fake.answers |= {"GET /connectors": (200, {"b": {"status": {**well, "name": "b"}}, "c": {"status": stalls}})}
+    lines = run(fake, "top", "--times", "1").stdout.splitlines()[1:]
+    assert [line.split()[0] for line in lines] == [*"cccbbb"]
+    assert [line.split()[1:3] for line in lines if STALL in line] == [["task", "1"]]
+
+
+def test_top_without_metrics_uses_offsets(fake):
+    fake.answers |= {
+        "GET /connectors": (200, {"c": {"status": STATUS}}),
+        "GET /connectors/c/offsets": [(200, {"offsets": [{"partition": {}, "offset": {"kafka_offset": n}}, 5]})
+                                      for n in (10, 5000)]}
+    second = run(fake, "top", "--times", "2", "--interval", "0.2").stdout.split("CONNECTOR")[2]
+    assert int(second.splitlines()[2].split()[4].replace(",", "")) > 0
+    assert run(fake, "top", "--times", "1", url="http://127.0.0.1:1", code=3).stderr
+
+
+def screen(rows, width, height):
+    from rich.console import Console
+
+    out = Console(width=width, height=height, highlight=False)
+    with out.capture() as captured:
+        out.print(fitting(COLUMNS, rows, SPARE, SimpleNamespace(size=(width, height))))
+    return [line.rstrip() for line in captured.get().splitlines()]
+
+
+ROWS = [(f"connector-{n}", part, "RUNNING", "1,000", "50", "-", "10.0.0.1:8083", "Boom! " * 9) for n in range(9)
+        for part in ("source", "task 0")]
+
+
+def test_a_screen_drops_rows_and_columns_that_do_not_fit():
+    wide = screen(ROWS, 200, 50)
+    assert wide[0].split() == " ".join(COLUMNS).split()
+    assert wide[1].split()[:7] == ["connector-0", "source", "RUNNING", "1,000", "50", "-", "10.0.0.1:8083"]
+    assert len(wide) == 19
+    narrow = screen(ROWS, 62, 6)
+    assert narrow[0].split() == ["CONNECTOR", "PART", "STATE", "RECORDS/S", "LAG", "PROBLEM"]
+    assert narrow[1].endswith("…")
+    assert narrow[1].split()[:3] == ["connector-0", "source", "RUNNING"]
+    assert narrow[-1] == "… and 14 more"
+    assert len(narrow) == 6
+    assert screen(ROWS, 40, 24)[1] == "connector-0  source  RUNNING"
+    assert screen([], 40, 24)[0].split()[0] == "CONNECTOR"
+
+
+@given(st.integers(1, 130), st.integers(1, 30), st.lists(st.tuples(*[st.text(max_size=30)] * 8), max_size=20))
+def test_a_screen_is_never_larger_than_the_terminal(width, height, rows):
+    from rich.cells import cell_len
+
+    lines = screen(rows, width, height)
+    assert len(lines) <= max(height, 2) or width < 20, lines
+    assert max(map(cell_len, lines)) <= width

@@ -1,0 +1,46 @@
+"""The listeners of a worker, and the address that it advertises."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from rest.server.keys import Listener
+from rest.server.settings import RestSettings
+from spark_tasks.errors import ConfigError
+from tests.rigs.fake_herder import FakeWorker
+from tests.rigs.serving import LOCAL, call, serving
+
+
+def test_a_port_in_use_is_named() -> None:
+    with serving(FakeWorker()) as server:
+        taken = replace(RestSettings(), listeners=(Listener("http", "127.0.0.1", server.ports[0]),))
+        refusal = f"REST cannot listen on 127.0.0.1:{server.ports[0]}: .*another address"
+        with pytest.raises(ConfigError, match=refusal), \
+                serving(FakeWorker(), taken):
+            pass
+
+
+def test_several_listeners_and_a_separate_admin_listener() -> None:
+    settings = replace(RestSettings(), listeners=LOCAL * 2, admin_listeners=LOCAL)
+    with serving(FakeWorker(), settings) as server:
+        first, second, admin = server.ports
+        for port in (first, second):
+            assert call(port, "GET", "/connectors") == (200, [])
+            assert call(port, "GET", "/admin/loggers")[0] == 404
+        assert call(admin, "GET", "/admin/loggers") == (200, {})
+        assert call(admin, "GET", "/connectors")[0] == 404
+
+
+@pytest.mark.parametrize("every", ["", "0.0.0.0", "::"])
+def test_a_listener_on_all_interfaces_advertises_a_reachable_address(every: str) -> None:
+    with serving(FakeWorker(), replace(RestSettings(), listeners=(Listener("http", every, 0),))) as server:
+        port = server.ports[0]
+        assert call(port, "GET", "/connectors") == (200, [])
+        assert server.advertised[1] == port
+        assert server.advertised[0] not in {"", "::", "0.0.0.0"}
+    advertised = replace(RestSettings(), listeners=LOCAL, advertised_host="connect.example", advertised_port=80)
+    with serving(FakeWorker(), advertised) as server:
+        assert server.advertised_url == "http://connect.example:80/"
+        assert server.worker_id == "connect.example:80"

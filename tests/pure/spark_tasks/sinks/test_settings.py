@@ -1,0 +1,33 @@
+"""What sink tasks take from the configurations of worker and connector."""
+
+from __future__ import annotations
+
+import pytest
+
+from spark_tasks.errors import ConfigError
+from spark_tasks.sinks.settings import SinkSettings
+from tests.rigs.tasks import context_with
+
+
+def test_sink_settings_of_the_connector_precede_the_workers() -> None:
+    usual = SinkSettings.of(context_with(topics="t"))
+    assert (usual.isolation, usual.reset, usual.max_poll_records) == ("read_uncommitted", "earliest", None)
+    found = SinkSettings.of(context_with(
+        {"consumer.isolation.level": "read_committed", "consumer.max.poll.records": "9"}, topics="t",
+        consumer_override_max_poll_records="7"))
+    assert (found.isolation, found.max_poll_records) == ("read_committed", 7)
+    assert found.consumer.topics == ("t",)
+    assert found.client["bootstrap_servers"] == ["localhost:9"]
+
+
+@pytest.mark.parametrize(("connector", "message"), [
+    ({"consumer_override_max_poll_records": "0"},
+     "Invalid value 0 for configuration max.poll.records: must be a whole number of at least 1"),
+    ({"consumer_override_isolation_level": "x"}, "Invalid value x for configuration isolation.level"),
+    ({"producer_override_acks": "x"}, "Invalid value x for configuration acks"),
+    ({"errors_tolerance": "some"}, "Invalid value some for configuration errors.tolerance"),
+])
+def test_defects_of_a_sink_are_reported(connector: dict[str, str], message: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        SinkSettings.of(context_with(topics="t", **connector))
+    assert str(raised.value).startswith(message)

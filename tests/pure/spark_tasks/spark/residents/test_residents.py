@@ -1,0 +1,76 @@
+"""The settings of executor processes, their slots, their use of the CPU, and their output."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from spark_tasks.config.masking import process_secrets
+from spark_tasks.spark.residents.local import LocalLauncher
+from spark_tasks.spark.residents.monitor import cpu_use
+from spark_tasks.spark.residents.on_spark import local_slots, room
+from spark_tasks.spark.residents.settings import ExecutorSettings
+from spark_tasks.spark.residents.wire import Ticket
+from tests.rigs.support import wait_until
+
+
+@pytest.mark.parametrize(("master", "slots"), [
+    ("local", 1), ("local[7]", 7), ("local[3, 2]", 3), ("local[*]", os.cpu_count()), ("spark://a:7077", None),
+    ("local-cluster[1,1,1024]", None), ("yarn", None), ("k8s://https://a", None),
+])
+def test_slots_of_a_local_master_are_parsed(master, slots):
+    assert local_slots(master) == slots
+
+
+@pytest.mark.parametrize(("slots", "running", "found"), [(1, 4, 1), (3, 4, 3), (4, 4, 3), (8, 4, 6), (69, 4, 65)])
+def test_some_slots_are_left_to_spark_jobs_of_plugins(slots, running, found):
+    assert room(slots, running) == found
+
+
+def test_a_connector_leaves_processes_to_others():
+    settings = ExecutorSettings(max_processes=3, running=3)
+    assert (settings.max_per_task, settings.max_per_connector) == (3, 2)
+
+
+def test_processes_that_use_the_cpu_are_distinguished_from_those_that_wait():
+    for program, busy in (("while True: pass", True), ("import time; time.sleep(60)", False)):
+        process = subprocess.Popen([sys.executable, "-c", f"print(flush=True)\n{program}"], stdout=subprocess.PIPE)
+        assert process.stdout is not None
+        process.stdout.readline()
+
+        def as_expected(pid: int = process.pid, busy: bool = busy) -> bool:
+            found = cpu_use(pid)
+            return found is not None and found.runnable == busy
+
+        wait_until(as_expected, what=program)
+        process.kill()
+        process.communicate()
+    gone = cpu_use(process.pid)
+    assert gone is not None
+    assert gone.seconds == 0
+
+
+def test_output_of_the_workers_executor_processes_is_masked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Plugins that run there print what they were given, and only the worker knows what of it is secret."""
+    process_secrets().add("c", ["of-the-residents-test"])
+    program = tmp_path / "python"
+    says = "echo out of-the-residents-test\necho err of-the-residents-test >&2\ncat >/dev/null\n"
+    program.write_text(f"#!/bin/sh\n{says}")
+    program.chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(program))
+    launcher = LocalLauncher("", 1)
+    launcher.launch(Ticket(0, b"", "", "", 0, ""))
+    said = [""]
+
+    def reported() -> bool:
+        said[0] += capsys.readouterr().err
+        return said[0] == "out [hidden]\nerr [hidden]\n"
+
+    wait_until(reported, 30, "what it prints")
+    launcher.close()
