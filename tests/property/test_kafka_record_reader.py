@@ -115,7 +115,7 @@ def test_batches_that_exceed_the_decompression_limit_are_skipped(
     logged = [record.getMessage() for record in caplog.records]
     assert [offset for line in logged for offset in (101, 102, 104) if f"at offsets {offset} to {offset}," in line] == \
         [101, 102, 104]
-    assert "more than the 5000000 bytes allowed" in logged[0]
+    assert "more than the allowed 5000000 bytes" in logged[0]
 
 
 @given(BATCHES.filter(bool), st.data())

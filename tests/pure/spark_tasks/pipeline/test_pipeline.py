@@ -85,7 +85,7 @@ def test_bad_records_are_located_after_dropped_ones():
     assert [v for batch in batches for v in batch.column("value").to_pylist()] == [1, 2]
     assert [f.row for f in refused] == [2, 5]
     assert refused[0].described.startswith("transforms.cast (org.apache.kafka.connect.transforms.Cast$Value) cannot "
-                                           "change record t-0, offset 12: ")
+                                           "transform record t-0, offset 12: ")
 
 
 def test_the_original_of_a_source_record_is_text():
