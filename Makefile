@@ -11,7 +11,7 @@ PIP     = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-
 # If a container image sets this, every process that tests start would compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 NIGHTLY := histories fuzz api-fuzz transforms-differential connectors chaos executors
-.PHONY: help demo test test-pure test-pure-control test-pure-data lint types herder-doc nightly $(NIGHTLY) bench wheel clean
+.PHONY: help demo test test-pure test-pure-control test-pure-data lint types herder-doc plugins-doc nightly $(NIGHTLY) bench wheel clean
 
 help:
 	@echo "make demo       move real data through heeler: CSV files, Kafka, Parquet, with a check of every count"
@@ -19,6 +19,7 @@ help:
 	@echo "make test-pure  lint, types and the tests that need neither Kafka nor Spark"
 	@echo "make lint       ruff and mypy"
 	@echo "make herder-doc  regenerate the table and the diagram in docs/herder.md"
+	@echo "make plugins-doc  regenerate docs/plugins.md"
 	@echo "make histories  run 10,000 random histories of simulated clusters, 1,000 examples of each property (half an hour or more)"
 	@echo "make fuzz       process 1,000,000 hostile records for internal topics (about ten minutes; other records with HEELER_FUZZ_FIRST=10000)"
 	@echo "make api-fuzz   run schemathesis against every operation of the REST API and its links (about ten minutes)"
@@ -89,6 +90,9 @@ test: test-pure
 
 herder-doc: $(READY)
 	@$(BIN)/python -m tests.rigs.herder.chart
+
+plugins-doc: $(READY)
+	@$(BIN)/python -m tests.rigs.plugins_page
 
 histories: $(READY)
 	@echo "== 10,000 random histories of simulated clusters, 1,000 examples of every property"

@@ -1,23 +1,20 @@
-"""docs/plugins.md and the table of Java's classes."""
+"""The table of Java's classes, and docs/plugins.md, which is made from it."""
 
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 
 from spark_tasks.plugins import Kind, Plugins, discovery
 from spark_tasks.plugins.java_classes import JAVA, instead
-from spark_tasks.plugins.support import page
 from tests.pure.spark_tasks.validation.test_golden import ANSWERS
-
-ROOT = Path(__file__).parents[4]
+from tests.rigs.plugins_page import DOCUMENT, page
 
 
 def test_the_plugins_page_is_up_to_date():
-    """python -m spark_tasks.plugins.support docs/plugins.md"""
-    assert (ROOT / "docs" / "plugins.md").read_text() == page()
+    """make plugins-doc"""
+    assert DOCUMENT.read_text() == page()
 
 
 def test_no_built_in_plugin_is_listed_as_unsupported():
