@@ -196,7 +196,7 @@ class ConnectorActor(PooledActor):
                 try:
                     self._halt()
                 except Exception:  # plugin code; whatever it raises, the connector is stopped
-                    _logger.exception("The connector could not be stopped cleanly")
+                    _logger.exception("Could not stop the connector cleanly")
             case ConnectorAction.REPORT:
                 self._report(reported(self._phase))
             case ConnectorAction.END:

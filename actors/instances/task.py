@@ -222,7 +222,7 @@ class TaskActor(pykka.ThreadingActor):
             if self._abandonment.given_up:
                 _logger.info(_ABANDONED, error)
             else:
-                _logger.exception("The task could not be closed cleanly")
+                _logger.exception("Could not close the task cleanly")
 
     def _fail(self, error: Exception) -> None:
         if self._abandonment.given_up or isinstance(error, StartCancelledError):

@@ -180,7 +180,7 @@ class ConnectorOffsetStore:
             error = error_of(future)
             if error is not None:
                 name = self._worker.name
-                log.warning("Offsets of %s could not be copied to topic %s: %s", self._connector, name, error)
+                log.warning("Could not copy offsets of %s to topic %s: %s", self._connector, name, error)
 
         self._worker.send_soon(records_for(self._worker.state, self._connector, kept)).add_done_callback(written)
 
