@@ -190,7 +190,7 @@ class ConnectorOffsetStore:
             return future.result(self._timeout)
         except TimeoutError as error:
             future.cancel()
-            raise RetriableError(f"{message}: no answer in {self._timeout:.0f} s") from error
+            raise RetriableError(f"{message}: no answer within {self._timeout:.0f} s") from error
         except (protocol.KafkaError, CancelledError) as error:
             if self._unwanted.is_set() and isinstance(error, CancelledError):
                 raise StartCancelledError(f"{message}: the task is stopped") from None
