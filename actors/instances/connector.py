@@ -196,7 +196,7 @@ class ConnectorActor(PooledActor):
                 try:
                     self._halt()
                 except Exception:  # plugin code; whatever it raises, the connector is stopped
-                    _logger.exception("the connector could not be stopped cleanly")
+                    _logger.exception("Could not stop the connector cleanly")
             case ConnectorAction.REPORT:
                 self._report(reported(self._phase))
             case ConnectorAction.END:
@@ -233,7 +233,7 @@ class ConnectorActor(PooledActor):
             self._connector.stop()
 
     def _fail(self, error: Exception) -> None:
-        _logger.error("the connector has failed and stays FAILED until it is restarted", exc_info=error)
+        _logger.error("The connector has failed and stays FAILED until it is restarted", exc_info=error)
         if self._phase is ConnectorPhase.ENDED:
             self._report(State.FAILED, error)
             self.stop()

@@ -51,7 +51,7 @@ class ActorInstances:
             ref = make(effect.epoch, command)
         except Exception as error:
             # Plugin code may run in a constructor: whatever it raises fails the instance, not the herder.
-            log.exception("%s: could not be started", effect.item, extra={"about": effect.item})
+            log.exception("%s: could not start", effect.item, extra={"about": effect.item})
             self._tell(report(effect.item, effect.epoch, State.FAILED, trace=trace_of(error),
                               permanent=is_permanent(error)))
             return

@@ -101,7 +101,7 @@ class Scaler:
         try:
             lag, partitions = self._measure(watched.connector, watched.config)
         except Exception as error:  # noqa: BLE001 - whatever a client raises, the measurement is repeated later
-            _logger.warning("%s: the lag cannot be measured, so the number of tasks stays unchanged: %s",
+            _logger.warning("%s: could not measure the lag, so the number of tasks stays unchanged: %s",
                             watched.connector, error, extra={"about": watched.connector})
             watched.lag = None
             watched.scale = scaling.unknown(watched.scale)

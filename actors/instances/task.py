@@ -222,13 +222,13 @@ class TaskActor(pykka.ThreadingActor):
             if self._abandonment.given_up:
                 _logger.info(_ABANDONED, error)
             else:
-                _logger.exception("the task could not be closed cleanly")
+                _logger.exception("Could not close the task cleanly")
 
     def _fail(self, error: Exception) -> None:
         if self._abandonment.given_up or isinstance(error, StartCancelledError):
             _logger.info(_ABANDONED, error)
         else:
-            _logger.error("the task has failed and stays FAILED until it is restarted", exc_info=error)
+            _logger.error("The task has failed and stays FAILED until it is restarted", exc_info=error)
         self._error = error
         self._happen(TaskEvent.FAILURE)
 
@@ -307,7 +307,7 @@ class TaskActor(pykka.ThreadingActor):
             try:
                 self.actor_ref.tell(_Wake())
             except pykka.ActorDeadError:
-                _logger.debug("wake was called after the end of the task")
+                _logger.debug("Wake was called after the end of the task")
 
     def on_stop(self) -> None:
         """Free the runner's resources, also if the actor is stopped from outside, as when the worker stops."""

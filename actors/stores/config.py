@@ -199,7 +199,7 @@ class ConfigStoreActor(LogActor):
     def _add(self, work: _Work, timeout_ms: int) -> int:
         number = next(self._numbers)
         self._works[number] = work
-        late = TimeoutError(f"no answer in {timeout_ms} ms")
+        late = TimeoutError(f"no answer within {timeout_ms} ms")
         at_ms = self._ticker.now_ms() + timeout_ms
         self._ticker.set((self.actor_urn, number), at_ms, lambda: self._tell_self(_Ended(number, late)))
         return number

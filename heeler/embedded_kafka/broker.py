@@ -174,7 +174,7 @@ class EmbeddedBroker:
             if time.monotonic() - started > _START_SECONDS:
                 raise SetupError(f"Kafka did not respond within {_START_SECONDS:.0f} s: {folder.log_tail()}")
             time.sleep(0.02)
-        log.info("Kafka %s responds on %s after %.1f s", KAFKA_VERSION, self.bootstrap_servers,
+        log.info("Kafka %s is ready on %s after %.1f s", KAFKA_VERSION, self.bootstrap_servers,
                  time.monotonic() - started)
         return True
 

@@ -50,7 +50,7 @@ class BrokerFolder:
                 written.rename(marker)
             lock = marker.open()
         except OSError as error:
-            raise SetupError(f"The data folder {path} cannot be written: {error.strerror or error}") from error
+            raise SetupError(f"Cannot write to the data folder {path}: {error.strerror or error}") from error
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

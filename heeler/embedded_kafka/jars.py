@@ -130,7 +130,7 @@ def _fetch(jars: JarSet, target: Path, progress: Progress) -> None:
         found = {jar.name: jar.stat().st_size for jar in (work / "jars").glob("*.jar")}
         (work / "jars" / _MANIFEST).write_text(json.dumps(found, indent=1, sort_keys=True))
         if target.exists():
-            progress(f"{jars.title}: the copy in {target} is damaged and is replaced")
+            progress(f"{jars.title}: the copy in {target} is damaged; replacing it")
             shutil.rmtree(target)
         (work / "jars").rename(target)
         progress(Step(f"{jars.title}: {sum(found.values()) / 1e6:.0f} MB in {target}", len(found), len(found)))

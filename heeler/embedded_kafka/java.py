@@ -45,7 +45,7 @@ def java_version(program: str) -> int:
             [program, "-version"], capture_output=True, text=True, timeout=30, check=False
         ).stderr
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise SetupError(f"{program} does not run: {error}. {_INSTALL}") from error
+        raise SetupError(f"Could not run {program}: {error}. {_INSTALL}") from error
     match = re.search(r'version "(\d+)(?:\.(\d+))?', output)
     if match is None:
         raise SetupError(f"{program} did not report its version (it printed {output.strip()[:200]!r}). {_INSTALL}")

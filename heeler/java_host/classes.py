@@ -192,7 +192,7 @@ class _JavaConnector(JavaPlugins):
         try:
             self._leave()
         except JavaPluginError as error:
-            log.warning("%s could not be stopped cleanly: %s", self.config.get("name"), error)
+            log.warning("Could not stop %s cleanly: %s", self.config.get("name"), error)
         self._again()
 
     def _again(self) -> None:

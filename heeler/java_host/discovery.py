@@ -107,7 +107,7 @@ def look(place: PluginLocation, complain: Callable[[str], None], mode: str = DEF
                 manifests = [entry.filename for entry in entries if entry.filename in NAMES_PLUGINS]
                 named.update(*(names_in(archive.read(name)) for name in manifests))
         except (OSError, *BROKEN) as error:
-            complain(f"plugin.path: {jar} cannot be read: {error}")
+            complain(f"plugin.path: could not read {jar}: {error}")
             digest.update(f"{jar} {error}".encode())
             continue
         for entry in entries:
@@ -189,7 +189,7 @@ class Discovery:
             try:
                 listed = self.host.ask("plugins")["plugins"]
             except ConnectError as error:
-                self.complaints.append(f"The Java plugins of plugin.path cannot be used: {error}")
+                self.complaints.append(f"Could not use the Java plugins of plugin.path: {error}")
                 return []
             self._known = {place: self._listed(place, listed) if plugins is None else plugins
                            for place, plugins in self._known.items()}
@@ -242,4 +242,4 @@ def _remember(digest: str, plugins: Sequence[JavaPlugin]) -> None:
             json.dump([asdict(plugin) for plugin in plugins], out)
         Path(name).rename(file)
     except OSError as error:
-        log.info("The plugins that were found could not be cached, so the next start searches again: %s", error)
+        log.info("Could not cache the plugins that were found, so the next start searches again: %s", error)

@@ -120,7 +120,7 @@ class HeldSession:
         try:
             self._finish(session)
         except JavaPluginError as error:
-            log.warning("%s could not be stopped cleanly: %s", self._task, error)
+            log.warning("Could not stop %s cleanly: %s", self._task, error)
         self._drop()
         return None
 

@@ -100,4 +100,4 @@ def _close(name: str, provider: ConfigProvider) -> None:
     try:
         provider.close()
     except Exception:
-        log.exception("The config provider %s could not be closed", name)
+        log.exception("Could not close the config provider %s", name)

@@ -18,7 +18,7 @@ def blueprint(context: ResourceContext) -> Blueprint:
     def logs(connector: str) -> Response:
         count = request.args.get("lines", "200")
         if not (count.isascii() and count.isdigit() and int(count[:9])):
-            raise BadRequestError(f"lines is {count}; it must be a number of at least 1")
+            raise BadRequestError(f"Invalid value {count} for lines: must be a number of at least 1")
         if not context.view.config.contains(ConnectorName(connector)):
             raise NotFoundError(f"Connector {connector} not found")
         return json_response({"name": connector, "lines": context.view.logs(connector)[-int(count[:9]):]})

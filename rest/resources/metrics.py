@@ -21,7 +21,8 @@ def blueprint(context: ResourceContext) -> Blueprint:
     def metrics() -> Response:
         wanted = request.args.get("names", ",".join(NAMES)).split(",")
         if not set(wanted) <= set(NAMES):
-            raise BadRequestError(f"names is {request.args['names']}; it must be java, heeler or both: java,heeler")
+            raise BadRequestError(
+                f"Invalid value {request.args['names']} for names: must be java, heeler or java,heeler")
         return Response(context.view.metrics(wanted), content_type=CONTENT_TYPE)
 
     return routes

@@ -127,7 +127,7 @@ REST_KEYS = ConfigDef(
     _key("ssl.client.auth", Type.STRING, "none", "Whether https clients present a certificate.",
          OneOf("required", "requested", "none")),
     _key("heeler.rest.max.body.bytes", Type.INT, MAX_BODY_BYTES,
-         "The largest body of a request; a larger one is answered with 413.", at_least(1024)),
+         "The maximum size of a request's body, in bytes; larger ones are rejected with 413.", at_least(1024)),
     _key("rest.rebalance.wait.ms", Type.LONG, 0,
          "How long a request waits for a rebalance to end before it is refused with 409. 0: as in Kafka Connect, some "
          "are refused at once, others wait for up to 90 seconds and fail with 500.", between(0, MAX_REBALANCE_WAIT_MS)),

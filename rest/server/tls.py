@@ -44,7 +44,7 @@ def server_context(tls: Mapping[str, str]) -> ssl.SSLContext:
     _load_identity(context, own)
     client_auth = tls.get("ssl.client.auth", "none").strip().lower()
     if client_auth not in _CLIENT_AUTH:
-        raise ConfigError(f"Invalid value {client_auth} for configuration ssl.client.auth: it must be one of "
+        raise ConfigError(f"Invalid value {client_auth} for configuration ssl.client.auth: must be one of "
                           f"{', '.join(_CLIENT_AUTH)}")
     context.verify_mode = _CLIENT_AUTH[client_auth]
     trusted = _trusted(tls)
@@ -62,7 +62,7 @@ def client_context(tls: Mapping[str, str]) -> ssl.SSLContext:
     checked = tls.get("ssl.endpoint.identification.algorithm", "https").strip()
     if checked.lower() not in ("https", ""):
         raise ConfigError(f"Invalid value {checked} for configuration ssl.endpoint.identification.algorithm: "
-                          "it must be https, or empty to disable the check")
+                          "must be https, or empty to disable the check")
     context.check_hostname = bool(checked)
     trusted = _trusted(tls)
     if trusted is None:

@@ -67,7 +67,7 @@ def _compiled(function: Callable[..., Any]) -> Any:
         return numba.njit(cache=True, **_OPTIONS)(function)
     except RuntimeError:  # numba has found no folder that is writable
         folder = private_folder("numba")  # other users cannot put code there
-        _LOG.info("numba's cache is in %s: neither the installation nor the home folder is writable", folder)
+        _LOG.info("Numba's cache is in %s: neither the installation nor the home folder is writable", folder)
         numba.config.CACHE_DIR = str(folder)
         return numba.njit(cache=True, **_OPTIONS)(function)
 

@@ -14,7 +14,7 @@ from typing import Final
 from spark_tasks.errors import ConfigError
 
 _OPENSSL: Final = "heeler uses OpenSSL for TLS: configure OpenSSL itself (openssl.cnf, for example its FIPS provider)"
-_LOGIN: Final = "heeler runs no Java classes: set sasl.jaas.config with a user and a password, for PLAIN or SCRAM"
+_LOGIN: Final = "heeler uses no Java classes: set sasl.jaas.config with a user and a password, for PLAIN or SCRAM"
 _MONITORS: Final = "io.confluent.monitoring.clients.interceptor."
 
 
@@ -41,7 +41,7 @@ def _names(text: str) -> list[str]:
 
 SECURITY: Final[Mapping[str, Security]] = {
     "ssl.provider": Security(_OPENSSL, "SSL"),
-    "ssl.engine.factory.class": Security(f"heeler runs no Java classes; {_OPENSSL}, and name files in "
+    "ssl.engine.factory.class": Security(f"heeler uses no Java classes; {_OPENSSL}, and name files in "
                                          "ssl.truststore.location and ssl.keystore.location", "SSL"),
     "ssl.keymanager.algorithm": Security(_OPENSSL, "SSL", _one_of("SUNX509", "NEWSUNX509", "PKIX", "IBMX509")),
     "ssl.trustmanager.algorithm": Security(_OPENSSL, "SSL", _one_of("SUNX509", "PKIX", "IBMX509", "IBMPKIX")),
@@ -81,7 +81,7 @@ IGNORED: Final[Mapping[str, str]] = {
     **dict.fromkeys(("metadata.recovery.strategy", "metadata.recovery.rebootstrap.trigger.ms", "metadata.max.idle.ms"),
                     _RECOVERY),
     **dict.fromkeys(("send.buffer.bytes", "receive.buffer.bytes"), _BUFFERS),
-    "retry.backoff.max.ms": "pauses between retries do not grow; set retry.backoff.ms",
+    "retry.backoff.max.ms": "heeler's pauses between retries do not grow; set retry.backoff.ms",
     "ssl.protocol": "heeler uses the newest version that both sides allow; ssl.enabled.protocols limits the REST API's",
     **dict.fromkeys(("ssl.provider", "ssl.engine.factory.class", "ssl.keymanager.algorithm",
                      "ssl.trustmanager.algorithm", "ssl.secure.random.implementation", "security.providers",
@@ -98,7 +98,7 @@ IGNORED: Final[Mapping[str, str]] = {
     **dict.fromkeys(("group.protocol", "group.remote.assignor"), "sinks' groups use the classic protocol"),
     "client.rack": "heeler reads records from the leaders of their partitions",
     "check.crcs": "heeler always checks checksums",
-    "interceptor.classes": "heeler runs no Java classes; remove it",
+    "interceptor.classes": "heeler does not use Java interceptors; remove it",
 }
 """The ignored settings by key: why, and what to do instead."""
 

@@ -77,7 +77,7 @@ def send_once(refusals: Refusals, handling: ErrorHandling, place: TopicPartition
     try:
         identity = owner.init()
     except KafkaAuthorizationError as error:
-        _warnings.log(_logger, logging.WARNING, "dead letters may be written twice after a failure: the queue's "
+        _warnings.log(_logger, logging.WARNING, "Dead letters may be written twice after a failure: the queue's "
                       "producer needs WRITE permission on the transactional id %s: %s", once.transactional_id, error)
         refusals.send_apart()
         return None

@@ -55,7 +55,7 @@ class ReplayOrder:
         stages = _texts(chosen, "stages")
         for stage in stages:
             if stage not in _STAGES:
-                raise ConfigError(f"stages has {stage}; valid stages are {', '.join(_STAGES)}")
+                raise ConfigError(f"unknown stage {stage}; valid stages are {', '.join(_STAGES)}")
         last = _number(chosen, "last_offset", 0)
         return cls(
             _flag(body, "dry_run"), _flag(body, "values"), _number(body, "limit", 1), _texts(chosen, "topics"), stages,
@@ -94,7 +94,7 @@ class ReplayOrder:
 def _check_keys(body: Mapping[str, Any], keys: tuple[str, ...], what: str) -> None:
     for key in body:
         if key not in keys:
-            raise ConfigError(f"{what} has an unknown member {str(key)[:100]}; allowed are {', '.join(keys)}")
+            raise ConfigError(f"{what} has the unknown member {str(key)[:100]}; allowed are {', '.join(keys)}")
 
 
 def _flag(body: Mapping[str, Any], key: str) -> bool:

@@ -139,8 +139,8 @@ class Appender:
         self, topic: str, partition: int, raw: pa.RecordBatch, rows: Array, now: int,
         on_append: Callable[[int, Array, int], None] | None,
     ) -> None:  # fmt: skip
-        where = (topic, partition)
-        sequence = self.sequences.get(where, 0) if self._identity is not None else -1
+        topic_partition = (topic, partition)
+        sequence = self.sequences.get(topic_partition, 0) if self._identity is not None else -1
         try:
             encoded = encode(
                 raw,
@@ -158,13 +158,13 @@ class Appender:
         at = 0
         for item in encoded:
             self._number += 1
-            batches.append(PendingBatch(where, item.data, item.count, sequence, (self._number,)))
+            batches.append(PendingBatch(topic_partition, item.data, item.count, sequence, (self._number,)))
             if on_append is not None:
                 batches[-1].on_append = AppendCallback(rows[at : at + item.count], on_append)
             at += item.count
             sequence = next_sequence(sequence, item.count)
         if self._identity is not None:
-            self.sequences[where] = sequence
+            self.sequences[topic_partition] = sequence
         self._wait(_BUFFER_BYTES)
         with self._changed:
             self._buffered += sum(len(batch.data) for batch in batches)

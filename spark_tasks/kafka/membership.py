@@ -390,7 +390,7 @@ class GroupConsumer:
         try:
             self._coordinator.close(autocommit=False, timeout_ms=_CLOSE_TIMEOUT_MS)
         except (protocol.KafkaError, OSError) as error:
-            _logger.warning("leaving consumer group %s failed: %s", self._settings.group_id, error)
+            _logger.warning("Leaving consumer group %s failed: %s", self._settings.group_id, error)
         finally:
             self._release()
 

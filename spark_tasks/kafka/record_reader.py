@@ -100,7 +100,7 @@ def _content(batch: Any, tp: Any) -> tuple[bytes, int] | None:
     try:
         return decompress(batch.compression_type, memoryview(data)[at:], MAX_BYTES), 0
     except (DecompressError, UnsupportedFormatError) as error:
-        _logger.warning("Skipping the records of %s at offsets %d to %d, which cannot be decompressed: %s",
+        _logger.warning("Skipping the records of %s at offsets %d to %d: could not decompress them: %s",
                         tp, batch.base_offset, batch.last_offset, error)
         return None
 

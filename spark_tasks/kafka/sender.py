@@ -150,21 +150,21 @@ class Sender:
     def _sendable(self) -> dict[_Connection, list[TopicPartition]]:
         """Returns the partitions with a batch to send, by connection. Starts a lookup for each unknown leader."""
         by_connection: dict[_Connection, list[TopicPartition]] = defaultdict(list)
-        for where, queue in self._queues.items():
+        for partition, queue in self._queues.items():
             if queue.ready and len(queue.sent) < queue.may_have_sent(self._in_flight_per_partition):
-                leader = self._cluster.known_leader(*where)
+                leader = self._cluster.known_leader(*partition)
                 if leader is None:
                     queue.pausing = True
-                    self._cluster.io.start(self._find_leader, where, queue)
-                elif self._requests[connection := (leader, where[1] % _CONNECTIONS)] < self._in_flight:
-                    by_connection[connection].append(where)
+                    self._cluster.io.start(self._find_leader, partition, queue)
+                elif self._requests[connection := (leader, partition[1] % _CONNECTIONS)] < self._in_flight:
+                    by_connection[connection].append(partition)
         return by_connection
 
-    async def _find_leader(self, where: TopicPartition, queue: _PartitionQueue) -> None:
+    async def _find_leader(self, partition: TopicPartition, queue: _PartitionQueue) -> None:
         try:
-            await self._cluster.find_leader(*where, Deadline(self._delivery_timeout_ms))
+            await self._cluster.find_leader(*partition, Deadline(self._delivery_timeout_ms))
         except (ConnectError, protocol.KafkaError, OSError) as error:
-            self._fail(translated(error, f"finding the leader of {where[0]}-{where[1]}"))
+            self._fail(translated(error, f"finding the leader of {partition[0]}-{partition[1]}"))
         queue.pausing = False
         self._resume_if_due(queue)
         self._pump_soon()
@@ -173,15 +173,16 @@ class Sender:
         """Sends one request with the next batch of each of these partitions, as many as fit."""
         batches: list[PendingBatch] = []
         size = 0
-        for where in partitions:
-            queue = self._queues[where]
+        for partition in partitions:
+            queue = self._queues[partition]
             if batches and size + len(queue.waiting[0].data) > self._max_request_bytes:
                 continue
             batch = queue.waiting.popleft()
             queue.sent.append(batch)
             batches.append(batch)
             size += len(batch.data)
-            self._queues[where] = self._queues.pop(where)  # to the end, so that the next request starts with the others
+            # To the end, so that the next request starts with the others.
+            self._queues[partition] = self._queues.pop(partition)
         self._requests[connection] += 1
         self._cluster.io.start(self._exchange, connection, batches)
 

@@ -83,9 +83,9 @@ def create_topic(admin: Mapping[str, Any], topic: str, wanted: TopicSettings) ->
     try:
         numbers = {"num_partitions": wanted.partitions, "replication_factor": wanted.replication_factor}
         client.create_topics({topic: {**numbers, "configs": dict(wanted.configs)}}, wait_for_metadata=True)
-        _logger.info("created topic %s with %d partitions", topic, wanted.partitions)
+        _logger.info("Created topic %s with %d partitions", topic, wanted.partitions)
     except protocol.TopicAlreadyExistsError:
-        _logger.debug("another client has created topic %s in the meantime", topic)
+        _logger.debug("Another client has created topic %s in the meantime", topic)
     except protocol.KafkaError as error:
         raise translated(error, f"creating topic {topic}") from error
     finally:

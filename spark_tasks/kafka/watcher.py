@@ -229,7 +229,7 @@ class EndWatcher:
                 try:
                     changed = await self._long_poll(node, partitions)
                 except (protocol.KafkaError, OSError, ConnectError) as error:
-                    _logger.debug("requesting ends from broker %d failed: %s", node, error)
+                    _logger.debug("Requesting ends from broker %d failed: %s", node, error)
                     self._sessions[node].handle_error()
                     self._forget_leaders({topic for topic, _ in partitions})
                     await self.cluster.io.sleep(_RETRY_MS)

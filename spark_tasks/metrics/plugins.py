@@ -138,7 +138,7 @@ class PluginMetrics:
         if series in self._figures.values or len(self._figures.values) < MAX_SERIES:
             return True
         if not self._figures.dropped:
-            _logger.warning("a plugin has more than %d series of metrics; %s and others are dropped", MAX_SERIES,
+            _logger.warning("A plugin has more than %d series of metrics; %s and others are dropped", MAX_SERIES,
                             series.name)
         self._figures.dropped += 1
         return False
@@ -160,7 +160,7 @@ class PluginMetrics:
         dropped = len(figures.values) - len(kept)
         with self._lock:
             if dropped and not self._figures.dropped:
-                _logger.warning("a plugin has more than %d series of metrics; %d are dropped", MAX_SERIES, dropped)
+                _logger.warning("A plugin has more than %d series of metrics; %d are dropped", MAX_SERIES, dropped)
             self._figures = Figures(kept, dict(figures.helps), dropped)
 
     def forget(self, gone: Iterable[Series]) -> None:

@@ -206,29 +206,29 @@ class ConfigTransformer:
                     wanted.setdefault((match[1], match[3] or ""), set()).add(match[4])
         if not wanted:
             return ResolvedConfig(config)
-        found = {(name, path): self.providers[name].get(path, keys) for (name, path), keys in wanted.items()}
+        results = {(name, path): self.providers[name].get(path, keys) for (name, path), keys in wanted.items()}
 
-        given: dict[str, list[str]] = {}
+        values_by_key: dict[str, list[str]] = {}
         placeholders: dict[str, str] = {}
 
         def replacement(key: str, match: re.Match[str]) -> str:
-            known = found.get((match[1], match[3] or ""))
-            if known is None or match[4] not in known.data:
+            result = results.get((match[1], match[3] or ""))
+            if result is None or match[4] not in result.data:
                 return match[0]
-            value = known.data[match[4]]
-            given.setdefault(key, []).append(value)
+            value = result.data[match[4]]
+            values_by_key.setdefault(key, []).append(value)
             placeholders[value] = match[0]
             return value
 
         data = ResolvedConfig({
             k: v if v is None else _PLACEHOLDER.sub(partial(replacement, k), v) for k, v in config.items()
         })
-        data.given, data.placeholders = given, placeholders
-        self.on_values(connector, given)
+        data.given, data.placeholders = values_by_key, placeholders
+        self.on_values(connector, values_by_key)
         if connector is not None and self.on_ttl and config.get("config.action.reload", "restart").lower() != "none":
-            for (_, path), known in found.items():
-                if known.ttl_ms is not None and known.ttl_ms >= 0:
-                    self.on_ttl(connector, path, known.ttl_ms)
+            for (_, path), result in results.items():
+                if result.ttl_ms is not None and result.ttl_ms >= 0:
+                    self.on_ttl(connector, path, result.ttl_ms)
         return data
 
 

@@ -69,7 +69,7 @@ def _in_file(file: Path, inside: Path) -> Iterator[Found]:
         if b"DataSource" not in file.read_bytes():
             return
     except OSError as error:
-        _log.debug("%s cannot be read: %s", file, error)
+        _log.debug("Could not read %s: %s", file, error)
         return
     found = discovery.in_source(file, inside, "classpath", _log.debug)
     yield from (f for f in found if f.kind is Kind.DATA_SOURCE)

@@ -133,7 +133,7 @@ def in_source(file: Path, inside: Path, location: str, complain: Complain) -> li
     try:
         tree = ast.parse(file.read_bytes(), file.name)
     except (SyntaxError, ValueError, OSError) as e:
-        complain(f"plugin.path: {file} cannot be read: {e}")
+        complain(f"plugin.path: could not read {file}: {e}")
         return []
     parts = inside.with_suffix("").parts
     module = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)

@@ -242,7 +242,7 @@ class Plugins:
         try:
             return Plugin(found.name, found.kind, self._others[found](), found.location)
         except ConfigError as error:
-            _log.warning("Plugin %s (%s) cannot be used: %s", found.name, found.target, error)
+            _log.warning("Could not use plugin %s (%s): %s", found.name, found.target, error)
             return error
 
     def _try(self, found: Found) -> Plugin | None:
@@ -270,7 +270,7 @@ def _import(found: Found) -> Plugin | Exception:
         cls = resolve(found)
         _check(cls)
     except Exception as e:  # noqa: BLE001  (a plugin's module may raise anything, which must not affect other plugins)
-        _log.warning("Plugin %s (%s) from %s cannot be imported: %r", found.name, found.target, found.location, e)
+        _log.warning("Could not import plugin %s (%s) from %s: %r", found.name, found.target, found.location, e)
         return e
     return Plugin(found.name, found.kind, cls, found.location)
 

@@ -46,11 +46,12 @@ def translated(props: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the settings with Apicurio's keys translated and, if `apicurio.registry.url` is set, Apicurio's defaults.
     If both forms of a key are set, Confluent's wins. Raises ConfigError.
     """
-    mine = {key.removeprefix(PREFIX): str(value).strip() for key, value in props.items() if key.startswith(PREFIX)}
-    if not mine:
+    apicurio_settings = {
+        key.removeprefix(PREFIX): str(value).strip() for key, value in props.items() if key.startswith(PREFIX)}
+    if not apicurio_settings:
         return dict(props)
-    out: dict[str, Any] = {"auto.register.schemas": "false"} if "url" in mine else {}
-    for name, value in mine.items():
+    out: dict[str, Any] = {"auto.register.schemas": "false"} if "url" in apicurio_settings else {}
+    for name, value in apicurio_settings.items():
         if name in _SAME:
             out[_SAME[name]] = value
         elif name in _ONLY:
@@ -59,12 +60,13 @@ def translated(props: Mapping[str, Any]) -> dict[str, Any]:
                                   f"is {_ONLY[name]}")
         elif name not in _OF_NO_EFFECT:
             raise ConfigError(f"The configuration {PREFIX}{name} is not supported")
-    if "url" in mine:
-        out[_URL] = ",".join(_confluent_url(one.strip()) for one in mine["url"].split(","))
-    if "auth.username" in mine:
+    if "url" in apicurio_settings:
+        out[_URL] = ",".join(_confluent_url(one.strip()) for one in apicurio_settings["url"].split(","))
+    if "auth.username" in apicurio_settings:
         out["basic.auth.credentials.source"] = "USER_INFO"
-        out["basic.auth.user.info"] = f"{mine['auth.username']}:{mine.get('auth.password', '')}"
-    if "auth.service.token.endpoint" in mine:
+        user, password = apicurio_settings["auth.username"], apicurio_settings.get("auth.password", "")
+        out["basic.auth.user.info"] = f"{user}:{password}"
+    if "auth.service.token.endpoint" in apicurio_settings:
         out["bearer.auth.credentials.source"] = "OAUTHBEARER"
     return {**out, **{key: value for key, value in props.items() if not key.startswith(PREFIX)}}
 

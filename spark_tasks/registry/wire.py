@@ -50,17 +50,17 @@ def unframed(array: pa.Array, headers: pa.Array | None, *, is_key: bool) -> Fram
     ids: dict[SchemaId, int] = {}
     codes = np.full(size, -1, np.int64)
     bad: dict[int, str] = {}
-    there = array.is_valid().to_numpy(zero_copy_only=False)
-    found = np.empty(size, np.int64)
+    valid = array.is_valid().to_numpy(zero_copy_only=False)
+    schema_ids = np.empty(size, np.int64)
     values_of = texts(array)
-    _read_ids(frozen(values_of.data), frozen(values_of.offsets), there, found)
-    found[list(named)] = _NO_ID
-    good = found >= _MIN_ID
-    for one in _distinct(found[good]):
-        codes[found == one] = ids.setdefault(one, len(ids))
+    _read_ids(frozen(values_of.data), frozen(values_of.offsets), valid, schema_ids)
+    schema_ids[list(named)] = _NO_ID
+    good = schema_ids >= _MIN_ID
+    for schema_id in _distinct(schema_ids[good]):
+        codes[schema_ids == schema_id] = ids.setdefault(schema_id, len(ids))
     values = array.to_pylist()
     special: dict[int, bytes] = {}
-    for row in np.flatnonzero(there & ~good).tolist():
+    for row in np.flatnonzero(valid & ~good).tolist():
         try:
             one_id, special[row] = _identified(values[row], named.get(row))
             codes[row] = ids.setdefault(one_id, len(ids))
@@ -70,7 +70,7 @@ def unframed(array: pa.Array, headers: pa.Array | None, *, is_key: bool) -> Fram
         known = np.flatnonzero(codes >= 0).tolist()
         payloads = [special[row] if row in special else values[row][_SIZE:] for row in known]
         return Framed(list(ids), codes, payloads, 0, bad)
-    payloads = values if there.all() else [value for value in values if value is not None]
+    payloads = values if valid.all() else [value for value in values if value is not None]
     return Framed(list(ids), codes, payloads, _SIZE, bad)
 
 

@@ -125,7 +125,7 @@ class Replay:
     def fail(self, error: Exception) -> None:
         """Ends the replay with an error. Committed splits stay replayed, and the task continues."""
         self._state, self._error = "FAILED", f"{type(error).__name__}: {error}"
-        _logger.warning("the replay of dead letters of %s has failed: %s", self._connector, self._error)
+        _logger.warning("Replay of dead letters for %s failed: %s", self._connector, self._error)
 
     def status(self) -> dict[str, Any]:
         """Returns the state of the replay as a JSON object of the REST API."""

@@ -249,7 +249,7 @@ def _calls(given: Sequence[_Given]) -> Iterator[list[_Given]]:
 
 
 def _written(job: SinkJob, call: Sequence[_Given], place: Place, refusals: Refusals) -> Sequence[Any]:
-    batches = [one.batch for one in call]
+    batches = [given.batch for given in call]
     runner = WriterRunner(job.writer, job.accepts, place, tolerant=True, refuse=lambda *_: None)
     messages: Sequence[Any]
     try:
@@ -258,12 +258,12 @@ def _written(job: SinkJob, call: Sequence[_Given], place: Place, refusals: Refus
     except Exception as error:  # noqa: BLE001 - plugin code
         raise_if_outage(error)
         messages, reports = runner.write_accepted(batches, raised=error)
-    by_offset = {offset: one for one in call for offset in one.offsets()}
+    by_offset = {offset: given for given in call for offset in given.offsets()}
     for offset, reported in reports:
-        one = by_offset[offset]
-        row = one.row(offset)
-        where = f"{one.run.topic}-{one.run.partition}, offset {_offset(one.run, row)}"
-        _refuse(one.run, refusals, replace(put_failure(reported, where), row=row))
+        given = by_offset[offset]
+        row = given.row(offset)
+        position = f"{given.run.topic}-{given.run.partition}, offset {_offset(given.run, row)}"
+        _refuse(given.run, refusals, replace(put_failure(reported, position), row=row))
     return messages
 
 

@@ -139,7 +139,7 @@ def _written(
         with measured() as watch, counting() as plugins, phase("write"):
             written = write_together(job.writer, job.accepts, together.connect)
     except Exception as error:  # noqa: BLE001 - plugin code
-        _logger.debug("a write of %d splits failed; each is repeated: %s", count, error)
+        _logger.debug("A write of %d splits failed; each is repeated: %s", count, error)
         return None
     if written is None:
         return None

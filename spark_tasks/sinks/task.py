@@ -298,7 +298,7 @@ class SinkTask(TaskRunner):
         done = [result for result in results if result.out_of_range is None]
         if not self._is_current(generation):
             # Another member may already write records of these partitions, so this batch must not be committed.
-            _logger.warning("the group rebalanced during a batch of %s; the batch is read again", self._context.id)
+            _logger.warning("The group rebalanced during a batch of %s; the batch is read again", self._context.id)
             self._abort(done)
             return Progress()
         self._metrics.add_splits(result.figures for result in done)

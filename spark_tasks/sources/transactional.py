@@ -146,7 +146,7 @@ class Transactional(Delivery):
         self._begun = None
         if changed:
             self._offsets.after_commit(changed)
-        _logger.debug("committed %d offsets in %.1f ms", len(changed), (time.perf_counter() - begun) * 1000)
+        _logger.debug("Committed %d offsets in %.1f ms", len(changed), (time.perf_counter() - begun) * 1000)
 
     def _write(self, offsets: SourceOffsets) -> None:
         owner = self._owner

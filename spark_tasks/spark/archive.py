@@ -66,7 +66,8 @@ def record() -> None:
     try:
         (cache_root() / "spark").mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        _logger.warning("Spark will start more slowly than necessary, as its class archive cannot be stored: %s", error)
+        _logger.warning("Could not store Spark's class archive, so Spark will start more slowly than necessary: %s",
+                        error)
         return
     options = archive.record_flags()
     if not archive.recording:

@@ -314,7 +314,7 @@ class SparkJobs:
         try:
             self._context.stop()
         except Exception as error:  # noqa: BLE001 - any error; the JVM is ended next in any case
-            _logger.debug("stopping the SparkContext failed: %s", error)
+            _logger.debug("Stopping the SparkContext failed: %s", error)
 
 
 def python_error(error: BaseException) -> str | None:

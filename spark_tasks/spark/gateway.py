@@ -186,7 +186,7 @@ def reset_pyspark() -> None:
         try:
             gateway.shutdown()
         except Exception as error:  # noqa: BLE001 - any error; the connection is given up in any case
-            _logger.debug("closing the connection to Spark failed: %s", error)
+            _logger.debug("Closing the connection to Spark failed: %s", error)
     SparkContext._active_spark_context = None  # noqa: SLF001
     SparkContext._gateway = None  # noqa: SLF001
     SparkContext._jvm = None  # noqa: SLF001

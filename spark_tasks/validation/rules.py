@@ -52,11 +52,12 @@ def _check_maximum(subject: Subject, values: Values) -> None:
     if upper.errors and given == subject.props[AUTO_MAX]:
         values[MAX].errors.clear()  # the same errors: tasks.max=auto is stored as the value of tasks.auto.max
     elif given not in {subject.props[AUTO_MAX], AUTO}:
-        upper.errors.append(f"Invalid value {subject.props[AUTO_MAX]} for configuration {AUTO_MAX}: it is the bound of "
-                            f"{MAX}=auto, and {MAX} is {given or 'not set'}")
+        upper.errors.append(f"Invalid value {subject.props[AUTO_MAX]} for configuration {AUTO_MAX}: it requires "
+                            f"{MAX}=auto, but {MAX} is {given or 'not set'}")
     if values["tasks.auto"].value is False and subject.props.get("tasks.auto") is not None:
         upper.errors.append(
-            f"Invalid value {subject.props[AUTO_MAX]} for configuration {AUTO_MAX}: tasks.auto is false")
+            f"Invalid value {subject.props[AUTO_MAX]} for configuration {AUTO_MAX}: it cannot be combined with "
+            "tasks.auto=false")
 
 
 def _text(subject: Subject, key: str) -> str:

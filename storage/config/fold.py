@@ -113,7 +113,7 @@ def _apply(draft: _Draft, record: LogRecord) -> None:
         log.warning("Skipping a config %s: %s", record, error)
     except Exception as error:  # noqa: BLE001 - no record may stop the reader
         # The record does not count for the position: Java skips it before it updates the offset.
-        log.warning("Skipping a config %s: its value cannot be read: %s", record, shown(error))
+        log.warning("Skipping a config %s: could not read its value: %s", record, shown(error))
     else:
         draft.changed["offset"] = record.offset + 1
         try:

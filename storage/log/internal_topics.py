@@ -184,7 +184,7 @@ def _policies(admin: KafkaAdminClient, topic: InternalTopic) -> set[str]:
     try:
         found: Mapping[str, Any] = admin.describe_configs([resource], config_filter="all")
     except (*_UNAUTHORISED, UnknownTopicOrPartitionError) as error:
-        log.debug("The settings of topic %s cannot be read: %s", topic.name, error)
+        log.debug("Could not read the settings of topic %s: %s", topic.name, error)
         return set()
     except KafkaError as error:
         message = f"Error while attempting to describe topic config for topic '{topic.name}': {error}"

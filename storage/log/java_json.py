@@ -23,7 +23,7 @@ def _refuse(name: str) -> Any:
 def _checked(make: Callable[[str], Any]) -> Callable[[str], Any]:
     def number(text: str) -> Any:
         if len(text) > MAX_NUMBER_LENGTH:
-            raise ValueError(f"a number of {len(text)} digits; at most {MAX_NUMBER_LENGTH} are possible")
+            raise ValueError(f"a number has {len(text)} digits; the limit is {MAX_NUMBER_LENGTH}")
         return make(text)
 
     return number

@@ -153,7 +153,7 @@ class KafkaTopicLog(TopicLog):
             try:
                 producer.close(timeout=2)
             except KafkaError as error:
-                log.warning("Not all records could be written to topic %s before the stop: %s", self._topic, error)
+                log.warning("Could not write all records to topic %s before the stop: %s", self._topic, error)
         self._progress.close()
 
     # ------------------------------------------------------------ the reader's thread
@@ -177,9 +177,9 @@ class KafkaTopicLog(TopicLog):
                 if not self._stopping.is_set():
                     if isinstance(error, _KNOWN):
                         self._limited_log.log(
-                            log, logging.WARNING, "Reading topic %s failed; retrying: %s", self._topic, error)
+                            log, logging.WARNING, "Could not read topic %s; retrying: %s", self._topic, error)
                     else:
-                        log.warning("Reading topic %s failed; retrying", self._topic, exc_info=error)
+                        log.warning("Could not read topic %s; retrying", self._topic, exc_info=error)
                     on_error(error)
                     self._recover(error)
                 continue
@@ -271,7 +271,7 @@ class KafkaTopicLog(TopicLog):
                     fail(done, error)
                     return
                 self._limited_log.log(
-                    log, logging.WARNING, "Looking up the end of topic %s failed; retrying: %s", self._topic, error)
+                    log, logging.WARNING, "Could not look up the end of topic %s; retrying: %s", self._topic, error)
                 self._stopping.wait(0.1)
             except (KafkaError, RuntimeError) as error:  # RuntimeError: the admin client is closed
                 fail(done, error)
@@ -288,7 +288,7 @@ class KafkaTopicLog(TopicLog):
         and their record would follow that of the late write. (The producer's flush() logs errors that `send` returns.)
         """
         if not self._freshness.wait_for_held(deadline - time.monotonic()):
-            raise KafkaTimeoutError(f"records sent to topic {self._topic} are not acknowledged")
+            raise KafkaTimeoutError(f"records sent to topic {self._topic} were not acknowledged")
 
     def _ends(self, partitions: list[TopicPartition]) -> Ends:
         # Not through the consumer, whose connection may be waiting for the broker. Except for the start, open

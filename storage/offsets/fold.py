@@ -121,5 +121,5 @@ def _offset(connector: ConnectorName, stored: Stored) -> Offset | None:
         return parse_value(value)
     except ValueError as error:
         where = shown(stored.partition)
-        log.error("The offset of %s for %s cannot be read: %s", shown(connector), where, shown(error))  # noqa: TRY400
+        log.error("Could not read the offset of %s for %s: %s", shown(connector), where, shown(error))  # noqa: TRY400
         return None

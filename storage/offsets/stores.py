@@ -180,7 +180,7 @@ class ConnectorOffsetStore:
             error = error_of(future)
             if error is not None:
                 name = self._worker.name
-                log.warning("Offsets of %s could not be copied to topic %s: %s", self._connector, name, error)
+                log.warning("Could not copy offsets of %s to topic %s: %s", self._connector, name, error)
 
         self._worker.send_soon(records_for(self._worker.state, self._connector, kept)).add_done_callback(written)
 
@@ -190,7 +190,7 @@ class ConnectorOffsetStore:
             return future.result(self._timeout)
         except TimeoutError as error:
             future.cancel()
-            raise RetriableError(f"{message}: no answer in {self._timeout:.0f} s") from error
+            raise RetriableError(f"{message}: no answer within {self._timeout:.0f} s") from error
         except (protocol.KafkaError, CancelledError) as error:
             if self._unwanted.is_set() and isinstance(error, CancelledError):
                 raise StartCancelledError(f"{message}: the task is stopped") from None

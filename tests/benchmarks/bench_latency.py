@@ -104,7 +104,7 @@ def tell(name: str, found: list[float], count: int) -> None:
 
 
 def ends_of_transactions(rig: Rig) -> list[float]:
-    return [float(ms) for ms in re.findall(r"committed \d+ offsets in ([\d.]+) ms", rig.process.log.read_text())]
+    return [float(ms) for ms in re.findall(r"Committed \d+ offsets in ([\d.]+) ms", rig.process.log.read_text())]
 
 
 def main() -> None:

@@ -29,7 +29,7 @@ HAPPENED = (
     r"REST listens on \S+", r"Created topic \S+ for .*", r"heeler worker \S+ of group \S+ started",
     r"Rejoining the group \S+: .*",
     r"Joined group at generation \d+ with protocol sessioned as leader: " + SHARE,
-    r"\S+: (connector|task) (started|stopped)", r"created topic \S+ with \d+ partitions", r"Columns inferred from .*",
+    r"\S+: (connector|task) (started|stopped)", r"Created topic \S+ with \d+ partitions", r"Columns inferred from .*",
     r"Spark started in [\d.]+ s with \d+ slots", r"Stopping: .*", r"heeler worker stopped",
 )
 TOLD = re.compile(r"\[[-0-9]{10} [0-9:,]{12}\] INFO (\[\S+\|\S+\] )?"  # when, and about whom

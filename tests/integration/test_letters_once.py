@@ -126,7 +126,7 @@ def test_a_producer_without_permission_for_its_transactional_id_writes_letters_a
         (sink.notes.path / "no-commits").unlink()
         wait_committed(sink)
     assert letters(sink) == {b"7": attempts(1), b"16": 1}
-    warning = ("dead letters may be written twice after a failure: the queue's producer needs WRITE permission on the "
+    warning = ("Dead letters may be written twice after a failure: the queue's producer needs WRITE permission on the "
                "transactional id {}: ")
     assert warning.format(denied) in caplog.text
     assert warning.format(f"{denied[:-1]}0") not in caplog.text

@@ -208,7 +208,7 @@ class FileReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark has n
                 lines, used = split_lines(data[:size], final=at + size == end)
                 if not used:
                     if size < len(data) or at + size == end:  # the batch was planned up to a line end
-                        raise ConnectError(f"file {partition.file} has no complete line at {at} any more: was it "
+                        raise ConnectError(f"file {partition.file} no longer has a complete line at {at}: was it "
                                            "truncated or replaced?")
                     chunk *= 2  # a line is longer than the chunk
                     continue

@@ -165,7 +165,7 @@ class FilesReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark has 
                 and self._settings.format_of(path) is FileFormat.CSV and path.stat().st_size
             )  # fmt: skip
             if not files:
-                raise ConnectError(f"there is no CSV file in {root} from which to infer columns")
+                raise ConnectError(f"there is no CSV file in {root} to infer the columns from")
             self._columns = formats.infer_columns(files[0], self._settings)
             _LOG.info("Columns inferred from %s: %s", files[0], self._columns)
         return self._columns

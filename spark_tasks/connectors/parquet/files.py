@@ -43,7 +43,7 @@ class OffsetRange:
 
 
 def parse(name: str) -> OffsetRange | None:
-    """Parses a file's name. Returns None if it is no name of this sink."""
+    """Parses a file's name. Returns None if it is not a name of this sink."""
     found = _NAME.fullmatch(name)
     if found is None:
         return None

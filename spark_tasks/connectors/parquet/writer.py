@@ -56,7 +56,7 @@ class ParquetWriter(DataSourceArrowWriter):  # type: ignore[misc]  # PySpark has
         try:
             Path(settings.folder).mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise ConnectError(f"path: the folder {settings.folder} cannot be created: {error.strerror}") from error
+            raise ConnectError(f"path: cannot create the folder {settings.folder}: {error.strerror}") from error
         current: _OpenFile | None = None
         try:
             for batch in iterator:

@@ -82,20 +82,20 @@ class RecordTooLargeError(ConnectError):
     java_class = "org.apache.kafka.common.errors.RecordTooLargeException"
 
     def __init__(self, row: int, size: int, limit: int | None, topic: str | None = None) -> None:
-        where = "" if topic is None else f" for topic {topic!r}"
+        location = "" if topic is None else f" for topic {topic!r}"
         if limit is None:
             text = (
-                f"a broker rejected a record{where} of {size} bytes in a batch of its own. The limit is "
+                f"a broker rejected a record{location} of {size} bytes in a batch of its own. The limit is "
                 "max.message.bytes of the topic or, if the topic does not set it, message.max.bytes of the brokers; "
                 "the producer's max.request.size allows the record. Raise max.message.bytes of the topic, or make the "
                 "record smaller"
             )
         else:
             text = (
-                f"record {row}{where} is {size} bytes in a batch of its own, more than the {limit} of the producer's "
-                "max.request.size. Raise it with producer.override.max.request.size in the connector's configuration "
-                "or producer.max.request.size in the properties of the workers (max.message.bytes of the topic has to "
-                "allow as much), or make the record smaller"
+                f"record {row}{location} is {size} bytes in a batch of its own, more than the {limit} of the "
+                "producer's max.request.size. Raise it with producer.override.max.request.size in the connector's "
+                "configuration or producer.max.request.size in the properties of the workers (max.message.bytes of "
+                "the topic has to allow as much), or make the record smaller"
             )
         super().__init__(text)
         self.row = row

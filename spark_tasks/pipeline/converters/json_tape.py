@@ -73,41 +73,41 @@ def _tokenize(
 
 
 @jit
-def _space(data: Any, at: int, stop: int) -> int:
-    while at < stop and (data[at] == 32 or data[at] == 10 or data[at] == 13 or data[at] == 9):
-        at += 1
-    return at
+def _space(data: Any, pos: int, stop: int) -> int:
+    while pos < stop and (data[pos] == 32 or data[pos] == 10 or data[pos] == 13 or data[pos] == 9):
+        pos += 1
+    return pos
 
 
 @jit
-def _string(data: Any, at: int, stop: int) -> tuple[int, bool]:
-    """Returns the position of the closing quote, -1 if the string is invalid, and whether the string has escapes. `at`:
-    the position after the opening quote.
+def _string(data: Any, pos: int, stop: int) -> tuple[int, bool]:
+    """Returns the position of the closing quote, -1 if the string is invalid, and whether the string has escapes.
+    `pos`: the position after the opening quote.
     """
     escaped = False
-    while at < stop:
-        c = data[at]
+    while pos < stop:
+        c = data[pos]
         if c == 34:
-            return at, escaped
+            return pos, escaped
         if c < 32:
             return -1, False
         if c == 92:
             escaped = True
-            at += 1
-            if at >= stop or not _escape(data, at, stop):
+            pos += 1
+            if pos >= stop or not _escape(data, pos, stop):
                 return -1, False
-        at += 1
+        pos += 1
     return -1, False
 
 
 @jit
-def _escape(data: Any, at: int, stop: int) -> bool:
-    c = data[at]
+def _escape(data: Any, pos: int, stop: int) -> bool:
+    c = data[pos]
     if c == 117:  # u
-        if at + 4 >= stop:
+        if pos + 4 >= stop:
             return False
         for i in range(1, 5):
-            h = data[at + i]
+            h = data[pos + i]
             if not (48 <= h <= 57 or 65 <= h <= 70 or 97 <= h <= 102):
                 return False
         return True
@@ -115,55 +115,55 @@ def _escape(data: Any, at: int, stop: int) -> bool:
 
 
 @jit
-def _number(data: Any, at: int, stop: int) -> tuple[int, int]:
+def _number(data: Any, pos: int, stop: int) -> tuple[int, int]:
     """Returns the end of the number and its kind. The end is -1 if the number is invalid or very long, or has leading
     zeros.
     """
-    begin = at
-    if data[at] == 45:
-        at += 1
-    digits = at
-    while at < stop and 48 <= data[at] <= 57:
-        at += 1
-    if at == digits or (data[digits] == 48 and at > digits + 1):
+    begin = pos
+    if data[pos] == 45:
+        pos += 1
+    digits = pos
+    while pos < stop and 48 <= data[pos] <= 57:
+        pos += 1
+    if pos == digits or (data[digits] == 48 and pos > digits + 1):
         return -1, INT
     kind = INT
-    if at < stop and data[at] == 46:
+    if pos < stop and data[pos] == 46:
         kind = FLOAT
-        at += 1
-        digits = at
-        while at < stop and 48 <= data[at] <= 57:
-            at += 1
-        if at == digits:
+        pos += 1
+        digits = pos
+        while pos < stop and 48 <= data[pos] <= 57:
+            pos += 1
+        if pos == digits:
             return -1, kind
-    if at < stop and (data[at] == 101 or data[at] == 69):
+    if pos < stop and (data[pos] == 101 or data[pos] == 69):
         kind = FLOAT
-        at += 1
-        if at < stop and (data[at] == 43 or data[at] == 45):
-            at += 1
-        digits = at
-        while at < stop and 48 <= data[at] <= 57:
-            at += 1
-        if at == digits or at - digits > 4:
+        pos += 1
+        if pos < stop and (data[pos] == 43 or data[pos] == 45):
+            pos += 1
+        digits = pos
+        while pos < stop and 48 <= data[pos] <= 57:
+            pos += 1
+        if pos == digits or pos - digits > 4:
             return -1, kind
-    return (at, kind) if at - begin <= 500 else (-1, kind)
+    return (pos, kind) if pos - begin <= 500 else (-1, kind)
 
 
 @jit
-def _literal(data: Any, at: int, stop: int) -> tuple[int, int]:
-    c = data[at]
-    if c == 116 and at + 4 <= stop and data[at + 1] == 114 and data[at + 2] == 117 and data[at + 3] == 101:
-        return at + 4, TRUE
-    if c == 110 and at + 4 <= stop and data[at + 1] == 117 and data[at + 2] == 108 and data[at + 3] == 108:
-        return at + 4, NULL
-    if c == 102 and at + 5 <= stop and data[at + 1] == 97 and data[at + 2] == 108 and data[at + 3] == 115:
-        return (at + 5, FALSE) if data[at + 4] == 101 else (-1, FALSE)
+def _literal(data: Any, pos: int, stop: int) -> tuple[int, int]:
+    c = data[pos]
+    if c == 116 and pos + 4 <= stop and data[pos + 1] == 114 and data[pos + 2] == 117 and data[pos + 3] == 101:
+        return pos + 4, TRUE
+    if c == 110 and pos + 4 <= stop and data[pos + 1] == 117 and data[pos + 2] == 108 and data[pos + 3] == 108:
+        return pos + 4, NULL
+    if c == 102 and pos + 5 <= stop and data[pos + 1] == 97 and data[pos + 2] == 108 and data[pos + 3] == 115:
+        return (pos + 5, FALSE) if data[pos + 4] == 101 else (-1, FALSE)
     return -1, NULL
 
 
 @jit
 def _row(  # noqa: C901, PLR0911, PLR0912, PLR0915 - one automaton; calls between its states would be slow
-    data: Any, at: int, stop: int, escaped_keys: bool, kinds: Any, starts: Any, ends: Any, nexts: Any, count: int,
+    data: Any, pos: int, stop: int, escaped_keys: bool, kinds: Any, starts: Any, ends: Any, nexts: Any, count: int,
     stack: Any,
 ) -> int:  # fmt: skip
     """Tokenizes one text. Returns the number of tokens including its own, or -1 if the row is unusual."""
@@ -171,76 +171,76 @@ def _row(  # noqa: C901, PLR0911, PLR0912, PLR0915 - one automaton; calls betwee
     in_object = False
     wants_key = False
     while True:
-        at = _space(data, at, stop)
-        if at >= stop:
+        pos = _space(data, pos, stop)
+        if pos >= stop:
             return -1
-        c = data[at]
+        c = data[pos]
         if wants_key:
             if c != 34:
                 return -1
-            end, escaped = _string(data, at + 1, stop)
+            end, escaped = _string(data, pos + 1, stop)
             if end < 0 or (escaped and not escaped_keys):
                 return -1
-            kinds[count], starts[count], ends[count] = KEY, at + 1, end
+            kinds[count], starts[count], ends[count] = KEY, pos + 1, end
             count += 1
-            at = _space(data, end + 1, stop)
-            if at >= stop or data[at] != 58:
+            pos = _space(data, end + 1, stop)
+            if pos >= stop or data[pos] != 58:
                 return -1
-            at += 1
+            pos += 1
             wants_key = False
             continue
         opened = False
         if c == 34:
-            end, escaped = _string(data, at + 1, stop)
+            end, escaped = _string(data, pos + 1, stop)
             if end < 0:
                 return -1
-            kinds[count], starts[count], ends[count] = (ESCAPED if escaped else STRING), at + 1, end
-            at = end + 1
+            kinds[count], starts[count], ends[count] = (ESCAPED if escaped else STRING), pos + 1, end
+            pos = end + 1
         elif c == 123 or c == 91:
             if depth >= MAX_DEPTH:
                 return -1
-            kinds[count], starts[count] = (OBJECT if c == 123 else ARRAY), at
+            kinds[count], starts[count] = (OBJECT if c == 123 else ARRAY), pos
             stack[depth] = count
             depth += 1
             in_object = c == 123
-            at = _space(data, at + 1, stop)
-            if at >= stop:
+            pos = _space(data, pos + 1, stop)
+            if pos >= stop:
                 return -1
-            opened = data[at] != (125 if in_object else 93)
+            opened = data[pos] != (125 if in_object else 93)
             wants_key = opened and in_object
         elif c == 45 or 48 <= c <= 57:
-            end, kind = _number(data, at, stop)
+            end, kind = _number(data, pos, stop)
             if end < 0:
                 return -1
-            kinds[count], starts[count], ends[count] = kind, at, end
-            at = end
+            kinds[count], starts[count], ends[count] = kind, pos, end
+            pos = end
         else:
-            end, kind = _literal(data, at, stop)
+            end, kind = _literal(data, pos, stop)
             if end < 0:
                 return -1
-            kinds[count], starts[count], ends[count] = kind, at, end
-            at = end
+            kinds[count], starts[count], ends[count] = kind, pos, end
+            pos = end
         nexts[count] = count + 1
         count += 1
         if opened:
             continue
         while depth > 0:  # after a value: close the containers that end here, or continue with the next member
-            at = _space(data, at, stop)
-            if at >= stop:
+            pos = _space(data, pos, stop)
+            if pos >= stop:
                 return -1
-            c = data[at]
-            at += 1
+            c = data[pos]
+            pos += 1
             if c == 44:
                 wants_key = in_object
                 break
             if c != (125 if in_object else 93):
                 return -1
             depth -= 1
-            ends[stack[depth]] = at
+            ends[stack[depth]] = pos
             nexts[stack[depth]] = count
             in_object = depth > 0 and kinds[stack[depth - 1]] == OBJECT
         if depth == 0:
-            return count if _space(data, at, stop) == stop else -1
+            return count if _space(data, pos, stop) == stop else -1
 
 
 @jit

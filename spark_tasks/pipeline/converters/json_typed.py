@@ -45,25 +45,25 @@ class TypedReader:
         records without a value, which are null even if the schema requires one. Raises BadRowError with the position in
         `tokens`.
         """
-        there = self._are_present(tokens)
-        if there.all():
+        present = self._are_present(tokens)
+        if present.all():
             return self._values(schema, tokens)
         default = schema.default is not None and self._replace_nulls
-        missing = ~there if tombstones is None else ~there & ~tombstones
+        missing = ~present if tombstones is None else ~present & ~tombstones
         wrong = missing & (tokens >= 0) if self._may_lack else missing
         if wrong.any() and not default and not schema.optional:
             raise BadRowError(int(np.argmax(wrong)), f"Invalid null value for required {schema.type.name} field")
         try:
-            found = self._values(schema, tokens[there]) if there.any() else pa.nulls(0, to_arrow(schema))
+            column = self._values(schema, tokens[present]) if present.any() else pa.nulls(0, to_arrow(schema))
         except BadRowError as bad:
-            raise BadRowError(int(np.flatnonzero(there)[bad.row]), bad) from None
-        index = np.cumsum(there) - 1
+            raise BadRowError(int(np.flatnonzero(present)[bad.row]), bad) from None
+        index = np.cumsum(present) - 1
         if not default:
-            return found.take(pa.array(index, mask=~there))
-        spare = default_value(schema)
-        index[missing] = len(found)
-        nulls = ~there & ~missing
-        return pa.concat_arrays([found, spare]).take(pa.array(index, mask=nulls))
+            return column.take(pa.array(index, mask=~present))
+        default_column = default_value(schema)
+        index[missing] = len(column)
+        nulls = ~present & ~missing
+        return pa.concat_arrays([column, default_column]).take(pa.array(index, mask=nulls))
 
     def _are_present(self, tokens: Ints) -> Bools:
         out = np.empty(len(tokens), np.bool_)

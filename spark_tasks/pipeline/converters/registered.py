@@ -202,17 +202,17 @@ class RegisteredConverter(Converter):
         with _rows(rows, words):
             described = self._described(schema)
             name, text, given = self._target(topic, described)
-            whole = len(rows) == len(array)
-            values = array if whole else array.take(pa.array(rows))
+            all_rows = len(rows) == len(array)
+            values = array if all_rows else array.take(pa.array(rows))
             payloads = self._written(schema, text, given=given)(values, metadata or {})
             index = self.index_of(described, text, given=given)
             if not writes_headers(self._values, is_key=self._is_key):
                 written = framed(name.id, payloads, index)
             else:
                 written, guid = payloads, self._guid(name)
-                found = rows[payloads.is_valid().to_numpy(zero_copy_only=False)]
-                headers = with_header(headers, found, guid, index, is_key=self._is_key)
-        return written if whole else _scattered(written, rows, len(array)), headers
+                written_rows = rows[payloads.is_valid().to_numpy(zero_copy_only=False)]
+                headers = with_header(headers, written_rows, guid, index, is_key=self._is_key)
+        return written if all_rows else _scattered(written, rows, len(array)), headers
 
     def _guid(self, name: SchemaName) -> str:
         if name.guid is None:

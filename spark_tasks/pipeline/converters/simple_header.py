@@ -31,7 +31,7 @@ class SimpleHeaderConverter(HeaderConverter):
         try:
             return values.parse_string(value.decode("utf-8", "replace"))
         except (ValueError, ArithmeticError, RecursionError) as error:
-            _LOG.warning("Header %r on topic %s cannot be read, so it remains bytes: %s", name, topic, error)
+            _LOG.warning("Could not read header %r on topic %s, so it remains bytes: %s", name, topic, error)
             return BYTES, value
 
     @override

@@ -52,7 +52,7 @@ Spec = dict[str | None, Type]  # None: the whole value
 
 
 def _spec(mappings: Sequence[str]) -> Spec:
-    found: Spec = {}
+    type_by_field: Spec = {}
     for mapping in mappings:
         parts = mapping.split(":")
         while len(parts) > 1 and not parts[-1]:
@@ -69,13 +69,13 @@ def _spec(mappings: Sequence[str]) -> Spec:
             raise ConfigError(
                 f"Cast transformation does not support casting to {kind.name}; supported types are {_shown(_OUTPUT)}"
             )
-        found[field] = kind
-    if None in found and len(mappings) > 1:
+        type_by_field[field] = kind
+    if None in type_by_field and len(mappings) > 1:
         raise ConfigError(
             "Cast transformations that specify a type to cast the entire value to may only specify a single cast in "
             "their spec"
         )
-    return found
+    return type_by_field
 
 
 def _shown(names: Sequence[str]) -> str:

@@ -104,9 +104,9 @@ class Stage:
         others = batch.filter(pc.invert(chosen))
         if sum(map(len, changed)) < chosen.true_count:
             if changed:  # some records were dropped; which ones is unknown
-                for begin, end, mine in _runs(chosen):
+                for begin, end, is_selected in _runs(chosen):
                     piece = batch.slice(begin, end - begin)
-                    yield from self._changed(piece) if mine else (piece,)
+                    yield from self._changed(piece) if is_selected else (piece,)
             else:
                 yield others
         elif len(changed) == 1 and changed[0].schema.equals(others.schema, check_metadata=True):

@@ -108,20 +108,20 @@ class HeaderFrom(FieldTransform):
             return schema, value
         fields, values = [], {}
         for field in schema.fields:
-            one = value.get(field.name, defaults=self.fills_defaults) if isinstance(value, Struct) else None
+            field_value = value.get(field.name, defaults=self.fills_defaults) if isinstance(value, Struct) else None
             kind: Schema | None = field.schema
             if field.name == name:
                 if not rest:
                     continue
-                kind, one = self._without(field.schema, one, rest)
+                kind, field_value = self._without(field.schema, field_value, rest)
             fields.append(Field(field.name, kind or field.schema))
-            values[field.name] = one
+            values[field.name] = field_value
         changed = basics(schema, ConnectType.STRUCT, fields)
         if value is None:
             return changed, None
         struct = Struct(changed)
-        for key, one in values.items():
-            struct.put(key, one)
+        for key, field_value in values.items():
+            struct.put(key, field_value)
         return changed, struct
 
     @override

@@ -86,12 +86,12 @@ class ReplaceField(NestingTransform):
         for old, new in renames.items():
             *path, last = parse_path(old, "V2")
             level(path)[2][last] = new
-        found = []
-        for where in sorted(levels, key=len, reverse=True):
-            one = type(self)()
-            one._setup(*levels[where], defaults=self.fills_defaults)  # noqa: SLF001 - an instance of this class
-            found.append((where, one))
-        return Nested(found)
+        levels_done = []
+        for level_path in sorted(levels, key=len, reverse=True):
+            transform = type(self)()
+            transform._setup(*levels[level_path], defaults=self.fills_defaults)  # noqa: SLF001 - of this class
+            levels_done.append((level_path, transform))
+        return Nested(levels_done)
 
     def _keeps(self, name: str) -> bool:
         return name not in self._exclude and (not self._include or name in self._include)

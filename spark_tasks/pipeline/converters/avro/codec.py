@@ -85,7 +85,7 @@ class AvroCodec:
 
     def _plain(self, node: Node) -> Any:
         if node.kind == "record":
-            fields = [{"name": f"f{i}", "type": self._plain(one.node)} for i, one in enumerate(node.members)]
+            fields = [{"name": f"f{i}", "type": self._plain(member.node)} for i, member in enumerate(node.members)]
             return {"type": "record", "name": self._name(), "fields": fields}
         if node.kind == "array":
             return {"type": "array", "items": self._plain(node.inner[0])}
@@ -96,19 +96,19 @@ class AvroCodec:
         if node.kind == "fixed":
             return {"type": "fixed", "name": self._name(), "size": node.size}
         if node.optional_of is not None:
-            return [self._plain(one) for one in node.inner]
+            return [self._plain(branch) for branch in node.inner]
         if node.kind == "union":
-            return [self._branch(node, index, one) for index, one in enumerate(node.inner)]
+            return [self._branch(node, index, branch) for index, branch in enumerate(node.inner)]
         return node.kind
 
-    def _branch(self, node: Node, index: int, one: Node) -> Any:
-        if one.kind == "null":
+    def _branch(self, node: Node, index: int, branch: Node) -> Any:
+        if branch.kind == "null":
             return "null"
         known = self._branches.get((id(node), index))
         if known is not None:  # a union in a named type that is used again
             return known
         self._branches[id(node), index] = name = self._name()
-        return {"type": "record", "name": name, "fields": [{"name": f"b{index}", "type": self._plain(one)}]}
+        return {"type": "record", "name": name, "fields": [{"name": f"b{index}", "type": self._plain(branch)}]}
 
     def _name(self) -> str:
         self._names += 1

@@ -17,21 +17,21 @@ def from_bytes(array: pa.Array, kind: pa.DataType) -> pa.Array:
     values with more digits than the type has.
     """
     width = kind.bit_width // 8
-    found = texts(array)
-    starts, ends = found.offsets[:-1].astype(np.int64), found.offsets[1:].astype(np.int64)
-    there = np.ones(len(array), np.bool_) if found.valid is None else found.valid
+    values = texts(array)
+    starts, ends = values.offsets[:-1].astype(np.int64), values.offsets[1:].astype(np.int64)
+    valid = np.ones(len(array), np.bool_) if values.valid is None else values.valid
     sizes = ends - starts
-    wrong = there & ((sizes == 0) | (sizes > width))
+    wrong = valid & ((sizes == 0) | (sizes > width))
     if wrong.any():
         return _one_by_one(array, kind)
-    at = ends[:, None] - 1 - np.arange(width)
-    data = found.data if len(found.data) else np.zeros(1, np.uint8)
-    inside = (at >= starts[:, None]) & there[:, None]
-    little = np.where(inside, data[np.where(inside, at, 0)], 0)
-    first = data[np.where(there, starts, 0)]
-    negative = there & (first >= 0x80)
+    byte_positions = ends[:, None] - 1 - np.arange(width)
+    data = values.data if len(values.data) else np.zeros(1, np.uint8)
+    inside = (byte_positions >= starts[:, None]) & valid[:, None]
+    little = np.where(inside, data[np.where(inside, byte_positions, 0)], 0)
+    first = data[np.where(valid, starts, 0)]
+    negative = valid & (first >= 0x80)
     little[~inside & negative[:, None]] = 0xFF
-    out = pa.Array.from_buffers(kind, len(array), [bitmap(None if there.all() else there),
+    out = pa.Array.from_buffers(kind, len(array), [bitmap(None if valid.all() else valid),
                                                    pa.py_buffer(np.ascontiguousarray(little, np.uint8))])
     try:
         out.validate(full=True)

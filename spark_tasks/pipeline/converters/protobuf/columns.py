@@ -37,23 +37,24 @@ class _Reader:
         self._options = options
 
     def struct(self, wire: pa.Array, message: Message, schema: Schema) -> pa.Array:
-        columns = dict(zip((one.name for one in wire.type), wire.flatten(), strict=True))
+        columns = dict(zip((member.name for member in wire.type), wire.flatten(), strict=True))
         nothing = mask_of(wire)
         fields = {field.name: field.schema for field in schema.fields}
-        found: dict[int, pa.Array] = {}
-        for one in message.members:
-            column = columns[f"f{one.number}"]
-            if one.required:
-                _check_no_nulls(column, wire, f"Message missing required fields: {one.name}")
-            if one.oneof is None or self._options.flatten:
-                found[one.number] = named(one.name, partial(self.member, column, one, fields[one.name]))
+        column_by_number: dict[int, pa.Array] = {}
+        for member in message.members:
+            column = columns[f"f{member.number}"]
+            if member.required:
+                _check_no_nulls(column, wire, f"Message missing required fields: {member.name}")
+            if member.oneof is None or self._options.flatten:
+                column_by_number[member.number] = named(
+                    member.name, partial(self.member, column, member, fields[member.name]))
         if self._options.flatten:
-            order = [one for i in range(len(message.oneofs)) for one in message.members if one.oneof == i]
-            unions = [found[one.number] for one in order]
+            order = [member for i in range(len(message.oneofs)) for member in message.members if member.oneof == i]
+            unions = [column_by_number[member.number] for member in order]
         else:
             unions = [self._union(columns, message, i, field.schema)
                       for i, field in enumerate(schema.fields[: len(message.oneofs)])]
-        rest = [found[one.number] for one in message.members if one.oneof is None]
+        rest = [column_by_number[member.number] for member in message.members if member.oneof is None]
         return struct_array([*unions, *rest], list(to_arrow(schema)), len(wire), nothing)
 
     def _union(self, columns: dict[str, pa.Array], message: Message, index: int, schema: Schema) -> pa.Array:

@@ -105,9 +105,9 @@ def _protoc(arguments: list[str]) -> None:
         done = subprocess.run(command, capture_output=True, timeout=_TIMEOUT_S, check=False, text=True,  # noqa: S603
                               errors="replace")
     except subprocess.TimeoutExpired as error:
-        raise DataError(f"a Protobuf schema was not compiled within {_TIMEOUT_S} s") from error
+        raise DataError(f"compiling a Protobuf schema took longer than {_TIMEOUT_S} s") from error
     except OSError as error:  # such as no memory for a process: the schema is not the cause
-        raise RetriableError(f"the compiler of Protobuf schemas cannot start: {error}") from error
+        raise RetriableError(f"could not start the compiler of Protobuf schemas: {error}") from error
     if done.returncode:
         folder = arguments[0].removeprefix("-I") + "/"
         lines = done.stderr.replace(folder, "").splitlines()

@@ -161,24 +161,24 @@ class _Maker:
 
     def _enum(self, message: descriptor_pb2.DescriptorProto, scope: str, out: Proto, schema: Schema) -> None:
         parameters = dict(schema.parameters)
-        word = next(one for one in (self._options.enum, n.ENUM, n.SUM_ENUM) if one in parameters)
-        name = self._last(schema.name or parameters[word] or None)
+        parameter = next(key for key in (self._options.enum, n.ENUM, n.SUM_ENUM) if key in parameters)
+        name = self._last(schema.name or parameters[parameter] or None)
         out.type, out.type_name = _PROTO.TYPE_ENUM, f"{scope}.{name}"
-        values = [(key.removeprefix(f"{word}."), value) for key, value in schema.parameters
-                  if key.startswith(f"{word}.")]
-        made = descriptor_pb2.EnumDescriptorProto(name=name)
+        values = [(key.removeprefix(f"{parameter}."), value) for key, value in schema.parameters
+                  if key.startswith(f"{parameter}.")]
+        descriptor = descriptor_pb2.EnumDescriptorProto(name=name)
         try:
             for symbol, number in values:
-                made.value.add(name=self._options.name(symbol), number=int(number))
+                descriptor.value.add(name=self._options.name(symbol), number=int(number))
         except ValueError as error:
             raise DataError(f"field {out.name}: the enum {name} has a symbol without a number") from error
-        made.options.allow_alias = len({one.number for one in made.value}) < len(made.value)
-        if not made.options.allow_alias:
-            made.ClearField("options")
-        known = next((one for one in message.enum_type if one.name == name), None)
+        descriptor.options.allow_alias = len({value.number for value in descriptor.value}) < len(descriptor.value)
+        if not descriptor.options.allow_alias:
+            descriptor.ClearField("options")
+        known = next((enum for enum in message.enum_type if enum.name == name), None)
         if known is None:
-            message.enum_type.append(made)
-        elif known != made:
+            message.enum_type.append(descriptor)
+        elif known != descriptor:
             raise DataError(f"field {out.name}: two different enums have the name {name}")
 
     def _entries(self, message: descriptor_pb2.DescriptorProto, scope: str, out: Proto, schema: Schema) -> None:

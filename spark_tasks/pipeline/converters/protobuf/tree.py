@@ -134,10 +134,10 @@ class Schemas:
     def _message(self, described: Any, depth: int) -> Message:
         name = described.full_name
         if name in self._messages:
-            found = self._messages[name]
-            if found is None:
+            message = self._messages[name]
+            if message is None:
                 raise DataError(f"the Protobuf message {name} contains itself: Arrow does not support recursive types")
-            return found
+            return message
         if depth > MAX_DEPTH:
             raise DataError(f"a Protobuf message is nested more than {MAX_DEPTH} levels deep")
         self._messages[name] = None
@@ -152,9 +152,9 @@ class Schemas:
         except BaseException:
             del self._messages[name]
             raise
-        found = Message(described.name, name, members, tuple(one.name for one in oneofs))
-        self._messages[name] = found
-        return found
+        message = Message(described.name, name, members, tuple(one.name for one in oneofs))
+        self._messages[name] = message
+        return message
 
     def _member(self, field: Any, word: Any, oneofs: Mapping[str, int], proto2: bool, depth: int) -> ProtobufField:
         kind = _KINDS[field.type]

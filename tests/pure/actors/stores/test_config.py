@@ -185,7 +185,7 @@ def test_a_write_that_takes_too_long_fails_and_the_next_one_continues(
     ref.tell(WriteConfig(first, PutConnectorConfig(A, {"n": "1"})))
     error = rig.done(first).error
     assert isinstance(error, ConnectError)
-    assert str(error) == "Error writing connector configuration to Kafka: no answer in 150 ms"
+    assert str(error) == "Error writing connector configuration to Kafka: no answer within 150 ms"
     monkeypatch.setattr(actors.stores.config, "WRITE_TIMEOUT_MS", 10_000)
     log.release()
     ref.tell(WriteConfig(second, PutConnectorConfig(A, {"n": "2"})))

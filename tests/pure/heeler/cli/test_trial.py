@@ -180,8 +180,8 @@ def test_plugin_folders_named_in_the_file_are_used(tmp_path, command):
     runner = CliRunner()
     wrong = runner.invoke(main, [command, str(file)], catch_exceptions=False)
     assert wrong.exit_code == 2
-    assert "wrong.py cannot be read" in wrong.stderr
-    assert "wrong.jar cannot be read" in wrong.stderr
+    assert f"could not read {folder}/wrong.py: " in wrong.stderr
+    assert f"could not read {folder}/wrong.jar: " in wrong.stderr
     assert "Plugins are looked for in installed packages, and in the folders of plugin.path" in wrong.stderr
     assert "restart the worker" not in wrong.stderr
     file.write_text(file.read_text().replace("NoSuchConnector", "Few"))

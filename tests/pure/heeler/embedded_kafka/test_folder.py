@@ -60,7 +60,7 @@ def test_a_damaged_marker(tmp_path):
 
 def test_a_folder_that_cannot_be_written(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(SetupError, match="cannot be written"):
+    with pytest.raises(SetupError, match="Cannot write to the data folder"):
         opened(tmp_path / "file" / "data")
 
 

@@ -68,7 +68,7 @@ def test_a_damaged_copy_is_downloaded_again(cache, fake_java, damage):
     said = []
     assert is_complete(resolve(JARS, said.append))
     assert runs(home) == 2
-    assert any("is damaged and is replaced" in line for line in said)
+    assert any("is damaged; replacing it" in line for line in said)
 
 
 def test_concurrent_calls_fetch_jars_once(cache, fake_java, monkeypatch):

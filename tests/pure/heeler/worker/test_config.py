@@ -89,7 +89,7 @@ def test_every_key_is_explained():
         ("spark.master", "spark://h", "spark://HOST:PORT"),
         ("spark.master", "spark://h:7077", "set spark.authenticate=false if nobody else"),
         ("ssl.client.auth", "never", "required, requested, none"),
-        ("connector.client.config.override.policy", "com.acme.Mine", "runs no custom policy classes"),
+        ("connector.client.config.override.policy", "com.acme.Mine", "does not support custom policy classes"),
     ],
 )
 def test_a_bad_value_names_key_value_and_what_is_allowed(key, value, allowed):

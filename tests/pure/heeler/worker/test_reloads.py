@@ -48,4 +48,4 @@ def test_all_providers_are_closed_even_if_one_hangs_or_throws(monkeypatch, caplo
         "hangs": Closing(free.wait), "throws": Closing(lambda: 1 / 0), "closes": Closing(lambda: closed.append("c"))})
     free.set()
     assert closed == ["c"]
-    assert "The config provider throws could not be closed" in caplog.text
+    assert "Could not close the config provider throws" in caplog.text

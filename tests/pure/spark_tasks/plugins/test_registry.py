@@ -270,7 +270,7 @@ def test_the_error_for_an_unknown_plugin_lists_what_cannot_be_read(folder):
     plugins = Plugins([str(folder), str(folder / "gone")], installed=())
     with pytest.raises(PluginNotFoundError, match=r"^Failed to find any class that implements Connector ") as caught:
         plugins.connector("TypoConnector")
-    assert f"{folder}/acme_typo.py cannot be read: expected ':' (acme_typo.py, line 5)" in str(caught.value)
+    assert f"could not read {folder}/acme_typo.py: expected ':' (acme_typo.py, line 5)" in str(caught.value)
     assert f"{folder}/gone is not a folder" in str(caught.value)
 
 

@@ -80,4 +80,4 @@ def test_a_cache_that_cannot_be_created_is_reported(
 ) -> None:
     monkeypatch.setenv("HEELER_CACHE", str(machine / "java" / "bin" / "java"))
     record()
-    assert "cannot be stored" in caplog.text
+    assert "Could not store Spark's class archive" in caplog.text

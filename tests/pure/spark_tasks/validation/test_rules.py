@@ -34,9 +34,9 @@ def errors(config):
     ({**SINK, "tasks.max": "auto", "tasks.auto.max": "many"}, "tasks.auto.max", "Not a number of type INT"),
     ({**SINK, "tasks.max": "auto", "tasks.auto.max": "2", "tasks.auto.min": "3"}, "tasks.auto.min",
      "must not exceed tasks.auto.max, which is 2"),
-    ({**SINK, "tasks.max": "auto", "tasks.auto.max": "2", "tasks.auto": "false"}, "tasks.auto.max", "is false"),
-    ({**SINK, "tasks.max": "4", "tasks.auto.max": "2"}, "tasks.auto.max", "tasks.max=auto, and tasks.max is 4"),
-    ({**SINK, "tasks.auto.max": "2"}, "tasks.auto.max", "tasks.max=auto, and tasks.max is not set"),
+    ({**SINK, "tasks.max": "auto", "tasks.auto.max": "2", "tasks.auto": "false"}, "tasks.auto.max", "tasks.auto=false"),
+    ({**SINK, "tasks.max": "4", "tasks.auto.max": "2"}, "tasks.auto.max", "tasks.max=auto, but tasks.max is 4"),
+    ({**SINK, "tasks.auto.max": "2"}, "tasks.auto.max", "tasks.max=auto, but tasks.max is not set"),
     ({**SOURCE, "tasks.max": "auto", "tasks.auto.max": "2"}, "tasks.max", "Invalid value auto"),
 ])
 def test_invalid_scaling_settings_are_reported(config, key, words):

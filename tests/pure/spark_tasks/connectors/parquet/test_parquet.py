@@ -198,7 +198,7 @@ def test_a_failed_write_leaves_nothing(tmp_path):
 
 def test_a_folder_that_cannot_be_created(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(ConnectError, match=r"^path: the folder /.*/file cannot be created: File exists$"):
+    with pytest.raises(ConnectError, match=r"^path: cannot create the folder /.*/file: File exists$"):
         write(writer_of(tmp_path / "file"), records(0, 1))
 
 
