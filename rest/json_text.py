@@ -76,8 +76,9 @@ def _refuse_unpaired_surrogates(value: Any) -> None:
     try:
         json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
-        found = error.object[error.start]
-        raise UnusableJsonError(f"Text with an unpaired surrogate ({ascii(found)[1:-1]}) cannot be encoded") from None
+        character = error.object[error.start]
+        message = f"Text with an unpaired surrogate ({ascii(character)[1:-1]}) cannot be encoded"
+        raise UnusableJsonError(message) from None
 
 
 def plain(value: Any) -> Any:

@@ -19,14 +19,14 @@ _ENTRY, _TASK = 6, 4  # bytes: of a connector in addition to its name, and of ea
 
 def too_long(config: ClusterConfigState) -> dict[ItemId, str]:
     """Connectors and tasks that can never be assigned to a worker because of their names, with the reason."""
-    found: dict[ItemId, str] = {}
+    reason_by_item: dict[ItemId, str] = {}
     for name in config.connectors():
         size = len(name.encode())
         if size > LONGEST_NAME:
-            why = (f"The connector cannot run: its name has {size} bytes, and at most {LONGEST_NAME} can be sent to "
-                   "a worker. Delete it, and create it with a shorter name")
-            found.update(dict.fromkeys([name, *config.tasks(name)], why))
-    return found
+            why = (f"The connector cannot run: its name is {size} bytes long; the limit is {LONGEST_NAME}. Delete "
+                   "it, and create it with a shorter name")
+            reason_by_item.update(dict.fromkeys([name, *config.tasks(name)], why))
+    return reason_by_item
 
 
 def no_room(used: int, limit: int) -> str:

@@ -31,12 +31,12 @@ class Weights:
     @classmethod
     def of(cls, config: ClusterConfigState) -> Weights:
         """The weights in the connectors' configurations."""
-        found = {}
+        weights = {}
         for name, connector in config.connector_configs.items():
             match = _NUMBER.fullmatch(connector.get(KEY) or "")
             if match is not None and 1 < int(match[1]) <= HEAVIEST:
-                found[name] = int(match[1])
-        return cls(found)
+                weights[name] = int(match[1])
+        return cls(weights)
 
     def __bool__(self) -> bool:
         return bool(self.heavy)
@@ -85,14 +85,14 @@ class Weights:
         moves: list[tuple[str, ConnectorTaskId]] = []
         while max_moves is None or len(moves) < max_moves:
             least = min(totals, key=lambda id_: (totals[id_], id_))
-            found = self._best(totals, movable, totals[least])
-            if found is None:
+            move = self._best(totals, movable, totals[least])
+            if move is None:
                 break
-            id_, task = found
+            id_, task = move
             movable[id_].discard(task)
             totals[id_] -= self.weight(task)
             totals[least] += self.weight(task)
-            moves.append(found)
+            moves.append(move)
         return moves
 
     def _best(self, totals: Mapping[str, int], movable: Mapping[str, set[ConnectorTaskId]], least: int,

@@ -60,13 +60,13 @@ class LeaderNotes:
     def followed(self, plan: RebalancePlan) -> list[tuple[frozenset[str], str]]:
         """A rebalance is over. Returns members that get no work and have not been logged yet, with the reason."""
         doubted = self.doubted & plan.ahead
-        found = [
+        reasons = [
             (plan.unread - self._logged, "sends metadata that is not a Kafka Connect worker's, and gets no work"),
             (doubted - self._logged, "claims to have read more of the config topic than there is, and gets no work"),
         ]
         self.doubted, self._ahead, self._logged = doubted, (plan.generation, plan.ahead), plan.unread | doubted
         self._asks = bool(plan.left_out)
-        return [(members, why) for members, why in found if members]
+        return [(members, why) for members, why in reasons if members]
 
 
 async def _record_bytes(send: Send) -> int | None:
@@ -81,12 +81,12 @@ async def _record_bytes(send: Send) -> int | None:
 async def log_members(send: Send, group_id: str, members: Iterable[str], why: str) -> None:
     """Log the client id and the host of some members, with the reason `why`."""
     try:
-        found = await described_members(send, group_id)
+        described = await described_members(send, group_id)
     except Errors.KafkaError as error:
         _log.debug("Could not list the members of group %s: %r", group_id, error)
         return
     wanted = set(members)
-    for member in found:
+    for member in described:
         if member.member_id in wanted:
             _log.error("Member %s of group %s (client id %s, host %s) %s", shown(member.member_id), group_id,
                        shown(member.client_id), shown(member.client_host), why)

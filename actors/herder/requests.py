@@ -145,11 +145,11 @@ def on_written(turn: Turn, then: AnswerWith | WriteNext | AnswerWithPlan, error:
         case WriteNext(request_id, write, value):
             _begin_write(turn, write, AnswerWith(request_id, value), "writing to the config topic")
         case AnswerWithPlan(request_id, request):
-            found = restarts.plan(request, turn.statuses)
-            if found is None:
+            planned = restarts.plan(request, turn.statuses)
+            if planned is None:
                 turn.reply(request_id, error=NotFoundError(f"Status for connector {request.connector} not found"))
             else:
-                turn.reply(request_id, restarts.state_info(turn.state, found))
+                turn.reply(request_id, restarts.state_info(turn.state, planned))
 
 
 def _refused(turn: Turn, request_id: RequestId, error: Exception | None) -> bool:

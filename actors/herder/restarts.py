@@ -79,12 +79,12 @@ def _restart(turn: Turn, request: RestartRequest) -> None:
         turn.log("DEBUG", f"{request.connector}: ignoring a restart request: the connector does not exist",
                  request.connector)
         return
-    found = plan(request, turn.statuses)
-    if found is None:
+    planned = plan(request, turn.statuses)
+    if planned is None:
         turn.log("DEBUG", f"{request.connector}: cannot restart: the connector has no status", request.connector)
         return
     tasks = turn.state.config.task_count(request.connector)
-    for item in found.items():
+    for item in planned.items():
         stale = isinstance(item, ConnectorTaskId) and item.task >= tasks
         if item in turn.state.allocation and not stale:
             turn.log("DEBUG", f"{item}: restarting (includeTasks={request.include_tasks}, "

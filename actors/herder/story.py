@@ -92,15 +92,15 @@ def subjects(value: object) -> frozenset[ConnectorName]:
         return frozenset((value.connector,))
     if isinstance(value, tuple):
         return frozenset().union(*map(subjects, value))
-    found: set[ConnectorName] = set()
+    names: set[ConnectorName] = set()
     if is_dataclass(value):
         for part in _PARTS:
             inner = getattr(value, part, None)
             if isinstance(inner, str):
-                found |= {ConnectorName(inner)} if part in _NAMES else set()
+                names |= {ConnectorName(inner)} if part in _NAMES else set()
             elif inner is not None:
-                found |= subjects(inner)
-    return frozenset(found)
+                names |= subjects(inner)
+    return frozenset(names)
 
 
 # ---------------------------------------------------------------- causes

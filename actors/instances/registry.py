@@ -68,9 +68,9 @@ class ActorInstances:
 
     def abandon(self, effect: AbandonInstance) -> None:
         """Cancel what an actor does; its thread ends once the plugin returns."""
-        found = self._forget(effect.epoch)
-        if found is not None:
-            self._cancel(found[1])
+        entry = self._forget(effect.epoch)
+        if entry is not None:
+            self._cancel(entry[1])
 
     def change(self, effect: ChangeInstance) -> None:
         """Send an actor its new target state."""
@@ -100,11 +100,11 @@ class ActorInstances:
                 self._tell(report(item, epoch, State.FAILED, trace=f"The actor of {item} died; see the worker's log"))
 
     def _send(self, item: ItemId, epoch: Epoch, message: Any) -> bool:
-        found = self._actors.get(epoch)
-        if found is None:
+        entry = self._actors.get(epoch)
+        if entry is None:
             return False
         try:
-            found[1].tell(message)
+            entry[1].tell(message)
         except pykka.ActorDeadError:
             log.debug("%s: the actor is dead", item)
             return False

@@ -106,9 +106,9 @@ class OffsetRequests:
         config, _ = self._connector(request.connector)
         if self._is_sink(config):
             with self._group_offsets(config) as groups:
-                found = groups.of(self._group(request.connector, config))
+                committed = groups.of(self._group(request.connector, config))
             return [({"kafka_topic": topic, "kafka_partition": partition}, {"kafka_offset": offset})
-                    for (topic, partition), offset in sorted(found.items())]
+                    for (topic, partition), offset in sorted(committed.items())]
         own = self._config.own_offsets(config)
         return list(self._ask_store(lambda done: ReadSourceOffsets(request.connector, done, own)))
 

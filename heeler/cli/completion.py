@@ -21,8 +21,8 @@ def completion(context: click.Context, shell: str) -> None:
     Bash: add eval "$(heeler completion bash)" to ~/.bashrc; zsh likewise to ~/.zshrc; fish: heeler completion fish >
     ~/.config/fish/completions/heeler.fish
     """
-    found = get_completion_class(shell)
-    if found is None:
+    completion = get_completion_class(shell)
+    if completion is None:
         raise click.UsageError(f"{shell} is not a shell that heeler can complete for")
-    script = found(context.find_root().command, {}, "heeler", "_HEELER_COMPLETE").source()
+    script = completion(context.find_root().command, {}, "heeler", "_HEELER_COMPLETE").source()
     click.echo(script.replace(_ZSH_HEAD, f"{_ZSH_HEAD}\n{_ZSH_START}", 1) if shell == "zsh" else script)

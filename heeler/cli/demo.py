@@ -202,12 +202,12 @@ def _topic_records(cluster: KafkaCluster, topic: str) -> int:
 
 def _committed(worker: WorkerProcess, scene: Scene, before: int) -> int:
     try:
-        found = worker.rest.call("GET", f"/connectors/{scene.sink}/offsets")["offsets"]
+        offsets = worker.rest.call("GET", f"/connectors/{scene.sink}/offsets")["offsets"]
     except (RestError, OSError) as error:
         if worker.exit_code() is None:
             return before
         raise SetupError(f"The worker ended. Its log ends with:\n{worker.tail()}") from error
-    return sum(int(o["offset"]["kafka_offset"]) for o in found)
+    return sum(int(o["offset"]["kafka_offset"]) for o in offsets)
 
 
 def mean_delay_by_carrier(table: pa.Table) -> list[tuple[str, float]]:

@@ -40,11 +40,11 @@ def doctor(
         logging.disable(logging.CRITICAL)  # the findings report all problems
         try:
             with shown_when_slow("Examining …"):
-                found = list(_findings(file, overrides, urls, profile))
+                findings = list(_findings(file, overrides, urls, profile))
         finally:
             logging.disable(logging.NOTSET)
-        _show(found, Format(output))
-    context.exit(NO if any(finding.verdict == "error" for finding in found) else 0)
+        _show(findings, Format(output))
+    context.exit(NO if any(finding.verdict == "error" for finding in findings) else 0)
 
 
 def _show(found: Sequence[Finding], form: Format) -> None:

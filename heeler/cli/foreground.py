@@ -122,10 +122,10 @@ def _run_source(
 
     try:
         while True:
-            found = source.run_once(
+            count = source.run_once(
                 lambda record: click.echo(safe_json(json.dumps(record, ensure_ascii=False)), file=out), save)
             watch.check()
-            if not found:
+            if not count:
                 if once:
                     return
                 time.sleep(_IDLE_S)

@@ -242,10 +242,10 @@ def _parsed(text: str, url: str) -> Any:
 def _object(text: str) -> dict[str, Any] | None:
     """The JSON object in a text; None if the text is not a JSON object."""
     try:
-        found = json.loads(text)
+        content = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) else None
+    return content if isinstance(content, dict) else None
 
 
 def _message(text: str, content: Mapping[str, Any] | None) -> str:

@@ -65,10 +65,10 @@ def certificates(config: WorkerConfig, now: dt.datetime) -> Iterator[Finding]:
     client_settings(config.client())
     if any(key.startswith("ssl.") for key in config.originals):
         settings.append(("Kafka clients", {k: v for k, v in config.originals.items() if k.startswith("ssl.")}))
-    found = [(where, pem) for where, tls in settings for text in pem_certificates(tls)
+    certificates = [(where, pem) for where, tls in settings for text in pem_certificates(tls)
              for pem in _CERTIFICATE.findall(text)]
-    yield from (validity(where, pem, now) for where, pem in dict.fromkeys(found))
-    if not found:
+    yield from (validity(where, pem, now) for where, pem in dict.fromkeys(certificates))
+    if not certificates:
         yield Finding("certificates", Verdict.OK, "none is configured")
 
 

@@ -145,11 +145,11 @@ def _cluster_of(path: Path, marker: IO[str]) -> str:
         raise SetupError(f"The data folder {path} was written by Kafka {version}, newer than this {KAFKA_VERSION}.")
     meta = path / "kafka" / "meta.properties"
     if meta.exists():
-        found = dict(line.split("=", 1) for line in meta.read_text().splitlines() if "=" in line)
-        if found.get("cluster.id") != cluster_id or found.get("node.id") != "1":
+        properties = dict(line.split("=", 1) for line in meta.read_text().splitlines() if "=" in line)
+        if properties.get("cluster.id") != cluster_id or properties.get("node.id") != "1":
             raise SetupError(
-                f"The data folder {path} was formatted by another cluster ({found.get('cluster.id')}, node "
-                f"{found.get('node.id')}; this one is {cluster_id}, node 1). Choose another folder."
+                f"The data folder {path} was formatted by another cluster ({properties.get('cluster.id')}, node "
+                f"{properties.get('node.id')}; this one is {cluster_id}, node 1). Choose another folder."
             )
     return cluster_id
 

@@ -127,13 +127,13 @@ def _fetch(jars: JarSet, target: Path, progress: Progress) -> None:
     work = Path(tempfile.mkdtemp(prefix=f".{jars.folder}.", dir=target.parent))
     try:
         _run_ivy(jars, work, progress)
-        found = {jar.name: jar.stat().st_size for jar in (work / "jars").glob("*.jar")}
-        (work / "jars" / _MANIFEST).write_text(json.dumps(found, indent=1, sort_keys=True))
+        sizes = {jar.name: jar.stat().st_size for jar in (work / "jars").glob("*.jar")}
+        (work / "jars" / _MANIFEST).write_text(json.dumps(sizes, indent=1, sort_keys=True))
         if target.exists():
             progress(f"{jars.title}: the copy in {target} is damaged; replacing it")
             shutil.rmtree(target)
         (work / "jars").rename(target)
-        progress(Step(f"{jars.title}: {sum(found.values()) / 1e6:.0f} MB in {target}", len(found), len(found)))
+        progress(Step(f"{jars.title}: {sum(sizes.values()) / 1e6:.0f} MB in {target}", len(sizes), len(sizes)))
     finally:
         shutil.rmtree(work, ignore_errors=True)
 

@@ -38,16 +38,16 @@ def plugin_classes(jars: Iterable[Path]) -> set[str]:
     """The concrete classes that are connectors, converters, transforms or predicates; their ancestors may be in any of
     the jars. Jars that cannot be read, or that never name Connect's API, such as a driver's, have none.
     """
-    found = {name: header for jar in jars for name, header in _headers(jar).items()}
+    headers = {name: header for jar in jars for name, header in _headers(jar).items()}
     known = dict.fromkeys(_PLUGINS, True)
 
     def extends(name: str) -> bool:
         if name not in known:
             known[name] = False  # until it is known; also ends a cycle
-            known[name] = name in found and any(map(extends, found[name].parents))
+            known[name] = name in headers and any(map(extends, headers[name].parents))
         return known[name]
 
-    return {name.replace("/", ".") for name, header in found.items() if header.concrete and extends(name)}
+    return {name.replace("/", ".") for name, header in headers.items() if header.concrete and extends(name)}
 
 
 def _headers(jar: Path) -> dict[str, _Header]:

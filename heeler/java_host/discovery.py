@@ -65,15 +65,15 @@ def plugin_locations(plugin_path: Iterable[str]) -> list[PluginLocation]:
     """The locations that Kafka Connect searches: each folder with jars and each jar directly below a folder of
     plugin.path, and each jar named in plugin.path.
     """
-    found = []
+    locations = []
     for entry in map(Path, plugin_path):
         for child in [entry] if _is_jar(entry) else _children(entry):
             if child.is_dir():
                 jars = tuple(sorted(f for f in child.rglob("*") if f.suffix == ".jar" and f.is_file()))
-                found += [PluginLocation(child, jars)] if jars else []
+                locations += [PluginLocation(child, jars)] if jars else []
             elif child.suffix == ".jar":
-                found.append(PluginLocation(child, (child,)))
-    return found
+                locations.append(PluginLocation(child, (child,)))
+    return locations
 
 
 def _is_jar(entry: Path) -> bool:

@@ -94,7 +94,7 @@ class Feed:
 
     def _read_partition(self, place: TopicPartition, start: int, end: int) -> Iterator[bytes]:
         wanted = int(self._record_bytes * (end - start) * 1.1)
-        found = size = 0
+        records = size = 0
         for raw in read_range(
             shared_cluster(self._client), *place, start, end, isolation=self._isolation,
             fetch_bytes=min(max(wanted, _MIN_FETCH_BYTES), FRAME_BYTES), timeout_ms=_FETCH_TIMEOUT_MS,
@@ -102,13 +102,13 @@ class Feed:
         ):
             for part in _parts(raw):
                 upto = part.column("offset")[len(part) - 1].as_py() + 1
-                found, size = found + len(part), size + part.nbytes
+                records, size = records + len(part), size + part.nbytes
                 yield self._frame(place, start, upto, part)
                 start = upto
         if start < end:  # there are no records at the last offsets
             yield self._frame(place, start, end, pa.RecordBatch.from_pylist([], schema=RAW_SCHEMA))
-        if found:
-            self._record_bytes = size / found
+        if records:
+            self._record_bytes = size / records
 
     def _frame(self, place: TopicPartition, start: int, end: int, part: pa.RecordBatch) -> bytes:
         frame = records(*place, start, end, part, reset=self._expected.get(place) != start)

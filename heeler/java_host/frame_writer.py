@@ -93,12 +93,12 @@ class FrameWriter:
         for which, topic in enumerate(batch.topics):
             self._use(topic)
             rows = np.flatnonzero(batch.topic == which)
-            mine = batch.raw if len(rows) == len(batch.raw) else batch.raw.take(pa.array(rows))
+            raw = batch.raw if len(rows) == len(batch.raw) else batch.raw.take(pa.array(rows))
             partitions = batch.partition[rows]
             if partitions.min(initial=0) < -1:
                 raise DataError(f"a record for topic {topic} has the invalid partition {partitions.min()}")
             landed = partial(_landed, positions, rows) if positions is not None else None
-            appender.append(topic, None if (partitions == -1).all() else partitions, mine, landed)
+            appender.append(topic, None if (partitions == -1).all() else partitions, raw, landed)
         count, size = len(batch.raw), batch.raw.nbytes
         self._count(SplitFigures(count, size, count, size))  # the host reports only what came out of the chain
 

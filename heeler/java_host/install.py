@@ -85,15 +85,15 @@ def install(what: Coordinates, plugin_path: Path, progress: Progress,
 
 def _version(jar: Path) -> tuple[str, tuple[int, ...]]:
     """The artifact's name and the numbers of its version."""
-    found = _JAR.fullmatch(jar.stem)
-    if found is None:
+    match = _JAR.fullmatch(jar.stem)
+    if match is None:
         return jar.stem, ()
-    return found[1], tuple(map(int, found[2].split(".")))
+    return match[1], tuple(map(int, match[2].split(".")))
 
 
 def declared(folder: Path) -> list[str]:
     """The plugin classes in the manifests of a folder's jars."""
-    found: dict[str, None] = {}
+    classes: dict[str, None] = {}
     for jar in sorted(folder.glob("*.jar")):
         try:
             with zipfile.ZipFile(jar) as archive:
@@ -101,5 +101,5 @@ def declared(folder: Path) -> list[str]:
                 texts = [archive.read(name) for name in names]
         except (OSError, zipfile.BadZipFile) as error:
             raise SetupError(f"{jar} cannot be read: {error}") from error
-        found |= dict.fromkeys(name for text in texts for name in names_in(text) if _CLASS.fullmatch(name))
-    return sorted(found)
+        classes |= dict.fromkeys(name for text in texts for name in names_in(text) if _CLASS.fullmatch(name))
+    return sorted(classes)

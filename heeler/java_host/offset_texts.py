@@ -18,10 +18,10 @@ def as_texts(offsets: Iterable[tuple[SourcePartition, SourceOffset | None]]) -> 
 
 def from_texts(pairs: Iterable[tuple[str, str]]) -> list[tuple[SourcePartition, SourceOffset]]:
     """Parse the texts, so that the store writes the same bytes again. Raises DataError for an invalid offset."""
-    found: list[tuple[SourcePartition, SourceOffset]] = []
+    offsets: list[tuple[SourcePartition, SourceOffset]] = []
     for partition_text, offset_text in pairs:
         partition, offset = loads(partition_text.encode()), loads(offset_text.encode())
         if not isinstance(partition, dict) or not isinstance(offset, dict):
             raise DataError(f"a source partition and its offset are maps, not {partition_text} and {offset_text}")
-        found.append((partition, offset))
-    return found
+        offsets.append((partition, offset))
+    return offsets

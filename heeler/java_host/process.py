@@ -112,12 +112,12 @@ class HostProcess:
             for line in lines:
                 about = about_of(_WHOSE.match(line))
                 plain = _WHOSE.sub("", line).rstrip()
-                found = _LEVEL.match(plain)
-                if found:
-                    level, logger = _PYTHON[found[1]], logging.getLogger(found[2]) if found[2] else _output
+                match = _LEVEL.match(plain)
+                if match:
+                    level, logger = _PYTHON[match[1]], logging.getLogger(match[2]) if match[2] else _output
                 elif not plain[:1].isspace() and not plain.startswith("Caused by"):
                     level, logger = logging.INFO, _output
-                self._last = found[3] if found else plain
+                self._last = match[3] if match else plain
                 logger.log(logging.DEBUG if self._closed else level, "%s", self._last, extra=about)
 
     def close(self, why: str = "it was stopped by the worker") -> None:

@@ -161,19 +161,19 @@ def from_environment(environ: Mapping[str, str]) -> dict[str, str]:
     two underscores stand for one, three for a dash. CONNECT_LOG4J_ROOT_LOGLEVEL and CONNECT_LOG4J_LOGGERS set log
     levels.
     """
-    found: dict[str, str] = {}
+    properties: dict[str, str] = {}
     for name, value in environ.items():
         if not name.startswith("CONNECT_"):
             continue
         if name == "CONNECT_LOG4J_ROOT_LOGLEVEL":
-            found["heeler.log.level"] = value
+            properties["heeler.log.level"] = value
         elif name == "CONNECT_LOG4J_LOGGERS":
             pairs = (part.partition("=") for part in value.split(",") if "=" in part)
-            found |= {f"heeler.log.level.{logger.strip()}": level.strip() for logger, _, level in pairs}
+            properties |= {f"heeler.log.level.{logger.strip()}": level.strip() for logger, _, level in pairs}
         elif not name.startswith("CONNECT_LOG4J_"):
             rest = name.removeprefix("CONNECT_").lower()
-            found[re.sub("_{1,3}", lambda m: {1: ".", 2: "_", 3: "-"}[len(m[0])], rest)] = value
-    return found
+            properties[re.sub("_{1,3}", lambda m: {1: ".", 2: "_", 3: "-"}[len(m[0])], rest)] = value
+    return properties
 
 
 def _hide(_: str | None, given: Mapping[str, Sequence[str]]) -> None:

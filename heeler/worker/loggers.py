@@ -35,9 +35,9 @@ class WorkerLoggers:
 
     def levels(self) -> Mapping[str, LoggerLevel]:
         """Loggers whose level was set, sorted; `root` too."""
-        found = {ROOT: self._of(ROOT)}
-        found |= {name: self._of(name) for name in self._names() if logging.getLogger(name).level != logging.NOTSET}
-        return dict(sorted(found.items()))
+        levels = {ROOT: self._of(ROOT)}
+        levels |= {name: self._of(name) for name in self._names() if logging.getLogger(name).level != logging.NOTSET}
+        return dict(sorted(levels.items()))
 
     def level(self, name: str) -> LoggerLevel | None:
         """The effective level of a logger; None if there is no such logger."""

@@ -45,10 +45,10 @@ class RecentLogs(logging.Handler):
         """The lines, oldest first; masked again, as secrets may have become known since."""
         self.acquire()
         try:
-            found = list(self._lines.get(connector, ()))
+            lines = list(self._lines.get(connector, ()))
         finally:
             self.release()
-        return [process_secrets().mask(line) for line in found]
+        return [process_secrets().mask(line) for line in lines]
 
     def install(self) -> None:
         """Attach to the root logger, replacing a former instance."""

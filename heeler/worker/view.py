@@ -68,8 +68,8 @@ class PublishedView:
     def plugin_version(self, kind: Kind, name: str, wanted: str | None) -> str | None:
         """The version of an installed plugin; `wanted`: the requested versions."""
         with suppress(ConnectError):  # there is no such version; the connector itself fails with that error
-            found = self._plugins.get(kind, name, wanted)
-            return found.version if found is not None else None
+            plugin = self._plugins.get(kind, name, wanted)
+            return plugin.version if plugin is not None else None
         return None
 
     def logs(self, connector: str) -> Sequence[str]:

@@ -58,8 +58,8 @@ def queue_ends(handling: ErrorHandling) -> Ends:
 
 def _ends(cluster: KafkaCluster, queue: str) -> Ends:
     partitions = [(queue, number) for number in cluster.partitions(queue)]
-    found = cluster.offsets(partitions, "latest")
-    return tuple(found[place] for place in partitions)
+    ends = cluster.offsets(partitions, "latest")
+    return tuple(ends[place] for place in partitions)
 
 
 def send_once(refusals: Refusals, handling: ErrorHandling, place: TopicPartition, once: LettersOnce) -> Ends | None:

@@ -55,7 +55,7 @@ class ReplayOrder:
         stages = _texts(chosen, "stages")
         for stage in stages:
             if stage not in _STAGES:
-                raise ConfigError(f"unknown stage {stage}; valid stages are {', '.join(_STAGES)}")
+                raise ConfigError(f"stages has the unknown stage {stage}; valid stages are {', '.join(_STAGES)}")
         last = _number(chosen, "last_offset", 0)
         return cls(
             _flag(body, "dry_run"), _flag(body, "values"), _number(body, "limit", 1), _texts(chosen, "topics"), stages,
@@ -147,8 +147,8 @@ def _moment(body: Mapping[str, Any], key: str) -> int | None:
     value = body.get(key)
     if isinstance(value, str):
         try:
-            found = dt.datetime.fromisoformat(value.strip())
-            return int((found if found.tzinfo else found.replace(tzinfo=dt.UTC)).timestamp() * 1000)
+            moment = dt.datetime.fromisoformat(value.strip())
+            return int((moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)).timestamp() * 1000)
         except (ValueError, OverflowError) as error:
             raise ConfigError(f"{key} must be a time (2026-11-22T18:00:00Z) or milliseconds since 1970") from error
     return _number(body, key, 0)

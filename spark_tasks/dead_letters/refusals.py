@@ -165,11 +165,11 @@ def context_headers(failure: Failure, original: Original, handling: ErrorHandlin
         "class.name": failure.class_name,
         "exception.class.name": failure.error_class,
     }
-    found: list[Header] = [(PREFIX + name, text.encode()) for name, text in texts.items() if text is not None]
+    headers: list[Header] = [(PREFIX + name, text.encode()) for name, text in texts.items() if text is not None]
     message = failure.message
     trace = "".join(traceback.format_exception(failure.error))
     return [
-        *found,
+        *headers,
         (PREFIX + "exception.message", None if message is None else message.encode(errors="replace")),
         (PREFIX + "exception.stacktrace", trace.encode(errors="replace")),
     ]
@@ -177,14 +177,14 @@ def context_headers(failure: Failure, original: Original, handling: ErrorHandlin
 
 def log_line(failure: Failure, original: Original, handling: ErrorHandling) -> str:
     """Returns the line that Kafka Connect logs for a bad record, followed by the error."""
-    where = ""
+    position = ""
     if handling.log_records:
-        where = f", where consumed record is {_place(original)}"
+        position = f", where consumed record is {_place(original)}"
         if original.offset is None:
-            where = f", where source record is = {_content(original)}"
+            position = f", where source record is = {_content(original)}"
     return (
         f"Error encountered in task {handling.connector}-{handling.task}. Executing stage '{failure.stage.value}' with "
-        f"class '{failure.class_name}'{where}. {failure.error_class}: {failure.error}"
+        f"class '{failure.class_name}'{position}. {failure.error_class}: {failure.error}"
     )
 
 

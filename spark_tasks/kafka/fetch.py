@@ -227,9 +227,9 @@ class _Fetcher:
         await self._cluster.io.sleep(wait)
 
     async def _out_of_range(self) -> OffsetOutOfRangeError:
-        where = [(self._topic, self._partition)]
+        partitions = [(self._topic, self._partition)]
         ends = [
-            (await self._cluster.find_offsets(where, which, "read_uncommitted", self._deadline))[where[0]]
+            (await self._cluster.find_offsets(partitions, which, "read_uncommitted", self._deadline))[partitions[0]]
             for which in ("earliest", "latest")
         ]
         return OffsetOutOfRangeError(self._topic, self._partition, self._position, ends[0], ends[1])

@@ -74,11 +74,11 @@ class GroupIo:
         """
         net, key = self.net(), (settings_key(settings), every_topic, create_topics)
         with self._lock:
-            found = self._clients.get(key)
-            if found is None:
-                found = GroupClient(net, settings, every_topic=every_topic, create_topics=create_topics)
-                self._clients[key] = found
-            return found, Topics(found.metadata)
+            client = self._clients.get(key)
+            if client is None:
+                client = GroupClient(net, settings, every_topic=every_topic, create_topics=create_topics)
+                self._clients[key] = client
+            return client, Topics(client.metadata)
 
     def release(self, client: GroupClient, member: Topics) -> None:
         """Removes a member that has left. Closes the connections after the last one."""

@@ -304,8 +304,8 @@ class GroupConsumer:
 
     def generation(self) -> tuple[int, str] | None:
         """Returns the group's generation and this member's id, or None while this is not a member."""
-        found = self._coordinator.generation_if_stable()
-        return None if found is None or self._was_suspended else (found.generation_id, found.member_id)
+        generation = self._coordinator.generation_if_stable()
+        return None if generation is None or self._was_suspended else (generation.generation_id, generation.member_id)
 
     def assignment(self) -> frozenset[TopicPartition]:
         """Returns the partitions of this member."""
@@ -315,10 +315,10 @@ class GroupConsumer:
         """Returns the group's committed offsets. Partitions without one are missing."""
         wanted = [KafkaTopicPartition(*tp) for tp in partitions]
         try:
-            found = self._coordinator.fetch_committed_offsets(wanted, timeout_ms=timeout_ms)
+            committed = self._coordinator.fetch_committed_offsets(wanted, timeout_ms=timeout_ms)
         except protocol.KafkaError as error:
             raise translated(error, f"reading the offsets of consumer group {self._settings.group_id}") from error
-        return {(tp.topic, tp.partition): item.offset for tp, item in found.items() if item.offset >= 0}
+        return {(tp.topic, tp.partition): item.offset for tp, item in committed.items() if item.offset >= 0}
 
     def committed_with_metadata(self, partition: TopicPartition, timeout_ms: int = 5_000) -> tuple[int, str] | None:
         """Returns the committed offset and metadata of a partition, or None if there is none. The partition need not be

@@ -28,11 +28,11 @@ def shared_cluster(settings: Mapping[str, Any]) -> KafkaCluster:
     """Returns this process's cluster for these settings, never one that was inherited from the parent process."""
     key = settings_key(settings)
     with _LOCK:
-        found = _CLUSTERS.get(key)
-        if found is None or not found.io.alive:
-            found = _CLUSTERS[key] = KafkaCluster(settings)
-        _keep(found)
-        return found
+        cluster = _CLUSTERS.get(key)
+        if cluster is None or not cluster.io.alive:
+            cluster = _CLUSTERS[key] = KafkaCluster(settings)
+        _keep(cluster)
+        return cluster
 
 
 @lru_cache(maxsize=MAX_KEPT)

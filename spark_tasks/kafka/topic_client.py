@@ -47,7 +47,7 @@ def client_for(topic: str, check: Callable[[], Exception | None] | None = None) 
 def partitions_of(consumer: KafkaConsumer, topic: str) -> set[int]:
     """Returns the topic's partitions according to the consumer's metadata; empty if the topic has just been created."""
     try:
-        found: set[int] = consumer.partitions_for_topic(topic)
+        partitions: set[int] = consumer.partitions_for_topic(topic)
     except UnknownTopicOrPartitionError:  # raised if the metadata has no other topic either
         return set()
-    return found
+    return partitions

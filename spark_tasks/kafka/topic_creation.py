@@ -58,10 +58,10 @@ class TopicCreation:
     def settings(self, group: str) -> TopicSettings:
         """Returns the settings of a group. Raises ConfigError."""
         prefix = f"{_PREFIX}{group}."
-        mine = {k.removeprefix(prefix): v for k, v in self.connector.items() if k.startswith(prefix)}
+        group_settings = {k.removeprefix(prefix): v for k, v in self.connector.items() if k.startswith(prefix)}
         inherited = {k: self.connector.get(f"{_PREFIX}default.{k}", "") for k in ("partitions", "replication.factor")}
-        numbers = {k: _number(prefix + k, mine.get(k) or inherited[k]) for k in inherited}
-        configs = {k: v for k, v in mine.items() if k not in _OWN}
+        numbers = {k: _number(prefix + k, group_settings.get(k) or inherited[k]) for k in inherited}
+        configs = {k: v for k, v in group_settings.items() if k not in _OWN}
         return TopicSettings(numbers["partitions"], numbers["replication.factor"], configs)
 
     def ensure(self, cluster: KafkaCluster, topic: str) -> None:
@@ -97,13 +97,13 @@ def topic_creation(connector: Mapping[str, str], admin: Mapping[str, Any]) -> To
 
     Raises ConfigError for invalid settings of any group, even if no topic has to be created.
     """
-    mine = {k: v for k, v in connector.items() if k.startswith(_PREFIX)}
-    if not mine:
+    settings = {k: v for k, v in connector.items() if k.startswith(_PREFIX)}
+    if not settings:
         return None
-    found = TopicCreation(mine, admin)
-    for group in ("default", *found.groups):
-        found.settings(group)
-    return found
+    creation = TopicCreation(settings, admin)
+    for group in ("default", *creation.groups):
+        creation.settings(group)
+    return creation
 
 
 def _number(key: str, text: str) -> int:

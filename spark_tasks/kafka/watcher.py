@@ -102,15 +102,15 @@ class EndWatcher:
 
     def refresh(self, partitions: Collection[TopicPartition], isolation: Isolation) -> dict[TopicPartition, int]:
         """Requests the current ends of these partitions from the brokers. Raises ConnectError."""
-        found = self.cluster.offsets(partitions, "latest", isolation, timeout_ms=_LEADER_TIMEOUT_MS)
+        offsets = self.cluster.offsets(partitions, "latest", isolation, timeout_ms=_LEADER_TIMEOUT_MS)
         with self._lock:
-            for tp, offset in found.items():
+            for tp, offset in offsets.items():
                 end = self._ends.setdefault(tp, _End())
                 if isolation == "read_committed":
                     end.stable = offset
                 else:
                     end.high = offset
-        return found
+        return offsets
 
     def records(self, partition: TopicPartition, offset: int) -> bytes:
         """Returns the record batches from this offset on that recent responses had, in the broker's format; b"" if they
@@ -332,10 +332,10 @@ class EndWatchers:
         """Returns the watcher for clients with these settings. It connects when it is first used."""
         key = settings_key(settings)
         with self._lock:
-            found = self._watchers.get(key)
-            if found is None:
-                found = self._watchers[key] = EndWatcher(KafkaCluster(settings))
-            return found
+            watcher = self._watchers.get(key)
+            if watcher is None:
+                watcher = self._watchers[key] = EndWatcher(KafkaCluster(settings))
+            return watcher
 
     def close(self) -> None:
         """Closes all watchers. The tasks must have ended."""

@@ -27,13 +27,13 @@ def memory_of(pid: int) -> dict[str, int]:
     """Returns the resident memory of Spark's JVM ("jvm") and of its Python processes ("python") in bytes, without those
     that the system does not report (it does on Linux).
     """
-    found = {"jvm": 0, "python": 0}
+    bytes_by_process = {"jvm": 0, "python": 0}
     page = os.sysconf("SC_PAGE_SIZE")
     for kind, pids in (("jvm", [pid]), ("python", list(_descendants(pid)))):
         for one in pids:
             with suppress(OSError, ValueError, IndexError):  # the process has just ended
-                found[kind] += int(Path(f"/proc/{one}/statm").read_text().split()[1]) * page
-    return {kind: size for kind, size in found.items() if size}
+                bytes_by_process[kind] += int(Path(f"/proc/{one}/statm").read_text().split()[1]) * page
+    return {kind: size for kind, size in bytes_by_process.items() if size}
 
 
 def _descendants(pid: int) -> Iterable[int]:

@@ -74,10 +74,10 @@ class JavaSinkPipeline(SinkPipeline):
                                    "that they make from one record must have the same schema; this is not the case at "
                                    f"{topic}-{partition}, offset {offsets[rows[0]]}")
             last = rows[-1]
-            where = [f"{topic}-{partition}, offset {offset}" for offset in offsets[rows]]
+            positions = [f"{topic}-{partition}, offset {offset}" for offset in offsets[rows]]
 
-            def refuse_row(row: int, failed: StageFailedError, rows: Any = rows, where: Any = where) -> None:
-                refuse(failed.failure(int(rows[row]), where[row]))
+            def refuse_row(row: int, failed: StageFailedError, rows: Any = rows, positions: Any = positions) -> None:
+                refuse(failed.failure(int(rows[row]), positions[row]))
 
             numbered = batch.append_column("row", pa.array(rows))
             for part in good_records(numbered, self._cut_columns, refuse_row):

@@ -33,8 +33,8 @@ def java_text(value: Any) -> str:  # noqa: PLR0911 - a table of classes
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
     if isinstance(value, Struct):
-        there = [(f.name, value.get(f.name, defaults=False)) for f in value.schema.fields]
-        return "Struct{" + ",".join(f"{name}={java_text(one)}" for name, one in there if one is not None) + "}"
+        fields = [(f.name, value.get(f.name, defaults=False)) for f in value.schema.fields]
+        return "Struct{" + ",".join(f"{name}={java_text(one)}" for name, one in fields if one is not None) + "}"
     if isinstance(value, dict):
         return "{" + ", ".join(f"{java_text(key)}={java_text(one)}" for key, one in value.items()) + "}"
     if isinstance(value, list | tuple):

@@ -42,8 +42,8 @@ def _setting(part: str, worker: Mapping[str, str], connector: Mapping[str, str],
     for properties in (connector, worker):
         if properties.get(key):
             prefix = key + "."
-            mine = {k.removeprefix(prefix): v for k, v in properties.items() if k.startswith(prefix)}
-            return _Setting(properties[key], mine)
+            own_properties = {k.removeprefix(prefix): v for k, v in properties.items() if k.startswith(prefix)}
+            return _Setting(properties[key], own_properties)
     if default is None:
         raise ConfigError(f'Missing required configuration "{key}" which has no default value.')
     return _Setting(default, {})

@@ -106,10 +106,10 @@ class FileConfigProvider(_PathConfigProvider):
             return ConfigData({})
         try:
             with file.open(encoding="utf-8") as opened:
-                found: dict[str, str] = javaproperties.load(opened)
+                properties: dict[str, str] = javaproperties.load(opened)
         except (OSError, ValueError) as error:
             raise ConfigError(f"Could not read properties from file {path}: {error}") from error
-        return ConfigData({k: v for k, v in found.items() if keys is None or k in keys})
+        return ConfigData({k: v for k, v in properties.items() if keys is None or k in keys})
 
 
 class DirectoryConfigProvider(_PathConfigProvider):

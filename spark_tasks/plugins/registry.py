@@ -199,10 +199,10 @@ class Plugins:
         """Returns the plugin with exactly this name if there is one, otherwise those with this simple name. A plugin
         that was found twice, or in several versions, appears once.
         """
-        mine = [f for f in self._found if f.kind is kind]
-        exact = [f for f in mine if name in (f.name, f.target, f.target.replace(":", "."), f.alias)]
-        found = exact[:1] or [f for f in mine if name in _simple_names(f)]
-        return list({f.name: f for f in reversed(found)}.values())
+        of_kind = [f for f in self._found if f.kind is kind]
+        exact = [f for f in of_kind if name in (f.name, f.target, f.target.replace(":", "."), f.alias)]
+        matches = exact[:1] or [f for f in of_kind if name in _simple_names(f)]
+        return list({f.name: f for f in reversed(matches)}.values())
 
     def _look_up(self, kind: Kind, name: str) -> Plugin | None:
         matches = self._matching(kind, name)

@@ -101,10 +101,10 @@ class _Run:
             position = moved
 
     def _check(self, what: str) -> None:
-        found = Counter(self._sink.contents())
+        counts = Counter(self._sink.contents())
         wanted = {(TOPIC, p, offset) for p in self._partitions for offset in range(self._records)}
-        twice = sorted(place for place, count in found.items() if count > 1)
-        missing, foreign = sorted(wanted - set(found)), sorted(set(found) - wanted)
+        twice = sorted(place for place, count in counts.items() if count > 1)
+        missing, foreign = sorted(wanted - set(counts)), sorted(set(counts) - wanted)
         assert not twice, f"{what}: in the sink twice: {twice[:5]}"
         assert not missing, f"{what}: missing in the sink: {missing[:5]}"
         assert not foreign, f"{what}: in the sink, but never written: {foreign[:5]}"

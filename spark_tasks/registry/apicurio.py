@@ -75,11 +75,11 @@ def _confluent_url(url: str) -> str:
     """Returns the URL of Confluent's API in an Apicurio registry, from the URL of Apicurio's own API."""
     if re.search(r"/apis/ccompat/v\d+/?$", url):
         return url
-    found = re.fullmatch(r"(https?://[^/]+)(?:(.*)/apis(?:/registry(?:/v\d+)?)?)?/?", url)
-    if found is None:
+    match = re.fullmatch(r"(https?://[^/]+)(?:(.*)/apis(?:/registry(?:/v\d+)?)?)?/?", url)
+    if match is None:
         raise ConfigError(f"Invalid value {url} for configuration {PREFIX}url: must be Apicurio's, such as "
                           "http://apicurio:8080/apis/registry/v3")
-    return f"{found[1]}{found[2] or ''}/apis/ccompat/v7"
+    return f"{match[1]}{match[2] or ''}/apis/ccompat/v7"
 
 
 _REQUIRED = f'Missing required configuration "{_URL}" which has no default value.'

@@ -310,5 +310,5 @@ def unpacked(job: bytes) -> SinkJob:
     """Returns the unpickled job, which is kept in the process. The writer stays pickled: as in Spark, each
     call of `write` gets a fresh copy.
     """
-    found: SinkJob = pickle.loads(job)
-    return found
+    unpickled: SinkJob = pickle.loads(job)
+    return unpickled

@@ -76,7 +76,7 @@ def signal_of(reader: Any, kind: BoundaryKind, start: Mapping[str, Any], end: Ma
             "transaction.boundary is connector, but the connector's reader does not define transactions; set it to "
             "poll or interval"
         )
-    found: TransactionSignal = reader.transaction(dict(start), dict(end))
-    if found not in ("commit", "abort", "continue"):
-        raise ConnectError(f"the reader's transaction() returned {found!r}: expected commit, abort or continue")
-    return found
+    signal: TransactionSignal = reader.transaction(dict(start), dict(end))
+    if signal not in ("commit", "abort", "continue"):
+        raise ConnectError(f"the reader's transaction() returned {signal!r}: expected commit, abort or continue")
+    return signal

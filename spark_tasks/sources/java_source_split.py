@@ -97,5 +97,5 @@ def java_source_job(context: TaskContext, errors: ErrorHandling, cut: Cut) -> by
 
 @lru_cache(maxsize=256)
 def _unpickled(job: bytes) -> JavaSourceJob:
-    found: JavaSourceJob = pickle.loads(job)
-    return found
+    unpickled: JavaSourceJob = pickle.loads(job)
+    return unpickled

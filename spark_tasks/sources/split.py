@@ -332,5 +332,5 @@ def _by_name(row: Any, names: Sequence[str]) -> Any:
 
 @lru_cache(maxsize=256)
 def _unpickled(job: bytes) -> SourceJob:
-    found: SourceJob = pickle.loads(job)
-    return found
+    unpickled: SourceJob = pickle.loads(job)
+    return unpickled

@@ -34,8 +34,8 @@ def to_connect(reader: Any, task: int, offset: StreamOffset) -> SourceOffsets:
     source partition {"task": n}.
     """
     if hasattr(reader, "to_source_offsets"):
-        found: SourceOffsets = reader.to_source_offsets(offset)
-        return found
+        offsets: SourceOffsets = reader.to_source_offsets(offset)
+        return offsets
     simple = all(isinstance(value, str | int | float | bool | None) for value in offset.values())
     flat = simple and _NESTED not in offset
     return [({"task": task}, offset if flat else {_NESTED: json.dumps(offset)})]

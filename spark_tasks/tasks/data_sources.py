@@ -59,12 +59,12 @@ def writer_of(source: Any) -> Any:
 def pickled(plugin: Any) -> bytes:
     """Pickles a reader, writer or partition for executors. Raises ConnectError."""
     try:
-        found: bytes = cloudpickle.dumps(plugin)
+        pickled: bytes = cloudpickle.dumps(plugin)
     except (TypeError, PicklingError) as error:
         what = f"{type(plugin).__qualname__} cannot be sent to Spark's executors: {error}"
         remedy = "create connections, locks and similar objects where they are used, in read() or write()"
         raise ConnectError(f"{what}; {remedy}") from error
-    return found
+    return pickled
 
 
 def _without(source: Any, what: str) -> ConnectError:

@@ -130,11 +130,11 @@ def _own(subject: Subject) -> tuple[ConfigDef, dict[str, ConfigValue]]:
     if any(value.errors for value in values.values()):
         return definition, values
     given = {key: value for key, value in subject.props.items() if value is not None}
-    found = subject.plugin.cls.validate(given)
-    if not isinstance(found, Mapping):
-        what = f"{subject.plugin.name}.validate() returns a {type(found).__name__}"
+    returned = subject.plugin.cls.validate(given)
+    if not isinstance(returned, Mapping):
+        what = f"{subject.plugin.name}.validate() returns a {type(returned).__name__}"
         raise ConfigError(f"{what}; it must return lists of messages by key, {{}} if there are none")
-    for key, messages in found.items():
+    for key, messages in returned.items():
         errors = [messages] if isinstance(messages, str) else messages
         values.setdefault(key, ConfigValue(key, given.get(key))).errors.extend(errors)
     return definition, values
@@ -168,11 +168,11 @@ def plugin_config(plugins: Plugins, name: str, version: str | None = None) -> li
     if plugin is None:
         raise PluginNotFoundError(f"Unknown plugin {name}.")
     try:
-        found = plugins.find(plugin.kind, plugin.name, version)
+        chosen = plugins.find(plugin.kind, plugin.name, version)
     except PluginVersionError as error:
         raise ConfigError(str(error)) from error
-    own = config_def_of(found) or ConfigDef()
-    return own.key_infos() + (_common_infos(found, plugins) if found.kind is Kind.CONNECTOR else [])
+    own = config_def_of(chosen) or ConfigDef()
+    return own.key_infos() + (_common_infos(chosen, plugins) if chosen.kind is Kind.CONNECTOR else [])
 
 
 def _common_infos(plugin: Plugin, plugins: Plugins) -> list[dict[str, Any]]:

@@ -22,29 +22,29 @@ def field(what: str, value: Any, name: str, kind: type[T]) -> T | None:
     if not isinstance(value, dict):
         log.error("Ignoring %s because it is %s instead of an object", what, _name(value))
         return None
-    found = value.get(name)
-    if not isinstance(found, kind) or (kind is int and isinstance(found, bool)):
-        log.error("Ignoring %s because its '%s' field is %s", what, name, _name(found))
+    content = value.get(name)
+    if not isinstance(content, kind) or (kind is int and isinstance(content, bool)):
+        log.error("Ignoring %s because its '%s' field is %s", what, name, _name(content))
         return None
-    return found
+    return content
 
 
 def count(what: str, value: Any, name: str) -> int | None:
     """A number of tasks."""
-    found = field(what, value, name, int)
-    if found is not None and not 0 <= found <= MAX_TASKS:
+    number = field(what, value, name, int)
+    if number is not None and not 0 <= number <= MAX_TASKS:
         log.error("Ignoring %s because its '%s' field is not between 0 and %d", what, name, MAX_TASKS)
         return None
-    return found
+    return number
 
 
 def properties(what: str, value: Any) -> Config | None:
     """The configuration in a value; values that are not strings are converted to their JSON text."""
-    found = field(what, value, "properties", dict)
-    if found is None:
+    properties = field(what, value, "properties", dict)
+    if properties is None:
         return None
     # A null is kept, as Java's schema allows it, although no worker writes one.
-    return {k: v if v is None or isinstance(v, str) else dumps(v).decode() for k, v in found.items()}  # type: ignore[misc]
+    return {k: v if v is None or isinstance(v, str) else dumps(v).decode() for k, v in properties.items()}  # type: ignore[misc]
 
 
 def target_state(connector: ConnectorName, value: Any) -> TargetState | None:

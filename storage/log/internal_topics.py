@@ -182,14 +182,14 @@ def _policies(admin: KafkaAdminClient, topic: InternalTopic) -> set[str]:
     """The topic's cleanup policies; empty if they cannot be read."""
     resource = ConfigResource(ConfigResourceType.TOPIC, topic.name, {_POLICY: None})
     try:
-        found: Mapping[str, Any] = admin.describe_configs([resource], config_filter="all")
+        configs: Mapping[str, Any] = admin.describe_configs([resource], config_filter="all")
     except (*_UNAUTHORISED, UnknownTopicOrPartitionError) as error:
         log.debug("Could not read the settings of topic %s: %s", topic.name, error)
         return set()
     except KafkaError as error:
         message = f"Error while attempting to describe topic config for topic '{topic.name}': {error}"
         raise ConnectError(message) from error
-    entry = found.get("topic", {}).get(topic.name, {}).get(_POLICY, {})
+    entry = configs.get("topic", {}).get(topic.name, {}).get(_POLICY, {})
     return {policy.strip().lower() for policy in (entry.get("value") or "").split(",") if policy.strip()}
 
 

@@ -312,8 +312,8 @@ class KafkaTopicLog(TopicLog):
     ) -> Mapping[TopicPartition, Any]:
         if self._admin is None:
             raise KafkaError(f"The log of topic {self._topic} is not open yet")
-        found: Mapping[TopicPartition, Any] = self._admin.list_partition_offsets(wanted, isolation)
-        return found
+        offsets: Mapping[TopicPartition, Any] = self._admin.list_partition_offsets(wanted, isolation)
+        return offsets
 
     def _make_producer(self) -> KafkaProducer:
         with self._lock:

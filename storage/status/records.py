@@ -140,22 +140,22 @@ def _object(value: Any) -> dict[str, Any]:
 
 
 def _text(value: dict[str, Any], name: str) -> str | None:
-    found = value.get(name)
-    if found is not None and not isinstance(found, str):
+    text = value.get(name)
+    if text is not None and not isinstance(text, str):
         raise ValueError(f"{name} is not a string")
-    return found
+    return text
 
 
 def _integer(value: dict[str, Any], name: str, bits: int = 32) -> int:
-    found = value.get(name)
-    if not isinstance(found, int) or isinstance(found, bool) or not -(1 << bits - 1) <= found < 1 << bits - 1:
+    number = value.get(name)
+    if not isinstance(number, int) or isinstance(number, bool) or not -(1 << bits - 1) <= number < 1 << bits - 1:
         raise ValueError(f"{name} is not a {bits}-bit integer")
-    return found
+    return number
 
 
 def _moment(value: dict[str, Any], name: str) -> int:
     """Milliseconds since 1970 that a date can express: less than 4460 years."""
-    found = _integer(value, name, 48)
-    if found < 0:
+    number = _integer(value, name, 48)
+    if number < 0:
         raise ValueError(f"{name} is negative")
-    return found
+    return number

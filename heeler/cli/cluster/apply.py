@@ -119,16 +119,16 @@ def _hidden(
     from heeler.cli.cluster.secret_keys import SecretKeys
 
     secret = SecretKeys(session)
-    found = []
+    masked_changes = []
     for change in changes:
         before = there.get(change.name, {})
         after = wanted[change.name].config if change.name in wanted else {}
         if change.keys:
             keys = secret.keys_of(before) | secret.keys_of(after)
-            found.append(masked(change, mask_of(before, after, secret_keys=keys)))
+            masked_changes.append(masked(change, mask_of(before, after, secret_keys=keys)))
         else:
-            found.append(change)
-    return found
+            masked_changes.append(change)
+    return masked_changes
 
 
 def _show(session: ClusterSession, changes: Sequence[Change], *, final: bool) -> None:
@@ -185,11 +185,11 @@ def _valid(session: ClusterSession, wanted: Wanted) -> bool:
     from heeler.cli.cluster.validation import checked
 
     try:
-        found = checked(session, wanted)
+        checks = checked(session, wanted)
     except ConnectError as error:
         click.echo(f"heeler: {safe(wanted.name)}: {error}", err=True)
         return False
-    for key, _, messages in found:
+    for key, _, messages in checks:
         for message in messages:
             click.echo(f"heeler: {safe(wanted.name)}: {safe(key)}: {safe_message(message)}", err=True)
-    return not any(messages for _, _, messages in found)
+    return not any(messages for _, _, messages in checks)

@@ -41,7 +41,7 @@ def read_connectors(paths: Iterable[Path]) -> list[Wanted]:
 
     Raises ConfigFileError with the errors of all files, so that no command is half done.
     """
-    found: list[Wanted] = []
+    connectors: list[Wanted] = []
     wrong: list[str] = []
     for path in paths:
         files = list(_files(path)) if path.is_dir() else [path]
@@ -49,17 +49,17 @@ def read_connectors(paths: Iterable[Path]) -> list[Wanted]:
             wrong.append(f"{path}: no file in it ends with {', '.join(ENDINGS)}")
         for file in files:
             try:
-                found += parse_connectors(_text(file), file.suffix.lower(), file.stem, str(file))
+                connectors += parse_connectors(_text(file), file.suffix.lower(), file.stem, str(file))
             except ConfigFileError as error:
                 wrong.append(str(error))
     first: dict[str, str] = {}
-    for wanted in found:
+    for wanted in connectors:
         if wanted.name in first:
             wrong.append(f"{wanted.file}: connector {safe(wanted.name)} is also defined in {first[wanted.name]}")
         first.setdefault(wanted.name, wanted.file)
     if wrong:
         raise ConfigFileError("\n".join(wrong))
-    return found
+    return connectors
 
 
 def parse_connectors(text: str, ending: str, stem: str, file: str) -> list[Wanted]:
@@ -69,12 +69,12 @@ def parse_connectors(text: str, ending: str, stem: str, file: str) -> list[Wante
     have a list of them, YAML also several documents. Numbers and booleans are kept as they are written.
     """
     try:
-        found = [_wanted(item, stem, file) for item in _items(text, ending)]
+        connectors = [_wanted(item, stem, file) for item in _items(text, ending)]
     except (ValueError, RecursionError, yaml.YAMLError) as error:
         raise ConfigFileError(f"{file}: {why_unreadable(error)}") from error
-    if not found:
+    if not connectors:
         raise ConfigFileError(f"{file}: it contains no connector")
-    return found
+    return connectors
 
 
 def why_unreadable(error: Exception) -> str:
@@ -176,12 +176,12 @@ def _kind(value: Any) -> str:
 
 
 def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    value_by_key: dict[str, Any] = {}
     for key, value in pairs:
-        if key in found:
+        if key in value_by_key:
             raise ValueError(f"key {key} appears twice")
-        found[key] = value
-    return found
+        value_by_key[key] = value
+    return value_by_key
 
 
 def _no_constant(name: str) -> Any:

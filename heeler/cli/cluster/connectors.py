@@ -41,17 +41,17 @@ def list_(session: ClusterSession, show_secrets: bool) -> None:
     from heeler.cli.cluster.responses import as_list, as_status, expanded
     from heeler.cli.output import Format
 
-    found = expanded(session.call("GET", "/connectors", query={"expand": ["status", "info"]}))
+    listed = expanded(session.call("GET", "/connectors", query={"expand": ["status", "info"]}))
     rows = []
-    for name, parts in found.items():
+    for name, parts in listed.items():
         state = as_status(parts.get("status"))
         rows.append((name, state.kind, state.connector.state, f"{state.running}/{len(state.tasks)}",
                      state.connector.worker))
     if session.format is not Format.TABLE and not show_secrets:
-        found = _without_secrets(session, found)
-    starting = sorted({str(name) for name in as_list(session.call("GET", "/connectors"), "names")} - found.keys())
+        listed = _without_secrets(session, listed)
+    starting = sorted({str(name) for name in as_list(session.call("GET", "/connectors"), "names")} - listed.keys())
     rows += [(name, "", "(no status yet)", "", "") for name in starting]
-    session.show({**found, **{name: {} for name in starting}},
+    session.show({**listed, **{name: {} for name in starting}},
                  ("NAME", "TYPE", "STATE", "TASKS RUNNING", "WORKER"), sorted(rows), "There are no connectors.")
 
 
@@ -167,13 +167,13 @@ def tasks(session: ClusterSession, connector: str, show_secrets: bool) -> int:
     from heeler.cli.cluster.secret_keys import SecretKeys
     from heeler.cli.rest_client import path_of
 
-    found = as_list(session.call("GET", path_of("connectors", connector, "tasks")), "a list of tasks")
+    tasks = as_list(session.call("GET", path_of("connectors", connector, "tasks")), "a list of tasks")
     parts = {p.task: p for p in as_status(session.call("GET", path_of("connectors", connector, "status"))).tasks}
     secret = SecretKeys(session)
     of_connector = secret.keys_of(session.call("GET", path_of("connectors", connector, "config")))
     rows: list[tuple[Any, ...]] = []
     data = []
-    for item in found:
+    for item in tasks:
         response = as_object(item, "a task")
         number = as_object(response.get("id"), "a task's id").get("task")
         config = as_config(response.get("config"), "a task's config")
@@ -220,9 +220,9 @@ def topics(session: ClusterSession, connector: str, reset: bool) -> int:
         return each(session, {connector: "reset topics"},
                     lambda _: ChangeMade("the list of topics was cleared", session.call("PUT", path)))
     response = as_object(session.call("GET", path_of("connectors", connector, "topics")), "a list of topics")
-    found = as_list(as_object(response.get(connector), "a list of topics").get("topics"), "a list of topics")
-    if not found:  # so is the list of a connector that does not exist
+    names = as_list(as_object(response.get(connector), "a list of topics").get("topics"), "a list of topics")
+    if not names:  # so is the list of a connector that does not exist
         session.call("GET", path_of("connectors", connector))
-    session.show(sorted(found, key=str), ("TOPIC",), [(topic,) for topic in sorted(found, key=str)],
+    session.show(sorted(names, key=str), ("TOPIC",), [(topic,) for topic in sorted(names, key=str)],
                  "It has not used any topic yet.")
     return 0

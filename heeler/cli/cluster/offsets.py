@@ -49,9 +49,9 @@ def offsets() -> None:
 @cluster_command
 def show(session: ClusterSession, connector: str) -> None:
     """Show a connector's offsets: a source's in the system that it reads, a sink's in its topics."""
-    found = _ask(session, connector)
-    session.show({"offsets": found}, ("PARTITION", "OFFSET"),
-                 [(_shown(item["partition"]), _shown(item["offset"])) for item in sorted(found, key=_order)],
+    items = _ask(session, connector)
+    session.show({"offsets": items}, ("PARTITION", "OFFSET"),
+                 [(_shown(item["partition"]), _shown(item["offset"])) for item in sorted(items, key=_order)],
                  "It has no offsets.")
 
 
@@ -117,12 +117,12 @@ def where(to: str) -> Literal["earliest", "latest"] | int:
     if to in _ENDS:
         return _ENDS[to]
     try:
-        found = dt.datetime.fromisoformat(to.strip())
+        moment = dt.datetime.fromisoformat(to.strip())
     except ValueError as error:
         raise click.UsageError(f"--to {to} is not beginning, end or a time such as 2026-11-22T18:00:00Z. To go "
                                "to an offset: heeler offsets set CONNECTOR TOPIC:PARTITION=OFFSET") from error
-    found = found if found.tzinfo else found.replace(tzinfo=dt.UTC)
-    return int(found.timestamp() * 1000)
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)
+    return int(moment.timestamp() * 1000)
 
 
 def _alter(session: ClusterSession, connector: str, then: Offsets, *, dry_run: bool, yes: bool) -> None:
@@ -142,16 +142,16 @@ def _carry_out(
     from heeler.cli.rest_client import path_of
     from heeler.cli.safe_text import safe
 
-    found = changes(_ask(session, connector), then)
+    changed = changes(_ask(session, connector), then)
     done: dict[str, Any] = {
-        "changes": [{"partition": partition, "now": before, "then": after} for partition, before, after in found]}
+        "changes": [{"partition": partition, "now": before, "then": after} for partition, before, after in changed]}
     if session.format is Format.TABLE:
-        rows = [(_shown(partition), _shown(before), _shown(after)) for partition, before, after in found]
+        rows = [(_shown(partition), _shown(before), _shown(after)) for partition, before, after in changed]
         session.show(done, _COLUMNS, rows, "Nothing would change.")
     # A connector may also keep offsets itself, which the worker does not know.
-    if not dry_run and (found or method == "DELETE"):
-        many = f"{len(found)} offset{'' if len(found) == 1 else 's'}"
-        forget = f"Reset {many}?" if found else f"{safe(connector)} may store offsets outside Kafka. Reset it anyway?"
+    if not dry_run and (changed or method == "DELETE"):
+        many = f"{len(changed)} offset{'' if len(changed) == 1 else 's'}"
+        forget = f"Reset {many}?" if changed else f"{safe(connector)} may store offsets outside Kafka. Reset it anyway?"
         confirm(forget if method == "DELETE" else f"Change {many}?", yes=yes)
         response = session.call(method, path_of("connectors", connector, "offsets"),
                                 {"offsets": then} if method == "PATCH" else None)
@@ -183,12 +183,13 @@ def _positions(
     cluster = KafkaCluster(client_settings({k: v for k, v in properties.items() if k != MAX_RECORD_KEY}))
     with closing(cluster), asking_kafka(), shown_when_slow("Waiting for Kafka …"):
         partitions = [(topic, p) for topic in topics for p in cluster.partitions(topic, timeout_ms=_TIMEOUT_MS)]
-        found = cluster.offsets(partitions, which, timeout_ms=_TIMEOUT_MS)
-        late = [partition for partition, offset in found.items() if offset < 0]  # no record from that time on: the end
+        offset_by_partition = cluster.offsets(partitions, which, timeout_ms=_TIMEOUT_MS)
+        # A partition without a record from that time on: its end.
+        late = [partition for partition, offset in offset_by_partition.items() if offset < 0]
         if late:
-            found |= cluster.offsets(late, "latest", timeout_ms=_TIMEOUT_MS)
+            offset_by_partition |= cluster.offsets(late, "latest", timeout_ms=_TIMEOUT_MS)
     return [{"partition": {"kafka_topic": topic, "kafka_partition": p}, "offset": {"kafka_offset": offset}}
-            for (topic, p), offset in sorted(found.items())]
+            for (topic, p), offset in sorted(offset_by_partition.items())]
 
 
 def _ask(session: ClusterSession, connector: str) -> Offsets:
@@ -202,8 +203,8 @@ def _ask(session: ClusterSession, connector: str) -> Offsets:
 def _checked(value: Any, what: str) -> Offsets:
     from heeler.cli.cluster.responses import as_list, as_object
 
-    found = [as_object(item, what) for item in as_list(value, what)]
-    return [{"partition": as_object(item.get("partition"), what), "offset": item.get("offset")} for item in found]
+    items = [as_object(item, what) for item in as_list(value, what)]
+    return [{"partition": as_object(item.get("partition"), what), "offset": item.get("offset")} for item in items]
 
 
 def _read(file: Path) -> Offsets:

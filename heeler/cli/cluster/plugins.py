@@ -25,11 +25,11 @@ def list_plugins(session: ClusterSession, every: bool) -> None:
     """List the connector plugins of the worker that responds."""
     from heeler.cli.cluster.responses import as_list, as_object, as_text
 
-    found = [as_object(plugin, "a plugin") for plugin in as_list(
+    plugins = [as_object(plugin, "a plugin") for plugin in as_list(
         session.call("GET", "/connector-plugins", query={"connectorsOnly": str(not every).lower()}), "the plugins")]
-    columns = ("type", "class", "version", *(("runtime",) if any("runtime" in plugin for plugin in found) else ()))
-    rows = [tuple(as_text(plugin.get(key)) for key in columns) for plugin in found]
-    session.show(found, tuple(map(str.upper, columns)), sorted(rows), "It has no plugins.")
+    columns = ("type", "class", "version", *(("runtime",) if any("runtime" in plugin for plugin in plugins) else ()))
+    rows = [tuple(as_text(plugin.get(key)) for key in columns) for plugin in plugins]
+    session.show(plugins, tuple(map(str.upper, columns)), sorted(rows), "It has no plugins.")
 
 
 @plugins.command()
@@ -40,14 +40,14 @@ def describe(session: ClusterSession, plugin: str) -> None:
     from heeler.cli.cluster.responses import as_list, as_object, as_text
     from heeler.cli.rest_client import path_of
 
-    found = [as_object(key, "a key's definition") for key in as_list(
+    keys = [as_object(key, "a key's definition") for key in as_list(
         session.call("GET", path_of("connector-plugins", plugin, "config")), "a plugin's keys")]
     rows = [
         (as_text(key.get("name")), as_text(key.get("type")), "(required)" if key.get("required") is True
          else as_text(key.get("default_value")), as_text(key.get("importance")), as_text(key.get("documentation")))
-        for key in found
+        for key in keys
     ]
-    session.show(found, ("KEY", "TYPE", "DEFAULT", "IMPORTANCE", "DESCRIPTION"), rows, "It has no keys.")
+    session.show(keys, ("KEY", "TYPE", "DEFAULT", "IMPORTANCE", "DESCRIPTION"), rows, "It has no keys.")
 
 
 @cluster_group
@@ -64,12 +64,12 @@ def list_loggers(session: ClusterSession) -> None:
     """List the loggers whose level is set, on the worker that responds."""
     from heeler.cli.cluster.responses import as_object, as_text
 
-    found = as_object(session.call("GET", "/admin/loggers"), "the loggers")
+    loggers = as_object(session.call("GET", "/admin/loggers"), "the loggers")
     rows = []
-    for name, response in sorted(found.items()):
+    for name, response in sorted(loggers.items()):
         level = as_object(response, "a logger")
         rows.append((name, as_text(level.get("level")), _time(level.get("last_modified"))))
-    session.show(found, ("LOGGER", "LEVEL", "SINCE"), rows, "No logger has a level.")
+    session.show(loggers, ("LOGGER", "LEVEL", "SINCE"), rows, "No logger has a level.")
 
 
 @loggers.command("set")

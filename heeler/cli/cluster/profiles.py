@@ -102,8 +102,8 @@ def parse_profiles(text: str, wanted: str | None, file: str) -> Profile:
     if name is None:
         return Profile((DEFAULT_URL,))
     if not isinstance(name, str) or name not in profiles:
-        there = ", ".join(map(str, profiles)) or "none"
-        raise SetupError(f"There is no profile {name} in {file}; available: {there}")
+        available = ", ".join(map(str, profiles)) or "none"
+        raise SetupError(f"There is no profile {name} in {file}; available: {available}")
     return _profile(profiles[name], f"Profile {name} in {file}")
 
 

@@ -38,5 +38,5 @@ class SecretKeys:
             keys = self._session.call("GET", path_of("connector-plugins", plugin, "config"))
         except RestError:  # removed since, or the worker is older than Kafka 3.2
             return frozenset()
-        found = [as_object(key, "a key's definition") for key in as_list(keys, "a plugin's keys")]
-        return frozenset(str(key.get("name")) for key in found if key.get("type") == "PASSWORD")
+        definitions = [as_object(key, "a key's definition") for key in as_list(keys, "a plugin's keys")]
+        return frozenset(str(key.get("name")) for key in definitions if key.get("type") == "PASSWORD")

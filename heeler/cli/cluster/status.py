@@ -78,14 +78,14 @@ def ask(
 
 def rows(statuses: Iterable[ConnectorOverview]) -> list[tuple[Any, ...]]:
     """A row for each connector and task. The cause of a restart is left out if the last column already shows it."""
-    found: list[tuple[Any, ...]] = []
-    for one in statuses:
-        for part in one:
-            name = one.kind if part.task is None else f"task {part.task}"
+    table: list[tuple[Any, ...]] = []
+    for overview in statuses:
+        for part in overview:
+            name = overview.kind if part.task is None else f"task {part.task}"
             error = part.trace.strip().partition("\n")[0]
             restarts = part.restarts.removesuffix(f"; failed: {error}") if error else part.restarts
-            found.append((one.name, name, part.state, part.worker, restarts, part.problem))
-    return found
+            table.append((overview.name, name, part.state, part.worker, restarts, part.problem))
+    return table
 
 
 def _table(found: Sequence[tuple[Any, ...]]) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:

@@ -41,5 +41,5 @@ def row_of(step: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _steps(response: Any, url: str) -> list[dict[str, Any]]:
     worker = url.partition("://")[2].rpartition("@")[2]
-    found = as_list(as_object(response, _WHAT).get("story"), _WHAT)
-    return [{"worker": worker, **as_object(step, "a step of a story")} for step in found]
+    steps = as_list(as_object(response, _WHAT).get("story"), _WHAT)
+    return [{"worker": worker, **as_object(step, "a step of a story")} for step in steps]

@@ -73,17 +73,17 @@ def lines(statuses: Iterable[ConnectorOverview], before: TopFigures | None, now:
     """A line for each connector, with the sums of its tasks, and for each task. Failed connectors come first, then
     those with a stalled task.
     """
-    found: list[tuple[Any, ...]] = []
-    for one in sorted(statuses, key=lambda status: (not status.failed, not status.stalled, status.name)):
-        places = [(one.name, part.task) for part in one.tasks if part.task is not None]
-        for part in one:
-            mine = places if part.task is None else [(one.name, part.task)]
-            pace = [rate for place in mine if (rate := _rate(before, now, place)) is not None]
-            found.append((
-                one.name, one.kind if part.task is None else f"task {part.task}", part.state,
-                f"{sum(pace):,.0f}" if pace else "-", _sum(now.lag, mine), _sum(now.errors, mine), part.worker,
-                part.problem))
-    return found
+    table: list[tuple[Any, ...]] = []
+    for overview in sorted(statuses, key=lambda status: (not status.failed, not status.stalled, status.name)):
+        places = [(overview.name, part.task) for part in overview.tasks if part.task is not None]
+        for part in overview:
+            own_places = places if part.task is None else [(overview.name, part.task)]
+            pace = [rate for place in own_places if (rate := _rate(before, now, place)) is not None]
+            table.append((
+                overview.name, overview.kind if part.task is None else f"task {part.task}", part.state,
+                f"{sum(pace):,.0f}" if pace else "-", _sum(now.lag, own_places), _sum(now.errors, own_places),
+                part.worker, part.problem))
+    return table
 
 
 def parse_metrics(text: str, into: TopFigures) -> None:

@@ -29,12 +29,12 @@ def validate(session: ClusterSession, paths: tuple[Path, ...], every: bool) -> i
 
     rows, data, errors = [], [], 0
     for wanted in read_connectors(paths):
-        found = checked(session, wanted)
-        errors += sum(len(messages) for _, _, messages in found)
+        checks = checked(session, wanted)
+        errors += sum(len(messages) for _, _, messages in checks)
         data.append({"name": wanted.name, "file": wanted.file,
-                     "errors": {key: list(messages) for key, _, messages in found if messages}})
+                     "errors": {key: list(messages) for key, _, messages in checks if messages}})
         rows += [(wanted.name, key, value, "; ".join(" ".join(message.split()) for message in messages))
-                 for key, value, messages in found if messages or every]
+                 for key, value, messages in checks if messages or every]
     session.show(data, ("CONNECTOR", "KEY", "VALUE", "ERROR"), rows, "Everything is valid.")
     return NO if errors else 0
 
@@ -60,10 +60,10 @@ def checked(session: ClusterSession, wanted: Wanted) -> list[Finding]:
         and value.get("type") == "PASSWORD"
     }
     mask = mask_of(wanted.config, secret_keys=secret)
-    found = []
+    checks = []
     for info in infos:
         value = as_object(info.get("value"), "a key's value")
         key = as_text(value.get("name"))
         messages = tuple(mask("", as_text(m)) for m in as_list(value.get("errors") or [], "a key's errors"))
-        found.append((key, mask(key, as_text(value.get("value"))), messages))
-    return sorted(found)
+        checks.append((key, mask(key, as_text(value.get("value"))), messages))
+    return sorted(checks)

@@ -50,17 +50,17 @@ def why_ignored(key: str) -> str | None:
 
 def refusals(settings: Mapping[str, str]) -> list[str]:
     """An error for each key that requires security that this worker does not provide."""
-    found = {key: f"Invalid value {value} for configuration {key}: heeler cannot honor it: {why}"
+    error_by_key = {key: f"Invalid value {value} for configuration {key}: heeler cannot honor it: {why}"
              for key, why in REFUSED.items() if (value := settings.get(key, "").strip()).upper() not in _OFF}
-    found |= unsupported.refused(settings)
+    error_by_key |= unsupported.refused(settings)
     for kind in _CLIENTS:
         for key, why in unsupported.refused(client_properties(settings, {}, kind)).items():
             own = f"{kind}.{key}"
             if own in settings:
-                found[own] = why.replace(f"configuration {key}:", f"configuration {own}:")
+                error_by_key[own] = why.replace(f"configuration {key}:", f"configuration {own}:")
             else:
-                found[key] = why
-    return list(found.values())
+                error_by_key[key] = why
+    return list(error_by_key.values())
 
 
 def warning(settings: Mapping[str, str]) -> str | None:

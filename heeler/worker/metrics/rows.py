@@ -87,12 +87,13 @@ CLASSES: Final = (
 
 def classes_of(worker: Mapping[str, str], connector: Config, kind: str, version: Version) -> dict[str, str]:
     """The known classes and versions of the connector and its converters, by attribute (see CLASSES)."""
-    found: dict[str, str | None] = {
+    attributes: dict[str, str | None] = {
         "connector_class": connector.get("connector.class"), "connector_type": kind if connector else None}
     for part, of_kind, default in _CONVERTERS:
         key = f"{part}.converter"
         own = connector if connector.get(key) else worker
         name = own.get(key) or default
-        found[f"{part}_converter_class"] = name
-        found[f"{part}_converter_version"] = version(of_kind, name, own.get(f"{key}.plugin.version")) if name else None
-    return {attribute: value for attribute, value in found.items() if value}
+        attributes[f"{part}_converter_class"] = name
+        wanted = own.get(f"{key}.plugin.version")
+        attributes[f"{part}_converter_version"] = version(of_kind, name, wanted) if name else None
+    return {attribute: value for attribute, value in attributes.items() if value}

@@ -83,7 +83,7 @@ class FilesReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark has 
         root = Path(self._settings.path)
         if root.is_file():
             return [root] if self._index == 0 else []
-        found: list[Path] = []
+        paths: list[Path] = []
         failed: set[Path] = set()
 
         def cannot_list(error: OSError) -> None:
@@ -95,11 +95,11 @@ class FilesReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark has 
 
         for folder, folders, names in os.walk(root, onerror=cannot_list):
             folders[:] = sorted(f for f in folders if self._settings.recursive and not f.startswith((".", "_")))
-            found += (Path(folder, name) for name in names if self._is_selected(Path(folder, name), name))
+            paths += (Path(folder, name) for name in names if self._is_selected(Path(folder, name), name))
         for path in (root, *map(Path, self._warnings)):  # they are reported again if they go again
             if path not in failed and path.is_dir():
                 self._warnings.pop(str(path), None)
-        return sorted(path for path in found if self._owns(path.relative_to(root)))
+        return sorted(path for path in paths if self._owns(path.relative_to(root)))
 
     def _is_selected(self, path: Path, name: str) -> bool:
         hidden = name.startswith((".", "_")) or name.endswith((".tmp", ".crc"))

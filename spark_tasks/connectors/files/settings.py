@@ -75,20 +75,20 @@ class FilesSettings:
     @staticmethod
     def problems(config: Options) -> Mapping[str, Sequence[str]]:
         """Returns errors by key that a ConfigDef cannot find."""
-        found: dict[str, list[str]] = {}
+        errors: dict[str, list[str]] = {}
         for key in ("csv.delimiter", "csv.quote"):
             value = config.get(key)
             if value is not None and len(value.replace("\\t", "\t")) != 1:
-                found[key] = [f"Invalid value {value} for configuration {key}: it must be one character"]
+                errors[key] = [f"Invalid value {value} for configuration {key}: it must be one character"]
         try:
             _columns(config.get("schema"))
         except ConfigError as error:
-            found["schema"] = [str(error)]
+            errors["schema"] = [str(error)]
         if config.get("csv.header", "true").lower() == "false" and not config.get("schema"):
             named = config.get("format", "auto") == "csv"
             if named:
-                found["schema"] = ["Files without a header need a schema, which names the columns"]
-        return found
+                errors["schema"] = ["Files without a header need a schema, which names the columns"]
+        return errors
 
     def format_of(self, path: Path) -> FileFormat | None:
         """Returns the format of a file, or None if it is unknown."""

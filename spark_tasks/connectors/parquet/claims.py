@@ -53,8 +53,8 @@ def finish(folder: Path, topic: str, partition: int) -> None:
     was removed after it had its final name.
     """
     for name in folder.glob(f".{_escaped(topic)}-{partition}-*.claim") if folder.is_dir() else ():
-        found = _CLAIM.fullmatch(name.name)
-        held = _range_of(name) if found and found["topic"] == topic else None
+        match = _CLAIM.fullmatch(name.name)
+        held = _range_of(name) if match and match["topic"] == topic else None
         if held is None:
             continue
         with suppress(FileExistsError, FileNotFoundError):

@@ -44,10 +44,10 @@ class OffsetRange:
 
 def parse(name: str) -> OffsetRange | None:
     """Parses a file's name. Returns None if it is not a name of this sink."""
-    found = _NAME.fullmatch(name)
-    if found is None:
+    match = _NAME.fullmatch(name)
+    if match is None:
         return None
-    return OffsetRange(found["topic"], int(found["partition"]), int(found["first"]), int(found["last"]))
+    return OffsetRange(match["topic"], int(match["partition"]), int(match["first"]), int(match["last"]))
 
 
 def present(folder: str, topic: str, partition: int) -> list[OffsetRange]:

@@ -82,8 +82,8 @@ def _has_format(found: Found, name: str) -> bool:
 def _nearest(name: str) -> str:
     known = sorted({f.alias or f.target for f in available()})
     near = difflib.get_close_matches(name, known, 1)
-    found = f"available: {', '.join(known)}" if known else "none are available"
-    return f"no data source has this name; {f'did you mean {near[0]}? ' if near else ''}{found}"
+    hint = f"available: {', '.join(known)}" if known else "none are available"
+    return f"no data source has this name; {f'did you mean {near[0]}? ' if near else ''}{hint}"
 
 
 def _wrong(name: str, what: str) -> ConfigError:

@@ -83,8 +83,8 @@ def _run(command: list[str], environment: dict[str, str]) -> str:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise ConfigError(f"cannot convert a JKS store, as {command[0]} does not work: {error}") from None
     if done.returncode:
-        found = _ERROR.search(done.stdout)
-        reason = found[1] if found else (done.stdout + done.stderr).strip()[-200:]
+        match = _ERROR.search(done.stdout)
+        reason = match[1] if match else (done.stdout + done.stderr).strip()[-200:]
         raise ConfigError(f"keytool cannot read this JKS store ({reason}): check the store's password, the key's "
                           "password (ssl.key.password), and that the file is complete")
     return done.stdout

@@ -55,9 +55,9 @@ def _place(record: pa.RecordBatch | None) -> str:
     names = [name for name in ("topic", "partition", "offset") if name in record.schema.names]
     position = {name: record.column(name)[0].as_py() for name in names}
     topic, partition = position.get("topic"), position.get("partition")
-    where = [topic if partition is None else f"{topic}-{partition}"]
-    where += [f"offset {position['offset']}"] if position.get("offset") is not None else []
-    return "record " + ", ".join(part for part in where if part) if any(where) else "a record"
+    parts = [topic if partition is None else f"{topic}-{partition}"]
+    parts += [f"offset {position['offset']}"] if position.get("offset") is not None else []
+    return "record " + ", ".join(part for part in parts if part) if any(parts) else "a record"
 
 
 @dataclass(frozen=True, slots=True)

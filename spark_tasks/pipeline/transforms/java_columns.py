@@ -79,8 +79,8 @@ def typed(found: Sequence[Any], schema: Schema) -> pa.Array:
 
 
 def _typed(found: Sequence[Any], schema: Schema, kind: pa.DataType) -> pa.Array:
-    there = [value is not None for value in found]
-    nulls = None if all(there) else pa.array([not one for one in there])
+    present = [value is not None for value in found]
+    nulls = None if all(present) else pa.array([not one for one in present])
     if schema.type is Type.STRUCT:
         children = []
         for field in schema.fields:

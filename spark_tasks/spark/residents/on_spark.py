@@ -31,10 +31,10 @@ _NOISY = tuple(f"org.apache.spark.{name}" for name in (
 
 def local_slots(master: str) -> int | None:
     """How many tasks a local master runs at a time; None for a master of another kind."""
-    found = _LOCAL.fullmatch(master)
-    if found is None:
+    match = _LOCAL.fullmatch(master)
+    if match is None:
         return None
-    number = found[1] or "1"
+    number = match[1] or "1"
     return (os.cpu_count() or 1) if number == "*" else int(number)
 
 

@@ -125,9 +125,9 @@ def _check_fits(schema: Schema, node: Node, options: AvroOptions) -> None:
     node = node.optional_of or node
     if node.kind != "record":
         return
-    there = {member.name: member.node for member in node.members}
+    node_by_name = {member.name: member.node for member in node.members}
     for field in schema.fields:
-        inner = there.get(options.name(field.name))
+        inner = node_by_name.get(options.name(field.name))
         if inner is not None:
             _check_fits(field.schema, inner, options)
         elif field.schema.default is None and not field.schema.optional:

@@ -69,10 +69,10 @@ def parse(text: str, references: Iterable[str] = ()) -> Node:
     names: dict[str, Node | None] = {}
     for one in references:
         _Parser(names).node(_json(one), "")
-    found = _Parser(names).node(_json(text), "")
-    if _size(found, {}) > _MAX_TYPES:
+    node = _Parser(names).node(_json(text), "")
+    if _size(node, {}) > _MAX_TYPES:
         raise DataError(f"an Avro schema has more than {_MAX_TYPES} types, counting each use of a named type")
-    return found
+    return node
 
 
 def _size(node: Node, known: dict[int, int]) -> int:
@@ -85,14 +85,14 @@ def _size(node: Node, known: dict[int, int]) -> int:
 
 def _json(text: str) -> Any:
     try:
-        found = json.loads(text)
+        definition = json.loads(text)
     except (ValueError, RecursionError):
-        found = text.strip()  # the name of a primitive type without quotes
-        if found not in PRIMITIVES:
+        definition = text.strip()  # the name of a primitive type without quotes
+        if definition not in PRIMITIVES:
             raise DataError("an Avro schema is not valid JSON") from None
-    if nests_deeper(found, 4 * MAX_DEPTH):
+    if nests_deeper(definition, 4 * MAX_DEPTH):
         raise DataError(f"an Avro schema is nested more than {MAX_DEPTH} levels deep")
-    return found
+    return definition
 
 
 class _Parser:

@@ -185,13 +185,15 @@ def _has_repeated_oneofs(values: pa.Array, message: Message) -> bool:
     """Returns whether a record has two members of a oneof. The last one counts, but columns have no order."""
     columns = dict(zip((field.name for field in values.type), values.flatten(), strict=True))
     for index in range(len(message.oneofs)):
-        there = [columns[f"f{one.number}"].is_valid().to_numpy(zero_copy_only=False)
-                 for one in message.members if one.oneof == index]
-        if np.any(np.sum(there, axis=0) > 1):
+        present = [columns[f"f{member.number}"].is_valid().to_numpy(zero_copy_only=False)
+                   for member in message.members if member.oneof == index]
+        if np.any(np.sum(present, axis=0) > 1):
             return True
-    for one in message.members:
-        column = columns[f"f{one.number}"]
-        if one.message is not None and _has_repeated_oneofs(column.flatten() if one.repeated else column, one.message):
+    for member in message.members:
+        column = columns[f"f{member.number}"]
+        if member.message is None:
+            continue
+        if _has_repeated_oneofs(column.flatten() if member.repeated else column, member.message):
             return True
     return False
 

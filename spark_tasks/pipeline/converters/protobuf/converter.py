@@ -187,13 +187,13 @@ def _decoder(message: Message, options: ProtobufOptions, version: int | None) ->
 
 def _check_fits(mine: Message, theirs: Message) -> None:
     """Raises UnusableSchemaError if the schema to write with lacks a field of the records' own schema."""
-    there = {one.name: one for one in theirs.members}
-    for one in mine.members:
-        other = there.get(one.name)
+    theirs_by_name = {member.name: member for member in theirs.members}
+    for member in mine.members:
+        other = theirs_by_name.get(member.name)
         if other is None:
             raise UnusableSchemaError(
-                f"Incompatible schema: the schema to write with has no field {one.name}, which the records "
+                f"Incompatible schema: the schema to write with has no field {member.name}, which the records "
                 "have (latest.compatibility.strict, id.compatibility.strict)"
             )
-        if one.message is not None and other.message is not None:
-            _check_fits(one.message, other.message)
+        if member.message is not None and other.message is not None:
+            _check_fits(member.message, other.message)

@@ -37,15 +37,15 @@ def union_name(message: Message, index: int, options: ProtobufOptions) -> str:
 def _struct(message: Message, options: ProtobufOptions) -> Schema:
     fields = []
     for index, oneof in enumerate(message.oneofs):
-        mine = [Field(one.name, _member(one, options)) for one in message.members if one.oneof == index]
+        members = [Field(member.name, _member(member, options)) for member in message.members if member.oneof == index]
         if options.flatten:
-            fields += mine
+            fields += members
             continue
         full = f"{message.full_name}.{oneof}" if options.enhanced else oneof
         fields.append(Field(union_name(message, index, options), Schema(
             Type.STRUCT, optional=True, name=oneof if options.sums else f"{n.UNION}.{full}",
-            parameters=((n.SUM_UNION, oneof),) if options.sums else (), fields=tuple(mine))))
-    fields += [Field(one.name, _member(one, options)) for one in message.members if one.oneof is None]
+            parameters=((n.SUM_UNION, oneof),) if options.sums else (), fields=tuple(members))))
+    fields += [Field(member.name, _member(member, options)) for member in message.members if member.oneof is None]
     name = message.full_name if options.enhanced else message.name
     return Schema(Type.STRUCT, name=name, fields=tuple(fields))
 

@@ -228,10 +228,10 @@ def _message_lines(message: descriptor_pb2.DescriptorProto, outer: str) -> list[
         if field.proto3_optional or not field.HasField("oneof_index"):
             inner += _field_lines(field, scope)
     for index, oneof in enumerate(message.oneof_decl):
-        mine = [one for one in message.field
-                if one.HasField("oneof_index") and one.oneof_index == index and not one.proto3_optional]
-        if mine:
-            lines = [line for one in mine for line in _field_lines(one, scope)]
+        members = [one for one in message.field
+                   if one.HasField("oneof_index") and one.oneof_index == index and not one.proto3_optional]
+        if members:
+            lines = [line for one in members for line in _field_lines(one, scope)]
             inner += ["", f"oneof {oneof.name} {{", *_indented(lines), "}"]
     for enum in message.enum_type:
         alias = ["  option allow_alias = true;"] if enum.options.allow_alias else []

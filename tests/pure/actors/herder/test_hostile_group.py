@@ -102,7 +102,7 @@ def test_a_connector_whose_name_does_not_fit_is_left_out_and_can_be_deleted(prot
     assert all(node.state.phase is Phase.RESOLVED for node in world.living())
     for status in (world.statuses.connectors[LONG], world.statuses.tasks[LONG][0]):
         assert status.state is State.FAILED
-        assert "has 40000 bytes" in (status.trace or "")
+        assert "name is 40000 bytes long" in (status.trace or "")
     asked = [put(world, B), world.ask(world.leader, RestartConnectorOnly(LONG))]
     world.settle()
     errors = [world.replies[one].error for one in asked]

@@ -125,7 +125,7 @@ def test_filters_select_dead_letters(chose: dict[str, Any], found: list[int]) ->
     ({"limit": 2**63}, "limit must be"), ({"filter": []}, "filter must be an object"),
     ({"filter": {"topic": ["a"]}}, "unknown member topic"), ({"filter": {"topics": "a"}}, "topics must be a list"),
     ({"filter": {"topics": []}}, "topics must be a list"), ({"filter": {"topics": [1]}}, "topics must be a list"),
-    ({"filter": {"stages": ["PUT"]}}, "stages has PUT; valid"), ({"filter": {"exception": "("}}, "not a valid"),
+    ({"filter": {"stages": ["PUT"]}}, "the unknown stage PUT; valid"), ({"filter": {"exception": "("}}, "not a valid"),
     ({"filter": {"exception": "a{1001}"}}, "not a valid"), ({"filter": {"message": "x" * 1001}}, "at most 1000"),
     ({"filter": {"message": ""}}, "at most 1000"), ({"filter": {"message": "\ud800"}}, "surrogate"),
     ({"filter": {"from": "today"}}, "from must be a time"), ({"filter": {"to": -1}}, "to must be"),
