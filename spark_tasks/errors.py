@@ -66,14 +66,14 @@ def is_permanent(error: BaseException) -> bool:
     error of a database driver with a `sqlstate` of class 28 (rejected credentials). A RetriableError among them wins.
     """
     seen: set[int] = set()
-    found: BaseException | None = error
-    while found is not None and id(found) not in seen:
-        if isinstance(found, RetriableError):
+    cause: BaseException | None = error
+    while cause is not None and id(cause) not in seen:
+        if isinstance(cause, RetriableError):
             return False
-        if getattr(found, "permanent", False) is True or isinstance(found, ImportError):
+        if getattr(cause, "permanent", False) is True or isinstance(cause, ImportError):
             return True
-        if str(getattr(found, "sqlstate", "")).startswith(_REFUSED_LOGIN):
+        if str(getattr(cause, "sqlstate", "")).startswith(_REFUSED_LOGIN):
             return True
-        seen.add(id(found))
-        found = found.__cause__
+        seen.add(id(cause))
+        cause = cause.__cause__
     return False

@@ -172,11 +172,11 @@ def _sections(raw: pa.RecordBatch) -> list[bytes]:
     """Returns the sections of a batch. The first has offsets; in frames from a source it has topics."""
     offset, timestamp, key, value, headers = raw.columns
     ends, pairs = b"", [b""] * 6
-    found = headers.flatten()
-    if len(found):
+    pairs_column = headers.flatten()
+    if len(pairs_column):
         counts = pc.list_value_length(headers).fill_null(0).to_numpy(zero_copy_only=False)
         ends = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32).tobytes()
-        pairs = [*_column(found.field("key")), *_column(found.field("value"))]
+        pairs = [*_column(pairs_column.field("key")), *_column(pairs_column.field("value"))]
     return [offset.to_numpy().tobytes(), b"", timestamp.to_numpy().tobytes(), *_column(key), *_column(value), ends,
             *pairs]
 
@@ -233,9 +233,9 @@ def _raw(rows: int, sizes: tuple[int, ...], parts: list[pa.Buffer]) -> pa.Record
 
     def strings(section: int, kind: pa.DataType, count: int) -> pa.Array:
         valid = parts[section + 2] if sizes[section + 2] else None
-        found = pa.Array.from_buffers(kind, count, [valid, parts[section], parts[section + 1]])
-        found.validate()
-        return found
+        array = pa.Array.from_buffers(kind, count, [valid, parts[section], parts[section + 1]])
+        array.validate()
+        return array
 
     if sizes[_HEADERS]:
         count = sizes[_HEADER_KEY] // 4 - 1

@@ -35,8 +35,8 @@ def texts(array: pa.Array) -> Texts:
     if not len(array):
         return Texts(np.empty(0, np.uint8), np.zeros(1, np.int32), None)
     starts = np.frombuffer(offsets, np.int32, count=len(array) + 1, offset=4 * array.offset)
-    found = np.frombuffer(data, np.uint8) if data is not None and data.size else np.empty(0, np.uint8)
-    return Texts(found, starts, valid(array))
+    bytes_ = np.frombuffer(data, np.uint8) if data is not None and data.size else np.empty(0, np.uint8)
+    return Texts(bytes_, starts, valid(array))
 
 
 def valid(array: pa.Array) -> Bools | None:

@@ -55,11 +55,11 @@ def passwords(config: Mapping[str, Any], more: Iterable[str] = ()) -> list[str]:
     passwords in those values (as in sasl.jaas.config), and passwords in user:password (of *.user.info, and in the URLs
     of any value).
     """
-    found = [config[key] for key in {*more, *filter(secret_name, config)} if isinstance(config.get(key), str)]
-    inner = [re.sub(r"\\(.)", r"\1", m[1] or m[2] or "") for text in found for m in _QUOTED.finditer(text)]
+    values = [config[key] for key in {*more, *filter(secret_name, config)} if isinstance(config.get(key), str)]
+    inner = [re.sub(r"\\(.)", r"\1", m[1] or m[2] or "") for text in values for m in _QUOTED.finditer(text)]
     pairs = [str(value).partition(":")[2] for key, value in config.items() if key.endswith("user.info")]
     urls = [m[1] for value in config.values() if isinstance(value, str) for m in _IN_URL.finditer(value)]
-    return [*found, *inner, *filter(None, pairs), *urls]
+    return [*values, *inner, *filter(None, pairs), *urls]
 
 
 def hide_passwords(connector: str, config: Mapping[str, Any], plugin: type[Any]) -> None:
@@ -78,12 +78,12 @@ def forms(value: str) -> set[str]:
     raw = value.encode(errors="surrogatepass")
     bare = {value, repr(value)[1:-1], ascii(value)[1:-1], repr(raw)[2:-1], json.dumps(value)[1:-1],
             json.dumps(value, ensure_ascii=False)[1:-1], value.replace("\\", "\\\\")}
-    found = {*bare, *(repr(form)[1:-1] for form in bare), *(json.dumps(form)[1:-1] for form in bare)}
+    quoted = {*bare, *(repr(form)[1:-1] for form in bare), *(json.dumps(form)[1:-1] for form in bare)}
     # Which quotes are escaped depends on the text around the value.
-    found |= {form.replace(mark, "\\" + mark) for form in found for mark in "'\"" if "\\" + mark not in form}
+    quoted |= {form.replace(mark, "\\" + mark) for form in quoted for mark in "'\"" if "\\" + mark not in form}
     for url in (quote(raw, ""), quote(raw), quote_plus(raw)):
-        found |= {url, re.sub("%..", lambda m: m[0].lower(), url)}
-    return found
+        quoted |= {url, re.sub("%..", lambda m: m[0].lower(), url)}
+    return quoted
 
 
 def codes(value: str) -> set[str]:
@@ -204,7 +204,7 @@ def _shortened(known: OrderedDict[Any, Any], limit: int) -> bool:
 
 @lru_cache(maxsize=OWNERS)  # when a worker starts, thousands of connectors add their values one after the other
 def _finders_of(value: str, alone: int) -> tuple[Finder, ...]:
-    found: dict[str, Finder] = {}
+    finders: dict[str, Finder] = {}
     lines = [line.strip() for line in value.splitlines()]
     for part in dict.fromkeys([value.strip(), *(line for line in lines if not line.startswith("-----"))]):
         if len(part) < alone or part in MASK or (alone > 1 and part.lower() in _PLAIN):
@@ -212,9 +212,9 @@ def _finders_of(value: str, alone: int) -> tuple[Finder, ...]:
         if len(part) < ALONE and not _WORD.search(part):
             continue
         for form in forms(part):
-            found[form] = (form, _find_anywhere(form) if len(part) >= ANYWHERE else _find_word(form))
-        found |= {code: (code, _find_anywhere(code)) for code in codes(part)}
-    return tuple(found.values())
+            finders[form] = (form, _find_anywhere(form) if len(part) >= ANYWHERE else _find_word(form))
+        finders |= {code: (code, _find_anywhere(code)) for code in codes(part)}
+    return tuple(finders.values())
 
 
 def _find_anywhere(form: str) -> Callable[[str], Iterable[tuple[int, int]]]:

@@ -81,11 +81,11 @@ def _split_any(data: Any, final: bool, offsets: Any, out: Any) -> tuple[int, int
 
 def to_lines(array: pa.Array, metadata: Metadata | None) -> pa.Buffer:
     """The bytes of lines with each value as Java prints it. Binary values are written unchanged."""
-    found = texts(array if pa.types.is_binary(array.type) else to_texts(array, metadata))
-    there = all_valid(len(array)) if found.valid is None else found.valid
-    nulls = len(array) - int(np.count_nonzero(there))
-    out = np.empty(int(found.offsets[-1] - found.offsets[0]) + len(array) + nulls * len(_NULL), np.uint8)
-    used = _join_lines(frozen(found.data), frozen(found.offsets), there, _NULL, out)
+    values = texts(array if pa.types.is_binary(array.type) else to_texts(array, metadata))
+    valid = all_valid(len(array)) if values.valid is None else values.valid
+    nulls = len(array) - int(np.count_nonzero(valid))
+    out = np.empty(int(values.offsets[-1] - values.offsets[0]) + len(array) + nulls * len(_NULL), np.uint8)
+    used = _join_lines(frozen(values.data), frozen(values.offsets), valid, _NULL, out)
     return pa.py_buffer(out[:used])
 
 

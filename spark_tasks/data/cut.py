@@ -29,14 +29,14 @@ def described(converted: frozenset[str], schemas: dict[str, str | None]) -> dict
     """Returns the metadata of a CUT_SCHEMA batch. `converted`: which of "key" and "value" are JSON; `schemas`: their
     schemas as JSON.
     """
-    found = {f"{CUT}{part}".encode(): text.encode() for part, text in schemas.items() if text is not None}
-    return found | {b"cut.converted": ",".join(sorted(converted)).encode()}
+    metadata = {f"{CUT}{part}".encode(): text.encode() for part, text in schemas.items() if text is not None}
+    return metadata | {b"cut.converted": ",".join(sorted(converted)).encode()}
 
 
 def schema_text(batch: pa.RecordBatch, part: str) -> str | None:
     """Returns the schema of the batch's keys or values as JSON, or None. `part`: "key" or "value"."""
-    found = (batch.schema.metadata or {}).get(f"{CUT}{part}".encode())
-    return None if found is None else found.decode()
+    text = (batch.schema.metadata or {}).get(f"{CUT}{part}".encode())
+    return None if text is None else text.decode()
 
 
 def is_converted(batch: pa.RecordBatch, part: str) -> bool:

@@ -28,8 +28,8 @@ _DECIMALS = ("decimal", "dec", "numeric")
 def parse(text: str) -> types.StructType:
     """Parses a schema string. Raises ConfigError, whose message shows the place of the error."""
     parser = _Parser(text)
-    found = parser.fields(end=None)
-    return types.StructType(found)
+    fields = parser.fields(end=None)
+    return types.StructType(fields)
 
 
 class _Parser:
@@ -55,9 +55,9 @@ class _Parser:
         """Parses `name [:] type [NOT NULL] [COMMENT 'text']`, separated by commas, up to the sign `end`, or to the end
         of the string.
         """
-        found: list[types.StructField] = []
+        fields: list[types.StructField] = []
         while not self._ends(end):
-            if found:
+            if fields:
                 self._expect(",")
             name = self._take()
             self._accept("sign", ":")
@@ -65,8 +65,8 @@ class _Parser:
             nullable = not (self._accept("word", "not") and self._accept("word", "null"))
             if self._accept("word", "comment"):
                 self._take()
-            found.append(types.StructField(name, kind, nullable))
-        return found
+            fields.append(types.StructField(name, kind, nullable))
+        return fields
 
     def _ends(self, end: str | None) -> bool:
         if end is None:
@@ -103,11 +103,11 @@ class _Parser:
     def _numbers(self) -> list[int]:
         if not self._accept("sign", "("):
             return []
-        found = [self._number()]
+        numbers = [self._number()]
         while self._accept("sign", ","):
-            found.append(self._number())
+            numbers.append(self._number())
         self._expect(")")
-        return found
+        return numbers
 
     def _number(self) -> int:
         text = self._take()
@@ -123,8 +123,8 @@ class _Parser:
 
     def _accept(self, kind: str, value: str) -> bool:
         if self._at < len(self._tokens) and self._tokens[self._at][0] == kind:
-            found = self._tokens[self._at][1]
-            if found.lower() == value:
+            token = self._tokens[self._at][1]
+            if token.lower() == value:
                 self._at += 1
                 return True
         return False

@@ -45,9 +45,9 @@ class DeadLetters:
         names, values = pc.struct_field(flat, "key"), pc.struct_field(flat, "value")
 
         def texts(name: str) -> pa.Array:
-            found = pc.indices_nonzero(pc.equal(names, PREFIX + name)).to_numpy().astype(np.int64)
+            rows = pc.indices_nonzero(pc.equal(names, PREFIX + name)).to_numpy().astype(np.int64)
             places = np.full(len(raw), -1, np.int64)
-            places[parents[found]] = found  # if there are several, the last one is the newest
+            places[parents[rows]] = rows  # if there are several, the last one is the newest
             return _texts(values.take(pa.array(places, mask=places < 0)))
 
         return cls(
@@ -59,8 +59,8 @@ class DeadLetters:
     def whole(self) -> np.ndarray[Any, Any]:
         """Returns for each letter whether it names the origin of its record, which needs context.headers.enable."""
         known = [self.connector, self.topic, self.partition, self.offset]
-        found: np.ndarray[Any, Any] = np.logical_and.reduce([c.is_valid().to_numpy(False) for c in known])
-        return found
+        complete: np.ndarray[Any, Any] = np.logical_and.reduce([c.is_valid().to_numpy(False) for c in known])
+        return complete
 
 
 def _texts(found: pa.Array) -> pa.Array:
@@ -105,13 +105,13 @@ def runs(letters: DeadLetters, rows: Rows, mark: Callable[[int], bytes | None], 
     bounds = [0, *(np.flatnonzero(cuts) + 1).tolist(), len(rows)]
     names = topics.dictionary.to_pylist()
     places = letters.raw.column("offset").to_numpy()
-    found = []
+    runs = []
     for begin, end in itertools.pairwise(bounds):
-        mine = rows[begin:end]
-        raw = _stripped(letters.raw.take(pa.array(mine)), [mark(int(place)) for place in places[mine]])
+        run_rows = rows[begin:end]
+        raw = _stripped(letters.raw.take(pa.array(run_rows)), [mark(int(place)) for place in places[run_rows]])
         raw = raw.set_column(0, raw.schema.field(0), pa.array(offsets[begin:end]))
-        found.append(Run(names[codes[begin]], int(partitions[begin]), raw, places[mine]))
-    return found
+        runs.append(Run(names[codes[begin]], int(partitions[begin]), raw, places[run_rows]))
+    return runs
 
 
 def _stripped(raw: pa.RecordBatch, marks: list[bytes | None]) -> pa.RecordBatch:

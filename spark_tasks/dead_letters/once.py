@@ -106,16 +106,16 @@ def already_written(
 ) -> set[int]:
     """The records at `offsets` of which the queue has a letter."""
     topic, partition = place
-    found = set[int]()
+    offsets_with_letter = set[int]()
     for number, end in enumerate(ends):
         start = since[number] if number < len(since) else 0  # the queue has got more partitions
         for raw in _read(cluster, handling.queue, number, start, end):
             letters = DeadLetters.of(raw)
-            mine = pc.and_(pc.equal(letters.connector, handling.connector), pc.equal(letters.topic, topic))
-            mine = pc.and_(mine, pc.equal(letters.partition, partition))
-            mine = pc.and_(mine, pc.is_in(letters.offset, pa.array(offsets, pa.int64())))
-            found.update(letters.offset.filter(pc.fill_null(mine, False)).to_pylist())
-    return found
+            matches = pc.and_(pc.equal(letters.connector, handling.connector), pc.equal(letters.topic, topic))
+            matches = pc.and_(matches, pc.equal(letters.partition, partition))
+            matches = pc.and_(matches, pc.is_in(letters.offset, pa.array(offsets, pa.int64())))
+            offsets_with_letter.update(letters.offset.filter(pc.fill_null(matches, False)).to_pylist())
+    return offsets_with_letter
 
 
 def _read(cluster: KafkaCluster, queue: str, number: int, start: int, end: int) -> Iterator[pa.RecordBatch]:

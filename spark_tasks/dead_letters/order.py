@@ -66,22 +66,23 @@ class ReplayOrder:
 
     def takes(self, letters: DeadLetters) -> np.ndarray[Any, Any]:
         """Returns for each letter whether it matches (bool array). The caller checks the partition."""
-        found = []
+        conditions = []
         if self.topics:
-            found.append(pc.is_in(letters.topic, pa.array(self.topics)))
+            conditions.append(pc.is_in(letters.topic, pa.array(self.topics)))
         if self.stages:
-            found.append(pc.is_in(letters.stage, pa.array(self.stages)))
+            conditions.append(pc.is_in(letters.stage, pa.array(self.stages)))
         if self.exception:
-            found.append(pc.match_substring_regex(letters.error_class, self.exception))
+            conditions.append(pc.match_substring_regex(letters.error_class, self.exception))
         if self.message:
-            found.append(pc.match_substring_regex(letters.message, self.message))
+            conditions.append(pc.match_substring_regex(letters.message, self.message))
         times, offsets = letters.raw.column("timestamp"), letters.raw.column("offset")
         if self.first_ms is not None:
-            found.append(pc.greater_equal(times, self.first_ms))
+            conditions.append(pc.greater_equal(times, self.first_ms))
         if self.end_ms is not None:
-            found.append(pc.less(times, self.end_ms))
-        found += [pc.greater_equal(offsets, self.first_offset), pc.less(offsets, self.end_offset)]
-        taken: np.ndarray[Any, Any] = np.logical_and.reduce([one.fill_null(False).to_numpy(False) for one in found])
+            conditions.append(pc.less(times, self.end_ms))
+        conditions += [pc.greater_equal(offsets, self.first_offset), pc.less(offsets, self.end_offset)]
+        taken: np.ndarray[Any, Any] = np.logical_and.reduce(
+            [condition.fill_null(False).to_numpy(False) for condition in conditions])
         return taken
 
     @property

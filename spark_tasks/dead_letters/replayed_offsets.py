@@ -56,12 +56,12 @@ class ReplayedOffsets:
 
     def covers(self, offsets: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """Returns for each offset whether its letter has been replayed (bool array)."""
-        found = offsets < self.low
+        replayed = offsets < self.low
         if self.spans:
             bounds = np.array(self.spans, np.int64)
             at = np.searchsorted(bounds[:, 0], offsets, side="right") - 1
-            found |= (at >= 0) & (offsets < bounds[np.maximum(at, 0), 1])
-        return found
+            replayed |= (at >= 0) & (offsets < bounds[np.maximum(at, 0), 1])
+        return replayed
 
     def after(self, start: int, end: int, left: np.ndarray[Any, Any]) -> ReplayedOffsets:
         """Returns the state after a replay from `start` (inclusive) to `end` (exclusive) that skipped the offsets in

@@ -25,27 +25,27 @@ Piece = tuple[str, int]  # a letter and the number of its repetitions, or a lite
 @lru_cache(maxsize=100)
 def pieces(pattern: str) -> tuple[Piece, ...]:
     """Returns the parts of a pattern. Raises ValueError with Java's message."""
-    found: list[Piece] = []
+    parts: list[Piece] = []
     at = 0
     while at < len(pattern):
         char = pattern[at]
         if char == "'":
             text, at = _quoted(pattern, at)
-            found.append((text, 0))
+            parts.append((text, 0))
         elif char.isascii() and char.isalpha():
             if char not in _LETTERS:
                 raise ValueError(f"Illegal pattern character '{char}'")
             end = at
             while end < len(pattern) and pattern[end] == char:
                 end += 1
-            found.append((char, end - at))
+            parts.append((char, end - at))
             at = end
         else:
-            found.append((char, 0))
+            parts.append((char, 0))
             at += 1
-    if any(letter == "X" and count > 3 for letter, count in found):
+    if any(letter == "X" and count > 3 for letter, count in parts):
         raise ValueError("invalid ISO 8601 format: length=4")
-    return tuple(found)
+    return tuple(parts)
 
 
 def _quoted(pattern: str, at: int) -> tuple[str, int]:

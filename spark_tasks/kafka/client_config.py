@@ -97,10 +97,10 @@ def _sasl(properties: Mapping[str, str]) -> dict[str, Any]:
 
 def _jaas(text: str) -> dict[str, str]:
     """Returns the options of a JAAS login module entry. In quotes, a backslash escapes the next character."""
-    found = {}
+    options = {}
     for name, double, single, bare in _JAAS_OPTION.findall(text):
-        found[name] = bare or re.sub(r"\\(.)", r"\1", double or single)
-    return found
+        options[name] = bare or re.sub(r"\\(.)", r"\1", double or single)
+    return options
 
 
 def _ssl(properties: Mapping[str, str]) -> dict[str, Any]:

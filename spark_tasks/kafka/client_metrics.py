@@ -129,10 +129,10 @@ class _Selector(selectors.DefaultSelector):
         begun = time.perf_counter_ns()
         if self._since is not None:
             self._works.record(begun - self._since)
-        found = super().select(timeout)
+        ready = super().select(timeout)
         self._since = time.perf_counter_ns()
         self._waits.record(self._since - begun)
-        return found
+        return ready
 
 
 def figures(metrics: Metrics) -> Iterator[Figure]:

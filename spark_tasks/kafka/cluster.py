@@ -181,19 +181,19 @@ class KafkaCluster:
         self, wanted: list[TopicPartition], which: str | int, isolation: Isolation, deadline: Deadline,
     ) -> dict[TopicPartition, int]:  # fmt: skip
         """The coroutine behind `offsets`."""
-        found: dict[TopicPartition, int] = {}
+        offsets: dict[TopicPartition, int] = {}
 
         async def attempt() -> dict[TopicPartition, int]:
             by_node: dict[int, list[TopicPartition]] = defaultdict(list)
             for topic, partition in wanted:
-                if (topic, partition) not in found:
+                if (topic, partition) not in offsets:
                     by_node[await self.find_leader(topic, partition, deadline)].append((topic, partition))
             failure = None
             for node, items in by_node.items():
-                failure = await self._list_offsets(node, items, which, isolation, found) or failure
+                failure = await self._list_offsets(node, items, which, isolation, offsets) or failure
             if failure is not None:
                 raise failure
-            return found
+            return offsets
 
         return await self.retrying(attempt, deadline, {topic for topic, _ in wanted})
 

@@ -298,8 +298,8 @@ class Connections:
             coordinator_keys=[transactional_id],
         )
         response = await self.send(request, None)
-        found = response.coordinators[0] if response.API_VERSION >= 4 else response
-        node: str = self._manager.cluster.add_coordinator(found, CoordinatorType.TRANSACTION, transactional_id)
+        coordinator = response.coordinators[0] if response.API_VERSION >= 4 else response
+        node: str = self._manager.cluster.add_coordinator(coordinator, CoordinatorType.TRANSACTION, transactional_id)
         self._coordinators[transactional_id] = node
         return node
 

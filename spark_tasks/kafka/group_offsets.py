@@ -44,8 +44,8 @@ class GroupOffsets:
 
     def of(self, group: str) -> dict[TopicPartition, int]:
         """The group's offsets; empty if it does not exist."""
-        found = _translated(lambda: self._admin.list_group_offsets({group: None})).get(group, {})
-        return {(tp.topic, tp.partition): at.offset for tp, at in found.items()}
+        committed = _translated(lambda: self._admin.list_group_offsets({group: None})).get(group, {})
+        return {(tp.topic, tp.partition): at.offset for tp, at in committed.items()}
 
     def alter(self, group: str, offsets: Mapping[TopicPartition, int | None]) -> None:
         """Set the group's offsets; None removes one. Raises OffsetNotChangedError."""

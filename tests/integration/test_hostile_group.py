@@ -97,13 +97,13 @@ def test_invalid_records_in_internal_topics_do_not_stop_a_worker(worker, works):
         worker.kafka.send(worker.process.properties[f"{kind}.storage.topic"], [deep] * 3, keys)
 
     def reported():
-        return "has 40000 bytes" in (worker.rest.failure(LONG) or "")
+        return "name is 40000 bytes long" in (worker.rest.failure(LONG) or "")
 
     wait_until(reported, 30, "the status of what cannot run")
     works()
     assert worker.call("GET", "/connectors?expand=info&expand=status").keys() == {LONG, *odd}
     error = worker.refused("POST", f"/connectors/{LONG}/restart")
-    assert (error.status, "has 40000 bytes" in str(error)) == (500, True)
+    assert (error.status, "name is 40000 bytes long" in str(error)) == (500, True)
     worker.process.stop()
     worker.process.start()
     worker.process.wait_ready(READY_S)

@@ -97,23 +97,23 @@ class JsonConverter(Converter, HeaderConverter):
 
     def _typed(self, tape: Tape, schema: Schema, tokens: np.ndarray[Any, Any]) -> Column:
         reader = TypedReader(tape, replace_nulls=self._replace_nulls)
-        found = reader.build(schema, tokens, tombstones=tape.roots < 0)
-        return found, {SCHEMA_KEY: to_text(schema).encode()}
+        values = reader.build(schema, tokens, tombstones=tape.roots < 0)
+        return values, {SCHEMA_KEY: to_text(schema).encode()}
 
     def _in_same_envelope(self, array: pa.Array) -> Column | None:
         """Parses only the payloads, which is fast. Returns None unless all records have the same schema text."""
-        found = texts(array)
-        there = all_valid(len(array)) if found.valid is None else found.valid
-        envelope = _first_envelope(found, there)
+        values = texts(array)
+        valid = all_valid(len(array)) if values.valid is None else values.valid
+        envelope = _first_envelope(values, valid)
         if envelope is None:
             return None
         prefix, suffix, schema = envelope
         begins, stops = np.empty(len(array), np.int32), np.empty(len(array), np.int32)
-        if not enclosed(found.data, found.offsets, there, prefix, suffix, begins, stops):
+        if not enclosed(values.data, values.offsets, valid, prefix, suffix, begins, stops):
             return None
         try:
             array.cast(pa.string())  # check that it is UTF-8
-            tape = tokenize(found.data, begins, stops, there)
+            tape = tokenize(values.data, begins, stops, valid)
             return None if len(tape.unusual) else self._typed(tape, schema, tape.roots)
         except pa.ArrowInvalid:
             return None  # the general path handles it
@@ -188,8 +188,8 @@ def _envelopes(tape: Tape, rows: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, 
     plain = tape.kinds[tape.roots[rows]] != OBJECT
     if plain.any():
         raise BadRowError(int(rows[np.argmax(plain)]), _ENVELOPE)
-    found = find_members(tape, tape.roots)
-    names, cells = found or ([], np.empty((0, len(tape.roots)), np.int32))
+    members = find_members(tape, tape.roots)
+    names, cells = members or ([], np.empty((0, len(tape.roots)), np.int32))
     if set(names) != {"schema", "payload"}:
         extra = [i for i, name in enumerate(names) if name not in ("schema", "payload")]
         bad = (cells[extra][:, rows] >= 0).any(axis=0) if extra else np.ones(len(rows), np.bool_)

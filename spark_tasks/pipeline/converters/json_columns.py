@@ -71,9 +71,9 @@ def read_tape(array: pa.Array) -> Tape:
 
 
 def _tape(array: pa.Array, *, escaped_keys: bool = False) -> Tape:
-    found: Texts = texts(array)
-    valid = all_valid(len(array)) if found.valid is None else found.valid
-    return tokenize(found.data, found.offsets[:-1], found.offsets[1:], valid, escaped_keys=escaped_keys)
+    values: Texts = texts(array)
+    valid = all_valid(len(array)) if values.valid is None else values.valid
+    return tokenize(values.data, values.offsets[:-1], values.offsets[1:], valid, escaped_keys=escaped_keys)
 
 
 def _not_utf8(array: pa.Array) -> list[int]:
@@ -145,11 +145,11 @@ def integers(tape: Tape, tokens: Ints, valid: np.ndarray | None) -> pa.Array:
 
 def floats(tape: Tape, tokens: Ints) -> pa.Array:
     """Returns FLOAT and INT tokens as doubles, rounded as in Java; negative zero becomes zero."""
-    found = raw(tape, np.where((tokens >= 0) & (tape.kinds[tokens] != NULL), tokens, -1).astype(np.int32))
-    cast = found.cast(pa.float64())
+    numbers = raw(tape, np.where((tokens >= 0) & (tape.kinds[tokens] != NULL), tokens, -1).astype(np.int32))
+    cast = numbers.cast(pa.float64())
     values = np.frombuffer(cast.buffers()[1], np.float64, count=len(cast), offset=8 * cast.offset)
     return pa.Array.from_buffers(
-        pa.float64(), len(cast), [found.buffers()[0], pa.py_buffer(values + 0.0)], null_count=found.null_count
+        pa.float64(), len(cast), [numbers.buffers()[0], pa.py_buffer(values + 0.0)], null_count=numbers.null_count
     )
 
 
@@ -186,10 +186,10 @@ def _arrays(tape: Tape, tokens: Ints, valid: np.ndarray | None) -> Column:
 
 
 def _objects(tape: Tape, tokens: Ints, valid: np.ndarray | None) -> Column:
-    found = find_members(tape, tokens)
-    if found is None:
+    members = find_members(tape, tokens)
+    if members is None:
         return raw(tape, tokens), {FORM_KEY: FORM_JSON}
-    names, cells = found
+    names, cells = members
     rows = len(tokens) if valid is None else int(valid.sum())
     children: list[pa.Array] = []
     fields: list[pa.Field] = []

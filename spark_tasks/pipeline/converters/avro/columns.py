@@ -100,10 +100,10 @@ class _Writer:
         places = np.cumsum(there.to_numpy(zero_copy_only=False)) - 1
         rows = np.flatnonzero(there.to_numpy(zero_copy_only=False))
         try:
-            found = self._values(array.filter(there), schema, node)
+            values = self._values(array.filter(there), schema, node)
         except BadRowError as bad:
             raise BadRowError(int(rows[bad.row]), bad) from None
-        return found.take(pa.array(places, mask=~there.to_numpy(zero_copy_only=False)))
+        return values.take(pa.array(places, mask=~there.to_numpy(zero_copy_only=False)))
 
     def _values(self, array: pa.Array, schema: Schema, node: Node) -> pa.Array:
         """Converts an array without nulls."""
@@ -197,14 +197,14 @@ class _Writer:
             array = array if pa.types.is_integer(array.type) else array.cast(to_arrow(schema), safe=False).cast(plain)
         if (schema.type in (Type.STRING, Type.BYTES)) != (node.kind in ("string", "enum", "bytes", "fixed")):
             raise DataError(f"values of {schema.type.value} cannot be written as Avro's {node.kind}")
-        found = array.cast(kind)
+        cast = array.cast(kind)
         if node.kind == "enum":
-            return _checked(found, pc.is_in(found, pa.array(node.symbols, pa.string())),
+            return _checked(cast, pc.is_in(cast, pa.array(node.symbols, pa.string())),
                             f"the text is not a symbol of the enum {node.name}")
         if node.kind == "fixed":
-            return _checked(found, pc.equal(pc.binary_length(found), node.size),
+            return _checked(cast, pc.equal(pc.binary_length(cast), node.size),
                             f"the value does not have the {node.size} bytes that the fixed {node.name} requires")
-        return found
+        return cast
 
     def _decimal(self, array: pa.Array, schema: Schema, node: Node) -> pa.Array:
         if not pa.types.is_decimal(array.type) or array.type.scale != schema.scale:

@@ -46,11 +46,11 @@ def _one_by_one(array: pa.Array, kind: pa.DataType) -> pa.Array:
         if value == b"":
             raise BadRowError(row, "Invalid value for a Decimal: it is empty")
         try:
-            found = None if value is None else _decimal(value, kind.scale)
-            pa.scalar(found, kind)
+            decimal = None if value is None else _decimal(value, kind.scale)
+            pa.scalar(decimal, kind)
         except pa.ArrowInvalid as error:
             raise BadRowError(row, f"Invalid value for a Decimal: {error}") from None
-        values.append(found)
+        values.append(decimal)
     return pa.array(values, kind)
 
 

@@ -55,11 +55,11 @@ class _Mapping:
         if n.is_union(schema):
             branches = [self.schema(field.schema, plain=True, space=space) for field in schema.fields]
             return [_NULL, *branches] if schema.optional else branches
-        found = self._one(schema, space)
+        definition = self._one(schema, space)
         if plain or not schema.optional:
-            return found
+            return definition
         with_default = schema.default is not None and schema.type is not Type.STRUCT
-        return [found, _NULL] if with_default else [_NULL, found]
+        return [definition, _NULL] if with_default else [_NULL, definition]
 
     def _one(self, schema: Schema, space: str | None) -> Any:
         definition = self._bare(schema, space)

@@ -65,9 +65,9 @@ class _Mapping:
             only = node.inner[0] if len(node.inner) == 1 and self._options.flatten else node.optional_of
             if only is not None:
                 return self.schema(only, optional=len(node.inner) == 2, doc=doc)
-        found = self._bare(node)
-        parameters = dict(found.parameters)
-        found = self._described(found, node, doc, version, parameters)
+        schema = self._bare(node)
+        parameters = dict(schema.parameters)
+        schema = self._described(schema, node, doc, version, parameters)
         more = node.props.get(n.CONNECT_PARAMETERS)
         if self._options.metadata and more is not None:
             if not isinstance(more, Mapping) or not all(isinstance(value, str) for value in more.values()):
@@ -79,8 +79,8 @@ class _Mapping:
             default = NO_DEFAULT if connect_default is None else connect_default
         elif not self._options.discard and self._options.metadata and connect_default is None:
             parameters[n.FIELD_DEFAULT] = "true"
-        found = replace(found, parameters=tuple(parameters.items()), name=self._name(found, node))
-        return replace(found, default=self._default(found, node, default), optional=optional or found.optional)
+        schema = replace(schema, parameters=tuple(parameters.items()), name=self._name(schema, node))
+        return replace(schema, default=self._default(schema, node, default), optional=optional or schema.optional)
 
     def _bare(self, node: Node) -> Schema:
         """Returns a schema with the type, its logical name and parameters, and its inner schemas."""
@@ -93,8 +93,8 @@ class _Mapping:
             type_, name = _LOGICAL[kind, node.logical or ""]
             return Schema(type_, name=name, version=1)
         if kind in ("enum", "array", "map", "record", "union"):
-            found: Schema = getattr(self, f"_{kind}")(node)
-            return found
+            schema: Schema = getattr(self, f"_{kind}")(node)
+            return schema
         if kind in _PLAIN:
             return Schema(_PLAIN[kind])
         raise DataError("Standalone null schemas are not supported by this converter")
@@ -164,11 +164,11 @@ class _Mapping:
         connect_doc = node.props.get(n.CONNECT_DOC)
         connect_doc = connect_doc if isinstance(connect_doc, str) else None
         if self._options.discard:
-            found = doc if doc is not None else node.doc if node.doc is not None else connect_doc
+            schema_doc = doc if doc is not None else node.doc if node.doc is not None else connect_doc
             if self._options.metadata and node.doc is not None:
                 parameters[n.CONNECT_RECORD_DOC] = node.doc
         else:
-            found = connect_doc if self._options.metadata else None
+            schema_doc = connect_doc if self._options.metadata else None
         number = node.props.get(n.CONNECT_VERSION)
         if number is not None and (not isinstance(number, int | float) or isinstance(number, bool)):
             raise DataError(f"Invalid Connect version found: {number}")
@@ -176,7 +176,7 @@ class _Mapping:
             raise DataError(f"Mismatched versions: the schema has version {schema.version}, but {n.CONNECT_VERSION} is "
                             f"{int(number)}")
         chosen = schema.version if schema.version is not None else int(number) if number is not None else version
-        return replace(schema, doc=found, version=chosen)
+        return replace(schema, doc=schema_doc, version=chosen)
 
     def _name(self, schema: Schema, node: Node) -> str | None:
         connect_name = node.props.get(n.CONNECT_NAME)
@@ -196,11 +196,11 @@ class _Mapping:
         if default is NO_DEFAULT or default is None:
             return None
         try:
-            found = self._default_value(schema, node, default)
+            value = self._default_value(schema, node, default)
         except (TypeError, ValueError, KeyError, DataError) as error:
             log.warning("Ignoring an invalid default of the Avro schema %s: %s", node.name or node.kind, error)
             return None
-        return None if found is None else java_json(found)
+        return None if value is None else java_json(value)
 
     def _default_value(self, schema: Schema, node: Node, value: Any) -> Any:
         """Converts a default from Avro to a payload of JsonConverter."""
@@ -256,9 +256,9 @@ def _bytes(node: Node) -> Schema:
                 parameters[PRECISION] = str(int(precision))
     if node.kind == "fixed":
         parameters[n.FIXED_SIZE] = str(node.size)
-    found = tuple(parameters.items())
-    return Schema(Type.BYTES, name=DECIMAL, version=1, parameters=found) if decimal else Schema(
-        Type.BYTES, parameters=found)  # fmt: skip
+    pairs = tuple(parameters.items())
+    return Schema(Type.BYTES, name=DECIMAL, version=1, parameters=pairs) if decimal else Schema(
+        Type.BYTES, parameters=pairs)  # fmt: skip
 
 
 def _int(node: Node) -> Schema:

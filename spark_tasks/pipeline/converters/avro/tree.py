@@ -139,10 +139,10 @@ class _Parser:
         if full not in self._names:
             raise DataError(f"an Avro schema uses an undefined type {definition}; if another schema defines it, "
             "register that one as a reference")
-        found = self._names[full]
-        if found is None:
+        node = self._names[full]
+        if node is None:
             raise DataError(f"the Avro record {full} contains itself: Arrow does not support recursive types")
-        return found
+        return node
 
     def _named(self, definition: Mapping[str, Any], kind: str, namespace: str, props: dict[str, Any]) -> Node:
         name = definition.get("name")

@@ -56,10 +56,10 @@ class _Comparison:
     def _target(self, reference: str) -> Any:
         """Returns the schema that a reference names, or None if it cannot be found; then nothing is compared."""
         name, _, pointer = reference.partition("#")
-        found = self._references.get(name) if name else self._root
+        schema = self._references.get(name) if name else self._root
         for step in filter(None, pointer.split("/")):
-            found = found.get(step.replace("~1", "/").replace("~0", "~")) if isinstance(found, Mapping) else None
-        return found
+            schema = schema.get(step.replace("~1", "/").replace("~0", "~")) if isinstance(schema, Mapping) else None
+        return schema
 
 
 def _comparable(schema: Any) -> bool:
@@ -67,19 +67,19 @@ def _comparable(schema: Any) -> bool:
 
 
 def _types(schema: Mapping[str, Any]) -> set[str]:
-    found = schema.get("type", ())
-    names = {found} if isinstance(found, str) else {str(name) for name in found} if isinstance(found, list) else set()
+    kind = schema.get("type", ())
+    names = {kind} if isinstance(kind, str) else {str(name) for name in kind} if isinstance(kind, list) else set()
     return names | {"integer"} if "number" in names else names  # every integer is a number
 
 
 def _members(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    found = schema.get("properties")
-    return found if isinstance(found, Mapping) else {}
+    properties = schema.get("properties")
+    return properties if isinstance(properties, Mapping) else {}
 
 
 def _required(schema: Mapping[str, Any]) -> list[str]:
-    found = schema.get("required")
-    return [str(name) for name in found] if isinstance(found, list) else []
+    names = schema.get("required")
+    return [str(name) for name in names] if isinstance(names, list) else []
 
 
 def _path(place: str, name: str) -> str:

@@ -26,12 +26,12 @@ _CHOICES = ("oneOf", "anyOf")
 def parse(text: str) -> Any:
     """Parses the text of a schema. Raises DataError."""
     try:
-        found = json.loads(text)
+        definition = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise DataError(f"a JSON schema is not valid JSON: {error}") from error
-    if nests_deeper(found, 4 * MAX_DEPTH):
+    if nests_deeper(definition, 4 * MAX_DEPTH):
         raise DataError(f"a JSON schema is nested more than {MAX_DEPTH} levels deep")
-    return found
+    return definition
 
 
 def connect_schema(
@@ -73,10 +73,10 @@ class _Mapping:
                 return self.schema(choices[0], document)
             if len(choices) == 2 and len(kinds) == 1:
                 return self.schema(kinds[0], document, version=version, optional=True)
-            found = self._union(kinds, len(kinds) < len(choices), document)
+            schema = self._union(kinds, len(kinds) < len(choices), document)
         else:
-            found = self._typed(definition, document)
-        return self._described(found, definition, version, optional)
+            schema = self._typed(definition, document)
+        return self._described(schema, definition, version, optional)
 
     def _described(self, schema: Schema, definition: Mapping[str, Any], version: int | None, optional: bool) -> Schema:
         title, doc, number = definition.get("title"), definition.get("description"), definition.get(n.CONNECT_VERSION)
@@ -112,13 +112,13 @@ class _Mapping:
             if where not in self._documents:
                 raise DataError(f"a JSON schema refers to {where}, which is not among its references in the registry")
             document = self._documents[where]
-        found = document
+        definition = document
         for step in pointer.strip("/").split("/") if pointer.strip("/") else ():
             key = unquote(step).replace("~1", "/").replace("~0", "~")
-            if not isinstance(found, Mapping) or key not in found:
+            if not isinstance(definition, Mapping) or key not in definition:
                 raise DataError(f"a JSON schema refers to {name}, which does not exist")
-            found = found[key]
-        return found, document
+            definition = definition[key]
+        return definition, document
 
     def _merged(self, definition: Mapping[str, Any], document: Any) -> dict[str, Any]:
         """Merges the properties of all schemas in allOf. If none of them has properties, uses the first schema with a

@@ -108,7 +108,7 @@ def test_a_connector_whose_name_does_not_fit_is_left_out_and_can_be_deleted(prot
     errors = [world.replies[one].error for one in asked]
     assert errors[0] is None
     assert isinstance(errors[1], ConnectError)
-    assert "has 40000 bytes" in str(errors[1])
+    assert "name is 40000 bytes long" in str(errors[1])
     gone = world.ask(world.leader, DeleteConnector(LONG))
     world.settle()
     assert world.replies[gone].error is None
