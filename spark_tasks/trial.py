@@ -135,14 +135,14 @@ def _milliseconds(value: Any) -> int:
 
 def _headers(one: Mapping[str, Any]) -> list[tuple[str, bytes | None]] | None:
     headers = one.get("headers") or ()
-    found: list[tuple[str, bytes | None]] = []
+    pairs: list[tuple[str, bytes | None]] = []
     for pair in headers.items() if isinstance(headers, Mapping) else headers:
         match pair:
             case (key, value) | {"key": key, "value": value}:  # `heeler run` prints objects
-                found.append((str(key), _bytes(value)))
+                pairs.append((str(key), _bytes(value)))
             case _:
                 raise ValueError('headers must be {"name": value} or [["name", value]]')
-    return found or None
+    return pairs or None
 
 
 def _source(
@@ -229,13 +229,13 @@ def _masked(seen: Iterator[StageRecords]) -> Iterator[StageRecords]:
 
 def _staged(stage: str, plugin: str, records: Iterable[dict[str, Any]]) -> Iterator[StageRecords]:
     """Yields the records of a stage, up to a DataError if there is one."""
-    found: list[dict[str, Any]] = []
+    staged: list[dict[str, Any]] = []
     try:
-        found.extend(records)
+        staged.extend(records)
     except DataError as error:
-        yield StageRecords(stage, plugin, found, error=str(error))
+        yield StageRecords(stage, plugin, staged, error=str(error))
         return
-    yield StageRecords(stage, plugin, found)
+    yield StageRecords(stage, plugin, staged)
 
 
 def _read(connector: type[SourceConnector], config: Mapping[str, str], limit: int) -> Iterator[pa.RecordBatch]:
@@ -287,15 +287,15 @@ def _some(stream: StreamReader, start: StreamOffset, limit: int) -> tuple[Iterat
 
 
 def _cut(batches: Iterable[pa.RecordBatch], limit: int) -> list[pa.RecordBatch]:
-    found: list[pa.RecordBatch] = []
+    kept: list[pa.RecordBatch] = []
     left = limit
     for batch in batches:
         if len(batch):
-            found.append(batch.slice(0, left))
-            left -= len(found[-1])
+            kept.append(batch.slice(0, left))
+            left -= len(kept[-1])
         if left <= 0:
             break
-    return found
+    return kept
 
 
 def _without_transforms(config: Mapping[str, str]) -> dict[str, str]:
@@ -304,13 +304,13 @@ def _without_transforms(config: Mapping[str, str]) -> dict[str, str]:
 
 def shown(batches: Iterable[pa.RecordBatch]) -> list[dict[str, Any]]:
     """Returns records as values for JSON. Null columns other than key and value are omitted from each record."""
-    found: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
     for batch in batches:
         parsed = {field.name for field in batch.schema if is_json(field.metadata)}
-        found += ({key: _json(json.loads(value) if key in parsed and isinstance(value, str) else value)
+        rows += ({key: _json(json.loads(value) if key in parsed and isinstance(value, str) else value)
                    for key, value in row.items() if value is not None or key in ("key", "value")}
                   for row in batch.to_pylist())
-    return found
+    return rows
 
 
 def _json(value: Any) -> Any:

@@ -159,12 +159,12 @@ def good_records(
     If the errors of `attempt` name all bad rows, tries again without them; otherwise searches for them.
     """
     rows: np.ndarray[Any, Any] = np.arange(len(batch))
-    left, found = batch, list[T]()
+    left, parts = batch, list[T]()
     refused: list[tuple[int, StageFailedError]] = []
     unnamed: StageFailedError | None = None
-    while len(left) and not (found or unnamed):
+    while len(left) and not (parts or unnamed):
         try:
-            found = [attempt(left)]
+            parts = [attempt(left)]
         except StageFailedError as failed:
             good = np.ones(len(left), np.bool_)
             for row, error in failed.bad:
@@ -173,13 +173,13 @@ def good_records(
             unnamed = failed if good.all() else None
             rows, left = rows[good], left.filter(pa.array(good))
     if unnamed:
-        found = list(good_parts(
+        parts = list(good_parts(
             len(left), partial(_attempt_range, attempt, left),
             lambda row, failed: refused.append((int(rows[row]), failed)), failed=unnamed,
         ))  # fmt: skip
     for row, failure in sorted(refused, key=lambda one: one[0]):
         refuse(row, failure)
-    return found
+    return parts
 
 
 def _attempt_range(attempt: Callable[[pa.RecordBatch], T], batch: pa.RecordBatch, begin: int, end: int) -> T:

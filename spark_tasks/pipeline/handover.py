@@ -49,8 +49,8 @@ def from_json(array: pa.Array, schema: str | None) -> Column:
         return parse_columns(array)
     tape, wanted = read_tape(array), from_text(schema)
     reader = TypedReader(tape, replace_nulls=False, exact=True)
-    found = reader.build(wanted, tape.roots, tombstones=tape.roots < 0)
-    return found, {SCHEMA_KEY: to_text(wanted).encode()}
+    values = reader.build(wanted, tape.roots, tombstones=tape.roots < 0)
+    return values, {SCHEMA_KEY: to_text(wanted).encode()}
 
 
 class JavaSinkPipeline(SinkPipeline):
@@ -95,13 +95,13 @@ class JavaSinkPipeline(SinkPipeline):
         columns[f"{CUT}timestamp"] = columns[f"{CUT}timestamp"].fill_null(-1)
         schemas: dict[str, str | None] = {}
         for part in ("key", "value"):
-            found = batch.column(part)
+            column = batch.column(part)
             if part in self._converted_parts:
                 with stage(FailedStage.TRANSFORMATION if self.stages.chain.stages else
                            FailedStage[f"{part.upper()}_CONVERTER"], self._last_class(part),
                            f"{part} of record {{}} cannot be passed to the Java connector"):
-                    found, schemas[part] = to_json(found, batch.schema.field(part).metadata)
-            columns[CUT + part] = found.cast(pa.binary())
+                    column, schemas[part] = to_json(column, batch.schema.field(part).metadata)
+            columns[CUT + part] = column.cast(pa.binary())
         columns[f"{CUT}headers"] = self._headers(batch)
         return pa.RecordBatch.from_pydict(columns).replace_schema_metadata(described(self._converted_parts, schemas))
 
@@ -130,20 +130,20 @@ def _from_json_header(own: HeaderConverter) -> Header:
 
 
 def _json() -> JsonConverter:
-    found = JsonConverter()
-    found.configure({"schemas.enable": "true", "replace.null.with.default": "false"})
-    return found
+    converter = JsonConverter()
+    converter.configure({"schemas.enable": "true", "replace.null.with.default": "false"})
+    return converter
 
 
 def _each_header(batch: pa.RecordBatch, class_name: str, change: Header) -> pa.Array:
     """Returns the headers with changed values."""
-    found: list[list[tuple[str, bytes | None]] | None] = []
+    changed: list[list[tuple[str, bytes | None]] | None] = []
     topics = batch.column("topic").to_pylist()
     for row, pairs in enumerate(batch.column("headers").to_pylist()):
         with stage(FailedStage.HEADER_CONVERTER, class_name, "headers of record {} cannot be converted", row):
-            found.append(None if pairs is None else [
+            changed.append(None if pairs is None else [
                 (pair["key"], change(topics[row], pair["key"], pair["value"])) for pair in pairs])
-    return pa.array(found, HEADERS_TYPE)
+    return pa.array(changed, HEADERS_TYPE)
 
 
 class JavaSourcePipeline(SourcePipeline):

@@ -73,13 +73,13 @@ class JavaPart:
         """
         key = (self.folder, json.dumps(self._request, sort_keys=True))
         try:
-            found = _connection(key).request(frame)
+            answer = _connection(key).request(frame)
         except BaseException:
             if (broken := OPEN.pop(key, None)) is not None:
                 broken.close()
             raise
-        _raise_bad(found.meta["errors"])
-        return found
+        _raise_bad(answer.meta["errors"])
+        return answer
 
 
 OPEN: Final[OrderedDict[tuple[str, str], _Connection]] = OrderedDict()
@@ -87,11 +87,11 @@ OPEN: Final[OrderedDict[tuple[str, str], _Connection]] = OrderedDict()
 
 
 def _connection(key: tuple[str, str]) -> _Connection:
-    found = OPEN.pop(key, None) or _Connection(*key)
-    OPEN[key] = found
+    connection = OPEN.pop(key, None) or _Connection(*key)
+    OPEN[key] = connection
     while len(OPEN) > _MAX_CONNECTIONS:
         OPEN.popitem(last=False)[1].close()
-    return found
+    return connection
 
 
 class _Connection:
@@ -164,8 +164,8 @@ class JavaFirstPipeline(SinkPipeline):
         offsets = raw.column("offset")
         first, last = offsets[0].as_py(), offsets[len(raw) - 1].as_py()
         with phase("convert"):
-            found = self.java.run(records(topic, partition, first, last + 1, raw, reset=False))
-        results, rows = found.cut, np.array(found.meta["rows"], np.int64)
+            answer = self.java.run(records(topic, partition, first, last + 1, raw, reset=False))
+        results, rows = answer.cut, np.array(answer.meta["rows"], np.int64)
         if results is None:
             raise ConnectError("the Java plugin host sent no schemas")
         for begin, end in runs(results.topic, results.partition, results.key_schema, results.value_schema):
@@ -216,12 +216,12 @@ class JavaLastPipeline(SourcePipeline):
             for part in self.java.converted & set(batch.schema.names):
                 schema = schema_of(batch.schema.field(part).metadata)
                 schemas[part] = None if schema is None else to_text(schema)
-            found = self.java.run(chain_records(topic, partitions, raw, schemas, self.java.converted))
-        for number, name in enumerate(found.topics):
-            rows = np.flatnonzero(found.topic == number)
-            chosen = found.partition[rows]
+            answer = self.java.run(chain_records(topic, partitions, raw, schemas, self.java.converted))
+        for number, name in enumerate(answer.topics):
+            rows = np.flatnonzero(answer.topic == number)
+            chosen = answer.partition[rows]
             places = None if (chosen == -1).all() else pa.array(chosen, mask=chosen < 0)
-            yield name, places, found.raw.take(pa.array(rows))
+            yield name, places, answer.raw.take(pa.array(rows))
 
     @override
     def _write(self, part: str, topic: str, batch: pa.RecordBatch, headers: pa.Array) -> tuple[pa.Array, pa.Array]:

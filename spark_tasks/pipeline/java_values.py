@@ -113,12 +113,12 @@ def by_identity(function: Callable[[Schema], Found]) -> Callable[[Schema], Found
     known: dict[int, tuple[Schema, Found]] = {}
 
     def remembered(schema: Schema) -> Found:
-        found = known.get(id(schema))
-        if found is None or found[0] is not schema:
+        entry = known.get(id(schema))
+        if entry is None or entry[0] is not schema:
             if len(known) >= 1000:
                 known.clear()
-            found = known[id(schema)] = schema, function(schema)
-        return found[1]
+            entry = known[id(schema)] = schema, function(schema)
+        return entry[1]
 
     return remembered
 

@@ -107,9 +107,9 @@ class SinkPipeline(ConfiguredPipeline):
             refuse(row, failed)
 
         parts = good_records(raw, lambda some: list(self._connect(topic, partition, some)), note)
-        found = joined_parts(parts)
-        if len(parts) < 2 or len(found) < 2:
-            return found
+        batches = joined_parts(parts)
+        if len(parts) < 2 or len(batches) < 2:
+            return batches
         good = np.ones(len(raw), np.bool_)
         good[bad] = False
         return list(self._connect(topic, partition, raw.filter(pa.array(good))))  # together they have fewer schemas
@@ -179,8 +179,8 @@ def _transformed(chain: Chain, batch: pa.RecordBatch) -> list[pa.RecordBatch]:
 
 def joined_parts(parts: Iterable[list[pa.RecordBatch]]) -> list[pa.RecordBatch]:
     """Returns the batches of good_parts. Adjacent batches with the same schema are joined."""
-    found = list(parts)
-    return found[0] if len(found) == 1 else joined([batch for part in found for batch in part])
+    listed = list(parts)
+    return listed[0] if len(listed) == 1 else joined([batch for part in listed for batch in part])
 
 
 def _connect_batch(

@@ -173,10 +173,10 @@ class SourcePipeline(ConfiguredPipeline):
 
 def _joined_by_topic(raws: Iterable[RawBatch]) -> Iterator[RawBatch]:
     """Joins the batches of each topic, except batches with partitions."""
-    found: dict[tuple[str, bool], list[RawBatch]] = {}
+    by_topic: dict[tuple[str, bool], list[RawBatch]] = {}
     for raw in raws:
-        found.setdefault((raw[0], raw[1] is None), []).append(raw)
-    for (topic, free), batches in found.items():
+        by_topic.setdefault((raw[0], raw[1] is None), []).append(raw)
+    for (topic, free), batches in by_topic.items():
         if not free:
             yield from batches
         else:
@@ -211,13 +211,13 @@ def _timestamps(batch: pa.RecordBatch, size: int) -> tuple[pa.Array, list[tuple[
     now = int(time.time() * 1000)
     if "timestamp" not in batch.schema.names:
         return pa.array(np.full(size, now, np.int64)), []
-    found = batch.column("timestamp")
-    if pa.types.is_timestamp(found.type):
-        found = found.cast(pa.timestamp("ms"), safe=False)
-    known = found.cast(pa.int64()).fill_null(-1)
-    there = pc.greater_equal(known, 0)
+    timestamps = batch.column("timestamp")
+    if pa.types.is_timestamp(timestamps.type):
+        timestamps = timestamps.cast(pa.timestamp("ms"), safe=False)
+    known = timestamps.cast(pa.int64()).fill_null(-1)
+    present = pc.greater_equal(known, 0)
     bad: list[tuple[int, Exception]] = []
-    if there.false_count:
+    if present.false_count:
         bad = [(row, _InvalidTimestampError(f"Invalid record timestamp {known[row].as_py()}"))
                for row in pc.indices_nonzero(pc.less(known, -1)).to_pylist()]
-    return pc.if_else(there, known, now), bad
+    return pc.if_else(present, known, now), bad

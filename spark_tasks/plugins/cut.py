@@ -47,28 +47,28 @@ class Cut:
 
     def for_far(self, connector: Mapping[str, str]) -> dict[str, str]:
         """Returns the configuration of the far side. `connector`: the connector's, see `with_converters`."""
-        found = _with_chain(connector, self.far)
+        config = _with_chain(connector, self.far)
         for part in PARTS:
             if part not in self.converted and not (part == "header" and self.far):
-                found = _converting(found, part, {"": _BYTES})
-        return found
+                config = _converting(config, part, {"": _BYTES})
+        return config
 
     def for_near(self, connector: Mapping[str, str]) -> dict[str, str]:
         """Returns the configuration of the near side. `connector`: the connector's."""
-        found = _with_chain(connector, self.near)
+        config = _with_chain(connector, self.near)
         for part in self.converted:
-            found = _converting(found, part, {"": _JSON, ".schemas.enable": "true"})
-        return found
+            config = _converting(config, part, {"": _JSON, ".schemas.enable": "true"})
+        return config
 
 
 def with_converters(connector: Mapping[str, str], worker: Mapping[str, str]) -> dict[str, str]:
     """Returns the connector's configuration, with the worker's converters for those that it does not set."""
-    found = dict(connector)
+    config = dict(connector)
     for part in PARTS:
         key = f"{part}.converter"
-        if not found.get(key) and worker.get(key):
-            found |= {k: v for k, v in worker.items() if k == key or k.startswith(f"{key}.")}
-    return found
+        if not config.get(key) and worker.get(key):
+            config |= {k: v for k, v in worker.items() if k == key or k.startswith(f"{key}.")}
+    return config
 
 
 def _with_chain(connector: Mapping[str, str], aliases: Sequence[str]) -> dict[str, str]:
@@ -161,13 +161,13 @@ class _NamedPlugins:
 
     def converters(self) -> dict[str, _Step]:
         """Returns the known converters by part."""
-        found = {}
+        step_by_part = {}
         for part in PARTS:
             key, kind = f"{part}.converter", Kind.HEADER_CONVERTER if part == "header" else Kind.CONVERTER
             name = self._connector.get(key) or self._worker.get(key)
             if (plugin := self._plugin(kind, name)) is not None:
-                found[part] = _Step(plugin.name, key, *self._sides(plugin))
-        return found
+                step_by_part[part] = _Step(plugin.name, key, *self._sides(plugin))
+        return step_by_part
 
     def transforms(self) -> tuple[list[_Step], list[Refusal]]:
         """Returns the transforms in order, each with its predicate, and errors for predicates of the other runtime."""
@@ -198,14 +198,14 @@ class _NamedPlugins:
         kinds += [(Kind.TRANSFORMATION, self._connector.get(f"transforms.{alias}.type")) for alias in self.aliases]
         kinds += [(Kind.PREDICATE, name) for key, name in self._connector.items()
                   if key.startswith("predicates.") and key.endswith(".type")]
-        found = (self._plugin(kind, name) for kind, name in kinds)
-        return next((plugin for plugin in found if plugin is not None and is_java(plugin)), None)
+        plugins = (self._plugin(kind, name) for kind, name in kinds)
+        return next((plugin for plugin in plugins if plugin is not None and is_java(plugin)), None)
 
     def predicates_are_near(self) -> bool:
         """Returns whether the near side has all predicates, including unused ones."""
         names = parse_type("predicates", self._connector.get("predicates"), Type.LIST) or []
-        found = (self._plugin(Kind.PREDICATE, self._connector.get(f"predicates.{name}.type")) for name in names)
-        return all(plugin is None or self._sides(plugin)[1] for plugin in found)
+        plugins = (self._plugin(Kind.PREDICATE, self._connector.get(f"predicates.{name}.type")) for name in names)
+        return all(plugin is None or self._sides(plugin)[1] for plugin in plugins)
 
     def _plugin(self, kind: Kind, name: str | None) -> Plugin | None:
         try:

@@ -39,8 +39,8 @@ def available() -> list[Found]:
 def installed() -> tuple[Found, ...]:
     """Returns the data sources on sys.path. Cached."""
     published = [f for f in discovery.installed() if f.kind is Kind.DATA_SOURCE]
-    found = {f.target: f for f in (*_by_convention(), *_in_distributions())}
-    return *published, *(f for target, f in found.items() if target not in {p.target for p in published})
+    by_target = {f.target: f for f in (*_by_convention(), *_in_distributions())}
+    return *published, *(f for target, f in by_target.items() if target not in {p.target for p in published})
 
 
 def _in_distributions() -> Iterator[Found]:

@@ -24,10 +24,10 @@ _current: ContextVar[ErrantRecordReporter | None] = ContextVar("errant_record_re
 
 def errant_record_reporter() -> ErrantRecordReporter:
     """Returns the reporter of the `write` that runs in this thread. Raises RuntimeError outside of a `write`."""
-    found = _current.get()
-    if found is None:
+    reporter = _current.get()
+    if reporter is None:
         raise RuntimeError("errant_record_reporter() works only in a sink's write(), in the thread that runs it")
-    return found
+    return reporter
 
 
 class reporting_to:  # noqa: N801 - used as a function; @contextmanager would take three times as long

@@ -137,8 +137,8 @@ class Plugins:
         return list(dict.fromkeys(one.version for one in self._versions(plugin)))
 
     def _versions(self, plugin: Plugin) -> list[Plugin]:
-        found = (self._try(f) for f in reversed(self._found) if f.kind is plugin.kind and f.name == plugin.name)
-        return sorted((one for one in found if one), key=_age)
+        versions = (self._try(f) for f in reversed(self._found) if f.kind is plugin.kind and f.name == plugin.name)
+        return sorted((one for one in versions if one), key=_age)
 
     def exists(self, kind: Kind, name: str) -> bool:
         """Returns whether a plugin has the name. Imports nothing if it is the name of an entry point or a class."""

@@ -100,9 +100,9 @@ class RegistryConfigDef(ConfigDef):
     def validate_all(self, props: Mapping[str, Any]) -> dict[str, ConfigValue]:
         """Validates the settings. Reports errors in Apicurio's keys as errors of schema.registry.url."""
         try:
-            found = super().validate_all(translated(props))
+            results = super().validate_all(translated(props))
         except ConfigError as error:
-            found = super().validate_all(props)
-            found[_URL].errors[:] = [str(error)]
-        found[_URL].errors[:] = [_MISSING if message == _REQUIRED else message for message in found[_URL].errors]
-        return found
+            results = super().validate_all(props)
+            results[_URL].errors[:] = [str(error)]
+        results[_URL].errors[:] = [_MISSING if message == _REQUIRED else message for message in results[_URL].errors]
+        return results

@@ -100,18 +100,18 @@ class Registry:
     def schema(self, schema_id: SchemaId) -> SchemaText:
         """Returns the schema with an id or GUID."""
         if isinstance(schema_id, str):
-            found = self._request(f"GUID {schema_id}", lambda: self._client.get_schema_by_guid(schema_id))
+            schema = self._request(f"GUID {schema_id}", lambda: self._client.get_schema_by_guid(schema_id))
         else:
-            found = self._request(f"schema {schema_id}", lambda: self._client.get_schema(schema_id))
-        return _text(found)
+            schema = self._request(f"schema {schema_id}", lambda: self._client.get_schema(schema_id))
+        return _text(schema)
 
     def version(self, subject: str, schema: SchemaText) -> int | None:
         """Returns the schema's version in the subject, or None if the subject does not have it."""
         try:
-            found: int | None = self._lookup(subject, schema).version
+            version: int | None = self._lookup(subject, schema).version
         except (UnknownSchemaError, RefusedSchemaError):
             return None
-        return found
+        return version
 
     def register(self, subject: str, schema: SchemaText) -> SchemaName:
         """Registers the schema in the subject."""
@@ -126,16 +126,16 @@ class Registry:
 
     def latest(self, subject: str) -> tuple[SchemaName, SchemaText]:
         """Returns the latest schema of the subject and its identifiers."""
-        found = self._request(f"subject {subject}", lambda: self._client.get_latest_version(subject))
-        return _name(found), _text(found.schema)
+        latest = self._request(f"subject {subject}", lambda: self._client.get_latest_version(subject))
+        return _name(latest), _text(latest.schema)
 
     def referenced(self, schema: SchemaText) -> dict[str, SchemaText]:
         """Returns all schemas that this one references, directly or indirectly, by name. Each comes after those that it
         references itself.
         """
-        found: dict[str, SchemaText] = {}
-        self._collect(schema, found, 0)
-        return found
+        schemas: dict[str, SchemaText] = {}
+        self._collect(schema, schemas, 0)
+        return schemas
 
     def _collect(self, schema: SchemaText, found: dict[str, SchemaText], depth: int) -> None:
         if depth > 50:
@@ -266,9 +266,9 @@ def _know_when_tokens_expire(tokens: Any) -> None:
 
     def fetched() -> str:
         token = str(fetch())
-        found = dict(tokens.token_object)
-        seconds = int(found.get("expires_in") or _TOKEN_S)
-        tokens.token_object = {**found, "expires_in": seconds, "expires_at": time.time() + seconds}
+        fields = dict(tokens.token_object)
+        seconds = int(fields.get("expires_in") or _TOKEN_S)
+        tokens.token_object = {**fields, "expires_in": seconds, "expires_at": time.time() + seconds}
         return token
 
     tokens.fetch_token = fetched

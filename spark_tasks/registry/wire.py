@@ -102,16 +102,16 @@ def with_header(headers: pa.Array, rows: np.ndarray[Any, Any], guid: str, index:
 
 
 @kernel
-def _read_ids(data: Any, offsets: Any, there: Any, out: Any) -> None:
+def _read_ids(data: Any, offsets: Any, valid: Any, out: Any) -> None:
     """The schema id of each value, _NO_ID where there is none before it."""
     for row in range(len(out)):
         at = offsets[row]
         out[row] = _NO_ID
-        if there[row] and offsets[row + 1] - at >= _SIZE and data[at] == 0:
-            found = np.int32(0)
+        if valid[row] and offsets[row + 1] - at >= _SIZE and data[at] == 0:
+            schema_id = np.int32(0)
             for byte in range(1, _SIZE):
-                found = np.int32(found << 8) | np.int32(data[at + byte])
-            out[row] = found
+                schema_id = np.int32(schema_id << 8) | np.int32(data[at + byte])
+            out[row] = schema_id
 
 
 def _distinct(ids: np.ndarray[Any, Any]) -> list[int]:
@@ -128,12 +128,12 @@ def _named(headers: pa.Array, name: str) -> dict[int, bytes]:
     flat = headers.flatten()
     if not len(flat) or not pc.any(pc.equal(flat.field("key"), name)).as_py():
         return {}
-    found = {}
+    value_by_row = {}
     for row, pairs in enumerate(headers.to_pylist()):
         for pair in pairs or ():
             if pair["key"] == name and pair["value"] is not None:
-                found[row] = pair["value"]
-    return found
+                value_by_row[row] = pair["value"]
+    return value_by_row
 
 
 def _identified(whole: bytes, header: bytes | None) -> tuple[SchemaId, bytes]:

@@ -86,14 +86,14 @@ class Positions:
         missing = [tp for tp in sorted(self._assigned) if tp not in self._at]
         if not missing or self._committed is None:
             return
-        found = {tp: offset for tp in missing if (offset := self._sink_offset(tp)) is not None}
-        left = [tp for tp in missing if tp not in found]
+        offsets = {tp: offset for tp in missing if (offset := self._sink_offset(tp)) is not None}
+        left = [tp for tp in missing if tp not in offsets]
         if left:
-            found |= self._committed(left)
-        fresh = [tp for tp in left if tp not in found]
+            offsets |= self._committed(left)
+        fresh = [tp for tp in left if tp not in offsets]
         if fresh:
-            found |= self._start_of(fresh)
-        self._at |= found
+            offsets |= self._start_of(fresh)
+        self._at |= offsets
 
     def _sink_offset(self, partition: TopicPartition) -> int | None:
         if self._resume_from is None:

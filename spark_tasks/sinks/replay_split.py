@@ -114,9 +114,9 @@ class ReplaySplit:
         given: list[_Given] = []
         for run in runs(letters, rows, mark, ordered=ordered):
             refuse = partial(_refuse, run, refusals)
-            found = job.pipeline.to_connect_batches(run.topic, run.partition, run.raw, refuse)
+            batches = job.pipeline.to_connect_batches(run.topic, run.partition, run.raw, refuse)
             given += [_Given(run, self._as_letters(run, batch) if ordered else batch, by_letter=ordered)
-                      for batch in found if len(batch)]
+                      for batch in batches if len(batch)]
         for call in _calls(given):
             messages += _written(job, call, (self.queue, self.partition), refusals)
         return messages
@@ -197,15 +197,15 @@ def count_kind(counts: Counter[str], kind: str, count: int) -> None:
 
 
 def _sample(letters: DeadLetters, row: int, split: ReplaySplit) -> Mapping[str, Any]:
-    found: dict[str, Any] = {
+    sample: dict[str, Any] = {
         "queue_partition": split.partition, "queue_offset": letters.raw.column("offset")[row].as_py(),
         **{name: getattr(letters, name)[row].as_py() for name in ("topic", "partition", "offset")},
         "timestamp": letters.raw.column("timestamp")[row].as_py(), "stage": _text(letters.stage[row].as_py()),
         "exception": _text(letters.error_class[row].as_py()), "message": _text(letters.message[row].as_py()),
     }
     if split.order.values:
-        found |= {part: _text(letters.raw.column(part)[row].as_py()) for part in ("key", "value")}
-    return found
+        sample |= {part: _text(letters.raw.column(part)[row].as_py()) for part in ("key", "value")}
+    return sample
 
 
 def _text(value: str | bytes | None) -> str | None:
@@ -223,8 +223,8 @@ class _Given:
     by_letter: bool
 
     def offsets(self) -> list[int]:
-        found: list[int] = self.batch.column("offset").to_pylist()
-        return found
+        offsets: list[int] = self.batch.column("offset").to_pylist()
+        return offsets
 
     def row(self, offset: int) -> int:
         """Returns the row in the run of the record that has this offset in the batch."""

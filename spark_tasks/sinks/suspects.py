@@ -108,21 +108,21 @@ class RowGuesser:
         return None
 
     def _all(self, place: int, begin: int, suspected: Callable[[pa.Array], _Rows | None]) -> list[int]:
-        found: list[int] = []
+        rows: list[int] = []
         for batch in self.rows(begin, self._ends[-1]):
             columns = list(_columns(batch))
-            there = suspected(columns[place]) if place < len(columns) else None
-            if there is not None:
-                found += (begin + np.flatnonzero(there)).tolist()
+            suspected_rows = suspected(columns[place]) if place < len(columns) else None
+            if suspected_rows is not None:
+                rows += (begin + np.flatnonzero(suspected_rows)).tolist()
             begin += len(batch)
-        return found
+        return rows
 
 
 def _quoted(message: str) -> list[str]:
-    found: list[str] = []
+    quotes: list[str] = []
     for single, double, listed in _QUOTED.findall(message):
-        found += [single or double] if single or double else listed.split(", ")
-    valid = (word for word in found if not _SURROGATE.search(word))  # Arrow's texts have no surrogates
+        quotes += [single or double] if single or double else listed.split(", ")
+    valid = (word for word in quotes if not _SURROGATE.search(word))  # Arrow's texts have no surrogates
     return list(dict.fromkeys(valid))[:_MAX_QUOTES]
 
 
@@ -142,8 +142,8 @@ def _equal_rows(column: pa.Array, word: str) -> _Rows | None:
         return None
     if not same.true_count:
         return None
-    found: _Rows = (same.fill_null(False) if same.null_count else same).to_numpy(zero_copy_only=False)
-    return found
+    equal: _Rows = (same.fill_null(False) if same.null_count else same).to_numpy(zero_copy_only=False)
+    return equal
 
 
 def _similar_rows(column: pa.Array, word: str) -> _Rows | None:
@@ -151,9 +151,9 @@ def _similar_rows(column: pa.Array, word: str) -> _Rows | None:
     if not pa.types.is_string(column.type):
         return None
     data, offsets, valid = texts(column)
-    found = np.empty(len(column), np.bool_)
-    _compare_classes(frozen(data), frozen(offsets), _CHAR_CLASSES, _classes(word), found)
-    return found if valid is None else found & valid
+    similar = np.empty(len(column), np.bool_)
+    _compare_classes(frozen(data), frozen(offsets), _CHAR_CLASSES, _classes(word), similar)
+    return similar if valid is None else similar & valid
 
 
 @kernel

@@ -122,8 +122,8 @@ class AtLeastOnce(Delivery):
     @override
     def lanes(self, count: int) -> Sequence[Lane]:
         while len(self._lanes) < count:
-            found = self._cluster.init_producer_id(deadline_ms=INIT_TIMEOUT_MS) if self._idempotent else None
-            self._lanes.append(Lane(found))
+            identity = self._cluster.init_producer_id(deadline_ms=INIT_TIMEOUT_MS) if self._idempotent else None
+            self._lanes.append(Lane(identity))
         return self._lanes[:count]
 
     @override

@@ -61,15 +61,15 @@ class JavaSourceSplit:
         letters: list[tuple[str, pa.RecordBatch]] = []
         with measured() as watch, counting() as plugins:
             try:
-                found = tuple(job.pipeline.raw_batches(self.records, partial(_refusing, job, refusals)))
+                batches = tuple(job.pipeline.raw_batches(self.records, partial(_refusing, job, refusals)))
             except ToleranceExceededError:
                 _send_apart(refusals)
                 raise
             refusals.send(lambda topic, letter: letters.append((topic, letter)))
-            size = sum(one.nbytes for _, _, one in found)
-            figures = SplitFigures(len(raw), raw.nbytes, sum(len(one) for _, _, one in found), size, watch.seconds,
+            size = sum(one.nbytes for _, _, one in batches)
+            figures = SplitFigures(len(raw), raw.nbytes, sum(len(one) for _, _, one in batches), size, watch.seconds,
                                    plugins.counted())
-        return JavaSourceResult(found, tuple(letters), refusals.refused, figures)
+        return JavaSourceResult(batches, tuple(letters), refusals.refused, figures)
 
 
 def _refusing(job: JavaSourceJob, refusals: Refusals, batch: pa.RecordBatch) -> Refuse:

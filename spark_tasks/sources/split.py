@@ -233,13 +233,13 @@ def too_large(raw: pa.RecordBatch, limit: int) -> list[tuple[int, int]]:
         return []
     sizes = sum(pc.fill_null(pc.binary_length(raw.column(part)), 0).to_numpy().astype(np.int64)
                 for part in ("key", "value"))
-    found = []
+    rows_and_sizes = []
     for row in np.flatnonzero(np.asarray(sizes) > limit // 2).tolist():
         try:
             encode(raw, rows=np.array([row]), no_timestamp=0, max_batch_bytes=limit)
         except RecordTooLargeError as error:
-            found.append((row, error.size))
-    return found
+            rows_and_sizes.append((row, error.size))
+    return rows_and_sizes
 
 
 def without_value(raw: pa.RecordBatch) -> pa.RecordBatch:

@@ -93,10 +93,10 @@ def keep_archives() -> None:
 
 def _stamp(archive: str) -> tuple[int, int, int] | None:
     try:
-        found = Path(archive).stat()
+        stat = Path(archive).stat()
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return stat.st_mtime_ns, stat.st_size, stat.st_ino
 
 
 def _is_old(archive: str) -> bool:

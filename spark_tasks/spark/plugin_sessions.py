@@ -23,8 +23,8 @@ class SharedSpark:
         def get_or_create(cls: type[SparkContext], conf: Any = None) -> SparkContext:
             if self._open:
                 wait()
-            found: SparkContext = before.__get__(None, cls)(conf)
-            return found
+            context: SparkContext = before.__get__(None, cls)(conf)
+            return context
 
         self._mine = classmethod(get_or_create)
         setattr(SparkContext, _NAME, self._mine)

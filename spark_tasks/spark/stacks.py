@@ -54,15 +54,15 @@ def describe_stacks(folder: Path, name: str) -> str | None:
     """Returns the stacks of the processes that are running splits with this name, or None if there are none. Takes at
     most STACK_S for each process.
     """
-    found = []
+    stacks = []
     for path in sorted(folder.glob(f"{name}.*")):
         pid = int(path.suffix[1:])
         with suppress(OSError), path.open() as file:
             text = _stacks(pid, file)
             if text is not None:
-                found.append(f"The stacks of its process {pid}:\n{text}" if text else
+                stacks.append(f"The stacks of its process {pid}:\n{text}" if text else
                              f"Its process {pid} has not written its stacks: it may be suspended")
-    return "\n".join(found) or None
+    return "\n".join(stacks) or None
 
 
 def _stacks(pid: int, file: IO[str]) -> str | None:

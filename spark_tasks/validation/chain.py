@@ -62,11 +62,11 @@ class Link:
 
 def links(props: Mapping[str, Any]) -> list[Link]:
     """Returns the distinct aliases, transformations first. Raises ConfigError."""
-    found = []
+    listed = []
     for list_key, kind in (("transforms", Kind.TRANSFORMATION), ("predicates", Kind.PREDICATE)):
         aliases = parse_type(list_key, props.get(list_key), Type.LIST) or []
-        found += [Link(list_key, alias, kind) for alias in dict.fromkeys(aliases)]
-    return found
+        listed += [Link(list_key, alias, kind) for alias in dict.fromkeys(aliases)]
+    return listed
 
 
 def chain_def(link: Link, props: Mapping[str, Any], plugins: Plugins) -> ConfigDef:

@@ -117,22 +117,22 @@ class Cast(NestingTransform):
         for name, kind in self._spec.items():
             *path, last = parse_path(str(name), "V2")
             levels.setdefault(tuple(path), {})[last] = kind
-        found = []
-        for where, spec in levels.items():
+        levels_done = []
+        for level_path, spec in levels.items():
             level = type(self)()
             level._setup(spec, defaults=self.fills_defaults)  # noqa: SLF001 - an instance of this class
-            found.append((where, level))
-        return Nested(found)
+            levels_done.append((level_path, level))
+        return Nested(levels_done)
 
     @override
     def _row(self, schema: Schema | None, value: Any, record: Record) -> Part:
         if schema is None:
             if self._whole:
                 return None, self._cast(None, value, self._whole)
-            found = require_map(value, self.purpose)
-            changed = {name: self._cast(None, found.get(name), kind) for name, kind in self._named.items()}
-            both = {**found, **changed}
-            return None, {name: both[name] for name in copied(list(found), *changed)}
+            fields = require_map(value, self.purpose)
+            changed = {name: self._cast(None, fields.get(name), kind) for name, kind in self._named.items()}
+            both = {**fields, **changed}
+            return None, {name: both[name] for name in copied(list(fields), *changed)}
         new = self.changed_schema(schema)
         if self._whole:
             return new, self._cast(schema, value, self._whole)

@@ -124,8 +124,8 @@ class Stage:
         return [one for one in listed if len(one)]
 
     def _applied(self, batch: pa.RecordBatch) -> list[pa.RecordBatch]:
-        found = self.transform.apply(batch)
-        return [found] if isinstance(found, pa.RecordBatch) else list(found)
+        applied = self.transform.apply(batch)
+        return [applied] if isinstance(applied, pa.RecordBatch) else list(applied)
 
     def _error(self, batch: pa.RecordBatch, error: Exception, failed: Callable[[pa.RecordBatch], object]) -> Exception:
         if is_outage(error):

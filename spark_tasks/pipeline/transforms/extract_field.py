@@ -45,17 +45,17 @@ class ExtractField(FieldTransform):
             return None, value_at(None if value is None else require_map(value, self.purpose), self._path)
         if value is not None:
             require_struct(value, self.purpose)
-        found = self._schema(schema)
-        return found, None if value is None else value_at(value, self._path, defaults=self.fills_defaults)
+        inner = self._schema(schema)
+        return inner, None if value is None else value_at(value, self._path, defaults=self.fills_defaults)
 
     def _schema(self, schema: Schema) -> Schema:
         if not self._path:
             raise JavaError("java.lang.IllegalArgumentException", "the path of the field is empty")
         field_schema(schema, self._path[0])
-        found = schema_at(schema, self._path)
-        if found is None:
+        inner = schema_at(schema, self._path)
+        if inner is None:
             raise JavaError("java.lang.IllegalArgumentException", f"Unknown field: {self._text}")
-        return found
+        return inner
 
     @override
     def change(self, batch: pa.RecordBatch, array: pa.Array, field: pa.Field) -> Changed:

@@ -65,12 +65,12 @@ class _Parser:
 
 def schema_at(schema: Schema, path: Sequence[str]) -> Schema | None:
     """Returns the schema of the field, or None if there is no such field."""
-    found: Schema | None = schema
+    inner: Schema | None = schema
     for name in path:
-        if found is None:
+        if inner is None:
             return None
-        found = field_schema(found, name)
-    return found
+        inner = field_schema(inner, name)
+    return inner
 
 
 def value_at(value: Any, path: Sequence[str], *, defaults: bool = True) -> Any:

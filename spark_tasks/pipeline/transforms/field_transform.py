@@ -209,9 +209,9 @@ def _at(schema: Schema | None, value: Any, path: Sequence[str], transform: Field
     if not isinstance(value, Struct) or changed is schema:
         return changed, value
     inner = field_schema(schema, name)
-    found = dict(value.values)
-    found[name] = _at(inner, found.get(name), path[1:], transform, record)[1]
-    return changed, Struct(changed, found)
+    values = dict(value.values)
+    values[name] = _at(inner, values.get(name), path[1:], transform, record)[1]
+    return changed, Struct(changed, values)
 
 
 def _column_at(

@@ -70,7 +70,7 @@ class HeaderFrom(FieldTransform):
             require_map(value, self._purpose)
         else:
             require_struct(value, self._purpose)
-        found = list(record.headers)
+        headers = list(record.headers)
         for path, header in self._pairs:
             inner = None if schema is None else schema_at(schema, path)
             if schema is not None and inner is None:
@@ -80,19 +80,19 @@ class HeaderFrom(FieldTransform):
                     '"org.apache.kafka.connect.data.Schema.field(String)" is null',
                 )
             one = value_at(value, path, defaults=self.fills_defaults)
-            found.append((header, self._written(record.topic, header, inner, one)))
+            headers.append((header, self._written(record.topic, header, inner, one)))
         if schema is None:
             value = {name: value[name] for name in copied(list(value))}
         if self._moves:
             for path in {path for path, _ in self._pairs}:
                 schema, value = self._without(schema, value, path)
-        record.headers = found
+        record.headers = headers
         return schema, value
 
     def _written(self, topic: str, header: str, schema: Schema | None, value: Any) -> bytes | None:
         takes_all = self.header_converter is not None and self.header_converter.takes_java_values
-        found = value if takes_all else header_value(value, as_text=self._writes_texts())
-        return write_header(self.header_converter, topic, header, schema, found)
+        converted = value if takes_all else header_value(value, as_text=self._writes_texts())
+        return write_header(self.header_converter, topic, header, schema, converted)
 
     def _writes_texts(self) -> bool:
         return self.header_converter is None or type(self.header_converter) is SimpleHeaderConverter

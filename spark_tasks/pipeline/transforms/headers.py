@@ -58,8 +58,8 @@ def with_headers(batch: pa.RecordBatch, new: Sequence[tuple[str, pa.Array]]) -> 
         _interleaved(starts, old.field("value"), [written for _, written in new], 1),
     ]
     ends = (starts + len(new) * np.arange(rows + 1)).astype(np.int32)
-    found = pa.StructArray.from_arrays(pairs, fields=list(HEADERS_TYPE.value_type))
-    return put(batch, "headers", pa.ListArray.from_arrays(ends, found, type=HEADERS_TYPE))
+    entries = pa.StructArray.from_arrays(pairs, fields=list(HEADERS_TYPE.value_type))
+    return put(batch, "headers", pa.ListArray.from_arrays(ends, entries, type=HEADERS_TYPE))
 
 
 def _names(starts: Ints, old: pa.Array, new: Sequence[str]) -> pa.Array:

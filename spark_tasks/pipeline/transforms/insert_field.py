@@ -108,11 +108,11 @@ class InsertField(NestingTransform):
     @override
     def _row(self, schema: Schema | None, value: Any, record: Record) -> Part:
         if schema is None:
-            found = require_map(value, self.purpose)
+            fields = require_map(value, self.purpose)
             values = self._values(record)
             added = {name: one.millis if isinstance(one, Moment) else one for name, one in values.items()}
-            both = {**found, **added}
-            return None, {name: both[name] for name in copied(list(found), *added)}
+            both = {**fields, **added}
+            return None, {name: both[name] for name in copied(list(fields), *added)}
         old = require_struct(value, self.purpose)
         new = self.changed_schema(schema)
         struct = Struct(new)
@@ -123,18 +123,18 @@ class InsertField(NestingTransform):
         return new, struct
 
     def _values(self, record: Record) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        value_by_name: dict[str, Any] = {}
         for what, (name, _) in self._insertions.items():
             if what == "offset" and not record.is_sink:
                 raise _no_source(self.purpose)
             if what == "static":
-                found[name] = self._text
+                value_by_name[name] = self._text
                 continue
             one = getattr(record, what)
             if one is None or (what == "timestamp" and one < 0):
                 continue  # it replaces nothing, not even what another option has put into the same field
-            found[name] = np.int32(one) if what == "partition" else Moment(one) if what == "timestamp" else one
-        return found
+            value_by_name[name] = np.int32(one) if what == "partition" else Moment(one) if what == "timestamp" else one
+        return value_by_name
 
     @override
     def _change(self, batch: pa.RecordBatch, array: pa.Array, field: pa.Field) -> Changed:
@@ -143,10 +143,10 @@ class InsertField(NestingTransform):
             columns.check_nulls()
         names, added = list(columns.children), []
         for what, (name, optional) in self._insertions.items():
-            found = self._column(what, batch)
-            if columns.schema is None and found is None:
+            column = self._column(what, batch)
+            if columns.schema is None and column is None:
                 continue
-            value = pa.nulls(len(batch), _INSERTED[what][0]) if found is None else found
+            value = pa.nulls(len(batch), _INSERTED[what][0]) if column is None else column
             if columns.schema is None:
                 if value.null_count and name in columns.children:
                     raise NotInColumnsError  # records without this content remain unchanged
@@ -167,13 +167,13 @@ class InsertField(NestingTransform):
             if what == "offset":
                 raise _no_source(self.purpose)
             return None
-        found = batch.column(what)
+        column = batch.column(what)
         if what == "topic":
-            return found.cast(pa.string())
+            return column.cast(pa.string())
         if what == "timestamp":
-            known = pc.if_else(pc.greater_equal(found, 0), found, pa.scalar(None, pa.int64()))
-            found = known.cast(_INSERTED[what][0])
-        return None if found.null_count == len(found) else found
+            known = pc.if_else(pc.greater_equal(column, 0), column, pa.scalar(None, pa.int64()))
+            column = known.cast(_INSERTED[what][0])
+        return None if column.null_count == len(column) else column
 
 
 def _constant(text: str, length: int) -> pa.Array:

@@ -201,15 +201,15 @@ def _from_number(array: pa.Array, target: Type) -> pa.Array:
     filled = array.fill_null(0) if array.null_count else array
     values = filled.to_numpy(zero_copy_only=False)
     if target is Type.BOOLEAN:
-        found = (np.trunc(values) != 0) & ~np.isnan(values) if floating else values != 0
+        cast = (np.trunc(values) != 0) & ~np.isnan(values) if floating else values != 0
     elif target in _BITS and floating:
-        found = _saturated(values, _BITS[target]).astype(_ARROW[target].to_pandas_dtype())
+        cast = _saturated(values, _BITS[target]).astype(_ARROW[target].to_pandas_dtype())
     else:
         with np.errstate(over="ignore"):
-            found = values.astype(_ARROW[target].to_pandas_dtype())
+            cast = values.astype(_ARROW[target].to_pandas_dtype())
     if not array.null_count:
-        return pa.array(found, _ARROW[target])
-    return pa.array(found, _ARROW[target], mask=pc.is_null(array).to_numpy(zero_copy_only=False))
+        return pa.array(cast, _ARROW[target])
+    return pa.array(cast, _ARROW[target], mask=pc.is_null(array).to_numpy(zero_copy_only=False))
 
 
 def _saturated(values: Any, bits: int) -> Any:

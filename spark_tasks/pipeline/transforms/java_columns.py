@@ -60,13 +60,13 @@ def _unmixed(rows: Rows) -> list[int]:
 def column(rows: Rows) -> Column:
     """Returns the column of one run and its metadata."""
     schema = rows[0][0] if rows else None
-    found = [value for _, value in rows]
+    values = [value for _, value in rows]
     if schema is None:
-        return untyped(found)
+        return untyped(values)
     metadata = {SCHEMA_KEY: to_text(schema).encode()}
-    if not schema.optional and any(value is None for value in found):
+    if not schema.optional and any(value is None for value in values):
         metadata[NULLS_KEY] = b"values"
-    return typed(found, schema), metadata
+    return typed(values, schema), metadata
 
 
 def typed(found: Sequence[Any], schema: Schema) -> pa.Array:

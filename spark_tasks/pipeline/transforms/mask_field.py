@@ -92,10 +92,10 @@ class MaskField(NestingTransform):
     @override
     def _row(self, schema: Schema | None, value: Any, record: Record) -> Part:
         if schema is None:
-            found = require_map(value, self.purpose)
-            masked = {name: self._masked(found.get(name)) for name in hash_order(self._fields)}
-            both = {**found, **masked}
-            return None, {name: both[name] for name in copied(list(found), *masked)}
+            fields = require_map(value, self.purpose)
+            masked = {name: self._masked(fields.get(name)) for name in hash_order(self._fields)}
+            both = {**fields, **masked}
+            return None, {name: both[name] for name in copied(list(fields), *masked)}
         old = require_struct(value, self.purpose)
         struct = Struct(schema)
         for field in schema.fields:

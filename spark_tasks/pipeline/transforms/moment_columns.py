@@ -74,13 +74,13 @@ def format_column(millis: pa.Array, pattern: str) -> pa.Array:
     values = millis.fill_null(0).to_numpy(zero_copy_only=False)
     if len(values) and (values.min() < _GREGORIAN or values.max() > _LAST):
         raise NotInColumnsError
-    found = pieces(pattern)
-    tables = [_table(piece) for piece in found]
-    fields = _fields(values, {letter for letter, count in found if count})
+    parsed = pieces(pattern)
+    tables = [_table(piece) for piece in parsed]
+    fields = _fields(values, {letter for letter, count in parsed if count})
     parts = [part.dtype for table, _ in tables for part in table]
     rows = np.empty(len(values), np.dtype([(str(n), kind) for n, kind in enumerate(parts)]))
     at, lengths = 0, np.zeros(len(values), np.int64)
-    for (letter, _), (table, widths) in zip(found, tables, strict=True):
+    for (letter, _), (table, widths) in zip(parsed, tables, strict=True):
         numbers = fields[letter] - _RANGES[letter][0] if len(widths) > 1 else None
         for part in table:
             rows[str(at)] = part[0] if numbers is None else part[numbers]
@@ -122,26 +122,26 @@ def _table(piece: Piece) -> tuple[list[np.ndarray[Any, Any]], np.ndarray[Any, An
 def _fields(values: Any, letters: set[str]) -> dict[str, Any]:
     """Returns the numbers for the letters of the pattern. Computes no remainders: dividing by a constant is faster."""
     days = values // _DAY
-    found: dict[str, Any] = dict.fromkeys(letters & set("zZX"), 0) | dict.fromkeys(letters & {"G"}, 1)
+    numbers: dict[str, Any] = dict.fromkeys(letters & set("zZX"), 0) | dict.fromkeys(letters & {"G"}, 1)
     if letters & set("yMLdDFEu") and len(days):
         first, last = int(days.min()), int(days.max())
         if last - first < max(len(days), 1000):  # compute each distinct day once
             of_days = _of_days(np.arange(first, last + 1), letters)
             places = days - first
-            found |= {letter: numbers[places] for letter, numbers in of_days.items()}
+            numbers |= {letter: by_day[places] for letter, by_day in of_days.items()}
         else:
-            found |= _of_days(days, letters)
+            numbers |= _of_days(days, letters)
     if letters & set("aHkKhmsS"):
         rest = (values - days * _DAY).astype(np.int32)
         seconds = rest // 1000
         minutes = seconds // 60
         hour = minutes // 60
-        found |= {"H": hour, "m": minutes - hour * 60, "s": seconds - minutes * 60, "S": rest - seconds * 1000}
+        numbers |= {"H": hour, "m": minutes - hour * 60, "s": seconds - minutes * 60, "S": rest - seconds * 1000}
         if letters & set("akKh"):
             half = hour // 12
             of_half = hour - half * 12
-            found |= {"a": half, "K": of_half, "k": np.where(hour, hour, 24), "h": np.where(of_half, of_half, 12)}
-    return found if len(days) else dict.fromkeys(letters, days)
+            numbers |= {"a": half, "K": of_half, "k": np.where(hour, hour, 24), "h": np.where(of_half, of_half, 12)}
+    return numbers if len(days) else dict.fromkeys(letters, days)
 
 
 def _of_days(days: Any, letters: set[str]) -> dict[str, Any]:
@@ -152,7 +152,7 @@ def _of_days(days: Any, letters: set[str]) -> dict[str, Any]:
     month = of_epoch - years * 12 + 1
     day = (moments - months).astype(np.int64) + 1
     of_week = (days + 4) % 7
-    found = {"y": years + 1970, "M": month, "L": month, "d": day, "F": (day - 1) // 7 + 1, "E": of_week,
+    by_letter = {"y": years + 1970, "M": month, "L": month, "d": day, "F": (day - 1) // 7 + 1, "E": of_week,
              "u": np.where(of_week, of_week, 7),
              "D": (moments - months.astype("datetime64[Y]")).astype(np.int64) + 1}  # fmt: skip
-    return {letter: numbers for letter, numbers in found.items() if letter in letters}
+    return {letter: numbers for letter, numbers in by_letter.items() if letter in letters}

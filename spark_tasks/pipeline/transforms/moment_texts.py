@@ -47,10 +47,10 @@ def _steps(pattern: str) -> np.ndarray[Any, Any]:
     """For each step what is done, and for a literal its byte; for a number its field, its digits, and what counts as 0;
     for a name its field, the first one of _WORDS, how many there are, and the letters of a short one.
     """
-    found = pieces(pattern)
-    _check_known(found)
+    parsed = pieces(pattern)
+    _check_known(parsed)
     steps: list[tuple[int, ...]] = []
-    for (piece, count), following in zip(found, [*found[1:], ("", 0)], strict=True):
+    for (piece, count), following in zip(parsed, [*parsed[1:], ("", 0)], strict=True):
         if not count:
             steps += [(_LITERAL, byte, 0, 0, 0) for byte in piece.encode()]
             continue

@@ -28,13 +28,13 @@ from spark_tasks.pipeline.transforms.rows import NotInColumnsError, Record
 
 
 def _renames(pairs: Sequence[str]) -> dict[str, str]:
-    found = {}
+    renames = {}
     for pair in pairs:
         parts = pair.split(":")
         if len(parts) != 2:
             raise invalid("renames", list(pairs), f"Invalid rename mapping: {pair}")
-        found[parts[0]] = parts[1]
-    return found
+        renames[parts[0]] = parts[1]
+    return renames
 
 
 def _check_renames(_name: str, value: Any) -> None:
@@ -103,9 +103,9 @@ class ReplaceField(NestingTransform):
     @override
     def _row(self, schema: Schema | None, value: Any, record: Record) -> Part:
         if schema is None:
-            found = require_map(value, self.purpose)
-            kept = {self._renames.get(name, name): one for name, one in found.items() if self._keeps(name)}
-            return None, {name: kept[name] for name in hash_order(kept, capacity_for(len(found)))}
+            fields = require_map(value, self.purpose)
+            kept = {self._renames.get(name, name): one for name, one in fields.items() if self._keeps(name)}
+            return None, {name: kept[name] for name in hash_order(kept, capacity_for(len(fields)))}
         old = require_struct(value, self.purpose)
         new = self.changed_schema(schema)
         struct = Struct(new)

@@ -82,10 +82,10 @@ class ColumnsOrRows(Transform):
     @override
     def apply(self, batch: pa.RecordBatch) -> list[pa.RecordBatch]:
         bad: list[tuple[int, Exception]] = []
-        found = joined(list(self._apply(batch, 0, bad)))
+        changed = joined(list(self._apply(batch, 0, bad)))
         if bad:
             raise BadRowsError(bad)
-        return found
+        return changed
 
     def _apply(
         self, batch: pa.RecordBatch, begin: int, bad: list[tuple[int, Exception]]
@@ -93,16 +93,16 @@ class ColumnsOrRows(Transform):
         if not len(batch):
             return
         try:
-            found = [self.columns(batch)]
+            changed = [self.columns(batch)]
         except NotInColumnsError:
-            found = self.by_rows(batch, begin, bad)
+            changed = self.by_rows(batch, begin, bad)
         except SuspectRowsError as suspect:
             if self._are_bad(batch, begin, suspect, bad):
                 return
-            found = list(self._halves(batch, begin, bad))
+            changed = list(self._halves(batch, begin, bad))
         except (DataError, pa.ArrowException, OverflowError, ValueError):
-            found = list(self._halves(batch, begin, bad))
-        yield from found
+            changed = list(self._halves(batch, begin, bad))
+        yield from changed
 
     def _halves(
         self, batch: pa.RecordBatch, begin: int, bad: list[tuple[int, Exception]]
@@ -123,11 +123,11 @@ class ColumnsOrRows(Transform):
         rows = suspect.rows
         if suspect.length != len(batch):  # a suspect may be an element of a list, for example
             return False
-        found: list[tuple[int, Exception]] = []
-        self.by_rows(batch.take(pa.array(rows)), 0, found)
-        if len(found) < len(rows):
+        errors: list[tuple[int, Exception]] = []
+        self.by_rows(batch.take(pa.array(rows)), 0, errors)
+        if len(errors) < len(rows):
             return False
-        bad += [(begin + int(rows[row]), error) for row, error in found]
+        bad += [(begin + int(rows[row]), error) for row, error in errors]
         return True
 
     def by_rows(
@@ -230,12 +230,12 @@ def put(
 
 def joined(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
     """Joins adjacent batches with the same schema."""
-    found: list[list[pa.RecordBatch]] = []
+    groups: list[list[pa.RecordBatch]] = []
     for batch in batches:
         if not len(batch):
             continue
-        if found and found[-1][0].schema.equals(batch.schema, check_metadata=True):
-            found[-1].append(batch)
+        if groups and groups[-1][0].schema.equals(batch.schema, check_metadata=True):
+            groups[-1].append(batch)
         else:
-            found.append([batch])
-    return [group[0] if len(group) == 1 else pa.concat_batches(group) for group in found]
+            groups.append([batch])
+    return [group[0] if len(group) == 1 else pa.concat_batches(group) for group in groups]

@@ -65,16 +65,16 @@ class _FunctionTransform(Transform):
 
     def _batch(self, batch: pa.RecordBatch) -> pa.RecordBatch | Iterable[pa.RecordBatch]:
         try:
-            found = self.function(batch, *self._more)
+            returned = self.function(batch, *self._more)
         except ConnectError:
             raise
         except Exception as error:  # the function is plugin code
             raise DataError(f"{type(self).__name__} raised {error!r}") from error
-        if found is None:
+        if returned is None:
             return []
-        if not isinstance(found, pa.RecordBatch | list | tuple):
-            raise DataError(f"{type(self).__name__} returned a {type(found).__name__}; return a pyarrow.RecordBatch")
-        return found
+        if not isinstance(returned, pa.RecordBatch | list | tuple):
+            raise DataError(f"{type(self).__name__} returned a {type(returned).__name__}; return a pyarrow.RecordBatch")
+        return returned
 
     def _records(self, batch: pa.RecordBatch) -> list[pa.RecordBatch]:
         rows = read_records(batch, ("key", "value", "headers"))
@@ -108,15 +108,15 @@ class _FunctionTransform(Transform):
         """Calls the function with the record. Returns False if it drops the record."""
         values = plain(row.key), plain(row.value)
         record = Record(row.topic, row.partition, row.offset, row.timestamp, *values, row.headers)
-        found = self.function(record, *self._more)
-        if found is None:
+        returned = self.function(record, *self._more)
+        if returned is None:
             return False
-        if not isinstance(found, Record):
-            raise DataError(f"{type(self).__name__} returned a {type(found).__name__}; return the record, or None "
+        if not isinstance(returned, Record):
+            raise DataError(f"{type(self).__name__} returned a {type(returned).__name__}; return the record, or None "
             "to drop it")  # fmt: skip
-        row.topic, row.partition, row.timestamp = found.topic, found.partition, found.timestamp
-        row.headers = list(found.headers)
-        for part, value in (("key", found.key), ("value", found.value)):
+        row.topic, row.partition, row.timestamp = returned.topic, returned.partition, returned.timestamp
+        row.headers = list(returned.headers)
+        for part, value in (("key", returned.key), ("value", returned.value)):
             row.set(part, *java(value, row.get(part)[0]))
         return True
 
@@ -148,8 +148,8 @@ def java(value: Any, schema: Schema | None) -> tuple[Schema | None, Any]:
     if schema.type is Type.MAP and schema.value and isinstance(value, dict):
         inner = schema.value
         return schema, {_java_value(name): java(one, inner)[1] for name, one in value.items()}
-    found = _java_value(value)
-    return schema, cast(found, schema.type) if schema.type in _SMALL and not schema.logical else found
+    java_value = _java_value(value)
+    return schema, cast(java_value, schema.type) if schema.type in _SMALL and not schema.logical else java_value
 
 
 def _struct(value: Any, schema: Schema) -> tuple[Schema | None, Any]:

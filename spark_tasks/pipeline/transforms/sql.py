@@ -150,7 +150,7 @@ class Sql(Transform):
             yield from self._halves(batch, begin)
             return
         try:
-            found = self._selected(_retyped(batch) if _is_mixed(batch) else batch)
+            selected = self._selected(_retyped(batch) if _is_mixed(batch) else batch)
         except ConfigError:
             raise
         except Exception as error:  # DataFusion has no error classes: a record or a type may be the cause
@@ -158,7 +158,7 @@ class Sql(Transform):
                 raise BadRowError(begin, _first_line(error)) from error
             yield from self._halves(batch, begin)
             return
-        yield found
+        yield selected
 
     def _halves(self, batch: pa.RecordBatch, begin: int) -> Iterator[pa.RecordBatch]:
         half = len(batch) // 2
@@ -171,9 +171,9 @@ class Sql(Transform):
             frame = self._context.sql_with_options(self._query.text(fields, f", {_ROW}"), self._options)
             _check(frame.logical_plan())
             batches = frame.collect()
-            found = pa.concat_batches(batches) if batches else pa.RecordBatch.from_pylist([], schema=frame.schema())
-        metadata = {field.name: dict(field.metadata or {}) for field in found.schema}
-        columns = dict(zip(found.schema.names, found.columns, strict=True))
+            rows = pa.concat_batches(batches) if batches else pa.RecordBatch.from_pylist([], schema=frame.schema())
+        metadata = {field.name: dict(field.metadata or {}) for field in rows.schema}
+        columns = dict(zip(rows.schema.names, rows.columns, strict=True))
         result = batch.take(columns.pop(_ROW))
         typed = schema_of(batch.schema.field("value").metadata) is not None
         for name in ("topic", "partition", "timestamp", "key", "headers"):

@@ -105,9 +105,9 @@ class TimestampConverter(NestingTransform):
         if schema is None:
             if value is None or not self._field:
                 return None, self._converted(value, None)
-            found = require_map(value, self.purpose)
-            both = {**found, self._field: self._converted(found.get(self._field), None)}
-            return None, {name: both[name] for name in copied(list(found), self._field)}
+            fields = require_map(value, self.purpose)
+            both = {**fields, self._field: self._converted(fields.get(self._field), None)}
+            return None, {name: both[name] for name in copied(list(fields), self._field)}
         if not self._field:
             kind = _type_of(schema)
             return self.changed_schema(schema), self._converted(value, kind)

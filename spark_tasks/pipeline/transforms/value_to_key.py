@@ -41,8 +41,8 @@ class ValueToKey(ColumnsOrRows):
     def record(self, record: Record) -> None:
         schema, value = record.value_schema, record.value
         if schema is None:
-            found = require_map(value, _PURPOSE)
-            key = {path[-1]: value_at(found, path) for path in self._paths}
+            values = require_map(value, _PURPOSE)
+            key = {path[-1]: value_at(values, path) for path in self._paths}
             record.set("key", None, {name: key[name] for name in hash_order(key, capacity_for(len(self._paths)))})
             return
         struct = Struct(self._schema(schema, require_struct(value, _PURPOSE)))
@@ -53,11 +53,11 @@ class ValueToKey(ColumnsOrRows):
     def _schema(self, schema: Schema, _value: Struct | None = None) -> Schema:
         fields: list[Field] = []
         for path in self._paths:
-            found = schema_at(schema, path)
-            if found is None:
+            inner = schema_at(schema, path)
+            if inner is None:
                 distinct(fields)  # Java's builder rejects a duplicate name first
                 raise DataError(f"Field does not exist: {'.'.join(path)}")
-            fields.append(Field(path[-1], found))
+            fields.append(Field(path[-1], inner))
         return Schema(ConnectType.STRUCT, fields=distinct(fields))
 
     @override
