@@ -101,7 +101,7 @@ class GroupDriver:
         """Leave the group within the timeout, and end the IO thread. Blocks."""
         if not self._closing:
             self._closing = True
-            self._coordinator.finish(lambda: self._stay_out("the worker stops", timeout_ms))
+            self._coordinator.finish(lambda: self._stay_out("the worker is stopping", timeout_ms))
 
     # ------------------------------------------------------------ on the IO thread
     def _begin_membership(self) -> None:

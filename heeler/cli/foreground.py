@@ -195,7 +195,7 @@ def _keep(file: Path, offsets: list[dict[str, Any]]) -> None:
         new.write_text(json.dumps({"offsets": offsets}, indent=2))
         new.replace(file)
     except OSError as error:
-        raise SetupError(f"The offsets cannot be saved in {file}: {error.strerror}. Set another file with --offsets"
+        raise SetupError(f"Cannot save the offsets in {file}: {error.strerror}. Set another file with --offsets"
                          ) from error
 
 

@@ -227,7 +227,7 @@ def _text(response: urllib3.BaseHTTPResponse, url: str) -> str:
         raise UnexpectedResponseError(f"The response of {_shown(url)} exceeds {MAX_RESPONSE_BYTES // 2**20} MiB. "
                                       "Is that a Kafka Connect worker?") from None
     except TimeoutError:
-        raise UnreachableError(f"{_shown(url)} takes more than {RESPONSE_S:.0f} s for one response") from None
+        raise UnreachableError(f"{_shown(url)} did not complete a response within {RESPONSE_S:.0f} s") from None
     return body.decode(errors="replace")
 
 

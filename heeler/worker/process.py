@@ -201,7 +201,7 @@ class Worker:
 
     def fail(self, reason: str) -> None:
         """A part that the worker cannot run without has died."""
-        log.error("%s; the worker stops", reason)
+        log.error("%s; stopping the worker", reason)
         self.failed = True
         self.halt(reason)
 

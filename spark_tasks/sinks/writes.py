@@ -21,7 +21,7 @@ from spark_tasks.plugins.origin import Place, reading_from
 from spark_tasks.sinks.suspects import RowGuesser
 
 SINK_TASK: Final = "org.apache.kafka.connect.sink.SinkTask"  # Kafka Connect's name for the stage's class
-_WORDS: Final = "the sink's writer refuses record {}"
+_WORDS: Final = "the sink's writer rejected record {}"
 
 Reports = list[tuple[int, Exception]]
 """The offset and the error of each record that the writer has reported, or that was found to be bad."""

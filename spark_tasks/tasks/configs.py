@@ -30,7 +30,7 @@ class TooManyTasksError(ConnectError):
     def __init__(self, connector: str, tasks: int, max_tasks: int) -> None:
         super().__init__(
             f"The connector {connector} has generated {tasks} tasks, which is greater than {max_tasks}, the maximum "
-            "number of tasks it is configured to create. This is a defect of the connector; until it is fixed, "
+            "number of tasks it is configured to create. This is a bug in the connector; until it is fixed, "
             "tasks.max.enforce=false in its configuration permits it."
         )
 

@@ -227,7 +227,7 @@ def test_an_actor_that_dies_during_the_start_exits_the_worker_with_code_1(kafka,
             workers.append(WorkerProcess(tmp_path, settings, actor).start())
         for worker in workers:
             assert worker.wait(REFUSED_S) == 1, worker.tail()
-            assert " died; the worker stops" in worker.tail(10_000)
+            assert " died; stopping the worker" in worker.tail(10_000)
     finally:
         for worker in workers:
             worker.kill()

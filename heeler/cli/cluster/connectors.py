@@ -184,7 +184,7 @@ def tasks(session: ClusterSession, connector: str, show_secrets: bool) -> int:
         state, worker = (part.state, part.worker) if part else ("(no status yet)", "")
         data.append({"id": response["id"], "config": config, "state": state, "worker_id": worker})
         rows.append((number, state, worker, ", ".join(f"{k}={v}" for k, v in sorted(config.items()))))
-    session.show(data, ("TASK", "STATE", "WORKER", "CONFIG"), rows, "It has no tasks.")
+    session.show(data, ("TASK", "STATE", "WORKER", "CONFIG"), rows, "The connector has no tasks.")
     return NO if any(part.state == "FAILED" for part in parts.values()) else 0
 
 
@@ -224,5 +224,5 @@ def topics(session: ClusterSession, connector: str, reset: bool) -> int:
     if not names:  # so is the list of a connector that does not exist
         session.call("GET", path_of("connectors", connector))
     session.show(sorted(names, key=str), ("TOPIC",), [(topic,) for topic in sorted(names, key=str)],
-                 "It has not used any topic yet.")
+                 "The connector has not used any topic yet.")
     return 0

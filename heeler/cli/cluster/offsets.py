@@ -52,7 +52,7 @@ def show(session: ClusterSession, connector: str) -> None:
     items = _ask(session, connector)
     session.show({"offsets": items}, ("PARTITION", "OFFSET"),
                  [(_shown(item["partition"]), _shown(item["offset"])) for item in sorted(items, key=_order)],
-                 "It has no offsets.")
+                 "The connector has no offsets.")
 
 
 @offsets.command("set")

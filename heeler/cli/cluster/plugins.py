@@ -29,7 +29,7 @@ def list_plugins(session: ClusterSession, every: bool) -> None:
         session.call("GET", "/connector-plugins", query={"connectorsOnly": str(not every).lower()}), "the plugins")]
     columns = ("type", "class", "version", *(("runtime",) if any("runtime" in plugin for plugin in plugins) else ()))
     rows = [tuple(as_text(plugin.get(key)) for key in columns) for plugin in plugins]
-    session.show(plugins, tuple(map(str.upper, columns)), sorted(rows), "It has no plugins.")
+    session.show(plugins, tuple(map(str.upper, columns)), sorted(rows), "The worker has no plugins.")
 
 
 @plugins.command()
@@ -47,7 +47,7 @@ def describe(session: ClusterSession, plugin: str) -> None:
          else as_text(key.get("default_value")), as_text(key.get("importance")), as_text(key.get("documentation")))
         for key in keys
     ]
-    session.show(keys, ("KEY", "TYPE", "DEFAULT", "IMPORTANCE", "DESCRIPTION"), rows, "It has no keys.")
+    session.show(keys, ("KEY", "TYPE", "DEFAULT", "IMPORTANCE", "DESCRIPTION"), rows, "The plugin has no keys.")
 
 
 @cluster_group
@@ -85,7 +85,7 @@ def set_logger(session: ClusterSession, logger: str, level: str, cluster: bool) 
     scope = {"scope": "cluster"} if cluster else {"scope": "worker"}
     response = session.call("PUT", path_of("admin", "loggers", logger), {"level": level.upper()}, scope)
     changed = [logger] if response is None else as_list(response, "the changed loggers")
-    session.show(changed, ("CHANGED",), [(name,) for name in changed], f"No logger is called {safe(logger)}.")
+    session.show(changed, ("CHANGED",), [(name,) for name in changed], f"There is no logger {safe(logger)}.")
 
 
 def _time(milliseconds: object) -> str:

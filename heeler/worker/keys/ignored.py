@@ -15,14 +15,14 @@ from spark_tasks.kafka.client_properties import Kind, client_properties
 
 _METRICS: Final = "heeler has its own metrics (GET /metrics); remove it"
 _PROXY: Final = ("Set listeners to an address that only a proxy can reach (such as http://127.0.0.1:8083), let the "
-                 "proxy do this work, and leave the key out")
+                 "proxy do this work, and remove the key")
 _CLIENTS: Final[tuple[Kind, ...]] = ("producer", "consumer", "admin")
 
 _CLIENT_AUTH: Final = "the key is ssl.client.auth, with required, requested or none"
 
 REFUSED: Final[Mapping[str, str]] = {
-    "rest.extension.classes": f"heeler runs no Java REST extensions, which may control access. {_PROXY}",
-    "rest.servlet.initializor.classes": f"heeler runs no Java servlets, which may control access. {_PROXY}",
+    "rest.extension.classes": f"heeler does not support Java REST extensions, which may control access. {_PROXY}",
+    "rest.servlet.initializor.classes": f"heeler does not support Java servlets, which may control access. {_PROXY}",
     "authentication.method": f"heeler's REST API does not authenticate. {_PROXY}",
     "authorizer.class.name": f"heeler's REST API does not authorize. {_PROXY}",
     "ssl.client.authentication": _CLIENT_AUTH,

@@ -93,7 +93,7 @@ def _restarts(rows: Iterable[TaskRow | ConnectorRow]) -> list[tuple[str, float]]
 
 def _healing(page: Page, kind: str, rows: Iterable[TaskRow | ConnectorRow]) -> None:
     healings = [(row.labels, row.healing) for row in rows if row.healing is not None]
-    page.add(f"heeler_{kind}_failure_permanent", "gauge", f"1 while the {kind} stays FAILED in spite of "
+    page.add(f"heeler_{kind}_failure_permanent", "gauge", f"1 while the {kind} stays FAILED despite "
              "errors.restart.policy, because a restart cannot fix the failure.",
              [(place, int(healing.permanent)) for place, healing in healings])
     page.add(f"heeler_{kind}_next_restart_timestamp_seconds", "gauge", f"When the {kind} will be restarted "
@@ -127,11 +127,12 @@ def spark(page: Page, figures: EngineFigures, where: str) -> None:
     for name, text, value in (
         ("up", "1 while Spark runs.", int(figures.up)),
         ("slots", "Splits that Spark can run at the same time.", figures.slots),
-        ("waiting_batches", "Batches that wait for Spark.", figures.waiting),
-        ("running_batches", "Batches that run.", figures.running),
+        ("waiting_batches", "Batches that are waiting for Spark.", figures.waiting),
+        ("running_batches", "Batches that are running.", figures.running),
     ):
         page.add(f"heeler_spark_{name}", "gauge", text, [(where, value)])
-    page.add("heeler_spark_batches_total", "counter", "Batches that were given to Spark.", [(where, figures.batches)])
+    page.add("heeler_spark_batches_total", "counter", "Batches that were submitted to Spark.",
+             [(where, figures.batches)])
     if figures.pid is not None:
         page.add("heeler_spark_memory_bytes", "gauge", "Memory of Spark's processes on this machine.",
                  [(f'{where},process="{kind}"', size) for kind, size in memory_of(figures.pid).items()])

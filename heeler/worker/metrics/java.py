@@ -135,7 +135,7 @@ FIGURES: Sequence[_Figure] = (
             lambda t, _: t.skipped),
     _Figure(_ERRORS, "total-retries", "Batches that were retried.", lambda t, _: t.retries),
     _Figure(_ERRORS, "total-errors-logged", "Errors that were logged.", lambda t, _: t.logged),
-    _Figure(_ERRORS, "deadletterqueue-produce-requests", "Records for the dead letter queue.",
+    _Figure(_ERRORS, "deadletterqueue-produce-requests", "Records that were sent to the dead letter queue.",
             lambda t, _: t.letters + t.lost_letters),
     _Figure(_ERRORS, "deadletterqueue-produce-failures", "Records that could not be written to the dead letter queue.",
             lambda t, _: t.lost_letters),

@@ -85,7 +85,7 @@ class BlockTooLargeError(DecompressError):
     """A snappy block, which can only be decompressed as a whole, is too large. `size`: decompressed, in bytes."""
 
     def __init__(self, size: int, limit: int) -> None:
-        super().__init__(f"a snappy block of {size} bytes uncompressed, more than the {limit} allowed")
+        super().__init__(f"a snappy block has {size} bytes uncompressed; the limit is {limit}")
         self.size = size
 
 

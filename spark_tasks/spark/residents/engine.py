@@ -230,11 +230,11 @@ class ResidentEngine(Engine):
             spark = self._life.end()
             early, self._early = self._early, []
         for batch, _ in early:
-            batch.fail(CancelledError("the worker stops"))
+            batch.fail(CancelledError("the worker is stopping"))
         if self._monitor is not None:
             self._monitor.close()
         if self._pool is not None:
-            self._pool.close(CancelledError("the worker stops"), GO_S)
+            self._pool.close(CancelledError("the worker is stopping"), GO_S)
         if spark is not None:
             spark.close()
         if self._listener is not None:

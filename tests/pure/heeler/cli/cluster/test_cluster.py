@@ -130,7 +130,7 @@ def test_topics_of_a_connector_that_does_not_exist(fake):
     fake.answers["GET /connectors/c/topics"] = (200, {"c": {"topics": []}})  # as Kafka Connect answers
     run(fake, "connectors", "topics", "c", code=4)
     fake.answers["GET /connectors/c"] = (200, INFO)
-    assert run(fake, "connectors", "topics", "c").stdout == "It has not used any topic yet.\n"
+    assert run(fake, "connectors", "topics", "c").stdout == "The connector has not used any topic yet.\n"
 
 
 def test_error_messages_keep_their_lines(fake, tmp_path):
