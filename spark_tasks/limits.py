@@ -19,10 +19,10 @@ def nests_deeper(value: Any, limit: int = MAX_DEPTH) -> bool:
     """Returns whether objects and lists are nested more than `limit` levels deep. Does not recurse."""
     level = [value]
     for _ in range(limit + 1):
-        inner = [one for one in level if isinstance(one, (Mapping, list, tuple))]
+        inner = [item for item in level if isinstance(item, (Mapping, list, tuple))]
         if not inner:
             return False
-        level = [one for many in inner for one in (many.values() if isinstance(many, Mapping) else many)]
+        level = [item for many in inner for item in (many.values() if isinstance(many, Mapping) else many)]
     return True
 
 

@@ -88,8 +88,9 @@ def plan(
         decided, assignments = decide(left_out, max_moved)
         encoded = encode(assignments)
         room = record_bytes - used_bytes(metadata, encoded)
-        assigned_items = [item for one in assignments.values() for item in one.assigned.items]
-        moved = sum(len(one.revoked.items) for one in assignments.values()) if max_moved is None else max_moved
+        assigned_items = [item for assignment in assignments.values() for item in assignment.assigned.items]
+        revoked = sum(len(assignment.revoked.items) for assignment in assignments.values())
+        moved = revoked if max_moved is None else max_moved
         if room >= 0 or not (assigned_items or moved):
             break
         if moved:  # move less at a time: the following rebalances move the rest

@@ -27,7 +27,7 @@ def install(what: str, folder: Path, more: tuple[str, ...]) -> None:
     from heeler.java_host.install import install as put
 
     with errors_without_trace():
-        wanted, others = Coordinates.parse(what), [Coordinates.parse(one) for one in more]
+        wanted, others = Coordinates.parse(what), [Coordinates.parse(coordinates) for coordinates in more]
         progress = ProgressLines(Console(stderr=True))
         with progress:
             done = put(wanted, folder, progress, more=others)

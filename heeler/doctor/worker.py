@@ -59,7 +59,7 @@ def certificates(config: WorkerConfig, now: dt.datetime) -> Iterator[Finding]:
     rest = RestSettings.from_properties(config.originals)
     listeners = [*rest.listeners, *(rest.admin_listeners or ())]
     settings: list[tuple[str, Mapping[str, str]]] = []
-    if any(one.protocol == "https" for one in listeners):
+    if any(listener.protocol == "https" for listener in listeners):
         server_context(rest.tls)
         settings.append(("REST", rest.tls))
     client_settings(config.client())

@@ -88,4 +88,4 @@ def _parsed(data: bytes) -> _Header:
         number += 2 if tag in _TWO else 1
     flags, _, parent, interfaces = struct.unpack_from(">4H", data, at)
     parents = (parent, *struct.unpack_from(f">{interfaces}H", data, at + 8))
-    return _Header(not flags & _NOT_CONCRETE, tuple(texts[classes[one]].decode() for one in parents if one))
+    return _Header(not flags & _NOT_CONCRETE, tuple(texts[classes[parent]].decode() for parent in parents if parent))

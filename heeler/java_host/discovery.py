@@ -228,7 +228,7 @@ def _file(digest: str) -> Path:
 
 def _remembered(digest: str) -> list[JavaPlugin] | None:
     try:
-        return [JavaPlugin(**one) for one in json.loads(_file(digest).read_text())]
+        return [JavaPlugin(**fields) for fields in json.loads(_file(digest).read_text())]
     except (OSError, ValueError, TypeError):
         return None
 

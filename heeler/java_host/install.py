@@ -59,10 +59,10 @@ def install(what: Coordinates, plugin_path: Path, progress: Progress,
     target = plugin_path / f"{what.artifact}-{what.version}"
     if target.exists():
         raise SetupError(f"{target} already exists; remove it to install the plugin again")
-    modules = tuple((one.group, one.artifact, one.version) for one in (what, *more))
+    modules = tuple((module.group, module.artifact, module.version) for module in (what, *more))
     jars = resolve(JarSet(f"{what.artifact} {what.version}", modules), progress)
     shared = dict(_version(jar) for jar in resolve(RUNTIME, progress).glob("*.jar"))
-    own = {f"{one.artifact}-{one.version}.jar" for one in (what, *more)}
+    own = {f"{module.artifact}-{module.version}.jar" for module in (what, *more)}
     chosen = []
     for jar in sorted(jars.glob("*.jar")):
         name, version = _version(jar)

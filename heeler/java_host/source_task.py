@@ -161,7 +161,7 @@ class JavaSourceTask(JavaTask):
     def _acknowledge(self, session: Session, frame: int) -> None:
         positions, self._positions, self._unacknowledged = self._positions, [], None
         self._acknowledged_at = time.monotonic()
-        session.connection.tell("acknowledge", frame=frame, places=[one.to_json() for one in positions])
+        session.connection.tell("acknowledge", frame=frame, places=[position.to_json() for position in positions])
 
     def _commit(self, writer: FrameWriter) -> bool:
         """Commit. Returns whether everything that was appended is now committed."""

@@ -38,7 +38,7 @@ def blueprint(context: ResourceContext) -> Blueprint:
             raise BadRequestError(f"Included connector type {included} does not match request type {plugin}")
         infos = context.herder.validation(wanted := stored(config))
         if wanted != config:
-            for value in (one["value"] for one in infos["configs"] if one["value"]["name"] == MAX):
+            for value in (info["value"] for info in infos["configs"] if info["value"]["name"] == MAX):
                 value["value"] = config[MAX]
         return json_response(infos)
 

@@ -253,7 +253,8 @@ class _Connections(ConnectionManager):
         super()._expire(threshold)  # type: ignore[misc]
         if waiting := self.server.requests.waiting:
             late = time.monotonic() - SLOW_S
-            slow = sorted((one.slow_since, id(one), one) for one in list(self.server.open) if one.slow_since < late)
+            slow = sorted((connection.slow_since, id(connection), connection)
+                          for connection in list(self.server.open) if connection.slow_since < late)
             for _, _, connection in slow[:waiting]:
                 connection.disconnect()
             if slow:

@@ -90,7 +90,7 @@ class StrictRequest(HTTPRequest):
             return
         if length is not None:
             raise ValueError("Both a Content-Length and a Transfer-Encoding header")
-        codings = [one.strip(b" \t").lower() for one in coding.split(b",")]
+        codings = [part.strip(b" \t").lower() for part in coding.split(b",")]
         if self.request_protocol == b"HTTP/1.0" or codings.count(b"chunked") != 1 or codings[-1] != b"chunked":
             raise ValueError("Malformed Transfer-Encoding header")
 

@@ -66,7 +66,7 @@ class RestSettings:
             admin_tls=_tls(props, "admin.listeners.https."),
         )
         protocol = settings.advertised_listener
-        protocols = {one.protocol for one in settings.listeners}
+        protocols = {listener.protocol for listener in settings.listeners}
         if protocol and settings.advertised_port is None and protocol not in protocols:
             raise ConfigError(f"rest.advertised.listener: none of the listeners uses {protocol}; set another one, or "
                               "set rest.advertised.port (and rest.advertised.host.name) for a proxy in front of the "
@@ -78,7 +78,7 @@ class RestSettings:
         """The scheme that other workers use: https if all listeners do and nothing else is set, otherwise http."""
         if self.advertised_listener is not None:
             return self.advertised_listener
-        return "https" if all(one.protocol == "https" for one in self.listeners) else "http"
+        return "https" if all(listener.protocol == "https" for listener in self.listeners) else "http"
 
     @property
     def admin_on_main(self) -> bool:

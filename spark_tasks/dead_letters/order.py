@@ -89,7 +89,7 @@ class ReplayOrder:
     def in_order(self) -> bool:
         """Whether the filter matches all letters before any letter that it matches."""
         chosen = (self.topics, self.stages, self.exception, self.message, self.first_ms, self.end_ms)
-        return not self.first_offset and all(one in ((), "", None) for one in chosen)
+        return not self.first_offset and all(setting in ((), "", None) for setting in chosen)
 
 
 def _check_keys(body: Mapping[str, Any], keys: tuple[str, ...], what: str) -> None:
@@ -118,9 +118,9 @@ def _texts(body: Mapping[str, Any], key: str) -> tuple[str, ...]:
     value = body.get(key)
     if value is None:
         return ()
-    if not isinstance(value, list) or not value or not all(isinstance(one, str) for one in value):
+    if not isinstance(value, list) or not value or not all(isinstance(item, str) for item in value):
         raise ConfigError(f"{key} must be a list of strings")
-    return tuple(_written(key, one) for one in value)
+    return tuple(_written(key, item) for item in value)
 
 
 def _pattern(body: Mapping[str, Any], key: str) -> str:

@@ -208,6 +208,6 @@ class JavaSourcePipeline(SourcePipeline):
 def runs(*schemas: np.ndarray[Any, Any]) -> Iterator[tuple[int, int]]:
     """Yields the ranges (begin, end) in which none of the arrays changes its value."""
     size = len(schemas[0])
-    changes = np.logical_or.reduce([one[1:] != one[:-1] for one in schemas])
+    changes = np.logical_or.reduce([codes[1:] != codes[:-1] for codes in schemas])
     ends = [*(np.flatnonzero(changes) + 1).tolist(), *([size] if size else [])]
     yield from zip([0, *ends], ends, strict=False)

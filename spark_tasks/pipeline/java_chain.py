@@ -138,8 +138,8 @@ def _raise_bad(errors: Sequence[Mapping[str, Any]]) -> None:
     if not errors:
         return
     stage, executing = errors[0]["stage"], errors[0]["executing"]
-    bad = [(int(one["row"]), JavaStageError.of(one)) for one in errors
-           if (one["stage"], one["executing"]) == (stage, executing)]
+    bad = [(int(error["row"]), JavaStageError.of(error)) for error in errors
+           if (error["stage"], error["executing"]) == (stage, executing)]
     words = f"{executing} cannot process record {{}}"
     raise StageFailedError(None, FailedStage[stage], executing, BadRowsError(bad), words)
 

@@ -267,7 +267,7 @@ def _hashed(value: Any) -> Any:
     """Returns the value with the keys of maps in the order of JsonConverter's HashMaps."""
     if isinstance(value, dict):
         return {key: _hashed(value[key]) for key in hash_order(value)}
-    return [_hashed(one) for one in value] if isinstance(value, list) else value
+    return [_hashed(item) for item in value] if isinstance(value, list) else value
 
 
 def scalars(array: pa.Array) -> list[Any]:

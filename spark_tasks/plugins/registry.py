@@ -124,21 +124,21 @@ class Plugins:
         if plugin is None or wanted is None:
             return plugin
         available = self._versions(plugin)
-        newest = next((one for one in reversed(available) if one.version in wanted), None)
+        newest = next((plugin for plugin in reversed(available) if plugin.version in wanted), None)
         if newest is None:
             raise PluginVersionError(
                 f"Plugin {plugin.name} not found that matches the version range {wanted}, available versions: "
-                f"[{', '.join(one.version for one in available)}]"
+                f"[{', '.join(plugin.version for plugin in available)}]"
             )
         return newest
 
     def versions(self, plugin: Plugin) -> list[str]:
         """Returns all available versions of a plugin, the newest last. Imports them."""
-        return list(dict.fromkeys(one.version for one in self._versions(plugin)))
+        return list(dict.fromkeys(installed.version for installed in self._versions(plugin)))
 
     def _versions(self, plugin: Plugin) -> list[Plugin]:
         versions = (self._try(f) for f in reversed(self._found) if f.kind is plugin.kind and f.name == plugin.name)
-        return sorted((one for one in versions if one), key=_age)
+        return sorted((installed for installed in versions if installed), key=_age)
 
     def exists(self, kind: Kind, name: str) -> bool:
         """Returns whether a plugin has the name. Imports nothing if it is the name of an entry point or a class."""
@@ -179,7 +179,7 @@ class Plugins:
 
     def is_in_jars(self, plugin: Plugin) -> bool:
         """Returns whether there is also a Java plugin of this kind and name, which is not used."""
-        return any(one.runtime == "java" for one in self._passed_over.get((plugin.kind, plugin.name), ()))
+        return any(other.runtime == "java" for other in self._passed_over.get((plugin.kind, plugin.name), ()))
 
     def _info(self, plugin: Plugin) -> PluginInfo:
         return replace(plugin.info, passed_over=tuple(self._passed_over.get((plugin.kind, plugin.name), ())))

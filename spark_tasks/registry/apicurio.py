@@ -61,7 +61,7 @@ def translated(props: Mapping[str, Any]) -> dict[str, Any]:
         elif name not in _OF_NO_EFFECT:
             raise ConfigError(f"The configuration {PREFIX}{name} is not supported")
     if "url" in apicurio_settings:
-        out[_URL] = ",".join(_confluent_url(one.strip()) for one in apicurio_settings["url"].split(","))
+        out[_URL] = ",".join(_confluent_url(url.strip()) for url in apicurio_settings["url"].split(","))
     if "auth.username" in apicurio_settings:
         out["basic.auth.credentials.source"] = "USER_INFO"
         user, password = apicurio_settings["auth.username"], apicurio_settings.get("auth.password", "")

@@ -334,7 +334,7 @@ def _name(found: Any) -> SchemaName:
 
 
 def _text(schema: Any) -> SchemaText:
-    references = tuple((one.name, one.subject, one.version) for one in schema.references or ())
+    references = tuple((reference.name, reference.subject, reference.version) for reference in schema.references or ())
     return SchemaText(str(schema.schema_str), schema.schema_type or "AVRO", references)
 
 

@@ -129,7 +129,7 @@ def check(values: Mapping[str, Any]) -> None:
                               "https://")
     for name, allowed in _ONLY.items():
         if values[name] not in allowed:
-            names = ", ".join(str(one) for one in allowed if one)
+            names = ", ".join(str(value) for value in allowed if value)
             remedy = f"supported: {names}" if names else "not supported; remove it"
             raise ConfigError(f"Invalid value {values[name]} for configuration {name}: {remedy}")
 

@@ -94,11 +94,11 @@ def _show(session: ClusterSession, response: Mapping[str, Any]) -> None:
     session.show(response, _COLUMNS, rows, "There are no dead letters to replay.")
     if session.format is not Format.TABLE:
         return
-    samples = [as_object(one, "a sample") for one in as_list(response.get("samples"), "samples")]
+    samples = [as_object(sample, "a sample") for sample in as_list(response.get("samples"), "samples")]
     if samples:
         columns = [*_SAMPLE, *(part for part in ("key", "value") if part in samples[0])]
         click.echo()
         session.show(samples, [name.upper().replace("_", " ") for name in columns],
-                     [tuple(one.get(name) for name in columns) for one in samples])
+                     [tuple(sample.get(name) for name in columns) for sample in samples])
     if response.get("error"):
         click.echo(f"heeler: the replay ended early: {safe(as_text(response.get('error')))}", err=True)

@@ -103,7 +103,7 @@ def as_status(value: Any) -> ConnectorOverview:
 def workers(client: ConnectClient, statuses: Iterable[ConnectorOverview]) -> list[str]:
     """The URLs of the client's workers, and of the workers that the statuses name."""
     scheme = client.url.partition("://")[0]
-    named = {part.worker for one in statuses for part in one if _ADDRESS.fullmatch(part.worker)}
+    named = {part.worker for status in statuses for part in status if _ADDRESS.fullmatch(part.worker)}
     return list(dict.fromkeys([*client.urls, *(f"{scheme}://{worker}" for worker in sorted(named))]))
 
 

@@ -44,11 +44,11 @@ def status(session: ClusterSession, connectors: tuple[str, ...], watch: bool, in
     if data or not code:
         session.show(data, *_table(rows(statuses)), "There are no connectors.")
     if trace and session.format == "table":
-        for one in statuses:
-            for part in (p for p in one if p.problem):
+        for status in statuses:
+            for part in (p for p in status if p.problem):
                 name = "connector" if part.task is None else f"task {part.task}"
-                click.echo(f"\n{safe(one.name)}, {name}:\n{safe_lines(part.trace or part.stalled)}")
-    return code or (NO if any(one.failed or one.stalled for one in statuses) else 0)
+                click.echo(f"\n{safe(status.name)}, {name}:\n{safe_lines(part.trace or part.stalled)}")
+    return code or (NO if any(status.failed or status.stalled for status in statuses) else 0)
 
 
 def ask(

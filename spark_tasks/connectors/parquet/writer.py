@@ -98,9 +98,9 @@ class ParquetWriter(DataSourceArrowWriter):  # type: ignore[misc]  # PySpark has
 
     def _refuse_overlap(self, new: Sequence[OffsetRange]) -> None:
         """Raises OverlapError if another task has in the meantime written a file with some of the offsets."""
-        names = {one.name for one in new}
+        names = {held.name for held in new}
         for existing in present(self.settings.folder, new[0].topic, new[0].partition):
-            if existing.name not in names and any(existing.overlaps(one) for one in new):
+            if existing.name not in names and any(existing.overlaps(added) for added in new):
                 raise OverlapError(
                     f"cannot add offsets {new[0].first} to {new[-1].last} of {existing.topic}-{existing.partition}: "
                     f"another task has written {existing.name} to {self.settings.folder}"

@@ -64,7 +64,7 @@ def _date(array: pa.Array) -> pa.Array:
     millis = stamps.cast(pa.timestamp("ms", stamps.type.tz), safe=False).cast(pa.int64())
     ends = pc.min_max(millis)
     if ends["min"].is_valid and not _PLAIN[0] <= ends["min"].as_py() <= ends["max"].as_py() < _PLAIN[1]:
-        return pa.array([None if one is None else date_text(one) for one in millis.to_pylist()], pa.string())
+        return pa.array([None if moment is None else date_text(moment) for moment in millis.to_pylist()], pa.string())
     seconds = pc.floor(pc.divide(millis.cast(pa.float64()), 1000.0)).cast(pa.int64())  # -1 ms is in 1969
     return pc.strftime(seconds.cast(pa.timestamp("s")), format=_DATE_FORMAT)
 

@@ -25,5 +25,5 @@ def to_python(array: pa.Array, metadata: Metadata | None = None) -> list[Any]:
         return [row if valid else None for row, valid in zip(rows, array.is_valid().to_pylist(), strict=True)]
     if pa.types.is_list(array.type):
         field = metadata_of(array.type.value_field)
-        return [None if not one.is_valid else to_python(one.values, field) for one in array]
+        return [None if not scalar.is_valid else to_python(scalar.values, field) for scalar in array]
     return list(array.to_pylist())

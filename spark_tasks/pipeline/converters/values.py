@@ -111,7 +111,7 @@ class _Parser:
                 if schema.common is None:
                     return Schema(Type.ARRAY), found
                 common = schema.common
-                return Schema(Type.ARRAY, value=common), [_aligned(common, one) for one in found]
+                return Schema(Type.ARRAY, value=common), [_aligned(common, item) for item in found]
             if tokens.consume(","):
                 raise DataError(f"Unable to parse an empty array element: {tokens.text}")
             element = self.parse(embedded=True)
@@ -241,7 +241,7 @@ def _text(value: Any, *, embedded: bool) -> str:
         entries = (f"{_text(k, embedded=True)}:{_text(v, embedded=True)}" for k, v in value.items())
         return "{" + ",".join(entries) + "}"
     if isinstance(value, (list, tuple)):
-        return "[" + ",".join(_text(one, embedded=True) for one in value) + "]"
+        return "[" + ",".join(_text(item, embedded=True) for item in value) + "]"
     return _moment_text(value) if isinstance(value, datetime) else str(value)
 
 

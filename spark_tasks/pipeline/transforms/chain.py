@@ -121,7 +121,7 @@ class Stage:
             listed = self._applied(batch)
         except Exception as error:  # plugin code
             raise self._error(batch, error, self._applied) from error
-        return [one for one in listed if len(one)]
+        return [part for part in listed if len(part)]
 
     def _applied(self, batch: pa.RecordBatch) -> list[pa.RecordBatch]:
         applied = self.transform.apply(batch)

@@ -122,7 +122,7 @@ class Flatten(FieldTransform):
         fields: dict[str, pa.Field],
     ) -> None:  # fmt: skip
         inner = {f.name: f.schema for f in schema.fields} if schema else {}
-        if columns.nulls is not None and any(one.default is not None for one in inner.values()):
+        if columns.nulls is not None and any(field.default is not None for field in inner.values()):
             raise NotInColumnsError  # fields of a null struct do not get their defaults
         columns.fill_defaults()
         for key, child in columns.children.items():

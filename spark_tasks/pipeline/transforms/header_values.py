@@ -42,4 +42,4 @@ def header_value(value: Any, *, as_text: bool) -> Any:
         return {field.name: header_value(value.get(field.name), as_text=as_text) for field in value.schema.fields}
     if isinstance(value, dict):
         return {name: header_value(one, as_text=as_text) for name, one in value.items()}
-    return [header_value(one, as_text=as_text) for one in value] if isinstance(value, list) else value
+    return [header_value(item, as_text=as_text) for item in value] if isinstance(value, list) else value

@@ -104,13 +104,14 @@ def _interleaved(starts: Ints, old: pa.Array, new: Sequence[pa.Array], step: int
     all rows (`step` 0).
     """
     rows, before, columns = len(starts) - 1, texts(old), [texts(array) for array in new]
-    sizes = [int(one.offsets[-1] - one.offsets[0]) for one in columns]
+    sizes = [int(column.offsets[-1] - column.offsets[0]) for column in columns]
     total = int(before.offsets[-1] - before.offsets[0]) + sum(sizes) * (1 if step else rows)
     _check_size(rows, total)
-    bounds = np.array([one.offsets - one.offsets[0] + at for one, at in zip(
+    bounds = np.array([column.offsets - column.offsets[0] + at for column, at in zip(
         columns, np.cumsum([0, *sizes[:-1]]), strict=True)], np.int64)  # fmt: skip
-    data = np.concatenate([one.data[one.offsets[0] : one.offsets[-1]] for one in columns])
-    given = np.array([all_valid(len(one.offsets) - 1) if one.valid is None else one.valid for one in columns])
+    data = np.concatenate([column.data[column.offsets[0] : column.offsets[-1]] for column in columns])
+    given = np.array([
+        all_valid(len(column.offsets) - 1) if column.valid is None else column.valid for column in columns])
     kept = all_valid(len(old)) if before.valid is None else before.valid
     count = len(old) + len(new) * rows
     out, ends, there = np.empty(total, np.uint8), np.zeros(count + 1, np.int32), np.empty(count, np.bool_)

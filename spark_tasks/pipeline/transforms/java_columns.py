@@ -80,7 +80,7 @@ def typed(found: Sequence[Any], schema: Schema) -> pa.Array:
 
 def _typed(found: Sequence[Any], schema: Schema, kind: pa.DataType) -> pa.Array:
     present = [value is not None for value in found]
-    nulls = None if all(present) else pa.array([not one for one in present])
+    nulls = None if all(present) else pa.array([not is_present for is_present in present])
     if schema.type is Type.STRUCT:
         children = []
         for field in schema.fields:
@@ -88,11 +88,11 @@ def _typed(found: Sequence[Any], schema: Schema, kind: pa.DataType) -> pa.Array:
             children.append(typed(inner, field.schema))
         return struct_array(children, list(kind), len(found), nulls)
     if schema.type is Type.ARRAY and schema.value:
-        items = typed([one for value in found if value is not None for one in value], schema.value)
+        items = typed([item for value in found if value is not None for item in value], schema.value)
         return pa.ListArray.from_arrays(_offsets(found), items, type=kind)
     if schema.type is Type.MAP and schema.key and schema.value:
-        keys = typed([one for value in found if value is not None for one in value], schema.key)
-        entries = typed([one for value in found if value is not None for one in value.values()], schema.value)
+        keys = typed([key for value in found if value is not None for key in value], schema.key)
+        entries = typed([item for value in found if value is not None for item in value.values()], schema.value)
         return pa.MapArray.from_arrays(_offsets(found), keys, entries, type=kind)
     return pa.array([_plain(value, kind) for value in found], _plain_type(kind)).cast(kind)
 
@@ -151,11 +151,11 @@ def _pure(value: Any) -> Any:
         raise UnmixableError
     if isinstance(value, dict):
         return {key: _pure(one) for key, one in value.items()}
-    return [_pure(one) for one in value] if isinstance(value, list) else value
+    return [_pure(item) for item in value] if isinstance(value, list) else value
 
 
 def _lists(found: Sequence[Any]) -> Column:
-    items, metadata = untyped([one for value in found if value is not None for one in value])
+    items, metadata = untyped([item for value in found if value is not None for item in value])
     item = pa.field("item", items.type, metadata=metadata or None)
     return pa.ListArray.from_arrays(_offsets(found), items, type=pa.list_(item)), {}
 

@@ -124,11 +124,11 @@ class _FunctionTransform(Transform):
 def plain(value: Any) -> Any:
     """Converts a value of a Java class to a Python value."""
     if isinstance(value, Struct):
-        return {one.name: plain(value.values.get(one.name)) for one in value.schema.fields}
+        return {field.name: plain(value.values.get(field.name)) for field in value.schema.fields}
     if isinstance(value, dict):
         return {plain(name): plain(one) for name, one in value.items()}
     if isinstance(value, list):
-        return [plain(one) for one in value]
+        return [plain(item) for item in value]
     if isinstance(value, Moment):
         return _EPOCH + timedelta(milliseconds=value.millis)
     return value.item() if isinstance(value, np.generic) else value
@@ -144,7 +144,7 @@ def java(value: Any, schema: Schema | None) -> tuple[Schema | None, Any]:
         return _struct(value, schema)
     if schema.type is Type.ARRAY and schema.value and isinstance(value, list):
         inner = schema.value
-        return schema, [java(one, inner)[1] for one in value]
+        return schema, [java(item, inner)[1] for item in value]
     if schema.type is Type.MAP and schema.value and isinstance(value, dict):
         inner = schema.value
         return schema, {_java_value(name): java(one, inner)[1] for name, one in value.items()}
@@ -155,8 +155,9 @@ def java(value: Any, schema: Schema | None) -> tuple[Schema | None, Any]:
 def _struct(value: Any, schema: Schema) -> tuple[Schema | None, Any]:
     if not isinstance(value, dict):
         return _inferred(value), _java_value(value)
-    known = {one.name: one.schema for one in schema.fields}
-    names = [one.name for one in schema.fields if one.name in value] + [name for name in value if name not in known]
+    known = {field.name: field.schema for field in schema.fields}
+    names = [field.name for field in schema.fields if field.name in value]
+    names += [name for name in value if name not in known]
     fields, values = [], {}
     for name in names:
         kind, found = java(value[name], known.get(name) or _inferred(value[name]))
@@ -180,7 +181,7 @@ def _java_value(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _java_value(one) for name, one in value.items()}
     if isinstance(value, list | tuple):
-        return [_java_value(one) for one in value]
+        return [_java_value(item) for item in value]
     if value is None or isinstance(value, bool | int | float | str | bytes | Decimal):
         return value
     raise DataError(f"a {type(value).__name__} cannot be a value of a record")

@@ -61,9 +61,9 @@ def _value(record: Any, depth: int) -> Any:
         if record[name] is not None:
             return base64.b64encode(record[name]).decode() if name == "bytes" else record[name]
     if record["array"] is not None:
-        return [_value(one, depth + 1) for one in record["array"]]
+        return [_value(item, depth + 1) for item in record["array"]]
     if record["map"] is not None:
-        return {_key(one["key"], depth): _value(one["value"], depth + 1) for one in record["map"]}
+        return {_key(entry["key"], depth): _value(entry["value"], depth + 1) for entry in record["map"]}
     return None
 
 
@@ -100,7 +100,7 @@ def _record(value: Any) -> dict[str, Any]:
         case bytes():
             return {"bytes": value}
         case list():
-            return {"array": [_record(one) for one in value]}
+            return {"array": [_record(item) for item in value]}
         case dict():
             return {"map": [{"key": _record(key), "value": _record(one)} for key, one in value.items()]}
     raise DataError(f"Unknown type for schemaless data: {type(value).__name__}")

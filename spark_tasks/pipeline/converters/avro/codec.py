@@ -144,7 +144,7 @@ class AvroCodec:
                 yield from self._decoded(payloads[:middle], skip, begin, bad)
                 yield from self._decoded(payloads[middle:], skip, begin + middle, bad)
                 return
-        yield self._decoded_one_by_one([one[skip:] for one in payloads] if skip else payloads, begin, bad)
+        yield self._decoded_one_by_one([payload[skip:] for payload in payloads] if skip else payloads, begin, bad)
 
     def _fast_decoded(self, payloads: list[bytes], skip: int) -> pa.Array | None:
         try:
@@ -199,7 +199,7 @@ class AvroCodec:
 def _with_texts(definition: Any) -> Any:
     """Returns the schema with string in place of bytes."""
     if isinstance(definition, list):
-        return [_with_texts(one) for one in definition]
+        return [_with_texts(branch) for branch in definition]
     if isinstance(definition, dict):
         return {key: _with_texts(one) if key in ("type", "fields", "items", "values") else one
                 for key, one in definition.items()}
@@ -290,7 +290,7 @@ def wire_default(node: Node, value: Any) -> Any:
         if node.kind in ("bytes", "fixed"):
             return value.encode("latin-1")
         if node.kind == "array":
-            return [wire_default(node.inner[0], one) for one in value]
+            return [wire_default(node.inner[0], item) for item in value]
         if node.kind == "map":
             return [(key, wire_default(node.inner[0], one)) for key, one in value.items()]
         if node.kind == "union":

@@ -90,7 +90,7 @@ class _Writer:
     def column(self, array: pa.Array, schema: Schema, node: Node, *, outermost: bool = False) -> pa.Array:
         if schema.default is not None and array.null_count and not self._options.ignore_defaults and not outermost:
             array = filled(array, schema)
-        optional = node.kind == "union" and any(one.kind == "null" for one in node.inner)
+        optional = node.kind == "union" and any(branch.kind == "null" for branch in node.inner)
         if not array.null_count:
             return self._values(array, schema, node)
         if not optional:
@@ -120,7 +120,7 @@ class _Writer:
         return self._leaf(array, schema, node)
 
     def _record(self, array: pa.Array, schema: Schema, node: Node) -> pa.Array:
-        children = dict(zip((one.name for one in array.type), array.flatten(), strict=True))
+        children = dict(zip((field.name for field in array.type), array.flatten(), strict=True))
         fields = {self._options.name(field.name): field for field in schema.fields}
         columns = []
         for member in node.members:
@@ -141,7 +141,7 @@ class _Writer:
         kind = wire_type(node)
         columns = {field.name: pa.nulls(len(array), field.type) for field in kind}
         if n.is_union(schema):
-            children = dict(zip((one.name for one in array.type), array.flatten(), strict=True))
+            children = dict(zip((field.name for field in array.type), array.flatten(), strict=True))
             fields = {field.name: field for field in schema.fields}
             for index, one in branches(node):
                 field = fields.get(union_member(one, index, self._options))
@@ -149,7 +149,7 @@ class _Writer:
                     optional = Node("union", inner=(Node("null"), one))
                     columns[f"b{index}"] = self.column(children[field.name], field.schema, optional)
             nothing = np.logical_and.reduce([c.is_null().to_numpy(zero_copy_only=False) for c in columns.values()])
-            if nothing.any() and all(one.kind != "null" for one in node.inner):
+            if nothing.any() and all(branch.kind != "null" for branch in node.inner):
                 raise BadRowError(int(np.argmax(nothing)), "a union has no value")
         else:
             index, one = self._branch(schema, node)

@@ -69,7 +69,7 @@ class AvroConverter(RegisteredConverter):
 
     @override
     def record_name(self, text: SchemaText) -> str | None:
-        return _record(parse(text.text, [one.text for one in self._registry.referenced(text).values()]))
+        return _record(parse(text.text, [reference.text for reference in self._registry.referenced(text).values()]))
 
     @override
     def reader(self, text: SchemaText, references: Mapping[str, SchemaText], version: Callable[[], int | None]) -> Read:
@@ -77,7 +77,7 @@ class AvroConverter(RegisteredConverter):
 
         if anything.is_anything(text.text):
             return anything.read
-        node = parse(text.text, [one.text for one in references.values()])
+        node = parse(text.text, [reference.text for reference in references.values()])
         schema = connect_schema(node, self._options, version())
         codec = _codec(node)
         metadata = {SCHEMA_KEY: to_text(schema).encode()}
@@ -99,7 +99,7 @@ class AvroConverter(RegisteredConverter):
         if schema is None:
             return anything.write
         references = self._registry.referenced(text) if given else {}
-        node = parse(text.text, [one.text for one in references.values()])
+        node = parse(text.text, [reference.text for reference in references.values()])
         if given and self._strict:
             _check_fits(schema, node, self._options)
         codec, options = _codec(node), self._options

@@ -128,7 +128,7 @@ class _Mapping:
                 raise DataError(f"{field.name} is not a valid field name in Avro; scrub.invalid.names=true changes it")
             field_doc = None if self._options.discard else parameters.get(n.FIELD_DOC + field.name)
             definition["fields"].append(self._field(name, field.schema, field_doc, inner))
-        if len({one["name"] for one in definition["fields"]}) != len(definition["fields"]):
+        if len({field["name"] for field in definition["fields"]}) != len(definition["fields"]):
             raise DataError(f"two fields of {full} have the same name after scrub.invalid.names")
         return definition
 
@@ -220,7 +220,7 @@ class _Mapping:
             case Type.FLOAT32 | Type.FLOAT64:
                 return float(value)
             case Type.ARRAY:
-                return [self._default(_part(schema.value), one) for one in value]
+                return [self._default(_part(schema.value), item) for item in value]
             case Type.MAP:
                 return self._default_map(_part(schema.key), _part(schema.value), value)
             case Type.STRUCT:

@@ -228,11 +228,11 @@ class _Mapping:
         part = _required(schema.value, Schema)
         if schema.type is Type.MAP:
             members = {member.name: member.node for member in node.members}
-            pairs = [one if isinstance(one, list) else [one["key"], one["value"]] for one in items]
+            pairs = [item if isinstance(item, list) else [item["key"], item["value"]] for item in items]
             key = _required(schema.key, Schema)
             return [[self._default_value(key, members["key"], a), self._default_value(part, members["value"], b)]
                     for a, b in pairs]
-        return [self._default_value(part, node, one) for one in items]
+        return [self._default_value(part, node, item) for item in items]
 
     def _default_record(self, schema: Schema, node: Node, default: dict[str, Any]) -> dict[str, Any]:
         fields = {field.name: field.schema for field in schema.fields}

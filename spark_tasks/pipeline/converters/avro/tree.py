@@ -57,7 +57,7 @@ class Node:
         """The other type in a union of null and one other type; None for all other nodes."""
         if self.kind != "union" or len(self.inner) != 2:
             return None
-        others = [one for one in self.inner if one.kind != "null"]
+        others = [branch for branch in self.inner if branch.kind != "null"]
         return others[0] if len(others) == 1 else None
 
 
@@ -79,7 +79,7 @@ def _size(node: Node, known: dict[int, int]) -> int:
     """Returns the number of types, counting each use of a named type, as each use becomes a column."""
     if id(node) not in known:
         inner = (*node.inner, *(member.node for member in node.members))
-        known[id(node)] = 1 + sum(_size(one, known) for one in inner)
+        known[id(node)] = 1 + sum(_size(child, known) for child in inner)
     return known[id(node)]
 
 
@@ -113,7 +113,7 @@ class _Parser:
         if isinstance(definition, str):
             return self._by_name(definition, namespace)
         if isinstance(definition, list):
-            return Node("union", inner=tuple(self.node(one, namespace) for one in definition))
+            return Node("union", inner=tuple(self.node(branch, namespace) for branch in definition))
         if not isinstance(definition, Mapping) or "type" not in definition:
             raise DataError(f"an Avro schema has {str(definition)[:100]!r} where a type is expected")
         kind = definition["type"]
@@ -161,7 +161,7 @@ class _Parser:
             node = replace(common, members=self._members(definition.get("fields"), full, namespace))
         elif kind == "enum":
             symbols = definition.get("symbols")
-            if not isinstance(symbols, list) or not all(isinstance(one, str) for one in symbols):
+            if not isinstance(symbols, list) or not all(isinstance(symbol, str) for symbol in symbols):
                 raise DataError(f"the Avro enum {full} has no list of symbols")
             default = definition.get("default")
             node = replace(common, symbols=tuple(symbols), default_symbol=default if default in symbols else None)

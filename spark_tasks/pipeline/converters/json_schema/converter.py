@@ -82,7 +82,7 @@ class JsonSchemaConverter(RegisteredConverter):
         validate = self._validator(text, references)
 
         def read(payloads: list[bytes], skip: int) -> Column:
-            texts = [one[skip:] for one in payloads]
+            texts = [payload[skip:] for payload in payloads]
             tape = read_tape(pa.array(texts, pa.binary()))
             validate(texts)
             return Reader(tape, may_lack=True).build(schema, tape.roots), metadata

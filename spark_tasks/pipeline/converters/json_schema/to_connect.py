@@ -68,7 +68,7 @@ class _Mapping:
             return self.schema(self._merged(definition, document), document, version=version, optional=optional)
         choices = _choices(definition)
         if choices is not None:
-            kinds = [one for one in choices if not _is_null(one)]
+            kinds = [choice for choice in choices if not _is_null(choice)]
             if len(choices) == 1 and self._options.flatten:
                 return self.schema(choices[0], document)
             if len(choices) == 2 and len(kinds) == 1:
@@ -124,7 +124,7 @@ class _Mapping:
         """Merges the properties of all schemas in allOf. If none of them has properties, uses the first schema with a
         type.
         """
-        parts = [self._followed(one, document) for one in definition["allOf"]]
+        parts = [self._followed(part, document) for part in definition["allOf"]]
         rest = {key: value for key, value in definition.items() if key != "allOf"}
         properties = {name: one for part in (*parts, rest) for name, one in (part.get("properties") or {}).items()}
         required = [name for part in (*parts, rest) for name in part.get("required") or ()]

@@ -64,7 +64,7 @@ class Reader(TypedReader):
             simple = np.isin(kinds, _KINDS[field.schema.type]) & (chosen < 0)
             chosen[simple], best[simple] = index, np.iinfo(np.int32).max
             if field.schema.type is Type.STRUCT and objects.any():
-                known = [i for i, name in enumerate(names) if name in {one.name for one in field.schema.fields}]
+                known = [i for i, name in enumerate(names) if name in {member.name for member in field.schema.fields}]
                 matches = np.zeros(len(tokens), np.int32)
                 matches[objects] = (cells[known] >= 0).sum(axis=0)
                 better = matches > best
@@ -97,10 +97,10 @@ class Writer(JsonWriter):
 
     def _typed(self, array: pa.Array, schema: Schema) -> pa.Array:
         if schema.type is Type.STRUCT and pa.types.is_struct(array.type):
-            children = dict(zip((one.name for one in array.type), array.flatten(), strict=True))
+            children = dict(zip((field.name for field in array.type), array.flatten(), strict=True))
             if is_union(schema):
-                return pc.coalesce(*(self._typed(children[one.name], one.schema) for one in schema.fields))
-            members = [self._member(one.name, children[one.name], one.schema) for one in schema.fields]
+                return pc.coalesce(*(self._typed(children[field.name], field.schema) for field in schema.fields))
+            members = [self._member(field.name, children[field.name], field.schema) for field in schema.fields]
             return null_like(array, join_members(members, "{", ",", "}", len(array)))
         if schema.type is Type.MAP and not has_text_keys(schema) and schema.key and schema.value:
             offsets = np.asarray(array.offsets)

@@ -177,8 +177,8 @@ def is_packable(member: ProtobufField) -> bool:
 
 
 def _is_fast(message: Message) -> bool:
-    return all(one.number < _MAX_FIELD_NUMBER and (one.message is None or _is_fast(one.message))
-               for one in message.members)
+    return all(member.number < _MAX_FIELD_NUMBER and (member.message is None or _is_fast(member.message))
+               for member in message.members)
 
 
 def _has_repeated_oneofs(values: pa.Array, message: Message) -> bool:
@@ -221,7 +221,8 @@ def _reinterpreted(array: pa.Array, kind: pa.DataType) -> pa.Array:
 
 def _to_python(message: Message) -> Convert:
     """Returns a function that converts a message of upb to a value for Arrow."""
-    steps = [(f"f{one.number}", one, _to_python(one.message) if one.message else None) for one in by_number(message)]
+    steps = [(f"f{member.number}", member, _to_python(member.message) if member.message else None)
+             for member in by_number(message)]
 
     def read(value: Any) -> dict[str, Any]:
         out: dict[str, Any] = {}
@@ -229,7 +230,7 @@ def _to_python(message: Message) -> Convert:
             if member.presence and not value.HasField(name):
                 out[name] = None
             elif member.repeated:
-                out[name] = [step(one) for one in getattr(value, name)] if step else list(getattr(value, name))
+                out[name] = [step(item) for item in getattr(value, name)] if step else list(getattr(value, name))
             else:
                 out[name] = step(getattr(value, name)) if step else getattr(value, name)
         return out

@@ -40,10 +40,10 @@ def protobuf_file(schema: Schema, options: ProtobufOptions) -> tuple[Files, str,
         return (KNOWN[n.WRAPPERS_FILE],), WRAPPERS_TEXT, f"google.protobuf.{_WRAPPERS[schema.type]}Value"
     made = _Maker(options)
     file = made.file(schema)
-    needed = [KNOWN[one] for one in file.dependency if one != n.META_FILE]
+    needed = [KNOWN[path] for path in file.dependency if path != n.META_FILE]
     text = "\n".join(_file_lines(file)) + "\n"
     # the descriptor has options of that file, but their bytes do not need its definitions
-    file.dependency[:] = [one for one in file.dependency if one != n.META_FILE]
+    file.dependency[:] = [path for path in file.dependency if path != n.META_FILE]
     full = ".".join(part for part in (file.package, file.message_type[0].name) if part)
     return (*needed, file), text, full
 
@@ -138,7 +138,7 @@ class _Maker:
             name = self._last(schema.name)
             name += "Message" if name == out.name else ""
             out.type, out.type_name = _PROTO.TYPE_MESSAGE, f"{scope}.{name}"
-            known = next((one for one in message.nested_type if one.name == name), None)
+            known = next((nested for nested in message.nested_type if nested.name == name), None)
             made = descriptor_pb2.DescriptorProto(name=name) if known else message.nested_type.add(name=name)
             self._fill(made, f"{scope}.{name}", schema)
             if known is not None and known != made:
@@ -183,7 +183,7 @@ class _Maker:
 
     def _entries(self, message: descriptor_pb2.DescriptorProto, scope: str, out: Proto, schema: Schema) -> None:
         name = n.entry_name(self._last(schema.name))
-        if any(one.name == name for one in message.nested_type):
+        if any(nested.name == name for nested in message.nested_type):
             raise DataError(f"field {out.name}: two maps have the name {schema.name}")
         out.type, out.type_name = _PROTO.TYPE_MESSAGE, f"{scope}.{name}"
         made = message.nested_type.add(name=name)
@@ -214,7 +214,7 @@ def _file_lines(file: descriptor_pb2.FileDescriptorProto) -> list[str]:
     if file.package:
         lines.append(f"package {file.package};")
     if file.dependency:
-        lines += ["", *(f'import "{one}";' for one in file.dependency)]
+        lines += ["", *(f'import "{path}";' for path in file.dependency)]
     scope = f".{file.package}" if file.package else ""
     for message in file.message_type:
         lines += ["", *_message_lines(message, scope)]
@@ -228,14 +228,14 @@ def _message_lines(message: descriptor_pb2.DescriptorProto, outer: str) -> list[
         if field.proto3_optional or not field.HasField("oneof_index"):
             inner += _field_lines(field, scope)
     for index, oneof in enumerate(message.oneof_decl):
-        members = [one for one in message.field
-                   if one.HasField("oneof_index") and one.oneof_index == index and not one.proto3_optional]
+        members = [member for member in message.field
+                   if member.HasField("oneof_index") and member.oneof_index == index and not member.proto3_optional]
         if members:
-            lines = [line for one in members for line in _field_lines(one, scope)]
+            lines = [line for member in members for line in _field_lines(member, scope)]
             inner += ["", f"oneof {oneof.name} {{", *_indented(lines), "}"]
     for enum in message.enum_type:
         alias = ["  option allow_alias = true;"] if enum.options.allow_alias else []
-        values = [f"  {one.name} = {one.number};" for one in enum.value]
+        values = [f"  {value.name} = {value.number};" for value in enum.value]
         inner += ["", f"enum {enum.name} {{", *alias, *values, "}"]
     for nested in message.nested_type:
         inner += ["", *_message_lines(nested, scope)]

@@ -73,8 +73,8 @@ class Message:
     @property
     def is_entry(self) -> bool:
         """Whether the message has the name and the fields of a map's entry."""
-        return (self.name.endswith("Entry") and [one.name for one in self.members] == ["key", "value"]
-                and not any(one.repeated for one in self.members))
+        return (self.name.endswith("Entry") and [member.name for member in self.members] == ["key", "value"]
+                and not any(member.repeated for member in self.members))
 
 
 class Schemas:
@@ -91,7 +91,7 @@ class Schemas:
             self._file = pool.FindFileByName(files[-1].name)
         except (TypeError, KeyError) as error:
             raise DataError(f"a Protobuf schema is not valid: {error}") from error
-        self._message_names = [one.name for one in files[-1].message_type]
+        self._message_names = [described.name for described in files[-1].message_type]
         if not self._message_names:
             raise DataError("a Protobuf schema has no message")
         self._messages: dict[str, Message | None] = {}
@@ -144,15 +144,16 @@ class Schemas:
         try:
             proto = descriptor_pb2.DescriptorProto()
             described.CopyToProto(proto)
-            words = {one.number: one for one in proto.field}
+            words = {field.number: field for field in proto.field}
             proto2 = _is_proto2(described.file)
-            oneofs = [one for one in described.oneofs if not words[one.fields[0].number].proto3_optional]
-            places = {one.full_name: i for i, one in enumerate(oneofs)}
-            members = tuple(self._member(one, words[one.number], places, proto2, depth) for one in described.fields)
+            oneofs = [oneof for oneof in described.oneofs if not words[oneof.fields[0].number].proto3_optional]
+            places = {oneof.full_name: i for i, oneof in enumerate(oneofs)}
+            members = tuple(
+                self._member(field, words[field.number], places, proto2, depth) for field in described.fields)
         except BaseException:
             del self._messages[name]
             raise
-        message = Message(described.name, name, members, tuple(one.name for one in oneofs))
+        message = Message(described.name, name, members, tuple(oneof.name for oneof in oneofs))
         self._messages[name] = message
         return message
 
@@ -176,7 +177,7 @@ class Schemas:
 
 def _nested(described: Any) -> list[Any]:
     """Returns the nested messages that an index counts. As in Java, these are all but the entries of maps."""
-    return [one for one in described.nested_types if not one.GetOptions().map_entry]
+    return [nested for nested in described.nested_types if not nested.GetOptions().map_entry]
 
 
 def _is_proto2(file: Any) -> bool:
@@ -186,7 +187,7 @@ def _is_proto2(file: Any) -> bool:
 
 
 def _enum(described: Any) -> Enum:
-    values = tuple((one.name, one.number) for one in described.values)
+    values = tuple((value.name, value.number) for value in described.values)
     return Enum(described.name, described.full_name, values, bool(described.is_closed))
 
 
@@ -194,5 +195,5 @@ def _size(message: Message, known: dict[int, int]) -> int:
     """Returns the number of fields, counting each use of a message, as each use becomes a column."""
     if id(message) not in known:
         known[id(message)] = 1 + sum(
-            1 if one.message is None else _size(one.message, known) for one in message.members)
+            1 if member.message is None else _size(member.message, known) for member in message.members)
     return known[id(message)]
