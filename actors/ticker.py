@@ -17,7 +17,7 @@ _LONGEST_WAIT_S = 3600.0  # a time read from a topic may be too far away for the
 
 
 class Ticker:
-    """Calls alarms at their time, on a thread of its own; an alarm must not block.
+    """Calls alarms at their time, on its own thread; an alarm must not block.
 
     Alarms are identified by their key: a new one replaces the old one with the same key.
     """

@@ -1,4 +1,4 @@
-"""A request to another worker's REST API, over a connection of its own."""
+"""A request to another worker's REST API, over its own connection."""
 
 from __future__ import annotations
 

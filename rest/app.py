@@ -1,4 +1,4 @@
-"""The Flask applications of a worker: the public one, and the admin one if it has listeners of its own."""
+"""The Flask applications of a worker: the public one, and the admin one if it has its own listeners."""
 
 from __future__ import annotations
 

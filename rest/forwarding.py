@@ -23,7 +23,7 @@ class Remote:
 
 
 class Forwarder:
-    """Sends one request to another worker over a connection of its own. Thread-safe.
+    """Sends one request to another worker over its own connection. Thread-safe.
 
     `tls` creates the context for https, and is called only if one is needed. `timeout_s` limits each wait for bytes.
     """

@@ -1,4 +1,4 @@
-"""Module spaces: the modules of each plugin folder (or wheel) are in a package of their own (ADR 0014).
+"""Module spaces: the modules of each plugin folder (or wheel) are in a separate package (ADR 0014).
 
 `/opt/connectors/utils.py` is the module `spark_tasks.spaces./opt/connectors.utils`. Its name contains its folder, so
 any process that has this package and the folder can unpickle the module's classes and functions without any setup. Code

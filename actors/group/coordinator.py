@@ -43,7 +43,7 @@ _CLIENT_DEFAULTS = {
 
 
 def _report(error: BaseException) -> None:
-    """Log the error of a posted function. GeneratorExit is no error: the function waited when the IO loop ended."""
+    """Log the error of a posted function. GeneratorExit is not an error: the function waited when the IO loop ended."""
     if not isinstance(error, GeneratorExit):
         _log.error("Internal error in the group member", exc_info=error)
 

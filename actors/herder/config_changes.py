@@ -77,7 +77,7 @@ def process(turn: Turn) -> None:
     for connector in updates:
         remains = turn.state.config.contains(connector)
         what = "updated, restarting" if remains else "removed, stopping"
-        # Of an updated one, its next start is told.
+        # For an updated connector, its next start is logged.
         turn.log("DEBUG" if remains else "INFO", f"{connector}: config {what} the connector", connector)
         work.stop(turn, connector, successor=Successor.REPLACEMENT if remains else Successor.NONE)
     healing.on_new_configs(turn, state.connector_updates)

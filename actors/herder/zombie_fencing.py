@@ -2,7 +2,7 @@
 and a task count record is written; after the task has initialized its producer, it checks for newer task configs.
 
 A task count record must never follow task configs that it does not belong to. So it is written only by a leader that
-has read the config topic to its end, while no other write of its own is in progress (`busy`), and under the same claim
+has read the config topic to its end, while none of its other writes is in progress (`busy`), and under the same claim
 as before that reading: a worker that was leader in between would have fenced the claim.
 """
 
@@ -230,7 +230,7 @@ def on_restart_read(turn: Turn, then: RestartRead, error: Exception | None) -> N
     elif state.needs_rebalance is not None or state.phase is not Phase.RESOLVED:  # due to what was read
         error = RebalanceNeededError("Request cannot be completed because a rebalance is expected")
     elif task not in state.allocation:
-        error = ConflictError(f"Cannot restart task {task} since it is not assigned to this member any more")
+        error = ConflictError(f"Cannot restart task {task} since it is no longer assigned to this member")
     if error is not None:
         turn.reply(then.request_id, error=error)
     else:

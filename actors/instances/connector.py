@@ -56,7 +56,7 @@ WatchLag = Callable[[ConnectorName, Epoch, Mapping[str, str]], Watched | None]
 
 @dataclass(frozen=True, slots=True)
 class _Failed:
-    """The plugin reports a failure from a thread of its own."""
+    """The plugin reports a failure from its own thread."""
 
     error: Exception
 

@@ -79,7 +79,7 @@ class Scaler:
         return watched
 
     def check(self) -> None:
-        """Measure the sinks that are due, each in a thread of its own, so that an unreachable Kafka delays no other."""
+        """Measure the sinks that are due, each in its own thread, so that an unreachable Kafka delays no other."""
         now = int(self._clock() * 1000)
         for watched in self._living():
             if now >= watched.due_ms and not watched.measuring:

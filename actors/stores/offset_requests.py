@@ -62,7 +62,7 @@ class OffsetRequestSettings(Protocol):
 
 
 class OffsetRequests:
-    """Each request runs on a thread of its own; `answer` is called once."""
+    """Each request runs on its own thread; `answer` is called once."""
 
     def __init__(self, config: OffsetRequestSettings, plugins: Plugins, configs: ConfigView,
                  resolve: Callable[[Config, ConnectorName], Mapping[str, str]],

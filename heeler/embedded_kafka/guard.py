@@ -5,9 +5,9 @@ child. When the pipe ends, because this process closed it or died (kill -9 inclu
 kernel's parent-death signal would do the same only on Linux, and would fire when the *thread* that started the child
 ends.
 
-If the shell is killed while this process lives, nobody waits for the child any more: this process then kills it. If
-the part of the shell that reads the pipe is killed, nobody would notice the death of this process any more: so it ends
-the child at once (TERM, then KILL).
+If the shell is killed while this process lives, nobody waits for the child: this process then kills it. If the part of
+the shell that reads the pipe is killed, nobody would notice the death of this process: so it ends the child at once
+(TERM, then KILL).
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 BROKEN: Final = (RuntimeError, NotImplementedError, zlib.error, zipfile.BadZipFile)
-"""What zipfile raises for a file that is no jar, besides OSError."""
+"""What zipfile raises for a file that is not a jar, besides OSError."""
 _API: Final = "org/apache/kafka/connect/"
 _PLUGINS: Final = frozenset(_API + name for name in (
     "source/SourceConnector", "sink/SinkConnector", "storage/Converter", "storage/HeaderConverter",
@@ -28,7 +28,7 @@ _TWO: Final = {5, 6}  # long and double take two places
 
 @dataclass(frozen=True, slots=True)
 class _Header:
-    """`parents`: the superclass, which only Object has not, and interfaces."""
+    """`parents`: the superclass, which only Object lacks, and interfaces."""
 
     concrete: bool
     parents: tuple[str, ...]

@@ -20,7 +20,7 @@ DEFAULT_RECORDS = 5
 
 
 def blueprint(context: ResourceContext) -> Blueprint:
-    """The route of trials, which run on the worker that gets the request, in a process of their own."""
+    """The route of trials, which run on the worker that gets the request, in a separate process."""
     routes = Blueprint("trial", __name__, url_prefix="/connectors")
     view = context.view
 

@@ -39,7 +39,7 @@ class DeadLetters:
 
     @classmethod
     def of(cls, raw: pa.RecordBatch) -> DeadLetters:
-        """Parses a batch of the queue, which may contain records that are no dead letters."""
+        """Parses a batch of the queue, which may contain records that are not dead letters."""
         headers = raw.column("headers")
         flat, parents = pc.list_flatten(headers), pc.list_parent_indices(headers).to_numpy()
         names, values = pc.struct_field(flat, "key"), pc.struct_field(flat, "value")

@@ -126,7 +126,7 @@ class Refusals:
                     _logger.error("Could not produce message to dead letter queue. topic=%s: %s", queue, error)  # noqa: TRY400
 
     def send_apart(self) -> None:
-        """Writes the queued letters with a producer of their own, for a sink."""
+        """Writes the queued letters with a separate producer, for a sink."""
         if not self._letters:
             return
         handling = self._handling

@@ -36,7 +36,7 @@ class Appender:
     `identity`: the producer id and epoch that the owner has initialized; None for a producer that is neither idempotent
     nor transactional. `sequences`: the next sequence number of each partition, by default 0; the attribute of the same
     name has those after the append. `admit` is called with partitions before the first records are sent to them, so
-    that they can be added to a transaction. After an error an appender cannot be used any more: its sequences are no
+    that they can be added to a transaction. After an error an appender can no longer be used: its sequences are no
     longer valid, and the owner needs a new epoch (KIP-360).
     """
 

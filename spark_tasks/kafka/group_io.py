@@ -104,7 +104,7 @@ class GroupIo:
 
     @property
     def closed(self) -> bool:
-        """Whether the thread has been ended. Members then cannot be used any more."""
+        """Whether the thread has been ended. Members can then no longer be used."""
         return self._closed
 
     def close(self) -> None:

@@ -285,7 +285,7 @@ class GroupConsumer:
             return False
         try:
             member.poll_heartbeat()
-        except protocol.KafkaError:  # there are no heartbeats any more; a join starts them again
+        except protocol.KafkaError:  # there are no more heartbeats; a join starts them again
             member.request_rejoin()
             return False
         self._rest()

@@ -280,7 +280,7 @@ class SharedBatches:
             elif now - flight.begun > CUT_OFF_S:
                 names = ", ".join(loan.task.id for loan, _ in flight.loans)
                 _logger.warning("A split shared by %s took longer than %g s and was cancelled. Each task repeats its "
-                                "records in a split of its own.", names, CUT_OFF_S)
+                                "records in its own split.", names, CUT_OFF_S)
                 self._engine.cancel(flight.future)
 
     def _commit(self) -> None:

@@ -33,7 +33,7 @@ _LONG_S: Final = 0.01  # for a split: only then it may have been blocked for lon
 
 @dataclass(frozen=True, slots=True)
 class SharedSplit:
-    """Splits of tasks with the same pipeline, whose records have been fetched (`held`). Each has a result of its own:
+    """Splits of tasks with the same pipeline, whose records have been fetched (`held`). Each has its own result:
     the error of one does not affect the others.
     """
 

@@ -80,7 +80,7 @@ def _listens(address: str) -> bool:
 def launch(
     settings: Mapping[str, str], stop: threading.Event, folder: Path
 ) -> tuple[subprocess.Popen[bytes], Any]:
-    """Starts Spark's gateway JVM in a process group of its own, so that Ctrl-C reaches only the worker, and connects to
+    """Starts Spark's gateway JVM in its own process group, so that Ctrl-C reaches only the worker, and connects to
     it. Returns the process and the Py4J gateway.
 
     Waits for the JVM unless `stop` is set. `folder` must be readable only by this user: the settings, which may contain

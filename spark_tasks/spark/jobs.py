@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-BIG_SECONDS = 0.1  # a submission with a longer expected run time gets a job of its own
+BIG_SECONDS = 0.1  # a submission with a longer expected run time gets its own job
 MAX_SHARING = 64  # submissions in one job
 
 

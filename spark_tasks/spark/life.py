@@ -109,7 +109,7 @@ class SparkLife:
         return self.error if self.state is EngineState.FAILED else None
 
     def died(self, dead: SparkJobs) -> bool:
-        """Replaces a Spark that cannot run jobs any more. Returns False if it has already been replaced."""
+        """Replaces a Spark that can no longer run jobs. Returns False if it has already been replaced."""
         with self._changed:
             if self.spark is not dead or self.state is not EngineState.RUNNING:
                 return False

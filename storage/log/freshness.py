@@ -46,7 +46,7 @@ class Freshness:
             return self._released.wait_for(lambda: self._since.keys().isdisjoint(held), max(0.0, timeout_s))
 
     def error(self) -> SuspendedError | None:
-        """The error if records that are being sent must not be sent any more."""
+        """The error if records that are being sent must no longer be sent."""
         with self._lock:
             since = min(self._since.values(), default=time.monotonic())
         slept = process_pulse().longest_gap_since(min(since, time.monotonic() - SOON_S))

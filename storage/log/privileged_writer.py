@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 class KafkaPrivilegedWriter(PrivilegedWriter):
     """Writes the records of each call in one transaction; used for a connector's offsets and for the config topic.
 
-    kafka-python's transactional calls block, so they run on a thread of their own.
+    kafka-python's transactional calls block, so they run on their own thread.
     """
 
     def __init__(

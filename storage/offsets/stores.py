@@ -129,7 +129,7 @@ class ConnectorOffsetStore:
             self._own.stop()
 
     def close_soon(self) -> None:
-        """Start `close` on a thread of its own, for callers that must not block: a stopping task, a log's threads."""
+        """Start `close` on its own thread, for callers that must not block: a stopping task, a log's threads."""
         if self._own is not None:
             threading.Thread(target=self._own.stop, name=f"close-{self._own.name}", daemon=True).start()
 

@@ -64,7 +64,7 @@ def encode(
     Offsets start at 0 in each batch, as brokers require; column `offset` is ignored. A negative or null timestamp
     becomes `no_timestamp` (ms). Columns `headers` and `timestamp` may be missing. `compression`: None, gzip, snappy,
     lz4 or zstd; a batch that compression does not shrink stays uncompressed. A record that exceeds `max_batch_bytes`
-    becomes a batch of its own; raises RecordTooLargeError if that exceeds `max_record_bytes` (by default the same
+    becomes a separate batch; raises RecordTooLargeError if that exceeds `max_record_bytes` (by default the same
     limit).
     """
     rows = frozen(np.arange(len(raw), dtype=np.int64) if rows is None else rows.astype(np.int64, copy=False))
