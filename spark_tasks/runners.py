@@ -105,8 +105,8 @@ class Runners:
         if plugin is None:
             raise ConfigError("transforms: there is no Java plugin in the chain")
         lease = plugin.cls.lease_for(context)
-        whole = with_converters({"name": context.connector_name, **config}, worker)
-        return JavaPart(kind, context.connector_name, context.task, lease.token, whole, cut), lease
+        complete = with_converters({"name": context.connector_name, **config}, worker)
+        return JavaPart(kind, context.connector_name, context.task, lease.token, complete, cut), lease
 
     def _cut(self, context: TaskContext, *, is_sink: bool, java: bool) -> Cut | None:
         cut, refusals = cut_of(self._plugins, context.connector, context.worker.converters, is_sink=is_sink, java=java)

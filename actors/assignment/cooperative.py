@@ -138,8 +138,8 @@ class _Rebalance:
         self.back = {item: back for item in missing if (back := self._newcomer(state.previous[item])) is not None}
         # Another rebalance may have begun before all members received the last assignments. If a member of both does
         # not claim an item, the assignment never reached it: the item is not lost work to be held.
-        there = state.members & self.urls.keys()
-        self.lost = frozenset(item for item in missing - self.back.keys() if state.previous[item].member not in there)
+        present = state.members & self.urls.keys()
+        self.lost = frozenset(item for item in missing - self.back.keys() if state.previous[item].member not in present)
         self.created: frozenset[ItemId] = self.configured - active - self.back.keys() - self.lost
 
     def _rightful(self, item: ItemId) -> str | None:

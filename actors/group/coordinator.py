@@ -200,8 +200,8 @@ class GroupCoordinator(BaseCoordinator):  # type: ignore[misc]
         self.rejoin_needed = self._rejoin_after_join
         self.state = MemberState.STABLE
         self._enable_heartbeat()
-        mine = self._plan is not None and self._plan.generation == generation.generation_id
-        led = self._plan if mine else None
+        planned_here = self._plan is not None and self._plan.generation == generation.generation_id
+        led = self._plan if planned_here else None
         if led is None:
             return Membership(generation.generation_id, generation.member_id, self.protocol, assignment)
         for members, why in self._notes.followed(led):

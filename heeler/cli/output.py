@@ -55,12 +55,12 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    made = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    grid = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for column in columns:
-        made.add_column(Text(column), overflow="fold")
+        grid.add_column(Text(column), overflow="fold")
     for row in rows:
-        made.add_row(*(Text(safe(cell), STYLES.get(str(cell), "")) for cell in row))
-    return made
+        grid.add_row(*(Text(safe(cell), STYLES.get(str(cell), "")) for cell in row))
+    return grid
 
 
 def fitting(

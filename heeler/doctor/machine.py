@@ -61,11 +61,11 @@ def limits() -> Iterator[Finding]:
 
 def _room(about: str, folder: Path) -> Finding:
     """The finding about a folder; if it does not exist, its nearest parent that does is examined."""
-    there = next(place for place in (folder, *folder.parents) if place.exists())
-    if not os.access(there, os.W_OK | os.X_OK):
-        return Finding(about, Verdict.ERROR, f"{there} is not writable. Set TMPDIR or HEELER_CACHE to another folder, "
-                                             "or change its permissions")
-    free = shutil.disk_usage(there).free
+    existing = next(place for place in (folder, *folder.parents) if place.exists())
+    if not os.access(existing, os.W_OK | os.X_OK):
+        return Finding(about, Verdict.ERROR, f"{existing} is not writable. Set TMPDIR or HEELER_CACHE to another "
+                                             "folder, or change its permissions")
+    free = shutil.disk_usage(existing).free
     text = f"{folder}: {free / 1024**3:.1f} GiB free"
     if free < _ROOM:
         return Finding(about, Verdict.WARNING,

@@ -24,8 +24,8 @@ def mapped(values: Schema) -> Schema:
 
 def an_object(required: str, **properties: Schema) -> Schema:
     """An object; `required`: the names of its required properties, separated by spaces."""
-    made: Schema = {"type": "object", "properties": properties}
-    return {**made, "required": required.split()} if required else made
+    schema: Schema = {"type": "object", "properties": properties}
+    return {**schema, "required": required.split()} if required else schema
 
 
 TEXT: Final[Schema] = {"type": "string"}

@@ -71,9 +71,9 @@ def list_offsets(array: pa.Array) -> pa.Array:
     """Returns the offsets (from 0) of the lists in the result of `flatten`, which has no items of null lists."""
     ends = np.asarray(array.offsets)
     lengths = np.diff(ends)
-    there = valid(array)
-    if there is not None:
-        lengths = np.where(there, lengths, 0)
+    valid_rows = valid(array)
+    if valid_rows is not None:
+        lengths = np.where(valid_rows, lengths, 0)
     offsets = np.zeros(len(array) + 1, np.int32)
     np.cumsum(lengths, out=offsets[1:])
     return number_array(offsets, pa.int32())

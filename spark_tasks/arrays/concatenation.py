@@ -124,8 +124,8 @@ def _join_optional(members: Sequence[JoinedField], opening: str, separator: str,
     members are all null.)
     """
     pieces = [join(separator + member.prefix, member.text, nulls="emit_null") for member in members]
-    whole = pc.binary_join_element_wise(*pieces, "", null_handling="replace", null_replacement="")
-    return join(opening, pc.utf8_slice_codeunits(whole, len(separator)), closing)
+    joined = pc.binary_join_element_wise(*pieces, "", null_handling="replace", null_replacement="")
+    return join(opening, pc.utf8_slice_codeunits(joined, len(separator)), closing)
 
 
 def null_like(array: pa.Array, strings: pa.Array) -> pa.Array:

@@ -242,11 +242,11 @@ def values(array: pa.Array, metadata: Metadata | None) -> list[Any]:
     if pa.types.is_struct(kind):
         rows: list[dict[str, Any]] = [{} for _ in range(len(array))]
         for field, child in zip(kind, array.flatten(), strict=True):
-            optional, there = nulls_are_absent(metadata_of(field)), child.is_valid().to_pylist()
-            for row, value, is_there in zip(rows, values(child, metadata_of(field)), there, strict=True):
+            optional, present = nulls_are_absent(metadata_of(field)), child.is_valid().to_pylist()
+            for row, value, is_there in zip(rows, values(child, metadata_of(field)), present, strict=True):
                 if is_there or not optional:
                     row[field.name] = value
-        return [row if there else None for row, there in zip(rows, array.is_valid().to_pylist(), strict=True)]
+        return [row if present else None for row, present in zip(rows, array.is_valid().to_pylist(), strict=True)]
     if pa.types.is_map(kind):
         return _each(array, lambda row: dict(zip(values(row.field(0), None), values(row.field(1), None), strict=True)))
     if _is_list(kind):

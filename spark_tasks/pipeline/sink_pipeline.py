@@ -83,8 +83,8 @@ class SinkPipeline(ConfiguredPipeline):
     def to_connect_together(self, topic: str, partitions: Array, raw: pa.RecordBatch) -> pa.RecordBatch | None:
         """Converts records of several partitions of a topic at once. `partitions`: of each record (int32).
 
-        Returns None if they have to be converted apart (`to_connect_batches`), because there are transforms, a bad
-        record or several schemas.
+        Returns None if they have to be converted separately (`to_connect_batches`), because there are transforms, a
+        bad record or several schemas.
         """
         if self.stages.chain.stages:
             return None

@@ -122,8 +122,8 @@ class SourcePipeline(ConfiguredPipeline):
             raise DataError("a source record has no topic")
         used = pc.unique(topics.indices).to_pylist()
         for index in used:
-            mine = batch if len(used) == 1 else batch.filter(pc.equal(topics.indices, index))
-            yield str(topics.dictionary[index].as_py()), mine
+            of_topic = batch if len(used) == 1 else batch.filter(pc.equal(topics.indices, index))
+            yield str(topics.dictionary[index].as_py()), of_topic
 
     def _raws(self, topic: str, batch: pa.RecordBatch) -> Iterator[RawBatch]:
         with phase("convert"):

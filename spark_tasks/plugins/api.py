@@ -174,9 +174,10 @@ class TransactionBoundaries(Protocol):
 
 class MultiPartitionWriter(Protocol):
     """An optional attribute of a sink's writer. If it is True, a call of `write` may have the records of several
-    partitions and tasks of the connector (as Kafka Connect's `put`), in order for each partition, which for tasks with
-    few records takes a fraction of a call for each. In such a call, `kafka_partition` returns None and there is no
-    `errant_record_reporter`. If it raises, the records of each partition are passed again, in a separate call.
+    partitions and tasks of the connector (as Kafka Connect's `put`), in order for each partition. For tasks with few
+    records, one such call costs far less than a call for each. In such a call, `kafka_partition` returns None and
+    there is no `errant_record_reporter`. If it raises, the records of each partition are passed again, in a separate
+    call.
     """
 
     multi_partition: bool

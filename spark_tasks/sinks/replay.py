@@ -117,9 +117,9 @@ class Replay:
             self._totals[name] += getattr(result, name)
         self._totals["refused"] += result.refused.count
         for name, counts in result.counts.items():
-            mine = self._counts.setdefault(name, Counter())
+            counter = self._counts.setdefault(name, Counter())
             for kind, count in counts.items():
-                count_kind(mine, kind, count)
+                count_kind(counter, kind, count)
         self._samples += result.samples
 
     def fail(self, error: Exception) -> None:

@@ -101,9 +101,9 @@ class RowGuesser:
             columns.sort(key=lambda one: one[0] != usual)
             for word in words:
                 for place, column in columns:
-                    there = _equal_rows(column, word)
-                    if there is not None:
-                        return _Suspect(begin + int(there.argmax()), word, place)
+                    equal_rows = _equal_rows(column, word)
+                    if equal_rows is not None:
+                        return _Suspect(begin + int(equal_rows.argmax()), word, place)
             begin += len(batch)
         return None
 

@@ -40,12 +40,12 @@ class TransactionSettings:
             raise ConfigError(
                 f"Invalid value {properties.get('acks')} for configuration acks: exactly-once delivery requires all"
             )
-        mine = f"{context.worker.group_id}-{context.connector_name}-{context.task}"
-        if properties.get("transactional.id", mine) != mine:
-            _logger.warning("%s: transactional.id is ignored, as exactly-once delivery requires %s", context.id, mine)
+        own_id = f"{context.worker.group_id}-{context.connector_name}-{context.task}"
+        if properties.get("transactional.id", own_id) != own_id:
+            _logger.warning("%s: transactional.id is ignored, as exactly-once delivery requires %s", context.id, own_id)
         timeout = number(properties, "transaction.timeout.ms", TRANSACTION_TIMEOUT_MS, 1)
         boundary = Boundary.configured(context.connector, context.worker.offset_flush_interval_ms, timeout)
-        return cls(mine, boundary, producer.appender, timeout, number(properties, "max.block.ms", _MAX_BLOCK_MS, 1))
+        return cls(own_id, boundary, producer.appender, timeout, number(properties, "max.block.ms", _MAX_BLOCK_MS, 1))
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,12 +108,12 @@ def launch(
     finally:
         for file in (properties, connection):
             file.unlink(missing_ok=True)
-    given = {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}
-    os.environ.update(given)
+    variables = {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}
+    os.environ.update(variables)
     try:
         return process, launch_gateway()
     finally:
-        for key in given:
+        for key in variables:
             os.environ.pop(key, None)
 
 

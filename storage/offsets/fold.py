@@ -98,14 +98,14 @@ def records_for(
     """
     known = state.connectors.get(connector, {})
     wanted = {identity(partition): (partition, offset) for partition, offset in offsets}  # the last one counts
-    made: list[KeyValue] = []
+    records: list[KeyValue] = []
     for name, (partition, offset) in wanted.items():
         stored = known.get(name)
         key = stored.current.key if stored is not None else offset_key(connector, partition)
         others = stored.versions if stored is not None else ()
-        made += [(other.key, None) for other in others if other.key != key and other.value is not None]
-        made.append((key, offset_value(offset)))
-    return made
+        records += [(other.key, None) for other in others if other.key != key and other.value is not None]
+        records.append((key, offset_value(offset)))
+    return records
 
 
 def merge(worker: OffsetState, own: OffsetState, connector: ConnectorName) -> list[tuple[Partition, Offset]]:

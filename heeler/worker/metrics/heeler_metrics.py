@@ -74,11 +74,11 @@ def _phases(page: Page, with_metrics: Sequence[tuple[TaskRow, TaskMetrics]]) -> 
 
 def scaling(page: Page, rows: Sequence[ConnectorRow], found: Mapping[ConnectorName, Scaled]) -> None:
     """Metrics of connectors whose number of tasks follows their lag (tasks.auto)."""
-    made = [(row, found[row.name]) for row in rows if row.name in found]
+    scaled = [(row, found[row.name]) for row in rows if row.name in found]
     page.add("heeler_connector_tasks_wanted", "gauge", "Number of tasks that the lag requires (tasks.auto).",
-             [(row.labels, figures.tasks) for row, figures in made])
+             [(row.labels, figures.tasks) for row, figures in scaled])
     page.add("heeler_connector_lag_records", "gauge", "Total lag of a sink with tasks.auto, in records.",
-             [(row.labels, figures.lag) for row, figures in made if figures.lag is not None])
+             [(row.labels, figures.lag) for row, figures in scaled if figures.lag is not None])
 
 
 def stalled(page: Page, rows: Sequence[TaskRow], found: Collection[ConnectorTaskId]) -> None:

@@ -152,15 +152,15 @@ def tasks(page: Page, rows: Sequence[TaskRow]) -> None:
     for attribute, about in classes.items():
         owner, _, what = attribute.replace("_", " ").rpartition(" ")
         _label_series(page, name_of(_TASK, attribute), f"The {owner}'s {what}, as a label.", about)
-    made = [(row, row.metrics) for row in rows if row.metrics is not None]
-    places = [row.labels for row, _ in made]
+    with_metrics = [(row, row.metrics) for row in rows if row.metrics is not None]
+    places = [row.labels for row, _ in with_metrics]
     page.column(name_of(_TASK, "running-ratio"), "gauge", "Fraction of its lifetime that the task was running.", places,
-                [row.ratios[0] for row, _ in made])
+                [row.ratios[0] for row, _ in with_metrics])
     page.column(name_of(_TASK, "pause-ratio"), "gauge", "Fraction of its lifetime that the task was paused.", places,
-                [row.ratios[1] for row, _ in made])
-    of_kind = {"": (places, [(task, row.now) for row, task in made])}
+                [row.ratios[1] for row, _ in with_metrics])
+    of_kind = {"": (places, [(task, row.now) for row, task in with_metrics])}
     for kind in ("source", "sink"):
-        selected = [(row, task) for row, task in made if task.kind == kind]
+        selected = [(row, task) for row, task in with_metrics if task.kind == kind]
         of_kind[kind] = [row.labels for row, _ in selected], [(task, row.now) for row, task in selected]
     for figure in FIGURES:
         value = figure.value

@@ -112,7 +112,7 @@ class WorkerMetrics:
     def _task_rows(self, inboxes: Mapping[ItemId, int]) -> list[TaskRow]:
         now, config, statuses = time.time(), self._configs(), self._statuses()
         rows = []
-        made: dict[ConnectorTaskId, tuple[object, Mapping[str, str]]] = {}
+        classes_by_task: dict[ConnectorTaskId, tuple[object, Mapping[str, str]]] = {}
         for name, found in statuses.tasks.items():
             connector, of_connector = config.connector_configs.get(name), statuses.connectors.get(name)
             version = of_connector.version if of_connector is not None else None
@@ -127,11 +127,11 @@ class WorkerMetrics:
                 classes = self._classes.get(task)
                 if classes is None or classes[0] != source:
                     classes = source, self._classes_of(*source)
-                made[task] = classes
+                classes_by_task[task] = classes
                 rows.append(TaskRow(task, self.worker_id, status.state, now, self._tasks.get(task),
                                     self._seen.restarts.get(task, {}), inboxes.get(task), classes[1],
                                     healing=status.restarts))
-        self._classes = made
+        self._classes = classes_by_task
         return rows
 
     def _classes_of(self, connector: Config | None, task: Config | None, version: str | None,

@@ -196,10 +196,10 @@ def _objects(tape: Tape, tokens: Ints, valid: np.ndarray | None) -> Column:
     for name in hash_order(names):
         values = cells[names.index(name)]
         array, metadata = build(tape, values)
-        there = int(np.count_nonzero(values >= 0))
-        if there < rows:
+        present = int(np.count_nonzero(values >= 0))
+        if present < rows:
             metadata = {**metadata, ABSENT_KEY: ABSENT_NULL}
-            if array.null_count > len(tokens) - there and FORM_KEY not in metadata:
+            if array.null_count > len(tokens) - present and FORM_KEY not in metadata:
                 array, metadata[FORM_KEY] = raw(tape, values), FORM_JSON
         children.append(array)
         fields.append(pa.field(name, array.type, metadata=metadata or None))

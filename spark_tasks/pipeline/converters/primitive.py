@@ -119,17 +119,17 @@ class _Number(_Primitive):
         dtype = np.dtype(self._dtype)
         kind = to_arrow(self._schema)
         metadata = {SCHEMA_KEY: to_text(self._schema).encode()}
-        found = texts(array)
-        sizes = np.diff(found.offsets)
-        there = np.ones(len(array), np.bool_) if found.valid is None else found.valid
-        wrong = there & (sizes != dtype.itemsize)
+        source = texts(array)
+        sizes = np.diff(source.offsets)
+        valid = np.ones(len(array), np.bool_) if source.valid is None else source.valid
+        wrong = valid & (sizes != dtype.itemsize)
         if wrong.any():
             raise _wrong_sizes(wrong, self._word, f"its size is not {dtype.itemsize}")
         values = np.zeros(len(array), dtype.newbyteorder("="))
-        if there.any():
-            at = found.offsets[:-1][there][:, None] + np.arange(dtype.itemsize)
-            values[there] = found.data[at].copy().view(dtype)[:, 0]
-        return number_array(values, kind, found.valid), metadata
+        if valid.any():
+            at = source.offsets[:-1][valid][:, None] + np.arange(dtype.itemsize)
+            values[valid] = source.data[at].copy().view(dtype)[:, 0]
+        return number_array(values, kind, source.valid), metadata
 
     @override
     def from_connect(self, topic: str, array: pa.Array, metadata: Metadata | None = None) -> pa.Array:
@@ -138,12 +138,12 @@ class _Number(_Primitive):
             return array.cast(pa.binary())
         if array.type != to_arrow(self._schema):
             raise self._refused(str(array.type), _JAVA_TYPES.get(array.type))
-        there = np.asarray(array.is_valid().to_numpy(zero_copy_only=False))
-        values = array.fill_null(0).to_numpy(zero_copy_only=False).astype(dtype)[there]
+        valid = np.asarray(array.is_valid().to_numpy(zero_copy_only=False))
+        values = array.fill_null(0).to_numpy(zero_copy_only=False).astype(dtype)[valid]
         offsets = np.zeros(len(array) + 1, np.int32)
-        np.cumsum(there * dtype.itemsize, out=offsets[1:])
+        np.cumsum(valid * dtype.itemsize, out=offsets[1:])
         data = np.frombuffer(values.tobytes(), np.uint8)
-        return string_array(data, offsets, there, pa.binary())
+        return string_array(data, offsets, valid, pa.binary())
 
 
 class ShortConverter(_Number):
@@ -189,17 +189,17 @@ class BooleanConverter(_Primitive):
 
     @override
     def to_connect(self, topic: str, array: pa.Array, headers: pa.Array | None = None) -> Column:
-        found = texts(array)
-        there = np.ones(len(array), np.bool_) if found.valid is None else found.valid
+        source = texts(array)
+        valid = np.ones(len(array), np.bool_) if source.valid is None else source.valid
         flags = np.zeros(len(array), np.uint8)
-        sizes = np.diff(found.offsets)
-        wrong = there & (sizes != 1)
-        if not wrong.any() and there.any():
-            flags[there] = found.data[found.offsets[:-1][there]]
+        sizes = np.diff(source.offsets)
+        wrong = valid & (sizes != 1)
+        if not wrong.any() and valid.any():
+            flags[valid] = source.data[source.offsets[:-1][valid]]
             wrong = flags > 1
         if wrong.any():
             raise _wrong_sizes(wrong, "boolean", "it must be one byte, 0 or 1")
-        return bool_array(flags == 1, found.valid), {SCHEMA_KEY: to_text(self._schema).encode()}
+        return bool_array(flags == 1, source.valid), {SCHEMA_KEY: to_text(self._schema).encode()}
 
     @override
     def from_connect(self, topic: str, array: pa.Array, metadata: Metadata | None = None) -> pa.Array:

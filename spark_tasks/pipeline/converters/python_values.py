@@ -18,8 +18,8 @@ def to_python(array: pa.Array, metadata: Metadata | None = None) -> list[Any]:
         rows: list[dict[str, Any]] = [{} for _ in range(len(array))]
         for field, child in zip(array.type, array.flatten(), strict=True):
             optional = nulls_are_absent(metadata_of(field))
-            there = child.is_valid().to_pylist()
-            for row, value, is_there in zip(rows, to_python(child, metadata_of(field)), there, strict=True):
+            present = child.is_valid().to_pylist()
+            for row, value, is_there in zip(rows, to_python(child, metadata_of(field)), present, strict=True):
                 if is_there or not optional:
                     row[field.name] = value
         return [row if valid else None for row, valid in zip(rows, array.is_valid().to_pylist(), strict=True)]

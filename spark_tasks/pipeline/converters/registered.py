@@ -189,14 +189,14 @@ class RegisteredConverter(Converter):
                      ) -> tuple[pa.Array, pa.Array]:
         """Raises RetriableError while the registry is unreachable."""
         schema = schema_of(metadata)
-        there = array.is_valid().to_numpy(zero_copy_only=False)
+        valid = array.is_valid().to_numpy(zero_copy_only=False)
         words = self.write_words.format(topic)
         if self.writes_nulls and schema is not None and schema.optional:
-            there[:] = True
-        elif schema is not None and not (schema.optional or there.all() or self.writes_nulls or self.null_is_tombstone):
+            valid[:] = True
+        elif schema is not None and not (schema.optional or valid.all() or self.writes_nulls or self.null_is_tombstone):
             null = DataError("Found null value for non-optional schema")
-            raise BadRowsError([(row, _java(null, words)) for row in np.flatnonzero(~there).tolist()])
-        rows = np.flatnonzero(there)
+            raise BadRowsError([(row, _java(null, words)) for row in np.flatnonzero(~valid).tolist()])
+        rows = np.flatnonzero(valid)
         if not len(rows):
             return pa.nulls(len(array), pa.binary()), headers
         with _rows(rows, words):

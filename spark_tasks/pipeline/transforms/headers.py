@@ -22,12 +22,12 @@ _MAX_BYTES: Final = 2**31 - 1  # in a column with 32-bit offsets
 
 def has_header(batch: pa.RecordBatch, name: str) -> pa.BooleanArray:
     """Returns for each record whether it has a header with this name."""
-    there = np.zeros(len(batch), np.bool_)
+    has_name = np.zeros(len(batch), np.bool_)
     if _some(batch):
         headers = batch.column("headers")
-        mine = pc.equal(headers.flatten().field("key"), name).to_numpy(zero_copy_only=False)
-        there[_rows(headers)[mine]] = True
-    return pa.array(there)
+        matches = pc.equal(headers.flatten().field("key"), name).to_numpy(zero_copy_only=False)
+        has_name[_rows(headers)[matches]] = True
+    return pa.array(has_name)
 
 
 def without(batch: pa.RecordBatch, names: Collection[str]) -> pa.RecordBatch:

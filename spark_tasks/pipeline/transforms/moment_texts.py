@@ -35,9 +35,9 @@ def parse_column(array: pa.Array, pattern: str) -> pa.Array:
     steps = _steps(pattern)
     text = texts(array)
     millis = np.zeros(len(array), np.int64)
-    there = all_valid(len(array)) if text.valid is None else text.valid
+    valid = all_valid(len(array)) if text.valid is None else text.valid
     fields = np.empty(_UNUSED + 1, np.int64)
-    if _parse(frozen(text.data), frozen(text.offsets), there, steps, _NAMES, fields, millis) >= 0:
+    if _parse(frozen(text.data), frozen(text.offsets), valid, steps, _NAMES, fields, millis) >= 0:
         raise pa.ArrowInvalid("a text does not match the pattern, or has an unsupported form")
     return number_array(millis, pa.int64(), text.valid)
 
@@ -84,7 +84,7 @@ def _check_known(found: tuple[Piece, ...]) -> None:
 
 @kernel
 def _parse(data: Any, offsets: Any, there: Any, steps: Any, names: Any, fields: Any, millis: Any) -> int:
-    """Set the milliseconds of each text. Returns the first row whose text is not of the pattern, or -1."""
+    """Set the milliseconds of each text. Returns the first row whose text does not match the pattern, or -1."""
     for row in range(len(millis)):
         if not there[row]:
             continue

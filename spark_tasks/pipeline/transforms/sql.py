@@ -198,8 +198,8 @@ class Sql(Transform):
         """Returns the table for the query, and the names of the value's fields."""
         arrays, metadata, fields = {}, {}, []
         for name, kind in _PARTS.items():
-            there = name in batch.schema.names
-            arrays[name] = batch.column(name) if there else pa.nulls(len(batch), kind)
+            exists = name in batch.schema.names
+            arrays[name] = batch.column(name) if exists else pa.nulls(len(batch), kind)
         if pa.types.is_dictionary(arrays["topic"].type):
             arrays["topic"] = arrays["topic"].cast(pa.string())
         value, field = batch.column("value"), batch.schema.field("value")

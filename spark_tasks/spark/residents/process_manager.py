@@ -129,9 +129,9 @@ class ProcessManager:
         at a hand-over, those of the former launcher do not count.
         """
         others = [r for r in self.residents.values() if r.launcher is not launcher and r.line is not None]
-        mine = sum(1 for r in self.residents.values() if r.launcher is launcher)
+        launched = sum(1 for r in self.residents.values() if r.launcher is launcher)
         others_count = 0 if self._former else len(others)
-        return min(self._max_processes - mine - others_count, launcher.max_processes - mine)
+        return min(self._max_processes - launched - others_count, launcher.max_processes - launched)
 
     def grow(self, wanted: int) -> None:
         """Start processes until `wanted` are idle or about to join, if there is room. The caller holds the lock."""
@@ -154,8 +154,8 @@ class ProcessManager:
             r.line is None and r.launcher is self._launcher and r.since < since for r in self.residents.values())
 
     def _grow(self, launcher: Launcher, wanted: int) -> None:
-        there = sum(1 for r in (*self.idle, *self.starting) if r.launcher is launcher)
-        for _ in range(min(wanted - there, self._room(launcher))):
+        available = sum(1 for r in (*self.idle, *self.starting) if r.launcher is launcher)
+        for _ in range(min(wanted - available, self._room(launcher))):
             resident = Resident(self.next_number(), launcher)
             self.residents[resident.number] = resident
             (self._stand_in_launches if launcher is self._stand_in else self._launches).put(resident)

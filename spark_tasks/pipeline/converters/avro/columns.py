@@ -96,14 +96,14 @@ class _Writer:
         if not optional:
             row = int(np.argmax(array.is_null().to_numpy(zero_copy_only=False)))
             raise BadRowError(row, "Found null value for non-optional schema")
-        there = array.is_valid()
-        places = np.cumsum(there.to_numpy(zero_copy_only=False)) - 1
-        rows = np.flatnonzero(there.to_numpy(zero_copy_only=False))
+        valid = array.is_valid()
+        places = np.cumsum(valid.to_numpy(zero_copy_only=False)) - 1
+        rows = np.flatnonzero(valid.to_numpy(zero_copy_only=False))
         try:
-            values = self._values(array.filter(there), schema, node)
+            values = self._values(array.filter(valid), schema, node)
         except BadRowError as bad:
             raise BadRowError(int(rows[bad.row]), bad) from None
-        return values.take(pa.array(places, mask=~there.to_numpy(zero_copy_only=False)))
+        return values.take(pa.array(places, mask=~valid.to_numpy(zero_copy_only=False)))
 
     def _values(self, array: pa.Array, schema: Schema, node: Node) -> pa.Array:
         """Converts an array without nulls."""

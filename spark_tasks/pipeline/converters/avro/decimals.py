@@ -72,10 +72,10 @@ def to_bytes(array: pa.Array, size: int | None = None) -> pa.Array:
     fill = np.where(negative, 0xFF, 0).astype(np.uint8)
     spare = (big[:, :-1] == fill[:, None]) & ((big[:, 1:] >= 0x80) == negative[:, None])
     first = np.cumprod(spare, axis=1).sum(axis=1)  # the first significant byte
-    there = array.is_valid().to_numpy(zero_copy_only=False)
+    valid = array.is_valid().to_numpy(zero_copy_only=False)
     if size is not None:
-        return _padded(big, fill, first, there, size)
-    return _cut(big, first, there)
+        return _padded(big, fill, first, valid, size)
+    return _cut(big, first, valid)
 
 
 def _cut(big: np.ndarray[Any, Any], first: np.ndarray[Any, Any], there: np.ndarray[Any, Any]) -> pa.Array:

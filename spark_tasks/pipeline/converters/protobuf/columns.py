@@ -58,15 +58,15 @@ class _Reader:
         return struct_array([*unions, *rest], list(to_arrow(schema)), len(wire), nothing)
 
     def _union(self, columns: dict[str, pa.Array], message: Message, index: int, schema: Schema) -> pa.Array:
-        members = [one for one in message.members if one.oneof == index]
-        wires = [columns[f"f{one.number}"] for one in members]
+        members = [member for member in message.members if member.oneof == index]
+        wires = [columns[f"f{member.number}"] for member in members]
         children = [
-            named(field.name, partial(self.member, column, one, field.schema))
-            for field, column, one in zip(schema.fields, wires, members, strict=True)
+            named(field.name, partial(self.member, column, member, field.schema))
+            for field, column, member in zip(schema.fields, wires, members, strict=True)
         ]
-        there = np.logical_or.reduce([one.is_valid().to_numpy(zero_copy_only=False) for one in wires])
-        mask = None if there.all() else pa.array(~there)
-        return struct_array(children, list(to_arrow(schema)), len(there), mask)
+        present = np.logical_or.reduce([wire.is_valid().to_numpy(zero_copy_only=False) for wire in wires])
+        mask = None if present.all() else pa.array(~present)
+        return struct_array(children, list(to_arrow(schema)), len(present), mask)
 
     def member(self, wire: pa.Array, member: ProtobufField, schema: Schema) -> pa.Array:
         if member.message is not None and member.is_map:
@@ -83,8 +83,8 @@ class _Reader:
         if nullable and not self._options.structs:
             return wire
         spare = pa.array([_empty(member.message) if member.message is not None else member.default], wire.type)
-        there = wire.is_valid().to_numpy(zero_copy_only=False)
-        return pa.concat_arrays([wire, spare]).take(pa.array(np.where(there, np.arange(len(wire)), len(wire))))
+        present = wire.is_valid().to_numpy(zero_copy_only=False)
+        return pa.concat_arrays([wire, spare]).take(pa.array(np.where(present, np.arange(len(wire)), len(wire))))
 
     def _list(self, wire: pa.Array, member: ProtobufField, schema: Schema) -> pa.Array:
         items = inside(wire, partial(self._value, wire.flatten(), member, part(schema.value)))
@@ -270,10 +270,10 @@ class _Writer:
 
 def _unless(array: pa.Array, taken: np.ndarray[Any, Any]) -> pa.Array:
     """Returns the array with null for rows in which another field of the union is not null."""
-    there = array.is_valid().to_numpy(zero_copy_only=False)
-    if not (taken & there).any():
+    valid = array.is_valid().to_numpy(zero_copy_only=False)
+    if not (taken & valid).any():
         return array
-    return array.take(pa.array(np.arange(len(array)), mask=taken | ~there))
+    return array.take(pa.array(np.arange(len(array)), mask=taken | ~valid))
 
 
 def _list_of(array: pa.Array, items: pa.Array) -> pa.Array:

@@ -27,10 +27,10 @@ def decimals_from(wire: pa.Array, kind: pa.DataType) -> pa.Array:
     """
     values = wire.field("f1")
     scales = _numbers(wire, "f3")
-    there = wire.is_valid().to_numpy(zero_copy_only=False)
+    valid = wire.is_valid().to_numpy(zero_copy_only=False)
     out = pa.nulls(len(wire), kind)
-    for scale in np.unique(scales[there]).tolist():
-        rows = np.flatnonzero(there & (scales == scale))
+    for scale in np.unique(scales[valid]).tolist():
+        rows = np.flatnonzero(valid & (scales == scale))
         try:
             found = decimals.from_bytes(values.take(pa.array(rows)), _with_scale(kind, scale))
             found = _rescaled(found, kind)
@@ -84,21 +84,21 @@ def _reinterpreted(array: pa.Array, kind: pa.DataType) -> pa.Array:
 def days_from(wire: pa.Array) -> pa.Array:
     """Converts google.type.Date to days since 1970 (date32). Raises BadRowError for a day that does not exist."""
     year, month, day = (_numbers(wire, name) for name in ("f1", "f2", "f3"))
-    there = wire.is_valid().to_numpy(zero_copy_only=False)
+    valid = wire.is_valid().to_numpy(zero_copy_only=False)
     late = (year > _GREGORIAN[0]) | ((year == _GREGORIAN[0]) & (month * 32 + day >= 10 * 32 + 15))
     ordinal = _days(year, month, day, late)
     # a day that does not exist becomes another one when it is converted back
     again = _dates(ordinal)
     good = (month >= 1) & (month <= 12) & (day >= 1) & (year >= 1)
     good &= (again[0] == year) & (again[1] == month) & (again[2] == day) & (np.abs(ordinal) < 2**31)
-    _check(there & ~good, "Invalid value for a Date: the day does not exist")
-    return pa.array(ordinal.astype(np.int32), mask=~there).cast(pa.date32())
+    _check(valid & ~good, "Invalid value for a Date: the day does not exist")
+    return pa.array(ordinal.astype(np.int32), mask=~valid).cast(pa.date32())
 
 
 def days_to(array: pa.Array) -> dict[str, pa.Array]:
     """Returns the columns of google.type.Date. Raises BadRowError for years before 1."""
-    there = array.is_valid().to_numpy(zero_copy_only=False)
-    days = np.where(there, pc.fill_null(array.cast(pa.int32()), 0).to_numpy(zero_copy_only=False), 0).astype(np.int64)
+    valid = array.is_valid().to_numpy(zero_copy_only=False)
+    days = np.where(valid, pc.fill_null(array.cast(pa.int32()), 0).to_numpy(zero_copy_only=False), 0).astype(np.int64)
     _check(days < _YEAR_ONE - 1, "google.type.Date does not support dates before the year 1")
     found = _dates(days)
     return {name: pa.array(part.astype(np.int32)) for name, part in zip(("f1", "f2", "f3"), found, strict=True)}
@@ -136,12 +136,12 @@ def _dates(days: Ints) -> tuple[Ints, Ints, Ints]:
 def times_from(wire: pa.Array) -> pa.Array:
     """Converts google.type.TimeOfDay to milliseconds (time32). Raises BadRowError for an invalid time."""
     hours, minutes, seconds, nanos = (_numbers(wire, name) for name in ("f1", "f2", "f3", "f4"))
-    there = wire.is_valid().to_numpy(zero_copy_only=False)
+    valid = wire.is_valid().to_numpy(zero_copy_only=False)
     good = (hours >= 0) & (hours < 24) & (minutes >= 0) & (minutes < 60) & (seconds >= 0) & (seconds < 60)
     good &= (nanos >= 0) & (nanos < 1000 * _MILLION)
-    _check(there & ~good, "Invalid value for a Time: the time of day does not exist")
+    _check(valid & ~good, "Invalid value for a Time: the time of day does not exist")
     millis = ((hours * 60 + minutes) * 60 + seconds) * 1000 + nanos // _MILLION
-    return pa.array(np.where(good, millis, 0).astype(np.int32), mask=~there).cast(pa.time32("ms"))
+    return pa.array(np.where(good, millis, 0).astype(np.int32), mask=~valid).cast(pa.time32("ms"))
 
 
 def times_to(array: pa.Array) -> dict[str, pa.Array]:
@@ -156,11 +156,11 @@ def times_to(array: pa.Array) -> dict[str, pa.Array]:
 def moments_from(wire: pa.Array) -> pa.Array:
     """Converts google.protobuf.Timestamp to milliseconds. Raises BadRowError outside the years 1 to 9999."""
     seconds, nanos = _numbers(wire, "f1"), _numbers(wire, "f2")
-    there = wire.is_valid().to_numpy(zero_copy_only=False)
+    valid = wire.is_valid().to_numpy(zero_copy_only=False)
     good = (seconds >= _SECONDS[0]) & (seconds <= _SECONDS[1]) & (nanos >= 0) & (nanos < 1000 * _MILLION)
-    _check(there & ~good, "Timestamp is not valid: it must be in the years 1 to 9999")
+    _check(valid & ~good, "Timestamp is not valid: it must be in the years 1 to 9999")
     millis = np.where(good, seconds, 0) * 1000 + np.where(good, nanos, 0) // _MILLION
-    return pa.array(millis, mask=~there).cast(pa.timestamp("ms", tz="UTC"))
+    return pa.array(millis, mask=~valid).cast(pa.timestamp("ms", tz="UTC"))
 
 
 def moments_to(array: pa.Array) -> dict[str, pa.Array]:

@@ -38,8 +38,8 @@ def protobuf_file(schema: Schema, options: ProtobufOptions) -> tuple[Files, str,
             raise DataError(f"Unsupported root schema of type {schema.logical or schema.type.value}: in Protobuf it "
                             "must be a struct, a number, a string, a boolean or bytes")
         return (KNOWN[n.WRAPPERS_FILE],), WRAPPERS_TEXT, f"google.protobuf.{_WRAPPERS[schema.type]}Value"
-    made = _Maker(options)
-    file = made.file(schema)
+    maker = _Maker(options)
+    file = maker.file(schema)
     needed = [KNOWN[path] for path in file.dependency if path != n.META_FILE]
     text = "\n".join(_file_lines(file)) + "\n"
     # the descriptor has options of that file, but their bytes do not need its definitions
