@@ -68,11 +68,11 @@ def write_together(writer: bytes, accepts: Shape, batch: pa.RecordBatch) -> tupl
     """Writes records of several partitions in one call and returns its commit message; None if the pickled writer is
     not a MultiPartitionWriter. Raises its errors, after which any of the records may have been written.
     """
-    found = cloudpickle.loads(writer)
-    if not getattr(found, "multi_partition", False):
+    unpickled = cloudpickle.loads(writer)
+    if not getattr(unpickled, "multi_partition", False):
         return None
-    given = as_rows(batch) if accepts == "rows" else batch
-    return (write_batches(found, [given] if len(given) else []),)
+    passed = as_rows(batch) if accepts == "rows" else batch
+    return (write_batches(unpickled, [passed] if len(passed) else []),)
 
 
 class WriterRunner:
