@@ -113,7 +113,7 @@ def test_batches_that_exceed_the_decompression_limit_are_skipped(
     assert [(r.offset, r.value) for r in found if not is_mark(r)] == [(100, b"first"), (103, b"last")]
     assert (found[-1].offset, is_mark(found[-1]), next_offset) == (104, True, 105)
     logged = [record.getMessage() for record in caplog.records]
-    assert [offset for line in logged for offset in (101, 102, 104) if f"at offsets {offset} to {offset}," in line] == \
+    assert [offset for line in logged for offset in (101, 102, 104) if f"at offsets {offset} to {offset}:" in line] == \
         [101, 102, 104]
     assert "more than the allowed 5000000 bytes" in logged[0]
 
