@@ -61,7 +61,7 @@ class FencingRecorded:
 
 @dataclass(frozen=True, slots=True)
 class StartVerified:
-    """The config topic was read for a task that has initialised its producer."""
+    """The config topic was read for a task that has initialized its producer."""
 
     request_id: RequestId
     task: ConnectorTaskId

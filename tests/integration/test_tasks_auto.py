@@ -33,15 +33,15 @@ def test_tasks_are_added_with_a_backlog_and_removed_without_it(rig, topic_name):
                             "tasks.max": "3", "tasks.auto": "true"})
     rig.wait_states(topic_name, ["RUNNING"] * 4, 60)  # itself and three tasks: two of them came later
     story = str(rig.call("GET", f"/connectors/{topic_name}/story"))
-    assert "1 -> 2 tasks" in story
-    assert "2 -> 3 tasks" in story
+    assert "from 1 to 2 tasks" in story
+    assert "from 2 to 3 tasks" in story
     found = metrics(rig)
     assert found["heeler_connector_tasks_wanted", topic_name] == 3
     assert found["heeler_connector_lag_records", topic_name] > 300
     release.touch()
     rig.kafka.send(topic_name, numbers(FIRST, SECOND))  # while tasks go
     rig.wait_states(topic_name, ["RUNNING"] * 2, 60)
-    assert "-> 1 tasks" in str(rig.call("GET", f"/connectors/{topic_name}/story"))
+    assert "to 1 tasks" in str(rig.call("GET", f"/connectors/{topic_name}/story"))
 
     def all_there() -> bool:
         rows = ds.dataset(out, format="parquet").to_table(columns=["n"])["n"].to_pylist()
