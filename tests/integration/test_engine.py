@@ -50,7 +50,7 @@ from tests.rigs.splits import (
     Say,
 )
 from tests.rigs.support import wait_until
-from tests.rigs.workers import jvms, leftovers, wait_gone
+from tests.rigs.workers import jvms, wait_gone
 
 pytestmark = pytest.mark.integration
 
@@ -467,34 +467,6 @@ def test_batches_fail_if_spark_cannot_start(caplog: pytest.LogCaptureFixture) ->
     with pytest.raises(SparkStartError):
         broken.submit("a-0", [Answer(1)]).result(1)
     broken.close()
-
-
-def test_closing_while_spark_starts_leaves_no_process_and_no_file(
-    temporary: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Closing waits for the start that is in progress."""
-    monkeypatch.setattr("tempfile.tempdir", str(temporary))
-    here = psutil.Process()
-    before = here.children(recursive=True)
-    engine = SparkEngine({})
-    engine.start()
-    family = wait_until(lambda: [child for child in here.children(recursive=True) if child not in before])
-    # Spark makes its folder a few milliseconds before it notes that the folder is to be deleted.
-    wait_until(lambda: any(temporary.glob("heeler-spark-*/spark-*")), 60, "Spark's folder", longest_pause=0.001)
-    engine.close()
-    wait_gone(family)
-    assert leftovers(temporary) == []
-
-
-def test_a_killed_jvm_leaves_no_file(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(temporary))
-    engine = SparkEngine({})
-    engine.start()
-    assert engine.submit("a-0", [Answer(1)]).result(START_S) == [1]
-    (jvm,) = jvms()
-    jvm.kill()
-    engine.close()
-    assert leftovers(temporary) == []
 
 
 def test_a_closed_engine_refuses_batches() -> None:
