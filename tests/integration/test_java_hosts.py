@@ -42,7 +42,7 @@ def test_a_plugin_that_leaks_or_ends_its_jvm_harms_no_other_connector(rig, topic
     assert "java.lang.OutOfMemoryError: Java heap space" in trace
     story = lambda: str(rig.call("GET", f"/connectors/{leaks}/story"))  # noqa: E731
     wait_until(lambda: "the Java plugin host is being replaced (its heap is full)" in story(), SLOW_S, "a free heap")
-    moved = lambda: set(re.findall(r"(\S+) continues in another host", rig.process.log.read_text()))  # noqa: E731
+    moved = lambda: set(re.findall(r"(\S+) continues in another Java plugin host", rig.process.log.read_text()))  # noqa: E731
     wait_until(lambda: leaks in moved(), SLOW_S, "what leaks to go on")
     leaking = set(jvms(rig)) - before
     rig.create(exits, counting(exits, "exit"))
