@@ -49,11 +49,11 @@ class TopicLog(Protocol):
     def read_past(self, positions: Iterable[Position]) -> Future[None]:
         """Completes once all these records have been read."""
 
-    def read_to_end(self, timeout: float = 30.0) -> Future[None]:
-        """Completes once the topic's current end, including open transactions, and all records that this log has sent
-        before have been read.
+    def read_to_end(self, timeout: float = 30.0, *, own: bool = False) -> Future[None]:
+        """Completes once the topic's current end, including open transactions, has been read; with `own`, also all
+        records that this log has sent before.
 
-        Fails if the end cannot be determined, or a record is not acknowledged, within `timeout` seconds.
+        Fails if the end cannot be determined, or with `own` a record is not acknowledged, within `timeout` seconds.
         """
 
     def stop(self) -> None:

@@ -131,10 +131,10 @@ class KafkaTopicLog(TopicLog):
         return self._progress.wait(ends_of(positions), Future())
 
     @override
-    def read_to_end(self, timeout: float = 30.0) -> Future[None]:
+    def read_to_end(self, timeout: float = 30.0, *, own: bool = False) -> Future[None]:
         done: Future[None] = Future()
         deadline = time.monotonic() + timeout
-        search = self._pool.submit(self._find_end, done, deadline)
+        search = self._pool.submit(self._find_end, done, deadline, own)
         # The future has to complete even after a defect, or if the log was stopped before the lookup began.
         search.add_done_callback(lambda _: fail(done, error) if (error := error_of(search)) is not None else None)
         return done
@@ -260,11 +260,12 @@ class KafkaTopicLog(TopicLog):
         self._progress.advance(ends)
 
     # ------------------------------------------------------------ ends
-    def _find_end(self, done: Future[None], deadline: float) -> None:
+    def _find_end(self, done: Future[None], deadline: float, own: bool) -> None:
         partitions = [TopicPartition(self._topic, number) for number in self._progress.reached()]
         while not done.done() and not self._stopping.is_set():
             try:
-                self._await_sent(deadline)
+                if own:
+                    self._await_sent(deadline)
                 ends = self._ends(partitions)
             except RetriableError as error:
                 if time.monotonic() > deadline:
@@ -282,10 +283,8 @@ class KafkaTopicLog(TopicLog):
         done.cancel()
 
     def _await_sent(self, deadline: float) -> None:
-        """Wait for the records that were sent before. Raises KafkaTimeoutError at the deadline.
-
-        Without it, a source that reads its offsets after a write that took too long would continue from older ones,
-        and their record would follow that of the late write. (The producer's flush() logs errors that `send` returns.)
+        """Wait for the records that were sent before. Raises KafkaTimeoutError at the deadline. (The producer's flush()
+        would log errors that `send` returns.)
         """
         if not self._freshness.wait_for_held(deadline - time.monotonic()):
             raise KafkaTimeoutError(f"records sent to topic {self._topic} were not acknowledged")

@@ -51,8 +51,10 @@ class OffsetTopic:
         return self._log.start(self._read, lambda error: log.debug("Topic %s: %s", self.name, error))
 
     def read_to_end_soon(self) -> Future[None]:
-        """Completes once `state` contains everything that is on the topic now."""
-        return self._log.read_to_end()
+        """Completes once `state` contains everything that is on the topic now, and what was sent before: a source that
+        reads its offsets after a write that took too long would continue from older ones.
+        """
+        return self._log.read_to_end(own=True)
 
     def send_soon(self, records: Sequence[KeyValue], since: float | None = None) -> Future[list[Position]]:
         """Send records; completes once all are acknowledged. `since`: see TopicLog."""

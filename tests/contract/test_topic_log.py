@@ -88,13 +88,13 @@ def test_records_sent_by_several_threads_are_all_read(logs: Logs) -> None:
     assert [r.offset for r in reader.records] == list(range(201))
 
 
-def test_read_to_end_includes_all_records_sent_before_it(logs: Logs) -> None:
+def test_read_to_end_can_include_all_records_sent_before_it(logs: Logs) -> None:
     reader = Reader(logs.log())
     reader.started.result(WAIT)
     pairs = [(b"%d" % number, b"x" * 1000) for number in range(3000)]
     for key, value in pairs:
         reader.log.send(key, value)
-    reader.log.read_to_end().result(WAIT)
+    reader.log.read_to_end(own=True).result(WAIT)
     assert reader.pairs() == pairs
 
 

@@ -136,7 +136,7 @@ class MemoryTopicLog(TopicLog):
         return self._progress.wait(ends_of(positions), Future())
 
     @override
-    def read_to_end(self, timeout: float = 30.0) -> Future[None]:
+    def read_to_end(self, timeout: float = 30.0, *, own: bool = False) -> Future[None]:
         if self._read_error is not None:
             failed: Future[None] = Future()
             failed.set_exception(self._read_error)
