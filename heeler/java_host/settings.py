@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, Self
 
 from spark_tasks.config.definition import (
@@ -60,13 +60,13 @@ class JavaHostSettings:
     before it is ended. `levels`: slf4j's level of each logger.
     """
 
-    options: str = _DEFAULT_OPTIONS
-    isolated: bool = False
-    max_hung: int = 8
-    grace_s: float = 5.0
-    answer_s: float = 85.0
-    silence_s: float = 30.0
-    levels: Mapping[str, str] = field(default_factory=dict)
+    options: str
+    isolated: bool
+    max_hung: int
+    grace_s: float
+    answer_s: float
+    silence_s: float
+    levels: Mapping[str, str]
 
     @classmethod
     def of(cls, worker: Mapping[str, str]) -> Self:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from dataclasses import replace
 
 import pytest
 
@@ -55,7 +56,7 @@ def made(monkeypatch):
 
 
 def hosts(**more):
-    return JavaHost(lambda _: ("", "service_load"), JavaHostSettings(**{"grace_s": 600.0, **more}))
+    return JavaHost(lambda _: ("", "service_load"), replace(JavaHostSettings.of({}), **{"grace_s": 600.0, **more}))
 
 
 def test_connectors_share_one_host_which_is_restarted_after_its_end(made):

@@ -9,7 +9,7 @@ from spark_tasks.errors import ConfigError
 
 
 def test_defaults_are_the_keys_defaults():
-    assert JavaHostSettings.of({}) == JavaHostSettings()
+    assert JavaHostSettings.of({}) == JavaHostSettings("-Xmx1G", False, 8, 5.0, 85.0, 30.0, {})
 
 
 def test_settings_are_parsed():
