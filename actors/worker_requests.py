@@ -1,11 +1,12 @@
-"""A request to another worker's REST API, over its own connection."""
+"""A request to a worker's REST API, over its own connection: for other workers and for commands."""
 
 from __future__ import annotations
 
 import socket
 import ssl
+import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import urllib3
 from urllib3.connection import HTTPConnection, HTTPSConnection
@@ -17,35 +18,65 @@ LONGEST_ANSWER = 64 * 1024 * 1024  # bytes; ten thousand connectors with their s
 
 
 class WorkerUnreachableError(ConnectionError):
-    """Another worker is unreachable, closes the connection, does not respond in time, or its response is too large."""
+    """A worker is unreachable, closes the connection, or does not respond in time; `sent`: it may nevertheless have
+    carried out the request.
+    """
+
+    sent = True
+
+
+class NotConnectedError(WorkerUnreachableError):
+    """There was no connection, so the request has not been sent."""
+
+    sent = False
+
+
+class ResponseTooLargeError(WorkerUnreachableError):
+    """The response exceeds LONGEST_ANSWER."""
+
+
+class WorkerResponse(NamedTuple):
+    """`date`: the Date header."""
+
+    status: int
+    body: bytes
+    date: str | None
 
 
 def exchange(
     method: str, url: str, body: bytes | None, headers: Mapping[str, str], *, tls: Callable[[], ssl.SSLContext],
     connect_s: float, answer_s: float, connected: Callable[[socket.socket], None] = lambda _: None,
-) -> tuple[int, bytes]:
-    """Send a request; returns the status and the body of the response, without following redirects or retrying.
+) -> WorkerResponse:
+    """Send a request, without following redirects or retrying, and return its response.
 
     `url` includes path and query. `tls` creates the context for https, and is called only if one is needed. `connect_s`
-    limits the time for connecting, `answer_s` each wait for bytes afterwards. `connected` is called with the socket;
-    shutting it down ends the request. Raises ValueError if the URL is not the address of a worker,
-    WorkerUnreachableError, and what `tls` raises.
+    limits the time for connecting, `answer_s` each wait for bytes afterwards and the time for reading the response.
+    `connected` is called with the socket; shutting it down ends the request. Raises ValueError if the URL is not the
+    address of a worker, WorkerUnreachableError, and what `tls` raises.
     """
     timeout = urllib3.Timeout(connect=connect_s, read=answer_s)
-    with _pool(url, tls, answer_s, connected) as pool:
+    open_connections: list[socket.socket] = []
+
+    def opened(sock: socket.socket) -> None:
+        open_connections.append(sock)
+        connected(sock)
+
+    with _pool(url, tls, answer_s, opened) as pool:
         path = "/" + url.split("//", 1)[-1].partition("/")[2]
         try:
             response = pool.urlopen(method, path, body, headers, retries=False, redirect=False, timeout=timeout,
                                     preload_content=False, decode_content=False)
             try:
-                return response.status, read_bounded(response.read1, LONGEST_ANSWER)
+                content = read_bounded(response.read1, LONGEST_ANSWER, time.monotonic() + answer_s)
+                return WorkerResponse(response.status, content, response.headers.get("Date"))
             finally:
                 response.close()
         except TooLongError as error:
-            raise WorkerUnreachableError(str(error)) from None
+            raise ResponseTooLargeError(str(error)) from None
         except (HTTPError, OSError) as error:
+            kind = WorkerUnreachableError if open_connections else NotConnectedError
             reason = error.__cause__ or error.__context__ or error  # urllib3's messages contain its own objects
-            raise WorkerUnreachableError(str(reason) or type(reason).__name__) from error
+            raise kind(str(reason) or type(reason).__name__) from error
 
 
 def _pool(

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from actors.worker_requests import WorkerUnreachableError, exchange
+from actors.worker_requests import WorkerResponse, WorkerUnreachableError, exchange
 from rest.errors import HttpError
 from rest.json_text import dumps
 
@@ -45,7 +45,7 @@ class Forwarder:
         data = None if body is None else dumps(body)
         if data is not None:
             headers["Content-Type"] = "application/json"
-        status, content = self._exchange(method, url, data, headers)
+        status, content, _ = self._exchange(method, url, data, headers)
         if status == 204:
             return Remote(status, None)
         if status >= 400:
@@ -54,7 +54,7 @@ class Forwarder:
             raise HttpError(500, f"Unexpected status code when handling forwarded request: {status}")
         return Remote(status, _parsed(content) if content else None)
 
-    def _exchange(self, method: str, url: str, data: bytes | None, headers: Mapping[str, str]) -> tuple[int, bytes]:
+    def _exchange(self, method: str, url: str, data: bytes | None, headers: Mapping[str, str]) -> WorkerResponse:
         try:
             return exchange(method, url, data, headers, tls=lambda: self._context, connect_s=self._timeout_s,
                             answer_s=self._timeout_s)

@@ -154,8 +154,10 @@ ROOMS = {
     "rest.herder_client": (
         "rest.errors", "rest.forwarding", "rest.server", "rest.wire", "actors.errors", "actors.messages",
     ),
-    "rest.openapi": (),
-    "rest.resources": ("rest.", "actors.errors", "actors.messages", "spark_tasks.config", "storage.config"),
+    "rest.openapi": ("spark_tasks.process",),
+    "rest.resources": (
+        "rest.", "actors.errors", "actors.messages", "spark_tasks.config", "spark_tasks.process", "storage.config",
+    ),
     "rest.app": ("rest.",),
     # what people start
     # the names that plugin authors import
@@ -175,8 +177,8 @@ ROOMS = {
         "spark_tasks.plugins", "spark_tasks.spark", "storage.log",
     ),
     "heeler.cli": (
-        "heeler.", "spark_tasks.config", "spark_tasks.foreground", "spark_tasks.kafka", "spark_tasks.plugins",
-        "spark_tasks.process", "spark_tasks.spark", "spark_tasks.trial",
+        "heeler.", "actors.worker_requests", "spark_tasks.config", "spark_tasks.foreground", "spark_tasks.kafka",
+        "spark_tasks.plugins", "spark_tasks.process", "spark_tasks.spark", "spark_tasks.trial",
     ),
     "heeler.__main__": ("heeler.cli",),
 }
@@ -189,7 +191,7 @@ CONFINED = {
     "pyspark": ("spark_tasks",),
     "click": ("heeler",),
     "rich": ("heeler",),
-    "urllib3": ("actors/worker_requests.py", "heeler"),
+    "urllib3": ("actors/worker_requests.py", "heeler/cli/cluster/session.py"),
     "http.client": (),
     "apispec": ("rest/openapi/document.py",),
     "confluent_kafka": ("spark_tasks/registry/client.py", "spark_tasks/registry/warm.py"),

@@ -99,8 +99,8 @@ class LeaderClient:
 
         self._check(leader_url)
         try:
-            status, answer = exchange(method, leader_url.rstrip("/") + path, body, headers, tls=self.tls,
-                                      connect_s=CONNECT_S, answer_s=TIMEOUT_S, connected=connected)
+            status, answer, _ = exchange(method, leader_url.rstrip("/") + path, body, headers, tls=self.tls,
+                                         connect_s=CONNECT_S, answer_s=TIMEOUT_S, connected=connected)
         except ValueError as error:
             raise ConnectError(f"The leader's REST address {leader_url} is invalid: {error}") from error
         except OSError:

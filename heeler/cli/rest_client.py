@@ -11,17 +11,14 @@ from email.utils import parsedate_to_datetime
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
-import urllib3
-from urllib3.exceptions import HTTPError, LocationValueError, NameResolutionError, NewConnectionError
-
+from actors.worker_requests import ResponseTooLargeError, WorkerUnreachableError, exchange
 from heeler.cli.safe_text import safe, safe_message
 from spark_tasks.errors import ConnectError
-from spark_tasks.process.bounded_read import TooLongError, read_bounded
 
-MAX_RESPONSE_BYTES: Final = 64 * 1024 * 1024  # ten thousand connectors with their statuses and configs
 CONNECT_S: Final = 5.0
 RESPONSE_S: Final = 95.0  # Kafka Connect's own limit for a request is 90
 _FINAL: Final = "already exists"  # the message of the only conflict that another attempt cannot resolve
+_USER: Final = re.compile("//[^/?#]*@")
 _TAG: Final = re.compile("<[^<>]*>")
 _REBALANCING: Final = "Request cannot be completed because a rebalance is expected"  # a Java worker's reads: HTTP 500
 
@@ -132,7 +129,7 @@ class ConnectClient:
         """
         try:
             status, text, _ = self._exchange(url, "GET", target, None, ours=url in self.urls)
-        except (HTTPError, OSError, UnexpectedResponseError):
+        except (OSError, UnexpectedResponseError):
             return None
         return text if status == 200 else None
 
@@ -174,14 +171,13 @@ class ConnectClient:
         for url in list(self.urls):
             try:
                 status, text, _ = self._exchange(url, method, target, body)
-            except (NewConnectionError, NameResolutionError, urllib3.exceptions.ConnectTimeoutError) as error:
-                failed.append(f"{_shown(url)}: {_reason(error)}")
-            except (HTTPError, OSError) as error:
-                failed.append(f"{_shown(url)}: {_reason(error)}")
-                if method != "GET":
+            except WorkerUnreachableError as error:
+                reason = safe_message(str(error))
+                failed.append(f"{_shown(url)}: {reason}")
+                if method != "GET" and error.sent:
                     raise UnreachableError(
                         f"{_shown(url)} did not respond to {method} {safe(target)}, but may have carried it out; check "
-                        f"before you repeat it ({_reason(error)})") from error
+                        f"before you repeat it ({reason})") from error
             else:
                 self.urls.remove(url)
                 self.urls.insert(0, url)
@@ -197,18 +193,14 @@ class ConnectClient:
         headers = {k: v for k, v in self._headers.items() if ours or k != "Authorization"}
         if data is not None:
             headers["Content-Type"] = "application/json"
-        with urllib3.PoolManager(ssl_context=self.tls) as pool:
-            try:
-                response = pool.request(
-                    method, url + target, body=data, headers=headers, preload_content=False, decode_content=False,
-                    retries=False, redirect=False, timeout=urllib3.Timeout(connect=CONNECT_S, read=RESPONSE_S),
-                )
-            except LocationValueError as error:
-                raise UnreachableError(f"{_shown(url)} is not the address of a worker: {error}") from error
-            try:
-                return response.status, _text(response, url), response.headers.get("Date")
-            finally:
-                response.close()
+        try:
+            response = exchange(method, url + target, data, headers, connect_s=CONNECT_S, answer_s=RESPONSE_S,
+                                tls=lambda: self.tls or ssl.create_default_context())
+        except ValueError as error:
+            raise UnreachableError(f"{_shown(url)} is not the address of a worker: {error}") from error
+        except ResponseTooLargeError as error:
+            raise UnexpectedResponseError(f"{_shown(url)}: {error}. Is that a Kafka Connect worker?") from None
+        return response.status, response.body.decode(errors="replace"), response.date
 
 
 class RestClient(ConnectClient):
@@ -218,17 +210,6 @@ class RestClient(ConnectClient):
         super().__init__([f"{'https' if tls else 'http'}://{host}:{port}"], timeout=timeout, tls=tls)
         self.host = host
         self.port = port
-
-
-def _text(response: urllib3.BaseHTTPResponse, url: str) -> str:
-    try:
-        body = read_bounded(response.read1, MAX_RESPONSE_BYTES, time.monotonic() + RESPONSE_S)
-    except TooLongError:
-        raise UnexpectedResponseError(f"The response of {_shown(url)} exceeds {MAX_RESPONSE_BYTES // 2**20} MiB. "
-                                      "Is that a Kafka Connect worker?") from None
-    except TimeoutError:
-        raise UnreachableError(f"{_shown(url)} did not complete a response within {RESPONSE_S:.0f} s") from None
-    return body.decode(errors="replace")
 
 
 def _parsed(text: str, url: str) -> Any:
@@ -263,10 +244,4 @@ def _page(text: str) -> str:
 
 def _shown(url: str) -> str:
     """The URL without its password."""
-    parts = urllib3.util.parse_url(url)
-    return safe(parts._replace(auth=None).url)
-
-
-def _reason(error: Exception) -> str:
-    text = str(error)
-    return safe_message(text.rpartition(": ")[2] if isinstance(error, NewConnectionError) else text)
+    return safe(_USER.sub("//", url))

@@ -22,6 +22,7 @@ from typing import Any, Final
 from heeler.embedded_kafka.guard import GuardedProcess
 from heeler.errors import SetupError
 from spark_tasks.host_frames import HostGoneError, message
+from spark_tasks.process.log_levels import SLF4J
 from spark_tasks.process.private_files import open_private
 from storage.ids import ConnectorName, ConnectorTaskId
 
@@ -30,9 +31,7 @@ _POLL_S: Final = 0.02
 _END_S: Final = 0.5
 _FULL: Final = 3  # the exit code of Host.java if its heap is full
 _WHOSE: Final = re.compile(r"\x01(\d*)\x01([^\x01]*)\x01")  # task, or nothing, and connector: see PluginOutput.java
-_LEVEL: Final = re.compile(r"\[(TRACE|DEBUG|INFO|WARN|ERROR)\] (?:([\w.$-]+) - )?(.*)", re.DOTALL)
-_PYTHON: Final = {"TRACE": 5, "DEBUG": logging.DEBUG, "INFO": logging.INFO, "WARN": logging.WARNING,
-                  "ERROR": logging.ERROR}
+_LEVEL: Final = re.compile(rf"\[({'|'.join(SLF4J)})\] (?:([\w.$-]+) - )?(.*)", re.DOTALL)
 _output = logging.getLogger("heeler.java")  # the output of the JVM and its plugins
 log = logging.getLogger(__name__)
 
@@ -114,7 +113,7 @@ class HostProcess:
                 plain = _WHOSE.sub("", line).rstrip()
                 match = _LEVEL.match(plain)
                 if match:
-                    level, logger = _PYTHON[match[1]], logging.getLogger(match[2]) if match[2] else _output
+                    level, logger = SLF4J[match[1]], logging.getLogger(match[2]) if match[2] else _output
                 elif not plain[:1].isspace() and not plain.startswith("Caused by"):
                     level, logger = logging.INFO, _output
                 self._last = match[3] if match else plain

@@ -15,6 +15,7 @@ from spark_tasks.plugins import Kind, PassedOver, discovery
 from spark_tasks.plugins.config_providers import BUILT_IN
 from spark_tasks.plugins.discovery import Found
 from spark_tasks.plugins.kinds import UNDEFINED
+from spark_tasks.process.log_levels import slf4j_level
 
 if TYPE_CHECKING:
     from heeler.java_host.discovery import Discovery, JavaPlugin
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_LEVELS: Final = ((logging.CRITICAL, "OFF"), (logging.ERROR, "ERROR"), (logging.WARNING, "WARN"),
-                  (logging.INFO, "INFO"), (logging.DEBUG, "DEBUG"), (0, "TRACE"))  # slf4j's
 _EITHER: Final = {Kind.CONNECTOR, Kind.CONFIG_PROVIDER}  # converters and transforms go with their connector
 
 
@@ -103,8 +102,8 @@ class JavaRuntime:
     def set_level(self, logger: str, level: int) -> None:
         """The level of a logger of the worker was set: set it also for plugins, in the background."""
         if self._host is not None and logger != "root":
-            name = next(name for min_level, name in _LEVELS if level >= min_level)
-            threading.Thread(target=self._host.set_level, args=(logger, name), name="java-level", daemon=True).start()
+            threading.Thread(target=self._host.set_level, args=(logger, slf4j_level(level)), name="java-level",
+                             daemon=True).start()
 
     def close(self) -> None:
         """End the host, if there is one."""

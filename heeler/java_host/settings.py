@@ -16,6 +16,7 @@ from spark_tasks.config.definition import (
     at_least,
     parse_type,
 )
+from spark_tasks.process.log_levels import named_level, slf4j_level
 
 OPTIONS: Final = "java.plugins.jvm.options"
 ISOLATION: Final = "java.plugins.isolation"
@@ -25,7 +26,6 @@ SILENCE: Final = "java.plugins.silence.timeout.ms"
 PREFER: Final = "java.plugins.prefer"
 _GRACE: Final = "task.shutdown.graceful.timeout.ms"  # Kafka Connect's key
 _LOG_LEVEL: Final = "heeler.log.level."
-_SLF4J: Final = {"ALL": "TRACE", "WARNING": "WARN", "FATAL": "OFF", "CRITICAL": "OFF"}
 _DEFAULT_OPTIONS: Final = "-Xmx1G"
 _LOW: Final = Importance.LOW
 
@@ -74,7 +74,8 @@ class JavaHostSettings:
         ConfigError.
         """
         values = JAVA_KEYS.parse(worker)
-        levels = {key.removeprefix(_LOG_LEVEL): level.strip().upper() for key, level in worker.items()
+        # The worker's own configuration reports levels that do not exist.
+        levels = {key.removeprefix(_LOG_LEVEL): named_level(level) for key, level in worker.items()
                   if key.startswith(_LOG_LEVEL)}
         return cls(
             options=values[OPTIONS] or _DEFAULT_OPTIONS,
@@ -83,5 +84,5 @@ class JavaHostSettings:
             grace_s=parse_type(_GRACE, worker.get(_GRACE, "5000"), Type.LONG) / 1000,
             answer_s=values[ANSWER] / 1000,
             silence_s=values[SILENCE] / 1000,
-            levels={name: _SLF4J.get(level, level) for name, level in levels.items()},
+            levels={name: slf4j_level(level) for name, level in levels.items() if level is not None},
         )

@@ -8,8 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from actors.ticker import Ticker
-from heeler.worker.logs import level_name, parse_level
+from heeler.worker.logs import parse_level
 from spark_tasks.errors import ConfigError
+from spark_tasks.process.log_levels import level_name
 
 log = logging.getLogger(__name__)
 

@@ -15,23 +15,16 @@ from typing import IO, Any
 from heeler.worker import kafka_lines
 from heeler.worker.masked_output import MaskingFilter
 from spark_tasks.errors import ConfigError
+from spark_tasks.process.log_levels import LEVELS, TRACE, level_name, named_level
 from spark_tasks.process.log_lines import LineFormatter
 from storage.ids import ConnectorTaskId, ItemId
 
-TRACE = 5
-OFF = logging.CRITICAL + 10
-LEVELS = {
-    "ALL": 1, "TRACE": TRACE, "DEBUG": logging.DEBUG, "INFO": logging.INFO, "WARN": logging.WARNING,
-    "ERROR": logging.ERROR, "FATAL": logging.CRITICAL, "OFF": OFF,
-}
-"""Kafka Connect's level names, which REST uses."""
 QUIET = ("kafka", "py4j", "pyspark", "numba", "werkzeug", "cheroot", "urllib3")
 """Libraries whose INFO lines do not concern connectors: they log at WARN, unless the configuration sets a level."""
 SILENT = ("kafka.cluster", "kafka.coordinator.assignors")
 """Loggers whose warnings are harmless: they are about topics that have just been created, or will be."""
 _EVENT_LOOP = "kafka.net.selector"
 """Warns when one of its steps takes a tenth of a second, which is usual at a start and on a busy machine."""
-_NAMES = {number: name for name, number in LEVELS.items()}
 TEXT, JSON = "text", "json"
 _context: ContextVar[tuple[str, int | None]] = ContextVar("connector_context", default=("", None))
 
@@ -92,19 +85,14 @@ class JsonFormatter(LineFormatter):
         return json.dumps({key: value for key, value in fields.items() if value is not None})
 
 
-def level_name(number: int) -> str:
-    """Kafka Connect's name of a level, or of the next lower one that has a name."""
-    return _NAMES.get(number) or _NAMES[max((n for n in _NAMES if n <= number), default=TRACE)]
-
-
 def parse_level(text: str, key: str = "level") -> int:
     """The number of a level, by its name in any case; WARNING and CRITICAL are accepted too. `key`: for the message of
     the ConfigError that is raised for an unknown name.
     """
-    name = {"WARNING": "WARN", "CRITICAL": "FATAL"}.get(text.strip().upper(), text.strip().upper())
-    if name not in LEVELS:
+    number = named_level(text)
+    if number is None:
         raise ConfigError(f"Invalid value {text} for configuration {key}: must be one of {', '.join(LEVELS)}")
-    return LEVELS[name]
+    return number
 
 
 def set_up_logging(root: str = "INFO", levels: Mapping[str, str] | None = None, stream: IO[str] | None = None, *,

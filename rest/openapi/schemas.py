@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from spark_tasks.process.log_levels import LEVELS
+
 Schema = dict[str, Any]
 
 
@@ -34,7 +36,7 @@ ANY: Final[Schema] = {}
 KIND: Final[Schema] = {"type": "string", "enum": ["source", "sink", "unknown"]}
 STATE: Final[Schema] = {"type": "string", "enum": [
     "UNASSIGNED", "RUNNING", "PAUSED", "STOPPED", "FAILED", "RESTARTING", "DESTROYED"]}
-LEVEL: Final[Schema] = {"type": "string", "enum": ["OFF", "FATAL", "ERROR", "WARN", "INFO", "DEBUG", "TRACE", "ALL"]}
+LEVEL: Final[Schema] = {"type": "string", "enum": list(LEVELS)}
 _NULLABLE_TEXT: Final[Schema] = {"type": "string", "nullable": True}
 _RUNTIME: Final[Schema] = {"type": "string", "enum": ["heeler", "java"]}
 _MILLIS: Final[Schema] = {"type": "integer", "format": "int64", "description": "Milliseconds since 1970."}

@@ -14,10 +14,9 @@ from rest.resources.context import ResourceContext
 from rest.server.rules import json_body
 from rest.wire.entities import CONFIG, parse
 from rest.wire.responses import json_response, logger_level, no_body
+from spark_tasks.process.log_levels import LEVELS
 
 log = logging.getLogger(__name__)
-
-LEVELS = frozenset({"OFF", "FATAL", "ERROR", "WARN", "INFO", "DEBUG", "TRACE", "ALL"})
 
 
 def blueprint(context: ResourceContext) -> Blueprint:

@@ -66,7 +66,7 @@ class ShownLevel(Protocol):
 
 
 class Loggers(Protocol):
-    """A worker's loggers (KIP-495, KIP-976). Levels are Kafka's: OFF FATAL ERROR WARN INFO DEBUG TRACE ALL."""
+    """A worker's loggers (KIP-495, KIP-976). Levels are those of `spark_tasks.process.log_levels`."""
 
     def levels(self) -> Mapping[str, ShownLevel]:
         """All loggers whose level was set, and `root`, by name."""

@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_tasks.arrays.buffers import Texts, string_array, texts
-from spark_tasks.arrays.jit import SLACK, copy_bytes, copy_short, kernel
+from spark_tasks.arrays.jit import kernel
+from spark_tasks.arrays.memory import SLACK, copy_bytes, copy_short
 
 _MAX_BYTES: Final = 2**31 - 1  # of a column with 32-bit offsets
 

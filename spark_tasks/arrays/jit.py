@@ -84,48 +84,14 @@ def _inlined(function: Callable[..., Any]) -> Any:
     return numba.njit(inline="always", **_OPTIONS)(function)
 
 
-SLACK = 16
-"""The number of bytes that copy_short always copies."""
-
-
-def _intrinsic(function: Callable[..., Any]) -> Any:
-    from numba.extending import intrinsic  # noqa: PLC0415 - see above
-
-    return intrinsic(function)
-
-
-def _of_kernels(function: Callable[..., Any]) -> Any:
+def intrinsic(function: Callable[..., Any]) -> Any:
     """Makes a function that only kernels can call, without the first argument: it returns its type and what generates
     its code.
     """
     return _Later(function, _intrinsic)
 
 
-@_of_kernels
-def copy_bytes(_context: Any, target: Any, _target_at: Any, source: Any, _source_at: Any, _count: Any) -> Any:
-    """A memcpy between uint8 arrays; nothing is checked."""
-    from numba.core import types  # noqa: PLC0415 - see above
+def _intrinsic(function: Callable[..., Any]) -> Any:
+    from numba.extending import intrinsic  # noqa: PLC0415 - see above
 
-    return types.none(target, types.int64, source, types.int64, types.int64), _copy
-
-
-@_of_kernels
-def copy_short(_context: Any, target: Any, _target_at: Any, source: Any, _source_at: Any) -> Any:
-    """Copy up to SLACK bytes in a fraction of the time of a memcpy: SLACK bytes are copied, so both arrays must have as
-    many there, and what lies behind the wanted ones in `target` must be written afterwards.
-    """
-    from numba.core import types  # noqa: PLC0415 - see above
-
-    return types.none(target, types.int64, source, types.int64), _copy
-
-
-def _copy(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-    from numba.core import cgutils, types  # noqa: PLC0415 - see above
-
-    target_type, source_type = signature.args[0], signature.args[2]
-    into, into_at, source_value, source_at, *count = arguments
-    target = context.make_array(target_type)(context, builder, into).data
-    source = context.make_array(source_type)(context, builder, source_value).data
-    size = count[0] if count else context.get_constant(types.int64, SLACK)
-    cgutils.raw_memcpy(builder, builder.gep(target, [into_at]), builder.gep(source, [source_at]), size, 1)
-    return context.get_dummy_value()
+    return intrinsic(function)

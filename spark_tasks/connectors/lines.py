@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
 from spark_tasks.arrays.buffers import Bytes, all_valid, frozen, string_array, texts
-from spark_tasks.arrays.jit import copy_bytes
 from spark_tasks.arrays.jit import kernel as jit
+from spark_tasks.arrays.memory import (
+    ONES,
+    WORD,
+    copy_bytes,
+    count_bytes,
+    first_byte,
+    load_word,
+    store_word,
+    zero_bytes,
+)
 from spark_tasks.data.columns import Metadata
 from spark_tasks.pipeline.converters.java_text import to_texts
 
 _LF, _CR = 10, 13
+_LFS: Final = np.uint64(_LF) * ONES
+_CRS: Final = np.uint64(_CR) * ONES
+_1, _8 = np.uint64(1), np.uint64(8)
 _NULL = frozen(np.frombuffer(b"null", np.uint8))
 
 
@@ -23,13 +35,11 @@ def split_lines(data: Bytes, *, final: bool) -> tuple[pa.Array, int]:
     `final`: whether a CR at the end of `data` ends a line; otherwise a LF may still follow it. Invalid UTF-8 becomes
     U+FFFD.
     """
-    room = int(np.count_nonzero(data == _LF))
-    returns = bool((data == _CR).any())
-    if returns:
-        room += int(np.count_nonzero(data == _CR))
-    offsets = np.empty(room + 1, np.int32)
-    out = np.empty(len(data), np.uint8)
-    count, used = (_split_any if returns else _split)(frozen(data), final, offsets, out)
+    data = frozen(data)
+    line_feeds, returns = _line_ends(data)
+    offsets = np.empty(line_feeds + returns + 1, np.int32)
+    out = np.empty(len(data) + WORD, np.uint8)
+    count, used = (_split_any if returns else _split)(data, final, offsets, out)
     lines = string_array(out[: offsets[count]], offsets[: count + 1], None, pa.binary())
     return _as_text(lines), used
 
@@ -42,17 +52,51 @@ def _as_text(lines: pa.Array) -> pa.Array:
 
 
 @jit
+def _line_ends(data: Any) -> tuple[Any, Any]:
+    """Returns the number of LFs and of CRs."""
+    line_feeds, returns = np.uint64(0), np.uint64(0)
+    last_word = len(data) - WORD
+    i = 0
+    while i <= last_word:
+        word = load_word(data, i)
+        line_feeds += count_bytes(zero_bytes(word ^ _LFS))
+        returns += count_bytes(zero_bytes(word ^ _CRS))
+        i += WORD
+    for j in range(i, len(data)):
+        line_feeds += np.uint64(data[j] == _LF)
+        returns += np.uint64(data[j] == _CR)
+    return np.int64(line_feeds), np.int64(returns)
+
+
+@jit
 def _split(data: Any, final: bool, offsets: Any, out: Any) -> tuple[int, int]:  # noqa: ARG001 - as _split_any
     """Copies the bytes without the LFs: the fast path if all line ends are LF."""
-    count, at, begin = 0, 0, 0
+    count, at, begin, i = 0, 0, 0, 0
     offsets[0] = 0
-    for i in range(len(data)):
-        if data[i] == 10:
+    last_word = len(data) - WORD
+    while i <= last_word:
+        word = load_word(data, i)
+        store_word(out, at, word)
+        found = zero_bytes(word ^ _LFS)
+        done = 0  # bytes of the word
+        while found:
+            place = first_byte(found)
+            at += place - done
+            done = place + 1
+            store_word(out, at, (word >> np.uint64(8 * place)) >> _8)
             count += 1
             offsets[count] = at
-            begin = i + 1
+            begin = i + done
+            found &= found - _1
+        at += WORD - done
+        i += WORD
+    for j in range(i, len(data)):
+        if data[j] == _LF:
+            count += 1
+            offsets[count] = at
+            begin = j + 1
         else:
-            out[at] = data[i]
+            out[at] = data[j]
             at += 1
     return count, begin
 

@@ -9,8 +9,7 @@ import click
 
 from heeler.cli.cluster.session import ClusterSession, cluster_command, cluster_group
 from heeler.cli.safe_text import safe
-
-LEVELS = ("OFF", "FATAL", "ERROR", "WARN", "INFO", "DEBUG", "TRACE", "ALL")
+from spark_tasks.process.log_levels import LEVELS
 
 
 @cluster_group
@@ -74,7 +73,7 @@ def list_loggers(session: ClusterSession) -> None:
 
 @loggers.command("set")
 @click.argument("logger")
-@click.argument("level", type=click.Choice(LEVELS, case_sensitive=False))
+@click.argument("level", type=click.Choice(list(LEVELS), case_sensitive=False))
 @click.option("--cluster", is_flag=True, help="Set it on all workers, not only on the one that responds.")
 @cluster_command
 def set_logger(session: ClusterSession, logger: str, level: str, cluster: bool) -> None:

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from spark_tasks.arrays.jit import copy_bytes, inlined, kernel
+from spark_tasks.arrays.jit import inlined, kernel
+from spark_tasks.arrays.memory import copy_bytes
 from spark_tasks.kafka.records.scan import APPEND_TIME, BASE_OFFSET, COUNT, END, LAST_DELTA, PREVIOUS, START, TIMESTAMP
 
 # Indexes into the kernels' output array `report` (int64).

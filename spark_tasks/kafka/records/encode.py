@@ -116,7 +116,7 @@ def _bytes_of(column: Column, rows: Array) -> int:
     ends = column[0]
     if 2 * len(rows) > len(ends):
         return int(ends[-1]) - int(ends[0])
-    return int((ends[rows + 1].astype(np.int64) - ends[rows]).sum())
+    return int(kernels.sum_of_lengths(ends, rows))
 
 
 def _no_times(rows: int) -> Array:

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from spark_tasks.arrays.jit import copy_bytes, inlined, kernel
+from spark_tasks.arrays.jit import inlined, kernel
+from spark_tasks.arrays.memory import copy_bytes
 
 # Columns of the table of batches that encode_records fills. START and END are bytes, FIRST and LAST indexes into
 # `rows`; END and LAST are exclusive.
@@ -88,6 +89,15 @@ def header_sizes(rows: Any, headers: Any, out: Any) -> None:
                 value = np.int64(value_ends[header + 1]) - np.int64(value_ends[header])
                 size += _size(value) + value
         out[place] = size
+
+
+@kernel
+def sum_of_lengths(ends: Any, rows: Any) -> Any:
+    """Returns the number of bytes of these rows of a column."""
+    total = np.int64(0)
+    for row in rows:
+        total += ends[row + 1] - ends[row]
+    return total
 
 
 @kernel

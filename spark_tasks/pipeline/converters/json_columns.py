@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_tasks.arrays.buffers import Ints, Texts, all_valid, bool_array, number_array, string_array, texts
+from spark_tasks.arrays.buffers import Bytes, Ints, Texts, all_valid, bool_array, number_array, string_array, texts
+from spark_tasks.arrays.memory import SLACK
 from spark_tasks.data.columns import (
     ABSENT_KEY,
     ABSENT_NULL,
@@ -158,20 +159,25 @@ def strings(tape: Tape, tokens: Ints, valid: np.ndarray | None, *, escaped: bool
     offsets = np.empty(len(tokens) + 1, np.int32)
     if escaped or valid is not None:
         room = kernels.spans(tape.starts, tape.ends, tokens, False, tape.kinds, offsets)
-        out = np.empty(room, np.uint8)
+        out = np.empty(room + SLACK, np.uint8)
         unescape(tape.data, tape.kinds, tape.starts, tape.ends, tokens, offsets, out)
     else:
-        out = np.empty(kernels.spans(tape.starts, tape.ends, tokens, False, tape.kinds, offsets), np.uint8)
-        kernels.copy_texts(tape.data, tape.starts, tape.ends, tokens, offsets, out)
+        out = _copied(tape, tokens, offsets, quotes=False)
     return string_array(out, offsets, valid)
 
 
 def raw(tape: Tape, tokens: Ints) -> pa.Array:
     """Returns the JSON text of each value, null for the token -1."""
     offsets = np.empty(len(tokens) + 1, np.int32)
-    out = np.empty(kernels.spans(tape.starts, tape.ends, tokens, True, tape.kinds, offsets), np.uint8)
+    return string_array(_copied(tape, tokens, offsets, quotes=True), offsets, tokens >= 0)
+
+
+def _copied(tape: Tape, tokens: Ints, offsets: Ints, *, quotes: bool) -> Bytes:
+    """Returns the tokens' texts, one after the other, and fills `offsets` with their places."""
+    size = kernels.spans(tape.starts, tape.ends, tokens, quotes, tape.kinds, offsets)
+    out = np.empty(size + SLACK, np.uint8)
     kernels.copy_texts(tape.data, tape.starts, tape.ends, tokens, offsets, out)
-    return string_array(out, offsets, tokens >= 0)
+    return out[:size]
 
 
 def _arrays(tape: Tape, tokens: Ints, valid: np.ndarray | None) -> Column:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from spark_tasks.arrays.jit import kernel as jit
+from spark_tasks.arrays.memory import copy_text
 from spark_tasks.pipeline.converters.json_tape import ABSENT, ARRAY, ESCAPED, NULL, OBJECT, TRUE
 
 FOUND, NEW_KEY = range(2)
@@ -129,7 +130,9 @@ def spans(starts: Any, ends: Any, tokens: Any, quotes: bool, kinds: Any, offsets
 
 @jit
 def copy_texts(data: Any, starts: Any, ends: Any, tokens: Any, offsets: Any, out: Any) -> None:
-    """Copies each token's text into its span. A span that is two bytes longer than the token includes the quotes."""
+    """Copies each token's text into its span. A span that is two bytes longer than the token includes the quotes.
+    `out` has SLACK bytes more than the spans, which follow each other.
+    """
     for i in range(len(tokens)):
         token = tokens[i]
         at, size = offsets[i], offsets[i + 1] - offsets[i]
@@ -137,8 +140,7 @@ def copy_texts(data: Any, starts: Any, ends: Any, tokens: Any, offsets: Any, out
             start = starts[token]
             if size > ends[token] - start:
                 start -= 1
-            for j in range(size):
-                out[at + j] = data[start + j]
+            copy_text(out, at, data, start, size)
 
 
 @jit

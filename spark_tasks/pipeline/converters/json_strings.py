@@ -3,13 +3,30 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
 from spark_tasks.arrays.buffers import all_valid, frozen, string_array, texts
+from spark_tasks.arrays.jit import inlined
 from spark_tasks.arrays.jit import kernel as jit
+from spark_tasks.arrays.memory import (
+    HIGH_BITS,
+    ONES,
+    WORD,
+    count_bytes,
+    first_byte,
+    load_word,
+    store_word,
+    zero_bytes,
+)
+
+_QUOTES: Final = np.uint64(34) * ONES
+_BACKSLASHES: Final = np.uint64(92) * ONES
+_NOT_CONTROL: Final = np.uint64(0b11100000) * ONES  # bits of which control characters have none
+_1, _2, _3 = map(np.uint64, (1, 2, 3))
+_LONGEST: Final = 8  # bytes that an escape needs more than the character's first byte
 
 
 def literals(array: pa.Array) -> pa.Array:
@@ -18,9 +35,9 @@ def literals(array: pa.Array) -> pa.Array:
     mask = all_valid(len(array)) if found.valid is None else found.valid
     offsets = np.empty(len(array) + 1, np.int32)
     data, ends = frozen(found.data), frozen(found.offsets)
-    out = np.empty(_measure(data, ends, mask, offsets), np.uint8)
-    _write(data, ends, mask, offsets, out)
-    return string_array(out, offsets, found.valid)
+    out = np.empty(_most(data, int(ends[0]), int(ends[-1])) + 2 * len(array) + WORD, np.uint8)
+    size = _write(data, ends, mask, offsets, out)
+    return string_array(out[:size], offsets, found.valid)
 
 
 @jit
@@ -39,66 +56,92 @@ def _short(c: int) -> int:
     return 102 if c == 12 else 0
 
 
+@inlined
+def _to_escape(word: Any) -> Any:
+    """Returns the high bit of each byte that is escaped: quotes, backslashes, controls, and from 240 on the first bytes
+    of characters beyond U+FFFF.
+    """
+    beyond = word & (word << _1) & (word << _2) & (word << _3) & HIGH_BITS  # the four high bits of the byte are set
+    return zero_bytes(word ^ _QUOTES) | zero_bytes(word ^ _BACKSLASHES) | zero_bytes(word & _NOT_CONTROL) | beyond
+
+
 @jit
-def _measure(data: Any, ends: Any, mask: Any, offsets: Any) -> int:
-    total = 0
+def _most(data: Any, start: int, end: int) -> Any:
+    """Returns a number of bytes that the escaped strings do not exceed."""
+    escapes = np.uint64(0)
+    at = start
+    while at + WORD <= end:
+        escapes += count_bytes(_to_escape(load_word(data, at)))
+        at += WORD
+    return end - start + _LONGEST * (np.int64(escapes) + end - at)
+
+
+@jit
+def _write(data: Any, ends: Any, mask: Any, offsets: Any, out: Any) -> int:
+    at = 0
     offsets[0] = 0
+    last_word = len(data) - WORD
     for i in range(len(mask)):
         if mask[i]:
-            total += 2 + ends[i + 1] - ends[i]
-            for j in range(ends[i], ends[i + 1]):
-                c = data[j]
-                if c < 32 or c == 34 or c == 92:
-                    total += 1 if _short(c) else 5
-                elif c >= 240:
-                    total += 8  # four bytes become two escapes of six bytes
-        offsets[i + 1] = total
-    return total
-
-
-@jit
-def _write(data: Any, ends: Any, mask: Any, offsets: Any, out: Any) -> None:
-    for i in range(len(mask)):
-        if not mask[i]:
-            continue
-        at = offsets[i]
-        size = ends[i + 1] - ends[i]
-        out[at] = 34
-        at += 1
-        if offsets[i + 1] - offsets[i] == size + 2:
-            for j in range(size):
-                out[at + j] = data[ends[i] + j]
-            at += size
-        else:
-            at = _escaped(data, ends[i], ends[i + 1], out, at)
-        out[at] = 34
-
-
-@jit
-def _escaped(data: Any, start: int, end: int, out: Any, at: int) -> int:
-    after = start
-    for j in range(start, end):
-        c = data[j]
-        if j < after:
-            continue
-        if c >= 240:
-            at = _pair(data, j, out, at)
-            after = j + 4
-            continue
-        if c >= 32 and c != 34 and c != 92:
-            out[at] = c
+            out[at] = 34
             at += 1
-            continue
-        out[at] = 92
-        letter = _short(c)
-        if letter:
-            out[at + 1] = letter
-            at += 2
-        else:  # \u00XX, with Jackson's capital letters
-            out[at + 1], out[at + 2], out[at + 3] = 117, 48, 48
-            out[at + 4], out[at + 5] = _digit(c >> 4), _digit(c & 15)
-            at += 6
+            j: Any = np.int64(ends[i])
+            end: Any = np.int64(ends[i + 1])
+            while j < end:
+                if j <= last_word:
+                    at, j = _word(data, j, min(WORD, end - j), out, at)
+                else:
+                    at, j = _character(data, j, out, at)
+            out[at] = 34
+            at += 1
+        offsets[i + 1] = at
     return at
+
+
+@inlined
+def _word(data: Any, j: int, count: int, out: Any, at: int) -> tuple[int, int]:
+    """Writes `count` bytes, or only those before a character that needs a long escape, and that character."""
+    word = load_word(data, j)
+    store_word(out, at, word)
+    found = _to_escape(word)
+    if count < WORD:
+        found &= (_1 << np.uint64(8 * count)) - _1
+    done = 0
+    while found:
+        place = first_byte(found)
+        at += place - done
+        done = place
+        c = data[j + place]
+        if c != 34 and c != 92:
+            return _character(data, j + place, out, at)
+        out[at] = 92
+        store_word(out, at + 1, word >> np.uint64(8 * place))
+        at += 1
+        found &= found - _1
+    return at + count - done, j + count
+
+
+@jit
+def _character(data: Any, j: int, out: Any, at: int) -> tuple[int, int]:
+    c = data[j]
+    if c >= 240:
+        return _pair(data, j, out, at), j + 4
+    if c >= 32 and c != 34 and c != 92:
+        out[at] = c
+        return at + 1, j + 1
+    return _escaped(c, out, at), j + 1
+
+
+@jit
+def _escaped(c: int, out: Any, at: int) -> int:
+    out[at] = 92
+    letter = _short(c)
+    if letter:
+        out[at + 1] = letter
+        return at + 2
+    out[at + 1], out[at + 2], out[at + 3] = 117, 48, 48  # \u00XX, with Jackson's capital letters
+    out[at + 4], out[at + 5] = _digit(c >> 4), _digit(c & 15)
+    return at + 6
 
 
 @jit

@@ -3,18 +3,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from spark_tasks.arrays.jit import kernel as jit
+from spark_tasks.arrays.memory import ONES, WORD, copy_text, first_byte, load_word, store_word, zero_bytes
 from spark_tasks.pipeline.converters.json_tape import ESCAPED, KEY, NULL
+
+_BACKSLASHES: Final = np.uint64(92) * ONES
 
 
 @jit
 def unescape(data: Any, kinds: Any, starts: Any, ends: Any, tokens: Any, offsets: Any, out: Any) -> int:
     """Writes the contents of the strings, with their escapes resolved, to `out`, and fills `offsets`. Returns the
-    number of bytes written, which is at most that of the text.
+    number of bytes written, which is at most that of the texts; `out` has SLACK more.
     """
     at = 0
     offsets[0] = 0
@@ -25,8 +28,7 @@ def unescape(data: Any, kinds: Any, starts: Any, ends: Any, tokens: Any, offsets
             if kinds[token] == ESCAPED or kinds[token] == KEY:  # a key may have escapes, too
                 at = _resolve(data, start, end, out, at)
             else:
-                for j in range(end - start):
-                    out[at + j] = data[start + j]
+                copy_text(out, at, data, start, end - start)
                 at += end - start
         offsets[i + 1] = at
     return at
@@ -44,6 +46,14 @@ def _hex4(data: Any, at: int) -> int:
 @jit
 def _resolve(data: Any, start: int, end: int, out: Any, at: int) -> int:
     while start < end:
+        if start + WORD <= end:
+            word = load_word(data, np.int64(start))
+            store_word(out, np.int64(at), word)
+            plain = first_byte(zero_bytes(word ^ _BACKSLASHES))
+            start += plain
+            at += plain
+            if plain == WORD:
+                continue
         c = data[start]
         if c != 92:
             out[at] = c
@@ -62,20 +72,23 @@ def _resolve(data: Any, start: int, end: int, out: Any, at: int) -> int:
                     start += 6
             at = _put_code(out, at, code)
         else:
-            # b f n r t; all other escaped characters are literal
-            if c == 98:
-                c = np.uint8(8)
-            elif c == 102:
-                c = np.uint8(12)
-            elif c == 110:
-                c = np.uint8(10)
-            elif c == 114:
-                c = np.uint8(13)
-            elif c == 116:
-                c = np.uint8(9)
-            out[at] = c
+            out[at] = _short(c)
             at += 1
     return at
+
+
+@jit
+def _short(c: int) -> int:
+    """Returns the character of a two-character escape; all but b f n r t stand for themselves."""
+    if c == 98:
+        return 8
+    if c == 102:
+        return 12
+    if c == 110:
+        return 10
+    if c == 114:
+        return 13
+    return 9 if c == 116 else c
 
 
 @jit

@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_tasks.arrays.buffers import Ints, all_valid, frozen, list_offsets, string_array, texts
-from spark_tasks.arrays.jit import copy_bytes, kernel
+from spark_tasks.arrays.jit import kernel
+from spark_tasks.arrays.memory import copy_bytes
 from spark_tasks.data.columns import HEADERS_TYPE
 from spark_tasks.data.schema import Schema
 from spark_tasks.pipeline.converters.base import HeaderConverter

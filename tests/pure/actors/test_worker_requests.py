@@ -25,7 +25,7 @@ OK = b"HTTP/1.1 200 OK\r\n"
 
 def ask(url: str, method: str = "GET", body: bytes | None = None, **more: Any) -> tuple[int, bytes]:
     asked = {"tls": None, "connect_s": 20, "answer_s": 20, **more}
-    return exchange(method, url, body, {"Accept": "application/json"}, **asked)
+    return exchange(method, url, body, {"Accept": "application/json"}, **asked)[:2]
 
 
 @contextmanager
@@ -119,3 +119,16 @@ def test_the_context_decides_what_is_trusted(made: Certificates) -> None:
 def test_invalid_addresses_are_refused(url: str) -> None:
     with pytest.raises(ValueError, match=r"."):
         ask(url)
+
+
+def test_errors_show_whether_the_request_was_sent(made: Certificates) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        closed = f"http://127.0.0.1:{server.getsockname()[1]}/"
+    with answering(b"") as url, pytest.raises(WorkerUnreachableError) as lost:
+        ask(url, "POST", b"{}")
+    with pytest.raises(WorkerUnreachableError, match="refused") as refused:
+        ask(closed, "POST", b"{}")
+    with serving(FakeWorker(), replace(RestSettings(), listeners=(Listener("https", "127.0.0.1", 0),), tls={
+            "ssl.keystore.location": str(made.pem)})) as other, pytest.raises(WorkerUnreachableError) as untrusted:
+        ask(f"https://127.0.0.1:{other.ports[0]}/", "POST", b"{}", tls=lambda: context(None, names=False))
+    assert [found.value.sent for found in (lost, refused, untrusted)] == [True, False, False]

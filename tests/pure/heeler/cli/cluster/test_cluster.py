@@ -15,7 +15,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from heeler.cli import rest_client
+from actors import worker_requests
 from heeler.cli.main import main
 from tests.rigs.fake_connect import fake_connect
 
@@ -97,9 +97,9 @@ def test_malformed_statuses_are_reported(fake, status):
 
 
 def test_a_response_over_the_limit_is_refused(fake, monkeypatch):
-    monkeypatch.setattr(rest_client, "MAX_RESPONSE_BYTES", 2**20)
+    monkeypatch.setattr(worker_requests, "LONGEST_ANSWER", 2**20)
     fake.answers["GET /connectors"] = (200, b" " * 2**21)
-    assert "exceeds 1 MiB" in run(fake, "connectors", "list", code=7).stderr
+    assert "the response has more than 1 MiB" in run(fake, "connectors", "list", code=7).stderr
 
 
 def test_names_with_control_characters_are_escaped(fake):
