@@ -93,7 +93,7 @@ def task_settings(config: WorkerConfig) -> WorkerSettings:
 
 def executor_settings(config: WorkerConfig) -> ExecutorSettings:
     """The settings of the processes that run splits."""
-    processes = config["heeler.executors.max"]
+    processes, delay_ms = config["heeler.executors.max"], config["heeler.spark.start.delay.ms"]
     return ExecutorSettings(
         mode=config[MODE],
         max_processes=processes,
@@ -101,7 +101,7 @@ def executor_settings(config: WorkerConfig) -> ExecutorSettings:
         idle_s=config["heeler.executors.idle.ms"] / 1000,
         slow_s=config["heeler.executors.slow.ms"] / 1000,
         port=config["heeler.executors.port"],
-        spark_delay_s=config["heeler.spark.start.delay.ms"] / 1000,
+        spark_delay_s=None if delay_ms is None else delay_ms / 1000,
     )
 
 

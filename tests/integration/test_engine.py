@@ -30,6 +30,7 @@ from spark_tasks.spark.environment import OPTIONAL, needed
 from spark_tasks.spark.gateway import SparkStartError
 from spark_tasks.spark.life import EngineState
 from spark_tasks.spark.plugin_sessions import SharedSpark
+from spark_tasks.spark.residents import engine as residents
 from spark_tasks.spark.residents import wire
 from spark_tasks.spark.residents.engine import ResidentEngine
 from spark_tasks.spark.residents.listener import ExecutorListener, Line
@@ -58,7 +59,7 @@ pytestmark = pytest.mark.integration
 START_S = 120.0  # on a busy machine
 MAX_PROCESSES = 6  # processes of the resident engine
 hangs: list[tuple[str, str]] = []  # what the engine has told of tasks
-SETTINGS = ExecutorSettings(max_processes=MAX_PROCESSES, running=4, slow_s=2.0)
+SETTINGS = ExecutorSettings(max_processes=MAX_PROCESSES, running=4, slow_s=2.0, spark_delay_s=0.0)
 
 
 @pytest.fixture(scope="module", params=["resident", "batch"])
@@ -451,6 +452,25 @@ def test_spark_starts_after_the_configured_delay() -> None:
     engine = ResidentEngine({}, replace(SETTINGS, spark_delay_s=0.1))
     engine.start()
     assert engine.submit("a-0", [Answer(1)]).result(START_S) == [1]
+    wait_until(lambda: engine.state is not EngineState.NEW)
+    engine.close()
+
+
+def test_spark_starts_when_nothing_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(residents, "QUIET_S", 1.0)
+    engine = ResidentEngine({}, replace(SETTINGS, spark_delay_s=None))
+    engine.start()
+    assert engine.submit("a-0", [Answer(1, seconds=3.0)]).result(START_S) == [1]
+    assert engine.state is EngineState.NEW
+    wait_until(lambda: engine.state is not EngineState.NEW)
+    engine.close()
+
+
+def test_spark_starts_although_something_always_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(residents, "BUSY_S", 0.1)
+    engine = ResidentEngine({}, replace(SETTINGS, spark_delay_s=None))
+    engine.start()
+    engine.submit("a-0", [Hang(str(tmp_path / "started"))])
     wait_until(lambda: engine.state is not EngineState.NEW)
     engine.close()
 

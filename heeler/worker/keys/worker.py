@@ -162,9 +162,11 @@ HEELER_KEYS = ConfigDef(
     _key("heeler.executors.port", Type.INT, 0, _LOW,
          "The port at spark.driver.host to which the executors of a cluster connect, with TLS; 0 for any port.",
          between(0, 65535)),
-    _key("heeler.spark.start.delay.ms", Type.LONG, 0, _LOW,
-         "How long after the first batch a local Spark is started; until then, splits run in processes of the worker's "
-         "own. A worker that ends earlier never starts Spark, unless a plugin asks for a session.", at_least(0)),
+    _key("heeler.spark.start.delay.ms", Type.LONG, None, _LOW,
+         "How long after the first batch a local Spark is started; unset: when nothing has run for three seconds, or "
+         "after half a minute. Until then, splits run in processes of the worker's own. A worker that ends earlier "
+         "never starts Spark, unless a plugin asks for a session.",
+         Rule("unset or at least 0", lambda v: v is None or v >= 0)),
     _key("spark.master", Type.STRING, None, _MEDIUM,
          "Where Spark runs; unset for this machine. All spark.* settings go to Spark.",
          Rule("unset, local, local[N], spark://HOST:PORT, k8s://URL or yarn",

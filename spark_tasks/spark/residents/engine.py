@@ -34,7 +34,9 @@ from spark_tasks.task import DeferredSplit, Engine, Split
 _logger = logging.getLogger(__name__)
 
 DYING_S = 2.0  # how long a JVM may take to end after its processes did
-FIRST_S = 5.0  # how long the first batch may take before Spark is started as well
+FIRST_S = 5.0  # how long the first batch may take before the delay of Spark's start begins
+QUIET_S = 3.0  # how long there is no batch before Spark is started, as its start needs the CPUs that splits need
+BUSY_S = 30.0  # after this time since the first batch, it is started in any case
 OTHER_JOBS = 2  # slots of a local Spark that are neither for processes nor for plugins' jobs: one for the fork server
 GO_S = 1.0  # how long processes may take to end when the worker stops
 
@@ -68,6 +70,7 @@ class ResidentEngine(Engine):
         self._submitted = 0
         self._suspect_until = 0.0
         self._spark_at = math.inf  # when Spark is started
+        self._quiet_at = math.inf  # when it is started unless a split runs before
 
     @property
     def state(self) -> EngineState:
@@ -81,8 +84,8 @@ class ResidentEngine(Engine):
 
     def start(self) -> None:
         """Start in the background. Call this when the REST server is up, as starting takes seconds of CPU time. A local
-        Spark is started after the first batch, so that they do not compete for the CPUs, and after the delay that the
-        settings ask for; a worker without batches has none.
+        Spark is started after the first batch and the delay that the settings ask for, or when there was no batch
+        for QUIET_S, so that they do not compete for the CPUs; a worker without batches has none.
         """
         with self._lock:
             if self._life.state is not EngineState.NEW or self._pool is not None:
@@ -139,8 +142,8 @@ class ResidentEngine(Engine):
 
     def _beat(self) -> None:
         """Check whether Spark is still alive if processes have ended, or if its JVM has."""
-        if time.monotonic() > self._spark_at:
-            self._life.start()
+        if self._life.state is EngineState.NEW:
+            self._start_spark_if_due()
         spark = self._life.spark
         if spark is not None and not self._local:
             spark.count_slots()
@@ -174,8 +177,7 @@ class ResidentEngine(Engine):
             return batch.future
         with self._lock:
             if self._life.state is EngineState.NEW:
-                batch.future.add_done_callback(self._first_ended)
-                self._start_spark_within(FIRST_S + self._settings.spark_delay_s)
+                self._plan_start(batch.future)
             refusal = self._life.refusal()
             self._submitted += refusal is None
             if refusal is None and self._pool is None:
@@ -186,14 +188,34 @@ class ResidentEngine(Engine):
             batch.fail(refusal)
         return batch.future
 
-    def _first_ended(self, _batch: Future[list[Any]]) -> None:
-        if self._pool is not None:  # else it was cancelled before the start
-            self._start_spark_within(self._settings.spark_delay_s)
+    def _plan_start(self, first: Future[list[Any]]) -> None:
+        """Plan the start of Spark when a batch is submitted. The caller holds the lock."""
+        delay_s = self._settings.spark_delay_s
+        if delay_s is None:
+            self._spark_at = min(self._spark_at, time.monotonic() + BUSY_S)
+            self._quiet_at = time.monotonic() + QUIET_S
+            return
+
+        def ended(_batch: Future[list[Any]]) -> None:
+            if self._pool is not None:  # else it was cancelled before the start
+                self._start_spark_within(delay_s)
+
+        self._start_spark_within(FIRST_S + delay_s)
+        first.add_done_callback(ended)
 
     def _start_spark_within(self, seconds: float) -> None:
         with self._lock:
             self._spark_at = min(self._spark_at, time.monotonic() + seconds)
         if not seconds:
+            self._life.start()
+
+    def _start_spark_if_due(self) -> None:
+        now = time.monotonic()
+        with self._lock:
+            if self._pool is not None and self._pool.batches and self._quiet_at < math.inf:
+                self._quiet_at = now + QUIET_S
+            due = now > min(self._spark_at, self._quiet_at)
+        if due:
             self._life.start()
 
     @override

@@ -23,7 +23,7 @@ def default_running() -> int:
 class ExecutorSettings:
     """`mode`: RESIDENT or BATCH, for which nothing else applies. `max_processes`: the maximum number of processes;
     `running`: of splits that use the CPU at the same time (splits that wait for something else do not count).
-    `spark_delay_s`: how long after the first batch a local Spark is started.
+    `spark_delay_s`: how long after the first batch a local Spark is started; None: when the executors are quiet.
     """
 
     max_processes: int = MAX_PROCESSES
@@ -31,7 +31,7 @@ class ExecutorSettings:
     idle_s: float = IDLE_MS / 1000
     slow_s: float = SLOW_MS / 1000
     port: int = 0
-    spark_delay_s: float = 0.0
+    spark_delay_s: float | None = None
     spare: int = 1
     mode: str = RESIDENT
 
