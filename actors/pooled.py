@@ -98,12 +98,12 @@ class _Inbox:
         self._run: Callable[[], None] = lambda: None
 
     def open(self, run: Callable[[], None]) -> None:
-        """Start handling messages; `run` is called once at once."""
+        """Starts handling messages; `run` is called once at once."""
         self._run = run
         run()
 
     def put(self, message: Any) -> None:
-        """Add a message. Any thread."""
+        """Adds a message. Any thread."""
         with self._lock:
             self._messages.append(message)
             if self._being_taken:
@@ -112,7 +112,7 @@ class _Inbox:
         self._run()
 
     def get(self) -> Any:
-        """Take the oldest message. Raises _EmptyError if there is none; `run` is called for the next one."""
+        """Takes the oldest message. Raises _EmptyError if there is none; `run` is called for the next one."""
         with self._lock:
             if self._messages:
                 return self._messages.popleft()

@@ -36,12 +36,12 @@ class Ticker:
         return time.time_ns() // 1_000_000
 
     def start(self) -> None:
-        """Start calling alarms."""
+        """Starts calling alarms."""
         self._running = True
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop calling alarms."""
+        """Stops calling alarms."""
         with self._condition:
             self._running = False
             self._condition.notify()
@@ -49,7 +49,7 @@ class Ticker:
             self._thread.join(5)
 
     def set(self, key: Hashable, at_ms: int, alarm: Alarm) -> None:
-        """Call `alarm` at `at_ms`; replaces an earlier alarm with the same key."""
+        """Calls `alarm` at `at_ms`; replaces an earlier alarm with the same key."""
         number, at = next(self._numbers), time.monotonic() + (at_ms - self.now_ms()) / 1000
         with self._condition:
             self._alarms[key] = (number, alarm)
@@ -58,12 +58,12 @@ class Ticker:
                 self._condition.notify()
 
     def cancel(self, key: Hashable) -> None:
-        """Cancel the alarm with this key, if there is one."""
+        """Cancels the alarm with this key, if there is one."""
         with self._condition:
             self._alarms.pop(key, None)
 
     def every(self, key: Hashable, interval_ms: int, alarm: Alarm) -> None:
-        """Call `alarm` periodically."""
+        """Calls `alarm` periodically."""
 
         def again() -> None:
             self.set(key, self.now_ms() + interval_ms, again)

@@ -47,7 +47,7 @@ def exchange(
     method: str, url: str, body: bytes | None, headers: Mapping[str, str], *, tls: Callable[[], ssl.SSLContext],
     connect_s: float, answer_s: float, connected: Callable[[socket.socket], None] = lambda _: None,
 ) -> WorkerResponse:
-    """Send a request, without following redirects or retrying, and return its response.
+    """Sends a request, without following redirects or retrying, and returns its response.
 
     `url` includes path and query. `tls` creates the context for https, and is called only if one is needed. `connect_s`
     limits the time for connecting, `answer_s` each wait for bytes afterwards and the time for reading the response.

@@ -52,7 +52,7 @@ __all__ = sorted(_HOME_OF)  # noqa: PLE0605 - the names of the table above
 
 
 def __getattr__(name: str) -> Any:
-    """Import the module that has the name (PEP 562)."""
+    """Imports the module that has the name (PEP 562)."""
     if name not in _HOME_OF:
         raise AttributeError(f"module {__name__} has no attribute {name}")
     value = getattr(import_module(_HOME_OF[name]), name)

@@ -7,7 +7,7 @@ import sys
 
 
 def run() -> None:
-    """Run the command. Ctrl-C while its modules are imported ends it as later on, without a trace."""
+    """Runs the command. Ctrl-C while its modules are imported ends it as later on, without a trace."""
     try:
         from heeler.cli.main import main  # noqa: PLC0415 - takes long enough for a Ctrl-C
 

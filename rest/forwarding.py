@@ -37,7 +37,7 @@ class Forwarder:
         return self._tls()
 
     def send(self, method: str, url: str, body: Any, extra_headers: Mapping[str, str]) -> Remote:
-        """Send a request to a worker and return its response. `body` is sent as JSON; None: no body.
+        """Sends a request to a worker and returns its response. `body` is sent as JSON; None: no body.
 
         Raises HttpError: the other worker's error unchanged, or 500 for anything else.
         """

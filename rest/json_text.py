@@ -20,7 +20,7 @@ class JsonInt(int):
     text: str
 
     def __new__(cls, text: str) -> Self:
-        """Parse one number."""
+        """Parses one number."""
         self = super().__new__(cls, _checked(text))
         self.text = text
         return self
@@ -32,7 +32,7 @@ class JsonFloat(float):
     text: str
 
     def __new__(cls, text: str) -> Self:
-        """Parse one number."""
+        """Parses one number."""
         self = super().__new__(cls, _checked(text))
         self.text = text
         return self
@@ -52,7 +52,7 @@ _DECODER = json.JSONDecoder(parse_int=JsonInt, parse_float=JsonFloat, parse_cons
 
 
 def loads(body: bytes) -> Any:
-    """Parse a body; None for an empty one.
+    """Parses a body; None for an empty one.
 
     Raises ValueError for anything but exactly one JSON value, UnusableJsonError for a value that is nested too deeply,
     or contains a number that is too long or an unpaired surrogate.

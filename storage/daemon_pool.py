@@ -25,7 +25,7 @@ class DaemonPool:
         self._closed = False
 
     def submit(self, function: Callable[..., T], *arguments: Any) -> Future[T]:
-        """Queue a call. After `close`, the future is cancelled at once."""
+        """Queues a call. After `close`, the future is cancelled at once."""
         future: Future[T] = Future()
         with self._lock:
             if self._closed:
@@ -39,7 +39,7 @@ class DaemonPool:
         return future
 
     def close(self) -> None:
-        """Cancel calls that have not begun; does not wait for the others."""
+        """Cancels calls that have not begun; does not wait for the others."""
         with self._lock:
             self._closed = True
             dropped, self._waiting = self._waiting, deque()

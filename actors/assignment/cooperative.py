@@ -159,7 +159,7 @@ class _Rebalance:
                    default=None)
 
     def run(self, now_ms: int, max_delay_ms: int) -> AssignorState:
-        """Fill `loads` and `revoked`; the returned state lacks the generation."""
+        """Fills `loads` and `revoked`; the returned state lacks the generation."""
         idle = tuple(sorted(id_ for id_, load in self.loads.items() if not load))
         waiting = self._delayed(idle, now_ms, max_delay_ms)
         if waiting is None:
@@ -187,7 +187,7 @@ class _Rebalance:
         return bool(self.weights) and isinstance(kind[0], ConnectorTaskId)
 
     def _give_back(self) -> frozenset[ItemId]:
-        """Give workers that are back what they had, up to the fair share; returns the rest."""
+        """Gives workers that are back what they had, up to the fair share; returns the rest."""
         rest = set(self.back)
         for kind in _kinds(self.back):
             if self._weighted(kind):
@@ -224,7 +224,7 @@ class _Rebalance:
         return replace(state, candidates=candidates, revoked_to_balance=state.revoked_to_balance and not self.lost)
 
     def _return_to_candidates(self) -> frozenset[ItemId]:
-        """Give lost work in turn to members that joined without any, up to the fair share; returns the rest."""
+        """Gives lost work in turn to members that joined without any, up to the fair share; returns the rest."""
         rest = set(self.lost)
         for kind in _kinds(self.lost):
             if self._weighted(kind):
@@ -240,7 +240,7 @@ class _Rebalance:
         return frozenset(rest)
 
     def _balance(self, now_ms: int, max_delay_ms: int, *, successive: bool) -> AssignorState:
-        """Revoke surplus work, or postpone that if the previous rebalance already revoked some."""
+        """Revokes surplus work, or postpones that if the previous rebalance already revoked some."""
         surplus = self._bounded(self._surplus())
         if not any(surplus.values()):
             return AssignorState()

@@ -19,7 +19,7 @@ def assign(
     idle: Collection[str] = (),
     left_out: Collection[ItemId] = (),
 ) -> dict[str, Assignment]:
-    """Assign all connectors, then all tasks, to the members in turn. Pure.
+    """Assigns all connectors, then all tasks, to the members in turn. Pure.
 
     `members` is keyed by member id and holds `leader`. If the leader's `config` is behind a member's, every member
     gets CONFIG_MISMATCH and no work. Connectors come first: if every connector has one task, assigning each connector

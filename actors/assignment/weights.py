@@ -50,7 +50,7 @@ class Weights:
         return sum(map(self.weight, items))
 
     def give(self, loads: Loads, tasks: Iterable[ConnectorTaskId]) -> None:
-        """Assign tasks, the heaviest first, each to the member with the smallest load."""
+        """Assigns tasks, the heaviest first, each to the member with the smallest load."""
         heap = [(self.total(load), id_) for id_, load in loads.items()]
         heapq.heapify(heap)
         for task in sorted(tasks, key=lambda task: (-self.weight(task), task)):

@@ -43,7 +43,9 @@ _CLIENT_DEFAULTS = {
 
 
 def _report(error: BaseException) -> None:
-    """Log the error of a posted function. GeneratorExit is not an error: the function waited when the IO loop ended."""
+    """Logs the error of a posted function. GeneratorExit is not an error: the function waited when the IO loop
+    ended.
+    """
     if not isinstance(error, GeneratorExit):
         _log.error("Internal error in the group member", exc_info=error)
 
@@ -127,7 +129,7 @@ class GroupCoordinator(BaseCoordinator):  # type: ignore[misc]
 
     # ------------------------------------------------------------ for the driver
     def start(self, drive: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Start the IO thread and the driver on it. Any thread."""
+        """Starts the IO thread and the driver on it. Any thread."""
         self._net.start()
         self.post(self._begin, drive)
 
@@ -136,7 +138,7 @@ class GroupCoordinator(BaseCoordinator):  # type: ignore[misc]
         await drive()
 
     def post(self, function: Callable[..., Any], *args: object) -> None:
-        """Run a function or coroutine function soon on the IO thread; its error is logged. Any thread."""
+        """Runs a function or coroutine function soon on the IO thread; its error is logged. Any thread."""
         self._manager.call_soon(function, *args).add_errback(_report)
 
     def check(self) -> None:
@@ -145,15 +147,15 @@ class GroupCoordinator(BaseCoordinator):  # type: ignore[misc]
             raise RuntimeError(f"the thread of the member of group {self.group_id} has died")
 
     def wake(self) -> None:
-        """End the driver's sleep, or its next one. Any thread."""
+        """Ends the driver's sleep, or its next one. Any thread."""
         self._wakeup.notify()
 
     async def sleep(self, seconds: float | None = None) -> None:
-        """Sleep until wake(), or until the time has passed."""
+        """Sleeps until wake(), or until the time has passed."""
         await self._wakeup(seconds)
 
     async def completed(self, future: IoFuture, timeout_ms: int) -> bool:
-        """Wait for a future; False if it was not completed in time."""
+        """Waits for a future; False if it was not completed in time."""
         try:
             await self._manager.wait_for(future, timeout_ms)
         except Errors.KafkaTimeoutError:
@@ -169,7 +171,7 @@ class GroupCoordinator(BaseCoordinator):  # type: ignore[misc]
         )
 
     def rejoin(self, caught_up: int | None = None) -> None:
-        """Request another rebalance, or one more after the rebalance in progress. `caught_up`: see RequestRejoin."""
+        """Requests another rebalance, or one more after the rebalance in progress. `caught_up`: see RequestRejoin."""
         if caught_up is not None:
             self._notes.caught_up(caught_up)
         self._rejoin_after_join = True
@@ -216,7 +218,7 @@ class GroupCoordinator(BaseCoordinator):  # type: ignore[misc]
         return await self._manager.send(request, node_id=self.coordinator_id)
 
     async def leave(self, reason: str, timeout_ms: int) -> None:
-        """Send LeaveGroup, so that the others rebalance at once; if it fails (logged), the session has to expire."""
+        """Sends LeaveGroup, so that the others rebalance at once; if it fails (logged), the session has to expire."""
         if self._left is not None:
             await self._left  # a second request would be rejected as one of an unknown member
             return
@@ -234,7 +236,7 @@ class GroupCoordinator(BaseCoordinator):  # type: ignore[misc]
             self.wake()
 
     def finish(self, leave: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Run `leave`, then close connections and end the IO thread. Blocks; any thread but the IO thread."""
+        """Runs `leave`, then closes connections and ends the IO thread. Blocks; any thread but the IO thread."""
 
         async def last() -> None:
             self._close_heartbeat()

@@ -69,24 +69,24 @@ class GroupDriver:
 
     # ------------------------------------------------------------ from any thread
     def start(self) -> None:
-        """Start the IO thread and connect; the group is not joined before join()."""
+        """Starts the IO thread and connects; the group is not joined before join()."""
         self._coordinator.start(self._drive)
 
     def join(self) -> None:
-        """Join the group and stay a member until leave()."""
+        """Joins the group and stays a member until leave()."""
         self._coordinator.post(self._begin_membership)
 
     def allow(self, owned: Allocation) -> None:
-        """Answer a JoinPreparing, once: the join may begin, and `owned` is what this worker runs."""
+        """Answers a JoinPreparing, once: the join may begin, and `owned` is what this worker runs."""
         self._coordinator.post(self._answer, owned)
 
     def rejoin(self, reason: str, caught_up: int | None = None) -> None:
-        """Start another rebalance, or one more after the rebalance in progress. `caught_up`: see RequestRejoin."""
+        """Starts another rebalance, or one more after the rebalance in progress. `caught_up`: see RequestRejoin."""
         _log.info("Rejoining the group %s: %s", self._settings.group_id, reason)
         self._coordinator.post(self._coordinator.rejoin, caught_up)
 
     def leave(self, reason: str) -> None:
-        """Leave at once and stay out until join(). CoordinatorLost is not reported."""
+        """Leaves at once and stays out until join(). CoordinatorLost is not reported."""
         self._coordinator.post(self._stay_out, reason, self._settings.heartbeat_interval_ms)
 
     def alive(self) -> None:
@@ -98,7 +98,7 @@ class GroupDriver:
             self._coordinator.wake()
 
     def close(self, timeout_ms: int = 3000) -> None:
-        """Leave the group within the timeout, and end the IO thread. Blocks."""
+        """Leaves the group within the timeout, and ends the IO thread. Blocks."""
         if not self._closing:
             self._closing = True
             self._coordinator.finish(lambda: self._stay_out("the worker is stopping", timeout_ms))
@@ -141,7 +141,7 @@ class GroupDriver:
                 await self._coordinator.sleep(_RETRY_S)
 
     async def _step(self) -> None:
-        """Do the most urgent thing; `_drive` then calls this again."""
+        """Does the most urgent thing; `_drive` then calls this again."""
         coordinator = self._coordinator
         if not self._wanted or coordinator.leaving:
             if not coordinator.leaving:

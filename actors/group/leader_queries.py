@@ -37,7 +37,7 @@ class LeaderNotes:
         self._logged: frozenset[str] = frozenset()  # members that have been reported in the log
 
     async def learn(self, send: Send) -> None:
-        """Ask for the size limit if it is not known, or may have been raised."""
+        """Asks for the size limit if it is not known, or may have been raised."""
         if self._asks:
             limit = await _record_bytes(send)
             if limit is not None and limit != self._configured_bytes:
@@ -79,7 +79,7 @@ async def _record_bytes(send: Send) -> int | None:
 
 
 async def log_members(send: Send, group_id: str, members: Iterable[str], why: str) -> None:
-    """Log the client id and the host of some members, with the reason `why`."""
+    """Logs the client id and the host of some members, with the reason `why`."""
     try:
         described = await described_members(send, group_id)
     except Errors.KafkaError as error:

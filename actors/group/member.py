@@ -35,7 +35,7 @@ class GroupMemberActor(pykka.ThreadingActor):
         self._driver = GroupDriver(settings, snapshot, self._report, coordinator)
 
     def on_start(self) -> None:
-        """Connect; the group is joined when the herder sends JoinGroup."""
+        """Connects; the group is joined when the herder sends JoinGroup."""
         self._driver.start()
 
     def on_receive(self, message: GroupCommand) -> None:
@@ -54,12 +54,12 @@ class GroupMemberActor(pykka.ThreadingActor):
 
     @override
     def on_stop(self) -> None:
-        """Leave the group, so that the others take over at once."""
+        """Leaves the group, so that the others take over at once."""
         self._driver.close()
 
     @override
     def on_failure(self, *_exc_info: object) -> None:
-        """Leave the group: a dead actor must not stay a member."""
+        """Leaves the group: a dead actor must not stay a member."""
         self._driver.close()
 
     def _report(self, event: GroupEvent) -> None:

@@ -76,22 +76,22 @@ class Instances(Protocol):
     """Starts and stops the actors of connectors and tasks, which report to the herder."""
 
     def start(self, effect: StartInstance) -> None:
-        """Start an actor."""
+        """Starts an actor."""
 
     def stop(self, effect: StopInstance) -> None:
-        """Stop an actor gracefully."""
+        """Stops an actor gracefully."""
 
     def abandon(self, effect: AbandonInstance) -> None:
-        """Cancel and forget an actor."""
+        """Cancels and forgets an actor."""
 
     def change(self, effect: ChangeInstance) -> None:
-        """Send an actor its new target state."""
+        """Sends an actor its new target state."""
 
     def ask_task_configs(self, effect: AskTaskConfigs) -> None:
-        """Ask a connector's actor for task configs."""
+        """Asks a connector's actor for task configs."""
 
     def ended(self, epoch: Epoch) -> None:
-        """Forget an instance after its last report."""
+        """Forgets an instance after its last report."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,7 @@ class HerderActor(pykka.ThreadingActor):
         self._received_at = time.monotonic()
 
     def on_receive(self, message: Any) -> Any:
-        """Handle an Ask, an event's payload, or a Remark."""
+        """Handles an Ask, an event's payload, or a Remark."""
         self._notice_suspension()
         match message:
             case Ask():
@@ -172,12 +172,12 @@ class HerderActor(pykka.ThreadingActor):
 
     @override
     def on_stop(self) -> None:
-        """Fail all requests that still wait for a reply."""
+        """Fails all requests that still wait for a reply."""
         self._fail_replies()
 
     @override
     def on_failure(self, *_: Any) -> None:
-        """Fail all requests: Pykka does not complete our futures when an actor dies."""
+        """Fails all requests: Pykka does not complete our futures when an actor dies."""
         self._fail_replies()
 
     def _fail_replies(self) -> None:
@@ -187,7 +187,7 @@ class HerderActor(pykka.ThreadingActor):
             answer(reply, error=ConnectError("Worker is shutting down"))
 
     def _unread(self) -> list[Any]:
-        """Take requests out of the inbox and return their futures; Pykka completes the futures of other messages."""
+        """Takes requests out of the inbox and returns their futures; Pykka completes the futures of other messages."""
         envelopes = []
         while not self.actor_inbox.empty():
             envelopes.append(self.actor_inbox.get())

@@ -29,7 +29,7 @@ MIN_PAUSE_MS = 50
 
 
 def on_config_changed(turn: Turn, event: ConfigChanged) -> None:
-    """Collect the changes. A new or removed connector and any new set of tasks need a rebalance."""
+    """Collects the changes. A new or removed connector and any new set of tasks need a rebalance."""
     turn.state = replace(turn.state, store=event.snapshot)
     for change in event.changes:
         _collect(turn, change)
@@ -60,7 +60,7 @@ def _collect(turn: Turn, change: ConfigChange) -> None:
 
 
 def process(turn: Turn) -> None:
-    """Apply the collected changes. If they need a rebalance, request it last: everything that stops for it has to be
+    """Applies the collected changes. If they need a rebalance, requests it last: everything that stops for it has to be
     listed as being released before the member asks whether it may join.
     """
     state = turn.state

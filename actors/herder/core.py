@@ -38,7 +38,7 @@ def step(state: HerderState, event: Event) -> tuple[HerderState, tuple[Effect, .
 
 
 def handle(turn: Turn, payload: Payload) -> None:
-    """Call the handler that the table names for the event. Raises UnexpectedEventError."""
+    """Calls the handler that the table names for the event. Raises UnexpectedEventError."""
     match payload:
         case ConfigOpDone() | StatusesRead() | ProducersFenced() | TaskConfigsPublished():
             _on_op_end(turn, payload.op, payload.error)
@@ -52,7 +52,8 @@ def handle(turn: Turn, payload: Payload) -> None:
 
 
 def advance(turn: Turn) -> None:
-    """Do what is due: while the group is stable, first apply changed configs, then serve one request after another.
+    """Does what is due: while the group is stable, first applies changed configs, then serves one request after
+    another.
 
     Configs come first, so that a request that follows a write sees its result.
     """

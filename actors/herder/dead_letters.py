@@ -14,7 +14,7 @@ QUEUE = "errors.deadletterqueue.topic.name"
 
 
 def replay(turn: Turn, request_id: RequestId, request: ReplayDeadLetters) -> None:
-    """Pass the request to the task; or answer with the worker that runs the task, or with why it cannot be done."""
+    """Passes the request to the task; or answers with the worker that runs the task, or with why it cannot be done."""
     task = ConnectorTaskId(request.connector, 0)
     error = _refusal(turn, request)
     if error is None and task not in turn.state.allocation:

@@ -49,7 +49,7 @@ TimerKey = tuple[Timer, str]  # the purpose, and for STOP the epoch: (Timer.STOP
 
 @dataclass(frozen=True, slots=True)
 class StartInstance:
-    """Start an actor for the item; results in ConnectorStateReported or TaskStateReported with this epoch."""
+    """Starts an actor for the item; results in ConnectorStateReported or TaskStateReported with this epoch."""
 
     item: ItemId
     epoch: Epoch
@@ -58,7 +58,7 @@ class StartInstance:
 
 @dataclass(frozen=True, slots=True)
 class StopInstance:
-    """Stop gracefully; results in a report with `stopped_for_good`, at once if the actor is dead already."""
+    """Stops gracefully; results in a report with `stopped_for_good`, at once if the actor is dead already."""
 
     item: ItemId
     epoch: Epoch
@@ -66,7 +66,7 @@ class StopInstance:
 
 @dataclass(frozen=True, slots=True)
 class AbandonInstance:
-    """An instance did not stop in time: cancel what it does and forget it; its later reports are ignored."""
+    """An instance did not stop in time: cancels what it does and forgets it; its later reports are ignored."""
 
     item: ItemId
     epoch: Epoch
@@ -74,7 +74,7 @@ class AbandonInstance:
 
 @dataclass(frozen=True, slots=True)
 class ChangeInstance:
-    """Send an instance its new target state; results in a report."""
+    """Sends an instance its new target state; results in a report."""
 
     item: ItemId
     epoch: Epoch
@@ -83,7 +83,7 @@ class ChangeInstance:
 
 @dataclass(frozen=True, slots=True)
 class AskTaskConfigs:
-    """Have a running connector generate its task configs; results in TaskConfigsGenerated."""
+    """Has a running connector generate its task configs; results in TaskConfigsGenerated."""
 
     connector: ConnectorName
     epoch: Epoch
@@ -92,7 +92,7 @@ class AskTaskConfigs:
 
 @dataclass(frozen=True, slots=True)
 class SendTaskConfigs:
-    """POST task configs to the leader, signed if there is a key; results in TaskConfigsPublished."""
+    """POSTs task configs to the leader, signed if there is a key; results in TaskConfigsPublished."""
 
     op: OpId
     leader_url: str
@@ -103,7 +103,7 @@ class SendTaskConfigs:
 
 @dataclass(frozen=True, slots=True)
 class FenceProducers:
-    """Fence the transactional ids of a connector's former tasks; results in ProducersFenced."""
+    """Fences the transactional ids of a connector's former tasks; results in ProducersFenced."""
 
     op: OpId
     connector: ConnectorName
@@ -113,7 +113,7 @@ class FenceProducers:
 
 @dataclass(frozen=True, slots=True)
 class Validate:
-    """Run the plugin's validation; results in Validated."""
+    """Runs the plugin's validation; results in Validated."""
 
     request_id: RequestId
     config: Config
@@ -121,7 +121,7 @@ class Validate:
 
 @dataclass(frozen=True, slots=True)
 class Delegate:
-    """Pass a request to another actor, which answers it without the herder (validation, offsets, dead letters)."""
+    """Passes a request to another actor, which answers it without the herder (validation, offsets, dead letters)."""
 
     request_id: RequestId
     request: Request
@@ -129,7 +129,7 @@ class Delegate:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """Answer a request: with `error` if it is set, else with `value`."""
+    """Answers a request: with `error` if it is set, else with `value`."""
 
     request_id: RequestId
     value: Any = None
@@ -138,21 +138,21 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class MakeSessionKey:
-    """Generate a new session key and write it; results in ConfigOpDone."""
+    """Generates a new session key and writes it; results in ConfigOpDone."""
 
     op: OpId
 
 
 @dataclass(frozen=True, slots=True)
 class ForgetTopics:
-    """Write tombstones for the topic statuses of a deleted connector (KIP-558)."""
+    """Writes tombstones for the topic statuses of a deleted connector (KIP-558)."""
 
     connector: ConnectorName
 
 
 @dataclass(frozen=True, slots=True)
 class SetLoggerLevel:
-    """Set a logger's level on this worker, as requested for the whole cluster (KIP-976)."""
+    """Sets a logger's level on this worker, as requested for the whole cluster (KIP-976)."""
 
     namespace: str
     level: str
@@ -168,14 +168,14 @@ class SetTimer:
 
 @dataclass(frozen=True, slots=True)
 class CancelTimer:
-    """Cancel a timer, if it exists."""
+    """Cancels a timer, if it exists."""
 
     key: TimerKey
 
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """Log a line for the operator; `level` is a level name of the logging module. `about`: an instance."""
+    """Logs a line for the operator; `level` is a level name of the logging module. `about`: an instance."""
 
     level: str
     message: str

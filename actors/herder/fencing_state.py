@@ -10,7 +10,7 @@ from storage.ids import ConnectorName, ConnectorTaskId
 
 @dataclass(frozen=True, slots=True)
 class RecordFencing:
-    """The leader's own request: write the task count record, as former producers are fenced (KIP-618)."""
+    """The leader's own request: writes the task count record, as former producers are fenced (KIP-618)."""
 
     connector: ConnectorName
 

@@ -44,7 +44,7 @@ def on_failed(turn: Turn, item: ItemId) -> None:
 
 
 def on_stalled(turn: Turn, event: TaskStalled) -> None:
-    """A task makes no progress: report it, and restart it if its policy says so."""
+    """A task makes no progress: reports it, and restarts it if its policy says so."""
     slot = turn.state.slots.get(event.task)
     if slot is None or slot.epoch != event.epoch or slot.stopping or slot.state is State.FAILED:
         return
@@ -61,7 +61,7 @@ def on_stalled(turn: Turn, event: TaskStalled) -> None:
 
 
 def on_recovered(turn: Turn, event: TaskRecovered) -> None:
-    """A stalled task makes progress again: cancel its restart."""
+    """A stalled task makes progress again: cancels its restart."""
     slot, healed = turn.state.slots.get(event.task), turn.state.healed.get(event.task)
     if slot is None or slot.epoch != event.epoch or slot.stopping:
         return
@@ -86,7 +86,7 @@ def _plan(turn: Turn, item: ItemId, policy: Healing, request: Restart, cause: st
 
 
 def begin(turn: Turn, request: Restart) -> bool:
-    """A planned restart is due: count it, unless what it was planned for is over. Returns whether to restart."""
+    """A planned restart is due: counts it, unless what it was planned for is over. Returns whether to restart."""
     state, item = turn.state, request.item
     slot, healed = state.slots.get(item), state.healed.get(item)
     if slot is None or healed is None or slot.epoch != request.epoch or slot.stopping or healed.epoch != request.epoch:
@@ -114,7 +114,7 @@ def on_stopping(turn: Turn, item: ItemId, *, disowned: bool) -> None:
 
 
 def on_started(turn: Turn, item: ItemId) -> None:
-    """A new instance starts, for whatever reason: cancel the restart that was planned for the former one."""
+    """A new instance starts, for whatever reason: cancels the restart that was planned for the former one."""
     known = turn.state.healed.get(item)
     if known is not None:
         _remember(turn, item, replace(known, next_ms=None, permanent=False))
@@ -136,7 +136,7 @@ def on_new_configs(turn: Turn, connectors: Collection[ConnectorName]) -> None:
 
 
 def on_new_assignment(turn: Turn) -> None:
-    """Forget planned restarts of instances that other workers run now."""
+    """Forgets planned restarts of instances that other workers run now."""
     allocated = frozenset(turn.state.allocated())
     if not turn.state.healed.keys() <= allocated:
         healed = {item: known for item, known in turn.state.healed.items() if item in allocated}

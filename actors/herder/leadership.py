@@ -38,13 +38,13 @@ def _fail_left_out(turn: Turn) -> None:
 
 
 def on_purge_due(turn: Turn, _: TimerFired) -> None:
-    """Purge once more, for statuses that had not been written or read yet at the time of the rebalance."""
+    """Purges once more, for statuses that had not been written or read yet at the time of the rebalance."""
     if turn.state.is_leader:
         purge_statuses(turn)
 
 
 def purge_statuses(turn: Turn) -> None:
-    """Leader: write tombstones for the statuses of deleted connectors and of tasks that no longer exist. Also delete
+    """Leader: writes tombstones for the statuses of deleted connectors and of tasks that no longer exist. Also deletes
     the topics of deleted connectors: a task that was just stopping may have recorded them after the deletion.
     """
     config, statuses = turn.state.store, turn.statuses
@@ -66,7 +66,7 @@ def _destroy(turn: Turn, item: ItemId) -> None:
 
 
 def empty_stopped(turn: Turn) -> None:
-    """A STOPPED connector has no tasks (KIP-875): remove task configs that remain because a write was late or lost."""
+    """A STOPPED connector has no tasks (KIP-875): removes task configs that remain because a write was late or lost."""
     if not turn.state.is_leader:
         return
     config = turn.state.config
@@ -78,14 +78,14 @@ def empty_stopped(turn: Turn) -> None:
 
 
 def claim_privileges(turn: Turn) -> None:
-    """Leader: claim the right to write the config topic (fences a former leader if writes are transactional)."""
+    """Leader: claims the right to write the config topic (fences a former leader if writes are transactional)."""
     state = turn.state
     if state.is_leader and state.claim is None and not state.expects(PrivilegesClaimed()):
         turn.emit(ClaimWritePrivileges(turn.op(PrivilegesClaimed())))
 
 
 def on_claim_due(turn: Turn, _: TimerFired) -> None:
-    """The last claim failed; try again."""
+    """The last claim failed; tries again."""
     claim_privileges(turn)
 
 
@@ -107,8 +107,8 @@ def on_fenced(turn: Turn) -> None:
 
 
 def ensure_session_key(turn: Turn) -> None:
-    """Leader: publish a session key if there is none, the key has expired, or a worker with other key settings made it
-    (KIP-507).
+    """Leader: publishes a session key if there is none, the key has expired, or a worker with other key settings made
+    it (KIP-507).
     """
     state = turn.state
     settings = state.settings

@@ -38,7 +38,7 @@ UNSYNC_RETRIES = 5  # cooperative: the number of short waits before the worker r
 
 
 def on_loaded(turn: Turn, event: Loaded) -> None:
-    """The stores have read their topics: join the group."""
+    """The stores have read their topics: joins the group."""
     turn.state = replace(
         turn.state, standing=Joining(), store=event.snapshot, config=event.snapshot, connector_updates=frozenset(),
         target_changes=frozenset(), task_updates=frozenset(), restarts={}, needs_rebalance=None)
@@ -47,7 +47,7 @@ def on_loaded(turn: Turn, event: Loaded) -> None:
 
 
 def on_join_preparing(turn: Turn, event: JoinPreparing) -> None:
-    """The member waits for AllowJoin. Eager: first stop everything; cooperative: only what is being released."""
+    """The member waits for AllowJoin. Eager: first stops everything; cooperative: only what is being released."""
     member = turn.state.member
     turn.enter(Joining(Absence.OUTSIDE if member is Absence.SUSPENDED else member, Gate.WAITING))
     if event.eager:
@@ -108,7 +108,7 @@ def on_released(turn: Turn, _: Released, _error: Exception | None) -> None:
 
 
 def leave_when_released(turn: Turn, then: Released, error: Exception | None) -> None:
-    """Leave only now, because others get the work as soon as this worker has left. Has no effect outside the group."""
+    """Leaves only now, because others get the work as soon as this worker has left. Has no effect outside the group."""
     on_released(turn, then, error)
     _leave(turn)
 
@@ -126,7 +126,7 @@ def resolve_when_released(turn: Turn, then: Released, error: Exception | None) -
 
 
 def resolve(turn: Turn) -> None:
-    """Carry out the current assignment: catch up with the config topic if needed, then start the work."""
+    """Carries out the current assignment: catches up with the config topic if needed, then starts the work."""
     state, standing = turn.state, turn.state.standing
     if not isinstance(standing, Revoking | Syncing):
         return
@@ -150,7 +150,7 @@ def resolve(turn: Turn) -> None:
 
 
 def read_to_end(turn: Turn, standing: Revoking | Syncing, *, then_rejoin: bool) -> None:
-    """Catch up with the config topic within worker.sync.timeout.ms."""
+    """Catches up with the config topic within worker.sync.timeout.ms."""
     turn.enter(Syncing(standing.member, standing.next_rebalance))
     turn.stage("reading to the end of the config topic")
     op = turn.op(ResolveAssignment(then_rejoin, turn.state.generation))
@@ -201,7 +201,7 @@ def _leave_and_back_off(turn: Turn, error: Exception) -> None:
 
 
 def _count_failure(turn: Turn) -> None:
-    """Count a failed attempt to read the config topic; after too many in a row, give up the work to other workers."""
+    """Counts a failed attempt to read the config topic; after too many in a row, gives up the work to other workers."""
     turn.state = replace(turn.state, backoff_attempts=turn.state.backoff_attempts + 1)
     if turn.state.backoff_attempts > UNSYNC_RETRIES:
         _give_up(turn, disowned=True)
@@ -222,7 +222,7 @@ def retry_ms(turn: Turn) -> int:
 
 
 def on_backed_off(turn: Turn, _: TimerFired) -> None:
-    """The wait outside the group is over: join only if the config topic can be read."""
+    """The wait outside the group is over: joins only if the config topic can be read."""
     turn.stage("reading to the end of the config topic")
     turn.emit(ReadConfigToEnd(turn.op(JoinAgain()), turn.state.settings.sync_timeout_ms))
 
@@ -242,7 +242,7 @@ def on_readable_again(turn: Turn, _: JoinAgain, error: Exception | None) -> None
 
 
 def rejoin(turn: Turn, reason: str, *, caught_up: int | None = None) -> None:
-    """Request another rebalance. Until it is over, no work is started and requests wait. `caught_up`: see
+    """Requests another rebalance. Until it is over, no work is started and requests wait. `caught_up`: see
     RequestRejoin.
     """
     standing = turn.state.standing
@@ -283,7 +283,7 @@ def _start_work(turn: Turn, standing: Revoking | Syncing) -> None:
 
 
 def _await_leader(turn: Turn, member: Member) -> None:
-    """Wait until the leader has read the topic and starts another rebalance; an earlier rebalance would fail again."""
+    """Waits until the leader has read the topic and starts another rebalance; an earlier rebalance would fail again."""
     turn.enter(Joining(member))
     turn.stage("ensuring membership in the cluster")
     turn.timer((Timer.FAILED_REBALANCE, ""), turn.now + FAILED_REBALANCE_MS)

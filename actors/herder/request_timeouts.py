@@ -22,7 +22,7 @@ def on_due(turn: Turn, _: TimerFired) -> None:
 
 
 def check(turn: Turn) -> None:
-    """While the group is not stable: refuse requests that have waited too long, and set the timer for the others."""
+    """While the group is not stable: refuses requests that have waited too long, and sets the timer for the others."""
     state = turn.state
     if state.phase is Phase.RESOLVED:
         return

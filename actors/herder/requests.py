@@ -76,7 +76,7 @@ def on_queue_due(turn: Turn, _: TimerFired) -> None:
 
 
 def on_received(turn: Turn, request_id: RequestId, request: Request, until_ms: int | None) -> None:
-    """Queue a request, or start it at once if it need not wait for others. `until_ms`: see Queued."""
+    """Queues a request, or starts it at once if it need not wait for others. `until_ms`: see Queued."""
     match request:
         case ValidateConfig() | GetOffsets():
             turn.emit(Delegate(request_id, request))
@@ -96,7 +96,7 @@ def on_received(turn: Turn, request_id: RequestId, request: Request, until_ms: i
 
 
 def on_validated(turn: Turn, event: Validated) -> None:
-    """Queue a PutConnector that is valid, or refuse it."""
+    """Queues a PutConnector that is valid, or refuses it."""
     request_id = event.request_id
     queued = turn.state.validating.get(request_id)
     if queued is None:
@@ -110,7 +110,7 @@ def on_validated(turn: Turn, event: Validated) -> None:
 
 
 def run(turn: Turn, queued: Queued) -> None:
-    """Serve the next request of the queue."""
+    """Serves the next request of the queue."""
     request_id = queued.request_id
     if isinstance(queued.request, Reconfigure):
         task_configs.reconfigure(turn, queued.request)

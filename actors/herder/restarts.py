@@ -60,14 +60,14 @@ def impact(request: RestartRequest) -> int:
 
 
 def collect(turn: Turn, request: RestartRequest) -> None:
-    """Keep the request with the greater impact until it can be carried out."""
+    """Keeps the request with the greater impact until it can be carried out."""
     waiting = turn.state.restarts.get(request.connector)
     if waiting is None or impact(request) > impact(waiting):
         turn.state = replace(turn.state, restarts={**turn.state.restarts, request.connector: request})
 
 
 def process(turn: Turn) -> None:
-    """Restart this worker's part of every waiting plan."""
+    """Restarts this worker's part of every waiting plan."""
     waiting = turn.state.restarts
     turn.state = replace(turn.state, restarts={})
     for name in sorted(waiting):
@@ -93,7 +93,7 @@ def _restart(turn: Turn, request: RestartRequest) -> None:
 
 
 def heal(turn: Turn, request: Restart) -> None:
-    """Restart automatically what has failed or stalled (errors.restart.*)."""
+    """Restarts automatically what has failed or stalled (errors.restart.*)."""
     if healing.begin(turn, request):
         turn.log("DEBUG", f"{request.item}: restarting after a {request.cause.value} (errors.restart.policy)",
                  request.item)
@@ -113,7 +113,7 @@ def elsewhere(turn: Turn, item: ItemId, message: str) -> RequestTargetError:
 
 
 def restart_item(turn: Turn, request_id: RequestId, item: ItemId) -> None:
-    """Restart one connector or task if it runs here; else answer with where it runs, or why it cannot run."""
+    """Restarts one connector or task if it runs here; else answers with where it runs, or why it cannot run."""
     left_out = dict(turn.state.membership.left_out) if turn.state.membership is not None else {}
     if item in left_out:
         turn.reply(request_id, error=ConnectError(left_out[item]))

@@ -19,12 +19,12 @@ def _refusal() -> ConnectError:
 
 
 def refuse(turn: Turn, event: RequestReceived) -> None:
-    """Refuse a request that arrives during the shutdown."""
+    """Refuses a request that arrives during the shutdown."""
     turn.reply(event.request_id, error=_refusal())
 
 
 def on_requested(turn: Turn, _: HaltRequested) -> None:
-    """Stop everything at once, without waiting for the group. The worker has logged the reason."""
+    """Stops everything at once, without waiting for the group. The worker has logged the reason."""
     state = turn.state
     turn.state = replace(state, standing=Halting(state.member), release=with_items(state.release, frozenset()))
     work.refuse_waiting(turn, _refusal())
@@ -41,19 +41,19 @@ def on_report(turn: Turn, report: ConnectorStateReported | TaskStateReported) ->
 
 
 def on_stop_timeout(turn: Turn, event: TimerFired) -> None:
-    """Treat an instance that did not stop in time as stopped."""
+    """Treats an instance that did not stop in time as stopped."""
     work.on_stop_timeout(turn, event)
     _flush_when_empty(turn)
 
 
 def _flush_when_empty(turn: Turn) -> None:
-    """Once the last instance has stopped, flush the last statuses."""
+    """Once the last instance has stopped, flushes the last statuses."""
     state = turn.state
     if not state.slots and not state.expects(HaltFlushed()):
         turn.emit(FlushStatuses(turn.op(HaltFlushed())))
 
 
 def on_flushed(turn: Turn, _: HaltFlushed, _error: Exception | None) -> None:
-    """Everything has stopped and its statuses are written: leave the group."""
+    """Everything has stopped and its statuses are written: leaves the group."""
     turn.enter(Halted())
     turn.emit(LeaveGroup("the worker is shutting down"), effects.EndWorker())

@@ -12,7 +12,7 @@ from storage.config.state import SessionKey
 
 
 def sign(key: SessionKey, algorithm: str, body: bytes) -> Signature:
-    """Sign the exact bytes of a request's body (empty if there is none)."""
+    """Signs the exact bytes of a request's body (empty if there is none)."""
     return Signature(body, hmac.new(key.key, body, SIGNATURE_DIGESTS[algorithm]).digest(), algorithm)
 
 

@@ -152,7 +152,7 @@ class Queued:
 
 @dataclass(frozen=True, slots=True)
 class Reconfigure:
-    """The herder's own request: have a local connector generate its task configs; `attempt`: the failures so far."""
+    """The herder's own request: has a local connector generate its task configs; `attempt`: the failures so far."""
 
     connector: ConnectorName
     attempt: int = 0
@@ -161,7 +161,7 @@ class Reconfigure:
 
 @dataclass(frozen=True, slots=True)
 class Publish:
-    """The leader's own request: write the task configs that a local connector generated."""
+    """The leader's own request: writes the task configs that a local connector generated."""
 
     reconfigure: Reconfigure
     configs: tuple[Config, ...]
@@ -169,7 +169,7 @@ class Publish:
 
 @dataclass(frozen=True, slots=True)
 class Restart:
-    """The herder's own request: restart an instance that has failed or stalled (errors.restart.*)."""
+    """The herder's own request: restarts an instance that has failed or stalled (errors.restart.*)."""
 
     item: ItemId
     epoch: Epoch
@@ -182,7 +182,7 @@ OwnRequest = Reconfigure | Publish | RecordFencing | Restart
 # ---------------------------------------------------------------- continuations of ops
 @dataclass(frozen=True, slots=True)
 class AnswerWith:
-    """Answer a request with `value`, or with the op's error."""
+    """Answers a request with `value`, or with the op's error."""
 
     request_id: RequestId | None
     value: Any = None
@@ -190,7 +190,7 @@ class AnswerWith:
 
 @dataclass(frozen=True, slots=True)
 class WriteNext:
-    """Write once more, then answer."""
+    """Writes once more, then answers."""
 
     request_id: RequestId
     write: ConfigWrite
@@ -199,7 +199,7 @@ class WriteNext:
 
 @dataclass(frozen=True, slots=True)
 class AnswerWithPlan:
-    """A restart record is written: answer with the statuses of the restart plan."""
+    """A restart record is written: answers with the statuses of the restart plan."""
 
     request_id: RequestId
     request: RestartRequest
@@ -239,7 +239,7 @@ class Released:
 
 @dataclass(frozen=True, slots=True)
 class HaltFlushed:
-    """The last statuses are flushed; leave the group."""
+    """The last statuses are flushed; leaves the group."""
 
 
 @dataclass(frozen=True, slots=True)

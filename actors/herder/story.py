@@ -135,7 +135,7 @@ class Origins:
         return None
 
     def remember(self, cause: str, event: object, about: frozenset[ConnectorName], effects: Iterable[Effect]) -> None:
-        """Remember a step as the origin of the outcomes of its effects."""
+        """Remembers a step as the origin of the outcomes of its effects."""
         if isinstance(event, RequestReceived):
             self._pending["request_id", event.request_id] = Origin(cause, about)
         for effect in effects:
@@ -245,7 +245,7 @@ class Story:
         self._mask = mask
 
     def add(self, event: Event, effects: tuple[Effect, ...]) -> str | None:
-        """Record a step, unless it only reads. Returns the id of the event that caused it, if there is one."""
+        """Records a step, unless it only reads. Returns the id of the event that caused it, if there is one."""
         if _only_reads(event.payload, effects):
             return None
         origin = self._origins.of(event.payload)
@@ -262,7 +262,7 @@ class Story:
         return because
 
     def note(self, at_ms: int, cause: str, remark: Remark) -> None:
-        """Record a remark of another part of the worker."""
+        """Records a remark of another part of the worker."""
         self._records.append(RecordedRemark(at_ms, cause, remark))
 
     def of(self, connector: ConnectorName) -> tuple[StoryEntry, ...]:

@@ -19,14 +19,14 @@ from actors.messages.events import CoordinatorLost
 # The session expired while the process was suspended: others may run its work by now. Suspended is handled before any
 # event that arrived meanwhile, so that nothing is written as if the worker were still a member.
 def while_halting(turn: Turn, _: Suspended) -> None:
-    """Write no statuses until those of other workers have been read."""
+    """Writes no statuses until those of other workers have been read."""
     ops = {op: then for op, then in turn.state.ops.items() if then != StatusesCaughtUp()}
     turn.state = replace(turn.state, status_writes=StatusWrites.SUSPENDED, ops=ops)
     catch_up_with_statuses(turn)
 
 
 def while_out(turn: Turn, event: Suspended) -> None:
-    """The leader may have assigned the work that it held for this worker to others: stop everything."""
+    """The leader may have assigned the work that it held for this worker to others: stops everything."""
     while_halting(turn, event)
     work.release(turn, tuple(turn.state.slots), disowned=True)
 
@@ -41,19 +41,19 @@ def while_member(turn: Turn, event: Suspended) -> None:
 
 
 def catch_up_with_statuses(turn: Turn) -> None:
-    """Read the statuses that others wrote while this process was suspended, so that it does not overwrite them."""
+    """Reads the statuses that others wrote while this process was suspended, so that it does not overwrite them."""
     state = turn.state
     if state.status_writes is StatusWrites.SUSPENDED and not state.expects(StatusesCaughtUp()):
         turn.emit(ReadStatuses(turn.op(StatusesCaughtUp()), turn.state.settings.sync_timeout_ms))
 
 
 def on_read_due(turn: Turn, _: TimerFired) -> None:
-    """Try again to read the status topic."""
+    """Tries again to read the status topic."""
     catch_up_with_statuses(turn)
 
 
 def on_statuses_read(turn: Turn, _: StatusesCaughtUp, error: Exception | None) -> None:
-    """The statuses are up to date: correct those that claim that this worker runs work that it does not run."""
+    """The statuses are up to date: corrects those that claim that this worker runs work that it does not run."""
     if turn.state.status_writes is not StatusWrites.SUSPENDED:
         return
     if error is not None:

@@ -28,7 +28,7 @@ def on_requested(turn: Turn, event: TaskReconfigurationRequested) -> None:
 
 
 def reconfigure(turn: Turn, request: Reconfigure) -> None:
-    """Ask the connector for its task configs, if it still runs here."""
+    """Asks the connector for its task configs, if it still runs here."""
     slot = turn.state.slots.get(request.connector)
     target = turn.state.config.target_state(request.connector)
     if slot is None or slot.stopping or slot.state is not State.RUNNING or target is not TargetState.STARTED:
@@ -40,7 +40,7 @@ def reconfigure(turn: Turn, request: Reconfigure) -> None:
 
 
 def on_generated(turn: Turn, event: TaskConfigsGenerated) -> None:
-    """Publish the configs if they, or the connector config that they were generated from, are new."""
+    """Publishes the configs if they, or the connector config that they were generated from, are new."""
     then = turn.take_op(event.op)
     slot = turn.state.slots.get(event.connector)
     if not isinstance(then, GeneratedTasks) or slot is None or slot.epoch != event.epoch:
@@ -64,7 +64,7 @@ def on_generated(turn: Turn, event: TaskConfigsGenerated) -> None:
 
 
 def check_later(turn: Turn, connector: ConnectorName) -> None:
-    """The config topic has other task configs than the local connector generated last: ask it again after a while.
+    """The config topic has other task configs than the local connector generated last: asks it again after a while.
 
     They belong to the first half of a stop, or they are late: written by a worker that ran the connector before, or by
     a slow request.
@@ -77,7 +77,7 @@ def check_later(turn: Turn, connector: ConnectorName) -> None:
 
 
 def publish(turn: Turn, request: Publish) -> None:
-    """Leader: write task configs, unless they have become obsolete since they were generated."""
+    """Leader: writes task configs, unless they have become obsolete since they were generated."""
     connector = request.reconfigure.connector
     if not turn.state.is_leader:
         turn.enqueue(None, request.reconfigure)
@@ -117,7 +117,7 @@ def on_published(turn: Turn, then: PublishedTasks, error: Exception | None) -> N
 
 
 def retry(turn: Turn, request: Reconfigure, error: Exception) -> None:
-    """Ask the connector again after a delay that doubles with each failure."""
+    """Asks the connector again after a delay that doubles with each failure."""
     delay = doubled(BACKOFF_FIRST_MS, request.attempt, BACKOFF_LAST_MS)
     rotating = getattr(error, "status", None) == 403 and turn.now - request.first_ms < KEY_ROTATION_MS
     text = f"{request.connector}: failed to reconfigure the tasks, trying again in {delay} ms: {error}"

@@ -51,11 +51,11 @@ class Turn:
         self._own_slots: dict[ItemId, Slot] | None = None
 
     def enter(self, standing: Standing) -> None:
-        """Change the standing in the group."""
+        """Changes the standing in the group."""
         self.state = replace(self.state, standing=standing)
 
     def claim(self, claim: int | None) -> None:
-        """Set the claim to write the config topic, if this worker is the leader."""
+        """Sets the claim to write the config topic, if this worker is the leader."""
         standing = self.state.standing
         if isinstance(standing, Joining | Revoking | Syncing | Resolved | Halting) and isinstance(
             standing.member, Leader
@@ -63,15 +63,15 @@ class Turn:
             self.enter(replace(standing, member=replace(standing.member, claim=claim)))
 
     def emit(self, *effects: Effect) -> None:
-        """Add effects."""
+        """Adds effects."""
         self.effects.extend(effects)
 
     def log(self, level: str, message: str, about: ItemId | None = None) -> None:
-        """Log a line for the operator."""
+        """Logs a line for the operator."""
         self.effects.append(Log(level, message, about))
 
     def attempt(self, do: Callable[[], None]) -> Exception | None:
-        """Do one part of the step. If it raises, its changes are undone, and the error is logged and returned."""
+        """Does one part of the step. If it raises, its changes are undone, and the error is logged and returned."""
         state, effects = self.state, len(self.effects)
         self._own_slots = None  # those of `state` stay as they are
         try:
@@ -89,13 +89,13 @@ class Turn:
         return self.state.counter
 
     def op(self, then: Continuation) -> OpId:
-        """Register the continuation of a new op."""
+        """Registers the continuation of a new op."""
         op = OpId(self.next_number())
         self.state = replace(self.state, ops={**self.state.ops, op: then})
         return op
 
     def take_op(self, op: OpId) -> Continuation | None:
-        """Remove and return the continuation of an op that ended; None if the op was abandoned meanwhile."""
+        """Removes and returns the continuation of an op that ended; None if the op was abandoned meanwhile."""
         then = self.state.ops.get(op)
         if then is not None:
             ops = dict(self.state.ops)
@@ -106,13 +106,13 @@ class Turn:
         return then
 
     def reply(self, request_id: RequestId | None, value: Any = None, error: Exception | None = None) -> None:
-        """Answer a request; does nothing for the herder's own requests."""
+        """Answers a request; does nothing for the herder's own requests."""
         if request_id is not None:
             self.effects.append(Reply(request_id, value, error))
 
     def enqueue(self, request_id: RequestId | None, request: Request | OwnRequest, delay_ms: int = 0,
                 until_ms: int | None = None) -> None:
-        """Add a request to the queue."""
+        """Adds a request to the queue."""
         queue = list(self.state.queue)
         insort(queue, Queued(self.now + delay_ms, self.next_number(), request_id, request, until_ms))
         self.state = replace(self.state, queue=tuple(queue))
@@ -120,17 +120,17 @@ class Turn:
             self.set_queue_timer()
 
     def set_queue_timer(self) -> None:
-        """Set the timer for the first request that is not due yet."""
+        """Sets the timer for the first request that is not due yet."""
         later = [q.at_ms for q in self.state.queue if q.at_ms > self.now]
         if later:
             self.timer((Timer.QUEUE, ""), min(later))
 
     def timer(self, key: TimerKey, at_ms: int) -> None:
-        """Set a timer."""
+        """Sets a timer."""
         self.effects.append(SetTimer(key, at_ms))
 
     def stage(self, description: str) -> None:
-        """Begin a stage. The errors of requests that time out name the current stage."""
+        """Begins a stage. The errors of requests that time out name the current stage."""
         self.state = replace(self.state, stage=RequestStage(description, self.now))
 
     def stage_done(self) -> None:
@@ -140,18 +140,18 @@ class Turn:
             self.state = replace(self.state, stage=replace(stage, completed_ms=self.now))
 
     def set_slot(self, item: ItemId, slot: Slot) -> None:
-        """Replace the slot of an item."""
+        """Replaces the slot of an item."""
         self._writable_slots()[item] = slot
         self.changed.add(item)
 
     def update_slots(self, update: Callable[[ItemId, Slot], Slot]) -> None:
-        """Replace the slot of every item."""
+        """Replaces the slot of every item."""
         slots = self._writable_slots()
         slots.update({item: update(item, slot) for item, slot in slots.items()})
         self.changed.update(slots)
 
     def drop_slot(self, item: ItemId) -> Slot:
-        """Remove and return the slot of an item."""
+        """Removes and returns the slot of an item."""
         self.changed.add(item)
         return self._writable_slots().pop(item)
 
@@ -169,7 +169,7 @@ class Turn:
 
     def status(self, item: ItemId, state: State, trace: str | None = None, version: str | None = None,
                *, disowned: bool = False) -> None:
-        """Write a status as Kafka Connect does: UNASSIGNED and FAILED only if that is safe. `disowned`: as a worker
+        """Writes a status as Kafka Connect does: UNASSIGNED and FAILED only if that is safe. `disowned`: as a worker
         outside the group.
         """
         if self.state.status_writes is StatusWrites.SUSPENDED:

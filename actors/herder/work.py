@@ -34,7 +34,7 @@ _BECAME = {State.RUNNING: "resumed", State.PAUSED: "paused", State.STOPPED: "sto
 
 def start(turn: Turn, item: ItemId, waiting: tuple[RequestId, ...] = (),
           follows: Successor = Successor.NONE) -> None:
-    """Start an instance of an allocated item; without a configuration it becomes FAILED at once. `follows`: why it
+    """Starts an instance of an allocated item; without a configuration it becomes FAILED at once. `follows`: why it
     succeeds another one.
     """
     config = turn.state.config
@@ -67,7 +67,7 @@ def start(turn: Turn, item: ItemId, waiting: tuple[RequestId, ...] = (),
 
 def stop(turn: Turn, item: ItemId, waiting: tuple[RequestId, ...] = (), *, successor: Successor = Successor.NONE,
          disowned: bool = False) -> None:
-    """Stop an instance; its successor, if there is to be one, starts once it has stopped. `disowned`: see Stopping."""
+    """Stops an instance; its successor, if there is to be one, starts once it has stopped. `disowned`: see Stopping."""
     slot = turn.state.slots.get(item)
     if slot is None:
         if successor is not Successor.NONE:
@@ -82,7 +82,7 @@ def stop(turn: Turn, item: ItemId, waiting: tuple[RequestId, ...] = (), *, succe
 
 
 def release(turn: Turn, items: Iterable[ItemId], *, disowned: bool = False) -> None:
-    """Stop instances that the group waits for: the next join, or the end of the rebalance, follows once they have
+    """Stops instances that the group waits for: the next join, or the end of the rebalance, follows once they have
     stopped. `disowned`: see Stopping.
     """
     held = [item for item in items if item in turn.state.slots]
@@ -92,14 +92,14 @@ def release(turn: Turn, items: Iterable[ItemId], *, disowned: bool = False) -> N
 
 
 def start_missing(turn: Turn) -> None:
-    """Start what is allocated but does not run, connectors first."""
+    """Starts what is allocated but does not run, connectors first."""
     for item in turn.state.allocated():
         if item not in turn.state.slots:
             start(turn, item, follows=Successor.REPLACEMENT if item in turn.state.reconfigured else Successor.NONE)
 
 
 def tell_moved(turn: Turn) -> None:
-    """A rebalance for new task configs is over: log that tasks stopped that did not start here again; this was not
+    """A rebalance for new task configs is over: logs that tasks stopped that did not start here again; this was not
     logged when they stopped.
     """
     for task in sorted(turn.state.reconfigured):
@@ -109,7 +109,7 @@ def tell_moved(turn: Turn) -> None:
 
 
 def repeat_statuses(turn: Turn, *, lost: bool = False) -> None:
-    """Write the statuses of everything that runs here again; `lost`: only those that the status topic lacks. A leader
+    """Writes the statuses of everything that runs here again; `lost`: only those that the status topic lacks. A leader
     that removes the statuses of a deleted connector may remove those of a new connector of the same name with them.
     """
     known = turn.statuses
@@ -122,14 +122,14 @@ def repeat_statuses(turn: Turn, *, lost: bool = False) -> None:
 
 
 def report_stopped(turn: Turn) -> None:
-    """Write UNASSIGNED for what is allocated but does not run: it stopped while this worker was not a member."""
+    """Writes UNASSIGNED for what is allocated but does not run: it stopped while this worker was not a member."""
     for item in turn.state.allocated():
         if item not in turn.state.slots and turn.exists(item):
             turn.status(item, State.UNASSIGNED)
 
 
 def report_gone(turn: Turn) -> None:
-    """Write UNASSIGNED, as a worker outside the group, where a status says that this worker runs an item that it does
+    """Writes UNASSIGNED, as a worker outside the group, where a status says that this worker runs an item that it does
     not run.
     """
     statuses, me = turn.statuses, turn.state.settings.worker_id
@@ -140,7 +140,7 @@ def report_gone(turn: Turn) -> None:
 
 
 def propagate_target_state(turn: Turn, items: Iterable[ItemId], target: TargetState) -> None:
-    """Send the instances of these items, which run here, their new target state."""
+    """Sends the instances of these items, which run here, their new target state."""
     for item in items:
         slot = turn.state.slots[item]
         if not slot.stopping:
@@ -183,7 +183,7 @@ def on_report(turn: Turn, report: ConnectorStateReported | TaskStateReported) ->
 
 
 def on_stop_timeout(turn: Turn, event: TimerFired) -> None:
-    """The graceful stop took too long: continue without the instance."""
+    """The graceful stop took too long: continues without the instance."""
     epoch = Epoch(int(event.key[1]))
     for item, slot in turn.state.slots.items():
         if slot.epoch == epoch and slot.stopping:
@@ -222,7 +222,7 @@ def _continues(turn: Turn, item: ItemId, stopping: Stopping) -> bool:
 
 
 def flush(turn: Turn) -> None:
-    """Have the statuses of released work acknowledged before the rebalance continues.
+    """Has the statuses of released work acknowledged before the rebalance continues.
 
     Otherwise a late UNASSIGNED could overwrite the new owner's RUNNING.
     """
@@ -234,7 +234,7 @@ def flush(turn: Turn) -> None:
 
 
 def allow_join_when_released(turn: Turn) -> bool:
-    """Answer a waiting JoinPreparing if nothing is still being released. Returns whether it was answered."""
+    """Answers a waiting JoinPreparing if nothing is still being released. Returns whether it was answered."""
     state, standing = turn.state, turn.state.standing
     if isinstance(standing, Joining) and standing.gate is Gate.WAITING and state.released:
         turn.state = replace(state, standing=Joining(standing.member), announced=state.allocation)
@@ -245,7 +245,7 @@ def allow_join_when_released(turn: Turn) -> bool:
 
 
 def refuse_waiting(turn: Turn, error: Exception) -> None:
-    """Answer all requests that still wait with an error."""
+    """Answers all requests that still wait with an error."""
     for queued in (*turn.state.queue, *turn.state.validating.values()):
         turn.reply(queued.request_id, error=error)
     answered = (AnswerWith, WriteNext, AnswerWithPlan)

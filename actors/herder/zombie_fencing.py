@@ -43,7 +43,7 @@ def transactional_id(group_id: str, connector: ConnectorName, task: int) -> str:
 
 
 def run(turn: Turn, request_id: RequestId, request: FenceZombies) -> None:
-    """Begin a round of fencing, or join one: a task of this worker or of another one is about to start."""
+    """Begins a round of fencing, or joins one: a task of this worker or of another one is about to start."""
     name, state = request.connector, turn.state
     refusal = (None if request.local else signing.refusal(state, request.signature)) or _refusal(state, name)
     if refusal is not None:
@@ -72,7 +72,7 @@ def _refusal(state: HerderState, name: ConnectorName) -> Exception | None:
 
 
 def on_read(turn: Turn, then: FencingRead, error: Exception | None) -> None:
-    """The config topic was read: decide which producers to fence."""
+    """The config topic was read: decides which producers to fence."""
     turn.stage_done()
     name, store = then.connector, turn.state.store
     if error is not None:
@@ -105,7 +105,7 @@ def on_fenced(turn: Turn, then: Fenced, error: Exception | None) -> None:
 
 
 def check(turn: Turn, request: RecordFencing) -> None:
-    """Begin to check whether the round of fencing was for the newest task configs."""
+    """Begins to check whether the round of fencing was for the newest task configs."""
     fencing = turn.state.fencings.get(request.connector)
     if fencing is None:
         return
@@ -121,7 +121,7 @@ def check(turn: Turn, request: RecordFencing) -> None:
 
 
 def on_checked(turn: Turn, then: FencingChecked, error: Exception | None) -> None:
-    """The config topic was read again: write the record, unless there are newer task configs."""
+    """The config topic was read again: writes the record, unless there are newer task configs."""
     turn.stage_done()
     name, store = then.connector, turn.state.store
     fencing = _take(turn, name)
@@ -190,7 +190,7 @@ def verify(turn: Turn, request_id: RequestId, request: VerifyTaskStart) -> None:
 
 
 def on_verified(turn: Turn, then: StartVerified, error: Exception | None) -> None:
-    """The config topic was read: answer whether the task may start."""
+    """The config topic was read: answers whether the task may start."""
     state, name = turn.state, then.task.connector
     slot = state.slots.get(then.task)
     if error is None and state.store.task_config_generations.get(name, 0) != then.generation:
@@ -212,7 +212,7 @@ def reads_first(state: HerderState, task: ConnectorTaskId) -> bool:
 
 
 def restart(turn: Turn, request_id: RequestId, request: RestartTask) -> None:
-    """Begin the restart of a source task by reading the config topic to its end."""
+    """Begins the restart of a source task by reading the config topic to its end."""
     op = turn.op(RestartRead(request_id, request.task))
     turn.state = replace(turn.state, busy=op)
     turn.stage("reading to the end of the config topic")
@@ -220,7 +220,7 @@ def restart(turn: Turn, request_id: RequestId, request: RestartTask) -> None:
 
 
 def on_restart_read(turn: Turn, then: RestartRead, error: Exception | None) -> None:
-    """Restart the task, unless the config topic says otherwise: 404 if it is gone, 409 if a rebalance is expected."""
+    """Restarts the task, unless the config topic says otherwise: 404 if it is gone, 409 if a rebalance is expected."""
     turn.stage_done()
     task, state = then.task, turn.state
     if error is not None:
@@ -238,7 +238,7 @@ def on_restart_read(turn: Turn, then: RestartRead, error: Exception | None) -> N
 
 
 def refuse_waiting(turn: Turn, error: Exception) -> None:
-    """The worker shuts down: answer all waiting requests with an error."""
+    """The worker shuts down: answers all waiting requests with an error."""
     for fencing in turn.state.fencings.values():
         _reply(turn, fencing, error)
     ops = dict(turn.state.ops)

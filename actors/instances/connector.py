@@ -111,7 +111,7 @@ class ConnectorActors:
         return ref
 
     def cancel(self, ref: pykka.ActorRef[Any]) -> None:
-        """Abandon an actor's plugin. Never blocks; any thread."""
+        """Abandons an actor's plugin. Never blocks; any thread."""
         made = self._made.get(ref.actor_urn)
         if made is not None and made.connector is not None:
             made.connector.abandon()
@@ -276,7 +276,7 @@ class ConnectorActor(PooledActor):
 
 
 def _check(plugin: Plugin, config: Mapping[str, str]) -> None:
-    """Check again at the start, as Kafka Connect does: the config topic may contain values that REST would refuse."""
+    """Checks again at the start, as Kafka Connect does: the config topic may contain values that REST would refuse."""
     sink = plugin.type == "sink"
     (SINK if sink else SOURCE).parse(config)
     if sink and (wrong := topics_error(config)):

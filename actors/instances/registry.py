@@ -44,7 +44,7 @@ class ActorInstances:
         self._dead: set[Epoch] = set()
 
     def start(self, effect: StartInstance) -> None:
-        """Start an actor. If that raises, the instance is reported as FAILED."""
+        """Starts an actor. If that raises, the instance is reported as FAILED."""
         command = effect.command
         make: Any = self._task if isinstance(command, StartTask) else self._connector
         try:
@@ -59,7 +59,7 @@ class ActorInstances:
         self._send(effect.item, effect.epoch, command)
 
     def stop(self, effect: StopInstance) -> None:
-        """Have an actor stop and report `stopped_for_good`; if it is dead, report on its behalf."""
+        """Has an actor stop and report `stopped_for_good`; if it is dead, reports on its behalf."""
         if not self._send(effect.item, effect.epoch, Stop()):
             self._forget(effect.epoch)
             self._tell(report(effect.item, effect.epoch, State.UNASSIGNED, gone=True))
@@ -67,23 +67,23 @@ class ActorInstances:
             self._stopping(self._actors[effect.epoch][1])
 
     def abandon(self, effect: AbandonInstance) -> None:
-        """Cancel what an actor does; its thread ends once the plugin returns."""
+        """Cancels what an actor does; its thread ends once the plugin returns."""
         entry = self._forget(effect.epoch)
         if entry is not None:
             self._cancel(entry[1])
 
     def change(self, effect: ChangeInstance) -> None:
-        """Send an actor its new target state."""
+        """Sends an actor its new target state."""
         self._send(effect.item, effect.epoch, ChangeTargetState(effect.state))
 
     def ask_task_configs(self, effect: AskTaskConfigs) -> None:
-        """Have a connector's actor answer TaskConfigsGenerated; if it is dead, answer with an error."""
+        """Has a connector's actor answer TaskConfigsGenerated; if it is dead, answers with an error."""
         if not self._send(effect.connector, effect.epoch, GenerateTaskConfigs(effect.op)):
             error = ConnectError(f"{effect.connector}: the connector is not running")
             self._tell(TaskConfigsGenerated(effect.connector, effect.epoch, effect.op, error=error))
 
     def replay(self, task: ConnectorTaskId, message: ReplayLetters) -> None:
-        """Pass a replay request to the newest instance of the task. Answers ConflictError if there is none."""
+        """Passes a replay request to the newest instance of the task. Answers ConflictError if there is none."""
         epochs = [epoch for epoch, (item, _) in self._actors.items() if item == task]
         if not epochs or not self._send(task, max(epochs), message):
             message.answer(None, ConflictError(f"{task} is not running yet"))
@@ -93,7 +93,7 @@ class ActorInstances:
         return list(self._actors.copy().values())
 
     def watch(self) -> None:
-        """Report instances whose actor died without a report, which is a defect: errors of plugins are caught."""
+        """Reports instances whose actor died without a report, which is a defect: errors of plugins are caught."""
         for epoch, (item, ref) in list(self._actors.items()):
             if epoch not in self._dead and not ref.is_alive():
                 self._dead.add(epoch)
@@ -115,7 +115,7 @@ class ActorInstances:
         return self._actors.pop(epoch, None)
 
     def ended(self, epoch: Epoch) -> None:
-        """Forget an instance after its last report."""
+        """Forgets an instance after its last report."""
         self._forget(epoch)
 
 

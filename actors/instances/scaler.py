@@ -69,7 +69,7 @@ class Scaler:
         self._watched: list[Watched] = []
 
     def watch(self, connector: ConnectorName, epoch: Epoch, config: Mapping[str, str]) -> Watched | None:
-        """Watch a sink until it has `ended`; None if its number of tasks is fixed. Raises ConfigError."""
+        """Watches a sink until it has `ended`; None if its number of tasks is fixed. Raises ConfigError."""
         bounds = Bounds.of(config)
         if bounds is None:
             return None
@@ -79,7 +79,7 @@ class Scaler:
         return watched
 
     def check(self) -> None:
-        """Measure the sinks that are due, each in its own thread, so that an unreachable Kafka delays no other."""
+        """Measures the sinks that are due, each in its own thread, so that an unreachable Kafka delays no other."""
         now = int(self._clock() * 1000)
         for watched in self._living():
             if now >= watched.due_ms and not watched.measuring:

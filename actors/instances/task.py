@@ -46,10 +46,10 @@ class Alarms(Protocol):
         """Milliseconds since the epoch."""
 
     def set(self, key: Hashable, at_ms: int, alarm: Callable[[], None]) -> None:
-        """Call `alarm` at that time; replaces an earlier alarm with the same key."""
+        """Calls `alarm` at that time; replaces an earlier alarm with the same key."""
 
     def cancel(self, key: Hashable) -> None:
-        """Cancel the alarm with this key."""
+        """Cancels the alarm with this key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class Abandonment:
         return self._given_up
 
     def watch(self, runner: TaskRunner) -> bool:
-        """Set the runner that `cancel` applies to; False if `cancel` was called before."""
+        """Sets the runner that `cancel` applies to; False if `cancel` was called before."""
         with self._lock:
             self._runner = runner
             if self._stopping:
@@ -94,7 +94,7 @@ class Abandonment:
             runner.stop_starting()
 
     def cancel(self) -> None:
-        """The task did not stop in time: give up the batch in flight. Never blocks; any thread."""
+        """The task did not stop in time: gives up the batch in flight. Never blocks; any thread."""
         if self.pace is not None:
             self.pace.ended = True
         with self._lock:
@@ -209,7 +209,7 @@ class TaskActor(pykka.ThreadingActor):
             self._pace.end()
 
     def _close(self) -> None:
-        """Close the runner. Its errors do not keep the task from ending."""
+        """Closes the runner. Its errors do not keep the task from ending."""
         self._alarms.cancel(self._alarm_key)
         if self._pace is not None:
             self._pace.ended = True  # from now on the herder's timeout for a graceful stop applies
@@ -301,7 +301,7 @@ class TaskActor(pykka.ThreadingActor):
             self.actor_ref.tell(_Step())
 
     def wake(self) -> None:
-        """Have run_once called soon. Any thread, at any time."""
+        """Has run_once called soon. Any thread, at any time."""
         if not self._wake_queued.is_set():
             self._wake_queued.set()
             try:
@@ -310,7 +310,7 @@ class TaskActor(pykka.ThreadingActor):
                 _logger.debug("Wake was called after the end of the task")
 
     def on_stop(self) -> None:
-        """Free the runner's resources, also if the actor is stopped from outside, as when the worker stops."""
+        """Frees the runner's resources, also if the actor is stopped from outside, as when the worker stops."""
         self._close()
 
 
@@ -346,7 +346,7 @@ class TaskActors:
             abandonment.stop_starting()
 
     def cancel(self, ref: pykka.ActorRef[Any]) -> None:
-        """Give up the batch in flight of a task that does not stop in time. Never blocks; any thread."""
+        """Gives up the batch in flight of a task that does not stop in time. Never blocks; any thread."""
         abandonment = self._living.get(ref.actor_urn)
         if abandonment is not None:
             abandonment.cancel()

@@ -105,14 +105,14 @@ class Watchdog:
         self._paces: list[Pace] = []
 
     def watch(self, task: ConnectorTaskId, epoch: Epoch, limit_s: float) -> Pace:
-        """Watch a new instance until its pace has `ended`."""
+        """Watches a new instance until its pace has `ended`."""
         pace = Pace(task, epoch, limit_s, self._clock)
         with self._lock:
             self._paces.append(pace)
         return pace
 
     def check(self) -> None:
-        """Check all tasks, and report those that have stalled or make progress again."""
+        """Checks all tasks, and reports those that have stalled or make progress again."""
         with self._lock:
             self._paces = [pace for pace in self._paces if not pace.ended]
             now = self._clock()

@@ -152,7 +152,7 @@ Answer = Callable[[Any, Exception | None], None]
 
 @dataclass(frozen=True, slots=True)
 class ReadSourceOffsets:
-    """Read all offsets of a source connector; `answer` gets a tuple of (partition, offset).
+    """Reads all offsets of a source connector; `answer` gets a tuple of (partition, offset).
 
     `own`: the connector's own offsets topic; None: its offsets are on the worker's topic only.
     """
@@ -164,9 +164,9 @@ class ReadSourceOffsets:
 
 @dataclass(frozen=True, slots=True)
 class WriteSourceOffsets:
-    """Set offsets (KIP-875); `answer` gets None. An offset of None removes it; `offsets` None removes all.
+    """Sets offsets (KIP-875); `answer` gets None. An offset of None removes it; `offsets` None removes all.
 
-    `transactional_id` (exactly-once): write in one transaction with this id, which fences its former user.
+    `transactional_id` (exactly-once): writes in one transaction with this id, which fences its former user.
     """
 
     connector: ConnectorName
@@ -179,7 +179,7 @@ class WriteSourceOffsets:
 # ---------------------------------------------------------------- herder -> group member
 @dataclass(frozen=True, slots=True)
 class JoinGroup:
-    """Join the group and stay a member (at the start, and after a LeaveGroup)."""
+    """Joins the group and stays a member (at the start, and after a LeaveGroup)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +191,7 @@ class AllowJoin:
 
 @dataclass(frozen=True, slots=True)
 class RequestRejoin:
-    """Start another rebalance. `caught_up` (leader): the generation whose rebalance failed because members had read
+    """Starts another rebalance. `caught_up` (leader): the generation whose rebalance failed because members had read
     more of the config topic; the leader has read it to its end since.
     """
 
@@ -201,7 +201,7 @@ class RequestRejoin:
 
 @dataclass(frozen=True, slots=True)
 class LeaveGroup:
-    """Leave at once and stay out until the next JoinGroup."""
+    """Leaves at once and stays out until the next JoinGroup."""
 
     reason: str
 
@@ -217,7 +217,7 @@ class HerderAlive:
 # ---------------------------------------------------------------- herder -> connector and task actors
 @dataclass(frozen=True, slots=True)
 class StartConnector:
-    """Create the plugin's connector, and start it unless the target state is PAUSED or STOPPED."""
+    """Creates the plugin's connector, and starts it unless the target state is PAUSED or STOPPED."""
 
     connector: ConnectorName
     config: Config
@@ -226,14 +226,14 @@ class StartConnector:
 
 @dataclass(frozen=True, slots=True)
 class GenerateTaskConfigs:
-    """Ask the connector for its task configs (raw: with the placeholders of config providers)."""
+    """Asks the connector for its task configs (raw: with the placeholders of config providers)."""
 
     op: OpId
 
 
 @dataclass(frozen=True, slots=True)
 class StartTask:
-    """Start moving data, or wait if the target state is PAUSED."""
+    """Starts moving data, or waits if the target state is PAUSED."""
 
     task: ConnectorTaskId
     connector_config: Config

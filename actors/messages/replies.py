@@ -6,7 +6,7 @@ from typing import Any
 
 
 def answer(reply: Any, value: Any = None, error: BaseException | None = None) -> None:
-    """Complete `reply`, the future of an Ask, with a value or an error."""
+    """Completes `reply`, the future of an Ask, with a value or an error."""
     if error is None:
         reply.set(value)
     else:

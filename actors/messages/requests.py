@@ -28,7 +28,7 @@ class GetTaskConfigs:
 
 @dataclass(frozen=True, slots=True)
 class PutConnector:
-    """Create a connector or, if `replace` is set, also update one. Answer: Created."""
+    """Creates a connector or, if `replace` is set, also updates one. Answer: Created."""
 
     connector: ConnectorName
     config: Config
@@ -38,7 +38,7 @@ class PutConnector:
 
 @dataclass(frozen=True, slots=True)
 class PatchConnector:
-    """Merge a patch into a connector's config; None removes a key (KIP-477). Answer: Created."""
+    """Merges a patch into a connector's config; None removes a key (KIP-477). Answer: Created."""
 
     connector: ConnectorName
     patch: Mapping[str, str | None]
@@ -46,14 +46,14 @@ class PatchConnector:
 
 @dataclass(frozen=True, slots=True)
 class DeleteConnector:
-    """Delete a connector. Answer: None."""
+    """Deletes a connector. Answer: None."""
 
     connector: ConnectorName
 
 
 @dataclass(frozen=True, slots=True)
 class SetTargetState:
-    """Pause or resume a connector; any worker may do it. Answer: None."""
+    """Pauses or resumes a connector; any worker may do it. Answer: None."""
 
     connector: ConnectorName
     state: TargetState
@@ -61,7 +61,7 @@ class SetTargetState:
 
 @dataclass(frozen=True, slots=True)
 class StopConnectorRequest:
-    """Leader: write an empty set of tasks, then the target state STOPPED (KIP-875). Answer: None."""
+    """Leader: writes an empty set of tasks, then the target state STOPPED (KIP-875). Answer: None."""
 
     connector: ConnectorName
 
@@ -127,7 +127,7 @@ class FenceZombies:
 
 @dataclass(frozen=True, slots=True)
 class VerifyTaskStart:
-    """A source task of this worker has initialized its producer: check that there are no newer task configs (KIP-618).
+    """A source task of this worker has initialized its producer: checks that there are no newer task configs (KIP-618).
 
     Answer: None after reading to the end of the config topic; TimeoutError if that took too long.
     """
@@ -143,7 +143,7 @@ class HealthCheck:
 
 @dataclass(frozen=True, slots=True)
 class ValidateConfig:
-    """Run the plugin's validation with a deadline, outside the herder. Answer: ConfigInfos."""
+    """Runs the plugin's validation with a deadline, outside the herder. Answer: ConfigInfos."""
 
     config: Config
 
@@ -157,7 +157,7 @@ class GetOffsets:
 
 @dataclass(frozen=True, slots=True)
 class AlterOffsets:
-    """Leader: alter the offsets of a STOPPED connector; `offsets` None resets them. Answer: a message (str)."""
+    """Leader: alters the offsets of a STOPPED connector; `offsets` None resets them. Answer: a message (str)."""
 
     connector: ConnectorName
     offsets: tuple[tuple[Mapping[str, Any], Mapping[str, Any] | None], ...] | None
@@ -184,14 +184,14 @@ Request = (
 # ---------------------------------------------------------------- requests: REST -> stores, and the herder's story
 @dataclass(frozen=True, slots=True)
 class ResetTopics:
-    """Forget the topics that a connector has used (KIP-558); any worker may do it. Answer: None."""
+    """Forgets the topics that a connector has used (KIP-558); any worker may do it. Answer: None."""
 
     connector: ConnectorName
 
 
 @dataclass(frozen=True, slots=True)
 class SetClusterLoggerLevel:
-    """Write a level for all workers to the config topic (KIP-976); any worker may do it. Answer: None."""
+    """Writes a level for all workers to the config topic (KIP-976); any worker may do it. Answer: None."""
 
     namespace: str
     level: str

@@ -47,7 +47,7 @@ class LeaderClient:
     _waiting: dict[socket.socket, str] = field(default_factory=dict)
 
     def follow(self, leader_url: str | None) -> None:
-        """Set the current leader, if known. Requests that wait for a former leader, which may hang, fail at once."""
+        """Sets the current leader, if known. Requests that wait for a former leader, which may hang, fail at once."""
         if leader_url in (None, self._leader_url):
             return
         with self._lock:
@@ -58,7 +58,7 @@ class LeaderClient:
                     socket.socket.shutdown(sock, socket.SHUT_RDWR)  # not TLS's shutdown, which sends close_notify
 
     def send(self, effect: SendTaskConfigs) -> None:
-        """Post in the background; results in TaskConfigsPublished."""
+        """Posts in the background; results in TaskConfigsPublished."""
         self._pool.submit(self._send, effect)
 
     def fence(self, leader_url: str, connector: ConnectorName, key: SessionKey | None) -> Future[None]:
@@ -67,7 +67,7 @@ class LeaderClient:
         return self._fencing.submit(self._request, "PUT", leader_url, path, b"", key)
 
     def close(self) -> None:
-        """Drop queued requests and end those in progress, without waiting for responses."""
+        """Drops queued requests and ends those in progress, without waiting for responses."""
         self._pool.close()
         self._fencing.close()
         self.follow("")

@@ -36,11 +36,11 @@ class ProducerFencing:
         self._rounds = DaemonPool(4, "fencing")
 
     def start(self, effect: FenceProducers) -> None:
-        """Begin a round; results in ProducersFenced."""
+        """Begins a round; results in ProducersFenced."""
         self._rounds.submit(self._run, effect)
 
     def close(self) -> None:
-        """Drop rounds that have not begun."""
+        """Drops rounds that have not begun."""
         self._rounds.close()
 
     def _run(self, effect: FenceProducers) -> None:
@@ -52,7 +52,7 @@ class ProducerFencing:
         self._tell(ProducersFenced(effect.op, error))
 
     def fence(self, connector: ConnectorName, config: Config, transactional_ids: Sequence[str]) -> None:
-        """Fence the producers. Blocks; raises ConnectError if one of them could not be fenced."""
+        """Fences the producers. Blocks; raises ConnectError if one of them could not be fenced."""
         from spark_tasks.kafka.cluster import KafkaCluster  # noqa: PLC0415 - late, as it imports the data plane
         from spark_tasks.kafka.task_clients import connection_settings  # noqa: PLC0415
 

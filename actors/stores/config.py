@@ -95,7 +95,7 @@ class ConfigStoreActor(LogActor):
 
     @override
     def on_stop(self) -> None:
-        """Fail all operations that have not been answered yet."""
+        """Fails all operations that have not been answered yet."""
         self._log.stop()
         if self._writer is not None:
             self._writer.close()

@@ -26,7 +26,7 @@ class LogActor(pykka.ThreadingActor):
 
     @override
     def on_start(self) -> None:
-        """Begin to read."""
+        """Begins to read."""
         started = self._log.start(
             lambda records: self._tell_self(RecordsRead(records)),
             lambda error: log.debug("%s: %s", self._name, error),

@@ -39,7 +39,7 @@ class OffsetStoreActor(pykka.ThreadingActor):
 
     @override
     def on_start(self) -> None:
-        """Begin to read."""
+        """Begins to read."""
 
         def started(future: Future[None]) -> None:
             error = error_of(future)
@@ -52,7 +52,7 @@ class OffsetStoreActor(pykka.ThreadingActor):
 
     @override
     def on_stop(self) -> None:
-        """Close the worker's topic."""
+        """Closes the worker's topic."""
         self._stores.worker.stop()
 
     @override

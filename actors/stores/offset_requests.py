@@ -76,11 +76,11 @@ class OffsetRequests:
         self._pool = DaemonPool(MAX_CONCURRENT, "offset-requests")
 
     def start(self, request: GetOffsets | AlterOffsets, answer: Answer) -> None:
-        """Begin a request; returns at once."""
+        """Begins a request; returns at once."""
         self._pool.submit(self._run, request, answer)
 
     def close(self) -> None:
-        """Drop requests that have not begun."""
+        """Drops requests that have not begun."""
         self._pool.close()
 
     def _run(self, request: GetOffsets | AlterOffsets, answer: Answer) -> None:
@@ -160,7 +160,7 @@ class OffsetRequests:
         return elsewhere
 
     def _fence_former_tasks(self, name: ConnectorName) -> str:
-        """Fence former tasks, so that none overwrites altered offsets. Returns the transactional id for altering."""
+        """Fences former tasks, so that none overwrites altered offsets. Returns the transactional id for altering."""
         configs = self._configs.config
         ids = [transactional_id(self._config.group_id, name, n) for n in range(configs.task_count_records.get(name, 0))]
         if ids:

@@ -76,7 +76,7 @@ class StatusStoreActor(LogActor):
 
     @override
     def on_stop(self) -> None:
-        """Answer all flushes that are still waiting."""
+        """Answers all flushes that are still waiting."""
         self._log.stop()
         for _, answer in self._flushes:
             answer()

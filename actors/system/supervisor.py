@@ -21,7 +21,7 @@ class Supervisor:
         self._halting = halting
 
     def check(self) -> None:
-        """Check all actors once."""
+        """Checks all actors once."""
         if self._halting():
             return
         for name, ref in self._core.items():

@@ -44,8 +44,8 @@ class Validation:
         self._deadline_ms = deadline_ms
 
     def start(self, config: Config, answer: Answer) -> None:
-        """Answer ConfigInfos, which may contain errors; or BadRequestError if the config names no connector class or an
-        unknown one, TimedOutError after the deadline, or what the plugin raised.
+        """Answers ConfigInfos, which may contain errors; or BadRequestError if the config names no connector class or
+        an unknown one, TimedOutError after the deadline, or what the plugin raised.
         """
         run = _Run(answer, self._alarms)
         self._alarms.set(run.key, self._alarms.now_ms() + self._deadline_ms, run.time_out)
@@ -53,7 +53,7 @@ class Validation:
         threading.Thread(target=self._validate, args=(config, run), name=name, daemon=True).start()
 
     def check(self, config: Config, answer: Callable[[Exception | None], None]) -> None:
-        """Answer None if the connector may be created, else the error: BadRequestError with all messages."""
+        """Answers None if the connector may be created, else the error: BadRequestError with all messages."""
 
         def decide(infos: ConfigInfos | None, error: Exception | None) -> None:
             refused = infos is not None and infos.error_count > 0
@@ -91,7 +91,7 @@ class _Run:
         self._stage = RequestStage(description, self._alarms.now_ms())
 
     def finish(self, infos: ConfigInfos | None, error: Exception | None) -> None:
-        """Answer, unless it has been answered already."""
+        """Answers, unless it has been answered already."""
         with self._lock:
             answer, self._answer = self._answer, None
         self._alarms.cancel(self.key)

@@ -32,7 +32,7 @@ class CodeWatch:
         self._before: dict[Path, int] = {}
 
     def start(self, folder: Path | None) -> None:
-        """Watch from now on, with the code in `folder`, if it is known."""
+        """Watches from now on, with the code in `folder`, if it is known."""
         self._folder = folder
         self._before = self._modified()
         now = time.time_ns()  # a file with a time in the future would count as changed after each restart

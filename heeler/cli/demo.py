@@ -63,7 +63,7 @@ class Scene:
 
 
 def run_demo(bootstrap_servers: str | None, *, keep: bool, folder: Path | None = None) -> int:
-    """Run the demo. Returns the exit code: 0 if all counts and the query agree, 1 if one differs.
+    """Runs the demo. Returns the exit code: 0 if all counts and the query agree, 1 if one differs.
 
     The CSV and Parquet files and the worker's log remain in `folder` (None: heeler-demo), except after a failure or
     Ctrl-C; broker and worker are stopped. With `keep`, everything keeps running until Ctrl-C, which then counts as
@@ -101,7 +101,7 @@ def run_demo(bootstrap_servers: str | None, *, keep: bool, folder: Path | None =
 
 
 def _clear(folder: Path) -> None:
-    """Delete the files of an earlier demo. Raises SetupError if the folder contains anything else."""
+    """Deletes the files of an earlier demo. Raises SetupError if the folder contains anything else."""
     others = sorted({file.name for file in folder.iterdir()} - _LEFT) if folder.is_dir() else []
     if others:
         raise SetupError(f"The demo's folder {folder} contains {others[0]}, which does not belong to the demo. "
@@ -184,7 +184,7 @@ def _run(console: Console, scene: Scene, worker: WorkerProcess, cluster: KafkaCl
 
 @contextmanager
 def asking(worker: WorkerProcess) -> Iterator[None]:
-    """If the worker refuses a request or has ended, raise a SetupError that shows its log."""
+    """If the worker refuses a request or has ended, raises a SetupError that shows its log."""
     try:
         yield
     except (RestError, OSError) as error:
@@ -218,8 +218,8 @@ def mean_delay_by_carrier(table: pa.Table) -> list[tuple[str, float]]:
 
 
 def report(console: Console, scene: Scene, rows: int, records: int, seconds: float, moving: float) -> int:
-    """Compare and print the results. Returns the exit code: 0 if the numbers of rows and records and the results of the
-    query agree, else 1.
+    """Compares and prints the results. Returns the exit code: 0 if the numbers of rows and records and the results of
+    the query agree, else 1.
     """
     data: Any = pa.dataset.dataset(scene.parquet, format="parquet", exclude_invalid_files=True)
     nulls = pa.csv.ConvertOptions(null_values=["NA", ""], strings_can_be_null=True)
@@ -245,7 +245,7 @@ def report(console: Console, scene: Scene, rows: int, records: int, seconds: flo
 
 
 def _keep(console: Console, scene: Scene, worker: WorkerProcess) -> None:
-    """Wait for Ctrl-C. The URLs are quoted because a shell may take a question mark for a pattern."""
+    """Waits for Ctrl-C. The URLs are quoted because a shell may take a question mark for a pattern."""
     rest, csv = worker.rest.url, shlex.quote(str(scene.csv))
     more = shlex.quote(str(scene.csv.with_name("more.csv")))
     console.print("\nEverything keeps running until Ctrl-C, which removes it. "

@@ -79,7 +79,7 @@ def run(
 
 
 def _tell(error: Exception) -> None:
-    """Print a ConnectError as one message, and any other error of the plugin with its stack trace, for the plugin's
+    """Prints a ConnectError as one message, and any other error of the plugin with its stack trace, for the plugin's
     author. The stream masks both.
     """
     if isinstance(error, ConnectError):
@@ -137,7 +137,7 @@ def _run_sink(
     connector: type[SinkConnector], worker: Mapping[str, str], config: Mapping[str, str], kept: Path, records: Path, *,
     once: bool, watch: CodeWatch,
 ) -> None:
-    """Run a sink. Its offset is the position in the file."""
+    """Runs a sink. Its offset is the position in the file."""
     from spark_tasks.foreground import ForegroundSink
     from spark_tasks.trial import raw_records
 
@@ -189,7 +189,7 @@ def _kept(file: Path) -> list[dict[str, Any]]:
 
 
 def _keep(file: Path, offsets: list[dict[str, Any]]) -> None:
-    """Save the offsets atomically: a reader, or a start after a crash, never sees half of them."""
+    """Saves the offsets atomically: a reader, or a start after a crash, never sees half of them."""
     new = file.with_name(f"{file.name}.new")
     try:
         new.write_text(json.dumps({"offsets": offsets}, indent=2))

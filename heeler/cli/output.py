@@ -105,7 +105,7 @@ def fitting(
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], nothing: str = "") -> None:
-    """Print rows with column headings, or `nothing` if there are no rows."""
+    """Prints rows with column headings, or `nothing` if there are no rows."""
     rows = list(rows)
     if not rows:
         click.echo(nothing)

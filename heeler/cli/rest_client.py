@@ -141,7 +141,7 @@ class ConnectClient:
             return False
 
     def put_config(self, name: str, config: Mapping[str, str]) -> Any:
-        """Create or update a connector."""
+        """Creates or updates a connector."""
         return self.call("PUT", path_of("connectors", name, "config"), dict(config))
 
     def states(self, name: str) -> list[str]:
@@ -164,7 +164,7 @@ class ConnectClient:
         return next((p.get("trace") or "(no trace)" for p in parts if p["state"] == "FAILED"), None)
 
     def _ask(self, method: str, target: str, body: Any) -> tuple[int, str]:
-        """Send the request to the first worker that responds. If a worker does not respond, but may have carried out
+        """Sends the request to the first worker that responds. If a worker does not respond, but may have carried out
         the request, no other one is tried, unless the request changes nothing.
         """
         failed: list[str] = []
@@ -188,7 +188,7 @@ class ConnectClient:
     def _exchange(
         self, url: str, method: str, target: str, body: Any, *, ours: bool = True
     ) -> tuple[int, str, str | None]:
-        """Send one request. Returns status, text and Date header of its response."""
+        """Sends one request. Returns status, text and Date header of its response."""
         data = None if body is None else json.dumps(body).encode()
         headers = {k: v for k, v in self._headers.items() if ours or k != "Authorization"}
         if data is not None:

@@ -259,7 +259,7 @@ def new_connector(name: str, kind: str, folder: Path) -> None:
 
 
 def write_package(folder: Path, name: str, kind: str) -> Path:
-    """Create the package and return its folder. Raises SetupError if the name is invalid or the folder exists."""
+    """Creates the package and returns its folder. Raises SetupError if the name is invalid or the folder exists."""
     module = name.replace("-", "_")
     if not _NAME.fullmatch(name) or module in _TAKEN:
         raise SetupError(f"{name} is not a valid package name: use lower-case letters and digits, with - or _ between "

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 @contextmanager
 def errors_without_trace() -> Iterator[None]:
-    """Print errors that the user can fix (SetupError, ConfigError), and refusals of a worker or of Kafka, as one
-    message, and exit with the error's exit code, or 2 if it has none (docs/cli.md).
+    """Prints errors that the user can fix (SetupError, ConfigError), and refusals of a worker or of Kafka, as one
+    message, and exits with the error's exit code, or 2 if it has none (docs/cli.md).
     """
     try:
         yield
@@ -37,7 +37,7 @@ def errors_without_trace() -> Iterator[None]:
 
 @contextmanager
 def shown_when_slow(text: str) -> Iterator[None]:
-    """Show a spinner on the terminal's error stream if the body runs for more than a second."""
+    """Shows a spinner on the terminal's error stream if the body runs for more than a second."""
     if not sys.stderr.isatty():
         yield
         return
@@ -67,7 +67,7 @@ def shown_when_slow(text: str) -> Iterator[None]:
 
 @contextmanager
 def plugins_print_apart() -> Iterator[TextIO]:
-    """Redirect the output of plugins to standard error, with secrets masked. Yields standard output, which only the
+    """Redirects the output of plugins to standard error, with secrets masked. Yields standard output, which only the
     command itself writes to, because programs read it.
     """
     from heeler.worker.masked_output import MaskedStream  # noqa: PLC0415 - takes long
@@ -82,7 +82,7 @@ def plugins_print_apart() -> Iterator[TextIO]:
 
 @contextmanager
 def interrupting_signals() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP (unless nohup ignores it) end a foreground program as Ctrl-C does."""
+    """Lets SIGTERM and SIGHUP (unless nohup ignores it) end a foreground program as Ctrl-C does."""
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt
@@ -104,7 +104,7 @@ class ProgressLines:
         self._bars: Bars | None = None
 
     def __call__(self, line: str) -> None:
-        """Show a line or a Step."""
+        """Shows a line or a Step."""
         from heeler.embedded_kafka.jars import Step  # noqa: PLC0415 - takes long
 
         if not isinstance(line, Step):
@@ -129,7 +129,7 @@ class ProgressLines:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Restore the terminal."""
+        """Restores the terminal."""
         if self._bars is not None:
             self._bars.stop()
             self._bars = None

@@ -27,7 +27,7 @@ _ROWS: Final = 1000
 
 
 def broker_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that specify a Kafka cluster, for `broker_properties`."""
+    """Adds the options that specify a Kafka cluster, for `broker_properties`."""
     servers = click.option("--bootstrap-servers", metavar="HOST:PORT,…",
                            help=f"Kafka's brokers.  [default: the worker file's, or {DEFAULT_SERVERS}]")
     config = click.option("--worker-config", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",

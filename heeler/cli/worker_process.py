@@ -40,14 +40,14 @@ class WorkerProcess:
         self.stop()
 
     def start(self) -> Self:
-        """Start the worker and return at once."""
+        """Starts the worker and returns at once."""
         with open_private(self.file, "w") as file:
             file.writelines(f"{k}={v}\n".replace("\\", "\\\\") for k, v in self.properties.items())
         self._process = GuardedProcess([sys.executable, "-m", "heeler", "worker", str(self.file)], self.log)
         return self
 
     def wait_ready(self, seconds: float = 60) -> Self:
-        """Return when the worker serves requests. Raises SetupError if it ends or is not ready in time."""
+        """Returns when the worker serves requests. Raises SetupError if it ends or is not ready in time."""
         deadline = time.monotonic() + seconds
         while not self.rest.ready():
             if self._process is None or self._process.exit_code() is not None:
@@ -68,7 +68,7 @@ class WorkerProcess:
         return self.log.read_text(errors="replace")[-characters:] if self.log.exists() else ""
 
     def signal(self, name: str) -> None:
-        """Send the worker a signal by its name without SIG: TERM, STOP, CONT, KILL."""
+        """Sends the worker a signal by its name without SIG: TERM, STOP, CONT, KILL."""
         if self._process is not None:
             self._process.signal(name)
 
@@ -77,17 +77,17 @@ class WorkerProcess:
         return self._process.exit_code() if self._process else None
 
     def wait(self, seconds: float) -> int | None:
-        """Wait for the worker's end. Returns its exit code, or None if it still runs after this time."""
+        """Waits for the worker's end. Returns its exit code, or None if it still runs after this time."""
         return self._process.wait(seconds) if self._process else None
 
     def kill(self) -> None:
-        """Kill the process (kill -9), and wait until it has ended."""
+        """Kills the process (kill -9), and waits until it has ended."""
         if self._process is not None:
             self._process.close()
             self._process = None
 
     def stop(self, grace: float = 30) -> int | None:
-        """Stop the worker with SIGTERM, after `grace` seconds with kill -9. Returns its exit code."""
+        """Stops the worker with SIGTERM, after `grace` seconds with kill -9. Returns its exit code."""
         code = None
         if self._process is not None:
             self._process.close(grace)

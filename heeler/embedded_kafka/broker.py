@@ -87,7 +87,7 @@ class EmbeddedBroker:
         self.close()
 
     def start(self) -> None:
-        """Start the broker and return when it responds. After `stop`, it starts again with the same port and data."""
+        """Starts the broker and returns when it responds. After `stop`, it starts again with the same port and data."""
         if self.running:
             return
         if self.port:
@@ -102,7 +102,7 @@ class EmbeddedBroker:
             raise
 
     def stop(self, *, graceful: bool = True) -> None:
-        """End the process, and keep data and port for another `start`. `graceful`: False for kill -9; the broker can
+        """Ends the process, and keeps data and port for another `start`. `graceful`: False for kill -9; the broker can
         then register again only after its former session has timed out (9 s; `broker.session.timeout.ms`).
         """
         if self._process is not None:
@@ -112,7 +112,7 @@ class EmbeddedBroker:
             self._process = None
 
     def close(self) -> None:
-        """Stop for good, and remove a temporary folder."""
+        """Stops for good, and removes a temporary folder."""
         temporary = self._wanted_dir is None
         self.stop(graceful=not temporary or (self._archive is not None and self._archive.recording))
         if self._folder is not None:
@@ -123,12 +123,12 @@ class EmbeddedBroker:
         self.port = self._wanted_port
 
     def freeze(self) -> None:
-        """Suspend the process (SIGSTOP), which simulates a broker that hangs."""
+        """Suspends the process (SIGSTOP), which simulates a broker that hangs."""
         if self._process is not None:
             self._process.signal("STOP")
 
     def thaw(self) -> None:
-        """Continue a suspended broker."""
+        """Continues a suspended broker."""
         if self._process is not None:
             self._process.signal("CONT")
 
@@ -150,7 +150,7 @@ class EmbeddedBroker:
     def _start_once(
         self, folder: BrokerFolder, archive: ClassArchive, java: list[str], *, may_retry: bool
     ) -> bool:
-        """Start the broker. Returns False if another program took a port a moment before. Raises SetupError for other
+        """Starts the broker. Returns False if another program took a port a moment before. Raises SetupError for other
         failures.
         """
         config = folder.write_config(self._properties(folder, ports.free_port("127.0.0.1")))

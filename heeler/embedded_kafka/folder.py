@@ -36,7 +36,7 @@ class BrokerFolder:
 
     @classmethod
     def open(cls, path: Path, new_cluster_id: str) -> BrokerFolder:
-        """Open an empty folder, or one that heeler formatted before. Raises SetupError for any other."""
+        """Opens an empty folder, or one that heeler formatted before. Raises SetupError for any other."""
         path = path.expanduser().absolute()
         try:
             path.mkdir(mode=0o700, parents=True, exist_ok=True)  # other users must not read the topics
@@ -68,12 +68,12 @@ class BrokerFolder:
         return (self.kafka_dir / "meta.properties").exists()
 
     def keep_features(self, kept: Path) -> None:
-        """Keep a copy of what Kafka's tool has written, for `format_like` of other folders."""
+        """Keeps a copy of what Kafka's tool has written, for `format_like` of other folders."""
         with suppress(OSError), tempfile.TemporaryDirectory(prefix=".features-", dir=kept.parent) as work:
             Path(shutil.copy(self.kafka_dir / FEATURES, work)).rename(kept)
 
     def format_like(self, kept: Path) -> None:
-        """Format the folder as Kafka's tool does, which takes a JVM a second of CPU time."""
+        """Formats the folder as Kafka's tool does, which takes a JVM a second of CPU time."""
         self.kafka_dir.mkdir(exist_ok=True)
         shutil.copy(kept, self.kafka_dir / FEATURES)
         directory_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
@@ -81,7 +81,7 @@ class BrokerFolder:
         (self.kafka_dir / "meta.properties").write_text("".join(f"{key}={value}\n" for key, value in meta.items()))
 
     def write_config(self, properties: Mapping[str, str]) -> Path:
-        """Write the broker's server.properties and return its path."""
+        """Writes the broker's server.properties and returns its path."""
         file = self.path / "server.properties"
         escaped = (f"{key}={value}".replace("\\", "\\\\") for key, value in properties.items())
         with open_private(file, "w") as out:
@@ -89,7 +89,7 @@ class BrokerFolder:
         return file
 
     def release(self) -> None:
-        """Unlock the folder."""
+        """Unlocks the folder."""
         self._lock.close()
 
     def log_tail(self) -> str:

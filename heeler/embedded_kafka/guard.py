@@ -71,12 +71,12 @@ class GuardedProcess:
             threading.Thread(target=noticing, name="guard", daemon=True).start()
 
     def _shell_ends(self) -> None:
-        """Notice at once if the shell is killed."""
+        """Notices at once if the shell is killed."""
         self._shell.wait()
         self.exit_code()
 
     def _reader_ends(self) -> None:
-        """End the shell as soon as the pipe has no reader, or the command has ended."""
+        """Ends the shell as soon as the pipe has no reader, or the command has ended."""
         self._reader.poll()
         with suppress(subprocess.TimeoutExpired):
             self._shell.terminate()  # it passes this on, unless the command has ended
@@ -85,7 +85,7 @@ class GuardedProcess:
         self._kill_group()
 
     def _kill_group(self) -> None:
-        """Kill the command and what is left of its guard, once: later the number may be another group's."""
+        """Kills the command and what is left of its guard, once: later the number may be another group's."""
         with self._ending:
             group, self._group = self._group, 0
             if group:
@@ -106,13 +106,13 @@ class GuardedProcess:
         return 128 - code
 
     def wait(self, seconds: float) -> int | None:
-        """Wait for the command. Returns its exit code, or None if it still runs after this time."""
+        """Waits for the command. Returns its exit code, or None if it still runs after this time."""
         with suppress(subprocess.TimeoutExpired):
             self._shell.wait(seconds)
         return self.exit_code()
 
     def signal(self, name: str) -> None:
-        """Send the command a signal by its name without SIG: TERM, STOP, CONT, KILL."""
+        """Sends the command a signal by its name without SIG: TERM, STOP, CONT, KILL."""
         assert self._shell.stdin is not None  # noqa: S101 - it was opened as a pipe
         try:
             self._shell.stdin.write(f"{name}\n".encode())
@@ -124,7 +124,7 @@ class GuardedProcess:
                 self._kill_group()
 
     def close(self, grace: float = 0.0) -> None:
-        """End the command: TERM and at most `grace` seconds, then KILL. Returns when it has ended. May be repeated."""
+        """Ends the command: TERM and at most `grace` seconds, then KILL. Returns when it has ended. May be repeated."""
         if grace > 0 and self.exit_code() is None:
             self.signal("TERM")
             with suppress(subprocess.TimeoutExpired):

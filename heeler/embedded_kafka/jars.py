@@ -117,7 +117,7 @@ def is_complete(folder: Path) -> bool:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold a file's lock, which only one process at a time can have."""
+    """Holds a file's lock, which only one process at a time can have."""
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

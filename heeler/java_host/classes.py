@@ -100,12 +100,12 @@ class _JavaConnector(JavaPlugins):
         raise ConnectError(f"{cls.java_class} is a Java plugin and has no data source")
 
     def start(self) -> None:
-        """Create the connector in the host and start it."""
+        """Creates the connector in the host and starts it."""
         self._wanted = True
         self._begin_retrying()
 
     def _begin_retrying(self) -> None:
-        """Start in the host, or in the next host if this one is just ending."""
+        """Starts in the host, or in the next host if this one is just ending."""
         for attempt in itertools.count():
             try:
                 self._begin()
@@ -131,7 +131,7 @@ class _JavaConnector(JavaPlugins):
             raise HostGoneError("The Java plugin host has ended")
 
     def stop(self) -> None:
-        """Stop the connector; the host forgets it."""
+        """Stops the connector; the host forgets it."""
         self._wanted = False
         self._leave()
 
@@ -149,7 +149,7 @@ class _JavaConnector(JavaPlugins):
             self.context.metrics.replace(Figures())
 
     def abandon(self) -> None:
-        """Give up a start that hangs. The host counts its thread as hung."""
+        """Gives up a start that hangs. The host counts its thread as hung."""
         self._runs = self._wanted = False
         if self._starting is not None:
             self._starting.close()
@@ -167,7 +167,7 @@ class _JavaConnector(JavaPlugins):
         return as_texts(self.context.offsets())
 
     def _take(self, event: Event) -> None:
-        """Handle an event. Called by the reading thread."""
+        """Handles an event. Called by the reading thread."""
         if isinstance(event, HostGoneError):
             if self._runs:
                 self._runs = False
@@ -187,7 +187,7 @@ class _JavaConnector(JavaPlugins):
         threading.Thread(target=work, name=f"again-{self.config.get('name')}", daemon=True).start()
 
     def _move(self) -> None:
-        """The host is being replaced: stop the connector there in order, and continue in the next host."""
+        """The host is being replaced: stops the connector there in order, and continues in the next host."""
         log.info("%s continues in another Java plugin host", self.config.get("name"))
         try:
             self._leave()
@@ -196,7 +196,7 @@ class _JavaConnector(JavaPlugins):
         self._again()
 
     def _again(self) -> None:
-        """Start again in the next host, because the host has ended or the connector has left it."""
+        """Starts again in the next host, because the host has ended or the connector has left it."""
         if not self._wanted:
             return
         try:
@@ -212,19 +212,19 @@ class JavaSourceConnector(_JavaConnector, SourceConnector):
 
     @classmethod
     def exactly_once_support(cls, config: Options) -> bool | None:
-        """Call its `exactlyOnceSupport`."""
+        """Calls its `exactlyOnceSupport`."""
         support = cls.host.ask("exactlyOnce", **cls.named(), config=dict(config))["support"]
         return {"SUPPORTED": True, "UNSUPPORTED": False}.get(support)
 
     @classmethod
     def can_define_transaction_boundaries(cls, config: Options) -> bool:
-        """Call its `canDefineTransactionBoundaries`."""
+        """Calls its `canDefineTransactionBoundaries`."""
         support = cls.host.ask("boundaries", **cls.named(), config=dict(config))["support"]
         return bool(support == "SUPPORTED")
 
     @classmethod
     def alter_offsets(cls, config: Options, offsets: Sequence[tuple[SourcePartition, SourceOffset | None]]) -> bool:
-        """Call its `alterOffsets`."""
+        """Calls its `alterOffsets`."""
         response = cls.host.ask("alterOffsets", **cls.named(), config=dict(config), pairs=as_texts(offsets))
         return bool(response["altered"])
 
@@ -243,7 +243,7 @@ class JavaSinkConnector(_JavaConnector, SinkConnector):
 
     @classmethod
     def alter_offsets(cls, config: Options, offsets: Mapping[tuple[str, int], int | None]) -> bool:
-        """Call its `alterOffsets`."""
+        """Calls its `alterOffsets`."""
         places = [(topic, partition, offset) for (topic, partition), offset in offsets.items()]
         response = cls.host.ask("alterOffsets", **cls.named(), config=dict(config), places=places)
         return bool(response["altered"])
@@ -264,7 +264,7 @@ _BASES: Final[Mapping[str, type[Any]]] = {
 
 
 def class_of(plugin: JavaPlugin, host: JavaHost) -> type[Any]:
-    """Create the class that represents a plugin in the registry."""
+    """Creates the class that represents a plugin in the registry."""
     simple = plugin.name.rpartition(".")[2]
     base = _BASES.get(plugin.type, JavaPlugins)
     return type(simple, (base,), {

@@ -69,7 +69,7 @@ class Connection:
         threading.Thread(target=self._read, name=f"java-host-{name}", daemon=True).start()
 
     def ask(self, op: str, **fields: Any) -> Message:
-        """Send a request and wait for the response. Raises JavaPluginError, HostGoneError."""
+        """Sends a request and waits for the response. Raises JavaPluginError, HostGoneError."""
         return _checked(self.begin(op, **fields).result())
 
     def ask_within(self, seconds: float, op: str, **fields: Any) -> Message:
@@ -80,7 +80,7 @@ class Connection:
             raise NoResponseError(f"no response to {op} within {seconds:g} s") from error
 
     def begin(self, op: str, **fields: Any) -> Future[Message]:
-        """Send a request. The future gets the response, or a HostGoneError. Raises HostGoneError."""
+        """Sends a request. The future gets the response, or a HostGoneError. Raises HostGoneError."""
         number = next(self._numbers)
         future: Future[Message] = Future()
         self._pending[number] = future
@@ -90,11 +90,11 @@ class Connection:
         return future
 
     def tell(self, op: str, **fields: Any) -> None:
-        """Send a message that has no response. Raises HostGoneError."""
+        """Sends a message that has no response. Raises HostGoneError."""
         self._send(message(0, {"op": op, **fields}))
 
     def give(self, frame: bytes) -> None:
-        """Send a frame of records. Raises HostGoneError."""
+        """Sends a frame of records. Raises HostGoneError."""
         self._send(frame)
 
     @property
@@ -103,7 +103,7 @@ class Connection:
         return self._gone
 
     def close(self) -> None:
-        """Close the connection; requests that wait for a response fail with HostGoneError. Any thread, any number of
+        """Closes the connection; requests that wait for a response fail with HostGoneError. Any thread, any number of
         times.
         """
         self._closed = True

@@ -55,7 +55,7 @@ class CutFeed(Feed):
         self._give_up()
 
     def _give_up(self) -> None:
-        """Drop records that the host has not been given; they are read again."""
+        """Drops records that the host has not been given; they are read again."""
         self._ready.clear()
         batch, self.batch = self.batch, None
         if batch is not None:
@@ -100,7 +100,7 @@ class CutFeed(Feed):
         self._take(results)
 
     def _submit(self) -> bool:
-        """Submit a batch of the next records. Returns False if there are none."""
+        """Submits a batch of the next records. Returns False if there are none."""
         partitions = max(1, len(self.at()))
         max_records = max(1, min(FRAME_RECORDS, int(_BATCH_BYTES / max(self._record_bytes, 1.0) / partitions)))
         splits = [SinkSplit(self._job, *place, start, end, held=self._positions.held(place, start))
@@ -128,7 +128,9 @@ class CutFeed(Feed):
             self._count(result, sum(0 if part is None else len(part) for *_, part in pieces))
 
     def _count(self, result: SinkResult, left: int) -> None:
-        """Count the records that the chain has dropped; the `left` ones are counted when the host has finished them."""
+        """Counts the records that the chain has dropped; the `left` ones are counted when the host has finished
+        them.
+        """
         if result.records:
             self._record_bytes = result.size / result.records
         found = result.figures or SplitFigures()

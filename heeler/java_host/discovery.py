@@ -97,7 +97,7 @@ class Seen:
 
 
 def look(place: PluginLocation, complain: Callable[[str], None], mode: str = DEFAULT_MODE) -> Seen:
-    """Look at a location for a plugin.discovery. `complain` is called with the message about a broken jar."""
+    """Looks at a location for a plugin.discovery. `complain` is called with the message about a broken jar."""
     digest = hashlib.sha256(f"3 {mode} {KAFKA_VERSION} {_java()} {place.path.absolute()}".encode())
     named: set[str] = set()
     for jar in place.jars:

@@ -44,7 +44,7 @@ class Feed:
         self.open({})
 
     def open(self, places: Mapping[TopicPartition, int]) -> None:
-        """Begin at these offsets, by partition; the host has no frames then."""
+        """Begins at these offsets, by partition; the host has no frames then."""
         self.given.clear()
         self._expected = dict(places)
         self._held: set[TopicPartition] = set()

@@ -60,7 +60,7 @@ class FrameWriter:
         return self._appender
 
     def write(self, batch: Batch) -> None:
-        """Append a frame."""
+        """Appends a frame."""
         appender = self._open()
         named = batch.cut is not None
         positions = AppendedPositions(batch.number, len(batch.raw), named=named) if batch.wanted else None
@@ -113,11 +113,11 @@ class FrameWriter:
         self.size += figures.written_bytes
 
     def flush(self) -> None:
-        """Wait until all records are acknowledged."""
+        """Waits until all records are acknowledged."""
         self._open().flush()
 
     def close(self) -> None:
-        """Close the appender."""
+        """Closes the appender."""
         if self._appender is not None:
             self._appender.close()
 
@@ -125,5 +125,5 @@ class FrameWriter:
 def _landed(
     positions: AppendedPositions, rows: np.ndarray[Any, Any], partition: int, some: np.ndarray[Any, Any], offset: int,
 ) -> None:  # fmt: skip
-    """Record the positions of `some` of the rows, from `offset` on."""
+    """Records the positions of `some` of the rows, from `offset` on."""
     positions.landed(rows[some], partition, offset)

@@ -91,7 +91,7 @@ class JavaHost:
         return host.connect(on_event, offsets, name, tell)
 
     def ask(self, op: str, **fields: Any) -> Mapping[str, Any]:
-        """Send a request about plugins on its own connection, so that one that hangs does not delay others. It fails
+        """Sends a request about plugins on its own connection, so that one that hangs does not delay others. It fails
         after a timeout; if the host is just ending, it is sent to the next one. Raises ConnectError.
         """
         self._provides = self._provides or op == "configure"
@@ -122,7 +122,7 @@ class JavaHost:
         return list(self._measured.values())
 
     def set_level(self, logger: str, level: str) -> None:
-        """Set the level (slf4j's name) of a logger and those below it, in all JVMs, including those started later."""
+        """Sets the level (slf4j's name) of a logger and those below it, in all JVMs, including those started later."""
         with self._lock:
             self._levels[logger] = level
             hosts = list(self._hosts.values())
@@ -130,7 +130,7 @@ class JavaHost:
             host.tell("level", logger=logger, level=level)
 
     def close(self) -> None:
-        """End all hosts; no more are started."""
+        """Ends all hosts; no more are started."""
         with self._lock:
             self._closed = True
             hosts = list(self._hosts.values())
@@ -199,7 +199,7 @@ class _Host:
         return connection
 
     def tell(self, op: str, **fields: str) -> None:
-        """Send a request to all JVMs, and wait briefly for each response. JVMs that are just ending are skipped."""
+        """Sends a request to all JVMs, and waits briefly for each response. JVMs that are just ending are skipped."""
         with self._lock:
             running = [*self._retired, *([self._running] if self._running is not None else [])]
         for process in running:
@@ -237,7 +237,7 @@ class _Host:
         self._end(process, why=why)
 
     def _retire(self, process: HostProcess, why: str) -> None:
-        """Send no more connections to a process. Its users have some time to leave."""
+        """Sends no more connections to a process. Its users have some time to leave."""
         if process is not self._running:
             return
         log.warning("Replacing the %s: %s; its tasks continue in a new one", self._title, why)
@@ -267,7 +267,7 @@ class _Host:
         process.close(why)
 
     def close(self) -> None:
-        """End all processes; no more are started."""
+        """Ends all processes; no more are started."""
         with self._lock:
             self._closed = True
             ending = [*self._retired, *([self._running] if self._running is not None else [])]

@@ -31,7 +31,7 @@ class Coordinates:
 
     @classmethod
     def parse(cls, text: str) -> Coordinates:
-        """Parse GROUP:ARTIFACT:VERSION. Raises SetupError."""
+        """Parses GROUP:ARTIFACT:VERSION. Raises SetupError."""
         parts = text.split(":")
         if len(parts) != 3 or not all(map(_PART.fullmatch, parts)):
             raise SetupError(f"{text} is not a Maven artifact: expected GROUP:ARTIFACT:VERSION, such as "
@@ -50,7 +50,7 @@ class Installed:
 
 def install(what: Coordinates, plugin_path: Path, progress: Progress,
             resolve: Callable[[JarSet, Progress], Path] = resolve, *, more: Sequence[Coordinates] = ()) -> Installed:
-    """Create a folder with the plugin in `plugin_path`, complete or not at all. `more`: further artifacts for the same
+    """Creates a folder with the plugin in `plugin_path`, complete or not at all. `more`: further artifacts for the same
     folder. Raises SetupError if the folder exists, or if an artifact cannot be fetched.
 
     Libraries that every Java plugin gets from the host (Kafka's clients, the plugin API, Jackson) are left out, unless

@@ -29,7 +29,7 @@ def names_in(manifest: bytes) -> set[str]:
 
 
 def link_with_manifest(into: Path, jars: Iterable[Path], plugins: Mapping[str, Iterable[str]]) -> None:
-    """Create a folder of links to the jars, and a jar with a manifest of the classes by type. Raises OSError."""
+    """Creates a folder of links to the jars, and a jar with a manifest of the classes by type. Raises OSError."""
     into.mkdir(parents=True)
     for number, jar in enumerate(jars):
         (into / f"{number}-{jar.name}").symlink_to(jar.absolute())

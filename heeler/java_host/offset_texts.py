@@ -17,7 +17,7 @@ def as_texts(offsets: Iterable[tuple[SourcePartition, SourceOffset | None]]) -> 
 
 
 def from_texts(pairs: Iterable[tuple[str, str]]) -> list[tuple[SourcePartition, SourceOffset]]:
-    """Parse the texts, so that the store writes the same bytes again. Raises DataError for an invalid offset."""
+    """Parses the texts, so that the store writes the same bytes again. Raises DataError for an invalid offset."""
     offsets: list[tuple[SourcePartition, SourceOffset]] = []
     for partition_text, offset_text in pairs:
         partition, offset = loads(partition_text.encode()), loads(offset_text.encode())

@@ -47,7 +47,7 @@ class ChainFigures:
         self._chains: dict[int, Figures] = {}
 
     def take(self, event: Mapping[str, Any]) -> None:
-        """Handle an event of the host: metrics or chainEnded. One thread at a time."""
+        """Handles an event of the host: metrics or chainEnded. One thread at a time."""
         chain = int(event["chain"])
         before = self._chains.pop(chain, Figures())
         if event["op"] == "chainEnded":

@@ -103,7 +103,7 @@ class HostProcess:
         return sock
 
     def _log(self, reading: int) -> None:
-        """Log the JVM's output in the worker's log, with the logger that a line names and about the connector or task
+        """Logs the JVM's output in the worker's log, with the logger that a line names and about the connector or task
         that wrote it; after `close`, only at DEBUG.
         """
         level, logger = logging.INFO, _output  # a stack trace belongs to the line before it
@@ -120,7 +120,7 @@ class HostProcess:
                 logger.log(logging.DEBUG if self._closed else level, "%s", self._last, extra=about)
 
     def close(self, why: str = "it was stopped by the worker") -> None:
-        """End the JVM. May be repeated."""
+        """Ends the JVM. May be repeated."""
         if self.alive:
             self._why = self._why or why
         self._closed = True

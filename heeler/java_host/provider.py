@@ -32,7 +32,7 @@ class JavaConfigProvider(ConfigProvider):
     _settings: Mapping[str, str]
 
     def configure(self, settings: Mapping[str, str]) -> None:
-        """Call its `configure`. Raises ConfigError with the exception that it throws."""
+        """Calls its `configure`. Raises ConfigError with the exception that it throws."""
         self._settings = dict(settings)
         try:
             self._ask("configure", "could not be configured")
@@ -40,7 +40,7 @@ class JavaConfigProvider(ConfigProvider):
             raise ConfigError(str(error)) from error
 
     def get(self, path: str, keys: Collection[str] | None = None) -> ConfigData:
-        """Call its `get`. Raises ConfigError if it throws a ConfigException, and ConnectError for anything else:
+        """Calls its `get`. Raises ConfigError if it throws a ConfigException, and ConnectError for anything else:
         another exception, or no response within java.plugins.answer.timeout.ms.
         """
         wanted = None if keys is None else sorted(keys)

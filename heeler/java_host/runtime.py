@@ -91,7 +91,7 @@ class JavaRuntime:
         self.found[Found(plugin.name, plugin.kind, f"java:{plugin.name}", plugin.location)] = make
 
     def on_host_end(self, report: OnHostEnd) -> None:
-        """Set the function that is called when a host ends or is replaced: see OnHostEnd."""
+        """Sets the function that is called when a host ends or is replaced: see OnHostEnd."""
         if self._host is not None:
             self._host.on_end = report
 
@@ -100,13 +100,13 @@ class JavaRuntime:
         return self._host.figures() if self._host is not None else ()
 
     def set_level(self, logger: str, level: int) -> None:
-        """The level of a logger of the worker was set: set it also for plugins, in the background."""
+        """The level of a logger of the worker was set: sets it also for plugins, in the background."""
         if self._host is not None and logger != "root":
             threading.Thread(target=self._host.set_level, args=(logger, slf4j_level(level)), name="java-level",
                              daemon=True).start()
 
     def close(self) -> None:
-        """End the host, if there is one."""
+        """Ends the host, if there is one."""
         if self._host is not None:
             self._host.close()
 

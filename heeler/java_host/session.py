@@ -68,7 +68,7 @@ class Session:
             return event
 
     def close(self) -> None:
-        """End the session: the host gives the task up. Any thread, any number of times."""
+        """Ends the session: the host gives the task up. Any thread, any number of times."""
         self._closed = True
         self._measured.replace(Figures())
         self.connection.close()
@@ -91,7 +91,7 @@ class HeldSession:
         self._unwanted = False
 
     def open(self, make: Callable[[], Session], start: Callable[[Session], None]) -> Session:
-        """Create a session with `make`; `start` waits until the task has started in it. Raises the errors of both, and
+        """Creates a session with `make`; `start` waits until the task has started in it. Raises the errors of both, and
         StartCancelledError after `stop_starting`.
         """
         self._starting = True
@@ -125,7 +125,7 @@ class HeldSession:
         return None
 
     def finish(self) -> bool:
-        """Stop the task in order, unless it was cancelled. Returns False if the host had already ended. Raises the
+        """Stops the task in order, unless it was cancelled. Returns False if the host had already ended. Raises the
         plugin's errors.
         """
         if self.session is None or self.cancelled:
@@ -138,19 +138,19 @@ class HeldSession:
         return True
 
     def close(self) -> None:
-        """End the session; another one may be opened."""
+        """Ends the session; another one may be opened."""
         session, self.session = self.session, None
         if session is not None:
             session.close()
 
     def stop_starting(self) -> None:
-        """Cancel a start. Any thread."""
+        """Cancels a start. Any thread."""
         self._unwanted = True
         if self._starting and (session := self.session) is not None:
             session.close()
 
     def cancel(self) -> None:
-        """Cancel the task; the host gives it up too. Any thread."""
+        """Cancels the task; the host gives it up too. Any thread."""
         self.cancelled = True
         if (session := self.session) is not None:
             session.close()

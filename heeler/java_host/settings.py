@@ -70,7 +70,7 @@ class JavaHostSettings:
 
     @classmethod
     def of(cls, worker: Mapping[str, str]) -> Self:
-        """Parse a worker's properties; its config providers may need a JVM before anything else is parsed. Raises
+        """Parses a worker's properties; its config providers may need a JVM before anything else is parsed. Raises
         ConfigError.
         """
         values = JAVA_KEYS.parse(worker)

@@ -82,7 +82,7 @@ class JavaSinkTask(JavaTask):
 
     @override
     def start(self) -> None:
-        """Create and start the task in the host. It joins the group in run_once."""
+        """Creates and starts the task in the host. It joins the group in run_once."""
         self._metrics.running(paused=False)
         with suppress(RetriableError):  # run_once tries again
             self._begin()
@@ -139,7 +139,7 @@ class JavaSinkTask(JavaTask):
 
     # ------------------------------------------------------------ events of the host
     def _hear(self, event: Event) -> str:
-        """Handle an event and return its name. Raises the plugin's exception."""
+        """Handles an event and returns its name. Raises the plugin's exception."""
         self._has_host_event = True
         if isinstance(event, Batch):
             self._letters.append(event)
@@ -160,7 +160,7 @@ class JavaSinkTask(JavaTask):
         return str(event["op"])
 
     def _await(self, session: Session, op: str) -> None:
-        """Handle events until this one has arrived. If the host hangs, `cancel` ends the wait."""
+        """Handles events until this one has arrived. If the host hangs, `cancel` ends the wait."""
         while True:
             event = session.next(wait=False)
             if event is None:
@@ -174,7 +174,7 @@ class JavaSinkTask(JavaTask):
         self._commit_offsets()
 
     def _send_letters(self, session: Session) -> None:
-        """Send all dead letters received so far, before their records are committed."""
+        """Sends all dead letters received so far, before their records are committed."""
         if not self._letters:
             return
         appender = Appender(shared_cluster(self._errors.client), None, **self._errors.appender)
@@ -188,7 +188,7 @@ class JavaSinkTask(JavaTask):
         self._letters.clear()
 
     def _commit_offsets(self) -> None:
-        """Commit pending offsets. Refused ones stay pending: the task rejoins, and tries again when it closes its
+        """Commits pending offsets. Refused ones stay pending: the task rejoins, and tries again when it closes its
         partitions.
         """
         if self._pending:
@@ -225,7 +225,7 @@ class JavaSinkTask(JavaTask):
 
     # ------------------------------------------------------------ records
     def _give(self, session: Session) -> Progress:
-        """Send frames as long as there are any and the host keeps up."""
+        """Sends frames as long as there are any and the host keeps up."""
         count = 0
         while not (busy := self._feed.busy):
             frame = self._feed.next()
@@ -244,7 +244,7 @@ class JavaSinkTask(JavaTask):
     # ------------------------------------------------------------ its life
     @override
     def pause(self) -> None:
-        """Pause the task. The host keeps its records, and the task commits."""
+        """Pauses the task. The host keeps its records, and the task commits."""
         self._paused = True
         self._metrics.running(paused=True)
         self._watcher.forget(self)
@@ -252,7 +252,7 @@ class JavaSinkTask(JavaTask):
 
     @override
     def resume(self) -> None:
-        """Undo `pause`."""
+        """Undoes `pause`."""
         self._paused = False
         self._metrics.running(paused=False)
         self._tell("resume")
@@ -264,14 +264,14 @@ class JavaSinkTask(JavaTask):
 
     @override
     def _give_up(self) -> None:
-        """Drop the session; the next one reads uncommitted records again."""
+        """Drops the session; the next one reads uncommitted records again."""
         self._held.close()
         self._letters.clear()
         self._forget_partitions()
 
     @override
     def close(self) -> None:
-        """Stop the task in order, commit its offsets, leave the group."""
+        """Stops the task in order, commits its offsets, leaves the group."""
         self._metrics.stopped()
         try:
             self._held.finish()
@@ -284,7 +284,7 @@ class JavaSinkTask(JavaTask):
 
     @override
     def _finish(self, session: Session) -> None:
-        """Stop the task in its host, without leaving the group."""
+        """Stops the task in its host, without leaving the group."""
         session.connection.tell("stop")
         self._await(session, "stopped")
         with suppress(KafkaUnavailableError):  # no need to report it: the records are read again
@@ -296,7 +296,7 @@ class JavaSinkTask(JavaTask):
 
     @override
     def cancel(self) -> None:
-        """Cancel the task; the host gives it up too."""
+        """Cancels the task; the host gives it up too."""
         self._held.cancel()
         if (batch := self.batch) is not None:
             self._context.engine.cancel(batch)

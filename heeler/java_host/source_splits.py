@@ -25,7 +25,7 @@ class SourceSplits:
         self._cancelled = False
 
     def taken(self, records: CutRecords) -> JavaSourceResult:
-        """Run a split and wait for its result. Raises the split's errors, and ConnectError after `cancel`."""
+        """Runs a split and waits for its result. Raises the split's errors, and ConnectError after `cancel`."""
         if not self._prepared:
             self._errors.prepare()
             self._prepared = True
@@ -43,7 +43,7 @@ class SourceSplits:
         return taken
 
     def cancel(self) -> None:
-        """Cancel the split that `taken` waits for, and all later ones. Any thread."""
+        """Cancels the split that `taken` waits for, and all later ones. Any thread."""
         self._cancelled = True
         if (batch := self.batch) is not None:
             self._context.engine.cancel(batch)

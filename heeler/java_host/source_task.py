@@ -74,7 +74,7 @@ class JavaSourceTask(JavaTask):
 
     @override
     def start(self) -> None:
-        """Fence predecessors if the delivery does so; create and start the task in the host."""
+        """Fences predecessors if the delivery does so; creates and starts the task in the host."""
         self._metrics.running(paused=False)
         with self._metrics.counting_failures("start"):
             self._delivery.start()
@@ -121,7 +121,7 @@ class JavaSourceTask(JavaTask):
             return self._failed(error)
 
     def _step(self, session: Session, until: float, *, wait: bool = False) -> Progress:
-        """Append and commit received frames; with `wait`, until the event "drained", which is the host's last one."""
+        """Appends and commits received frames; with `wait`, until the event "drained", which is the host's last one."""
         writer = FrameWriter(
             self._cluster, self._options, lambda: self._delivery.lanes(1)[0], self._used, self._taking)
         error: ConnectError | None = None
@@ -164,7 +164,7 @@ class JavaSourceTask(JavaTask):
         session.connection.tell("acknowledge", frame=frame, places=[position.to_json() for position in positions])
 
     def _commit(self, writer: FrameWriter) -> bool:
-        """Commit. Returns whether everything that was appended is now committed."""
+        """Commits. Returns whether everything that was appended is now committed."""
         if writer.number is None:
             return self._settle(finish=False)
         writer.flush()
@@ -191,7 +191,7 @@ class JavaSourceTask(JavaTask):
         return final
 
     def _failed(self, error: Exception) -> Progress:
-        """After a retriable error, repeat everything since the last committed offsets; raise other errors, which fail
+        """After a retriable error, repeats everything since the last committed offsets; raises other errors, which fail
         the task.
         """
         self._give_up()
@@ -203,7 +203,7 @@ class JavaSourceTask(JavaTask):
 
     @override
     def _give_up(self) -> None:
-        """Drop the session, and abort a transaction that the plugin has not ended."""
+        """Drops the session, and aborts a transaction that the plugin has not ended."""
         self._drop()
         self._delivery.abort()
 
@@ -213,7 +213,7 @@ class JavaSourceTask(JavaTask):
 
     @override
     def pause(self) -> None:
-        """Pause the task; the next run_once passes it on to the host."""
+        """Pauses the task; the next run_once passes it on to the host."""
         self._paused = True
         self._metrics.running(paused=True)
         if self._held.session is not None:
@@ -223,13 +223,13 @@ class JavaSourceTask(JavaTask):
 
     @override
     def resume(self) -> None:
-        """Undo `pause`."""
+        """Undoes `pause`."""
         self._paused = False
         self._metrics.running(paused=False)
 
     @override
     def close(self) -> None:
-        """Wait for the last poll, commit its records, stop the task in the host."""
+        """Waits for the last poll, commits its records, stops the task in the host."""
         self._metrics.stopped()
         try:
             if not self._held.finish():
@@ -260,7 +260,7 @@ class JavaSourceTask(JavaTask):
 
     @override
     def cancel(self) -> None:
-        """Cancel the task; the host gives it up too."""
+        """Cancels the task; the host gives it up too."""
         self._held.cancel()
         if self._taking is not None:
             self._taking.cancel()

@@ -46,12 +46,12 @@ class JavaTask(TaskRunner):
 
     @abstractmethod
     def _attempt(self) -> Progress:
-        """Run one step and handle its errors."""
+        """Runs one step and handles its errors."""
 
     @abstractmethod
     def _give_up(self) -> None:
-        """Clean up after the task has left its host."""
+        """Cleans up after the task has left its host."""
 
     @abstractmethod
     def _finish(self, session: Session) -> None:
-        """Stop the task in the host in order, and commit its work."""
+        """Stops the task in the host in order, and commits its work."""

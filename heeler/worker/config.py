@@ -41,7 +41,7 @@ class WorkerConfig:
 
     @classmethod
     def of(cls, props: Mapping[str, str], needed: Collection[str] | None = None) -> Self:
-        """Parse and check the settings. `needed`: the keys without a default that must be set; None: all.
+        """Parses and checks the settings. `needed`: the keys without a default that must be set; None: all.
 
         Raises ConfigError that lists each wrong key, its value and what is allowed.
         """
@@ -126,7 +126,7 @@ def load_worker_config(
     file: Path, overrides: Iterable[str] = (), environ: Mapping[str, str] | None = None,
     needed: Collection[str] | None = None,
 ) -> WorkerConfig:
-    """Read a Java .properties file. `CONNECT_…` variables in `environ` override it, and `overrides` (KEY=VALUE)
+    """Reads a Java .properties file. `CONNECT_…` variables in `environ` override it, and `overrides` (KEY=VALUE)
     override both. `needed`: see WorkerConfig.of. Raises ConfigError.
     """
     import javaproperties  # noqa: PLC0415 - only here
@@ -177,7 +177,7 @@ def from_environment(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _hide(_: str | None, given: Mapping[str, Sequence[str]]) -> None:
-    """Register values of providers in passwords and unknown keys as secrets. Operators may read all other settings."""
+    """Registers values of providers in passwords and unknown keys as secrets. Operators may read all other settings."""
     for key, values in given.items():
         if key not in WORKER_KEYS or _is_secret(key):
             process_secrets().add("", values)

@@ -50,7 +50,7 @@ class DataPlane:
         self._engine: Future[AnyEngine] = Future()
 
     def start_engine(self) -> None:
-        """Start the processes that run splits, in the background."""
+        """Starts the processes that run splits, in the background."""
         threading.Thread(target=self._start_engine, name="engine", daemon=True).start()
 
     def _start_engine(self) -> None:
@@ -70,7 +70,7 @@ class DataPlane:
         self._tell_herder(Remark(ConnectorTaskId(ConnectorName(connector), int(number)), where, "executors"))
 
     def start(self) -> None:
-        """Import the data plane, in the background."""
+        """Imports the data plane, in the background."""
         threading.Thread(target=self._start, name="data-plane", daemon=True).start()
 
     def _start(self) -> None:
@@ -89,7 +89,7 @@ class DataPlane:
                 self._runners.set_result(runners)
 
     def runners(self) -> Runners:
-        """Wait for the runners; raises the error of the start."""
+        """Waits for the runners; raises the error of the start."""
         return self._runners.result()
 
     def degraded(self) -> Sequence[str]:
@@ -108,7 +108,7 @@ class DataPlane:
         return self._runners.result().engine.figures() if ready else EngineFigures()
 
     def close(self) -> None:
-        """Stop Spark, once all tasks have ended. It is not started again."""
+        """Stops Spark, once all tasks have ended. It is not started again."""
         with self._lock:
             self._closed = True
         if self._runners.done() and self._runners.exception() is None:
@@ -133,7 +133,7 @@ class TaskRunners:
     metrics: Callable[[ConnectorTaskId], TaskMetrics]
 
     def make(self, command: StartTask, wake: Callable[[], None]) -> TaskRunner:
-        """Create a task's runner without starting it. `wake` may be called on any thread when there is work.
+        """Creates a task's runner without starting it. `wake` may be called on any thread when there is work.
 
         Raises ConfigError, TooManyTasksError, PluginNotFoundError.
         """

@@ -72,7 +72,7 @@ def _without_end(text: str) -> str:
 
 
 def install() -> None:
-    """Filter kafka-python's loggers. May be called again."""
+    """Filters kafka-python's loggers. May be called again."""
     for name in LOGGERS:
         logger = logging.getLogger(name)
         if not any(isinstance(old, ConnectionLines) for old in logger.filters):

@@ -40,7 +40,7 @@ class KafkaParts:
 
     @classmethod
     def connect(cls, config: WorkerConfig) -> KafkaParts:
-        """Connect, and create or check the three internal topics. Raises ConnectError and ConfigError."""
+        """Connects, and creates or checks the three internal topics. Raises ConnectError and ConfigError."""
         properties = config.client()
         settings = client_settings(properties)
         client_id = config["client.id"] or f"connect-{config.group_id}"
@@ -99,7 +99,7 @@ class KafkaParts:
                                      client_id=f"{self.client_id}-offsets-{transactional_id}")
 
     def close(self) -> None:
-        """Close the admin client."""
+        """Closes the admin client."""
         self.admin.close()
 
 

@@ -45,8 +45,8 @@ class WorkerLoggers:
         return self._of(name) if name == ROOT or name in self._names() else None
 
     def set_level(self, namespace: str, level: str) -> Sequence[str]:
-        """Set the level of a logger and those below it. Returns the sorted names of those that changed; the others keep
-        their `last_modified_ms`.
+        """Sets the level of a logger and those below it. Returns the sorted names of those that changed; the others
+        keep their `last_modified_ms`.
         """
         number = parse_level(level)
         with self._lock:
@@ -63,7 +63,7 @@ class WorkerLoggers:
         return changed
 
     def follow_cluster(self, namespace: str, level: str) -> None:
-        """Set a level from the config topic; an unknown one is logged and otherwise ignored."""
+        """Sets a level from the config topic; an unknown one is logged and otherwise ignored."""
         try:
             self.set_level(namespace, level)
         except ConfigError as error:

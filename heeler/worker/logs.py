@@ -97,7 +97,7 @@ def parse_level(text: str, key: str = "level") -> int:
 
 def set_up_logging(root: str = "INFO", levels: Mapping[str, str] | None = None, stream: IO[str] | None = None, *,
                    form: str = TEXT) -> None:
-    """Log to `stream` (None: standard output) with these levels; `form`: text or json. May be called again.
+    """Logs to `stream` (None: standard output) with these levels; `form`: text or json. May be called again.
 
     Uncaught errors of threads are logged too. Raises ConfigError for an unknown level.
     """

@@ -43,12 +43,12 @@ class MaskedStream:
         self._stream = stream
 
     def write(self, text: str) -> int:
-        """Write the masked text. Returns the length of the original text."""
+        """Writes the masked text. Returns the length of the original text."""
         self._stream.write(process_secrets().mask(text))
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
-        """Write the lines, each masked by itself."""
+        """Writes the lines, each masked by itself."""
         for line in lines:
             self.write(line)
 
@@ -57,6 +57,6 @@ class MaskedStream:
 
 
 def mask_output() -> None:
-    """Mask everything that this process prints from now on."""
+    """Masks everything that this process prints from now on."""
     sys.stdout = cast("TextIO", MaskedStream(sys.stdout))
     sys.stderr = cast("TextIO", MaskedStream(sys.stderr))

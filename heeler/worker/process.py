@@ -96,7 +96,7 @@ PULSE_MS = 1000
 
 
 def run_worker(config: WorkerConfig) -> int:
-    """Run until a signal stops the worker (exit code 0), or until it fails (1). Raises ConfigError."""
+    """Runs until a signal stops the worker (exit code 0), or until it fails (1). Raises ConfigError."""
     worker = Worker(config)
     stop_on_signals(worker.halt)
     try:
@@ -148,8 +148,8 @@ class Worker:
 
     # ------------------------------------------------------------ start and end
     def start(self) -> None:
-        """Start REST, then connect to Kafka, start the stores and the herder and join the group; the data plane starts
-        in the background.
+        """Starts REST, then connects to Kafka, starts the stores and the herder and joins the group; the data plane
+        starts in the background.
         """
         self.view.recent_logs.install()
         self._ticker.start()
@@ -173,7 +173,7 @@ class Worker:
         log.info("heeler worker %s of group %s started", self.rest.worker_id, self.config.group_id)
 
     def halt(self, reason: str) -> None:
-        """Begin an orderly stop. Any thread, any number of times."""
+        """Begins an orderly stop. Any thread, any number of times."""
         if not self.halting.is_set():
             self.halting.set()
             log.info("Stopping: %s", reason)
@@ -188,14 +188,14 @@ class Worker:
             self._tell_herder(HaltRequested(reason))
 
     def wait_halted(self) -> None:
-        """Wait until connectors and tasks are stopped and their statuses written, or until that takes too long."""
+        """Waits until connectors and tasks are stopped and their statuses written, or until that takes too long."""
         grace = self.config["task.shutdown.graceful.timeout.ms"] / 1000 + HALT_GRACE_S
         if not self._halted.wait(grace):
             log.error("The worker did not stop cleanly within %.0f s", grace)
             self.failed = True
 
     def close(self) -> None:
-        """Stop all parts, in the reverse order of their start."""
+        """Stops all parts, in the reverse order of their start."""
         self._cleanup.close()
         log.info("heeler worker stopped")
 
@@ -323,7 +323,7 @@ class Worker:
 
     # ------------------------------------------------------------ called by the parts
     def ask(self, request: Request | StoreRequest, wait_ms: int | None = None) -> pykka.Future[Any]:
-        """Pass a request to the actor that handles it; the future is always completed."""
+        """Passes a request to the actor that handles it; the future is always completed."""
         reply: pykka.ThreadingFuture[Any] = pykka.ThreadingFuture()
         target = self._herder
         if isinstance(request, ResetTopics):

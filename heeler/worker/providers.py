@@ -87,7 +87,7 @@ def _wrong(name: str, error: ConnectError) -> ConfigError:
 
 
 def close_providers(providers: Mapping[str, ConfigProvider]) -> None:
-    """Close all providers concurrently. One that hangs is abandoned."""
+    """Closes all providers concurrently. One that hangs is abandoned."""
     threads = [threading.Thread(target=_close, args=one, name=f"close-{one[0]}", daemon=True)
                for one in providers.items()]
     for thread in threads:

@@ -26,7 +26,7 @@ class RecentLogs(logging.Handler):
         self.addFilter(MaskingFilter())
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep the line if it is about a connector. The caller holds the handler's lock."""
+        """Keeps the line if it is about a connector. The caller holds the handler's lock."""
         connector, _ = subject(record)
         if not connector:
             return
@@ -51,7 +51,7 @@ class RecentLogs(logging.Handler):
         return [process_secrets().mask(line) for line in lines]
 
     def install(self) -> None:
-        """Attach to the root logger, replacing a former instance."""
+        """Attaches to the root logger, replacing a former instance."""
         root = logging.getLogger()
         for old in [handler for handler in root.handlers if isinstance(handler, RecentLogs)]:
             root.removeHandler(old)

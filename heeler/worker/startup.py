@@ -62,7 +62,7 @@ def java_runtime(config: WorkerConfig) -> JavaRuntime:
 
 
 def raise_open_files_limit() -> None:
-    """Raise the limit of open files to the hard limit, up to a bound, as a JVM does: each REST client, broker and file
+    """Raises the limit of open files to the hard limit, up to a bound, as a JVM does: each REST client, broker and file
     takes a file descriptor.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -72,15 +72,15 @@ def raise_open_files_limit() -> None:
 
 
 def tune_garbage_collection() -> None:
-    """Exclude imported modules from garbage collection, and collect less often. With hundreds of tasks, whose messages
-    and requests are short-lived objects, garbage collection took a third of the busiest thread's time.
+    """Excludes imported modules from garbage collection, and collects less often. With hundreds of tasks, whose
+    messages and requests are short-lived objects, garbage collection took a third of the busiest thread's time.
     """
     gc.freeze()
     gc.set_threshold(_GARBAGE_AFTER, 10, 10)
 
 
 def stop_on_signals(stop: Callable[[str], None]) -> None:
-    """Call `stop` with a reason on SIGTERM, Ctrl-C and SIGHUP (unless nohup ignores it)."""
+    """Calls `stop` with a reason on SIGTERM, Ctrl-C and SIGHUP (unless nohup ignores it)."""
     handled = [signal.SIGTERM, signal.SIGINT]
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         handled.append(signal.SIGHUP)
@@ -121,9 +121,9 @@ class HerderWatch:
         return counted
 
     def wait_for_stop(self, stop: threading.Event) -> None:
-        """Return when `stop` is set; report if the herder is silent for too long. Does not use the event's `wait`: the
-        system may deliver a signal to any thread, and usually does so after the process was suspended, but Python runs
-        the handler in the main thread, which such a signal would not wake.
+        """Returns when `stop` is set; reports if the herder is silent for too long. Does not use the event's `wait`:
+        the system may deliver a signal to any thread, and usually does so after the process was suspended, but Python
+        runs the handler in the main thread, which such a signal would not wake.
         """
         before, silent = self._count, 0.0  # counted in polls, not by the clock, because the process may be suspended
         while not stop.is_set():
@@ -136,5 +136,5 @@ class HerderWatch:
 
 
 def in_background(function: Callable[[], T]) -> Future[T]:
-    """Run a function in a thread that does not keep the process from ending."""
+    """Runs a function in a thread that does not keep the process from ending."""
     return DaemonPool(1, "starting").submit(function)

@@ -96,7 +96,7 @@ def main() -> None:
 
 
 def _end_with(worker: int) -> None:
-    """End this process with its worker, or after its time limit."""
+    """Ends this process with its worker, or after its time limit."""
     deadline = time.monotonic() + LONGEST_S
     while os.getppid() == worker and time.monotonic() < deadline:
         time.sleep(0.5)

@@ -47,7 +47,7 @@ class PublishedView:
         self.degraded: Callable[[], Sequence[str]] = tuple  # set by the data plane
 
     def follow(self, state: HerderState) -> None:
-        """Take the herder's newest state."""
+        """Takes the herder's newest state."""
         self.stage = state.stage
         self.started = self.started or state.phase is Phase.RESOLVED
 

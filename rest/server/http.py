@@ -57,7 +57,7 @@ class GrowingPool(ThreadPool):
         self.get = self._take
 
     def put(self, obj: Any) -> None:
-        """Queue a connection that has a request."""
+        """Queues a connection that has a request."""
         super().put(obj)
         with self._lock:
             self._free -= 1
@@ -70,7 +70,7 @@ class GrowingPool(ThreadPool):
         return max(0, -self._free) if len(self._threads) >= self.max else 0
 
     def grow(self, amount: int) -> None:
-        """Start threads without waiting until they run."""
+        """Starts threads without waiting until they run."""
         self._threads.extend(self._spawn_worker() for _ in range(min(amount, self.max - len(self._threads))))
 
     def _take(self) -> Any:
@@ -90,7 +90,7 @@ class _Incoming(socket.SocketIO):
     deadline = math.inf  # time.monotonic()
 
     def cancel(self) -> None:
-        """Wake a thread that waits for bytes, which then times out."""
+        """Wakes a thread that waits for bytes, which then times out."""
         self.deadline = -math.inf
         with contextlib.suppress(OSError):
             socket.socket.shutdown(self._sock, socket.SHUT_RD)  # an SSLSocket's own method would drop encryption
@@ -128,7 +128,7 @@ class _Writer(StreamWriter):
     since = math.inf
 
     def write(self, b: Any) -> Any:
-        """Write bytes of a response; blocks while the client does not read."""
+        """Writes bytes of a response; blocks while the client does not read."""
         self.since = time.monotonic()
         try:
             return super().write(b)  # type: ignore[no-untyped-call]
@@ -156,7 +156,7 @@ class _Connection(HTTPConnection):
         server.open.add(self)
 
     def communicate(self) -> bool:
-        """Handle one request; returns whether the connection is kept."""
+        """Handles one request; returns whether the connection is kept."""
         self.answered = False
         self.reading_since = time.monotonic()
         if not self.handshake_done and isinstance(self.socket, ssl.SSLSocket):
@@ -180,7 +180,7 @@ class _Connection(HTTPConnection):
         return min(self.reading_since, self.wfile.since)
 
     def disconnect(self) -> None:
-        """End a wait for this client, so that its thread gives up."""
+        """Ends a wait for this client, so that its thread gives up."""
         if self.wfile.since < math.inf:
             with contextlib.suppress(OSError):
                 socket.socket.shutdown(self.socket, socket.SHUT_RDWR)
@@ -188,7 +188,7 @@ class _Connection(HTTPConnection):
             self.rfile.incoming.cancel()
 
     def body_follows(self) -> None:
-        """The head has been read: set the deadline for the body."""
+        """The head has been read: sets the deadline for the body."""
         self.rfile.incoming.deadline = time.monotonic() + BODY_TIMEOUT_S
 
     def request_read(self) -> None:
@@ -197,7 +197,7 @@ class _Connection(HTTPConnection):
         self.socket.settimeout(IDLE_TIMEOUT_S)
 
     def close(self) -> None:
-        """Close the connection; after a refusal, first read what the client still sends: a reset could overtake the
+        """Closes the connection; after a refusal, first reads what the client still sends: a reset could overtake the
         response.
         """
         self.server.open.discard(self)
@@ -223,7 +223,7 @@ class _Connections(ConnectionManager):
     _warned = -math.inf
 
     def put(self, conn: _Connection) -> None:
-        """Take back an idle connection from its thread, or close it if the server stops: the selector may be closed
+        """Takes back an idle connection from its thread, or closes it if the server stops: the selector may be closed
         just after cheroot has checked that the server still runs.
         """
         if not self._stop_requested:
@@ -249,7 +249,7 @@ class _Connections(ConnectionManager):
         return None
 
     def _expire(self, threshold: float) -> None:
-        """Called twice a second. If all threads wait for slow clients, disconnect the slowest ones."""
+        """Called twice a second. If all threads wait for slow clients, disconnects the slowest ones."""
         super()._expire(threshold)  # type: ignore[misc]
         if waiting := self.server.requests.waiting:
             late = time.monotonic() - SLOW_S
@@ -267,7 +267,7 @@ class _Connections(ConnectionManager):
             log.warning(*what)
 
     def _make_room(self) -> None:
-        """Close some connections that are idle after a response, or have sent nothing for some time.
+        """Closes some connections that are idle after a response, or have sent nothing for some time.
 
         They are not removed from the selector, whose events are being iterated over: it reports their end.
         """
@@ -326,20 +326,20 @@ class HttpServer(wsgi.Server):
         self.limited_log = RateLimitedLog()
 
     def prepare(self) -> None:
-        """Bind and listen."""
+        """Binds and listens."""
         super().prepare()
         self._connections.close()
         self._connections = _Connections(self)
 
     def process_conn(self, conn: _Connection) -> None:
-        """Have a new connection wait for its first bytes without a thread, like others for their next request."""
+        """Has a new connection wait for its first bytes without a thread, like others for their next request."""
         if conn.last_used is None:
             self._connections.put(conn)
         else:
             super().process_conn(conn)
 
     def stop(self) -> None:
-        """Stop at once; cheroot would take up to half a second to notice."""
+        """Stops at once; cheroot would take up to half a second to notice."""
         if self.ready and self.socket is not None:
             self._connections._stop_requested = True  # noqa: SLF001
             with contextlib.suppress(OSError):  # whatever the error, the listening socket wakes or is closed
@@ -347,7 +347,9 @@ class HttpServer(wsgi.Server):
         super().stop()
 
     def error_log(self, msg: str = "", level: int = 20, traceback: bool = False) -> None:
-        """Log to this module's logger; errors of a client's connection without a traceback, as they are not defects."""
+        """Logs to this module's logger; errors of a client's connection without a traceback, as they are not
+        defects.
+        """
         error = sys.exc_info()[1]
         if isinstance(error, OSError):
             self.limited_log.log(log, level, "A connection to the REST server failed: %s", error)

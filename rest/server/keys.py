@@ -53,7 +53,7 @@ class HeaderRule:
 
 
 def listener(text: str) -> Listener:
-    """Parse one listener. Raises ConfigError."""
+    """Parses one listener. Raises ConfigError."""
     match = _LISTENER.fullmatch(text)
     if match is None or int(match[3]) > 65535:
         raise ConfigError(f"{text!r} must be {_LISTENER_SYNTAX}")
@@ -61,7 +61,7 @@ def listener(text: str) -> Listener:
 
 
 def header_rules(text: str) -> tuple[HeaderRule, ...]:
-    """Parse header rules; a comma inside double quotes is not a separator. Raises ConfigError."""
+    """Parses header rules; a comma inside double quotes is not a separator. Raises ConfigError."""
     rules = next(csv.reader([text], skipinitialspace=True)) if text.strip() else []
     return tuple(_header_rule(rule.strip()) for rule in rules)
 

@@ -42,7 +42,7 @@ class RestServer:
         self._threads: list[threading.Thread] = []
 
     def start(self) -> None:
-        """Bind all listeners and serve them in the background. Raises ConfigError if one cannot be bound."""
+        """Binds all listeners and serves them in the background. Raises ConfigError if one cannot be bound."""
         try:
             for server in self.servers:
                 server.prepare()
@@ -62,11 +62,11 @@ class RestServer:
         return client_context(self._settings.tls)
 
     def refuse(self) -> None:
-        """Answer new requests with 503 and close their connections; requests in progress are finished."""
+        """Answers new requests with 503 and closes their connections; requests in progress are finished."""
         self._refusing = True
 
     def stop(self) -> None:
-        """Stop listening and close all connections; requests in progress have five seconds to finish."""
+        """Stops listening and closes all connections; requests in progress have five seconds to finish."""
         self._refusing = True
         stoppers = [threading.Thread(target=server.stop, daemon=True) for server in self.servers]
         for stopper in stoppers:

@@ -56,7 +56,7 @@ class RawPaths:
         self._app = app
 
     def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
-        """Handle one request."""
+        """Handles one request."""
         raw = _raw_path(environ)
         wrong = _defect(raw)
         if wrong is not None:

@@ -35,7 +35,7 @@ class StrictRequest(HTTPRequest):
     """An HTTP request. A malformed one gets an error response like any other error, and its connection is closed."""
 
     def simple_response(self, status: Any, msg: str = "") -> None:
-        """Send an error of the server itself, after which the connection is closed."""
+        """Sends an error of the server itself, after which the connection is closed."""
         code = int(str(status)[:3])
         body = error_body(code, msg or str(status))
         self.close_connection = self.conn.refused = True
@@ -45,7 +45,7 @@ class StrictRequest(HTTPRequest):
             self.conn.wfile.write(head.encode("latin-1") + body)
 
     def read_request_line(self) -> bool:
-        """Read method, target and version; False if an error was sent."""
+        """Reads method, target and version; False if an error was sent."""
         try:
             if not super().read_request_line():  # type: ignore[no-untyped-call]
                 return False
@@ -58,7 +58,7 @@ class StrictRequest(HTTPRequest):
         return True
 
     def read_request_headers(self) -> bool:
-        """Read all headers; False if an error was sent."""
+        """Reads all headers; False if an error was sent."""
         try:
             read: bool = super().read_request_headers()  # type: ignore[no-untyped-call]
         except errors.MaxSizeExceeded:
@@ -68,7 +68,7 @@ class StrictRequest(HTTPRequest):
         return read
 
     def header_reader(self, rfile: Any, headers: dict[bytes, bytes]) -> None:
-        """Parse headers. Raises ValueError for malformed ones, and if they do not define where the body ends."""
+        """Parses headers. Raises ValueError for malformed ones, and if they do not define where the body ends."""
         while (line := rfile.readline()) != b"\r\n":
             field = _FIELD.fullmatch(line)
             if field is None:
@@ -95,7 +95,7 @@ class StrictRequest(HTTPRequest):
             raise ValueError("Malformed Transfer-Encoding header")
 
     def respond(self) -> None:
-        """Read the body, and have the application respond."""
+        """Reads the body, and has the application respond."""
         self.conn.body_follows()
         try:
             body = self._read_body()
@@ -142,7 +142,7 @@ class StrictRequest(HTTPRequest):
         return line
 
     def _read(self, size: int) -> bytes:
-        """Read a number of bytes in pieces: memory is allocated for received bytes, not for announced ones."""
+        """Reads a number of bytes in pieces: memory is allocated for received bytes, not for announced ones."""
         body = bytearray()
         while len(body) < size:
             piece = self.conn.rfile.read(min(size - len(body), _PIECE))

@@ -42,7 +42,7 @@ class RequestLimits:
         return max(0.0, self._began + self._request_s - time.monotonic())
 
     def pause(self) -> bool:
-        """Wait a moment before a retry; False if the time is over, or another worker does the retries."""
+        """Waits a moment before a retry; False if the time is over, or another worker does the retries."""
         left = self.wait_ms
         if self._forwarded or not left:
             return False

@@ -23,7 +23,7 @@ ANY_BODY = frozenset({"root", "internal"})  # blueprints whose resources ignore 
 
 
 def install(app: Flask, view: WorkerView, settings: RestSettings) -> None:
-    """Apply the rules to an app."""
+    """Applies the rules to an app."""
 
     @app.before_request
     def check() -> None:
@@ -44,7 +44,7 @@ def install(app: Flask, view: WorkerView, settings: RestSettings) -> None:
 
 
 def _typed(response: Response) -> Response:
-    """Correct the media type of responses that Flask makes by itself (to OPTIONS): text/html with an empty body."""
+    """Corrects the media type of responses that Flask makes by itself (to OPTIONS): text/html with an empty body."""
     if response.mimetype == "text/html" and request.endpoint != "openapi.page":
         response.mimetype = JSON
     return response

@@ -47,7 +47,7 @@ class RestSettings:
 
     @classmethod
     def from_properties(cls, props: Mapping[str, str]) -> RestSettings:
-        """Parse a worker's properties. Raises ConfigError."""
+        """Parses a worker's properties. Raises ConfigError."""
         values = REST_KEYS.parse(props)
         admin, advertised = values["admin.listeners"], values["rest.advertised.listener"]
         settings = cls(

@@ -109,7 +109,7 @@ def _trusted(tls: Mapping[str, str]) -> str | None:
 
 
 def _load_identity(context: ssl.SSLContext, own: _Identity) -> None:
-    """Load an identity via a temporary file that only its owner can read, as OpenSSL reads keys only from files."""
+    """Loads an identity via a temporary file that only its owner can read, as OpenSSL reads keys only from files."""
     handle, name = tempfile.mkstemp()
     try:
         with os.fdopen(handle, "wb") as file:
@@ -123,7 +123,9 @@ def _load_identity(context: ssl.SSLContext, own: _Identity) -> None:
 
 
 def _restrict(context: ssl.SSLContext, tls: Mapping[str, str]) -> None:
-    """Set protocol versions and ciphers, if configured. Raises ConfigError for values that OpenSSL does not support."""
+    """Sets protocol versions and ciphers, if configured. Raises ConfigError for values that OpenSSL does not
+    support.
+    """
     refuse_https(tls)
     names = [name.strip() for name in tls.get("ssl.enabled.protocols", "TLSv1.2,TLSv1.3").split(",")]
     versions = sorted(_VERSIONS[name] for name in names if name in _VERSIONS)

@@ -97,7 +97,7 @@ class _Map(fields.Field[dict[str, Any]], ABC):
 
     @abstractmethod
     def convert(self, item: Any) -> Any:
-        """Convert one of the values."""
+        """Converts one of the values."""
 
 
 class StringMap(_Map):
@@ -224,7 +224,7 @@ TASK_CONFIGS = ListOf(StringMap(), "java.util.Map<java.lang.String,java.lang.Str
 
 
 def parse(body: bytes, shape: fields.Field[Any], wrong: int = 500) -> Any:
-    """Parse a body of a shape; None for an empty body and for `null`.
+    """Parses a body of a shape; None for an empty body and for `null`.
 
     Raises HttpError for the first error: with status `wrong` (500, as in Kafka Connect), or with 400 for valid JSON
     that cannot be used.

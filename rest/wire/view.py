@@ -75,7 +75,7 @@ class Loggers(Protocol):
         """The effective level of a logger; None if there is no such logger."""
 
     def set_level(self, namespace: str, level: str) -> Sequence[str]:
-        """Set the level of a logger and those below it; returns the sorted names of those that changed."""
+        """Sets the level of a logger and those below it; returns the sorted names of those that changed."""
 
 
 class WorkerView(Protocol):
@@ -129,7 +129,7 @@ class WorkerView(Protocol):
         """Installed plugins: sinks, sources, transformations, predicates, converters, header converters."""
 
     def trial(self, config: Config, records: Sequence[Any] | None, limit: int) -> Mapping[str, Any]:
-        """Run a few records through a configuration; blocks as long as the plugin does. `records`: the records to use;
+        """Runs a few records through a configuration; blocks as long as the plugin does. `records`: the records to use;
         None: the connector's own. `limit`: how many records at most. Raises BadRequestError for a configuration that
         cannot be tried, ConflictError if too many trials are running, ConnectError if the trial's process fails.
         """

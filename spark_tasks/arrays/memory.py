@@ -33,8 +33,8 @@ def copy_bytes(_context: Any, target: Any, _target_at: Any, source: Any, _source
 
 @intrinsic
 def copy_short(_context: Any, target: Any, _target_at: Any, source: Any, _source_at: Any) -> Any:
-    """Copy up to SLACK bytes in a fraction of the time of a memcpy: SLACK bytes are copied, so both arrays must have as
-    many there, and what lies behind the wanted ones in `target` must be written afterwards.
+    """Copies up to SLACK bytes in a fraction of the time of a memcpy: SLACK bytes are copied, so both arrays must have
+    as many there, and what lies behind the wanted ones in `target` must be written afterwards.
     """
     from numba.core import types  # noqa: PLC0415 - see jit.py
 
@@ -51,7 +51,7 @@ def load_word(_context: Any, source: Any, _at: Any) -> Any:
 
 @intrinsic
 def store_word(_context: Any, target: Any, _at: Any, _word: Any) -> Any:
-    """Write the WORD bytes of a uint64 into a uint8 array."""
+    """Writes the WORD bytes of a uint64 into a uint8 array."""
     from numba.core import types  # noqa: PLC0415 - see jit.py
 
     return types.none(target, types.int64, types.uint64), _store

@@ -48,7 +48,7 @@ class GroupOffsets:
         return {(tp.topic, tp.partition): at.offset for tp, at in committed.items()}
 
     def alter(self, group: str, offsets: Mapping[TopicPartition, int | None]) -> None:
-        """Set the group's offsets; None removes one. Raises OffsetNotChangedError."""
+        """Sets the group's offsets; None removes one. Raises OffsetNotChangedError."""
         removed = [kafka.TopicPartition(*tp) for tp, offset in offsets.items() if offset is None]
         kept = {kafka.TopicPartition(*tp): OffsetAndMetadata(n, "", None) for tp, n in offsets.items() if n is not None}
         if removed:
@@ -57,7 +57,7 @@ class GroupOffsets:
             _check(_translated(lambda: self._admin.alter_group_offsets(group, kept)))
 
     def delete(self, group: str) -> None:
-        """Delete the group, which need not exist. Raises OffsetNotChangedError."""
+        """Deletes the group, which need not exist. Raises OffsetNotChangedError."""
         outcome = _translated(lambda: self._admin.delete_groups([group]))[group]
         if outcome not in ("OK", GroupIdNotFoundError.__name__):
             raise OffsetNotChangedError(outcome)

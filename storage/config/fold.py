@@ -94,7 +94,7 @@ class _Draft:
 def fold(
     state: ClusterConfigState, deferred: Deferred, records: Iterable[LogRecord], *, started: bool
 ) -> tuple[ClusterConfigState, Deferred, tuple[ConfigChange, ...]]:
-    """Apply records to the state.
+    """Applies records to the state.
 
     Until the worker has `started`, that is, has read the topic to its end once, no changes are reported, and restarts
     and logger levels are ignored.

@@ -69,14 +69,14 @@ def logger_level(namespace: str, level: str) -> KeyValue:
 
 
 def parse_task_id(text: str) -> ConnectorTaskId | None:
-    """Parse `name-0`: the number follows the last dash; None if it has none."""
+    """Parses `name-0`: the number follows the last dash; None if it has none."""
     connector, dash, number = text.rpartition("-")
     task = parse_int(number)
     return ConnectorTaskId(ConnectorName(connector), task) if dash and task is not None else None
 
 
 def parse_int(text: str) -> int | None:
-    """Parse a number like Java's Integer.parseInt: digits with at most one sign; None where that would throw."""
+    """Parses a number like Java's Integer.parseInt: digits with at most one sign; None where that would throw."""
     sign, digits = (text[0], text[1:]) if text[:1] in ("+", "-") else ("", text)
     if not digits.isdecimal() or len(significant := digits.lstrip("0") or "0") > _INT_DIGITS:
         return None

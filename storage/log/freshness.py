@@ -40,7 +40,7 @@ class Freshness:
             self._released.notify_all()
 
     def wait_for_held(self, timeout_s: float) -> bool:
-        """Wait until the sends of all records that are held now have ended. Returns False after the timeout."""
+        """Waits until the sends of all records that are held now have ended. Returns False after the timeout."""
         with self._released:
             held = set(self._since)
             return self._released.wait_for(lambda: self._since.keys().isdisjoint(held), max(0.0, timeout_s))

@@ -89,7 +89,7 @@ def _topic(worker: Mapping[str, str], kind: str, purpose: str, partitions: str) 
 
 
 def ensure_topics(admin: KafkaAdminClient, topics: Sequence[InternalTopic], timeout_s: float = 0.0) -> None:
-    """Create missing topics, then check existing ones. Blocks; raises ConnectError, or ConfigError for problems that
+    """Creates missing topics, then checks existing ones. Blocks; raises ConnectError, or ConfigError for problems that
     only the user can fix: unsuitable topics, more replicas than brokers.
 
     Steps that the broker does not authorize are skipped: the topics may exist and be suitable. If fewer brokers than
@@ -124,7 +124,7 @@ def check_topic(admin: KafkaAdminClient, topic: InternalTopic) -> Sequence[Mappi
 
 
 def _create_in_time(admin: KafkaAdminClient, topic: InternalTopic, deadline: float) -> bool:
-    """Create a topic; transient errors are retried until the deadline. Returns whether the topic is new."""
+    """Creates a topic; transient errors are retried until the deadline. Returns whether the topic is new."""
     warned = False
     while True:
         try:
@@ -140,7 +140,7 @@ def _create_in_time(admin: KafkaAdminClient, topic: InternalTopic, deadline: flo
 
 
 def _create(admin: KafkaAdminClient, topic: InternalTopic) -> bool:
-    """Create a topic. Returns whether it is new. Raises ConnectError."""
+    """Creates a topic. Returns whether it is new. Raises ConnectError."""
     options = {
         "num_partitions": topic.partitions,
         "replication_factor": topic.replication_factor,

@@ -33,7 +33,7 @@ class TopicLog(Protocol):
         """The topic's name."""
 
     def start(self, on_records: OnRecords, on_error: OnError) -> Future[None]:
-        """Read from the beginning. The future completes at the topic's current end, or fails if reading is impossible.
+        """Reads from the beginning. The future completes at the topic's current end, or fails if reading is impossible.
         With read_committed, that is the end without open transactions: if all workers have crashed, only starting
         workers can end these transactions, so they must not wait for them.
 
@@ -42,7 +42,7 @@ class TopicLog(Protocol):
         """
 
     def send(self, key: bytes, value: bytes | None, since: float | None = None) -> Future[Position]:
-        """Append a record; records that are sent one after the other have that order in the log. `since`: the time
+        """Appends a record; records that are sent one after the other have that order in the log. `since`: the time
         (time.monotonic) at which this worker was last entitled to write the record, if not now.
         """
 
@@ -57,24 +57,24 @@ class TopicLog(Protocol):
         """
 
     def stop(self) -> None:
-        """Stop reading and free all resources; blocks briefly. Incomplete futures are cancelled."""
+        """Stops reading and frees all resources; blocks briefly. Incomplete futures are cancelled."""
 
 
 class PrivilegedWriter(Protocol):
     """A writer that fences its predecessors (KIP-618); used by one thread at a time, never blocks."""
 
     def claim(self) -> Future[None]:
-        """Fence all earlier claims. Does nothing while the privilege is held."""
+        """Fences all earlier claims. Does nothing while the privilege is held."""
 
     def write(self, records: Sequence[KeyValue]) -> Future[list[Position]]:
-        """Append all records or none.
+        """Appends all records or none.
 
         Fails with PrivilegedWriteError if the privilege is not held, or was fenced, which loses it until the next
         `claim`.
         """
 
     def release(self) -> None:
-        """Give up the privilege: the next `claim` fences writes in progress."""
+        """Gives up the privilege: the next `claim` fences writes in progress."""
 
     def close(self) -> None:
-        """Give up the privilege and free all resources."""
+        """Gives up the privilege and frees all resources."""

@@ -27,7 +27,7 @@ class ReadProgress:
             return dict(self._reached)
 
     def wait(self, wanted: Ends, future: Future[None]) -> Future[None]:
-        """Complete `future` once everything before `wanted` has been read; cancel it after `close`."""
+        """Completes `future` once everything before `wanted` has been read; cancels it after `close`."""
         with self._lock:
             if not self._has(wanted) and not self._closed:
                 self._waiting = [waiter for waiter in self._waiting if not waiter[1].done()]
@@ -51,7 +51,7 @@ class ReadProgress:
             complete(future, None)
 
     def close(self) -> None:
-        """Cancel all futures, now and later."""
+        """Cancels all futures, now and later."""
         with self._lock:
             self._closed = True
             waiting, self._waiting = self._waiting, []

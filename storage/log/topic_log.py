@@ -186,7 +186,9 @@ class KafkaTopicLog(TopicLog):
             self._deliver(fetched, on_records, on_error)
 
     def _recover(self, error: Exception) -> None:
-        """Pause before the next poll, which opens a new consumer if this one has a defect or its network loop ended."""
+        """Pauses before the next poll, which opens a new consumer if this one has a defect or its network loop
+        ended.
+        """
         if not isinstance(error, (KafkaError, ConnectError)):
             self._discard_consumer()
         self._stopping.wait(0.5)
@@ -283,8 +285,8 @@ class KafkaTopicLog(TopicLog):
         done.cancel()
 
     def _await_sent(self, deadline: float) -> None:
-        """Wait for the records that were sent before. Raises KafkaTimeoutError at the deadline. (The producer's flush()
-        would log errors that `send` returns.)
+        """Waits for the records that were sent before. Raises KafkaTimeoutError at the deadline. (The producer's
+        flush() would log errors that `send` returns.)
         """
         if not self._freshness.wait_for_held(deadline - time.monotonic()):
             raise KafkaTimeoutError(f"records sent to topic {self._topic} were not acknowledged")
@@ -323,7 +325,7 @@ class KafkaTopicLog(TopicLog):
             return self._producer
 
     def _prepare_to_send(self) -> None:
-        """Connect the producer, so that the first `send` need not wait; without the lock, which `stop` needs."""
+        """Connects the producer, so that the first `send` need not wait; without the lock, which `stop` needs."""
         self._make_producer().partitions_for(self._topic)
 
 

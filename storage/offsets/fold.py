@@ -71,7 +71,7 @@ class OffsetState:
 
 
 def fold(state: OffsetState, records: Iterable[LogRecord]) -> OffsetState:
-    """Apply records to the state."""
+    """Applies records to the state."""
     connectors = dict(state.connectors)
     own: dict[ConnectorName, dict[Identity, Stored]] = {}
     for record in records:

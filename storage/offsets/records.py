@@ -38,7 +38,7 @@ def offset_value(offset: Mapping[str, Any] | None) -> bytes | None:
 
 
 def parse_key(data: bytes | None) -> PartitionKey:
-    """Parse a key. Raises ValueError for a key that is not in Kafka Connect's format."""
+    """Parses a key. Raises ValueError for a key that is not in Kafka Connect's format."""
     key = None if data is None else loads(data)
     if not isinstance(key, list) or len(key) != 2 or not isinstance(key[0], str) or not isinstance(key[1], dict):
         raise ValueError("its key is not [connector name, {partition}]")

@@ -47,7 +47,7 @@ class OffsetTopic:
         return self._state
 
     def start(self) -> Future[None]:
-        """Read from the beginning; the future completes at the topic's current end."""
+        """Reads from the beginning; the future completes at the topic's current end."""
         return self._log.start(self._read, lambda error: log.debug("Topic %s: %s", self.name, error))
 
     def read_to_end_soon(self) -> Future[None]:
@@ -57,11 +57,11 @@ class OffsetTopic:
         return self._log.read_to_end(own=True)
 
     def send_soon(self, records: Sequence[KeyValue], since: float | None = None) -> Future[list[Position]]:
-        """Send records; completes once all are acknowledged. `since`: see TopicLog."""
+        """Sends records; completes once all are acknowledged. `since`: see TopicLog."""
         return gather([self._log.send(key, value, since) for key, value in records])
 
     def stop(self) -> None:
-        """Stop reading and free all resources."""
+        """Stops reading and frees all resources."""
         self._log.stop()
 
     def _read(self, records: Sequence[LogRecord]) -> None:
@@ -103,14 +103,15 @@ class ConnectorOffsetStore:
         return self._wait(reading, "Failed to fetch offsets")
 
     def stop_reading(self) -> None:
-        """Have a `read` that waits for Kafka, now or later, end at once with StartCancelledError. Any thread."""
+        """Has a `read` that waits for Kafka, now or later, end at once with StartCancelledError. Any thread."""
         self._unwanted.set()
         if (reading := self._reading) is not None:
             reading.cancel()
 
     def write(self, offsets: Offsets) -> None:
-        """Write offsets and wait until they are acknowledged; None is a tombstone. Raises ConnectError; RetriableError
-        if the process was suspended past its session since the last `read`: another worker may have written newer ones.
+        """Writes offsets and waits until they are acknowledged; None is a tombstone. Raises ConnectError;
+        RetriableError if the process was suspended past its session since the last `read`: another worker may have
+        written newer ones.
         """
         self._wait(self.write_soon(offsets), "Failed to flush offsets to storage")
 
@@ -122,16 +123,16 @@ class ConnectorOffsetStore:
         return records_for(self._primary.state, self._connector, offsets)
 
     def after_commit(self, offsets: Offsets) -> None:
-        """Copy offsets to the worker's topic; does not wait, and a failure is only logged."""
+        """Copies offsets to the worker's topic; does not wait, and a failure is only logged."""
         self._copy(offsets)
 
     def close(self) -> None:
-        """Stop reading the connector's own topic; the worker's is still read."""
+        """Stops reading the connector's own topic; the worker's is still read."""
         if self._own is not None:
             self._own.stop()
 
     def close_soon(self) -> None:
-        """Start `close` on its own thread, for callers that must not block: a stopping task, a log's threads."""
+        """Starts `close` on its own thread, for callers that must not block: a stopping task, a log's threads."""
         if self._own is not None:
             threading.Thread(target=self._own.stop, name=f"close-{self._own.name}", daemon=True).start()
 
@@ -167,7 +168,7 @@ class ConnectorOffsetStore:
         return self._own.state if self._own is not None else OffsetState()
 
     def before_commit_soon(self, offsets: Offsets) -> Future[list[Position]]:
-        """Remove from the worker's topic the offsets that the transaction removes from the connector's."""
+        """Removes from the worker's topic the offsets that the transaction removes from the connector's."""
         removed = [(partition, None) for partition, offset in offsets if offset is None]
         if self._own is None or not removed:
             return done([])

@@ -55,7 +55,7 @@ class _Draft:
 
 
 def fold(state: StatusState, records: Iterable[LogRecord]) -> tuple[StatusState, tuple[ItemId, ...]]:
-    """Apply records to the state; also returns the removed items (for `forget`)."""
+    """Applies records to the state; also returns the removed items (for `forget`)."""
     draft = _Draft(dict(state.connectors), dict(state.tasks), dict(state.topics))
     for record in records:
         try:
@@ -172,7 +172,7 @@ class WriteTicket:
 
 
 def admit(book: WriteBook, state: StatusState, status: Status, *, safe: bool) -> tuple[WriteBook, WriteTicket | None]:
-    """Begin to write a status. Returns no ticket if a safe write would overwrite another worker's newer status, or
+    """Begins to write a status. Returns no ticket if a safe write would overwrite another worker's newer status, or
     write UNASSIGNED for an item without a status.
     """
     sequence, lives = book.sequences.get(status.id, (0, 0))
@@ -199,7 +199,7 @@ def may_repeat(book: WriteBook, state: StatusState, ticket: WriteTicket) -> bool
 
 
 def forget(book: WriteBook, removed: Iterable[ItemId]) -> WriteBook:
-    """Tombstones of these items were read: invalidate their writes in progress."""
+    """Tombstones of these items were read: invalidates their writes in progress."""
     known = [item for item in removed if item in book.sequences]
     if not known:
         return book

@@ -84,7 +84,7 @@ def parse_topic_key(key: str) -> TopicKey | None:
 
 
 def parse_status(item: ItemId, data: bytes) -> Status:
-    """Parse a status. Raises ValueError if Kafka Connect could not use it either."""
+    """Parses a status. Raises ValueError if Kafka Connect could not use it either."""
     value = _object(loads(data))
     state = value.get("state")
     if not isinstance(state, str) or state not in State.__members__:
@@ -102,7 +102,7 @@ def parse_status(item: ItemId, data: bytes) -> Status:
 
 
 def _restarts(value: Any) -> Restarts | None:
-    """Parse the restarts; None if they are invalid, which must not invalidate the status."""
+    """Parses the restarts; None if they are invalid, which must not invalidate the status."""
     if not isinstance(value, dict):
         return None
     try:
@@ -113,7 +113,7 @@ def _restarts(value: Any) -> Restarts | None:
 
 
 def _stalled(value: Any) -> Stall | None:
-    """Parse the stall; None if it is invalid, which must not invalidate the status."""
+    """Parses the stall; None if it is invalid, which must not invalidate the status."""
     if not isinstance(value, dict):
         return None
     try:
@@ -123,7 +123,7 @@ def _stalled(value: Any) -> Stall | None:
 
 
 def parse_topic_status(data: bytes) -> TopicStatus:
-    """Parse a topic status. Raises ValueError if Kafka Connect could not use it either."""
+    """Parses a topic status. Raises ValueError if Kafka Connect could not use it either."""
     value = _object(_object(loads(data)).get("topic"))
     topic, connector = _text(value, "name"), _text(value, "connector")
     if topic is None or connector is None:

@@ -111,7 +111,7 @@ def changes(now: Iterable[Mapping[str, Any]], then: Iterable[Mapping[str, Any]])
 
 
 def where(to: str) -> Literal["earliest", "latest"] | int:
-    """Parse --to: an end of the topics, in our words or Kafka's, or a time in ISO 8601, returned as ms since 1970.
+    """Parses --to: an end of the topics, in our words or Kafka's, or a time in ISO 8601, returned as ms since 1970.
     Raises UsageError.
     """
     if to in _ENDS:
@@ -134,8 +134,8 @@ def _carry_out(
     session: ClusterSession, connector: str, method: Literal["PATCH", "DELETE"], then: Offsets, *, dry_run: bool,
     yes: bool,
 ) -> None:
-    """Show the difference, ask, and change the offsets. With -o json or yaml, print one document: the changes and, if
-    they were made, the worker's message.
+    """Shows the difference, asks, and changes the offsets. With -o json or yaml, prints one document: the changes and,
+    if they were made, the worker's message.
     """
     from heeler.cli.cluster.responses import as_object, as_text
     from heeler.cli.output import Format
@@ -220,7 +220,7 @@ def _read(file: Path) -> Offsets:
 
 
 def _parsed_position(text: str) -> dict[str, Any]:
-    """Parse TOPIC:PARTITION=OFFSET. Raises UsageError."""
+    """Parses TOPIC:PARTITION=OFFSET. Raises UsageError."""
     place, equals, offset = text.rpartition("=")
     topic, colon, partition = place.rpartition(":")
     if not (equals and colon and topic) or not (partition.isdecimal() and offset.isdecimal()):

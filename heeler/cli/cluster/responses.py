@@ -89,7 +89,7 @@ class ConnectorOverview:
 
 
 def as_status(value: Any) -> ConnectorOverview:
-    """Parse a status. Raises UnexpectedResponseError."""
+    """Parses a status. Raises UnexpectedResponseError."""
     what = "a connector's status"
     fields = as_object(value, what)
     connector = _part(as_object(fields.get("connector"), what), None)

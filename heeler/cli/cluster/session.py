@@ -39,7 +39,7 @@ class ClusterSession:
     format: Format
 
     def call(self, method: str, path: str, body: Any = None, query: Mapping[str, Any] | None = None) -> Any:
-        """Call the client, with a spinner on a terminal if it takes long."""
+        """Calls the client, with a spinner on a terminal if it takes long."""
         from heeler.cli.rest_client import RestError
 
         try:
@@ -53,14 +53,14 @@ class ClusterSession:
                             "some paths only there: then specify such a listener with --url") from None
 
     def show(self, data: Any, columns: Sequence[str], rows: Iterable[Sequence[Any]], nothing: str = "") -> None:
-        """Print the rows as a table, or the data as JSON or YAML. `nothing` is printed for an empty table."""
+        """Prints the rows as a table, or the data as JSON or YAML. `nothing` is printed for an empty table."""
         if self.format is Format.TABLE:
             print_table(columns, rows, nothing)
         else:
             click.echo(data_text(data, self.format))
 
     def tell(self, text: str) -> None:
-        """Print a line, unless the output is JSON or YAML."""
+        """Prints a line, unless the output is JSON or YAML."""
         if self.format is Format.TABLE:
             click.echo(text)
 
@@ -96,7 +96,7 @@ def cluster_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def pass_on(context: click.Context, options: Mapping[str, Any]) -> None:
-    """Make options that stand before a command, or before a group of it, the defaults of the same options of the
+    """Makes options that stand before a command, or before a group of it, the defaults of the same options of the
     command. Raises UsageError if it has none of that name.
     """
     command = context.command
@@ -120,7 +120,7 @@ def _urls(context: click.Context, urls: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def cluster_group(function: Callable[..., Any]) -> click.Group:
-    """Create a command group that also accepts the cluster options. Commands without cluster access ignore them."""
+    """Creates a command group that also accepts the cluster options. Commands without cluster access ignore them."""
 
     @click.group()
     @cluster_options
@@ -133,7 +133,7 @@ def cluster_group(function: Callable[..., Any]) -> click.Group:
 
 
 def cluster_command(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of a cluster to a command, and pass a ClusterSession as its first argument. If the command
+    """Adds the options of a cluster to a command, and passes a ClusterSession as its first argument. If the command
     returns a number, that is the exit code.
     """
 
@@ -149,7 +149,7 @@ def cluster_command(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Ask for confirmation, unless --yes was given. Raises UsageError without a terminal, click.Abort for no."""
+    """Asks for confirmation, unless --yes was given. Raises UsageError without a terminal, click.Abort for no."""
     if yes:
         return
     if not sys.stdin.isatty():
@@ -166,7 +166,8 @@ class ChangeMade:
 
 
 def each(session: ClusterSession, actions: Mapping[str, str], act: Callable[[str], ChangeMade]) -> int:
-    """Call `act` for each name and report errors, which do not affect other names. Returns the first error's exit code.
+    """Calls `act` for each name and reports errors, which do not affect other names. Returns the first error's exit
+    code.
 
     `actions`: the requested actions, by name. With -o json or yaml, one document is printed: {"changes": [{"name",
     "action", and "response" or "error", if there is one}]}.

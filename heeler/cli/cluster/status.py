@@ -97,7 +97,7 @@ def _table(found: Sequence[tuple[Any, ...]]) -> tuple[tuple[str, ...], list[tupl
 
 
 def _watch(session: ClusterSession, names: tuple[str, ...], interval: float) -> None:
-    """On a terminal, update a table in place; elsewhere, print the differences from the last refresh as lines, or the
+    """On a terminal, updates a table in place; elsewhere, prints the differences from the last refresh as lines, or the
     whole as one document.
     """
     import sys

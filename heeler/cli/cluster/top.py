@@ -87,7 +87,7 @@ def lines(statuses: Iterable[ConnectorOverview], before: TopFigures | None, now:
 
 
 def parse_metrics(text: str, into: TopFigures) -> None:
-    """Add the figures in one worker's /metrics. Other lines are skipped."""
+    """Adds the figures in one worker's /metrics. Other lines are skipped."""
     for name, labels, value in _SAMPLE.findall(text):
         parsed = {key: re.sub(r"\\(.)", lambda m: "\n" if m[1] == "n" else m[1], word) for key, word in
                 _LABEL.findall(labels)}
@@ -117,7 +117,7 @@ def _sum(numbers: Mapping[Place, float], places: Sequence[Place]) -> str:
 
 
 def _numbers(session: ClusterSession, statuses: Sequence[ConnectorOverview]) -> TopFigures:
-    """Collect the figures from all workers."""
+    """Collects the figures from all workers."""
     from heeler.cli.cluster.responses import workers
 
     found = TopFigures(time.monotonic())
@@ -174,7 +174,7 @@ class _Screen:
             self._live.stop()
 
     def show(self, session: ClusterSession, rows: Sequence[tuple[Any, ...]]) -> None:
-        """Show rows, in place of the former ones on a terminal."""
+        """Shows rows, in place of the former ones on a terminal."""
         from heeler.cli.output import fitting
 
         if self._live is not None:
@@ -184,7 +184,7 @@ class _Screen:
         sys.stdout.flush()
 
     def say(self, text: str) -> None:
-        """Show why there are no new figures."""
+        """Shows why there are no new figures."""
         from rich.text import Text
 
         if self._live is not None:

@@ -62,7 +62,7 @@ class Observed:
         return len(self.slots) - self.tasks
 
     def follow(self, state: HerderState, now: float) -> None:
-        """Take the state after each step of the herder."""
+        """Takes the state after each step of the herder."""
         self._rebalance(state.phase, now)
         self.generation = state.generation
         self.protocol = state.membership.protocol.value if state.membership is not None else ""

@@ -72,7 +72,7 @@ class WorkerMetrics:
         return metrics
 
     def follow(self, state: HerderState) -> None:
-        """Take the herder's state after each of its steps. Called by its thread."""
+        """Takes the herder's state after each of its steps. Called by its thread."""
         self._seen.follow(state, time.monotonic())
         for item in state.changed:
             if item in state.slots:

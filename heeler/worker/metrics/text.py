@@ -85,7 +85,7 @@ class Page:
         self.kept = kept or Kept()
 
     def add(self, name: str, kind: Kind, text: str, samples: Iterable[tuple[str, float]]) -> None:
-        """Add samples (labels as from `labels`, value) to a family. A second call for a family must have its kind."""
+        """Adds samples (labels as from `labels`, value) to a family. A second call for a family must have its kind."""
         # Only values that are not finite cost a call: there are tens of thousands of lines.
         head = f"{name}{{"
         lines = [f"{head}{where}}} {value!r}\n" if value - value == 0 else f"{head}{where}}} {_number(value)}\n"
@@ -94,7 +94,7 @@ class Page:
             self._lines(name, kind, text).extend(lines)
 
     def column(self, name: str, kind: Kind, text: str, places: Sequence[str], values: Sequence[float]) -> None:
-        """Add many samples faster than `add`, from their labels and their values: values that have not changed are
+        """Adds many samples faster than `add`, from their labels and their values: values that have not changed are
         not formatted again.
         """
         if places:
@@ -107,7 +107,7 @@ class Page:
             self._lines(name, "summary", text).append(self.kept.column(name, places, heads, values))
 
     def add_summary(self, name: str, text: str, samples: Iterable[tuple[str, float, float]]) -> None:
-        """Add samples (labels, count, sum) to a summary without quantiles."""
+        """Adds samples (labels, count, sum) to a summary without quantiles."""
         head, then = f"{name}_sum{{", f"\n{name}_count{{"
         lines = [f"{head}{where}}} {total!r}{then}{where}}} {count!r}\n" if total - total == 0 == count - count
                  else f"{head}{where}}} {_number(total)}{then}{where}}} {_number(count)}\n"

@@ -84,7 +84,7 @@ def _check_known(found: tuple[Piece, ...]) -> None:
 
 @kernel
 def _parse(data: Any, offsets: Any, there: Any, steps: Any, names: Any, fields: Any, millis: Any) -> int:
-    """Set the milliseconds of each text. Returns the first row whose text does not match the pattern, or -1."""
+    """Sets the milliseconds of each text. Returns the first row whose text does not match the pattern, or -1."""
     for row in range(len(millis)):
         if not there[row]:
             continue

@@ -29,7 +29,7 @@ class SplitBatch:
     logged_at: float = 0.0  # when its waiting was last logged
 
     def end(self) -> None:
-        """Complete the future: all splits have ended or are no longer needed."""
+        """Completes the future: all splits have ended or are no longer needed."""
         if self.lost is not None:
             self.fail(self.lost)
             return
@@ -41,7 +41,7 @@ class SplitBatch:
         complete(self.future, results)
 
     def fail(self, error: BaseException) -> None:
-        """Fail the future at once."""
+        """Fails the future at once."""
         fail(self.future, error)
 
 

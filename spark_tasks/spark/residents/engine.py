@@ -83,8 +83,8 @@ class ResidentEngine(Engine):
         return self._life.spark
 
     def start(self) -> None:
-        """Start in the background. Call this when the REST server is up, as starting takes seconds of CPU time. A local
-        Spark is started after the first batch and the delay that the settings ask for, or when there was no batch
+        """Starts in the background. Call this when the REST server is up, as starting takes seconds of CPU time. A
+        local Spark is started after the first batch and the delay that the settings ask for, or when there was no batch
         for QUIET_S, so that they do not compete for the CPUs; a worker without batches has none.
         """
         with self._lock:
@@ -112,7 +112,7 @@ class ResidentEngine(Engine):
         return ExecutorListener(joined, remote=True, bind=bind, port=self._settings.port, slow_s=self._settings.slow_s)
 
     def _bridge(self, pool: Pool) -> None:
-        """Run splits in local processes until Spark is up. On a cluster they wait: executors may see other files."""
+        """Runs splits in local processes until Spark is up. On a cluster they wait: executors may see other files."""
         pool.use(LocalLauncher(self._python_path, self._settings.max_processes) if self._local else None)
 
     def _up(self, spark: SparkJobs) -> None:
@@ -141,7 +141,7 @@ class ResidentEngine(Engine):
         self._suspect_until = time.monotonic() + DYING_S
 
     def _beat(self) -> None:
-        """Check whether Spark is still alive if processes have ended, or if its JVM has."""
+        """Checks whether Spark is still alive if processes have ended, or if its JVM has."""
         if self._life.state is EngineState.NEW:
             self._start_spark_if_due()
         spark = self._life.spark
@@ -165,7 +165,7 @@ class ResidentEngine(Engine):
         self._life.died(spark)
 
     def await_spark(self) -> None:
-        """Wait until Spark is up, and start it if necessary. ConnectError if it cannot be started."""
+        """Waits until Spark is up, and starts it if necessary. ConnectError if it cannot be started."""
         self._life.wait()
 
     @override
@@ -189,7 +189,7 @@ class ResidentEngine(Engine):
         return batch.future
 
     def _plan_start(self, first: Future[list[Any]]) -> None:
-        """Plan the start of Spark when a batch is submitted. The caller holds the lock."""
+        """Plans the start of Spark when a batch is submitted. The caller holds the lock."""
         delay_s = self._settings.spark_delay_s
         if delay_s is None:
             self._spark_at = min(self._spark_at, time.monotonic() + BUSY_S)
@@ -220,7 +220,7 @@ class ResidentEngine(Engine):
 
     @override
     def cancel(self, batch: Future[list[Any]]) -> None:
-        """Cancel a batch: only the processes that run its splits are killed."""
+        """Cancels a batch: only the processes that run its splits are killed."""
         with self._lock:
             early = [one for one, _ in self._early if one.future is batch]
             self._early = [(one, splits) for one, splits in self._early if one.future is not batch]
@@ -247,7 +247,7 @@ class ResidentEngine(Engine):
                              sum(batch.begun for batch in batches), spark.pid if spark is not None else None)
 
     def close(self) -> None:
-        """Fail all batches, end the processes and stop Spark. Takes a few seconds at most."""
+        """Fails all batches, ends the processes and stops Spark. Takes a few seconds at most."""
         with self._lock:
             spark = self._life.end()
             early, self._early = self._early, []

@@ -38,7 +38,7 @@ class FairQueue(Generic[T]):
         return self._length
 
     def put(self, task: str, item: T) -> None:
-        """Add a split at the end of the task's queue."""
+        """Adds a split at the end of the task's queue."""
         connector = self._connectors.setdefault(connector_of(task), _Connector())
         connector.tasks.setdefault(task, deque()).append(item)
         self._length += 1
@@ -96,7 +96,7 @@ class FairQueue(Generic[T]):
         self.ended(task)
 
     def remove(self, task: str, item: T) -> bool:
-        """Remove a waiting split; False if it does not wait."""
+        """Removes a waiting split; False if it does not wait."""
         name = connector_of(task)
         connector = self._connectors.get(name)
         waiting = connector.tasks.get(task) if connector is not None else None

@@ -42,7 +42,7 @@ def framed(ticket: Ticket) -> bytes:
 
 
 def fork_for_each(tickets: BinaryIO) -> None:
-    """Fork a process for each ticket until the end of the input."""
+    """Forks a process for each ticket until the end of the input."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # processes that have ended become no zombies
     while len(head := tickets.read(HEAD.size)) == HEAD.size and (size := HEAD.unpack(head)[0]):
         ticket, names = pickle.loads(tickets.read(size))
@@ -72,7 +72,7 @@ class ForkServerJob(ExecutorJob):
 
     @override
     def run(self, ticket: Ticket) -> None:
-        """Join the worker, and fork processes. Raises OSError."""
+        """Joins the worker, and forks processes. Raises OSError."""
         refuse_threads()
         os.setsid()  # a daemon that ends sends SIGHUP to its process group
         with joined(ticket) as work, work.makefile("rb") as tickets:
@@ -107,7 +107,7 @@ class ForkServer(Launcher):
         return self._max_processes if self._line is not None and self._lives() else 0
 
     def keep(self) -> None:
-        """Start a server in the background if there is none. Called periodically."""
+        """Starts a server in the background if there is none. Called periodically."""
         with self._lock:
             if self._line is not None and self._line.ended:
                 self._line.close()

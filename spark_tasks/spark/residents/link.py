@@ -60,7 +60,7 @@ def dial(ticket: Ticket, *, leash: bool) -> socket.socket:
 
 
 def serve(ticket: Ticket) -> None:
-    """Join the worker, and run splits until it ends this process or closes the connection. Raises OSError."""
+    """Joins the worker, and runs splits until it ends this process or closes the connection. Raises OSError."""
     _survive_the_daemon()
     with _stacks(ticket), joined(ticket) as work:
         while split := wire.receive(work):
@@ -110,7 +110,7 @@ class _stacks:  # noqa: N801 - a context manager
 
 
 def _survive_the_daemon() -> None:
-    """Go on when the process that forked this one is killed.
+    """Goes on when the process that forked this one is killed.
 
     If a sibling is suspended at that moment, the kernel sends SIGHUP to all of them: their process group has lost its
     last parent and has a stopped member (POSIX, _Exit). When Spark stops, its daemon sends them SIGHUP too, which still
@@ -168,7 +168,7 @@ class ExecutorJob:
         self._ticket = ticket
 
     def __call__(self, _index: int, rows: Iterable[Any]) -> Iterator[bytes]:
-        """Serve the worker until it ends the process. The result is empty; so is `rows`, which must be consumed."""
+        """Serves the worker until it ends the process. The result is empty; so is `rows`, which must be consumed."""
         from pyspark import TaskContext  # noqa: PLC0415 - local processes do not need it
 
         for _ in rows:
@@ -178,5 +178,5 @@ class ExecutorJob:
         yield b""
 
     def run(self, ticket: Ticket) -> None:
-        """Join the worker, and run splits. Raises OSError."""
+        """Joins the worker, and runs splits. Raises OSError."""
         serve(ticket)

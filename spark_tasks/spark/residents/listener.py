@@ -44,7 +44,7 @@ class Line:
     pid: int = 0
 
     def kill(self) -> None:
-        """Kill the process, whatever it is doing."""
+        """Kills the process, whatever it is doing."""
         with suppress(OSError):
             self.leash.settimeout(1.0)
             self.leash.send(b"x")
@@ -57,23 +57,23 @@ class Line:
         return bool(poll.poll(0))
 
     def go(self) -> None:
-        """Ask an idle process to end."""
+        """Asks an idle process to end."""
         with suppress(OSError):
             wire.send(self.work, b"")
 
     def cut(self) -> None:
-        """Wake a thread that waits for an answer."""
+        """Wakes a thread that waits for an answer."""
         for sock in (self.work, self.leash):
             with suppress(OSError):
                 socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """Close both connections, which kills a process that has not been asked to end."""
+        """Closes both connections, which kills a process that has not been asked to end."""
         self.work.close()
         self.leash.close()
 
     def close_after(self, timeout_s: float) -> None:
-        """Close after the process has closed its end, or after the timeout."""
+        """Closes after the process has closed its end, or after the timeout."""
         with suppress(OSError):
             self.work.settimeout(timeout_s)
             self.work.recv(1)
@@ -134,14 +134,14 @@ class ExecutorListener:
         return Ticket(number, token, "", self.host, port, self._certificate, stacks, slow_s)
 
     def forget(self, number: int) -> None:
-        """Withdraw a ticket."""
+        """Withdraws a ticket."""
         with self._lock:
             expected = self._expected.pop(number, None)
         if expected is not None and expected.leash is not None:
             expected.leash.close()
 
     def close(self) -> None:
-        """Accept no more processes. Open connections stay open."""
+        """Accepts no more processes. Open connections stay open."""
         self._closed = True
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)  # wakes _accept

@@ -82,7 +82,7 @@ class LocalLauncher(Launcher):
 
 
 def main() -> None:
-    """Preload, then fork a process for each ticket."""
+    """Preloads, then forks a process for each ticket."""
     log_as_the_worker()
     preload()
     refuse_threads()

@@ -52,7 +52,7 @@ class Monitor:
         threading.Thread(target=self._run, name="executors-monitor", daemon=True).start()
 
     def close(self) -> None:
-        """Stop after the current turn."""
+        """Stops after the current turn."""
         self._stop.set()
 
     def _run(self) -> None:
@@ -89,7 +89,7 @@ class Monitor:
         self._report_waiting()
 
     def _find_waiting(self) -> None:
-        """Find splits that use no CPU, which do not count as running. Not on other machines: there the cores of the
+        """Finds splits that use no CPU, which do not count as running. Not on other machines: there the cores of the
         cluster limit how many run.
         """
         now = time.monotonic()
@@ -181,7 +181,7 @@ class Monitor:
         ]
 
     def _report_waiting(self) -> None:
-        """Report batches that have been waiting for a process for long."""
+        """Reports batches that have been waiting for a process for long."""
         if not self._settings.slow_s:
             return
         with self._lock:
@@ -206,7 +206,7 @@ class Monitor:
 
 
 def _signal(line: Line) -> None:
-    """Signal this process, and no later one with its id: while its connection is open, it lives. Raises OSError."""
+    """Signals this process, and no later one with its id: while its connection is open, it lives. Raises OSError."""
     if not hasattr(os, "pidfd_open"):
         os.kill(line.pid, STACK_SIGNAL)
         return

@@ -84,7 +84,7 @@ class SparkLauncher(Launcher):
                 del self._jobs[number]
 
     def launch_fork_server(self, ticket: Ticket) -> None:
-        """Start a fork server. Raises Spark's errors."""
+        """Starts a fork server. Raises Spark's errors."""
         self._spark.begin(f"executor-{ticket.number}", f"fork server {ticket.number}", ForkServerJob(ticket))
 
     @override

@@ -38,7 +38,7 @@ class Pool:
         )
 
     def submit(self, batch: SplitBatch, splits: Sequence[bytes | DeferredSplit]) -> None:
-        """Queue the splits of a batch."""
+        """Queues the splits of a batch."""
         with self._lock:
             self.batches[batch.future] = batch
             for index, split in enumerate(splits):
@@ -46,13 +46,13 @@ class Pool:
             self.dispatch()
 
     def use(self, launcher: Launcher | None, stand_in: Launcher | None = None) -> None:
-        """Start further processes with this launcher. See ProcessManager.use."""
+        """Starts further processes with this launcher. See ProcessManager.use."""
         with self._lock:
             self.processes.use(launcher, stand_in)
             self.dispatch()
 
     def cancel(self, future: Future[list[Any]]) -> None:
-        """Give up a batch: the processes of running splits are killed, waiting splits are dropped."""
+        """Gives up a batch: the processes of running splits are killed, waiting splits are dropped."""
         with self._lock:
             batch = self.batches.pop(future, None)
             if batch is None:
@@ -62,7 +62,7 @@ class Pool:
         batch.end()
 
     def fail(self, error: Exception, *, waiting_only: bool = False) -> None:
-        """End all batches, or only those with a waiting split, with an error."""
+        """Ends all batches, or only those with a waiting split, with an error."""
         with self._lock:
             failed = [b for b in self.batches.values() if not waiting_only or self._waits(b)]
             for batch in failed:
@@ -75,7 +75,7 @@ class Pool:
         return any(item.batch is batch for item in self.queue.waiting(batch.task))
 
     def _drop(self, batch: SplitBatch, why: Exception) -> None:
-        """Kill or remove all splits of a batch. The caller holds the lock."""
+        """Kills or removes all splits of a batch. The caller holds the lock."""
         if batch.lost is None or isinstance(batch.lost, ExecutorEndedError):
             batch.lost = why  # if one process may still run, the retry has to wait for it
         residents = self.processes.residents.values()
@@ -85,7 +85,9 @@ class Pool:
                 batch.left -= 1
 
     def dispatch(self) -> None:
-        """Give waiting splits to idle processes, and start processes if more are needed. The caller holds the lock."""
+        """Gives waiting splits to idle processes, and starts processes if more are needed. The caller holds the
+        lock.
+        """
         processes, max_running = self.processes, self._settings.running
         while processes.idle and processes.running < max_running and (taken := self.queue.take()) is not None:
             task, item = taken
@@ -124,6 +126,6 @@ class Pool:
             item.batch.end()
 
     def close(self, error: Exception, timeout_s: float) -> None:
-        """Fail all batches, and end the processes."""
+        """Fails all batches, and ends the processes."""
         self.fail(error)
         self.processes.close(timeout_s)

@@ -21,13 +21,13 @@ class Launcher(Protocol):
         """The largest number of processes."""
 
     def launch(self, ticket: Ticket) -> None:
-        """Start a process that joins with the ticket. May raise any error."""
+        """Starts a process that joins with the ticket. May raise any error."""
 
     def failure(self, number: int) -> str | None:
         """Why the process with this number will never join; None if it still may."""
 
     def close(self) -> None:
-        """Start no more processes; running ones continue. Does not wait."""
+        """Starts no more processes; running ones continue. Does not wait."""
 
 
 class Expects(Protocol):
@@ -37,7 +37,7 @@ class Expects(Protocol):
         """A ticket for the process with this number."""
 
     def forget(self, number: int) -> None:
-        """Withdraw the ticket of the process with this number."""
+        """Withdraws the ticket of the process with this number."""
 
 
 @dataclass(slots=True, eq=False)

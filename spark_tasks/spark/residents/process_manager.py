@@ -76,8 +76,8 @@ class ProcessManager:
     # Starting processes
 
     def use(self, launcher: Launcher | None, stand_in: Launcher | None = None) -> None:
-        """Start further processes with this launcher; with None, start none. The processes of the previous launcher end
-        when the first new one has joined, or when their split has ended; until then, they are replaced if they end.
+        """Starts further processes with this launcher; with None, starts none. The processes of the previous launcher
+        end when the first new one has joined, or when their split has ended; until then, they are replaced if they end.
         `stand_in` also starts processes later, whenever one of the launcher takes longer than LATE_S to join, and until
         one has. The caller holds the lock.
         """
@@ -134,7 +134,7 @@ class ProcessManager:
         return min(self._max_processes - launched - others_count, launcher.max_processes - launched)
 
     def grow(self, wanted: int) -> None:
-        """Start processes until `wanted` are idle or about to join, if there is room. The caller holds the lock."""
+        """Starts processes until `wanted` are idle or about to join, if there is room. The caller holds the lock."""
         if self._launcher is None:
             return
         if time.monotonic() >= self._launch_after:
@@ -221,7 +221,7 @@ class ProcessManager:
     # Running splits
 
     def give(self, item: Item) -> None:
-        """Give a split to the idle process that was used last. The caller holds the lock, and a process is idle."""
+        """Gives a split to the idle process that was used last. The caller holds the lock, and a process is idle."""
         resident = self.idle.pop()
         resident.item, resident.since, resident.waits = item, time.monotonic(), False
         resident.cpu, resident.slow_at = (0.0, 0.0), 0.0
@@ -297,7 +297,7 @@ class ProcessManager:
             self._died()
 
     def kill(self, residents: Iterable[Resident]) -> None:
-        """Kill processes and the splits that they run. The caller holds the lock."""
+        """Kills processes and the splits that they run. The caller holds the lock."""
         for resident in residents:
             resident.removed = True
             self.residents.pop(resident.number, None)
@@ -309,7 +309,7 @@ class ProcessManager:
                 self._dying[resident] = time.monotonic() + DEATH_S
 
     def end_idle(self, resident: Resident) -> None:
-        """End an idle process. The caller holds the lock."""
+        """Ends an idle process. The caller holds the lock."""
         self.idle.remove(resident)
         resident.removed = True
         del self.residents[resident.number]
@@ -318,7 +318,7 @@ class ProcessManager:
         resident.inbox.put(None)
 
     def find_dead(self) -> None:
-        """Find idle processes that have ended. The caller holds the lock."""
+        """Finds idle processes that have ended. The caller holds the lock."""
         dead = [r for r in self.idle if r.line is not None and r.line.ended]
         if dead:
             _logger.warning("%d idle executor processes ended", len(dead))
@@ -326,7 +326,7 @@ class ProcessManager:
             self._died()
 
     def cut_off(self) -> None:
-        """Stop waiting for killed processes that do not end in time, as their host may be unreachable."""
+        """Stops waiting for killed processes that do not end in time, as their host may be unreachable."""
         with self._lock:
             late = [r for r, deadline in self._dying.items() if time.monotonic() > deadline]
         for resident in late:
@@ -334,7 +334,7 @@ class ProcessManager:
                 resident.line.cut()
 
     def close(self, timeout_s: float) -> None:
-        """End idle processes and wait for that; kill the others. No more are started."""
+        """Ends idle processes and waits for that; kills the others. No more are started."""
         with self._lock:
             launchers = [self._launcher, self._stand_in, *self._former]
             self._launcher, self._stand_in, self._former = None, None, []

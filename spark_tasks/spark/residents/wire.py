@@ -57,7 +57,7 @@ class ConnectionLostError(ConnectionError):
 
 
 def exactly(sock: socket.socket, size: int) -> bytes:
-    """Receive exactly that many bytes. Raises ConnectionLostError if the connection ends earlier."""
+    """Receives exactly that many bytes. Raises ConnectionLostError if the connection ends earlier."""
     data = bytearray()
     while len(data) < size:
         more = sock.recv(min(size - len(data), _CHUNK))
@@ -68,7 +68,7 @@ def exactly(sock: socket.socket, size: int) -> bytes:
 
 
 def send(sock: socket.socket, payload: bytes) -> None:
-    """Send one frame."""
+    """Sends one frame."""
     if len(payload) < _CHUNK:
         sock.sendall(HEAD.pack(len(payload)) + payload)
     else:
@@ -77,7 +77,7 @@ def send(sock: socket.socket, payload: bytes) -> None:
 
 
 def receive(sock: socket.socket) -> bytes:
-    """Receive the payload of the next frame. Raises ConnectionLostError.
+    """Receives the payload of the next frame. Raises ConnectionLostError.
 
     The other side sends nothing else before it has an answer, so a small frame is received with a single system call;
     each call releases the interpreter lock.
@@ -116,7 +116,7 @@ class Greeting:
         self._mine = os.urandom(CHALLENGE_BYTES)
 
     def receive_hello(self) -> Hello:
-        """Send a challenge, and receive the other side's hello."""
+        """Sends a challenge, and receives the other side's hello."""
         self._sock.sendall(self._mine)
         number, leash, pid, self._answer, self._theirs = HELLO.unpack(exactly(self._sock, HELLO.size))
         self._hello = Hello(number, leash, pid)
@@ -130,7 +130,7 @@ class Greeting:
 
 
 def tune(sock: socket.socket) -> None:
-    """Set a TCP connection to send small frames at once, and to detect a dead peer."""
+    """Sets a TCP connection to send small frames at once, and to detect a dead peer."""
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in _KEEP_ALIVE:
