@@ -201,10 +201,6 @@ CONFINED = {
 # What kafka-python documents. Everything else in it is private, and stands in one room.
 KAFKA_DOCUMENTED = {"kafka", "kafka.admin", "kafka.errors", "kafka.structs"}
 KAFKA_ROOM = "spark_tasks.kafka"
-KNOWS_PRIVATE_KAFKA = {
-    "actors/group/coordinator.py": "is kafka-python's BaseCoordinator for the group of workers: its base class calls "
-                                   "its hooks, and they need the actors' codec and assignors, which executors have not",
-}
 
 # Pure: values in, values out, in themselves and in all of ours that they import. Time, chance, threads, files, sockets
 # and settings come in as values.
@@ -352,14 +348,13 @@ def private_kafka(file: Path) -> list[str]:
 
 def test_private_parts_of_kafka_python_are_used_in_one_room():
     outside = {str(f): private_kafka(f) for name, f in MODULES.items() if room(name) != KAFKA_ROOM}
-    assert {file: found for file, found in outside.items() if found and file not in KNOWS_PRIVATE_KAFKA} == {}
-    assert [file for file in KNOWS_PRIVATE_KAFKA if not outside[file]] == [], "no longer an exception"
+    assert {file: found for file, found in outside.items() if found} == {}
 
 
 def test_actors_and_tasks_get_the_errors_of_kafka_python_translated():
-    """Only the worker's internal topics and its group use the library themselves."""
+    """Only the worker's internal topics use the library themselves."""
     rooms = {room(name) for name, file in MODULES.items() if any(within(m, ("kafka",)) for m in imports(file))}
-    assert {name for name in rooms if within(name, ("actors", "spark_tasks", "rest"))} == {KAFKA_ROOM, "actors.group"}
+    assert {name for name in rooms if within(name, ("actors", "spark_tasks", "rest"))} == {KAFKA_ROOM}
 
 
 def in_places(file: Path, places: tuple[str, ...]) -> bool:

@@ -1,323 +1,106 @@
-"""One member's exchange with the group coordinator. The only file outside spark_tasks/kafka that uses private
-parts of kafka-python: tests/test_architecture.py says why.
+"""One worker's membership of its group as the group protocol of Kafka Connect: metadata, plans, assignments.
 
-The library's BaseCoordinator provides the requests, their error handling and the heartbeat loop. Its poll-driven join
-loop is not used: `actors/group/driver.py` drives, through the methods under "for the driver". Everything runs on the
-client's IO thread, except methods that are marked "Any thread".
+Everything runs on the member's IO thread; `actors/group/driver.py` drives.
 """
 
 from __future__ import annotations
 
-import logging
-import threading
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
-import kafka.errors as Errors  # noqa: N812 - the library's own name for it
-from kafka.coordinator.base import BaseCoordinator
-from kafka.coordinator.heartbeat import Heartbeat
-from kafka.net.compat import KafkaNetClient
-from kafka.net.wakeup_notifier import WakeupNotifier
-from kafka.protocol.consumer import UNKNOWN_MEMBER_ID, HeartbeatRequest
-from kafka.structs import MemberState
+from typing_extensions import override
 
 from actors.assignment.codec import decode_assignment, encode_metadata
 from actors.assignment.cooperative import AssignorState
 from actors.assignment.leader import RebalancePlan, plan
 from actors.assignment.protocol import Allocation, MemberMetadata, Membership, Protocol
 from actors.group.leader_queries import LeaderNotes, log_members
-from spark_tasks.kafka.client_metrics import ClientMetrics
-from spark_tasks.kafka.io_future import IoFuture
+from spark_tasks.kafka.group_member import GroupMember, JoinRefusedError, MemberSettings
 from storage.config.state import ClusterConfigState
 
-_log = logging.getLogger(__name__)
 
-_SETTLING_S = 3.0  # a rebalance is often followed by another one: heartbeats are frequent for this long
-_SETTLING_INTERVAL_S = 0.1
-_CLIENT_DEFAULTS = {
-    "reconnect_backoff_max_ms": 1000,  # Kafka's default; with the library's, reconnecting may take up to 30 s
-    "receive_message_max_bytes": 100_000_000,  # the leader receives the metadata of all members
-}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupSettings(MemberSettings):
+    """A worker's group settings. `url`: its REST address, for the other workers."""
 
-
-def _report(error: BaseException) -> None:
-    """Logs the error of a posted function. GeneratorExit is not an error: the function waited when the IO loop
-    ended.
-    """
-    if not isinstance(error, GeneratorExit):
-        _log.error("Internal error in the group member", exc_info=error)
-
-
-@dataclass(frozen=True, slots=True)
-class GroupSettings:
-    """A worker's group settings. `client` holds kafka-python's client settings, including `bootstrap_servers`.
-
-    A member learns of a rebalance only from the response to a heartbeat, and each rebalance waits for its slowest
-    member. Heartbeats are therefore sent every `notice_ms` if `heartbeat_interval_ms`, the longest allowed interval, is
-    longer.
-    """
-
-    group_id: str
     url: str
-    client: Mapping[str, Any]
     protocol: Protocol = Protocol.SESSIONED
-    session_timeout_ms: int = 10_000
-    heartbeat_interval_ms: int = 3_000
-    rebalance_timeout_ms: int = 60_000
     max_delay_ms: int = 300_000
-    retry_backoff_ms: int = 100
-    notice_ms: int = 500
-    metrics: ClientMetrics | None = None  # the client's metrics are recorded here
 
 
-class _Heartbeat(Heartbeat):  # type: ignore[misc]
-    """Heartbeats as described in GroupSettings; the driver handles the poll timeout."""
+class GroupCoordinator(GroupMember):
+    """A member of a group of workers. `snapshot` returns the newest config state; `lost` is called with the reason when
+    a membership ends.
+    """
 
-    def __init__(self, settings: GroupSettings, config: dict[str, Any]) -> None:
-        super().__init__(**config)
-        self._retry_s = settings.retry_backoff_ms / 1000
-        self._interval_s = min(settings.heartbeat_interval_ms, settings.notice_ms) / 1000
-
-    def time_to_next_heartbeat(self) -> float:
-        now = time.monotonic()
-        interval = self._retry_s if self.heartbeat_failed else self._interval_s
-        if now - self.last_reset < _SETTLING_S:
-            interval = min(interval, _SETTLING_INTERVAL_S)
-        return float(max(0.0, interval - (now - max(self.last_send, self.last_reset))))
-
-    def poll_timeout_expired(self) -> bool:
-        return False
-
-
-class GroupCoordinator(BaseCoordinator):  # type: ignore[misc]
-    """`snapshot` returns the newest config state; `lost` is called with the reason when a membership ends."""
+    group_type = "connect"
 
     def __init__(
         self, settings: GroupSettings, snapshot: Callable[[], ClusterConfigState], lost: Callable[[str], None]
     ) -> None:
-        counted = {"metrics": settings.metrics, "metric_group_prefix": "connect"}
-        measured = {"selector": settings.metrics.selector} if settings.metrics is not None else {}
-        super().__init__(
-            KafkaNetClient(**{**_CLIENT_DEFAULTS, **settings.client, **counted, **measured}),
-            group_id=settings.group_id,
-            session_timeout_ms=settings.session_timeout_ms,
-            heartbeat_interval_ms=settings.heartbeat_interval_ms,
-            max_poll_interval_ms=settings.rebalance_timeout_ms,  # also how long a rebalance waits for this member
-            retry_backoff_ms=settings.retry_backoff_ms,
-            **counted,
-        )
-        self.heartbeat = _Heartbeat(settings, self.config)
-        if settings.metrics is not None:
-            self._sensors.heartbeat = self.heartbeat  # not the library's own
+        super().__init__(settings, lost)
         self.protocol = settings.protocol  # of the last completed rebalance
-        self._settings = settings
+        self._worker = settings
         self._snapshot = snapshot
-        self._lost = lost
-        self._wakeup = WakeupNotifier(self._net)
-        self.leaving = False  # a LeaveGroup request is in flight
-        self._left: Any = None  # a future that completes when that request is answered
-        self._joining = False  # a JoinGroup or SyncGroup request is in flight
-        self._rejoin_after_join = False  # a rejoin was requested after the running join had sent our config offset
         self._owned: Allocation | None = None
         self._last_completed = -1
         self._assignor = AssignorState()
         self._plan: RebalancePlan | None = None
         self._notes = LeaderNotes(settings.group_id)
-        self._thread: threading.Thread | None = None  # the IO thread, once it runs
 
-    # ------------------------------------------------------------ for the driver
-    def start(self, drive: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Starts the IO thread and the driver on it. Any thread."""
-        self._net.start()
-        self.post(self._begin, drive)
-
-    async def _begin(self, drive: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        self._thread = threading.current_thread()
-        await drive()
-
-    def post(self, function: Callable[..., Any], *args: object) -> None:
-        """Runs a function or coroutine function soon on the IO thread; its error is logged. Any thread."""
-        self._manager.call_soon(function, *args).add_errback(_report)
-
-    def check(self) -> None:
-        """RuntimeError if the IO thread has died, which ends the membership without any other notice."""
-        if self._thread is not None and not self._thread.is_alive():
-            raise RuntimeError(f"the thread of the member of group {self.group_id} has died")
-
-    def wake(self) -> None:
-        """Ends the driver's sleep, or its next one. Any thread."""
-        self._wakeup.notify()
-
-    async def sleep(self, seconds: float | None = None) -> None:
-        """Sleeps until wake(), or until the time has passed."""
-        await self._wakeup(seconds)
-
-    async def completed(self, future: IoFuture, timeout_ms: int) -> bool:
-        """Waits for a future; False if it was not completed in time."""
-        try:
-            await self._manager.wait_for(future, timeout_ms)
-        except Errors.KafkaTimeoutError:
-            return False
-        return True
-
-    async def found(self) -> bool:
-        """Whether the coordinator is known, or can be found within a heartbeat interval. Bootstraps first."""
-        if not self._manager.bootstrapped:
-            await self._manager.bootstrap_async()
-        return not self.coordinator_unknown() or bool(
-            await self.ensure_coordinator_ready_async(self._settings.heartbeat_interval_ms)
-        )
-
-    def rejoin(self, caught_up: int | None = None) -> None:
-        """Requests another rebalance, or one more after the rebalance in progress. `caught_up`: see RequestRejoin."""
-        if caught_up is not None:
-            self._notes.caught_up(caught_up)
-        self._rejoin_after_join = True
-        self.request_rejoin()
+    def caught_up(self, generation: int) -> None:
+        """The leader has read the config topic to its end after the failed rebalance of this generation."""
+        self._notes.caught_up(generation)
 
     async def join(self, owned: Allocation) -> Membership:
-        """One attempt to join and sync; heartbeats pause meanwhile. Raises KafkaError or CodecError."""
-        await self._notes.learn(self._ask)
+        """One attempt to join and sync; heartbeats pause meanwhile. Raises the errors of `complete_round`, and
+        CodecError.
+        """
+        await self._notes.learn(self.ask)
         self._owned = owned
-        self._maybe_start_heartbeat_loop()
-        self._disable_heartbeat()
-        self._joining = True
         try:
-            data = await self._do_join_and_sync_async()
-        except Exception as error:
-            if self._settings.metrics is not None:
-                self._settings.metrics.failed()
-            if isinstance(error, Errors.UnknownError) and self._plan is not None and (
-                    self._plan.generation == self._generation.generation_id):
-                self._notes.refused(self._plan)
+            round_ = await self.complete_round()
+        except JoinRefusedError as error:
+            planned = self._planned_in(self.generation_id)
+            if error.unexplained and planned is not None:
+                self._notes.refused(planned)
             raise
-        finally:
-            self._joining = False
-        assignment = decode_assignment(data)
-        generation = self._generation
-        self.protocol = Protocol(generation.protocol)
-        self._last_completed = generation.generation_id
-        self.rejoin_needed = self._rejoin_after_join
-        self.state = MemberState.STABLE
-        self._enable_heartbeat()
-        planned_here = self._plan is not None and self._plan.generation == generation.generation_id
-        led = self._plan if planned_here else None
+        assignment = decode_assignment(round_.assignment)
+        self.protocol = Protocol(round_.protocol)
+        self._last_completed = round_.generation
+        self.begin_generation()
+        led = self._planned_in(round_.generation)
         if led is None:
-            return Membership(generation.generation_id, generation.member_id, self.protocol, assignment)
+            return Membership(round_.generation, round_.member_id, self.protocol, assignment)
         for members, why in self._notes.followed(led):
-            self.post(log_members, self._ask_coordinator, self.group_id, members, why)
-        return Membership(generation.generation_id, generation.member_id, self.protocol, assignment, led.owners,
-                          led.left_out, led.room, led.record_bytes)
+            self.post(log_members, self.ask_coordinator, self._worker.group_id, members, why)
+        return Membership(round_.generation, round_.member_id, self.protocol, assignment, led.owners, led.left_out,
+                          led.room, led.record_bytes)
 
-    async def _ask(self, request: Any) -> Any:
-        return await self._manager.send(request, request_timeout_ms=self._settings.session_timeout_ms)
+    def _planned_in(self, generation: int) -> RebalancePlan | None:
+        """The plan that this worker has made as the leader of a generation."""
+        return self._plan if self._plan is not None and self._plan.generation == generation else None
 
-    async def _ask_coordinator(self, request: Any) -> Any:
-        return await self._manager.send(request, node_id=self.coordinator_id)
+    @override
+    def offers(self) -> list[tuple[str, bytes]]:
+        metadata = MemberMetadata(self._worker.url, self._snapshot().offset, self._owned)
+        return [(offer.value, encode_metadata(metadata, offer)) for offer in self._worker.protocol.offers]
 
-    async def leave(self, reason: str, timeout_ms: int) -> None:
-        """Sends LeaveGroup, so that the others rebalance at once; if it fails (logged), the session has to expire."""
-        if self._left is not None:
-            await self._left  # a second request would be rejected as one of an unknown member
-            return
-        left = self._left = IoFuture()
-        self.leaving = True
-        try:
-            if self._joining and self.coordinator_id is not None:
-                # A broker answers a connection's requests one by one, and the JoinGroup waits for other members.
-                self._manager.close(self.coordinator_id)
-            await self.maybe_leave_group_async(reason, timeout_ms)
-        finally:
-            self.leaving = False
-            self._left = None
-            left.success(None)
-            self.wake()
-
-    def finish(self, leave: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Runs `leave`, then closes connections and ends the IO thread. Blocks; any thread but the IO thread."""
-
-        async def last() -> None:
-            self._close_heartbeat()
-            await leave()
-            self._manager.close()
-
-        try:
-            self._net.run(last)
-        except Errors.KafkaError as error:
-            _log.warning("Could not leave the group %s cleanly: %s", self.group_id, error)
-        finally:
-            self._client.close()
-
-    # ------------------------------------------------------------ what the library calls
-    def protocol_type(self) -> str:
-        """The protocol type of Kafka Connect's groups."""
-        return "connect"
-
-    def group_protocols(self) -> list[tuple[str, bytes]]:
-        """The protocols that this member offers, with its metadata; called when a JoinGroup request is built."""
-        self._rejoin_after_join = False
-        metadata = MemberMetadata(self._settings.url, self._snapshot().offset, self._owned)
-        return [(offer.value, encode_metadata(metadata, offer)) for offer in self._settings.protocol.offers]
-
-    def _perform_assignment(self, leader_id: str, protocol: str, members: list[Any]) -> Mapping[str, bytes]:
+    @override
+    def assign(self, protocol: str, leader: str, metadata: Mapping[str, bytes]) -> Mapping[str, bytes]:
         self._plan = plan(
             self._assignor,
             Protocol(protocol),
-            {member.member_id: member.metadata for member in members},
+            metadata,
             self._snapshot(),
-            leader=leader_id,
-            generation=self._generation.generation_id,
+            leader=leader,
+            generation=self.generation_id,
             last_completed=self._last_completed,
             now_ms=int(time.monotonic() * 1000),
-            max_delay_ms=self._settings.max_delay_ms,
+            max_delay_ms=self._worker.max_delay_ms,
             doubted=self._notes.doubted,
             record_bytes=self._notes.record_bytes,
         )
         self._assignor = self._plan.state
         return self._plan.assignments
-
-    def request_rejoin(self) -> None:
-        """The response to a heartbeat or a SyncGroup says that the group is rebalancing."""
-        super().request_rejoin()
-        self.wake()
-
-    def reset_generation(self, member_id: str = UNKNOWN_MEMBER_ID) -> None:
-        """The worker is no longer a member, or only of a generation that is over."""
-        member = not self._generation.is_lost()
-        super().reset_generation(member_id)
-        if member and not self.leaving:
-            self._lost("the group rebalanced without this worker")
-        self.wake()
-
-    def coordinator_dead(self, error: object) -> None:
-        """The coordinator has to be looked up again."""
-        super().coordinator_dead(error)
-        if self._heartbeat_enabled and self.heartbeat.session_timeout_expired():
-            self._lost("the session expired")
-        self.wake()
-
-    async def _send_heartbeat_request(self) -> None:
-        """Differs from the library's: it has the session timeout, and ignores responses to a former generation."""
-        if self.coordinator_unknown():
-            raise Errors.CoordinatorNotAvailableError(self.coordinator_id)
-        generation, node, sent = self._generation, self.coordinator_id, time.monotonic()
-        request = HeartbeatRequest(
-            group_id=self.group_id,
-            generation_id=generation.generation_id,
-            member_id=generation.member_id,
-            group_instance_id=None,
-        )
-        limit_ms = self._settings.session_timeout_ms
-        try:
-            response = await self._manager.send(request, node_id=node, request_timeout_ms=limit_ms)
-        except Errors.KafkaError as error:
-            self._failed_request(node, request, error)
-            raise
-        if generation is not self._generation:
-            return
-        if (time.monotonic() - sent) * 1000 > limit_ms:
-            # The process was suspended; the response is old, and our work may have been assigned to others since.
-            self._lost("the session expired while this process was suspended")
-        self._handle_heartbeat_response(response, sent)

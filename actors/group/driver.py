@@ -16,13 +16,12 @@ import logging
 import time
 from collections.abc import Callable
 
-import kafka.errors as Errors  # noqa: N812 - the library's own name for it
-
 from actors.assignment.codec import CodecError
 from actors.assignment.protocol import Allocation, Protocol
 from actors.group.coordinator import GroupCoordinator, GroupSettings
 from actors.messages.events import CoordinatorLost, Joined, JoinPreparing
-from spark_tasks.kafka.errors import join_refusal
+from spark_tasks.errors import RetriableError
+from spark_tasks.kafka.group_member import CoordinatorAwayError, GroupChangedError, JoinRefusedError
 from spark_tasks.kafka.io_future import IoFuture
 from storage.config.state import ClusterConfigState
 
@@ -32,19 +31,6 @@ GroupEvent = JoinPreparing | Joined | CoordinatorLost
 NewCoordinator = Callable[[GroupSettings, Callable[[], ClusterConfigState], Callable[[str], None]], GroupCoordinator]
 """The constructor of a driver's coordinator, with GroupCoordinator's parameters."""
 
-_AT_ONCE = (
-    Errors.MemberIdRequiredError,
-    Errors.RebalanceInProgressError,
-    Errors.IllegalGenerationError,
-    Errors.UnknownMemberIdError,
-)
-_USUAL = (  # while a group is new, or brokers start; a warning about all connections reports those that fail
-    Errors.NotCoordinatorError,
-    Errors.CoordinatorLoadInProgressError,
-    Errors.CoordinatorNotAvailableError,
-    Errors.KafkaConnectionError,
-    Errors.NodeNotReadyError,
-)
 _RETRY_S = 1.0  # after an error that another attempt is unlikely to resolve
 
 
@@ -83,7 +69,7 @@ class GroupDriver:
     def rejoin(self, reason: str, caught_up: int | None = None) -> None:
         """Starts another rebalance, or one more after the rebalance in progress. `caught_up`: see RequestRejoin."""
         _log.info("Rejoining the group %s: %s", self._settings.group_id, reason)
-        self._coordinator.post(self._coordinator.rejoin, caught_up)
+        self._coordinator.post(self._rejoin, caught_up)
 
     def leave(self, reason: str) -> None:
         """Leaves at once and stays out until join(). CoordinatorLost is not reported."""
@@ -108,6 +94,11 @@ class GroupDriver:
         self._wanted = True
         self._coordinator.request_rejoin()
 
+    def _rejoin(self, caught_up: int | None) -> None:
+        if caught_up is not None:
+            self._coordinator.caught_up(caught_up)
+        self._coordinator.rejoin()
+
     def _answer(self, owned: Allocation | None) -> None:
         permission, self._permission = self._permission, None
         if permission is not None:
@@ -123,14 +114,15 @@ class GroupDriver:
         while not self._closing:
             try:
                 await self._step()
-            except _AT_ONCE as error:
-                _log.debug("Joining the group %s again: %s", self._settings.group_id, type(error).__name__)
-            except Errors.RetriableError as error:
-                level = logging.DEBUG if isinstance(error, _USUAL) else logging.INFO
+            except GroupChangedError as error:
+                _log.debug("Joining the group %s again: %s", self._settings.group_id, error)
+            except RetriableError as error:
+                # A warning about all connections reports those that fail.
+                level = logging.DEBUG if isinstance(error, CoordinatorAwayError) else logging.INFO
                 _log.log(level, "Joining the group %s failed; retrying: %s", self._settings.group_id, error)
                 await self._coordinator.sleep(self._settings.retry_backoff_ms / 1000)
-            except (Errors.KafkaError, CodecError) as error:
-                why = join_refusal(error, self._settings.group_id, self._settings.session_timeout_ms)
+            except (JoinRefusedError, CodecError) as error:
+                why = str(error)
                 if why != self._refusal:
                     _log.error("Could not join the group %s: %s", self._settings.group_id, why)
                 self._refusal = why

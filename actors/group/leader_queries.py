@@ -10,10 +10,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
-import kafka.errors as Errors  # noqa: N812 - the library's own name for it
-
 from actors.assignment.leader import RebalancePlan
 from actors.assignment.record_size import DEFAULT_RECORD_BYTES, no_room
+from spark_tasks.errors import ConnectError
 from spark_tasks.kafka.group_queries import GROUPS_TOPIC, RECORD_LIMIT, Send, described_members, group_record_limit
 from storage.log.record import shown
 
@@ -73,8 +72,8 @@ async def _record_bytes(send: Send) -> int | None:
     """How large the group's record may be, in bytes; None if the brokers do not say."""
     try:
         return await group_record_limit(send)
-    except Errors.KafkaError as error:
-        _log.debug("Could not determine the %s of %s: %r", RECORD_LIMIT, GROUPS_TOPIC, error)
+    except ConnectError as error:
+        _log.debug("Could not determine the %s of %s: %s", RECORD_LIMIT, GROUPS_TOPIC, error)
         return None
 
 
@@ -82,8 +81,8 @@ async def log_members(send: Send, group_id: str, members: Iterable[str], why: st
     """Logs the client id and the host of some members, with the reason `why`."""
     try:
         described = await described_members(send, group_id)
-    except Errors.KafkaError as error:
-        _log.debug("Could not list the members of group %s: %r", group_id, error)
+    except ConnectError as error:
+        _log.debug("Could not list the members of group %s: %s", group_id, error)
         return
     wanted = set(members)
     for member in described:

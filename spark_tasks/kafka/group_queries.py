@@ -1,7 +1,7 @@
 """Queries about a consumer group that are not part of the group protocol.
 
-The parameter `send` sends a request of kafka-python and returns the response. Both functions raise
-kafka.errors.KafkaError.
+The parameter `send` sends a request of kafka-python and returns the response, or raises kafka.errors.KafkaError. Both
+functions raise ConnectError.
 """
 
 from __future__ import annotations
@@ -9,8 +9,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, NamedTuple
 
+import kafka.errors as protocol
 from kafka.admin import ConfigResourceType
 from kafka.protocol.admin import DescribeConfigsRequest, DescribeGroupsRequest
+
+from spark_tasks.kafka.errors import translated
 
 Send = Callable[[Any], Awaitable[Any]]
 
@@ -30,7 +33,7 @@ RECORD_LIMIT: Final = "max.message.bytes"
 async def group_record_limit(send: Send) -> int | None:
     """Returns the max.message.bytes of __consumer_offsets, or None if the brokers do not return it."""
     resource = (ConfigResourceType.TOPIC.value, GROUPS_TOPIC, [RECORD_LIMIT])
-    response = await send(DescribeConfigsRequest(resources=[resource], include_synonyms=False))
+    response = await _answer(send, DescribeConfigsRequest(resources=[resource], include_synonyms=False))
     try:
         return next(int(config.value) for result in response.results for config in result.configs
                     if config.name == RECORD_LIMIT)
@@ -40,6 +43,13 @@ async def group_record_limit(send: Send) -> int | None:
 
 async def described_members(send: Send, group_id: str) -> list[DescribedMember]:
     """Returns the group's current members."""
-    response = await send(DescribeGroupsRequest(groups=[group_id], include_authorized_operations=False))
+    response = await _answer(send, DescribeGroupsRequest(groups=[group_id], include_authorized_operations=False))
     return [DescribedMember(member.member_id, member.client_id, member.client_host)
             for group in response.groups for member in group.members]
+
+
+async def _answer(send: Send, request: Any) -> Any:
+    try:
+        return await send(request)
+    except protocol.KafkaError as error:
+        raise translated(error, type(request).__name__) from error

@@ -34,8 +34,8 @@ class GarbageCoordinator(Coordinator):
 
     sends_garbage = False
 
-    def _perform_assignment(self, leader_id, protocol, members):
-        assigned = super()._perform_assignment(leader_id, protocol, members)
+    def assign(self, protocol, leader, metadata):
+        assigned = super().assign(protocol, leader, metadata)
         return dict.fromkeys(assigned, b"\xff" * 50) if self.sends_garbage else assigned
 
 
@@ -54,15 +54,14 @@ class FakeHerder:
         self.membership: Membership | None = None
         self.name = name
         options = {"session_timeout_ms": 6000, "heartbeat_interval_ms": 1000, "max_delay_ms": 0, **settings}
-        self.settings = GroupSettings(
-            group, f"http://{name}:8083/", {"bootstrap_servers": bootstrap_servers, "client_id": name}, **options
-        )
+        client = {"bootstrap_servers": bootstrap_servers, "client_id": name}
+        self.settings = GroupSettings(group_id=group, url=f"http://{name}:8083/", client=client, **options)
         self.coordinator: Coordinator | None = None
 
         def made(*arguments):
             self.coordinator = kind(*arguments)
             if offers is not None:
-                self.coordinator.group_protocols = lambda: offers
+                self.coordinator.offers = lambda: offers
             return self.coordinator
 
         self.member = GroupMemberActor.start(self.settings, lambda: self.config, self.on_event, made)
