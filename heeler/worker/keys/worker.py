@@ -164,7 +164,7 @@ HEELER_KEYS = ConfigDef(
          between(0, 65535)),
     _key("heeler.spark.start.delay.ms", Type.LONG, None, _LOW,
          "How long after the first batch a local Spark is started; unset: when nothing has run for three seconds, or "
-         "after half a minute. Until then, splits run in processes of the worker's own. A worker that ends earlier "
+         "after twenty seconds. Until then, splits run in processes of the worker's own. A worker that ends earlier "
          "never starts Spark, unless a plugin asks for a session.",
          Rule("unset or at least 0", lambda v: v is None or v >= 0)),
     _key("spark.master", Type.STRING, None, _MEDIUM,

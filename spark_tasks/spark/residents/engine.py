@@ -36,7 +36,7 @@ _logger = logging.getLogger(__name__)
 DYING_S = 2.0  # how long a JVM may take to end after its processes did
 FIRST_S = 5.0  # how long the first batch may take before the delay of Spark's start begins
 QUIET_S = 3.0  # how long there is no batch before Spark is started, as its start needs the CPUs that splits need
-BUSY_S = 30.0  # after this time since the first batch, it is started in any case
+BUSY_S = 20.0  # after this time since the first batch, it is started in any case
 OTHER_JOBS = 2  # slots of a local Spark that are neither for processes nor for plugins' jobs: one for the fork server
 GO_S = 1.0  # how long processes may take to end when the worker stops
 
