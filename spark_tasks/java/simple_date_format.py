@@ -190,7 +190,7 @@ class _Parser:
         if match is None:
             raise self._fail()
         self._at = match.end()
-        value = (int(match[0]) + 2**31) % 2**32 - 2**31
+        value = _int_value(int(match[0]))
         if letter in "yY" and count <= 2 and match.end() - begin == 2 and match[0].isdigit():
             value, self._two_digits, letter = _in_century(value), True, "y"
         elif (letter == "k" and value == 24) or (letter == "h" and value == 12):
@@ -224,6 +224,13 @@ class _Parser:
             found["y"], self._two_digits = year + 100, False
             return self.millis()
         return (millis - self._offset + 2**63) % 2**64 - 2**63  # wraps as a Java long does
+
+
+def _int_value(number: int) -> int:
+    """Returns the int of what DecimalFormat parses: a Long, whose low 32 bits it has, or else a Double."""
+    if -(2**63) <= number < 2**63:
+        return (number + 2**31) % 2**32 - 2**31
+    return max(-(2**31), min(number, 2**31 - 1))
 
 
 def is_number(piece: Piece) -> bool:
