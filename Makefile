@@ -15,7 +15,7 @@ NIGHTLY := histories fuzz api-fuzz transforms-differential connectors chaos exec
 
 help:
 	@echo "make demo       move real data through heeler: CSV files, Kafka, Parquet, with a check of every count"
-	@echo "make test       lint, types and all tests (fetches Kafka once)"
+	@echo "make test       lint, types and tests (fetches Kafka once)"
 	@echo "make test-pure  lint, types and the tests that need neither Kafka nor Spark"
 	@echo "make lint       ruff and mypy"
 	@echo "make herder-doc  regenerate the table and the diagram in docs/herder.md"

@@ -98,7 +98,7 @@ class _Inbox:
         self._run: Callable[[], None] = lambda: None
 
     def open(self, run: Callable[[], None]) -> None:
-        """Starts handling messages; `run` is called once at once."""
+        """Starts handling messages, and calls `run` immediately."""
         self._run = run
         run()
 

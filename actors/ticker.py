@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Hashable
 
-_LOG = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 Alarm = Callable[[], None]
 
@@ -75,8 +75,8 @@ class Ticker:
         while (alarm := self._next()) is not None:
             try:
                 alarm()
-            except Exception:  # noqa: BLE001 - whatever the error, the other alarms have to be called
-                _LOG.exception("A timer callback failed; other timers are not affected")
+            except Exception:  # whatever the error, the other alarms have to be called
+                _logger.exception("A timer callback failed; other timers are not affected")
 
     def _next(self) -> Alarm | None:
         with self._condition:

@@ -20,7 +20,7 @@ from rest.json_text import dumps
 from spark_tasks.config.masking import process_secrets
 from spark_tasks.errors import ConfigError, ConnectError
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 
 class HttpError(ConnectError):
@@ -78,9 +78,9 @@ def to_response(error: Exception) -> Response:
     status = status_of(error)
     if status == 500:
         known = isinstance(error, ConnectError)
-        log.log(logging.WARNING if known else logging.ERROR, "%s %s failed: %s", request.method, request.path,
-                error.__cause__ or error,  # the cause may have a stack trace of Java
-                exc_info=None if known else error)
+        _logger.log(logging.WARNING if known else logging.ERROR, "%s %s failed: %s", request.method, request.path,
+                    error.__cause__ or error,  # the cause may have a stack trace of Java
+                    exc_info=None if known else error)
     code = error.code if isinstance(error, HttpError) else status
     return json_error(status, code, str(error))
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from actors.worker_requests import WorkerResponse, WorkerUnreachableError, exchange
 from rest.errors import HttpError
 from rest.json_text import dumps
+from spark_tasks.process.worker_requests import WorkerResponse, WorkerUnreachableError, exchange
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from rest.server.request_limits import WAIT_HEADER, RequestLimits
 from rest.server.settings import RestSettings
 from rest.wire.responses import instant
 from rest.wire.view import WorkerView
+from spark_tasks.process.worker_requests import PERMANENT_CONFLICT
 from storage.ids import Config
 
 
@@ -35,7 +36,6 @@ class AskHerder(Protocol):
         """The future is always completed. `wait_ms`: how long the request may wait for the group to become stable."""
 
 
-FINAL = "already exists"  # the message of the only conflict that another attempt cannot resolve
 NO_LEADER = "Cannot complete request momentarily due to no known leader URL, likely because a rebalance was underway."
 STALE = ("Cannot complete request momentarily due to stale configuration (typically caused by a concurrent config "
          "change)")
@@ -141,7 +141,7 @@ class HerderClient:
 def _is_transient(error: Exception) -> bool:
     """Whether the request may succeed a moment later; nothing has been done for it yet."""
     conflict = isinstance(error, ConflictError) or (isinstance(error, HttpError) and error.status == 409)
-    return conflict and not str(error).endswith(FINAL)
+    return conflict and not str(error).endswith(PERMANENT_CONFLICT)
 
 
 def summary(stage: RequestStage) -> str:

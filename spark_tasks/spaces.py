@@ -24,7 +24,7 @@ from types import FrameType, ModuleType
 from typing import Any
 from urllib.parse import quote, unquote
 
-_log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 __path__: list[str] = []  # makes this module a package, whose submodules _Finder finds
 
 _PREFIX = f"{__name__}."
@@ -88,8 +88,8 @@ class Space:
         if elsewhere is None or elsewhere.origin is None:
             owner = package_owners.setdefault(top, self)
             if owner.place != self.place:
-                _log.warning("%s of %s is used, not that of %s: a process can load a compiled package only once",
-                             top, owner.place, self.place)
+                _logger.warning("%s of %s is used, not that of %s: a process can load a compiled package only once",
+                                top, owner.place, self.place)
         return top
 
     def _compiled(self, top: str, spec: ModuleSpec) -> bool:

@@ -6,6 +6,7 @@ import ast
 import re
 import statistics
 import tomllib
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -113,7 +114,6 @@ ROOMS = {
     "actors.errors": (),
     "actors.pooled": (),
     "actors.ticker": (),
-    "actors.worker_requests": ("spark_tasks.process",),
     "actors.assignment": ("storage.config", "storage.log"),
     "actors.messages": ("actors.assignment", "storage.config", "storage.offsets", "storage.status"),
     "actors.group": ("actors.assignment", "actors.messages", "spark_tasks.kafka", "storage.config", "storage.log"),
@@ -127,7 +127,7 @@ ROOMS = {
         "spark_tasks.validation",
     ),
     "actors.peers": (
-        "actors.errors", "actors.herder", "actors.messages", "actors.worker_requests", "spark_tasks.kafka",
+        "actors.errors", "actors.herder", "actors.messages", "spark_tasks.kafka", "spark_tasks.process",
         "spark_tasks.task", "storage.config", "storage.daemon_pool",
     ),
     "actors.stores": (
@@ -142,7 +142,7 @@ ROOMS = {
     "rest": (),
     "rest.json_text": (),
     "rest.errors": ("rest.json_text", "actors.errors", "spark_tasks.config"),
-    "rest.forwarding": ("rest.errors", "rest.json_text", "actors.worker_requests"),
+    "rest.forwarding": ("rest.errors", "rest.json_text", "spark_tasks.process"),
     "rest.signing": ("rest.errors", "actors.messages"),
     "rest.wire": (
         "rest.errors", "rest.forwarding", "rest.json_text", "actors.errors", "actors.messages", "spark_tasks.config",
@@ -153,6 +153,7 @@ ROOMS = {
     ),
     "rest.herder_client": (
         "rest.errors", "rest.forwarding", "rest.server", "rest.wire", "actors.errors", "actors.messages",
+        "spark_tasks.process",
     ),
     "rest.openapi": ("spark_tasks.process",),
     "rest.resources": (
@@ -177,7 +178,7 @@ ROOMS = {
         "spark_tasks.plugins", "spark_tasks.spark", "storage.log",
     ),
     "heeler.cli": (
-        "heeler.", "actors.worker_requests", "spark_tasks.config", "spark_tasks.foreground", "spark_tasks.kafka",
+        "heeler.", "spark_tasks.config", "spark_tasks.foreground", "spark_tasks.kafka",
         "spark_tasks.plugins", "spark_tasks.process", "spark_tasks.spark", "spark_tasks.trial",
     ),
     "heeler.__main__": ("heeler.cli",),
@@ -191,7 +192,7 @@ CONFINED = {
     "pyspark": ("spark_tasks",),
     "click": ("heeler",),
     "rich": ("heeler",),
-    "urllib3": ("actors/worker_requests.py", "heeler/cli/cluster/session.py"),
+    "urllib3": ("spark_tasks/process/worker_requests.py", "heeler/cli/cluster/session.py"),
     "http.client": (),
     "apispec": ("rest/openapi/document.py",),
     "confluent_kafka": ("spark_tasks/registry/client.py", "spark_tasks/registry/warm.py"),
@@ -349,6 +350,24 @@ def private_kafka(file: Path) -> list[str]:
 def test_private_parts_of_kafka_python_are_used_in_one_room():
     outside = {str(f): private_kafka(f) for name, f in MODULES.items() if room(name) != KAFKA_ROOM}
     assert {file: found for file, found in outside.items() if found} == {}
+
+
+def test_the_workers_group_uses_only_what_its_member_declares():
+    """GroupCoordinator is a subclass of the Kafka room's GroupMember; what that inherits is kafka-python's own."""
+    member, coordinator, driver = (
+        Path(name) for name in ("spark_tasks/kafka/group_member.py", "actors/group/coordinator.py",
+                                "actors/group/driver.py"))
+
+    def attributes(file: Path, *owners: str) -> Iterator[ast.Attribute]:
+        return (node for node in nodes(file) if isinstance(node, ast.Attribute) and ast.unparse(node.value) in owners)
+
+    declared = {node.name for file in (member, coordinator) for node in nodes(file)
+                if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+    declared |= {node.attr for file in (member, coordinator) for node in attributes(file, "self")
+                 if isinstance(node.ctx, ast.Store)}
+    used = {node.attr for node in attributes(coordinator, "self")}
+    used |= {node.attr for node in attributes(driver, "coordinator", "self._coordinator")}
+    assert used - declared == set()
 
 
 def test_actors_and_tasks_get_the_errors_of_kafka_python_translated():

@@ -15,7 +15,7 @@ from storage.config.state import ClusterConfigState
 from storage.ids import ItemId
 from storage.log.record import shown
 
-_log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 Owners = tuple[tuple[ItemId, str], ...]
 Reasons = tuple[tuple[ItemId, str], ...]
@@ -68,8 +68,8 @@ def plan(
     ahead_of_leader = frozenset(id_ for id_, member in members.items() if member.config_offset > config.offset)
     idle = ahead_of_leader & doubted
     for id_ in sorted(idle):
-        _log.error("Group member %s gets no work: it claims to have read the config topic up to offset %d, but the "
-                   "topic ends at %d", shown(id_), members[id_].config_offset, config.offset)
+        _logger.error("Group member %s gets no work: it claims to have read the config topic up to offset %d, but the "
+                      "topic ends at %d", shown(id_), members[id_].config_offset, config.offset)
 
     def decide(left_out: Collection[ItemId], max_moved: int | None) -> tuple[AssignorState, dict[str, Assignment]]:
         if protocol is Protocol.EAGER:
@@ -98,8 +98,8 @@ def plan(
         else:
             left_out |= dict.fromkeys(heaviest(assigned_items, -room), no_room(record_bytes - room, record_bytes))
     if max_moved is not None:
-        _log.warning("Work is moved to other workers in several steps: moving all of it at once would not fit into the "
-                     "single record of at most %d bytes in which Kafka keeps a group", record_bytes)
+        _logger.warning("Work is moved to other workers in several steps: moving all of it at once would not fit into "
+                        "the single record of at most %d bytes in which Kafka keeps a group", record_bytes)
     return RebalancePlan(
         decided, generation, encoded, _owners(members, assignments), tuple(left_out.items()), room, record_bytes,
         ahead_of_leader, frozenset(metadata.keys() - members.keys()),
@@ -112,7 +112,8 @@ def _decode(metadata: Mapping[str, bytes]) -> dict[str, MemberMetadata]:
         try:
             members[id_] = decode_metadata(data)
         except CodecError as error:
-            _log.error("Group member %s gets no work: could not read its metadata: %s", shown(id_), error)
+            _logger.error("Group member %s gets no work: could not read its metadata: %s", shown(id_),  # noqa: TRY400
+                          error)
     return members
 
 

@@ -1,6 +1,6 @@
-"""One worker's membership of its group as the group protocol of Kafka Connect: metadata, plans, assignments.
+"""A worker's side of Kafka Connect's group protocol: metadata, plans, assignments.
 
-Everything runs on the member's IO thread; `actors/group/driver.py` drives.
+Everything runs on the member's IO thread; `actors/group/driver.py` decides when to call it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class GroupCoordinator(GroupMember):
     ) -> None:
         super().__init__(settings, lost)
         self.protocol = settings.protocol  # of the last completed rebalance
-        self._worker = settings
+        self._settings: GroupSettings = settings
         self._snapshot = snapshot
         self._owned: Allocation | None = None
         self._last_completed = -1
@@ -74,7 +74,7 @@ class GroupCoordinator(GroupMember):
         if led is None:
             return Membership(round_.generation, round_.member_id, self.protocol, assignment)
         for members, why in self._notes.followed(led):
-            self.post(log_members, self.ask_coordinator, self._worker.group_id, members, why)
+            self.post(log_members, self.ask_coordinator, self._settings.group_id, members, why)
         return Membership(round_.generation, round_.member_id, self.protocol, assignment, led.owners, led.left_out,
                           led.room, led.record_bytes)
 
@@ -84,8 +84,8 @@ class GroupCoordinator(GroupMember):
 
     @override
     def offers(self) -> list[tuple[str, bytes]]:
-        metadata = MemberMetadata(self._worker.url, self._snapshot().offset, self._owned)
-        return [(offer.value, encode_metadata(metadata, offer)) for offer in self._worker.protocol.offers]
+        metadata = MemberMetadata(self._settings.url, self._snapshot().offset, self._owned)
+        return [(offer.value, encode_metadata(metadata, offer)) for offer in self._settings.protocol.offers]
 
     @override
     def assign(self, protocol: str, leader: str, metadata: Mapping[str, bytes]) -> Mapping[str, bytes]:
@@ -98,7 +98,7 @@ class GroupCoordinator(GroupMember):
             generation=self.generation_id,
             last_completed=self._last_completed,
             now_ms=int(time.monotonic() * 1000),
-            max_delay_ms=self._worker.max_delay_ms,
+            max_delay_ms=self._settings.max_delay_ms,
             doubted=self._notes.doubted,
             record_bytes=self._notes.record_bytes,
         )

@@ -25,7 +25,7 @@ from spark_tasks.kafka.group_member import CoordinatorAwayError, GroupChangedErr
 from spark_tasks.kafka.io_future import IoFuture
 from storage.config.state import ClusterConfigState
 
-_log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 GroupEvent = JoinPreparing | Joined | CoordinatorLost
 NewCoordinator = Callable[[GroupSettings, Callable[[], ClusterConfigState], Callable[[str], None]], GroupCoordinator]
@@ -68,7 +68,7 @@ class GroupDriver:
 
     def rejoin(self, reason: str, caught_up: int | None = None) -> None:
         """Starts another rebalance, or one more after the rebalance in progress. `caught_up`: see RequestRejoin."""
-        _log.info("Rejoining the group %s: %s", self._settings.group_id, reason)
+        _logger.info("Rejoining the group %s: %s", self._settings.group_id, reason)
         self._coordinator.post(self._rejoin, caught_up)
 
     def leave(self, reason: str) -> None:
@@ -77,7 +77,7 @@ class GroupDriver:
 
     def alive(self) -> None:
         """The herder still runs. The first call starts its supervision. RuntimeError if the IO thread has died."""
-        self._coordinator.check()
+        self._coordinator.check_thread()
         was_silent = not self._remaining_s()
         self._alive_at = time.monotonic()
         if was_silent:
@@ -115,21 +115,21 @@ class GroupDriver:
             try:
                 await self._step()
             except GroupChangedError as error:
-                _log.debug("Joining the group %s again: %s", self._settings.group_id, error)
+                _logger.debug("Joining the group %s again: %s", self._settings.group_id, error)
             except RetriableError as error:
                 # A warning about all connections reports those that fail.
                 level = logging.DEBUG if isinstance(error, CoordinatorAwayError) else logging.INFO
-                _log.log(level, "Joining the group %s failed; retrying: %s", self._settings.group_id, error)
+                _logger.log(level, "Joining the group %s failed; retrying: %s", self._settings.group_id, error)
                 await self._coordinator.sleep(self._settings.retry_backoff_ms / 1000)
             except (JoinRefusedError, CodecError) as error:
                 why = str(error)
                 if why != self._refusal:
-                    _log.error("Could not join the group %s: %s", self._settings.group_id, why)
+                    _logger.error("Could not join the group %s: %s", self._settings.group_id, why)  # noqa: TRY400
                 self._refusal = why
                 self._lose(why)
                 await self._coordinator.sleep(_RETRY_S)
-            except Exception:  # noqa: BLE001 - if the driver ended, the worker would be out of its group unnoticed
-                _log.exception("Internal error in the group member of %s", self._settings.group_id)
+            except Exception:  # if the driver ended, the worker would be out of its group unnoticed
+                _logger.exception("Internal error in the group member of %s", self._settings.group_id)
                 await self._coordinator.sleep(_RETRY_S)
 
     async def _step(self) -> None:
@@ -137,12 +137,12 @@ class GroupDriver:
         coordinator = self._coordinator
         if not self._wanted or coordinator.leaving:
             if not coordinator.leaving:
-                await coordinator.found()  # so that the first join, soon after the start, is quick
+                await coordinator.find_coordinator()  # so that the first join, soon after the start, is quick
             await coordinator.sleep()
         elif self._remaining_s() == 0:
             await self._give_up(f"the herder has not responded for {self._settings.rebalance_timeout_ms} ms")
             await coordinator.sleep()
-        elif not await coordinator.found():
+        elif not await coordinator.find_coordinator():
             self._lose(f"the coordinator could not be found for {self._settings.heartbeat_interval_ms} ms")
         elif not coordinator.need_rejoin():
             await coordinator.sleep(self._remaining_s())
@@ -182,7 +182,7 @@ class GroupDriver:
         return max(0.0, self._alive_at + self._settings.rebalance_timeout_ms / 1000 - time.monotonic())
 
     async def _give_up(self, reason: str) -> None:
-        _log.error("Leaving the group %s: %s", self._settings.group_id, reason)
+        _logger.error("Leaving the group %s: %s", self._settings.group_id, reason)
         self._lose(reason)
         await self._coordinator.leave(reason, self._settings.heartbeat_interval_ms)
 
@@ -190,7 +190,7 @@ class GroupDriver:
         """The membership that the herder knows of is over, and so is its permission to join."""
         self._owned = None
         if self._joined:
-            _log.debug("Lost membership in the group %s: %s", self._settings.group_id, reason)
+            _logger.debug("Lost membership in the group %s: %s", self._settings.group_id, reason)
             self._joined = False
             self._losses += 1
             self._coordinator.request_rejoin()

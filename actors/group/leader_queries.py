@@ -16,7 +16,7 @@ from spark_tasks.errors import ConnectError
 from spark_tasks.kafka.group_queries import GROUPS_TOPIC, RECORD_LIMIT, Send, described_members, group_record_limit
 from storage.log.record import shown
 
-_log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 
 class LeaderNotes:
@@ -47,8 +47,8 @@ class LeaderNotes:
         """The brokers rejected a rebalance without a reason: the next one will be smaller."""
         used = self.record_bytes - plan.room
         self.record_bytes = min(self.record_bytes, used) * 9 // 10
-        _log.error("The brokers rejected a rebalance of the group %s. If it was too large: %s", self._group_id,
-                   no_room(used, self.record_bytes))
+        _logger.error("The brokers rejected a rebalance of the group %s. If it was too large: %s", self._group_id,
+                      no_room(used, self.record_bytes))
 
     def caught_up(self, generation: int) -> None:
         """The leader has read the config topic to its end after the failed rebalance of this generation."""
@@ -73,7 +73,7 @@ async def _record_bytes(send: Send) -> int | None:
     try:
         return await group_record_limit(send)
     except ConnectError as error:
-        _log.debug("Could not determine the %s of %s: %s", RECORD_LIMIT, GROUPS_TOPIC, error)
+        _logger.debug("Could not determine the %s of %s: %s", RECORD_LIMIT, GROUPS_TOPIC, error)
         return None
 
 
@@ -82,10 +82,10 @@ async def log_members(send: Send, group_id: str, members: Iterable[str], why: st
     try:
         described = await described_members(send, group_id)
     except ConnectError as error:
-        _log.debug("Could not list the members of group %s: %s", group_id, error)
+        _logger.debug("Could not list the members of group %s: %s", group_id, error)
         return
     wanted = set(members)
     for member in described:
         if member.member_id in wanted:
-            _log.error("Member %s of group %s (client id %s, host %s) %s", shown(member.member_id), group_id,
-                       shown(member.client_id), shown(member.client_host), why)
+            _logger.error("Member %s of group %s (client id %s, host %s) %s", shown(member.member_id), group_id,
+                          shown(member.client_id), shown(member.client_host), why)

@@ -34,10 +34,12 @@ class GroupMemberActor(pykka.ThreadingActor):
         self._tell = tell
         self._driver = GroupDriver(settings, snapshot, self._report, coordinator)
 
+    @override
     def on_start(self) -> None:
         """Connects; the group is joined when the herder sends JoinGroup."""
         self._driver.start()
 
+    @override
     def on_receive(self, message: GroupCommand) -> None:
         """Never blocks."""
         match message:

@@ -69,7 +69,7 @@ from spark_tasks.errors import ConnectError
 from storage.ids import ConnectorName
 from storage.status.state import StatusState
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 
 class Instances(Protocol):
@@ -143,6 +143,7 @@ class HerderActor(pykka.ThreadingActor):
         self._numbers = itertools.count(1)
         self._received_at = time.monotonic()
 
+    @override
     def on_receive(self, message: Any) -> Any:
         """Handles an Ask, an event's payload, or a Remark."""
         self._notice_suspension()
@@ -202,9 +203,9 @@ class HerderActor(pykka.ThreadingActor):
         try:
             self._state, effects = core.step(self._state, event)
         except Exception as error:
-            log.exception("Internal error while handling %s", cause)
+            _logger.exception("Internal error while handling %s", cause)
             for line in self._story.text(last=20).split("\n"):
-                log.error("Recent events: %s", line)  # noqa: TRY400 - the trace is above
+                _logger.error("Recent events: %s", line)  # noqa: TRY400 - the trace is above
             if isinstance(payload, RequestReceived):
                 self._reply(Reply(payload.request_id, error=error))
             if not isinstance(error, UnexpectedEventError):
@@ -215,11 +216,11 @@ class HerderActor(pykka.ThreadingActor):
         self._ports.publish(self._state)
         for effect in effects:
             if not isinstance(effect, Log):
-                log.debug("%s%s -> %s", cause, because_of, type(effect).__name__)
+                _logger.debug("%s%s -> %s", cause, because_of, type(effect).__name__)
             try:
                 self._carry_out(effect, cause)
             except Exception as error:
-                log.exception("Internal error: could not carry out %s of %s", type(effect).__name__, cause)
+                _logger.exception("Internal error: could not carry out %s of %s", type(effect).__name__, cause)
                 self._fail(error)
 
     def _fail(self, error: Exception) -> None:
@@ -233,8 +234,8 @@ class HerderActor(pykka.ThreadingActor):
             case Log(level, message, about):
                 # The lines below the first are a stack trace. Masked before the split: a secret may span several lines.
                 line, _, below = process_secrets().mask(message).partition("\n")
-                log.log(logging.getLevelNamesMapping()[level], "%s [%s]", line, cause,
-                        extra={"about": about, "below": below})
+                _logger.log(logging.getLevelNamesMapping()[level], "%s [%s]", line, cause,
+                            extra={"about": about, "below": below})
             case SetTimer(key, at_ms):
                 self._ticker.set((self.actor_urn, key), at_ms, lambda: self._timer_fired(key))
             case CancelTimer(key):

@@ -2,8 +2,8 @@
 
 Read `advance` first: it decides what to do next after every event. table.py lists the handler for each phase and event
 (docs/herder.md shows it); the handlers are in requests.py, rebalance.py, suspension.py, leadership.py,
-config_changes.py, restarts.py, task_configs.py, zombie_fencing.py, work.py and shutdown.py; request_timeouts.py refuses
-requests that have waited too long.
+config_changes.py, restarts.py, healing.py, task_configs.py, zombie_fencing.py, work.py and shutdown.py;
+request_timeouts.py refuses requests that have waited too long.
 """
 
 from __future__ import annotations

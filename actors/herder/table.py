@@ -2,7 +2,8 @@
 
 A kind is a message, a timer, or the continuation of an op. The table has every pair. `ignored`: what the event is about
 is over, so nothing follows. `impossible`: no order of events leads to this pair; it would be a defect of the herder, is
-logged as one, and changes nothing. docs/herder.md shows this table (`make herder-doc`).
+logged as one, and changes nothing, except for the end of an op that requests wait for: that stops the worker.
+docs/herder.md shows this table (`make herder-doc`).
 """
 
 from __future__ import annotations

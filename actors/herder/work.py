@@ -99,7 +99,7 @@ def start_missing(turn: Turn) -> None:
 
 
 def tell_moved(turn: Turn) -> None:
-    """A rebalance for new task configs is over: logs that tasks stopped that did not start here again; this was not
+    """A rebalance for new task configs is over: logs the tasks that stopped and did not start here again; this was not
     logged when they stopped.
     """
     for task in sorted(turn.state.reconfigured):

@@ -24,7 +24,7 @@ from actors.messages.ids import Epoch
 from spark_tasks.errors import ConnectError, is_permanent
 from storage.ids import ConnectorTaskId, ItemId, State
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 Tell = Callable[[Any], None]
 
 
@@ -51,7 +51,7 @@ class ActorInstances:
             ref = make(effect.epoch, command)
         except Exception as error:
             # Plugin code may run in a constructor: whatever it raises fails the instance, not the herder.
-            log.exception("%s: could not start", effect.item, extra={"about": effect.item})
+            _logger.exception("%s: could not start", effect.item, extra={"about": effect.item})
             self._tell(report(effect.item, effect.epoch, State.FAILED, trace=trace_of(error),
                               permanent=is_permanent(error)))
             return
@@ -106,7 +106,7 @@ class ActorInstances:
         try:
             entry[1].tell(message)
         except pykka.ActorDeadError:
-            log.debug("%s: the actor is dead", item)
+            _logger.debug("%s: the actor is dead", item)
             return False
         return True
 

@@ -301,7 +301,7 @@ class TaskActor(pykka.ThreadingActor):
             self.actor_ref.tell(_Step())
 
     def wake(self) -> None:
-        """Has run_once called soon. Any thread, at any time."""
+        """Schedules a call of run_once. Any thread, at any time."""
         if not self._wake_queued.is_set():
             self._wake_queued.set()
             try:

@@ -20,8 +20,8 @@ from actors.errors import RequestRefusedError
 from actors.herder.effects import SendTaskConfigs
 from actors.herder.events import TaskConfigsPublished
 from actors.herder.signing import sign
-from actors.worker_requests import exchange
 from spark_tasks.errors import ConnectError
+from spark_tasks.process.worker_requests import exchange
 from storage.config.state import SessionKey
 from storage.daemon_pool import DaemonPool
 from storage.ids import ConnectorName

@@ -18,7 +18,7 @@ from spark_tasks.kafka.client_properties import Kind, client_properties, same_br
 from storage.daemon_pool import DaemonPool
 from storage.ids import Config, ConnectorName
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 TIMEOUT_MS = 30_000
 _AT_ONCE = 8
@@ -74,5 +74,5 @@ class ProducerFencing:
                 future.result()
         finally:
             cluster.close()
-        log.info("%s: fenced %d producers of former tasks", connector, len(transactional_ids),
-                 extra={"about": connector})
+        _logger.info("%s: fenced %d producers of former tasks", connector, len(transactional_ids),
+                     extra={"about": connector})

@@ -25,7 +25,7 @@ from spark_tasks.task import StartGuard
 from storage.config.view import ConfigView
 from storage.ids import ConnectorTaskId
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 RETRY_FOR_S = 60.0
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.1, 2.0
@@ -102,7 +102,7 @@ class HerderGuard(StartGuard):
                 wait_ms = deadline.next_wait() if retriable else None
                 if wait_ms is None:
                     raise ConnectError(f"{failure}: {error}") from error
-                log.info("%s, trying again: %s", failure, error)
+                _logger.info("%s, trying again: %s", failure, error)
             else:
                 return
             if self._cancelled.wait(wait_ms / 1000):

@@ -36,7 +36,7 @@ from storage.ids import ConnectorName
 from storage.log.protocol import PrivilegedWriter, TopicLog
 from storage.log.record import LogRecord, Position
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 WRITE_TIMEOUT_MS = 30_000  # for all of a write, as in Kafka Connect
 

@@ -13,7 +13,7 @@ from actors.stores.log_events import CaughtUp, RecordsRead
 from spark_tasks.futures import error_of
 from storage.log.protocol import TopicLog
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 
 class LogActor(pykka.ThreadingActor):
@@ -29,7 +29,7 @@ class LogActor(pykka.ThreadingActor):
         """Begins to read."""
         started = self._log.start(
             lambda records: self._tell_self(RecordsRead(records)),
-            lambda error: log.debug("%s: %s", self._name, error),
+            lambda error: _logger.debug("%s: %s", self._name, error),
         )
         started.add_done_callback(lambda future: self._tell_self(CaughtUp(error_of(future))))
 

@@ -33,7 +33,7 @@ from storage.status.records import status_record, topic_key, topic_record
 from storage.status.state import StatusState, TopicStatus
 from storage.status.view import StatusView
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 REPEAT_MS = 100
 
@@ -165,12 +165,12 @@ class StatusStoreActor(LogActor):
 
     def _failed(self, number: int, write: _Write, error: Exception) -> None:
         if not is_retriable(error):
-            log.error("Failed to write the status %s: %r", write.record[0].decode(errors="replace"), error)
+            _logger.error("Failed to write the status %s: %r", write.record[0].decode(errors="replace"), error)
             self._topics_sent.discard(write.record[0])
             return
         if write.ticket is None or may_repeat(self._book, self._state, write.ticket):
-            self._limited_log.log(log, logging.WARNING, "Could not write statuses; retrying: %s", error)
-            log.debug("Failed to write status %r; retrying: %r", write.record[0], error)
+            self._limited_log.log(_logger, logging.WARNING, "Could not write statuses; retrying: %s", error)
+            _logger.debug("Failed to write status %r; retrying: %r", write.record[0], error)
             at_ms = self._ticker.now_ms() + REPEAT_MS
             self._ticker.set((self.actor_urn, number), at_ms, lambda: self._tell_self(_Again(write)))
 

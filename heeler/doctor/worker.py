@@ -136,7 +136,7 @@ def _topics(config: WorkerConfig, admin: KafkaAdminClient, brokers: int) -> Iter
         copies = min((len(p["replica_nodes"]) for p in partitions), default=0)
         if copies == 1 and brokers > 1:
             yield Finding(about, Verdict.WARNING, f"{topic.name} has one replica: if its broker is lost, so are "
-                          f"{topic.purpose}. Have Kafka's kafka-reassign-partitions add replicas")
+                          f"{topic.purpose}. Use Kafka's kafka-reassign-partitions to add replicas")
         elif not leaderless and not behind:
             yield Finding(about, Verdict.OK, f"{topic.name}: {counted(len(partitions), 'partition')}, "
                                              f"{counted(copies, 'replica')}")

@@ -22,7 +22,7 @@ from heeler.embedded_kafka.java import find_java
 from heeler.errors import SetupError
 from spark_tasks.spark.class_archive import ClassArchive
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 _START_SECONDS = 90.0
 _STOP_SECONDS = 30.0
 _ATTEMPTS = 5  # another program may take a port (the broker's or the controller's) between choice and use
@@ -43,7 +43,7 @@ class EmbeddedBroker:
 
     def __init__(
         self, port: int = 0, data_dir: Path | None = None, *, host: str = "127.0.0.1", heap_mb: int = 512,
-        settings: Mapping[str, str] | None = None, quick: bool = False, progress: Progress = log.info,
+        settings: Mapping[str, str] | None = None, quick: bool = False, progress: Progress = _logger.info,
     ) -> None:
         self.host = host
         self.port = port
@@ -174,8 +174,8 @@ class EmbeddedBroker:
             if time.monotonic() - started > _START_SECONDS:
                 raise SetupError(f"Kafka did not respond within {_START_SECONDS:.0f} s: {folder.log_tail()}")
             time.sleep(0.02)
-        log.info("Kafka %s is ready on %s after %.1f s", KAFKA_VERSION, self.bootstrap_servers,
-                 time.monotonic() - started)
+        _logger.info("Kafka %s is ready on %s after %.1f s", KAFKA_VERSION, self.bootstrap_servers,
+                     time.monotonic() - started)
         return True
 
     def _format(self, folder: BrokerFolder, jvm: list[str], config: Path) -> None:

@@ -30,7 +30,7 @@ Progress = Callable[[str], None]
 """Called with lines that report progress; some of them are Steps."""
 
 _MANIFEST = "files.json"
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 
 class Step(str):
@@ -85,7 +85,7 @@ def classpath(folder: Path) -> str:
     return os.pathsep.join(str(jar) for jar in sorted(folder.glob("*.jar")))
 
 
-def resolve(jars: JarSet = BROKER, progress: Progress = log.info) -> Path:
+def resolve(jars: JarSet = BROKER, progress: Progress = _logger.info) -> Path:
     """The folder with the set's jars, which are fetched first if the cache does not have all of them.
 
     Concurrent processes fetch them once. Raises SetupError if there is no Java, the registry is unreachable, or the

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from spark_tasks.sources.settings import SourceSettings
     from spark_tasks.tasks.leases import Lease
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 _FIRST_PAUSE_S: Final = 0.05
 _LONGEST_PAUSE_S: Final = 5.0
@@ -143,7 +143,7 @@ class _JavaConnector(JavaPlugins):
         try:
             connection.ask("stop")
         except HostGoneError:
-            log.info("The Java plugin host has ended before %s was stopped", self.java_class)
+            _logger.info("The Java plugin host has ended before %s was stopped", self.java_class)
         finally:
             connection.close()
             self.context.metrics.replace(Figures())
@@ -187,12 +187,12 @@ class _JavaConnector(JavaPlugins):
         threading.Thread(target=work, name=f"again-{self.config.get('name')}", daemon=True).start()
 
     def _move(self) -> None:
-        """The host is being replaced: stops the connector there in order, and continues in the next host."""
-        log.info("%s continues in another Java plugin host", self.config.get("name"))
+        """The host is being replaced: stops the connector there cleanly, and continues in the next host."""
+        _logger.info("%s continues in another Java plugin host", self.config.get("name"))
         try:
             self._leave()
         except JavaPluginError as error:
-            log.warning("Could not stop %s cleanly: %s", self.config.get("name"), error)
+            _logger.warning("Could not stop %s cleanly: %s", self.config.get("name"), error)
         self._again()
 
     def _again(self) -> None:

@@ -15,7 +15,7 @@ from spark_tasks.errors import ConnectError
 from spark_tasks.futures import complete, fail
 from spark_tasks.host_frames import BATCH, HEAD, Batch, HostGoneError, batch, message, received, thrown_text
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 _BUFFER = 1 << 20
 
 Message = Mapping[str, Any]
@@ -110,7 +110,7 @@ class Connection:
         try:
             self._socket.shutdown(socket.SHUT_RDWR)
         except OSError:
-            log.debug("The connection is closed already")
+            _logger.debug("The connection is closed already")
 
     def _send(self, frame: bytes) -> None:
         try:

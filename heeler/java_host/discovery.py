@@ -26,7 +26,7 @@ from spark_tasks.errors import ConfigError, ConnectError
 from spark_tasks.plugins import Kind
 from spark_tasks.spark.class_archive import cache_root
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 _KINDS: Final = {
     "source": Kind.CONNECTOR, "sink": Kind.CONNECTOR, "converter": Kind.CONVERTER,
@@ -154,9 +154,9 @@ class Discovery:
         """
         scans = [str(place.path) for place in self._scans if self._known[place] is None]
         if scans:
-            log.warning("plugin.path: the Java plugin host scans every class in %s once, and again when the jars "
-                        "change. If every plugin has a manifest, which Kafka's bin/connect-plugin-path.sh "
-                        "sync-manifests adds, plugin.discovery=service_load avoids that", ", ".join(sorted(scans)))
+            _logger.warning("plugin.path: the Java plugin host scans every class in %s once, and again when the jars "
+                            "change. If every plugin has a manifest, which Kafka's bin/connect-plugin-path.sh "
+                            "sync-manifests adds, plugin.discovery=service_load avoids that", ", ".join(sorted(scans)))
             return self._plugin_path, DEFAULT_MODE
         without = {place: missing for place in self._known if (missing := self._without_manifest(place))}
         if not without:
@@ -242,4 +242,4 @@ def _remember(digest: str, plugins: Sequence[JavaPlugin]) -> None:
             json.dump([asdict(plugin) for plugin in plugins], out)
         Path(name).rename(file)
     except OSError as error:
-        log.info("Could not cache the plugins that were found, so the next start searches again: %s", error)
+        _logger.info("Could not cache the plugins that were found, so the next start searches again: %s", error)

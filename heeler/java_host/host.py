@@ -2,7 +2,7 @@
 a plugin is first needed.
 
 A host that has ended is started again when it is needed; one that no longer responds is ended. A host in which too many
-threads hang, or whose heap is full, reports that: its tasks and connectors leave it in order and continue in a new one.
+threads hang, or whose heap is full, reports that: its tasks and connectors leave it cleanly and continue in a new one.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _LOGGING: Final = {
     "log.org.apache.kafka": "warn", "log.org.apache.kafka.connect.file": "info",
     "log.org.apache.kafka.connect.mirror": "info",
 }
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 HostPath = Callable[[Path], tuple[str, str]]
 """Returns the plugin.path and the plugin.discovery of a host, given the host's folder; see Discovery.host_path."""
@@ -99,7 +99,7 @@ class JavaHost:
             try:
                 return self._ask(op, fields)
             except HostGoneError as error:
-                log.info("Repeating the request %s in another host: %s", op, error)
+                _logger.info("Repeating the request %s in another host: %s", op, error)
             time.sleep(pause_s)
         return self._ask(op, fields)
 
@@ -218,7 +218,7 @@ class _Host:
                 if self._running.alive:
                     self._retire(self._running, "it refuses connections")  # other users know the reason
                 else:
-                    log.warning("The %s has ended; starting a new one", self._title)
+                    _logger.warning("The %s has ended; starting a new one", self._title)
                     self._used.pop(self._running, None)
                     self._running.close()
                     self._running = None
@@ -233,14 +233,14 @@ class _Host:
 
     def _silent(self, process: HostProcess) -> None:
         why = f"it has not responded for {self._settings.silence_s:g} s: it is suspended, or its heap is full"
-        log.error("Ending the %s: %s; its tasks continue in a new one", self._title, why)
+        _logger.error("Ending the %s: %s; its tasks continue in a new one", self._title, why)
         self._end(process, why=why)
 
     def _retire(self, process: HostProcess, why: str) -> None:
         """Sends no more connections to a process. Its users have some time to leave."""
         if process is not self._running:
             return
-        log.warning("Replacing the %s: %s; its tasks continue in a new one", self._title, why)
+        _logger.warning("Replacing the %s: %s; its tasks continue in a new one", self._title, why)
         self._running = None
         self._retired.add(process)
         _later(self._settings.grace_s, lambda: self._end(process))

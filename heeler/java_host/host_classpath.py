@@ -21,7 +21,7 @@ from heeler.embedded_kafka.java import MINIMUM, find_java
 from heeler.errors import SetupError
 from spark_tasks.spark.class_archive import cache_root
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 SOURCES: Final = Path(__file__).with_name("src")
 RUNTIME: Final = JarSet(
@@ -46,7 +46,7 @@ def identity(sources: Path = SOURCES) -> str:
 
 def host_classpath() -> str:
     """The classpath; jars and classes that are not in the cache are fetched and compiled first. Raises SetupError."""
-    jars = classpath(resolve(RUNTIME, log.info))
+    jars = classpath(resolve(RUNTIME, _logger.info))
     return os.pathsep.join((str(compiled(jars)), jars))
 
 
@@ -55,7 +55,7 @@ def compiled(jars: str, sources: Path = SOURCES) -> Path:
     target = cache_root() / f"java-host-{identity(sources)}"
     if target.is_dir():
         return target
-    compiler = classpath(resolve(COMPILER, log.info))
+    compiler = classpath(resolve(COMPILER, _logger.info))
     try:
         work = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
     except OSError as error:

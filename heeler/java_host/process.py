@@ -33,7 +33,7 @@ _FULL: Final = 3  # the exit code of Host.java if its heap is full
 _WHOSE: Final = re.compile(r"\x01(\d*)\x01([^\x01]*)\x01")  # task, or nothing, and connector: see PluginOutput.java
 _LEVEL: Final = re.compile(rf"\[({'|'.join(SLF4J)})\] (?:([\w.$-]+) - )?(.*)", re.DOTALL)
 _output = logging.getLogger("heeler.java")  # the output of the JVM and its plugins
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 
 class HostProcess:
@@ -64,7 +64,7 @@ class HostProcess:
         self._why = ""
         threading.Thread(target=self._log, args=(reading,), name="java-host-log", daemon=True).start()
         self._wait(begun + _START_S)
-        log.info("The %s is running (started in %.1f s)", title, time.monotonic() - begun)
+        _logger.info("The %s is running (started in %.1f s)", title, time.monotonic() - begun)
 
     @property
     def alive(self) -> bool:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from heeler.java_host.discovery import Discovery, JavaPlugin
     from heeler.java_host.host import JavaHost, OnHostEnd
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 _EITHER: Final = {Kind.CONNECTOR, Kind.CONFIG_PROVIDER}  # converters and transforms go with their connector
 
@@ -60,11 +60,11 @@ class JavaRuntime:
             if which not in own:
                 pass
             elif plugin.kind in _EITHER and plugin.name in prefer:
-                log.info("%s: the Java plugin in %s is used, because of %s", plugin.name, plugin.location, PREFER)
+                _logger.info("%s: the Java plugin in %s is used, because of %s", plugin.name, plugin.location, PREFER)
                 self.passed_over[which] = [PassedOver("heeler", None, own[which])]
             else:
-                log.info("%s: heeler's own plugin is used, not the Java plugin in %s%s", plugin.name, plugin.location,
-                         f" (set {PREFER} to use that)" if plugin.kind in _EITHER else "")
+                _logger.info("%s: heeler's own plugin is used, not the Java plugin in %s%s", plugin.name,
+                             plugin.location, f" (set {PREFER} to use that)" if plugin.kind in _EITHER else "")
                 version = None if plugin.version == UNDEFINED else plugin.version
                 self.passed_over.setdefault(which, []).append(PassedOver("java", version, plugin.location))
                 continue

@@ -16,7 +16,7 @@ from spark_tasks.metrics.plugins import Figures
 from spark_tasks.plugins.cut import Cut, with_converters
 from spark_tasks.task import TaskContext
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 HELD_EVENTS: Final = 8  # the number of queued events, after which the host has to wait; a frame has up to 4 MB
 _POLL_S: Final = 0.2
@@ -78,7 +78,7 @@ class HeldSession:
     """The current session of a task. The task's thread opens and drops it; any thread may give it up.
 
     `drop`: called if the host has ended while the task was starting, and when the task leaves its host; `finish`:
-    called to stop the task in the host in order.
+    called to stop the task in the host cleanly.
     """
 
     def __init__(self, task: str, drop: Callable[[], None], finish: Callable[[Session], None]) -> None:
@@ -111,21 +111,21 @@ class HeldSession:
 
     def current(self) -> Session | None:
         """The session; None if a new one has to be opened. If its host is being replaced, the task is first stopped
-        there in order.
+        there cleanly.
         """
         session = self.session
         if session is None or not session.retires:
             return session
-        log.info("%s continues in another Java plugin host", self._task)
+        _logger.info("%s continues in another Java plugin host", self._task)
         try:
             self._finish(session)
         except JavaPluginError as error:
-            log.warning("Could not stop %s cleanly: %s", self._task, error)
+            _logger.warning("Could not stop %s cleanly: %s", self._task, error)
         self._drop()
         return None
 
     def finish(self) -> bool:
-        """Stops the task in order, unless it was cancelled. Returns False if the host had already ended. Raises the
+        """Stops the task cleanly, unless it was cancelled. Returns False if the host had already ended. Raises the
         plugin's errors.
         """
         if self.session is None or self.cancelled:
@@ -133,7 +133,7 @@ class HeldSession:
         try:
             self._finish(self.session)
         except HostGoneError:
-            log.info("%s: the host has ended before the task was stopped", self._task)
+            _logger.info("%s: the host has ended before the task was stopped", self._task)
             return False
         return True
 
@@ -150,7 +150,7 @@ class HeldSession:
             session.close()
 
     def cancel(self) -> None:
-        """Cancels the task; the host gives it up too. Any thread."""
+        """Cancels the task; the host abandons it, too. Any thread."""
         self.cancelled = True
         if (session := self.session) is not None:
             session.close()

@@ -16,7 +16,7 @@ from spark_tasks.config.definition import (
     at_least,
     parse_type,
 )
-from spark_tasks.process.log_levels import named_level, slf4j_level
+from spark_tasks.process.log_levels import level_number, slf4j_level
 
 OPTIONS: Final = "java.plugins.jvm.options"
 ISOLATION: Final = "java.plugins.isolation"
@@ -24,7 +24,8 @@ MAX_HUNG: Final = "java.plugins.hung.max"
 ANSWER: Final = "java.plugins.answer.timeout.ms"
 SILENCE: Final = "java.plugins.silence.timeout.ms"
 PREFER: Final = "java.plugins.prefer"
-_GRACE: Final = "task.shutdown.graceful.timeout.ms"  # Kafka Connect's key
+_GRACE: Final = "task.shutdown.graceful.timeout.ms"  # Kafka Connect's key, one of the worker's
+DEFAULT_GRACE_MS: Final = 5_000
 _LOG_LEVEL: Final = "heeler.log.level."
 _DEFAULT_OPTIONS: Final = "-Xmx1G"
 _LOW: Final = Importance.LOW
@@ -37,7 +38,7 @@ JAVA_KEYS: Final = ConfigDef(
         "Which Java plugins share a JVM: worker for all of them, connector for those of each connector alone, so that "
         "one that leaks or ends its JVM does not affect the others.")),
     ConfigKey(MAX_HUNG, Type.INT, default=8, validator=at_least(1), importance=_LOW, doc=(
-        "How many abandoned threads of Java plugins may hang before their JVM is replaced. Its tasks stop in order "
+        "How many abandoned threads of Java plugins may hang before their JVM is replaced. Its tasks stop cleanly "
         "and continue in a new one.")),
     # Less than the timeout of a validation, which can then name the plugin that hangs.
     ConfigKey(ANSWER, Type.LONG, default=85_000, validator=at_least(1), importance=_LOW, doc=(
@@ -75,13 +76,13 @@ class JavaHostSettings:
         """
         values = JAVA_KEYS.parse(worker)
         # The worker's own configuration reports levels that do not exist.
-        levels = {key.removeprefix(_LOG_LEVEL): named_level(level) for key, level in worker.items()
+        levels = {key.removeprefix(_LOG_LEVEL): level_number(level) for key, level in worker.items()
                   if key.startswith(_LOG_LEVEL)}
         return cls(
             options=values[OPTIONS] or _DEFAULT_OPTIONS,
             isolated=values[ISOLATION] == "connector",
             max_hung=values[MAX_HUNG],
-            grace_s=parse_type(_GRACE, worker.get(_GRACE, "5000"), Type.LONG) / 1000,
+            grace_s=parse_type(_GRACE, worker.get(_GRACE, DEFAULT_GRACE_MS), Type.LONG) / 1000,
             answer_s=values[ANSWER] / 1000,
             silence_s=values[SILENCE] / 1000,
             levels={name: slf4j_level(level) for name, level in levels.items() if level is not None},

@@ -271,7 +271,7 @@ class JavaSinkTask(JavaTask):
 
     @override
     def close(self) -> None:
-        """Stops the task in order, commits its offsets, leaves the group."""
+        """Stops the task cleanly, commits its offsets, leaves the group."""
         self._metrics.stopped()
         try:
             self._held.finish()
@@ -296,7 +296,7 @@ class JavaSinkTask(JavaTask):
 
     @override
     def cancel(self) -> None:
-        """Cancels the task; the host gives it up too."""
+        """Cancels the task; the host abandons it, too."""
         self._held.cancel()
         if (batch := self.batch) is not None:
             self._context.engine.cancel(batch)

@@ -260,7 +260,7 @@ class JavaSourceTask(JavaTask):
 
     @override
     def cancel(self) -> None:
-        """Cancels the task; the host gives it up too."""
+        """Cancels the task; the host abandons it, too."""
         self._held.cancel()
         if self._taking is not None:
             self._taking.cancel()

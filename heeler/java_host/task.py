@@ -54,4 +54,4 @@ class JavaTask(TaskRunner):
 
     @abstractmethod
     def _finish(self, session: Session) -> None:
-        """Stops the task in the host in order, and commits its work."""
+        """Stops the task in the host cleanly, and commits its work."""

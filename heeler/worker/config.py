@@ -24,7 +24,7 @@ from spark_tasks.validation.overrides import policy_of
 from storage.offsets.own_topic import OwnOffsets
 from storage.offsets.placement import own_offsets
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 _CLIENT_PREFIXES = ("security.", "ssl.", "sasl.")
 
 
@@ -64,18 +64,18 @@ class WorkerConfig:
             raise ConfigError(str(error)) from error
         process_secrets().add("", passwords(originals, [k for k in originals if _is_secret(k)]))
         if "plugin.path" in props and originals["plugin.path"] != props["plugin.path"]:
-            log.warning("plugin.path takes no placeholders (KIP-421); %s is used literally", props["plugin.path"])
+            _logger.warning("plugin.path takes no placeholders (KIP-421); %s is used literally", props["plugin.path"])
             originals["plugin.path"] = props["plugin.path"]
         config = cls(_parse(originals, originals.given, needed), originals, providers, java)
         for key in config.unknown_keys():
             near = difflib.get_close_matches(key, WORKER_KEYS.keys, 1, 0.85)
-            log.warning("%s is not a known worker setting%s", key, f"; did you mean {near[0]}?" if near else "")
+            _logger.warning("%s is not a known worker setting%s", key, f"; did you mean {near[0]}?" if near else "")
         ignored = warning(originals)
         if ignored:
-            log.warning(ignored)
+            _logger.warning(ignored)
         if not authenticates(originals):
-            log.warning("spark.authenticate=false: anybody who can reach a port of Spark can run code there and read "
-                        "the passwords of connectors")
+            _logger.warning("spark.authenticate=false: anybody who can reach a port of Spark can run code there and "
+                            "read the passwords of connectors")
         return config
 
     def __getitem__(self, key: str) -> Any:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from spark_tasks.runners import Runners
     from spark_tasks.spark.engines import AnyEngine
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 
 class DataPlane:
@@ -81,7 +81,7 @@ class DataPlane:
             runners = Runners(self._plugins, self._engine.result())
         except Exception as error:
             # If this installation of Spark does not work, each task that is started reports it in its status.
-            log.exception("The data plane could not be started")
+            _logger.exception("The data plane could not be started")
             self._runners.set_exception(error)
             return
         with self._lock:

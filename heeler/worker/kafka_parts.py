@@ -22,7 +22,7 @@ from storage.log.protocol import PrivilegedWriter
 from storage.log.topic_log import KafkaTopicLog
 from storage.offsets.own_topic import OwnOffsets
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 _TIMEOUT = "default.api.timeout.ms"  # Kafka's key
 TIMEOUT_MS = 30_000  # long enough for brokers that start at the same time

@@ -12,7 +12,7 @@ from heeler.worker.logs import parse_level
 from spark_tasks.errors import ConfigError
 from spark_tasks.process.log_levels import level_name
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 ROOT = "root"
 
@@ -67,7 +67,7 @@ class WorkerLoggers:
         try:
             self.set_level(namespace, level)
         except ConfigError as error:
-            log.warning("The level of logger %s in the config topic is ignored: %s", namespace, error)
+            _logger.warning("The level of logger %s in the config topic is ignored: %s", namespace, error)
 
     def _of(self, name: str) -> LoggerLevel:
         logger = logging.getLogger(None if name == ROOT else name)

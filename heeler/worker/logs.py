@@ -12,19 +12,15 @@ from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import IO, Any
 
-from heeler.worker import kafka_lines
 from heeler.worker.masked_output import MaskingFilter
 from spark_tasks.errors import ConfigError
-from spark_tasks.process.log_levels import LEVELS, TRACE, level_name, named_level
+from spark_tasks.kafka import log_filters
+from spark_tasks.process.log_levels import LEVELS, TRACE, level_name, level_number
 from spark_tasks.process.log_lines import LineFormatter
 from storage.ids import ConnectorTaskId, ItemId
 
 QUIET = ("kafka", "py4j", "pyspark", "numba", "werkzeug", "cheroot", "urllib3")
 """Libraries whose INFO lines do not concern connectors: they log at WARN, unless the configuration sets a level."""
-SILENT = ("kafka.cluster", "kafka.coordinator.assignors")
-"""Loggers whose warnings are harmless: they are about topics that have just been created, or will be."""
-_EVENT_LOOP = "kafka.net.selector"
-"""Warns when one of its steps takes a tenth of a second, which is usual at a start and on a busy machine."""
 TEXT, JSON = "text", "json"
 _context: ContextVar[tuple[str, int | None]] = ContextVar("connector_context", default=("", None))
 
@@ -89,7 +85,7 @@ def parse_level(text: str, key: str = "level") -> int:
     """The number of a level, by its name in any case; WARNING and CRITICAL are accepted too. `key`: for the message of
     the ConfigError that is raised for an unknown name.
     """
-    number = named_level(text)
+    number = level_number(text)
     if number is None:
         raise ConfigError(f"Invalid value {text} for configuration {key}: must be one of {', '.join(LEVELS)}")
     return number
@@ -114,21 +110,12 @@ def set_up_logging(root: str = "INFO", levels: Mapping[str, str] | None = None, 
     top.addHandler(handler)
     for name in QUIET:
         logging.getLogger(name).setLevel(max(logging.WARNING, top.level))
-    for name in SILENT:
-        logging.getLogger(name).setLevel(logging.CRITICAL)
-    logging.getLogger(_EVENT_LOOP).addFilter(_no_slow_step)
-    kafka_lines.install()
+    log_filters.install()
     logging.getLogger().addFilter(_no_retry_of_py4j)
     for name, number in parsed.items():
         logging.getLogger(name).setLevel(number)
     logging.captureWarnings(capture=True)
     threading.excepthook = _log_uncaught
-
-
-def _no_slow_step(record: logging.LogRecord) -> bool:
-    """Whether to log a line: not if it is about a slow step, unless DEBUG is enabled."""
-    enabled = logging.getLogger(_EVENT_LOOP).isEnabledFor(logging.DEBUG)
-    return enabled or "blocking the event loop" not in str(record.msg)
 
 
 def _no_retry_of_py4j(record: logging.LogRecord) -> bool:

@@ -88,7 +88,7 @@ from storage.offsets.stores import OffsetStores, OffsetTopic
 from storage.status.state import TopicStatus
 from storage.status.view import StatusView
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 LOAD_TIMEOUT_S = 90.0
 HALT_GRACE_S = 10.0  # on top of task.shutdown.graceful.timeout.ms
@@ -104,11 +104,11 @@ def run_worker(config: WorkerConfig) -> int:
         worker.herder_watch.wait_for_stop(worker.halting)
         worker.wait_halted()
     except StoppedError:
-        log.debug("The worker was stopped before it had finished starting")  # by a signal, or because a part died
+        _logger.debug("The worker was stopped before it had finished starting")  # by a signal, or because a part died
     except ConnectError as error:
         if isinstance(error, ConfigError):
             raise
-        log.error("The worker cannot run: %s", error)  # noqa: TRY400 - a stack trace would not add anything
+        _logger.error("The worker cannot run: %s", error)  # noqa: TRY400 - a stack trace would not add anything
         return 1
     finally:
         worker.close()
@@ -170,13 +170,13 @@ class Worker:
         self._tell_herder(Loaded(self._configs.config))
         self.metrics.engine, self.metrics.queues = data_plane.figures, self._queues
         data_plane.start()
-        log.info("heeler worker %s of group %s started", self.rest.worker_id, self.config.group_id)
+        _logger.info("heeler worker %s of group %s started", self.rest.worker_id, self.config.group_id)
 
     def halt(self, reason: str) -> None:
         """Begins an orderly stop. Any thread, any number of times."""
         if not self.halting.is_set():
             self.halting.set()
-            log.info("Stopping: %s", reason)
+            _logger.info("Stopping: %s", reason)
             threading.Thread(target=self._halt, args=(reason,), name="halt", daemon=True).start()
 
     def _halt(self, reason: str) -> None:
@@ -191,17 +191,17 @@ class Worker:
         """Waits until connectors and tasks are stopped and their statuses written, or until that takes too long."""
         grace = self.config["task.shutdown.graceful.timeout.ms"] / 1000 + HALT_GRACE_S
         if not self._halted.wait(grace):
-            log.error("The worker did not stop cleanly within %.0f s", grace)
+            _logger.error("The worker did not stop cleanly within %.0f s", grace)
             self.failed = True
 
     def close(self) -> None:
         """Stops all parts, in the reverse order of their start."""
         self._cleanup.close()
-        log.info("heeler worker stopped")
+        _logger.info("heeler worker stopped")
 
     def fail(self, reason: str) -> None:
         """A part that the worker cannot run without has died."""
-        log.error("%s; stopping the worker", reason)
+        _logger.error("%s; stopping the worker", reason)
         self.failed = True
         self.halt(reason)
 
@@ -346,7 +346,7 @@ class Worker:
             try:
                 herder.tell(message)
             except pykka.ActorDeadError:
-                log.debug("The herder has ended; %s is dropped", type(message).__name__)
+                _logger.debug("The herder has ended; %s is dropped", type(message).__name__)
 
     def _java_host_ended(self, connector: str, item: str, what: str) -> None:
         name = ConnectorName(connector)

@@ -21,7 +21,7 @@ from spark_tasks.plugins.config_providers import (
     load_providers,
 )
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 CLOSE_S: Final = 2.0
 _PATH: Final = "plugin.path"
 _KEYS: Final = ConfigDef(*(key for name, key in WORKER_KEYS.keys.items()
@@ -100,4 +100,4 @@ def _close(name: str, provider: ConfigProvider) -> None:
     try:
         provider.close()
     except Exception:
-        log.exception("Could not close the config provider %s", name)
+        _logger.exception("Could not close the config provider %s", name)

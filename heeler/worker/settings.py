@@ -23,7 +23,7 @@ from spark_tasks.task import WorkerSettings
 from storage.config.state import SessionKey
 from storage.ids import Config, WorkerId
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 _CONVERTERS = ("key.converter", "value.converter", "header.converter", "plugin.path")
 _LONG_KEYS = ("HmacMD5", "HmacSHA1")  # 64 bytes, as in Java: a leader with another size would replace the key
 
@@ -35,7 +35,7 @@ def healing_of(worker: Mapping[str, str]) -> Callable[[Config], Healing]:
         try:
             return Healing.of(worker, connector)
         except ConfigError as error:
-            log.warning("%s: no automatic restarts: %s", connector.get("name"), error)
+            _logger.warning("%s: no automatic restarts: %s", connector.get("name"), error)
             return Healing()
 
     return of
@@ -50,7 +50,7 @@ def progress_limit(worker: Mapping[str, str]) -> Callable[[Config], float]:
         try:
             values = healing.settings(worker, connector)
         except ConfigError as error:
-            log.warning("%s: %s", connector.get("name"), error)
+            _logger.warning("%s: %s", connector.get("name"), error)
             values = healing.settings(worker, {})
         return float(values["task.progress.timeout.ms"]) / 1000
 

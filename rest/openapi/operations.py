@@ -109,7 +109,8 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     "offsets.reset": Operation("Delete all offsets of a stopped connector.", {
         200: Response("They were deleted", ref("Message")), **_CHANGE}),
     "dead_letters.replay": Operation("Replay the dead letter queue to the sink.", {
-        202: Response("It has begun; GET returns its progress", ref("ReplayProgress")), **_CHANGE}, body=ref("Replay")),
+        202: Response("The replay has started; GET returns its progress", ref("ReplayProgress")), **_CHANGE},
+        body=ref("Replay")),
     "dead_letters.progress": Operation("Progress of the last replay of dead letters.", {
         200: Response("Progress", ref("ReplayProgress")), **_CHANGE}),
     "topics.topics": Operation("Topics that a connector has used (KIP-558).", {

@@ -21,7 +21,7 @@ from rest.wire.view import WorkerView
 from spark_tasks.config.auto_tasks import as_put, stored
 from storage.ids import Config, ConnectorName, ConnectorTaskId, TargetState
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 STATE_NAMES = {TargetState.STARTED: "RUNNING", TargetState.PAUSED: "PAUSED", TargetState.STOPPED: "STOPPED"}
 
@@ -86,13 +86,13 @@ def _expanded(view: WorkerView, expansions: Sequence[str]) -> dict[str, Any]:
     parts = {"status": responses.status_of, "info": responses.info_of}
     wanted = [(expansion, parts[expansion]) for expansion in expansions if expansion in parts]
     if len(wanted) < len(expansions):
-        log.debug("Ignoring unknown expansion types among %s", expansions)
+        _logger.debug("Ignoring unknown expansion types among %s", expansions)
     expanded: dict[str, Any] = {}
     for name in view.config.connectors():
         try:
             expanded[name] = {expansion: part(view, name) for expansion, part in wanted}
         except NotFoundError:  # created or removed a moment ago
-            log.debug("Nothing to expand for connector %s", name)
+            _logger.debug("Nothing to expand for connector %s", name)
     return expanded
 
 

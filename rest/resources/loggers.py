@@ -16,7 +16,7 @@ from rest.wire.entities import CONFIG, parse
 from rest.wire.responses import json_response, logger_level, no_body
 from spark_tasks.process.log_levels import LEVELS
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 
 def blueprint(context: ResourceContext) -> Blueprint:
@@ -43,7 +43,7 @@ def blueprint(context: ResourceContext) -> Blueprint:
             context.herder.answer(SetClusterLoggerLevel(logger, level))
             return no_body(204)
         if scope != "worker":
-            log.warning("Unknown scope %r in a request to set a logger's level: using worker", scope)
+            _logger.warning("Unknown scope %r in a request to set a logger's level: using worker", scope)
         return json_response(list(view.loggers.set_level(logger, level)))
 
     return routes

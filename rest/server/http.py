@@ -29,7 +29,7 @@ from cheroot.workers.threadpool import ThreadPool
 from rest.server.request import MAX_HEAD_BYTES, StrictRequest
 from spark_tasks.process.rate_limited_log import RateLimitedLog
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 MIN_THREADS = 4
 MAX_THREADS = 200
@@ -164,7 +164,7 @@ class _Connection(HTTPConnection):
                 self.socket.do_handshake()
             except OSError as error:
                 self.server.limited_log.log(
-                    log, logging.INFO, "TLS handshake with %s failed: %s", self.remote_addr, error)
+                    _logger, logging.INFO, "TLS handshake with %s failed: %s", self.remote_addr, error)
                 return False
         self.handshake_done = True
         self.rfile.incoming.deadline = time.monotonic() + IDLE_TIMEOUT_S
@@ -264,7 +264,7 @@ class _Connections(ConnectionManager):
     def _warn(self, *what: Any) -> None:
         if time.monotonic() - self._warned > IDLE_TIMEOUT_S:
             self._warned = time.monotonic()
-            log.warning(*what)
+            _logger.warning(*what)
 
     def _make_room(self) -> None:
         """Closes some connections that are idle after a response, or have sent nothing for some time.
@@ -352,9 +352,9 @@ class HttpServer(wsgi.Server):
         """
         error = sys.exc_info()[1]
         if isinstance(error, OSError):
-            self.limited_log.log(log, level, "A connection to the REST server failed: %s", error)
+            self.limited_log.log(_logger, level, "A connection to the REST server failed: %s", error)
         else:
-            log.log(level, msg, exc_info=traceback)
+            _logger.log(level, msg, exc_info=traceback)
 
 
 def connection_limit(listeners: int) -> int:

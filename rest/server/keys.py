@@ -124,7 +124,7 @@ REST_KEYS = ConfigDef(
     _key("access.control.allow.methods", Type.STRING, "", "Access-Control-Allow-Methods of responses."),
     _key("response.http.headers.config", Type.STRING, "", "Headers that are added to every response.",
          Rule(_HEADER_SYNTAX, _accepted_by(header_rules))),
-    _key("ssl.client.auth", Type.STRING, "none", "Whether https clients present a certificate.",
+    _key("ssl.client.auth", Type.STRING, "none", "Whether HTTPS clients must present a certificate.",
          OneOf("required", "requested", "none")),
     _key("heeler.rest.max.body.bytes", Type.INT, MAX_BODY_BYTES,
          "The maximum size of a request's body, in bytes; larger ones are rejected with 413.", at_least(1024)),

@@ -19,7 +19,7 @@ from rest.server.settings import RestSettings
 from rest.server.tls import client_context, server_context
 from spark_tasks.errors import ConfigError
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 STOP_TIMEOUT_S = 5.0
 
@@ -55,7 +55,7 @@ class RestServer:
             thread = threading.Thread(target=server.serve, name=name, daemon=True)
             thread.start()
             self._threads.append(thread)
-            log.info("REST listens on %s", _shown(server.bind_addr))
+            _logger.info("REST listens on %s", _shown(server.bind_addr))
 
     def client_tls(self) -> ssl.SSLContext:
         """The TLS context for requests to other workers with https listeners. Raises ConfigError."""

@@ -16,7 +16,7 @@ from spark_tasks.process.private_files import private_folder
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_LOG = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 _making = threading.RLock()
 # Kernels create no arrays, so they are compiled without numba's reference counts (`_nrt`). Those are atomic, and each
 # array that is passed to an inlined helper costs two updates. With them, encoding records took five times as long.
@@ -67,7 +67,7 @@ def _compiled(function: Callable[..., Any]) -> Any:
         return numba.njit(cache=True, **_OPTIONS)(function)
     except RuntimeError:  # numba has found no folder that is writable
         folder = private_folder("numba")  # other users cannot put code there
-        _LOG.info("Numba's cache is in %s: neither the installation nor the home folder is writable", folder)
+        _logger.info("Numba's cache is in %s: neither the installation nor the home folder is writable", folder)
         numba.config.CACHE_DIR = str(folder)
         return numba.njit(cache=True, **_OPTIONS)(function)
 
@@ -85,8 +85,8 @@ def _inlined(function: Callable[..., Any]) -> Any:
 
 
 def intrinsic(function: Callable[..., Any]) -> Any:
-    """Makes a function that only kernels can call, without the first argument: it returns its type and what generates
-    its code.
+    """Makes a function that only kernels can call, without its first parameter (numba's context). It returns the
+    signature and the code generator.
     """
     return _Later(function, _intrinsic)
 

@@ -34,7 +34,7 @@ def copy_bytes(_context: Any, target: Any, _target_at: Any, source: Any, _source
 @intrinsic
 def copy_short(_context: Any, target: Any, _target_at: Any, source: Any, _source_at: Any) -> Any:
     """Copies up to SLACK bytes in a fraction of the time of a memcpy: SLACK bytes are copied, so both arrays must have
-    as many there, and what lies behind the wanted ones in `target` must be written afterwards.
+    as many there, and the bytes after the wanted ones in `target` have to be overwritten afterwards.
     """
     from numba.core import types  # noqa: PLC0415 - see jit.py
 
@@ -59,7 +59,7 @@ def store_word(_context: Any, target: Any, _at: Any, _word: Any) -> Any:
 
 @intrinsic
 def first_byte(_context: Any, _word: Any) -> Any:
-    """The place of the first byte of a word that is not zero, or WORD."""
+    """The index of a word's first non-zero byte, or WORD if there is none."""
     from numba.core import types  # noqa: PLC0415 - see jit.py
 
     return types.int64(types.uint64), _first
@@ -78,13 +78,13 @@ def copy_text(target: Any, target_at: Any, source: Any, source_at: Any, size: An
 
 @inlined
 def zero_bytes(word: Any) -> Any:
-    """Returns a word with the high bits of the bytes that are zero in `word`."""
+    """Returns a word in which the high bit of each byte that is zero in `word` is set."""
     return ~((word & _LOW_BITS) + _LOW_BITS | word) & HIGH_BITS
 
 
 @inlined
 def count_bytes(high_bits: Any) -> Any:
-    """Returns how many bytes of a word that has only high bits are not zero, as uint64."""
+    """Returns the number of high bits that are set, as uint64; no other bit may be."""
     return ((high_bits >> _7) * ONES) >> _56
 
 

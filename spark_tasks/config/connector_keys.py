@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from spark_tasks.config.definition import (
@@ -21,11 +22,17 @@ from spark_tasks.config.definition import (
     at_least,
     between,
     invalid,
+    parse_type,
 )
 from spark_tasks.config.validators import ValidRegex
 from spark_tasks.limits import MAX_TASKS
 
 HIGH, MEDIUM, LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
+
+
+def aliases(config: Mapping[str, Any], key: str) -> list[str]:
+    """Returns the aliases in a list such as `transforms`. Raises ConfigError."""
+    return [alias for alias in parse_type(key, config.get(key), Type.LIST) or () if alias]
 
 
 def unique_aliases(what: str) -> AllOf:

@@ -108,12 +108,12 @@ def _split_any(data: Any, final: bool, offsets: Any, out: Any) -> tuple[int, int
     while i < len(data):
         c = data[i]
         i += 1
-        if c == 13:
+        if c == _CR:
             if i == len(data) and not final:
                 break
-            if i < len(data) and data[i] == 10:
+            if i < len(data) and data[i] == _LF:
                 i += 1
-        elif c != 10:
+        elif c != _LF:
             out[at] = c
             at += 1
             continue
@@ -134,16 +134,16 @@ def to_lines(array: pa.Array, metadata: Metadata | None) -> pa.Buffer:
 
 
 @jit
-def _join_lines(data: Any, offsets: Any, there: Any, null: Any, out: Any) -> Any:
+def _join_lines(data: Any, offsets: Any, valid: Any, null: Any, out: Any) -> Any:
     at: Any = 0
-    for row in range(len(there)):
-        if there[row]:
+    for row in range(len(valid)):
+        if valid[row]:
             begin, count = np.int64(offsets[row]), np.int64(offsets[row + 1] - offsets[row])
             copy_bytes(out, at, data, begin, count)
             at += count
         else:
             copy_bytes(out, at, null, 0, len(null))
             at += len(null)
-        out[at] = 10
+        out[at] = _LF
         at += 1
     return at

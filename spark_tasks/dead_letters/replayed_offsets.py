@@ -49,8 +49,8 @@ class ReplayedOffsets:
         text = _MARK + base64.b64encode(zlib.compress(bytes(_varints(numbers)), 9)).decode()
         if len(text) > _LONGEST:
             raise ScatteredError(
-                "the replayed letters are too scattered in the queue to be recorded: first replay those between them "
-                "(a filter by offsets alone, or none), or fewer at a time"
+                "the replayed letters are too scattered in the queue to be recorded: replay those between them first "
+                "(filter by offsets only, or not at all), or replay fewer at a time"
             )
         return text
 

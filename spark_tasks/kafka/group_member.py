@@ -2,7 +2,7 @@
 
 The library provides the requests, their error handling and the heartbeat loop. Its poll-driven join loop is not used:
 the member's owner calls the methods under "for the owner". Everything runs on the client's IO thread, except methods
-that are marked "Any thread". The methods raise ConnectErrors.
+that are marked "Any thread". The methods raise ConnectErrors, except `ask` and `ask_coordinator`.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from kafka.net.compat import KafkaNetClient
 from kafka.net.wakeup_notifier import WakeupNotifier
 from kafka.protocol.consumer import UNKNOWN_MEMBER_ID, HeartbeatRequest
 from kafka.structs import MemberState
+from typing_extensions import override
 
 from spark_tasks.errors import ConnectError, RetriableError
 from spark_tasks.kafka.client_metrics import ClientMetrics
@@ -59,7 +60,9 @@ class CoordinatorAwayError(KafkaUnavailableError):
 class JoinRefusedError(KafkaRefusedError):
     """The brokers reject the member. `unexplained`: without a reason."""
 
-    unexplained = False
+    def __init__(self, message: str, *, unexplained: bool) -> None:
+        super().__init__(message)
+        self.unexplained = unexplained
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,16 +103,16 @@ class GroupMember(BaseCoordinator):  # type: ignore[misc]
     """The protocol type of the group: all members have the same."""
 
     def __init__(self, settings: MemberSettings, lost: Callable[[str], None]) -> None:
-        counted = {"metrics": settings.metrics, "metric_group_prefix": "connect"}
-        measured = {"selector": settings.metrics.selector} if settings.metrics is not None else {}
+        metrics = {"metrics": settings.metrics, "metric_group_prefix": "connect"}
+        selector = {"selector": settings.metrics.selector} if settings.metrics is not None else {}
         super().__init__(
-            KafkaNetClient(**{**_CLIENT_DEFAULTS, **settings.client, **counted, **measured}),
+            KafkaNetClient(**{**_CLIENT_DEFAULTS, **settings.client, **metrics, **selector}),
             group_id=settings.group_id,
             session_timeout_ms=settings.session_timeout_ms,
             heartbeat_interval_ms=settings.heartbeat_interval_ms,
             max_poll_interval_ms=settings.rebalance_timeout_ms,  # also how long a rebalance waits for this member
             retry_backoff_ms=settings.retry_backoff_ms,
-            **counted,
+            **metrics,
         )
         self.heartbeat = _Heartbeat(settings, self.config)
         if settings.metrics is not None:
@@ -186,8 +189,8 @@ class GroupMember(BaseCoordinator):  # type: ignore[misc]
         """Runs a function or coroutine function soon on the IO thread; its error is logged. Any thread."""
         self._manager.call_soon(function, *args).add_errback(_report)
 
-    def check(self) -> None:
-        """RuntimeError if the IO thread has died, which ends the membership without any other notice."""
+    def check_thread(self) -> None:
+        """RuntimeError if the IO thread has died, which ends the membership without any other notice. Any thread."""
         if self._thread is not None and not self._thread.is_alive():
             raise RuntimeError(f"the thread of the member of group {self.group_id} has died")
 
@@ -207,7 +210,7 @@ class GroupMember(BaseCoordinator):  # type: ignore[misc]
             return False
         return True
 
-    async def found(self) -> bool:
+    async def find_coordinator(self) -> bool:
         """Whether the coordinator is known, or can be found within a heartbeat interval. Bootstraps first."""
         with self._translated():
             if not self._manager.bootstrapped:
@@ -215,6 +218,17 @@ class GroupMember(BaseCoordinator):  # type: ignore[misc]
             return not self.coordinator_unknown() or bool(
                 await self.ensure_coordinator_ready_async(self._settings.heartbeat_interval_ms)
             )
+
+    @override
+    def need_rejoin(self) -> bool:
+        """Whether a rebalance has been requested, or this member belongs to no generation."""
+        return bool(super().need_rejoin())
+
+    @override
+    def request_rejoin(self) -> None:
+        """Requests a rebalance, as the response to a heartbeat or a SyncGroup does that says that there is one."""
+        super().request_rejoin()
+        self.wake()
 
     def rejoin(self) -> None:
         """Requests another rebalance, or one more after the rebalance in progress."""
@@ -266,28 +280,26 @@ class GroupMember(BaseCoordinator):  # type: ignore[misc]
         except protocol.RetriableError as error:
             raise KafkaUnavailableError(str(error)) from error
         except protocol.KafkaError as error:
-            refused = JoinRefusedError(join_refusal(error, self.group_id, self._settings.session_timeout_ms))
-            refused.unexplained = isinstance(error, protocol.UnknownError)
-            raise refused from error
+            why = join_refusal(error, self.group_id, self._settings.session_timeout_ms)
+            raise JoinRefusedError(why, unexplained=isinstance(error, protocol.UnknownError)) from error
 
     # ------------------------------------------------------------ what the library calls
+    @override
     def protocol_type(self) -> str:
         """The group's type."""
         return self.group_type
 
+    @override
     def group_protocols(self) -> list[tuple[str, bytes]]:
         """The offers, when a JoinGroup request is built."""
         self._rejoin_after_join = False
         return self.offers()
 
+    @override
     def _perform_assignment(self, leader_id: str, protocol: str, members: list[Any]) -> Mapping[str, bytes]:
         return self.assign(protocol, leader_id, {member.member_id: member.metadata for member in members})
 
-    def request_rejoin(self) -> None:
-        """The response to a heartbeat or a SyncGroup says that the group is rebalancing."""
-        super().request_rejoin()
-        self.wake()
-
+    @override
     def reset_generation(self, member_id: str = UNKNOWN_MEMBER_ID) -> None:
         """The worker is no longer a member, or only of a generation that is over."""
         member = not self._generation.is_lost()
@@ -296,6 +308,7 @@ class GroupMember(BaseCoordinator):  # type: ignore[misc]
             self._lost("the group rebalanced without this worker")
         self.wake()
 
+    @override
     def coordinator_dead(self, error: object) -> None:
         """The coordinator has to be looked up again."""
         super().coordinator_dead(error)
@@ -303,6 +316,7 @@ class GroupMember(BaseCoordinator):  # type: ignore[misc]
             self._lost("the session expired")
         self.wake()
 
+    @override
     async def _send_heartbeat_request(self) -> None:
         """Differs from the library's: it has the session timeout, and ignores responses to a former generation."""
         if self.coordinator_unknown():
@@ -336,6 +350,7 @@ class _Heartbeat(Heartbeat):  # type: ignore[misc]
         self._retry_s = settings.retry_backoff_ms / 1000
         self._interval_s = min(settings.heartbeat_interval_ms, settings.notice_ms) / 1000
 
+    @override
     def time_to_next_heartbeat(self) -> float:
         now = time.monotonic()
         interval = self._retry_s if self.heartbeat_failed else self._interval_s
@@ -343,6 +358,7 @@ class _Heartbeat(Heartbeat):  # type: ignore[misc]
             interval = min(interval, _SETTLING_INTERVAL_S)
         return float(max(0.0, interval - (now - max(self.last_send, self.last_reset))))
 
+    @override
     def poll_timeout_expired(self) -> bool:
         return False
 

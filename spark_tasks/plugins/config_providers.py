@@ -24,7 +24,7 @@ from typing_extensions import override
 from spark_tasks.config.masking import process_secrets
 from spark_tasks.errors import ConfigError
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 _PLACEHOLDER = re.compile(r"\$\{([^}]*?):(([^}]*?):)?([^}]*?)\}")
 _JAVA_PACKAGE = "org.apache.kafka.common.config.provider."
 
@@ -77,7 +77,7 @@ class _AllowedPaths:
         plain = Path(os.path.normpath(path))
         if any(plain.is_relative_to(allowed) for allowed in self._allowed):
             return plain
-        log.warning("The path %s is not allowed to be accessed", path)
+        _logger.warning("The path %s is not allowed to be accessed", path)
         return None
 
 
@@ -125,7 +125,7 @@ class DirectoryConfigProvider(_PathConfigProvider):
         if folder is None:
             return ConfigData({})
         if not folder.is_dir():
-            log.warning("The path %s is not a directory", path)
+            _logger.warning("The path %s is not a directory", path)
             return ConfigData({})
         try:
             files = [f for f in folder.iterdir() if (keys is None or f.name in keys) and f.is_file()]

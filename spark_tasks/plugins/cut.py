@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from spark_tasks.config.definition import Type, parse_type
+from spark_tasks.config.connector_keys import aliases
 from spark_tasks.errors import ConfigError
 from spark_tasks.plugins.kinds import Kind, Plugin, PluginNotFoundError
 from spark_tasks.plugins.registry import Plugins
@@ -156,7 +156,7 @@ class _NamedPlugins:
         self._plugins = plugins
         self._connector = connector
         self._worker = worker
-        listed = parse_type("transforms", connector.get("transforms"), Type.LIST) or []
+        listed = aliases(connector, "transforms")
         self.aliases: Collection[str] = dict.fromkeys(listed)
 
     def converters(self) -> dict[str, _Step]:
@@ -203,7 +203,7 @@ class _NamedPlugins:
 
     def predicates_are_near(self) -> bool:
         """Returns whether the near side has all predicates, including unused ones."""
-        names = parse_type("predicates", self._connector.get("predicates"), Type.LIST) or []
+        names = aliases(self._connector, "predicates")
         plugins = (self._plugin(Kind.PREDICATE, self._connector.get(f"predicates.{name}.type")) for name in names)
         return all(plugin is None or self._sides(plugin)[1] for plugin in plugins)
 

@@ -20,7 +20,7 @@ from spark_tasks.plugins import discovery
 from spark_tasks.plugins.discovery import Found
 from spark_tasks.plugins.kinds import Kind
 
-_log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 in_folders: dict[Found, None] = {}
 _EXCLUDED = ("heeler", "pyspark")  # distributions
 
@@ -69,7 +69,7 @@ def _in_file(file: Path, inside: Path) -> Iterator[Found]:
         if b"DataSource" not in file.read_bytes():
             return
     except OSError as error:
-        _log.debug("Could not read %s: %s", file, error)
+        _logger.debug("Could not read %s: %s", file, error)
         return
-    found = discovery.in_source(file, inside, "classpath", _log.debug)
+    found = discovery.in_source(file, inside, "classpath", _logger.debug)
     yield from (f for f in found if f.kind is Kind.DATA_SOURCE)

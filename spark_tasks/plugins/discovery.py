@@ -18,7 +18,7 @@ from pathlib import Path
 from spark_tasks import spaces
 from spark_tasks.plugins.kinds import Kind
 
-_log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 Complain = Callable[[str], None]
 _GROUPS = {kind.value: kind for kind in Kind}
 _BASES = {  # the end of a base class's name -> the kind; the first match counts
@@ -89,9 +89,9 @@ def _in_place(place: Path, complain: Complain) -> list[Found]:
     location = str(place)
     absolute = str(place.absolute())
     if unused := ", ".join(spaces.of(absolute).unused()):
-        _log.info("plugin.path: %s has modules that a process can load only once (Python's own, heeler's, and "
-                  "compiled ones that are installed with heeler). The installed ones are used instead: %s",
-                  place, unused)
+        _logger.info("plugin.path: %s has modules that a process can load only once (Python's own, heeler's, and "
+                     "compiled ones that are installed with heeler). The installed ones are used instead: %s",
+                     place, unused)
     claimed: set[str] = set()
     found: list[Found] = []
     for distribution in metadata.distributions(path=[location]):
@@ -118,7 +118,7 @@ def _importable(place: Path, inside: Path) -> bool:
 def _from_entry_point(point: metadata.EntryPoint, location: str) -> Found | None:
     module, _, attribute = point.value.partition(":")
     if not attribute:
-        _log.warning("Entry point %s of %s does not name a class: %s", point.name, point.group, point.value)
+        _logger.warning("Entry point %s of %s does not name a class: %s", point.name, point.group, point.value)
         return None
     target = f"{module.strip()}:{attribute.partition('[')[0].strip()}"
     dotted = "." in point.name

@@ -35,7 +35,7 @@ from spark_tasks.process import code_folders
 if TYPE_CHECKING:
     from spark_tasks.plugins.api import Connector
 
-_log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 _SHOWN = [kind for kind in Kind if kind is not Kind.DATA_SOURCE]
 _OURS = re.compile(rf"^<frozen |/importlib/|^{re.escape(str(Path(__file__).parents[1]))}/(?!connectors/)")
 _REST_ORDER = ("sink", "source", "transformation", "predicate", "converter", "header_converter")
@@ -74,7 +74,7 @@ class Plugins:
         code_folders.add(self.plugin_path)
         if not quiet:
             for complaint in self.complaints:
-                _log.warning(complaint)
+                _logger.warning(complaint)
         self._loaded: dict[Found, Plugin | Exception] = {}
         self._by_name = lru_cache(1000)(self._look_up)  # plugins that are installed later are not found anyway
 
@@ -242,7 +242,7 @@ class Plugins:
         try:
             return Plugin(found.name, found.kind, self._others[found](), found.location)
         except ConfigError as error:
-            _log.warning("Could not use plugin %s (%s): %s", found.name, found.target, error)
+            _logger.warning("Could not use plugin %s (%s): %s", found.name, found.target, error)
             return error
 
     def _try(self, found: Found) -> Plugin | None:
@@ -270,7 +270,7 @@ def _import(found: Found) -> Plugin | Exception:
         cls = resolve(found)
         _check(cls)
     except Exception as e:  # noqa: BLE001  (a plugin's module may raise anything, which must not affect other plugins)
-        _log.warning("Could not import plugin %s (%s) from %s: %r", found.name, found.target, found.location, e)
+        _logger.warning("Could not import plugin %s (%s) from %s: %r", found.name, found.target, found.location, e)
         return e
     return Plugin(found.name, found.kind, cls, found.location)
 

@@ -25,9 +25,9 @@ def slf4j_level(number: int) -> str:
     return next((name for name, level in reversed(SLF4J.items()) if level >= number), "OFF")
 
 
-def named_level(name: str) -> int | None:
-    """Returns the number of a level by its name, in any case; Python's WARNING and CRITICAL have one too. None: there
-    is no such level.
+def level_number(name: str) -> int | None:
+    """Returns the number of a level by its name, in any case. Also accepts WARNING and CRITICAL. Returns None for an
+    unknown name.
     """
     upper = name.strip().upper()
     return LEVELS.get({"WARNING": "WARN", "CRITICAL": "FATAL"}.get(upper, upper))

@@ -299,5 +299,5 @@ class SharedBatches:
 
 
 def _retriable(error: Exception) -> Exception:
-    """A task repeats its part on its own; an error that is its own will come again."""
+    """The task repeats its part without others; if the error is its own, it occurs again."""
     return error if isinstance(error, RetriableError) else RetriableError(f"a shared split failed: {error}")

@@ -1,5 +1,5 @@
 """Passes records to a sink's writer: all records of a split in one call. If the writer refuses some of them and
-errors.tolerance is all, it is called with parts of the records, as seldom as possible, to find the bad ones.
+errors.tolerance is all, it is called with parts of the records, as rarely as possible, to find the bad ones.
 """
 
 from __future__ import annotations

@@ -86,7 +86,8 @@ def refuse_second_attempt(context: TaskContext | None) -> None:
     do not count.)
     """
     if context is not None and context.attemptNumber():
-        raise SecondAttemptError(f"attempt {context.attemptNumber()} of a Spark task; the batch is repeated instead")
+        raise SecondAttemptError(f"Spark repeated a task (attempt {context.attemptNumber()}); heeler repeats the batch "
+                                 "instead")
 
 
 def run_split(pickled: bytes) -> Outcome:

@@ -32,7 +32,7 @@ _START = re.compile(  # lines at every start of a JVM and of Spark, which no set
     r"Setting (?:default log|Spark log) level to |To adjust logging level use |"
     + _HEAD + r"(?:Utils: (?:Your hostname, .* resolves to a loopback address|Set SPARK_LOCAL_IP )|"
               r"NativeCodeLoader: Unable to load native-hadoop library )")
-_log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 
 class SparkOutput:
@@ -55,7 +55,7 @@ class SparkOutput:
         out = self.rest()
         if _START.match(text):
             self._inside = False
-            _log.debug("Spark: %s", text)
+            _logger.debug("Spark: %s", text)
             return out
         event = _EVENT.fullmatch(text)
         self._inside = event is not None

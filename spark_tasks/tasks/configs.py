@@ -16,7 +16,7 @@ from spark_tasks.plugins.config_providers import ResolvedConfig
 if TYPE_CHECKING:
     from spark_tasks.plugins.api import Connector
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 _PLACEHOLDER = re.compile(r"\$\{[^}]*?:[^}]*?\}")  # of a config provider (KIP-297)
 _LIMITS = ConfigDef(COMMON.keys["tasks.max"], COMMON.keys["tasks.max.enforce"])
 _COPIED = ("topics", "topics.regex")  # from the connector's configuration to that of a sink's tasks
@@ -47,7 +47,7 @@ def check_tasks_max(connector: str, tasks: int, config: Mapping[str, str]) -> No
     error = TooManyTasksError(connector, tasks, limits["tasks.max"])
     if limits["tasks.max.enforce"]:
         raise error
-    log.warning("%s", error)
+    _logger.warning("%s", error)
 
 
 def make_task_configs(

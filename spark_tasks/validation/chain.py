@@ -27,7 +27,7 @@ from spark_tasks.validation.classes import (
     version_error,
 )
 
-_log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 _IMPLICIT = ConfigDef(  # of every transformation; they replace keys of the same names of the plugin (KIP-585)
     ConfigKey("predicate", Type.STRING, default=None,
               doc="The alias of the predicate that selects the records to transform."),
@@ -88,7 +88,7 @@ def chain_def(link: Link, props: Mapping[str, Any], plugins: Plugins) -> ConfigD
     try:
         own = config_def_of(plugin) or ConfigDef()
     except ConfigError as e:
-        _log.warning("%s", e)  # check_link adds the error to the type key
+        _logger.warning("%s", e)  # check_link adds the error to the type key
         return definition
     if link.kind is Kind.TRANSFORMATION:
         own = _IMPLICIT.plus(*(key for key in own.keys.values() if key.name not in _IMPLICIT))

@@ -40,7 +40,7 @@ from storage.ids import Config, ConnectorName, ConnectorTaskId, TargetState
 from storage.log.java_json import TooDeepError, loads
 from storage.log.record import LogRecord, shown
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 Deferred = Mapping[ConnectorName, Mapping[int, Config]]
 """Task configurations whose commit record has not been read yet."""
@@ -110,16 +110,16 @@ def _apply(draft: _Draft, record: LogRecord) -> None:
         value = None if record.value is None else loads(record.value)
     except TooDeepError as error:  # Java can read it, so it counts for the position
         draft.changed["offset"] = record.offset + 1
-        log.warning("Skipping a config %s: %s", record, error)
+        _logger.warning("Skipping a config %s: %s", record, error)
     except Exception as error:  # noqa: BLE001 - no record may stop the reader
         # The record does not count for the position: Java skips it before it updates the offset.
-        log.warning("Skipping a config %s: could not read its value: %s", record, shown(error))
+        _logger.warning("Skipping a config %s: could not read its value: %s", record, shown(error))
     else:
         draft.changed["offset"] = record.offset + 1
         try:
             _fold_value(draft, record, value)
         except Exception as error:  # noqa: BLE001
-            log.warning("Skipping a config %s: %s: %s", record, type(error).__name__, shown(error))
+            _logger.warning("Skipping a config %s: %s: %s", record, type(error).__name__, shown(error))
 
 
 def _fold_value(draft: _Draft, record: LogRecord, value: Any) -> None:
@@ -133,7 +133,7 @@ def _fold_value(draft: _Draft, record: LogRecord, value: Any) -> None:
     elif key.startswith(LOGGER):
         _logger_level(draft, key[len(LOGGER) :], value)
     else:
-        log.warning("Skipping a config %s: unknown kind of key", record)
+        _logger.warning("Skipping a config %s: unknown kind of key", record)
 
 
 def _target_state(draft: _Draft, rest: str, value: Any) -> None:
@@ -186,7 +186,7 @@ def _forget(draft: _Draft, connector: ConnectorName) -> None:
 def _task(draft: _Draft, rest: str, value: Any) -> None:
     task = parse_task_id(rest)
     if task is None:
-        log.error("Ignoring task configuration because %s is not a task config key", shown(TASK + rest))
+        _logger.error("Ignoring task configuration because %s is not a task config key", shown(TASK + rest))
         return
     config = values.properties(f"configuration for task {shown(task)}", value)
     if config is not None:

@@ -12,7 +12,7 @@ from storage.ids import Config, ConnectorName, TargetState
 from storage.log.java_json import dumps
 from storage.log.record import shown
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -20,11 +20,11 @@ T = TypeVar("T")
 def field(what: str, value: Any, name: str, kind: type[T]) -> T | None:
     """One field of a value that must be an object; None, after logging it, if it is missing or has another type."""
     if not isinstance(value, dict):
-        log.error("Ignoring %s because it is %s instead of an object", what, _name(value))
+        _logger.error("Ignoring %s because it is %s instead of an object", what, _name(value))
         return None
     content = value.get(name)
     if not isinstance(content, kind) or (kind is int and isinstance(content, bool)):
-        log.error("Ignoring %s because its '%s' field is %s", what, name, _name(content))
+        _logger.error("Ignoring %s because its '%s' field is %s", what, name, _name(content))
         return None
     return content
 
@@ -33,7 +33,7 @@ def count(what: str, value: Any, name: str) -> int | None:
     """A number of tasks."""
     number = field(what, value, name, int)
     if number is not None and not 0 <= number <= MAX_TASKS:
-        log.error("Ignoring %s because its '%s' field is not between 0 and %d", what, name, MAX_TASKS)
+        _logger.error("Ignoring %s because its '%s' field is not between 0 and %d", what, name, MAX_TASKS)
         return None
     return number
 
@@ -51,13 +51,13 @@ def target_state(connector: ConnectorName, value: Any) -> TargetState | None:
     """A target state: `state.v2` if it is a string, else `state` (from workers before KIP-875)."""
     what = f"target state for connector {shown(connector)}"
     if not isinstance(value, dict):
-        log.error("Ignoring %s because it is %s instead of an object", what, _name(value))
+        _logger.error("Ignoring %s because it is %s instead of an object", what, _name(value))
         return None
     name = value.get("state.v2")
     if not isinstance(name, str):
         name = field(what, value, "state", str)
     if name is not None and name not in TargetState.__members__:
-        log.error("Ignoring %s because its state is unknown: %s", what, shown(name))
+        _logger.error("Ignoring %s because its state is unknown: %s", what, shown(name))
         return None
     return None if name is None else TargetState[name]
 
@@ -66,7 +66,7 @@ def restart_request(connector: ConnectorName, value: Any) -> RestartRequest | No
     """A restart request; fields that are missing or not boolean count as false."""
     if not isinstance(value, dict):
         name = shown(connector)
-        log.error("Ignoring restart request for %s because it is %s instead of an object", name, _name(value))
+        _logger.error("Ignoring restart request for %s because it is %s instead of an object", name, _name(value))
         return None
     return RestartRequest(
         connector, only_failed=value.get("only-failed") is True, include_tasks=value.get("include-tasks") is True
@@ -79,14 +79,14 @@ def session_key(value: Any) -> SessionKey | None:
     algorithm = None if key is None else field("session key", value, "algorithm", str)
     created = None if algorithm is None else field("session key", value, "creation-timestamp", int)
     if created is not None and not 0 <= created < 2**53:
-        log.error("Ignoring session key because its 'creation-timestamp' field is not a timestamp")
+        _logger.error("Ignoring session key because its 'creation-timestamp' field is not a timestamp")
         return None
     if key is None or algorithm is None or created is None:
         return None
     try:
         return SessionKey(base64.b64decode(key, validate=True), algorithm, created)
     except ValueError as error:
-        log.error("Ignoring session key because it is not base64: %s", error)  # noqa: TRY400
+        _logger.error("Ignoring session key because it is not base64: %s", error)  # noqa: TRY400
         return None
 
 

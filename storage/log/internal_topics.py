@@ -25,7 +25,7 @@ from kafka.errors import (
 from spark_tasks.errors import ConfigError, ConnectError
 from storage.ids import TopicName
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 _UNAUTHORISED = (ClusterAuthorizationFailedError, TopicAuthorizationFailedError, UnsupportedVersionError)
 _SLOW = (KafkaTimeoutError, RequestTimedOutError)
@@ -79,9 +79,9 @@ def _topic(worker: Mapping[str, str], kind: str, purpose: str, partitions: str) 
     if not name:
         raise ConfigError(f"Must specify a topic for {purpose} in {prefix}topic")
     if kind == "config" and "partitions" in settings:
-        log.warning("Ignoring %spartitions=%s: the config topic has one partition", prefix, settings["partitions"])
+        _logger.warning("Ignoring %spartitions=%s: the config topic has one partition", prefix, settings["partitions"])
     if _POLICY in settings:
-        log.warning("Ignoring %s%s=%s: compaction is always used", prefix, _POLICY, settings[_POLICY])
+        _logger.warning("Ignoring %s%s=%s: compaction is always used", prefix, _POLICY, settings[_POLICY])
     factor = settings.pop("replication.factor", "3")
     for ours in ("partitions", _POLICY):
         settings.pop(ours, None)
@@ -134,7 +134,7 @@ def _create_in_time(admin: KafkaAdminClient, topic: InternalTopic, deadline: flo
             if left <= 0 or not isinstance(error.__cause__, (InvalidReplicationFactorError, *_SLOW)):
                 raise
             if not warned:
-                log.warning("%s. Retrying for %.0f s: the brokers may still be starting", error, left)
+                _logger.warning("%s. Retrying for %.0f s: the brokers may still be starting", error, left)
                 warned = True
         time.sleep(BACKOFF_S)
 
@@ -153,12 +153,12 @@ def _create(admin: KafkaAdminClient, topic: InternalTopic) -> bool:
     [created] = response["topics"]
     error_type = for_code(created["error_code"])
     if not created["error_code"]:
-        log.info("Created topic %s for %s", topic.name, topic.purpose)
+        _logger.info("Created topic %s for %s", topic.name, topic.purpose)
         return True
     if error_type is TopicAlreadyExistsError:
         return False
     if issubclass(error_type, _UNAUTHORISED):
-        log.debug("Not authorized to create topic %s; assuming that it exists", topic.name)
+        _logger.debug("Not authorized to create topic %s; assuming that it exists", topic.name)
         return False
     cause = error_type(created.get("error_message"))
     raise _creation_failed(topic, cause) from cause
@@ -184,7 +184,7 @@ def _policies(admin: KafkaAdminClient, topic: InternalTopic) -> set[str]:
     try:
         configs: Mapping[str, Any] = admin.describe_configs([resource], config_filter="all")
     except (*_UNAUTHORISED, UnknownTopicOrPartitionError) as error:
-        log.debug("Could not read the settings of topic %s: %s", topic.name, error)
+        _logger.debug("Could not read the settings of topic %s: %s", topic.name, error)
         return set()
     except KafkaError as error:
         message = f"Error while attempting to describe topic config for topic '{topic.name}': {error}"
@@ -195,8 +195,8 @@ def _policies(admin: KafkaAdminClient, topic: InternalTopic) -> set[str]:
 
 def _check_compacted(topic: InternalTopic, policies: set[str]) -> None:
     if not policies:
-        log.info("Unable to verify that the cleanup policy of topic %s is compact: not authorized, or the topic does "
-                 "not exist yet", topic.name)
+        _logger.info("Unable to verify that the cleanup policy of topic %s is compact: not authorized, or the topic "
+                     "does not exist yet", topic.name)
     elif policies != {"compact"}:
         raise ConfigError(
             f"Topic '{topic.name}' supplied via the '{topic.property}' property is required to have "

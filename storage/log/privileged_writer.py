@@ -17,7 +17,7 @@ from storage.errors import PrivilegedWriteError
 from storage.log.protocol import PrivilegedWriter
 from storage.log.record import KeyValue, Position
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 
 class KafkaPrivilegedWriter(PrivilegedWriter):
@@ -82,7 +82,7 @@ class KafkaPrivilegedWriter(PrivilegedWriter):
             self._producer.commit_transaction()
             done = [future.get(timeout=0) for future in sent]
         except KafkaError as error:
-            log.warning("Failed to perform fencable send to topic %s: %s", self._topic, error)
+            _logger.warning("Failed to perform fencable send to topic %s: %s", self._topic, error)
             self._give_up()
             message = f"Failed to perform fencable send to topic {self._topic}: {error}"
             raise PrivilegedWriteError(message) from error
@@ -94,4 +94,4 @@ class KafkaPrivilegedWriter(PrivilegedWriter):
             try:
                 producer.close(timeout=0)  # an open transaction was fenced or will time out
             except KafkaError as error:
-                log.debug("Closing the transactional producer of topic %s: %s", self._topic, error)
+                _logger.debug("Closing the transactional producer of topic %s: %s", self._topic, error)

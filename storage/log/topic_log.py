@@ -34,7 +34,7 @@ from storage.log.protocol import OnError, OnRecords, TopicLog
 from storage.log.read_progress import Ends, ReadProgress, ends_of
 from storage.log.record import LogRecord, Position
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 _FETCH_WAIT_MS = 10_000  # the broker holds an empty fetch for this long
 _FETCH_BYTES = 32 << 20
@@ -153,7 +153,7 @@ class KafkaTopicLog(TopicLog):
             try:
                 producer.close(timeout=2)
             except KafkaError as error:
-                log.warning("Could not write all records to topic %s before the stop: %s", self._topic, error)
+                _logger.warning("Could not write all records to topic %s before the stop: %s", self._topic, error)
         self._progress.close()
 
     # ------------------------------------------------------------ the reader's thread
@@ -177,9 +177,9 @@ class KafkaTopicLog(TopicLog):
                 if not self._stopping.is_set():
                     if isinstance(error, _KNOWN):
                         self._limited_log.log(
-                            log, logging.WARNING, "Could not read topic %s; retrying: %s", self._topic, error)
+                            _logger, logging.WARNING, "Could not read topic %s; retrying: %s", self._topic, error)
                     else:
-                        log.warning("Could not read topic %s; retrying", self._topic, exc_info=error)
+                        _logger.warning("Could not read topic %s; retrying", self._topic, exc_info=error)
                     on_error(error)
                     self._recover(error)
                 continue
@@ -257,7 +257,7 @@ class KafkaTopicLog(TopicLog):
                 on_records(batch)
             except Exception as error:
                 # A defect in a store must not stop the reader, or futures would never complete.
-                log.exception("Internal error while handling records of topic %s", self._topic)
+                _logger.exception("Internal error while handling records of topic %s", self._topic)
                 on_error(error)
         self._progress.advance(ends)
 
@@ -274,7 +274,7 @@ class KafkaTopicLog(TopicLog):
                     fail(done, error)
                     return
                 self._limited_log.log(
-                    log, logging.WARNING, "Could not look up the end of topic %s; retrying: %s", self._topic, error)
+                    _logger, logging.WARNING, "Could not look up the end of topic %s; retrying: %s", self._topic, error)
                 self._stopping.wait(0.1)
             except (KafkaError, RuntimeError) as error:  # RuntimeError: the admin client is closed
                 fail(done, error)

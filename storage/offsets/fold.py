@@ -15,7 +15,7 @@ from storage.ids import ConnectorName
 from storage.log.record import KeyValue, LogRecord, shown
 from storage.offsets.records import Identity, identity, offset_key, offset_value, parse_key, parse_value
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 Partition = Mapping[str, Any]
 Offset = Mapping[str, Any]
@@ -78,7 +78,7 @@ def fold(state: OffsetState, records: Iterable[LogRecord]) -> OffsetState:
         try:
             key, key_bytes = parse_key(record.key), record.key or b""
         except Exception as error:  # noqa: BLE001 - no record may stop the reader
-            log.warning("Skipping an offset %s: %s", record, shown(error))
+            _logger.warning("Skipping an offset %s: %s", record, shown(error))
             continue
         if key.connector not in own:
             own[key.connector] = dict(connectors.get(key.connector, {}))
@@ -121,5 +121,5 @@ def _offset(connector: ConnectorName, stored: Stored) -> Offset | None:
         return parse_value(value)
     except ValueError as error:
         where = shown(stored.partition)
-        log.error("Could not read the offset of %s for %s: %s", shown(connector), where, shown(error))  # noqa: TRY400
+        _logger.error("Could not read the offset of %s for %s: %s", shown(connector), where, shown(error))  # noqa: TRY400
         return None

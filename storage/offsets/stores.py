@@ -22,7 +22,7 @@ from storage.log.record import KeyValue, LogRecord, Position
 from storage.offsets.fold import Offset, OffsetState, Partition, fold, merge, records_for
 from storage.offsets.own_topic import OwnOffsets
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 Offsets = Sequence[tuple[Partition, Offset | None]]
@@ -48,7 +48,7 @@ class OffsetTopic:
 
     def start(self) -> Future[None]:
         """Reads from the beginning; the future completes at the topic's current end."""
-        return self._log.start(self._read, lambda error: log.debug("Topic %s: %s", self.name, error))
+        return self._log.start(self._read, lambda error: _logger.debug("Topic %s: %s", self.name, error))
 
     def read_to_end_soon(self) -> Future[None]:
         """Completes once `state` contains everything that is on the topic now, and what was sent before: a source that
@@ -183,7 +183,7 @@ class ConnectorOffsetStore:
             error = error_of(future)
             if error is not None:
                 name = self._worker.name
-                log.warning("Could not copy offsets of %s to topic %s: %s", self._connector, name, error)
+                _logger.warning("Could not copy offsets of %s to topic %s: %s", self._connector, name, error)
 
         self._worker.send_soon(records_for(self._worker.state, self._connector, kept)).add_done_callback(written)
 

@@ -24,7 +24,7 @@ from storage.status.records import (
 )
 from storage.status.state import Status, StatusState
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -60,9 +60,9 @@ def fold(state: StatusState, records: Iterable[LogRecord]) -> tuple[StatusState,
     for record in records:
         try:
             if not _apply(draft, "" if record.key is None else record.key.decode(errors="replace"), record.value):
-                log.warning("Skipping a status %s: unknown kind of key", record)
+                _logger.warning("Skipping a status %s: unknown kind of key", record)
         except Exception as error:  # noqa: BLE001 - no record may stop the reader
-            log.warning("Skipping a status %s: its value is invalid: %s", record, shown(error))
+            _logger.warning("Skipping a status %s: its value is invalid: %s", record, shown(error))
     return StatusState(draft.connectors, draft.tasks, draft.topics), tuple(draft.removed)
 
 
@@ -104,7 +104,7 @@ def _task(draft: _Draft, key: str, value: bytes | None) -> bool:
     status = parse_status(task, value)
     current = draft.tasks.get(task.connector, {}).get(task.task)
     if current is not None and _stale(status, current):
-        log.debug("Ignoring %s in favor of %s", status, current)
+        _logger.debug("Ignoring %s in favor of %s", status, current)
     else:
         draft.inner("tasks", task.connector)[task.task] = status
     return True

@@ -103,7 +103,7 @@ def _text(file: Path) -> str:
     except OSError as error:
         raise ConfigFileError(f"{file}: {error.strerror}") from error
     if len(data) > LARGEST:
-        raise ConfigFileError(f"{file}: it exceeds {LARGEST // 2**20} MiB, the limit for a connector's configuration")
+        raise ConfigFileError(f"{file} exceeds {LARGEST // 2**20} MiB, the limit for a connector's configuration")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

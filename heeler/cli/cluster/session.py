@@ -113,7 +113,7 @@ def pass_on(context: click.Context, options: Mapping[str, Any]) -> None:
 
 
 def _urls(context: click.Context, urls: tuple[str, ...]) -> tuple[str, ...]:
-    """The URLs, unless they stand before the command or group and a profile after it, which wins."""
+    """The URLs; none if they precede the command and a profile follows it, because the profile wins."""
     source = context.get_parameter_source
     before = source("profile") is ParameterSource.COMMANDLINE and source("urls") is ParameterSource.DEFAULT_MAP
     return () if before else urls

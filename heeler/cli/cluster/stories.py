@@ -25,7 +25,7 @@ def whole_story(session: ClusterSession, connector: str) -> list[dict[str, Any]]
         statuses.append(as_status(session.call("GET", path_of("connectors", connector, "status"))))
     known = {row_of(step) for step in steps}  # one worker may have two addresses
     for url in workers(session.client, statuses)[1:]:
-        if (text := session.client.text(url, path)) is not None:
+        if (text := session.client.fetch_text(url, path)) is not None:
             with suppress(ValueError, RecursionError, UnexpectedResponseError):
                 steps += [step for step in _steps(json.loads(text), url) if row_of(step) not in known]
     return sorted(steps, key=lambda step: as_text(step.get("at")).removesuffix("Z"))  # some have milliseconds

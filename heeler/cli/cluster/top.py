@@ -124,7 +124,7 @@ def _numbers(session: ClusterSession, statuses: Sequence[ConnectorOverview]) -> 
     found_metrics = False
     pages: dict[str, str] = {}
     for url in workers(session.client, statuses):
-        text = session.client.text(url, "/metrics?names=heeler")
+        text = session.client.fetch_text(url, "/metrics?names=heeler")
         if text and text not in pages.values():  # one worker may have two addresses
             pages[url] = text
             found_metrics = True

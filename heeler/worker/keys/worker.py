@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from actors.messages.requests import SIGNATURE_DIGESTS
-from heeler.java_host.settings import JAVA_KEYS
+from heeler.java_host.settings import DEFAULT_GRACE_MS, JAVA_KEYS
 from heeler.worker.keys.clients import CLIENT_KEYS
 from heeler.worker.logs import JSON, TEXT
 from rest.server.keys import REST_KEYS
@@ -104,7 +104,7 @@ RUNTIME_KEYS = ConfigDef(
          "Like key.converter, for headers."),
     *(_key(f"{kind}.converter.plugin.version", Type.STRING, None, _LOW,
            f"Version or range of versions of {kind}.converter (KIP-891).") for kind in ("key", "value", "header")),
-    _key("task.shutdown.graceful.timeout.ms", Type.LONG, 5_000, _LOW,
+    _key("task.shutdown.graceful.timeout.ms", Type.LONG, DEFAULT_GRACE_MS, _LOW,
          "How long all tasks together may take to stop."),
     _key("offset.flush.interval.ms", Type.LONG, 60_000, _LOW, "Time between two commits of a task's offsets."),
     _key("offset.flush.timeout.ms", Type.LONG, 5_000, _LOW, "How long such a commit may take before it is cancelled."),

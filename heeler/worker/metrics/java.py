@@ -108,7 +108,8 @@ FIGURES: Sequence[_Figure] = (
     _Figure(_SINK, "sink-record-lag-max", "The largest lag of a partition, in offsets.",
             lambda t, _: max(t.lags.values(), default=0), "sink"),
     _Figure(_SINK, "partition-count", "Topic partitions assigned to the task.", lambda t, _: len(t.lags), "sink"),
-    _Figure(_SINK, "offset-commit-seq-no", "The number of the last offset commit.", lambda t, _: _commits(t), "sink"),
+    _Figure(_SINK, "offset-commit-seq-no", "The sequence number of the last offset commit.",
+            lambda t, _: _commits(t), "sink"),
     _Figure(_SINK, "offset-commit-completion-rate", "Successful offset commits per second.",
             lambda t, now: t.commit_rates["done"].rate(now), "sink"),
     _Figure(_SINK, "offset-commit-completion-total", "Successful offset commits.",
@@ -217,7 +218,7 @@ def worker(page: Page, seen: Observed, where: str, now: float, client_id: str) -
         for what, value in (("attempts", starts.attempts), ("success", starts.succeeded), ("failure", starts.failed)):
             add(_WORKER, f"{kind}-startup-{what}-total", f"Starts of {kind}s: {what}.", value)
         for what, value in (("success", starts.succeeded), ("failure", starts.failed)):
-            add(_WORKER, f"{kind}-startup-{what}-percentage", f"Fraction of the starts of {kind}s: {what}, 0 to 1.",
+            add(_WORKER, f"{kind}-startup-{what}-percentage", f"Fraction of {kind} starts with {what}, 0 to 1.",
                 _percent(value, ended))
     group, rebalances = "connect-worker-rebalance-metrics", seen.rebalances
     add(group, "epoch", "The group's generation.", seen.generation)

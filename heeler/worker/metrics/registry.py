@@ -136,7 +136,7 @@ class WorkerMetrics:
 
     def _classes_of(self, connector: Config | None, task: Config | None, version: str | None,
                     task_version: str | None) -> Mapping[str, str]:
-        """See CLASSES. `version`, `task_version`: those that the connector and the task have reported."""
+        """The labels CLASSES. `version`, `task_version`: those that the connector and the task have reported."""
         own = {"connector_version": version, "task_class": (task or {}).get("task.class"), "task_version": task_version}
         return {**classes_of(self._worker, connector or {}, self._connector_type(connector or {}),
                              self._plugin_version), **{key: value for key, value in own.items() if value}}

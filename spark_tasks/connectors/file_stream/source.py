@@ -26,7 +26,7 @@ from spark_tasks.data.schema import STRING, to_text
 from spark_tasks.errors import ConnectError, RetriableError
 from spark_tasks.plugins.api import Options, SourceConnector, SourceOffset, SourcePartition
 
-_LOG = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 _FIRST_CHUNK = 1024 * 1024  # small, so that the broker gets records early, while the next chunk is read
 CHUNK_BYTES = 8 * 1024 * 1024
 _BUFFER_BYTES = 64 * 1024 * 1024  # of standard input, in the worker's memory
@@ -183,7 +183,7 @@ class FileReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark has n
 
     def _warn(self, warning: str) -> None:
         if warning != self._warning:
-            _LOG.warning(warning)
+            _logger.warning(warning)
             self._warning = warning
 
     @override

@@ -24,7 +24,7 @@ from spark_tasks.data.columns import one_topic
 from spark_tasks.errors import ConnectError
 from spark_tasks.plugins.api import SourceOffset, SourcePartition
 
-_LOG = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 
 @dataclass
@@ -125,7 +125,7 @@ class FilesReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark has 
     def _warn(self, path: Path, warning: str, kind: str = "File") -> None:
         if self._warnings.get(str(path)) != warning:
             self._warnings[str(path)] = warning
-            _LOG.warning("%s %s %s", kind, path, warning)
+            _logger.warning("%s %s %s", kind, path, warning)
 
     def _end(self, path: Path, position: int, share: int | None) -> int:
         if self._settings.format_of(path) is FileFormat.PARQUET:
@@ -167,7 +167,7 @@ class FilesReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark has 
             if not files:
                 raise ConnectError(f"there is no CSV file in {root} to infer the columns from")
             self._columns = formats.infer_columns(files[0], self._settings)
-            _LOG.info("Columns inferred from %s: %s", files[0], self._columns)
+            _logger.info("Columns inferred from %s: %s", files[0], self._columns)
         return self._columns
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

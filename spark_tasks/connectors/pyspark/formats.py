@@ -16,7 +16,7 @@ from spark_tasks.plugins.data_sources import available
 from spark_tasks.plugins.discovery import Found
 from spark_tasks.plugins.registry import describe_error, resolve
 
-_log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 _WHERE = (
     "The worker finds data sources when it starts, in the folders of plugin.path and in installed packages whose "
     "metadata mentions Spark. For any other data source, put a module with a class derived from it into a folder of "
@@ -48,7 +48,8 @@ def find(name: str) -> type[DataSource]:
     if not found:
         raise _wrong(name, f"{_nearest(name)}. {_WHERE}")
     if len(found) > 1:
-        raise _wrong(name, f"several data sources have this name: {', '.join(sorted(found))}; use the path of one")
+        raise _wrong(name, f"several data sources have this name: {', '.join(sorted(found))}; use the full path of one "
+                           "of them")
     [one] = found.values()
     try:
         source = resolve(one)
@@ -75,7 +76,7 @@ def _has_format(found: Found, name: str) -> bool:
         source: Any = resolve(found)
         return str(source.name()).lower() == name.lower()
     except Exception as error:  # noqa: BLE001 - code of another project, whose dependencies may be missing
-        _log.debug("Could not get the name of data source %s: %r", found.target, error)
+        _logger.debug("Could not get the name of data source %s: %r", found.target, error)
         return False
 
 

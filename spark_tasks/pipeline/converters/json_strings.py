@@ -1,5 +1,5 @@
 """Writes columns of strings as JSON string literals, with Jackson's escapes."""
-# ruff: noqa: PLR1714 - compiled code: plain comparisons are faster, and keyword arguments are not possible
+# ruff: noqa: PLR1714, SIM109 - compiled code: plain comparisons are faster, and keyword arguments are not possible
 
 from __future__ import annotations
 
@@ -22,11 +22,12 @@ from spark_tasks.arrays.memory import (
     zero_bytes,
 )
 
-_QUOTES: Final = np.uint64(34) * ONES
-_BACKSLASHES: Final = np.uint64(92) * ONES
-_NOT_CONTROL: Final = np.uint64(0b11100000) * ONES  # bits of which control characters have none
+_QUOTE, _BACKSLASH = 34, 92
+_QUOTES: Final = np.uint64(_QUOTE) * ONES
+_BACKSLASHES: Final = np.uint64(_BACKSLASH) * ONES
+_NOT_CONTROL: Final = np.uint64(0b11100000) * ONES  # bits that are all clear in control characters
 _1, _2, _3 = map(np.uint64, (1, 2, 3))
-_LONGEST: Final = 8  # bytes that an escape needs more than the character's first byte
+_LONGEST: Final = 8  # by how many bytes an escape is longer than what it replaces, at most
 
 
 def literals(array: pa.Array) -> pa.Array:
@@ -35,7 +36,7 @@ def literals(array: pa.Array) -> pa.Array:
     mask = all_valid(len(array)) if found.valid is None else found.valid
     offsets = np.empty(len(array) + 1, np.int32)
     data, ends = frozen(found.data), frozen(found.offsets)
-    out = np.empty(_most(data, int(ends[0]), int(ends[-1])) + 2 * len(array) + WORD, np.uint8)
+    out = np.empty(_room(data, int(ends[0]), int(ends[-1])) + 2 * len(array) + WORD, np.uint8)
     size = _write(data, ends, mask, offsets, out)
     return string_array(out[:size], offsets, found.valid)
 
@@ -43,7 +44,7 @@ def literals(array: pa.Array) -> pa.Array:
 @jit
 def _short(c: int) -> int:
     """Returns the letter of a two-character escape, or 0."""
-    if c == 34 or c == 92:
+    if c == _QUOTE or c == _BACKSLASH:
         return c
     if c == 10:
         return 110
@@ -66,8 +67,8 @@ def _to_escape(word: Any) -> Any:
 
 
 @jit
-def _most(data: Any, start: int, end: int) -> Any:
-    """Returns a number of bytes that the escaped strings do not exceed."""
+def _room(data: Any, start: int, end: int) -> Any:
+    """Returns an upper bound for the size of the escaped strings."""
     escapes = np.uint64(0)
     at = start
     while at + WORD <= end:
@@ -83,23 +84,23 @@ def _write(data: Any, ends: Any, mask: Any, offsets: Any, out: Any) -> int:
     last_word = len(data) - WORD
     for i in range(len(mask)):
         if mask[i]:
-            out[at] = 34
+            out[at] = _QUOTE
             at += 1
             j: Any = np.int64(ends[i])
             end: Any = np.int64(ends[i + 1])
             while j < end:
                 if j <= last_word:
-                    at, j = _word(data, j, min(WORD, end - j), out, at)
+                    at, j = _copy_word(data, j, min(WORD, end - j), out, at)
                 else:
-                    at, j = _character(data, j, out, at)
-            out[at] = 34
+                    at, j = _write_character(data, j, out, at)
+            out[at] = _QUOTE
             at += 1
         offsets[i + 1] = at
     return at
 
 
 @inlined
-def _word(data: Any, j: int, count: int, out: Any, at: int) -> tuple[int, int]:
+def _copy_word(data: Any, j: int, count: int, out: Any, at: int) -> tuple[int, int]:
     """Writes `count` bytes, or only those before a character that needs a long escape, and that character."""
     word = load_word(data, j)
     store_word(out, at, word)
@@ -112,9 +113,9 @@ def _word(data: Any, j: int, count: int, out: Any, at: int) -> tuple[int, int]:
         at += place - done
         done = place
         c = data[j + place]
-        if c != 34 and c != 92:
-            return _character(data, j + place, out, at)
-        out[at] = 92
+        if c != _QUOTE and c != _BACKSLASH:
+            return _write_character(data, j + place, out, at)
+        out[at] = _BACKSLASH
         store_word(out, at + 1, word >> np.uint64(8 * place))
         at += 1
         found &= found - _1
@@ -122,19 +123,19 @@ def _word(data: Any, j: int, count: int, out: Any, at: int) -> tuple[int, int]:
 
 
 @jit
-def _character(data: Any, j: int, out: Any, at: int) -> tuple[int, int]:
+def _write_character(data: Any, j: int, out: Any, at: int) -> tuple[int, int]:
     c = data[j]
     if c >= 240:
-        return _pair(data, j, out, at), j + 4
-    if c >= 32 and c != 34 and c != 92:
+        return _write_pair(data, j, out, at), j + 4
+    if c >= 32 and c != _QUOTE and c != _BACKSLASH:
         out[at] = c
         return at + 1, j + 1
-    return _escaped(c, out, at), j + 1
+    return _write_escape(c, out, at), j + 1
 
 
 @jit
-def _escaped(c: int, out: Any, at: int) -> int:
-    out[at] = 92
+def _write_escape(c: int, out: Any, at: int) -> int:
+    out[at] = _BACKSLASH
     letter = _short(c)
     if letter:
         out[at + 1] = letter
@@ -150,7 +151,7 @@ def _digit(value: int) -> int:
 
 
 @jit
-def _pair(data: Any, j: int, out: Any, at: int) -> int:
+def _write_pair(data: Any, j: int, out: Any, at: int) -> int:
     """Writes a character beyond U+FFFF as Jackson does: as an escaped surrogate pair."""
     code = ((data[j] & 7) << 18) | ((data[j + 1] & 63) << 12) | ((data[j + 2] & 63) << 6) | (data[j + 3] & 63)
     code -= 0x10000

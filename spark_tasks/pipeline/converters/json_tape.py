@@ -24,7 +24,7 @@ _UNUSUAL = -2  # a row that needs json_text
 _NO_ROW = -1  # a null row
 _QUOTES: Final = np.uint64(34) * ONES
 _BACKSLASHES: Final = np.uint64(92) * ONES
-_NOT_CONTROL: Final = np.uint64(0b11100000) * ONES  # bits of which control characters have none
+_NOT_CONTROL: Final = np.uint64(0b11100000) * ONES  # bits that are all clear in control characters
 
 class Tape(NamedTuple):
     """The tokens of many texts in one buffer. `roots`: the first token of each row, -1 if it is null. `unusual`: the

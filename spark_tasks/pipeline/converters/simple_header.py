@@ -12,7 +12,7 @@ from spark_tasks.data.schema import BYTES, Schema
 from spark_tasks.pipeline.converters import values
 from spark_tasks.pipeline.converters.base import HeaderConverter
 
-_LOG = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 
 class SimpleHeaderConverter(HeaderConverter):
@@ -31,7 +31,7 @@ class SimpleHeaderConverter(HeaderConverter):
         try:
             return values.parse_string(value.decode("utf-8", "replace"))
         except (ValueError, ArithmeticError, RecursionError) as error:
-            _LOG.warning("Could not read header %r on topic %s, so it remains bytes: %s", name, topic, error)
+            _logger.warning("Could not read header %r on topic %s, so it remains bytes: %s", name, topic, error)
             return BYTES, value
 
     @override

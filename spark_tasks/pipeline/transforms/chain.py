@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_tasks.config.connector_keys import aliases
 from spark_tasks.config.definition import Type, parse_type
 from spark_tasks.errors import ConfigError, DataError
 from spark_tasks.pipeline.converters.base import BadRowError, HeaderConverter
@@ -211,11 +212,7 @@ def _apply_stage(stage: Stage, batches: list[pa.RecordBatch], *, complete: bool)
 def make_chain(plugins: Plugins, connector: Mapping[str, str], header: HeaderConverter | None = None) -> Chain:
     """Creates the chain of a connector's configuration. Raises ConfigError, PluginNotFoundError."""
     predicates = dict(_predicates(plugins, connector))
-    return Chain(_stage(plugins, connector, alias, predicates, header) for alias in _aliases(connector, "transforms"))
-
-
-def _aliases(connector: Mapping[str, str], key: str) -> list[str]:
-    return [alias for part in connector.get(key, "").split(",") if (alias := part.strip())]
+    return Chain(_stage(plugins, connector, alias, predicates, header) for alias in aliases(connector, "transforms"))
 
 
 def _properties(connector: Mapping[str, str], prefix: str) -> dict[str, str]:
@@ -228,7 +225,7 @@ def _plugin(plugins: Plugins, kind: Kind, properties: dict[str, str]) -> Plugin:
 
 
 def _predicates(plugins: Plugins, connector: Mapping[str, str]) -> Iterator[tuple[str, Predicate]]:
-    for alias in _aliases(connector, "predicates"):
+    for alias in aliases(connector, "predicates"):
         properties = _properties(connector, f"predicates.{alias}.")
         predicate: Predicate = _plugin(plugins, Kind.PREDICATE, properties).cls()
         predicate.configure(properties)

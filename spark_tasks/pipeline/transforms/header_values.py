@@ -35,7 +35,7 @@ def header_value(value: Any, *, as_text: bool) -> Any:
         except OverflowError as error:
             if as_text:
                 return FarDate(value)
-            raise DataError(f"a header cannot contain a date {value.millis} ms from 1970: {error}") from None
+            raise DataError(f"a header cannot contain a date {value.millis} ms after 1970-01-01: {error}") from None
     if isinstance(value, np.integer):
         return int(value)
     if isinstance(value, Struct):

@@ -64,7 +64,7 @@ def with_headers(batch: pa.RecordBatch, new: Sequence[tuple[str, pa.Array]]) -> 
 
 
 def _names(starts: Ints, old: pa.Array, new: Sequence[str]) -> pa.Array:
-    """For each row its old names, then the new ones. Nearly always all rows have the same: then they are repeated."""
+    """Returns each row's old names, then the new ones. Usually all rows have the same, which are then repeated."""
     rows, before = len(starts) - 1, _repeated(starts, old)
     if before is None:
         return _interleaved(starts, old, [pa.array([name], pa.string()) for name in new], 0)

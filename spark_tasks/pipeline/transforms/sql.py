@@ -79,7 +79,7 @@ def _query(text: str) -> _Query:
     if words.count("SELECT") > 1:
         raise ConfigError("it has a SELECT inside another")
     if combining := sorted(_COMBINING.intersection(words)):
-        raise ConfigError(f"{combining[0]} combines several records, but a transform changes each by itself "
+        raise ConfigError(f"{combining[0]} combines several records, but a transform processes each record separately "
         "(put a column with this name in double quotes)")
     depth, begin, before = 0, 0, ""
     parts: list[str] = []

@@ -38,7 +38,7 @@ FIRST_S = 5.0  # how long the first batch may take before the delay of Spark's s
 QUIET_S = 3.0  # how long there is no batch before Spark is started, as its start needs the CPUs that splits need
 BUSY_S = 20.0  # after this time since the first batch, it is started in any case
 OTHER_JOBS = 2  # slots of a local Spark that are neither for processes nor for plugins' jobs: one for the fork server
-GO_S = 1.0  # how long processes may take to end when the worker stops
+END_S = 1.0  # how long processes may take to end when the worker stops
 
 
 class ResidentEngine(Engine):
@@ -84,8 +84,9 @@ class ResidentEngine(Engine):
 
     def start(self) -> None:
         """Starts in the background. Call this when the REST server is up, as starting takes seconds of CPU time. A
-        local Spark is started after the first batch and the delay that the settings ask for, or when there was no batch
-        for QUIET_S, so that they do not compete for the CPUs; a worker without batches has none.
+        local Spark is started after the first batch: after the delay that the settings ask for, or without one when
+        there was no batch for QUIET_S, so that they do not compete for the CPUs, at the latest after BUSY_S. A worker
+        without batches has none.
         """
         with self._lock:
             if self._life.state is not EngineState.NEW or self._pool is not None:
@@ -141,7 +142,9 @@ class ResidentEngine(Engine):
         self._suspect_until = time.monotonic() + DYING_S
 
     def _beat(self) -> None:
-        """Checks whether Spark is still alive if processes have ended, or if its JVM has."""
+        """Starts Spark if it is due, keeps the fork server, and checks whether Spark is still alive if processes have
+        ended, or if its JVM has.
+        """
         if self._life.state is EngineState.NEW:
             self._start_spark_if_due()
         spark = self._life.spark
@@ -256,7 +259,7 @@ class ResidentEngine(Engine):
         if self._monitor is not None:
             self._monitor.close()
         if self._pool is not None:
-            self._pool.close(CancelledError("the worker is stopping"), GO_S)
+            self._pool.close(CancelledError("the worker is stopping"), END_S)
         if spark is not None:
             spark.close()
         if self._listener is not None:

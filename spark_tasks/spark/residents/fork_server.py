@@ -125,7 +125,7 @@ class ForkServer(Launcher):
         try:
             self._ask(ticket)
         except Exception as error:  # noqa: BLE001 - Spark's; it is tried again
-            _logger.info("The fork server did not start: %s", error)
+            _logger.debug("The fork server did not start: %s", error)
 
     def joined(self, number: int, line: Line) -> bool:
         """A process has joined. Returns whether it is the server."""

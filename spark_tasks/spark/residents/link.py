@@ -148,7 +148,7 @@ def _tie(leash: socket.socket) -> None:
 
 
 def _untie(leash: socket.socket) -> None:
-    """The worker has let this process go: the leash may now be closed, and Spark may use the process again."""
+    """The worker has released this process: the leash may now be closed, and Spark may use the process again."""
     _open.discard(leash)
     if sys.platform == "linux":
         fcntl.fcntl(leash, fcntl.F_SETFL, fcntl.fcntl(leash, fcntl.F_GETFL) & ~os.O_ASYNC)

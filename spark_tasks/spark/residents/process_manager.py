@@ -182,10 +182,10 @@ class ProcessManager:
                 return
             self._forget(resident)
             if resident.launcher is self._stand_in:
-                _logger.info("An executor process did not start: %s", why)
+                _logger.debug("An executor process did not start: %s", why)
                 return
             if time.monotonic() < self._launch_after:
-                _logger.info("An executor process did not start: %s", why)  # with others, before the pause
+                _logger.debug("An executor process did not start: %s", why)  # with others, before the pause
                 return
             self._failures += 1
             alone = not any(r.line is not None for r in self.residents.values())

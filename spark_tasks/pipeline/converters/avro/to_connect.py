@@ -16,7 +16,7 @@ from spark_tasks.pipeline.converters.avro import names as n
 from spark_tasks.pipeline.converters.avro.names import AvroOptions
 from spark_tasks.pipeline.converters.avro.tree import NO_DEFAULT, AvroField, Node
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 _PLAIN = {
     "boolean": Type.BOOLEAN, "double": Type.FLOAT64, "float": Type.FLOAT32, "string": Type.STRING, "long": Type.INT64,
@@ -198,7 +198,7 @@ class _Mapping:
         try:
             value = self._default_value(schema, node, default)
         except (TypeError, ValueError, KeyError, DataError) as error:
-            log.warning("Ignoring an invalid default of the Avro schema %s: %s", node.name or node.kind, error)
+            _logger.warning("Ignoring an invalid default of the Avro schema %s: %s", node.name or node.kind, error)
             return None
         return None if value is None else java_json(value)
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_tasks.process.log_levels import LEVELS, SLF4J, TRACE, level_name, named_level, slf4j_level
+from spark_tasks.process.log_levels import LEVELS, SLF4J, TRACE, level_name, level_number, slf4j_level
 
 
 def test_names_are_kafka_connects() -> None:
-    assert [named_level(name.lower()) for name in LEVELS] == list(LEVELS.values())
+    assert [level_number(name.lower()) for name in LEVELS] == list(LEVELS.values())
     assert [level_name(n) for n in (TRACE, 10, 20, 25, 30, 40, 50, 60, 1, 0)] == [
         "TRACE", "DEBUG", "INFO", "INFO", "WARN", "ERROR", "FATAL", "OFF", "ALL", "ALL",
     ]
-    assert (named_level(" warning"), named_level("critical"), named_level("LOUD")) == (30, 50, None)
+    assert (level_number(" warning"), level_number("critical"), level_number("LOUD")) == (30, 50, None)
 
 
 def test_names_are_slf4js() -> None:

@@ -15,8 +15,8 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from actors import worker_requests
 from heeler.cli.main import main
+from spark_tasks.process import worker_requests
 from tests.rigs.fake_connect import fake_connect
 
 ESCAPE = "\x1b]0;owned\x07\x1b[2J"

@@ -255,7 +255,7 @@ def test_formats_of_installed_packages_are_found_under_any_package_name(site):
 def test_an_ambiguous_format_name_is_reported(site):
     for which in ("a", "b"):
         install(site, f"acme-{which}", "for Spark", {f"acme_t_{which}.py": sample()})
-    assert ("several data sources have this name: acme_t_a:Sample, acme_t_b:Sample; use the path of one"
+    assert ("several data sources have this name: acme_t_a:Sample, acme_t_b:Sample; use the full path of one"
             in problem("sample"))
     assert not problem("acme_t_b:Sample")
 

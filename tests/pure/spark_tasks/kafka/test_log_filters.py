@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import pytest
 from kafka.errors import SaslAuthenticationFailedError
 
-from heeler.worker import kafka_lines
-from heeler.worker.kafka_lines import CONNECTION_LINES, FOLLOWING_LINES, LOGGERS, ConnectionLines
+from spark_tasks.kafka import log_filters
+from spark_tasks.kafka.log_filters import CONNECTION_LINES, FOLLOWING_LINES, LOGGERS, ConnectionLines
 
 MODULES = ("kafka.consumer.fetcher", "kafka.coordinator.base", "kafka.net.connection", "kafka.net.manager",
            "kafka.net.transport", "kafka.producer.producer_batch")
@@ -39,7 +39,7 @@ def test_an_outage_is_one_line(manager: logging.Logger, caplog: pytest.LogCaptur
         manager.error("Connection failed: %s", "KafkaConnectionError: 111 ECONNREFUSED")
         manager.warning("Bootstrap %s not ready; waiting %.2f secs", "bootstrap-0", 1)
     [record] = caplog.records
-    assert (record.name, record.levelname) == (kafka_lines.__name__, "WARNING")
+    assert (record.name, record.levelname) == (log_filters.__name__, "WARNING")
     assert record.getMessage().startswith("Connections to Kafka are failing (111 ECONNREFUSED)")
 
 
@@ -57,7 +57,7 @@ def test_a_refused_login_is_one_line(manager: logging.Logger, caplog: pytest.Log
     manager.warning("Bootstrap connection to %s failed: %s (backoff %.2f secs)", "bootstrap-0", error, 1)
     [record] = caplog.records
     assert (record.name, record.levelname, record.getMessage()) == (
-        kafka_lines.__name__, "WARNING", "Kafka rejected a login (Authentication failed)")
+        log_filters.__name__, "WARNING", "Kafka rejected a login (Authentication failed)")
 
 
 def test_other_lines_are_not_filtered(manager: logging.Logger, caplog: pytest.LogCaptureFixture) -> None:
@@ -69,7 +69,7 @@ def test_other_lines_are_not_filtered(manager: logging.Logger, caplog: pytest.Lo
 
 
 def test_the_filter_is_installed_once() -> None:
-    kafka_lines.install()
-    kafka_lines.install()
+    log_filters.install()
+    log_filters.install()
     for name in LOGGERS:
         assert len([one for one in logging.getLogger(name).filters if isinstance(one, ConnectionLines)]) == 1

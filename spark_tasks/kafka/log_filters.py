@@ -1,5 +1,7 @@
-"""Replaces kafka-python's lines about lost and refused connections with one line: while brokers are down, each client
-logs several a second. The parts of the worker that an outage affects log its consequences.
+"""Filters the log of kafka-python: what concerns nobody, and what other lines say better.
+
+Lines about lost and refused connections are replaced with one line: while brokers are down, each client logs several a
+second. The parts of the worker that an outage affects log its consequences.
 """
 
 from __future__ import annotations
@@ -10,8 +12,12 @@ from typing import Final
 
 from spark_tasks.process.rate_limited_log import RateLimitedLog
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
+SILENT: Final = ("kafka.cluster", "kafka.coordinator.assignors")
+"""Loggers whose warnings are harmless: they are about topics that have just been created, or will be."""
+EVENT_LOOP: Final = "kafka.net.selector"
+"""Warns when one of its steps takes a tenth of a second, which is usual at a start and on a busy machine."""
 LOGGERS: Final = (
     "kafka.consumer.fetcher", "kafka.coordinator", "kafka.coordinator.heartbeat", "kafka.net.connection",
     "kafka.net.manager", "kafka.net.transport", "kafka.producer.producer_batch",
@@ -51,14 +57,20 @@ class ConnectionLines(logging.Filter):
         refused = _OF_LOGIN.search(record.getMessage())
         if refused is not None:
             if self._limited.suppressed("logins") is not None:
-                log.warning("Kafka rejected a login (%s)", _without_end(refused[1]))
+                _logger.warning("Kafka rejected a login (%s)", _without_end(refused[1]))
             return False
         if _OF_CONNECTION.search(record.getMessage()) is None:
             return True
         if self._limited.suppressed("connections") is not None:
-            log.warning("Connections to Kafka are failing (%s). Clients keep trying to reconnect; set "
-                        "heeler.log.level.kafka=DEBUG to log each attempt", _reason(record.getMessage()))
+            _logger.warning("Connections to Kafka are failing (%s). Clients keep trying to reconnect; set "
+                            "heeler.log.level.kafka=DEBUG to log each attempt", _reason(record.getMessage()))
         return False
+
+
+def _no_slow_step(record: logging.LogRecord) -> bool:
+    """Whether to log a line: not if it is about a slow step, unless DEBUG is enabled."""
+    enabled = logging.getLogger(EVENT_LOOP).isEnabledFor(logging.DEBUG)
+    return enabled or "blocking the event loop" not in str(record.msg)
 
 
 def _reason(line: str) -> str:
@@ -72,7 +84,10 @@ def _without_end(text: str) -> str:
 
 
 def install() -> None:
-    """Filters kafka-python's loggers. May be called again."""
+    """Sets up kafka-python's loggers. May be called again."""
+    for name in SILENT:
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    logging.getLogger(EVENT_LOOP).addFilter(_no_slow_step)
     for name in LOGGERS:
         logger = logging.getLogger(name)
         if not any(isinstance(old, ConnectionLines) for old in logger.filters):

@@ -14,6 +14,8 @@ from urllib3.exceptions import HTTPError
 
 from spark_tasks.process.bounded_read import TooLongError, read_bounded
 
+PERMANENT_CONFLICT = "already exists"
+"""The end of the message of the only conflict (409) that another attempt cannot resolve."""
 LONGEST_ANSWER = 64 * 1024 * 1024  # bytes; ten thousand connectors with their statuses and configurations
 
 
@@ -36,7 +38,7 @@ class ResponseTooLargeError(WorkerUnreachableError):
 
 
 class WorkerResponse(NamedTuple):
-    """`date`: the Date header."""
+    """A worker's response; `date` is its Date header."""
 
     status: int
     body: bytes
@@ -49,10 +51,10 @@ def exchange(
 ) -> WorkerResponse:
     """Sends a request, without following redirects or retrying, and returns its response.
 
-    `url` includes path and query. `tls` creates the context for https, and is called only if one is needed. `connect_s`
-    limits the time for connecting, `answer_s` each wait for bytes afterwards and the time for reading the response.
-    `connected` is called with the socket; shutting it down ends the request. Raises ValueError if the URL is not the
-    address of a worker, WorkerUnreachableError, and what `tls` raises.
+    `url` includes path and query; a user and a password in it are not sent. `tls` creates the context for https, and
+    is called only if one is needed. `connect_s` limits the time for connecting, `answer_s` each wait for bytes
+    afterwards and the time for reading the response. `connected` is called with the socket; shutting it down ends the
+    request. Raises ValueError if the URL is not the address of a worker, WorkerUnreachableError, and what `tls` raises.
     """
     timeout = urllib3.Timeout(connect=connect_s, read=answer_s)
     open_connections: list[socket.socket] = []

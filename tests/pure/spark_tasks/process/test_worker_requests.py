@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from actors import worker_requests
-from actors.worker_requests import WorkerUnreachableError, exchange
 from rest.server.keys import Listener
 from rest.server.settings import RestSettings
+from spark_tasks.process import worker_requests
+from spark_tasks.process.worker_requests import WorkerUnreachableError, exchange
 from tests.rigs.fake_herder import FakeWorker
 from tests.rigs.serving import Certificates, make_certificates, serving, stub
 
