@@ -126,24 +126,30 @@ def _at_least_zero_or_unset(name: str, value: Any) -> None:
         at_least(0)(name, value)
 
 
+_ONCE: Mapping[str, Any] = {"group": "Exactly Once Support", "width": Width.SHORT}
+
+TRANSACTION_KEYS = ConfigDef(
+    _key("transaction.boundary", Type.STRING, "Transaction Boundary", default="poll", order=3, importance=MEDIUM,
+         validator=OneOfIgnoringCase("INTERVAL", "POLL", "CONNECTOR"), **_ONCE,
+         doc="When to commit a transaction: after each batch (poll), after an interval, or when the connector "
+             "requests it (connector)."),
+    _key("transaction.boundary.interval.ms", Type.LONG, "Transaction boundary interval", default=None, order=4,
+         importance=LOW, validator=Check(_at_least_zero_or_unset, str(at_least(0))), **_ONCE,
+         doc="The interval of transaction.boundary=interval in milliseconds. Unset: the worker's "
+             "offset.flush.interval.ms."),
+)
+
+
 def _source_keys() -> tuple[ConfigKey, ...]:
-    once: dict[str, Any] = {"group": "Exactly Once Support", "width": Width.SHORT}
     return (
         _key("topic.creation.groups", Type.LIST, "Topic Creation Groups", default=(), group="Topic Creation", order=1,
              width=Width.LONG, importance=LOW, validator=unique_aliases("topic creation groups"),
              doc="Names of groups of settings for the creation of topics (KIP-158)."),
         _key("exactly.once.support", Type.STRING, "Exactly once support", default="requested", order=2,
-             importance=MEDIUM, validator=OneOfIgnoringCase("REQUIRED", "REQUESTED"), **once,
+             importance=MEDIUM, validator=OneOfIgnoringCase("REQUIRED", "REQUESTED"), **_ONCE,
              doc="required rejects the connector unless worker and connector support exactly-once delivery (KIP-618); "
                  "requested checks nothing."),
-        _key("transaction.boundary", Type.STRING, "Transaction Boundary", default="poll", order=3, importance=MEDIUM,
-             validator=OneOfIgnoringCase("INTERVAL", "POLL", "CONNECTOR"), **once,
-             doc="When to commit a transaction: after each batch (poll), after an interval, or when the connector "
-                 "requests it (connector)."),
-        _key("transaction.boundary.interval.ms", Type.LONG, "Transaction boundary interval", default=None, order=4,
-             importance=LOW, validator=Check(_at_least_zero_or_unset, str(at_least(0))), **once,
-             doc="The interval of transaction.boundary=interval in milliseconds. Unset: the worker's "
-                 "offset.flush.interval.ms."),
+        *TRANSACTION_KEYS.keys.values(),
         _key("offsets.storage.topic", Type.STRING, "Offsets topic", default=None, validator=NonEmpty(), order=1,
              group="offsets.topic", width=Width.LONG, importance=LOW,
              doc="A separate topic for this connector's offsets, created if needed. Unset: the worker's topic."),

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
+from spark_tasks.config.connector_keys import TRANSACTION_KEYS
 from spark_tasks.errors import ConfigError, ConnectError
-from spark_tasks.kafka.task_clients import number
 from spark_tasks.plugins.api import TransactionSignal
 
 DEFAULT_INTERVAL_MS: Final = 60_000  # Kafka Connect's offset.flush.interval.ms
@@ -34,16 +34,11 @@ class Boundary:
     @classmethod
     def configured(cls, connector: Mapping[str, str], usual_ms: int, transaction_timeout_ms: int) -> Boundary:
         """Parses the connector's configuration. `usual_ms`: the default interval. Raises ConfigError."""
-        text = connector.get("transaction.boundary", "").strip().lower() or BoundaryKind.POLL.value
-        try:
-            kind = BoundaryKind(text)
-        except ValueError:
-            allowed = ", ".join(k.value for k in BoundaryKind)
-            raise ConfigError(
-                f"Invalid value {text} for configuration transaction.boundary: expected one of {allowed}"
-            ) from None
-        interval = number(connector, "transaction.boundary.interval.ms", usual_ms)
-        return cls(kind, min(interval, int(transaction_timeout_ms * _MAX_TIMEOUT_FRACTION)))
+        values = TRANSACTION_KEYS.parse(connector)
+        interval = values["transaction.boundary.interval.ms"]
+        longest = int(transaction_timeout_ms * _MAX_TIMEOUT_FRACTION)
+        return cls(BoundaryKind(values["transaction.boundary"].lower()),
+                   min(usual_ms if interval is None else interval, longest))
 
     def ends(self, open_ms: float, signal: TransactionSignal) -> bool:
         """Returns whether a transaction ends after a batch. `open_ms`: for how long it has been open; `signal`: the
