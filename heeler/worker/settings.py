@@ -28,8 +28,10 @@ _CONVERTERS = ("key.converter", "value.converter", "header.converter", "plugin.p
 _LONG_KEYS = ("HmacMD5", "HmacSHA1")  # 64 bytes, as in Java: a leader with another size would replace the key
 
 
-def healing_of(worker: Mapping[str, str]) -> Callable[[Config], Healing]:
-    """Returns a function that gives the restart policy of a connector; with invalid settings, it is not restarted."""
+def healing_of(worker: Mapping[str, Any]) -> Callable[[Config], Healing]:
+    """Returns a function that gives the restart policy of a connector; with invalid settings, it is not restarted.
+    `worker`: the values of its configuration.
+    """
 
     def of(connector: Config) -> Healing:
         try:
@@ -41,9 +43,9 @@ def healing_of(worker: Mapping[str, str]) -> Callable[[Config], Healing]:
     return of
 
 
-def progress_limit(worker: Mapping[str, str]) -> Callable[[Config], float]:
+def progress_limit(worker: Mapping[str, Any]) -> Callable[[Config], float]:
     """Returns a function that gives the seconds that a task of a connector may take for a batch; if the connector's own
-    setting is invalid, the worker's applies.
+    setting is invalid, the worker's applies. `worker`: the values of its configuration.
     """
 
     def of(connector: Config) -> float:
@@ -74,7 +76,7 @@ def herder_settings(config: WorkerConfig, worker_id: str, connector_type: Callab
         exactly_once=config.exactly_once,
         transactional_leader=config.transactional_leader,
         connector_type=connector_type,
-        healing=healing_of(config.originals),
+        healing=healing_of(config.values),
     )
 
 

@@ -86,7 +86,7 @@ class Healing:
 
     @classmethod
     def of(cls, worker: Mapping[str, Any], connector: Mapping[str, Any]) -> Healing:
-        """Parses the worker's properties and the connector's configuration. Raises ConfigError."""
+        """Parses the connector's configuration. `worker`: the worker's values of WORKER. Raises ConfigError."""
         values = settings(worker, connector)
         policy = values["errors.restart.policy"]
         return cls(policy != OFF, policy == ALL, values["errors.restart.limit"], values["errors.restart.period.ms"],
@@ -108,6 +108,6 @@ class Healing:
 
 
 def settings(worker: Mapping[str, Any], connector: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the settings that apply to a connector. Raises ConfigError."""
+    """Returns the settings that apply to a connector. `worker`: the worker's values of WORKER. Raises ConfigError."""
     parsed = CONNECTOR.parse({name: connector[name] for name in CONNECTOR.keys if connector.get(name) is not None})
-    return {**WORKER.parse(worker), **{name: value for name, value in parsed.items() if value is not None}}
+    return {name: worker[name] if value is None else value for name, value in parsed.items()}

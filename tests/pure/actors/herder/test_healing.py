@@ -15,7 +15,7 @@ from actors.messages.ids import Epoch
 from actors.messages.requests import PutConnector, RestartConnectorAndTasks, RestartTask, SetTargetState
 from heeler.worker.metrics.observed import Observed
 from heeler.worker.settings import healing_of
-from spark_tasks.config.healing import Healing
+from spark_tasks.config.healing import WORKER, Healing
 from spark_tasks.errors import ConfigError
 from storage.config.state import RestartRequest
 from storage.ids import ConnectorName, ConnectorTaskId, ItemId, State, TargetState
@@ -417,9 +417,9 @@ def test_no_period_has_more_restarts_than_the_limit(times: list[int], now: int, 
 ])
 def test_a_connectors_settings_take_precedence(worker: Mapping[str, str], connector: Mapping[str, str],
                                                        expected: Healing) -> None:
-    assert healing_of(worker)(dict(connector)) == expected
+    assert healing_of(WORKER.parse(worker))(dict(connector)) == expected
 
 
 def test_an_invalid_restart_limit_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"errors\.restart\.limit"):
-        Healing.of({}, {"errors.restart.limit": "0"})
+        Healing.of(WORKER.parse({}), {"errors.restart.limit": "0"})
