@@ -69,7 +69,6 @@ class HerderSettings:
     key_bytes: int = 32
     verification_algorithms: tuple[str, ...] = ("HmacSHA256",)
     exactly_once: bool = False
-    transactional_leader: bool = False  # exactly.once.source.support is preparing or enabled
     sessioned: bool = True  # requests between workers are signed if the group's protocol requires it
     connector_type: Callable[[Config], str] = field(default=lambda _: "unknown", compare=False)
     healing: Callable[[Config], Healing] = field(default=lambda _: Healing(), compare=False)

@@ -74,7 +74,6 @@ def herder_settings(config: WorkerConfig, worker_id: str, connector_type: Callab
         key_bytes=_key_bytes(config),
         verification_algorithms=tuple(config["inter.worker.verification.algorithms"]),
         exactly_once=config.exactly_once,
-        transactional_leader=config.transactional_leader,
         connector_type=connector_type,
         healing=healing_of(config.values),
     )

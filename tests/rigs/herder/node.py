@@ -72,6 +72,7 @@ class Node:
         self.world = world
         self.name = name
         given = {"connector_type": lambda _: "source", **settings}
+        transactional = given.pop("transactional_leader", False)  # exactly.once.source.support is preparing or enabled
         self.state = HerderState(HerderSettings(WorkerId(name), "g", **given))
         self.channels: dict[Any, deque[Any]] = defaultdict(deque)
         self.instances: dict[int, Instance] = {}
@@ -79,7 +80,6 @@ class Node:
         self.alive = True
         self.hung = False
         self.halting = False
-        transactional = self.state.settings.transactional_leader
         self.configs = ConfigStore(world.log, self.to("config"), name, transactional=transactional)
         self.statuses = StatusStore(world.status_log, lambda op: self.tell("status", StatusesFlushed(op)),
                                     lambda op: self.tell("status", StatusesRead(op)))
