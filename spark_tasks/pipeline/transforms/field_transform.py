@@ -208,9 +208,9 @@ def _at(schema: Schema | None, value: Any, path: Sequence[str], transform: Field
     changed = _schema_at(schema, path, transform)
     if not isinstance(value, Struct) or changed is schema:
         return changed, value
-    inner = field_schema(schema, name)
-    values = dict(value.values)
-    values[name] = _at(inner, values.get(name), path[1:], transform, record)[1]
+    inner, values = field_schema(schema, name), dict(value.values)
+    _, found = _at(inner, values.get(name), path[1:], transform, record)
+    values[name] = found if inner is None else as_optional_as(inner, found)
     return changed, Struct(changed, values)
 
 
@@ -238,9 +238,19 @@ def _schema_at(schema: Schema, path: Sequence[str], transform: FieldTransform) -
     if schema.type is not ConnectType.STRUCT or field_schema(schema, path[0]) is None:
         return schema
     fields = tuple(
-        Field(f.name, _schema_at(f.schema, path[1:], transform)) if f.name == path[0] else f for f in schema.fields
+        Field(f.name, as_optional_as(f.schema, _schema_at(f.schema, path[1:], transform))) if f.name == path[0] else f
+        for f in schema.fields
     )
     return replace(schema, fields=fields)
+
+
+def as_optional_as(before: Schema, changed: Any) -> Any:
+    """Returns a changed schema, or a changed Struct, that is optional if the schema within a struct was. (At the top,
+    Java's transforms make structs required.)
+    """
+    if isinstance(changed, Struct):
+        return Struct(as_optional_as(before, changed.schema), changed.values)
+    return replace(changed, optional=before.optional) if isinstance(changed, Schema) else changed
 
 
 def basics(schema: Schema, kind: ConnectType, fields: Sequence[Field] = ()) -> Schema:

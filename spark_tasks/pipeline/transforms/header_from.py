@@ -22,6 +22,7 @@ from spark_tasks.pipeline.transforms.field_transform import (
     REPLACE_NULLS,
     FieldTransform,
     Part,
+    as_optional_as,
     basics,
     for_key,
 )
@@ -113,7 +114,8 @@ class HeaderFrom(FieldTransform):
             if field.name == name:
                 if not rest:
                     continue
-                kind, field_value = self._without(field.schema, field_value, rest)
+                kind, field_value = (as_optional_as(field.schema, one)
+                                     for one in self._without(field.schema, field_value, rest))
             fields.append(Field(field.name, kind or field.schema))
             values[field.name] = field_value
         changed = basics(schema, ConnectType.STRUCT, fields)

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from spark_tasks.errors import ConfigError, ToleranceExceededError
+from spark_tasks.pipeline.converters.base import schema_of
 from spark_tasks.pipeline.sink_pipeline import SinkPipeline
 from spark_tasks.pipeline.source_pipeline import SourcePipeline
 from spark_tasks.pipeline.transforms.base import Predicate
@@ -185,6 +186,35 @@ def test_transforms_support_nested_fields(name, options, expected, schema):
     (rows_way,), columns_way = transform.by_rows(before), transform.apply(before)[0]
     assert rows_way.column("value").to_pylist() == columns_way.column("value").to_pylist() == [expected] * 3
     assert rows_way.schema.field("value").metadata == columns_way.schema.field("value").metadata
+
+
+@pytest.mark.parametrize(("name", "options"), [
+    ("Cast$Value", {"spec": "a.b.c:int32"}),
+    ("MaskField$Value", {"fields": "a.b.c"}),
+    ("ReplaceField$Value", {"exclude": "a.b.c"}),
+    ("ReplaceField$Value", {"include": "a.b.c"}),
+    ("InsertField$Value", {"static.field": "a.s", "static.value": "v"}),
+    ("TimestampConverter$Value", {"field": "a.d", "target.type": "string", "format": "yyyy"}),
+    ("HeaderFrom$Value", {"fields": "a.b", "headers": "h", "operation": "move"}),
+])  # fmt: skip
+def test_an_optional_struct_within_another_one_remains_optional(name, options):
+    config = chain((name, {**options, **V2}), **{"value.converter.schemas.enable": "true"})
+    payloads = [json.loads(NESTED), {"a": None, "e": 2}, {"a": {"b": None, "d": 1}, "e": 2}]
+    texts = [json.dumps({"schema": described(payloads[0]), "payload": payload}).encode() for payload in payloads]
+    alone = [sink(config, [text]) for text in texts]
+    (batch,) = sink(config, texts)
+    assert [row["a"] is None for row in rows([batch])] == [False, True, False]
+    assert rows([batch]) == [row for (one,) in alone for row in one.column("value").to_pylist()]
+    assert {schema_of(one.schema.field("value").metadata) for one in (batch, *(one for (one,) in alone))} == {
+        schema_of(batch.schema.field("value").metadata)}
+    (inner, *_) = schema_of(batch.schema.field("value").metadata).fields
+    assert (inner.name, inner.schema.optional) == ("a", True)
+    source = SourcePipeline(worker(), {**config, "topic": "t"})
+    without = {key: value for key, value in config.items() if key != "transforms"}
+    (before,) = sink(without, texts)
+    [(_, _, raw)] = source.to_raw(before.select(["value"]))
+    assert [json.loads(text)["payload"]["a"] is None for text in raw.column("value").to_pylist()] == [
+        False, True, False]
 
 
 def described(value):
