@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from spark_tasks.errors import ConnectError
 from spark_tasks.kafka.cluster import KafkaCluster, TopicPartition
-from spark_tasks.kafka.errors import KafkaRefusedError, KafkaUnavailableError
+from spark_tasks.kafka.errors import KafkaRefusedError, KafkaUnavailableError, NoSuchPartitionError
 from spark_tasks.kafka.identity import ProducerIdentity
 from spark_tasks.kafka.records.decode import decode
 from spark_tasks.kafka.records.encode import DEFAULT_BATCH_BYTES, encode, next_sequence
@@ -127,12 +127,14 @@ class Appender:
             partitioner = self._partitioners.get(topic)
             if partitioner is None or partitioner.partitions != count:
                 partitioner = self._partitioners[topic] = Partitioner(count)
-            chosen = partitioner.assign(raw, _numbers(partition))
+            given = partitions_given(partition)
+            chosen = partitioner.assign(raw, given)
             placed = rows_by_partition(chosen)
+            if given is not None and len(given) and int(given.min()) < -1:  # -1: the partitioner chooses
+                raise NoSuchPartitionError.of(topic, int(given.min()), count)
         if len(chosen) and not 0 <= int(chosen.min()) <= int(chosen.max()) < count:
-            raise KafkaRefusedError(
-                f"partition {int(chosen.max())} of topic {topic!r} does not exist; it has partitions 0 to {count - 1}",
-            )
+            outside = chosen[(chosen < 0) | (chosen >= count)]
+            raise NoSuchPartitionError.of(topic, int(outside[0]), count)
         return placed
 
     def _encode(
@@ -226,7 +228,7 @@ class Appender:
         return halves
 
 
-def _numbers(partition: Array | pa.Array | None) -> Array | None:
+def partitions_given(partition: Array | pa.Array | None) -> Array | None:
     """Returns the partitions as int32, with -1 where the partitioner chooses."""
     if isinstance(partition, (pa.Array, pa.ChunkedArray)):
         partition = partition.cast(pa.int32()).fill_null(-1).to_numpy(zero_copy_only=False)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Self
+
 import kafka.errors as protocol
 
 from spark_tasks.errors import ConnectError, RetriableError
@@ -30,6 +32,29 @@ class KafkaAuthorizationError(KafkaRefusedError):
 
 class UnknownTopicError(RetriableError):
     """The topic or partition does not exist (yet), or this principal may not see it."""
+
+
+class InvalidTopicError(KafkaRefusedError):
+    """No topic can have this name."""
+
+    java_class = "org.apache.kafka.common.errors.InvalidTopicException"
+
+    @classmethod
+    def of(cls, topic: str) -> Self:
+        """Returns the error for a name."""
+        return cls(f"{topic!r} is not a valid name of a topic: it may have 1 to 249 letters, digits and the characters "
+                   ". _ and -, but must not be . or ..")
+
+
+class NoSuchPartitionError(KafkaRefusedError):
+    """A record has a partition that its topic does not have."""
+
+    java_class = "org.apache.kafka.common.errors.TimeoutException"  # Java's producer waits for the partition
+
+    @classmethod
+    def of(cls, topic: str, partition: int, count: int) -> Self:
+        """Returns the error for a partition. `count`: the number of the topic's partitions."""
+        return cls(f"partition {partition} of topic {topic!r} does not exist; it has partitions 0 to {count - 1}")
 
 
 class ProducerFencedError(KafkaRefusedError):

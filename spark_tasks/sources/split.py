@@ -23,12 +23,14 @@ from pyspark.sql.types import StructType
 from spark_tasks.dead_letters.error_handling import ErrorHandling
 from spark_tasks.dead_letters.refusals import NONE_REFUSED, Original, Refusals, Refused
 from spark_tasks.errors import DataError, ToleranceExceededError
-from spark_tasks.kafka.append import DEFAULT_REQUEST_BYTES, Appender
+from spark_tasks.kafka.append import DEFAULT_REQUEST_BYTES, Appender, partitions_given
 from spark_tasks.kafka.cluster import TopicPartition
+from spark_tasks.kafka.errors import InvalidTopicError, NoSuchPartitionError
 from spark_tasks.kafka.records.encode import encode
 from spark_tasks.kafka.records.errors import RecordTooLargeError
 from spark_tasks.kafka.shared_clusters import shared_cluster
 from spark_tasks.kafka.topic_creation import TopicCreation
+from spark_tasks.kafka.topic_names import is_valid_topic
 from spark_tasks.kafka.transactions import TransactionMember
 from spark_tasks.metrics.phases import Stopwatch, each, measured, phase
 from spark_tasks.metrics.plugins import PluginMetrics, counting
@@ -179,13 +181,25 @@ class _Writer:
             self.refusals.send(self._append_letters)  # with the other records: in their transaction, if any
 
     def _append(self, topic: str, partitions: pa.Array | None, raw: pa.RecordBatch) -> None:
-        raw, partitions = self._without_too_large(topic, partitions, raw)
+        tolerant = self._job.errors.tolerant  # KIP-779
+        if not is_valid_topic(topic):
+            if not tolerant:
+                raise InvalidTopicError.of(topic)
+            self._without(topic, partitions, raw, [(row, InvalidTopicError.of(topic)) for row in range(len(raw))])
+            return
+        if tolerant:
+            found = [(row, RecordTooLargeError(row, size, self._limit, topic))
+                     for row, size in too_large(raw, self._limit)]
+            raw, partitions = self._without(topic, partitions, raw, found, values=False)
         if not len(raw):
             return
         if topic not in self.topics:
             if self._job.creation is not None:
                 self._job.creation.ensure(self._cluster, topic)
             self.topics[topic] = None
+        if tolerant and partitions is not None:
+            count = len(self._cluster.partitions(topic, create=True))
+            raw, partitions = self._without(topic, partitions, raw, unroutable(topic, partitions, count))
         self._appender.append(topic, partitions, raw)
         self.records += len(raw)
         self.size += raw.nbytes
@@ -197,23 +211,21 @@ class _Writer:
         topic, _, raw = self._job.pipeline.original(batch, failure.row)
         self.refusals.add(failure, Original(topic, raw))
 
-    def _without_too_large(
-        self, topic: str, partitions: pa.Array | None, raw: pa.RecordBatch
+    def _without(
+        self, topic: str, partitions: pa.Array | None, raw: pa.RecordBatch, bad: Sequence[tuple[int, Exception]], *,
+        values: bool = True,
     ) -> tuple[pa.RecordBatch, pa.Array | None]:
-        """Returns the batch and its partitions without records larger than max.request.size, if bad records are
-        tolerated (KIP-779).
+        """Returns the batch and its partitions without bad records, which become letters. `values`: with their values,
+        unless these do not fit.
         """
-        if not self._job.errors.tolerant:
+        if not bad:
             return raw, partitions
         keep = np.ones(len(raw), np.bool_)
-        for row, size in too_large(raw, self._limit):
+        for row, error in bad:
             keep[row] = False
-            error = RecordTooLargeError(row, size, self._limit, topic)
             failure = Failure(FailedStage.KAFKA_PRODUCE, SOURCE_TASK, error, str(error), row)
-            small = Original(topic, without_value(raw.slice(row, 1)))
-            self.refusals.add(failure, small)
-        if keep.all():
-            return raw, partitions
+            record = raw.slice(row, 1)
+            self.refusals.add(failure, Original(topic, record if values else without_value(record)))
         mask = pa.array(keep)
         return raw.filter(mask), None if partitions is None else partitions.filter(mask)
 
@@ -225,6 +237,15 @@ class _Writer:
             self.refusals.send_apart()
         except Exception as error:  # noqa: BLE001 - the task fails with the earlier error
             _logger.warning("Could not write to the dead letter queue: %s", error)
+
+
+def unroutable(topic: str, partitions: pa.Array, count: int) -> list[tuple[int, Exception]]:
+    """Returns the rows with a partition that the topic, which has `count` of them, does not have."""
+    given = partitions_given(partitions)
+    if given is None:
+        return []
+    return [(row, NoSuchPartitionError.of(topic, int(given[row]), count))
+            for row in np.flatnonzero((given < -1) | (given >= count)).tolist()]
 
 
 def too_large(raw: pa.RecordBatch, limit: int) -> list[tuple[int, int]]:

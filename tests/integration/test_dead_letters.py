@@ -201,6 +201,28 @@ def test_records_that_are_too_large_are_skipped(source: SourceRig) -> None:
         "KAFKA_PRODUCE", "org.apache.kafka.common.errors.RecordTooLargeException")
 
 
+def test_records_that_no_partition_takes_are_skipped(source: SourceRig) -> None:
+    source.make_topic(1)
+    source.limit(10)
+    dead = f"dead-{source.name}"
+    loop = source.start(**TOLERANT, **{"errors.deadletterqueue.topic.name": dead, "lost": "yes"})
+    loop.await_records(7, 60)
+    assert source.values() == [f"0:{n}" for n in (0, 1, 2, 6, 7, 8, 9)]
+    assert sorted((value, headers["stage"], headers["exception.class.name"].rpartition(".")[2], headers[
+        "exception.message"].partition(";")[0][:45]) for value, headers in letters(source.bootstrap, dead)) == [
+        (b"0:3", "KAFKA_PRODUCE", "InvalidTopicException", "'bad topic!' is not a valid name of a topic: "),
+        (b"0:4", "KAFKA_PRODUCE", "TimeoutException", f"partition 77 of topic {source.topic!r} does not exist"[:45]),
+        (b"0:5", "KAFKA_PRODUCE", "TimeoutException", f"partition -5 of topic {source.topic!r} does not exist"[:45]),
+    ]
+
+
+def test_a_record_that_no_partition_takes_fails_its_task(source: SourceRig) -> None:
+    source.make_topic(1)
+    source.limit(10)
+    error = source.start(lost="yes").await_error(60)
+    assert "partition -5 of topic" in str(error)
+
+
 AWAY = """
 from pathlib import Path
 from heeler import ConfigDef, ConfigKey, RetriableError, Type, transform

@@ -120,6 +120,9 @@ class NumbersReader(DataSourceStreamReader):  # type: ignore[misc]
         if self.options.get("spoil"):
             yield spoiled(topics, partition)
             return
+        if self.options.get("lost"):
+            yield unroutable(topics, texts)
+            return
         yield pa.record_batch({"topic": topics, "key": [partition.stream.encode()] * len(texts), "value": texts})
 
     def commit(self, end: dict[str, Any]) -> None:
@@ -166,6 +169,14 @@ class SimpleReader(SimpleDataSourceStreamReader):  # type: ignore[misc]
 
 
 REQUIRED_INT64 = {SCHEMA_KEY: b'{"type":"int64","optional":false}'}
+
+
+def unroutable(topics: list[str], texts: list[str]) -> pa.RecordBatch:
+    """Of each ten records, the fourth has no valid topic, the fifth and the sixth have partitions that do not exist."""
+    last = [int(text[-1]) for text in texts]
+    topics = ["bad topic!" if n == 3 else topic for n, topic in zip(last, topics, strict=True)]
+    partitions = pa.array([{4: 77, 5: -5}.get(n, 0) for n in last], pa.int32())
+    return pa.record_batch({"topic": topics, "value": texts, "partition": partitions})
 
 
 def spoiled(topics: Sequence[str], numbers: Range) -> pa.RecordBatch:
