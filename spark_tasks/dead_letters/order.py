@@ -56,11 +56,13 @@ class ReplayOrder:
         for stage in stages:
             if stage not in _STAGES:
                 raise ConfigError(f"stages has the unknown stage {stage}; valid stages are {', '.join(_STAGES)}")
-        last = _number(chosen, "last_offset", 0)
+        first, last = _number(chosen, "first_offset", 0) or 0, _number(chosen, "last_offset", 0)
+        if last is not None and last < first:
+            raise ConfigError(f"last_offset ({last}) must not be less than first_offset ({first})")
         return cls(
             _flag(body, "dry_run"), _flag(body, "values"), _number(body, "limit", 1), _texts(chosen, "topics"), stages,
             _pattern(chosen, "exception"), _pattern(chosen, "message"), _moment(chosen, "from"), _moment(chosen, "to"),
-            _number(chosen, "partition", 0), _number(chosen, "first_offset", 0) or 0,
+            _number(chosen, "partition", 0), first,
             _MAX_INT64 if last is None else min(last + 1, _MAX_INT64),
         )
 
@@ -119,7 +121,7 @@ def _texts(body: Mapping[str, Any], key: str) -> tuple[str, ...]:
     if value is None:
         return ()
     if not isinstance(value, list) or not value or not all(isinstance(item, str) for item in value):
-        raise ConfigError(f"{key} must be a list of strings")
+        raise ConfigError(f"{key} must be a list of one or more strings")
     return tuple(_written(key, item) for item in value)
 
 

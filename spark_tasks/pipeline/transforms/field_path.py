@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,6 +18,9 @@ SYNTAX = ConfigKey(
     doc="The form of field names. V1: names of the top level. V2: paths such as address.city, with backticks around "
     "names with dots.",
 )  # fmt: skip
+
+
+_ESCAPED = re.compile(r"\\`(?=\.)")  # as in Java, a backslash before any other backtick is part of the name
 
 
 def parse_path(text: str, version: str) -> tuple[str, ...]:
@@ -38,7 +42,7 @@ class _Parser:
         while True:
             if text[at : at + 1] == "`":
                 end = self._closing(at)
-                steps.append(text[at + 1 : end].replace("\\`", "`"))
+                steps.append(_ESCAPED.sub("`", text[at + 1 : end]))
                 at = end + 1
             else:
                 end = text.find(".", at)

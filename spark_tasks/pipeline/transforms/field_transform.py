@@ -262,9 +262,11 @@ def basics(schema: Schema, kind: ConnectType, fields: Sequence[Field] = ()) -> S
 
 
 def distinct(fields: Sequence[Field]) -> tuple[Field, ...]:
-    """Returns the fields. Raises DataError if two have the same name."""
+    """Returns the fields. Raises DataError if two have the same name, or one has none."""
     seen: set[str] = set()
     for field in fields:
+        if not field.name:
+            raise JavaError("org.apache.kafka.connect.errors.SchemaBuilderException", "fieldName cannot be null.")
         if field.name in seen:
             raise JavaError(
                 "org.apache.kafka.connect.errors.SchemaBuilderException",

@@ -30,7 +30,7 @@ from spark_tasks.pipeline.transforms.rows import NotInColumnsError, Record
 def _renames(pairs: Sequence[str]) -> dict[str, str]:
     renames = {}
     for pair in pairs:
-        parts = pair.split(":")
+        parts = pair.rstrip(":").split(":")  # Java's split drops empty texts at the end
         if len(parts) != 2:
             raise invalid("renames", list(pairs), f"Invalid rename mapping: {pair}")
         renames[parts[0]] = parts[1]

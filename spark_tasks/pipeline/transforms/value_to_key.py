@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pyarrow as pa
 from typing_extensions import override
 
-from spark_tasks.config.definition import ConfigDef, ConfigKey, Importance, Type, ValidList
+from spark_tasks.config.definition import ConfigDef, ConfigKey, Importance, Type, ValidList, invalid
 from spark_tasks.data.schema import Field, Schema
 from spark_tasks.data.schema import Type as ConnectType
 from spark_tasks.errors import DataError
@@ -35,6 +35,11 @@ class ValueToKey(ColumnsOrRows):
     def configure(self, configs: Mapping[str, str]) -> None:
         values = self.config_def.parse(configs)
         self._paths = [parse_path(name, values["field.syntax.version"]) for name in values["fields"]]
+        names = {path[-1:]: path for path in self._paths}
+        for path in self._paths:
+            if names[path[-1:]] != path:
+                both = " and ".join(".".join(one) for one in (path, names[path[-1:]]))
+                raise invalid("fields", values["fields"], f"{both} would both become the field {path[-1]} of the key")
         self._defaults = values["replace.null.with.default"]
 
     @override

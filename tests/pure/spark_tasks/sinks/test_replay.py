@@ -129,6 +129,7 @@ def test_filters_select_dead_letters(chose: dict[str, Any], found: list[int]) ->
     ({"filter": {"exception": "a{1001}"}}, "not a valid"), ({"filter": {"message": "x" * 1001}}, "at most 1000"),
     ({"filter": {"message": ""}}, "at most 1000"), ({"filter": {"message": "\ud800"}}, "surrogate"),
     ({"filter": {"from": "today"}}, "from must be a time"), ({"filter": {"to": -1}}, "to must be"),
+    ({"filter": {"first_offset": 5, "last_offset": 3}}, r"last_offset \(3\) must not be less than first_offset \(5\)"),
     ({"filter": {"from": {}}}, "from must be"), ({"filter": {"partition": "0"}}, "partition must be"),
 ])
 def test_invalid_replay_orders_are_refused(body: dict[str, Any], words: str) -> None:

@@ -14,6 +14,7 @@ from spark_tasks.pipeline.source_pipeline import SourcePipeline
 from spark_tasks.pipeline.transforms.base import Predicate
 from spark_tasks.pipeline.transforms.cast import Cast
 from spark_tasks.pipeline.transforms.chain import Stage, TransformError
+from spark_tasks.pipeline.transforms.field_path import parse_path
 from tests.rigs.raw_records import JSON, raw_batch, worker
 
 T = "org.apache.kafka.connect.transforms."
@@ -222,6 +223,30 @@ def described(value):
         fields = [{**described(one), "field": name} for name, one in value.items()]
         return {"type": "struct", "fields": fields, "optional": True}
     return {"type": "string" if isinstance(value, str) else "int64", "optional": True}
+
+
+@pytest.mark.parametrize(("name", "options", "words"), [
+    ("ValueToKey", {"fields": "a.b,k.b", **V2}, "a.b and k.b would both become the field b of the key"),
+    ("ReplaceField$Value", {"renames": "a:"}, "Invalid rename mapping: a:"),
+    ("ReplaceField$Value", {"renames": ":"}, "Invalid rename mapping: :"),
+])  # fmt: skip
+def test_options_that_lose_fields_are_refused(name, options, words):
+    with pytest.raises(ConfigError, match=words):
+        sink(chain((name, options)), [NESTED])
+
+
+def test_a_field_without_a_name_is_refused_as_by_javas_schemas():
+    config = chain(("InsertField$Value", {"topic.field": "!"}), **{"value.converter.schemas.enable": "true"})
+    text = json.dumps({"schema": described({"a": "1"}), "payload": {"a": "1"}}).encode()
+    with pytest.raises(ToleranceExceededError, match=r"fieldName cannot be null\."):
+        sink(config, [text])
+
+
+@pytest.mark.parametrize(("path", "steps"), [
+    (r"`a\`b`.c", ("a\\`b", "c")), (r"`a\`.b`.c", ("a`.b", "c")), ("`a.b`", ("a.b",)), ("a`b.c", ("a`b", "c")),
+])
+def test_a_backslash_escapes_only_a_backtick_that_would_end_the_name(path, steps):
+    assert parse_path(path, "V2") == steps
 
 
 def test_value_to_key_supports_nested_fields():
