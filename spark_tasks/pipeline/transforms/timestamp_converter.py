@@ -191,7 +191,11 @@ class TimestampConverter(NestingTransform):
             if self._field not in columns.children or columns.fields[self._field].metadata:
                 raise NotInColumnsError
             child = columns.children[self._field]
-            columns.put(self._field, self._column(child, _inferred_of(child.type)))
+            found = self._column(child, _inferred_of(child.type))
+            if self._target in ("Date", "Time"):  # without a schema, a moment, like all of Java's dates
+                millis = moment_columns.to_millis(found, self._target, self._format, (self._up, self._down))
+                found = moment_columns.from_millis(millis, "Timestamp", self._format, (self._up, self._down))
+            columns.put(self._field, found)
             return columns.build(copied(list(columns.children)), None)
         changed = self.changed_schema(columns.schema)
         for one in columns.schema.fields:

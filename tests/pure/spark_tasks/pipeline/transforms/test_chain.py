@@ -156,6 +156,14 @@ def test_dates_beyond_pythons_range_are_supported():
     assert batch.column("value").cast(pa.int32()).to_pylist() == [-622191233], "of 32 bits, as in Java"
 
 
+@pytest.mark.parametrize("target", ["Date", "Time", "Timestamp"])
+def test_dates_without_a_schema_are_moments_whatever_is_in_the_batch(target):
+    config = chain(("TimestampConverter$Value", {"field": "a", "target.type": target}))
+    (alone,), beside = sink(config, [b'{"a":1000000000123}']), sink(config, [b'{"a":1000000000123}', None])
+    assert alone.schema.field("value").type == beside[0].schema.field("value").type
+    assert rows([alone])[0] == rows(beside)[0]
+
+
 V2 = {"field.syntax.version": "V2"}
 NESTED = b'{"a":{"b":{"c":"5","x.y":"7"},"d":1},"e":2}'
 
