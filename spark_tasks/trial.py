@@ -20,7 +20,7 @@ import pyarrow as pa
 from pyspark import cloudpickle
 
 from spark_tasks.config.masking import hide_passwords, process_secrets
-from spark_tasks.data.columns import HEADERS_TYPE, RAW_SCHEMA, is_json
+from spark_tasks.data.columns import HEADERS_TYPE, RAW_SCHEMA, is_json, nulls_are_absent
 from spark_tasks.errors import ConfigError, ConnectError, DataError
 from spark_tasks.metrics.plugins import PluginMetrics
 from spark_tasks.pipeline.sink_pipeline import SinkPipeline
@@ -306,11 +306,21 @@ def shown(batches: Iterable[pa.RecordBatch]) -> list[dict[str, Any]]:
     """Returns records as values for JSON. Null columns other than key and value are omitted from each record."""
     rows: list[dict[str, Any]] = []
     for batch in batches:
-        parsed = {field.name for field in batch.schema if is_json(field.metadata)}
-        rows += ({key: _json(json.loads(value) if key in parsed and isinstance(value, str) else value)
-                   for key, value in row.items() if value is not None or key in ("key", "value")}
-                  for row in batch.to_pylist())
+        rows += ({field.name: _shown(row[field.name], field) for field in batch.schema
+                  if row[field.name] is not None or field.name in ("key", "value")} for row in batch.to_pylist())
     return rows
+
+
+def _shown(value: Any, field: pa.Field) -> Any:
+    """Returns a value as JSON: of a schemaless map, only the keys that it has, with their values parsed."""
+    if is_json(field.metadata) and isinstance(value, str):
+        return json.loads(value)
+    if pa.types.is_struct(field.type) and isinstance(value, dict):
+        return {child.name: _shown(value[child.name], child) for child in field.type
+                if value[child.name] is not None or not nulls_are_absent(child.metadata)}
+    if pa.types.is_list(field.type) and isinstance(value, list):
+        return [_shown(item, field.type.value_field) for item in value]
+    return _json(value)
 
 
 def _json(value: Any) -> Any:
