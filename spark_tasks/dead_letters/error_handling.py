@@ -9,10 +9,11 @@ from typing import Any
 from spark_tasks.config.connector_keys import SINK
 from spark_tasks.config.definition import ConfigDef
 from spark_tasks.errors import ConfigError, ConnectError, RetriableError
-from spark_tasks.kafka.errors import UnknownTopicError
+from spark_tasks.kafka.errors import InvalidTopicError, UnknownTopicError
 from spark_tasks.kafka.producer_settings import ProducerSettings
 from spark_tasks.kafka.shared_clusters import shared_cluster
 from spark_tasks.kafka.topic_creation import TopicSettings, create_topic
+from spark_tasks.kafka.topic_names import is_valid_topic
 from spark_tasks.task import TaskContext
 
 _KEYS = (
@@ -60,6 +61,8 @@ class ErrorHandling:
         """Creates the queue's topic if it does not exist. Raises RetriableError, ConnectError."""
         if not self.queue:
             return
+        if not is_valid_topic(self.queue):
+            raise ConfigError(f"errors.deadletterqueue.topic.name: {InvalidTopicError.of(self.queue)}")
         try:
             shared_cluster(self.client).partitions(self.queue)
         except UnknownTopicError:

@@ -73,6 +73,9 @@ JAVA: Mapping[Kind, Mapping[str, str]] = {
         "io.apicurio.registry.utils.converter.ProtobufConverter":
             "use `io.confluent.connect.protobuf.ProtobufConverter`, and with Apicurio's own clients "
             "apicurio.registry.serde.send-indexes=true and …send-type-ref=false, as their default format differs",
+        "io.apicurio.registry.utils.converter.ExtJsonConverter":
+            "nothing else reads its format; for new topics use `io.confluent.connect.json.JsonSchemaConverter` with "
+            "Apicurio's URL that ends in /apis/ccompat/v7",
         "io.apicurio.registry.utils.converter.":
             "use `io.confluent.connect.avro.AvroConverter` with Apicurio's URL that ends in /apis/ccompat/v7",
         "io.debezium.converters.": "",

@@ -20,7 +20,7 @@ from spark_tasks.backoff import doubled
 from spark_tasks.errors import ConfigError, DataError, RetriableError
 from spark_tasks.kafka.client_config import tls_files
 from spark_tasks.registry.errors import RefusedSchemaError, UnknownSchemaError
-from spark_tasks.registry.settings import TLS_PREFIX
+from spark_tasks.registry.settings import TLS_PREFIX, user_info
 from spark_tasks.registry.wire import SchemaId
 
 if TYPE_CHECKING:
@@ -296,11 +296,8 @@ def _conf(values: Mapping[str, Any]) -> dict[str, Any]:
     }
     if values["latest.cache.ttl.sec"] >= 0:
         conf["cache.latest.ttl.sec"] = values["latest.cache.ttl.sec"]
-    user = values.get("basic.auth.user.info") or values["schema.registry.basic.auth.user.info"]
     if values["basic.auth.credentials.source"] == "USER_INFO":
-        if ":" not in user:
-            raise ConfigError("basic.auth.user.info (value hidden) must be user:password")
-        conf["basic.auth.user.info"] = user
+        conf["basic.auth.user.info"] = user_info(values)
     if values["bearer.auth.credentials.source"] == "OAUTHBEARER":
         conf["bearer.auth.credentials.source"] = "OAUTHBEARER"
         conf |= {key: values[key] for key in _OAUTH if values.get(key)}

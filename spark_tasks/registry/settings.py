@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from spark_tasks.config.client_keys import client_config_def
-from spark_tasks.config.definition import REQUIRED, ConfigDef, ConfigKey, Importance, Type, between
+from spark_tasks.config.definition import REQUIRED, ConfigDef, ConfigKey, Importance, Password, Type, between
 from spark_tasks.errors import ConfigError
 
 _SERIALIZERS = "io.confluent.kafka.serializers"
@@ -132,6 +132,22 @@ def check(values: Mapping[str, Any]) -> None:
             names = ", ".join(str(value) for value in allowed if value)
             remedy = f"supported: {names}" if names else "not supported; remove it"
             raise ConfigError(f"Invalid value {values[name]} for configuration {name}: {remedy}")
+    if values["basic.auth.credentials.source"] == "USER_INFO":
+        user_info(values)
+
+
+def user_info(values: Mapping[str, Any]) -> str:
+    """Returns user and password, with a colon between them. `values`: with Passwords or their texts. Raises
+    ConfigError.
+    """
+    given = (values.get("basic.auth.user.info"), values["schema.registry.basic.auth.user.info"])
+    user = next(filter(None, (one.value if isinstance(one, Password) else one for one in given)), "")
+    if not user:
+        raise ConfigError("basic.auth.user.info is missing, although basic.auth.credentials.source is USER_INFO; set "
+                          "it to user:password")
+    if ":" not in user:
+        raise ConfigError("basic.auth.user.info (value hidden) must be user:password")
+    return user
 
 
 def reads_headers(values: Mapping[str, Any], *, is_key: bool) -> bool:

@@ -56,6 +56,7 @@ def test_converters_are_listed_with_confluents_settings(name, cls):
     ({URL: "registry:8081"}, "must start with http"),
     ({URL: NOWHERE, "value.subject.name.strategy": "com.acme.Mine"}, "must be one of"),
     ({URL: NOWHERE, "basic.auth.credentials.source": "SASL_INHERIT"}, "supported: URL, USER_INFO"),
+    ({URL: NOWHERE, "basic.auth.credentials.source": "USER_INFO"}, "basic.auth.user.info is missing"),
     ({URL: NOWHERE, "rule.executors": "checkit"}, "rule.executors: not supported"),
     ({URL: NOWHERE, "value.schema.id.serializer": "io.x.HeaderSchemaIdSerializer"}, "supported: io.confluent"),
 ])
