@@ -200,6 +200,8 @@ class _Writer:
         if tolerant and partitions is not None:
             count = len(self._cluster.partitions(topic, create=True))
             raw, partitions = self._without(topic, partitions, raw, unroutable(topic, partitions, count))
+            if not len(raw):
+                return
         self._appender.append(topic, partitions, raw)
         self.records += len(raw)
         self.size += raw.nbytes
@@ -215,8 +217,8 @@ class _Writer:
         self, topic: str, partitions: pa.Array | None, raw: pa.RecordBatch, bad: Sequence[tuple[int, Exception]], *,
         values: bool = True,
     ) -> tuple[pa.RecordBatch, pa.Array | None]:
-        """Returns the batch and its partitions without bad records, which become letters. `values`: with their values,
-        unless these do not fit.
+        """Returns the batch and its partitions without bad records, which become letters. `values`: whether letters
+        have the records' values.
         """
         if not bad:
             return raw, partitions
