@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -41,6 +42,15 @@ _COMBINING = frozenset(
     {"DISTINCT", "EXCEPT", "GROUP", "HAVING", "INTERSECT", "JOIN", "LIMIT", "ORDER", "OVER", "UNION"}
 )
 _PLANS = frozenset({"Projection", "Filter", "TableScan", "Unnest", "SubqueryAlias"})
+_ALWAYS = re.compile(
+    "^SQL error:|only supports a single SQL statement|^Error during planning: (?:Invalid function|"
+    "Projections require unique expression names|Function '[^']*' expects .* arguments? but received|table |D[DM]L )|"
+    "would be ambiguous$|does not support zero arguments|Aggregate functions are not allowed|Unsupported SQL type|"
+    r"^This feature is not implemented: (?:FETCH|SORT BY|TOP|Operator \S+ is not yet supported)"
+)
+"""Errors of DataFusion that do not depend on the columns' types. It has no error classes or codes."""
+_PARSER = re.compile(r'^SQL error: (?:Parser|Tokenizer)Error\("(.*)"\)$')
+_POSITION = re.compile(r" at Line: \d+, Column: \d+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +66,7 @@ class _Query:
             f"value[{_text(name)}] AS {_quoted(name)}" if name in _PARTS or name == "value" else _quoted(name)
             for name in fields
         ) or "value"
-        return star.join(self.parts[:-1]) + f"{more} " + self.parts[-1]
+        return star.join(self.parts[:-1]) + more + self.parts[-1]
 
 
 def _text(name: str) -> str:
@@ -86,6 +96,8 @@ def _query(text: str) -> _Query:
     for number, (token, after) in enumerate(zip(tokens, [*tokens[1:], None], strict=True)):
         sign = token[0].upper()
         depth += (sign in "([") - (sign in ")]") if len(sign) == 1 else 0
+        if sign == "*" and before == "." and tokens[number - 2]["sign"] is None and not tokens[number - 2][0].isdigit():
+            raise ConfigError("write * for all fields of the value, without a name before it")
         if depth == 0 and sign == "*" and before in {"SELECT", ","}:
             parts.append(text[begin : token.start()])
             begin = token.end()
@@ -99,13 +111,46 @@ def _query(text: str) -> _Query:
     raise ConfigError("it has no FROM records")
 
 
+def _check_plans(text: str) -> None:
+    """Raises ConfigError for what fails regardless of the records, by planning the query without any. Without
+    DataFusion the query is only parsed.
+    """
+    query = _query(text)
+    if find_spec("datafusion") is None:
+        return
+    context, options = _session()
+    one = "a field"
+    planned = query.text([one])
+    for kind in (pa.null(), pa.int64()):  # the types are unknown, and each suits other functions
+        names = [*sorted(query.names - _PARTS.keys() - {"value"}), one]
+        columns = [pa.nulls(0) for _ in (*_PARTS, "value")] + [pa.nulls(0, kind) for _ in names]
+        context.register_record_batches("records", [[pa.record_batch(columns, names=[*_PARTS, "value", *names])]])
+        try:
+            _check(context.sql_with_options(planned, options).logical_plan())
+        except ConfigError:
+            raise
+        except Exception as error:  # other errors may depend on the types of records
+            if _ALWAYS.search(_first_line(error)):
+                raise ConfigError(_described(error, in_query=planned == text.strip())) from error
+        finally:
+            context.deregister_table("records")
+
+
+def _described(error: Exception, *, in_query: bool) -> str:
+    """Returns the message. `in_query`: positions in it are those in the query of the configuration."""
+    words = _PARSER.sub(lambda found: found[1].replace('\\"', '"'), _first_line(error))
+    words = words.removeprefix("Error during planning: ").removesuffix(".")
+    advice = [line for line in str(error).splitlines()[1:] if line.startswith("Did you mean")]
+    return " ".join([words if in_query else _POSITION.sub("", words), *advice])
+
+
 class ValidQuery:
-    """Accepts a query that can be parsed. Its columns and types are unknown until there are records."""
+    """Accepts a query that can be planned. Its columns and types are unknown until there are records."""
 
     def __call__(self, name: str, value: Any) -> None:
-        """Raises ConfigError if the query cannot be parsed."""
+        """Raises ConfigError if the query fails for all records."""
         try:
-            _query(str(value))
+            _check_plans(str(value))
         except ConfigError as error:
             raise ConfigError(f"Invalid value {value} for configuration {name}: {error}; expected {self}") from error
 
@@ -128,16 +173,6 @@ class Sql(Transform):
         """Raises ConfigError if DataFusion is not installed, and for errors in the query regardless of records."""
         self._query = _query(self.config_def.parse(configs)["query"])
         self._context, self._options = _session()
-        names = sorted(self._query.names | _PARTS.keys() | {"value"})
-        nothing = pa.record_batch([pa.nulls(0) for _ in names], names=names)
-        try:
-            with self._records(nothing):
-                _check(self._context.sql_with_options(self._query.text([]), self._options).logical_plan())
-        except ConfigError:
-            raise
-        except Exception as error:  # other errors may depend on the types of records
-            if "Invalid function" in str(error):
-                raise ConfigError(f"The query of the transform Sql cannot be run: {error}") from error
 
     @override
     def apply(self, batch: pa.RecordBatch) -> list[pa.RecordBatch]:
@@ -168,7 +203,7 @@ class Sql(Transform):
     def _selected(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         table, fields = self._table(batch)
         with self._records(table):
-            frame = self._context.sql_with_options(self._query.text(fields, f", {_ROW}"), self._options)
+            frame = self._context.sql_with_options(self._query.text(fields, f", {_ROW} "), self._options)
             _check(frame.logical_plan())
             batches = frame.collect()
             rows = pa.concat_batches(batches) if batches else pa.RecordBatch.from_pylist([], schema=frame.schema())

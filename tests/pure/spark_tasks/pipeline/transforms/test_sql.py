@@ -177,11 +177,42 @@ def test_schemas_of_selected_fields_are_kept_and_others_created():
     ("SELECT a FROM records, records AS others", "it has a second table"),
     ("SELECT name, count(*) FROM records GROUP BY name", "GROUP combines several records"),
     ("SELECT DISTINCT name FROM records", "DISTINCT combines several records"),
+    ("SELECT a,, FROM records", "Expected: an expression, found: , at Line: 1, Column: 10;"),
+    ("SELECT *, a,, FROM records", "Expected: an expression, found: ,;"),
+    ("SELECT 'a FROM records", "Unterminated string literal"),
+    ("SELECT a FROM records WHERE", "Expected: an expression, found: EOF"),
+    ("SELECT a FROM records; DROP TABLE records", "only supports a single SQL statement"),
+    ("SELECT n, n FROM records", "unique expression names"),
+    ("SELECT n, upper(n) AS n FROM records", "ambiguous"),
+    ("SELECT *, * FROM records", "unique expression names"),
+    ("SELECT r.* FROM records r", "for all fields of the value, without a name before it"),
+    ("SELECT nope(x) AS y FROM records", "Invalid function 'nope'"),
+    ("SELECT upper(a, b) AS y FROM records", "expects 1 arguments but received 2"),
+    ("SELECT count(*) AS n FROM records", "combines several records"),
+    ("SELECT sum(a) AS n FROM records", "combines several records"),
+    ("SELECT a INTO b FROM records", "DDL not supported"),
+    ("SELECT CAST(a AS FOO) AS b FROM records", "Unsupported SQL type FOO"),
 ])  # fmt: skip
 def test_invalid_queries_are_refused(query, why):
     with pytest.raises(ConfigError, match=why):
         Sql().configure({"query": query})
     assert [error for value in Sql.config_def.validate({"query": query}) for error in value.errors if why in error]
+
+
+@pytest.mark.parametrize("query", [
+    "SELECT *, value FROM records", "SELECT *, a FROM records", "SELECT unnest(items)['sku'] AS sku FROM records",
+    "SELECT a['b']['c'] AS c, key['d'] AS d, headers[1]['key'] AS h FROM records", "SELECT 2.*a AS b FROM records",
+    "SELECT array_max(a) AS m, map_keys(b) AS k, to_timestamp(c) AS t, d + interval '1 day' AS e FROM records",
+])  # fmt: skip
+def test_queries_that_depend_on_the_types_are_accepted(query):
+    Sql().configure({"query": query})
+
+
+def test_without_datafusion_a_query_is_parsed_only(monkeypatch):
+    monkeypatch.setattr("spark_tasks.pipeline.transforms.sql.find_spec", lambda _: None)
+    assert Sql.config_def.parse({"query": "SELECT a,, FROM records"})
+    with pytest.raises(ConfigError, match="has no FROM"):
+        Sql.config_def.parse({"query": "SELECT a"})
 
 
 def test_aggregations_over_records_are_refused():
