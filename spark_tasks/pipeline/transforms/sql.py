@@ -77,10 +77,28 @@ def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
+def _tokens(text: str) -> list[re.Match[str]]:
+    return [token for token in _TOKEN.finditer(text) if token["space"] is None]
+
+
+def _with_offsets(text: str) -> str:
+    """Returns the query with the column `offset` in quotes, because it is also a keyword. Raises ConfigError if it is
+    used as such.
+    """
+    tokens = _tokens(text)
+    for token, after in reversed(list(zip(tokens, [*tokens[1:], None], strict=False))):
+        if (token["word"] or "").upper() != "OFFSET":
+            continue
+        if after is not None and (after["word"] or "").isdigit():
+            raise ConfigError("OFFSET combines several records, but a transform processes each record separately")
+        text = text[: token.start()] + _quoted(token[0]) + text[token.end() :]
+    return text
+
+
 def _query(text: str) -> _Query:
     """Parses the query. Raises ConfigError unless it is one SELECT … FROM records …"""
-    text = text.strip().removesuffix(";")
-    tokens = [token for token in _TOKEN.finditer(text) if token["space"] is None]
+    text = _with_offsets(text.strip().removesuffix(";"))
+    tokens = _tokens(text)
     names = {token["quoted"].replace('""', '"') if token["quoted"] is not None else token["word"] for token in tokens
              if token["quoted"] is not None or token["word"] is not None}  # fmt: skip
     words = [token["word"].upper() for token in tokens if token["word"] is not None]

@@ -69,6 +69,17 @@ def test_the_parts_of_a_record_are_columns():
         {"topic": "orders", "partition": 3, "offset": 0, "timestamp": 1_000, "header": "h"}]  # fmt: skip
 
 
+@pytest.mark.parametrize("query", [
+    "SELECT name, offset FROM records", "SELECT offset, name FROM records", "SELECT name, offset\nFROM records",
+    "SELECT name, records.offset FROM records WHERE offset >= 0 AND (offset) < 9 -- the offset",
+    "SELECT coalesce(offset, 0) AS offset, name FROM records WHERE 0 <= offset AND 'offset 1' <> name",
+    "SELECT name, offset, offset + 1 - 1 AS offset2 FROM records WHERE NOT offset IS NULL",
+])  # fmt: skip
+def test_the_offset_needs_no_quotes(query):
+    found = selected(query, *ORDERS)
+    assert [(row["name"], row["offset"]) for row in found] == [("a", 0), ("b", 1), ("c", 2)]
+
+
 def test_queries_can_use_keys_headers_and_positions():
     """A struct as key, and headers by name; conditions on topic, partition, offset and timestamp."""
     keys = {"key.converter": JSON, "key.converter.schemas.enable": "false"}
@@ -177,6 +188,7 @@ def test_schemas_of_selected_fields_are_kept_and_others_created():
     ("SELECT a FROM records, records AS others", "it has a second table"),
     ("SELECT name, count(*) FROM records GROUP BY name", "GROUP combines several records"),
     ("SELECT DISTINCT name FROM records", "DISTINCT combines several records"),
+    ("SELECT name FROM records OFFSET 1", "OFFSET combines several records"),
     ("SELECT a,, FROM records", "Expected: an expression, found: , at Line: 1, Column: 10;"),
     ("SELECT *, a,, FROM records", "Expected: an expression, found: ,;"),
     ("SELECT 'a FROM records", "Unterminated string literal"),
