@@ -129,16 +129,24 @@ class Stage:
         return [applied] if isinstance(applied, pa.RecordBatch) else list(applied)
 
     def _error(self, batch: pa.RecordBatch, error: Exception, failed: Callable[[pa.RecordBatch], object]) -> Exception:
+        row = error.row if isinstance(error, BadRowError) else None
+        if row is None and not is_outage(error):
+            try:
+                row = _first_bad(batch, failed)
+            except Exception as outage:  # noqa: BLE001 - plugin code
+                error = outage
         if is_outage(error):
-            return StageOutageError(f"transforms.{self.alias} ({self.class_name}): {error}")
-        row = error.row if isinstance(error, BadRowError) else _first_bad(batch, failed)
+            reason = str(error) or type(error).__name__
+            return StageOutageError(f"transforms.{self.alias} ({self.class_name}): {reason}")
         record = None if row is None else batch.slice(row, 1)
-        reason = error if isinstance(error, DataError) else f"{type(error).__name__}: {error}"
-        return TransformError(self.alias, self.class_name, reason, record, row)
+        told = error if isinstance(error, DataError) else f"{type(error).__name__}: {error}"
+        return TransformError(self.alias, self.class_name, told, record, row)
 
 
 def _first_bad(batch: pa.RecordBatch, failed: Callable[[pa.RecordBatch], object]) -> int | None:
-    """Returns the first row with which `failed` fails, by bisection, or None if it succeeds with each half."""
+    """Returns the first row with which `failed` fails, by bisection, or None if it succeeds with each half.
+    Raises the error of an outage.
+    """
     if len(batch) <= 1:
         return 0 if len(batch) else None
     half = len(batch) // 2
@@ -147,7 +155,9 @@ def _first_bad(batch: pa.RecordBatch, failed: Callable[[pa.RecordBatch], object]
             failed(piece)
         except BadRowError as error:
             return begin + error.row
-        except Exception:  # noqa: BLE001 - plugin code
+        except Exception as error:  # plugin code
+            if is_outage(error):
+                raise
             row = _first_bad(piece, failed)
             return None if row is None else begin + row
     return None
