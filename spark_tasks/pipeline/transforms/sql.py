@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -41,6 +42,10 @@ _TOKEN = re.compile(
 _COMBINING = frozenset(
     {"DISTINCT", "EXCEPT", "GROUP", "HAVING", "INTERSECT", "JOIN", "LIMIT", "ORDER", "OVER", "UNION"}
 )
+_KEYWORDS = frozenset({
+    "AND", "AS", "BETWEEN", "CASE", "ELSE", "END", "FALSE", "FROM", "ILIKE", "IN", "INTERVAL", "IS", "LIKE", "NOT",
+    "NULL", "OR", "SELECT", "THEN", "TRUE", "WHEN", "WHERE",
+})  # fmt: skip
 _PLANS = frozenset({"Projection", "Filter", "TableScan", "Unnest", "SubqueryAlias"})
 _ALWAYS = re.compile(
     "^SQL error:|only supports a single SQL statement|^Error during planning: (?:Invalid function|"
@@ -49,6 +54,10 @@ _ALWAYS = re.compile(
     r"^This feature is not implemented: (?:FETCH|SORT BY|TOP|Operator \S+ is not yet supported)"
 )
 """Errors of DataFusion that do not depend on the columns' types. It has no error classes or codes."""
+_TYPES = (pa.null(), pa.string(), pa.list_(pa.null()), pa.int64(), pa.map_(pa.string(), pa.null()))
+"""Types for a column of which this batch has no value. Most functions take null; each other type suits some."""
+_MAX_TYPED = 3  # columns for which types are tried, since each combination is planned
+_MAX_KNOWN = 1000
 _PARSER = re.compile(r'^SQL error: (?:Parser|Tokenizer)Error\("(.*)"\)$')
 _POSITION = re.compile(r" at Line: \d+, Column: \d+")
 
@@ -59,6 +68,7 @@ class _Query:
 
     parts: tuple[str, ...]
     names: frozenset[str]  # all words that may be column names
+    columns: frozenset[str]  # without those that are probably keywords, functions, types or new names
 
     def text(self, fields: list[str], more: str = "") -> str:
         """Returns the query for a value with these fields. `more`: additional columns to select."""
@@ -95,6 +105,19 @@ def _with_offsets(text: str) -> str:
     return text
 
 
+def _columns(tokens: Sequence[re.Match[str]]) -> Iterator[str]:
+    before = ""
+    for token, after in zip(tokens, [*tokens[1:], None], strict=True):
+        word, quoted = token["word"], token["quoted"]
+        if before in {"AS", ":", "FROM"} or (after is not None and after[0] == "("):
+            pass
+        elif quoted is not None:
+            yield quoted.replace('""', '"')
+        elif word is not None and not word[0].isdigit() and word.upper() not in _KEYWORDS:
+            yield word
+        before = token[0].upper()
+
+
 def _query(text: str) -> _Query:
     """Parses the query. Raises ConfigError unless it is one SELECT … FROM records …"""
     text = _with_offsets(text.strip().removesuffix(";"))
@@ -124,7 +147,8 @@ def _query(text: str) -> _Query:
                 raise ConfigError("FROM must be followed by records, the name of the only table")
             if "," in [sign[0] for sign in tokens[number + 2 : number + 3]]:
                 raise ConfigError("it has a second table; the only table is records")
-            return _Query((*parts, text[begin : token.start()], text[token.start() :]), frozenset(names))
+            parts += [text[begin : token.start()], text[token.start() :]]
+            return _Query(tuple(parts), frozenset(names), frozenset(_columns(tokens)))
         before = sign
     raise ConfigError("it has no FROM records")
 
@@ -191,6 +215,7 @@ class Sql(Transform):
         """Raises ConfigError if DataFusion is not installed, and for errors in the query regardless of records."""
         self._query = _query(self.config_def.parse(configs)["query"])
         self._context, self._options = _session()
+        self._known: dict[tuple[Any, ...], tuple[pa.DataType, ...]] = {}  # types that suit columns without values
 
     @override
     def apply(self, batch: pa.RecordBatch) -> list[pa.RecordBatch]:
@@ -219,12 +244,7 @@ class Sql(Transform):
         yield from self._apply(batch.slice(half), begin + half)
 
     def _selected(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        table, fields = self._table(batch)
-        with self._records(table):
-            frame = self._context.sql_with_options(self._query.text(fields, f", {_ROW} "), self._options)
-            _check(frame.logical_plan())
-            batches = frame.collect()
-            rows = pa.concat_batches(batches) if batches else pa.RecordBatch.from_pylist([], schema=frame.schema())
+        rows = self._rows(*self._table(batch))
         metadata = {field.name: dict(field.metadata or {}) for field in rows.schema}
         columns = dict(zip(rows.schema.names, rows.columns, strict=True))
         result = batch.take(columns.pop(_ROW))
@@ -238,6 +258,50 @@ class Sql(Transform):
         if columns.keys() == {"value"}:
             return put(result, "value", columns["value"], metadata["value"])
         return put(result, "value", *_value(columns, metadata, result, typed=typed))
+
+    def _rows(self, table: pa.RecordBatch, fields: list[str]) -> pa.RecordBatch:
+        """Returns the query's rows. A column without values has no type, so that some functions fail, although they
+        accept its nulls beside the values of other records. If so, it gets a type that suits the query.
+        """
+        empty = [field.name for field in table.schema
+                 if pa.types.is_null(field.type) and field.name in self._query.columns]  # fmt: skip
+        types = self._known.get(_key(table))
+        if types is None:
+            try:
+                return self._collected(table, fields)
+            except Exception as error:
+                if not empty or isinstance(error, ConfigError):
+                    raise
+                types = self._suitable(table, fields, empty)
+        return self._collected(_with_types(table, empty, types), fields)
+
+    def _suitable(self, table: pa.RecordBatch, fields: list[str], empty: list[str]) -> tuple[pa.DataType, ...]:
+        """Returns types for the empty columns with which the query accepts a record of nulls; nulls if there are none.
+        The result depends only on the columns' types, and not on the values of a bad record.
+        """
+        nulls = [pa.nulls(1, kind) for kind in table.schema.types]
+        nulls[table.schema.get_field_index(_ROW)] = pa.array([0])
+        record = pa.record_batch(nulls, schema=table.schema)
+        combinations = _combinations(len(empty))
+        suitable = combinations[0]
+        for types in combinations:
+            try:
+                self._collected(_with_types(record, empty, types), fields)
+            except Exception:  # noqa: BLE001, S112 - DataFusion has no error classes
+                continue
+            suitable = types
+            break
+        if len(self._known) >= _MAX_KNOWN:
+            self._known.clear()
+        self._known[_key(table)] = suitable
+        return suitable
+
+    def _collected(self, table: pa.RecordBatch, fields: list[str]) -> pa.RecordBatch:
+        with self._records(table):
+            frame = self._context.sql_with_options(self._query.text(fields, f", {_ROW} "), self._options)
+            _check(frame.logical_plan())
+            batches = frame.collect()
+            return pa.concat_batches(batches) if batches else pa.RecordBatch.from_pylist([], schema=frame.schema())
 
     @contextmanager
     def _records(self, table: pa.RecordBatch) -> Iterator[None]:
@@ -276,6 +340,25 @@ class Sql(Transform):
         arrays[_ROW] = pa.array(np.arange(len(batch)))
         columns = [pa.field(name, array.type, metadata=metadata.get(name)) for name, array in arrays.items()]
         return pa.record_batch(list(arrays.values()), schema=pa.schema(columns)), fields
+
+
+def _combinations(columns: int) -> list[tuple[pa.DataType, ...]]:
+    """Returns the combinations of types to try for columns without values; those with most nulls first."""
+    if columns > _MAX_TYPED:
+        return [(kind,) * columns for kind in _TYPES]
+    return sorted(product(_TYPES, repeat=columns), key=lambda types: columns - types.count(pa.null()))
+
+
+def _key(table: pa.RecordBatch) -> tuple[Any, ...]:
+    return (*table.schema.names, *table.schema.types)
+
+
+def _with_types(table: pa.RecordBatch, names: Sequence[str], types: Sequence[pa.DataType]) -> pa.RecordBatch:
+    for name, kind in zip(names, types, strict=True):
+        if not pa.types.is_null(kind):
+            index = table.schema.get_field_index(name)
+            table = table.set_column(index, table.schema.field(index).with_type(kind), pa.nulls(len(table), kind))
+    return table
 
 
 def _session() -> tuple[SessionContext, SQLOptions]:

@@ -165,6 +165,31 @@ def test_a_selected_tombstone_remains_a_tombstone():
     assert selected("SELECT * FROM records WHERE a = 1", {"a": 1}, None) == [{"a": 1}]
 
 
+@pytest.mark.parametrize(("query", "value"), [
+    ("SELECT date_trunc('day', a) AS x FROM records", {"a": "2026-01-02T03:04:05Z"}),
+    ("SELECT date_part('year', a) AS x FROM records", {"a": "2026-01-02"}),
+    ("SELECT array_length(a) AS x FROM records", {"a": [1, 2]}),
+    ("SELECT coalesce(array_length(a), 0) AS x, date_part('year', b) AS y, trunc(c) AS z FROM records",
+     {"a": [1, 2], "b": "2026-01-02", "c": 1.5}),
+    ("SELECT unnest(a) AS x FROM records", {"a": [1, 2]}),
+    ("SELECT unnest(a)['b'] AS x FROM records", {"a": [{"b": 1}]}),
+    ("SELECT upper(b) AS x FROM records WHERE array_length(a) > 1 OR a IS NULL", {"a": [1], "b": "x"}),
+])  # fmt: skip
+def test_a_record_alone_has_the_result_that_it_has_beside_others(query, value):
+    """Some functions take no column of nulls only, such as that of a tombstone that is alone in its batch."""
+    others = [None, {"other": 1}, dict.fromkeys(value)]
+    together = selected(query, value, *others)
+    alone = [one for other in others for one in selected(query, other)]
+    assert together[len(together) - len(alone) :] == alone
+    assert selected(query, *others) == alone
+
+
+def test_a_bad_record_among_records_without_the_field_is_found():
+    values = [{"a": [1]}, *[{"b": 1}] * 20, {"b": "x"}, *[{"a": None}] * 20]
+    with pytest.raises(ToleranceExceededError, match=r"offset 21: .*[Cc]ast"):
+        through("SELECT array_length(a) AS a, CAST(b AS BIGINT) AS b FROM records", *values)
+
+
 def test_schemas_of_selected_fields_are_kept_and_others_created():
     config = {**SCHEMALESS, "value.converter.schemas.enable": "true",
               "transforms.q.query": "SELECT name, at, amount * 2 AS double, now() AS now FROM records"}  # fmt: skip
