@@ -6,6 +6,7 @@ import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +14,7 @@ import pyarrow.compute as pc
 
 from spark_tasks.config.connector_keys import aliases
 from spark_tasks.config.definition import Type, parse_type
+from spark_tasks.data.columns import CONNECT_COLUMNS
 from spark_tasks.errors import ConfigError, DataError
 from spark_tasks.pipeline.converters.base import BadRowError, HeaderConverter
 from spark_tasks.pipeline.failures import FailedStage, StageFailedError, StageOutageError, is_outage
@@ -125,8 +127,7 @@ class Stage:
         return [part for part in listed if len(part)]
 
     def _applied(self, batch: pa.RecordBatch) -> list[pa.RecordBatch]:
-        applied = self.transform.apply(batch)
-        return [applied] if isinstance(applied, pa.RecordBatch) else list(applied)
+        return _batches(type(self.transform).__name__, self.transform.apply(batch), batch)
 
     def _error(self, batch: pa.RecordBatch, error: Exception, failed: Callable[[pa.RecordBatch], object]) -> Exception:
         row = error.row if isinstance(error, BadRowError) else None
@@ -141,6 +142,37 @@ class Stage:
         record = None if row is None else batch.slice(row, 1)
         told = error if isinstance(error, DataError) else f"{type(error).__name__}: {error}"
         return TransformError(self.alias, self.class_name, told, record, row)
+
+
+def _batches(name: str, returned: Any, given: pa.RecordBatch) -> list[pa.RecordBatch]:
+    """Returns what a transform, which is plugin code, returned for a batch. Raises DataError unless it is batches."""
+    if isinstance(returned, pa.RecordBatch):
+        listed = [returned]
+    elif isinstance(returned, Iterable) and not isinstance(returned, pa.Table | Mapping | str | bytes):
+        listed = list(returned)
+    else:
+        raise DataError(f"{name} returned a {type(returned).__name__}; return a pyarrow.RecordBatch or a list of them")
+    for one in listed:
+        if not isinstance(one, pa.RecordBatch):
+            what = f"a {type(returned).__name__} with an element of type {type(one).__name__}"
+            raise DataError(f"{name} returned {what}; return a pyarrow.RecordBatch or a list of them")
+        if one.schema.names != given.schema.names:
+            _check_columns(name, one.schema.names, given.schema.names)
+    return listed
+
+
+def _check_columns(name: str, returned: list[str], given: list[str]) -> None:
+    """Raises DataError unless the columns are those of records: keys or values in others would be lost."""
+    needed = given if "offset" in given else ["value"]  # records of a source may lack all others
+    wrong = {
+        "doubled": [column for column in dict.fromkeys(returned) if returned.count(column) > 1],
+        "unknown": [column for column in dict.fromkeys(returned) if column not in {*CONNECT_COLUMNS, *given}],
+        "missing": [column for column in needed if column in given and column not in returned],
+    }
+    if any(wrong.values()):
+        words = "; ".join(f"{what}: {', '.join(columns)}" for what, columns in wrong.items() if columns)
+        raise DataError(f"{name} returned a batch with the columns {', '.join(returned)} ({words}); return the columns "
+                        f"{', '.join(given)}")
 
 
 def _first_bad(batch: pa.RecordBatch, failed: Callable[[pa.RecordBatch], object]) -> int | None:

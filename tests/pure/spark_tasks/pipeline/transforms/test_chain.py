@@ -10,7 +10,7 @@ import pytest
 from spark_tasks.errors import ConfigError, ToleranceExceededError
 from spark_tasks.pipeline.sink_pipeline import SinkPipeline
 from spark_tasks.pipeline.source_pipeline import SourcePipeline
-from spark_tasks.pipeline.transforms.base import Predicate
+from spark_tasks.pipeline.transforms.base import Predicate, Transform
 from spark_tasks.pipeline.transforms.cast import Cast
 from spark_tasks.pipeline.transforms.chain import Stage, TransformError
 from tests.rigs.raw_records import JSON, raw_batch, worker
@@ -85,6 +85,54 @@ def test_a_record_that_fails_a_predicate_is_the_bad_record():
     assert bad.value.record.column("value").to_pylist() == ["?"]
     good = list(stage.apply(pa.RecordBatch.from_pydict({"value": [v for v in values if v != "?"]})))
     assert rows(good) == [1, "x", 2, 3, "y"]
+
+
+class Returning(Transform):
+    """Returns `of(batch)`."""
+
+    of = None
+
+    def configure(self, configs):
+        pass
+
+    def apply(self, batch):
+        return self.of(batch)
+
+
+def returning(of):
+    transform = Returning()
+    transform.of = of
+    records = pa.RecordBatch.from_pydict({"topic": ["t"] * 4, "offset": [0, 1, 2, 3], "value": list("abcd")})
+    return list(Stage("r", "acme.Returning", transform).apply(records))
+
+
+@pytest.mark.parametrize(("of", "why"), [
+    (lambda batch: [batch, 5], "a list with an element of type int; return a pyarrow.RecordBatch or a list of them"),
+    (lambda _: {"value": 1}, "a dict; return a pyarrow.RecordBatch"),
+    (lambda _: None, "a NoneType; return a pyarrow.RecordBatch"),
+    (lambda batch: pa.Table.from_batches([batch]), "a Table; return a pyarrow.RecordBatch"),
+    (lambda batch: (one for one in [batch, None]), "a generator with an element of type NoneType"),
+    (lambda batch: batch.rename_columns(["x"] * 3),
+     r"x, x, x \(doubled: x; unknown: x; missing: topic, offset, value\); return the columns topic, offset, value"),
+    (lambda batch: batch.drop_columns(["offset"]), r"columns topic, value \(missing: offset\)"),
+    (lambda batch: batch.append_column("value", batch.column("value")), r"\(doubled: value\)"),
+    (lambda batch: [batch, batch.append_column("more", batch.column("value"))], r"\(unknown: more\)"),
+])  # fmt: skip
+def test_a_transform_that_returns_no_batches_of_records_is_named(of, why):
+    with pytest.raises(TransformError, match=r"transforms\.r \(acme\.Returning\) .*: Returning returned .*" + why):
+        returning(of)
+
+
+def test_a_transform_may_add_columns_of_records_and_a_source_may_lack_some():
+    (found,) = returning(lambda batch: batch.append_column("key", batch.column("value")))
+    assert found.schema.names == ["topic", "offset", "value", "key"]
+    transform = Returning()
+    transform.of = lambda batch: batch.drop_columns(["topic"])
+    batch = pa.RecordBatch.from_pydict({"topic": ["t"], "value": ["v"]})
+    assert rows(Stage("r", "acme.Returning", transform).apply(batch)) == ["v"]
+    transform.of = lambda batch: batch.drop_columns(["value"])
+    with pytest.raises(TransformError, match=r"Returning returned .* \(missing: value\)"):
+        list(Stage("r", "acme.Returning", transform).apply(batch))
 
 
 def test_a_missing_predicate_is_reported():
