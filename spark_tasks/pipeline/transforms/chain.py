@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -91,9 +91,9 @@ class Stage:
         TransformError.
         """
         try:
-            chosen = predicate.test(batch)
+            chosen = _tested(predicate, batch)
         except Exception as error:  # plugin code
-            raise self._error(batch, error, predicate.test) from error
+            raise self._error(batch, error, partial(_tested, predicate)) from error
         return pc.invert(chosen) if self.negate else chosen
 
     def _mixed(self, batch: pa.RecordBatch, chosen: pa.BooleanArray) -> Iterator[pa.RecordBatch]:
@@ -142,6 +142,18 @@ class Stage:
         record = None if row is None else batch.slice(row, 1)
         told = error if isinstance(error, DataError) else f"{type(error).__name__}: {error}"
         return TransformError(self.alias, self.class_name, told, record, row)
+
+
+def _tested(predicate: Predicate, batch: pa.RecordBatch) -> pa.BooleanArray:
+    """Returns for each record whether the predicate is true; null is false. Raises DataError if the predicate, which is
+    plugin code, returns anything but a boolean for each record.
+    """
+    returned: Any = predicate.test(batch)
+    if not isinstance(returned, pa.BooleanArray) or len(returned) != len(batch):
+        size = f" of {len(returned)} values" if isinstance(returned, Sized) else ""
+        raise DataError(f"the predicate {type(predicate).__name__} returned a {type(returned).__name__}{size} for "
+                        f"{len(batch)} records; return a pyarrow.BooleanArray with a value for each record")
+    return pc.fill_null(returned, False) if returned.null_count else returned
 
 
 def _batches(name: str, returned: Any, given: pa.RecordBatch) -> list[pa.RecordBatch]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from spark_tasks.errors import ConfigError, ToleranceExceededError
@@ -133,6 +134,45 @@ def test_a_transform_may_add_columns_of_records_and_a_source_may_lack_some():
     transform.of = lambda batch: batch.drop_columns(["value"])
     with pytest.raises(TransformError, match=r"Returning returned .* \(missing: value\)"):
         list(Stage("r", "acme.Returning", transform).apply(batch))
+
+
+class Answering(Predicate):
+    """Returns `answer`."""
+
+    answer = None
+
+    def configure(self, configs):
+        pass
+
+    def test(self, _):
+        return self.answer
+
+
+def answered(answer, *, negate):
+    predicate, transform = Answering(), Returning()
+    predicate.answer = answer
+    transform.of = lambda batch: batch.set_column(0, "value", pc.utf8_upper(batch.column("value")))
+    batch = pa.RecordBatch.from_pydict({"value": list("abcd")})
+    return rows(Stage("r", "acme.Returning", transform, predicate, negate).apply(batch))
+
+
+@pytest.mark.parametrize("negate", [False, True])
+@pytest.mark.parametrize(("answer", "what"), [
+    ([True] * 4, "list of 4 values"), (pa.array([True]), "BooleanArray of 1 values"),
+    (pa.array([True] * 5), "BooleanArray of 5 values"), (pa.array([1] * 4), "Int64Array of 4 values"),
+    (True, "bool"), (None, "NoneType"),
+])  # fmt: skip
+def test_a_predicate_that_does_not_answer_for_each_record_is_named(answer, what, negate):
+    words = rf"transforms\.r .*: the predicate Answering returned a {what} for \d records; return a pyarrow"
+    with pytest.raises(TransformError, match=words):
+        answered(answer, negate=negate)
+
+
+def test_records_of_which_a_predicate_does_not_know_are_not_selected():
+    """They were lost, as a filter with null drops records."""
+    answer = pa.array([True, None, False, None])
+    assert answered(answer, negate=False) == ["A", "b", "c", "d"]
+    assert answered(answer, negate=True) == ["a", "B", "C", "D"]
 
 
 def test_a_missing_predicate_is_reported():
