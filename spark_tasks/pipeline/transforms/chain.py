@@ -170,7 +170,13 @@ def _batches(name: str, returned: Any, given: pa.RecordBatch) -> list[pa.RecordB
             raise DataError(f"{name} returned {what}; return a pyarrow.RecordBatch or a list of them")
         if one.schema.names != given.schema.names:
             _check_columns(name, one.schema.names, given.schema.names)
+        if _without_topic(one) and not _without_topic(given):
+            raise DataError(f"{name} returned a record whose topic is null; set a topic, or drop the record")
     return listed
+
+
+def _without_topic(batch: pa.RecordBatch) -> bool:
+    return "topic" in batch.schema.names and batch.column("topic").null_count > 0
 
 
 def _check_columns(name: str, returned: list[str], given: list[str]) -> None:

@@ -119,6 +119,9 @@ class _FunctionTransform(Transform):
         if not isinstance(returned, Record):
             raise DataError(f"{type(self).__name__} returned a {type(returned).__name__}; return the record, or None "
             "to drop it")  # fmt: skip
+        if returned.topic is None and row.topic is not None:
+            raise DataError(f"{type(self).__name__} returned a record whose topic is None; set a topic, or return None "
+            "to drop the record")  # fmt: skip
         row.topic, row.partition, row.timestamp = returned.topic, returned.partition, returned.timestamp
         row.headers = list(returned.headers)
         for part, value in (("key", returned.key), ("value", returned.value)):

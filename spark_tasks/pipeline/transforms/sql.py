@@ -20,7 +20,7 @@ from spark_tasks.data.arrow_types import from_arrow, to_arrow
 from spark_tasks.data.columns import HEADERS_TYPE, is_json, struct_array
 from spark_tasks.data.schema import Field, Schema
 from spark_tasks.data.schema import Type as ConnectType
-from spark_tasks.errors import ConfigError
+from spark_tasks.errors import ConfigError, DataError
 from spark_tasks.java.hash import hash_order
 from spark_tasks.pipeline.converters.base import BadRowError, schema_of
 from spark_tasks.pipeline.transforms.base import Transform
@@ -405,6 +405,8 @@ def _with_part(
     batch: pa.RecordBatch, name: str, array: pa.Array, metadata: dict[bytes, bytes], *, typed: bool
 ) -> pa.RecordBatch:
     if name == "topic":
+        if array.null_count:
+            raise DataError('the query sets "record.topic" to NULL; set a topic, or drop the record with WHERE')
         return put(batch, name, array.cast(pa.string()).dictionary_encode())
     if name == "key":
         array, schema = _plain(array, metadata)

@@ -136,6 +136,13 @@ def test_a_transform_may_add_columns_of_records_and_a_source_may_lack_some():
         list(Stage("r", "acme.Returning", transform).apply(batch))
 
 
+def test_a_record_without_a_topic_is_the_bad_record():
+    topics = pa.array(["t", "u", None, "v"]).dictionary_encode()
+    with pytest.raises(TransformError, match="Returning returned a record whose topic is null; set a topic") as bad:
+        returning(lambda batch: batch.set_column(0, "topic", topics.take(batch.column("offset"))))
+    assert rows([bad.value.record]) == ["c"]
+
+
 class Answering(Predicate):
     """Returns `answer`."""
 

@@ -13,6 +13,7 @@ import pytest
 from heeler import DataError, transform
 from spark_tasks.data.columns import SCHEMA_KEY
 from spark_tasks.errors import RetriableError, ToleranceExceededError
+from spark_tasks.pipeline.converters.base import BadRowError
 from spark_tasks.pipeline.failures import StageOutageError
 from spark_tasks.pipeline.sink_pipeline import SinkPipeline
 from spark_tasks.pipeline.source_pipeline import SourcePipeline
@@ -152,6 +153,20 @@ def test_an_outage_in_the_search_for_the_bad_record_makes_no_bad_record():
 
     with pytest.raises(StageOutageError, match=r"\(ask\): ConnectionRefusedError"):
         list(Stage("s", "ask", configured(ask)).apply(numbers()))
+
+
+def test_a_record_without_a_topic_is_a_bad_record():
+    @transform
+    def route(record):
+        record.topic = None if record.value == 3 else "other"
+        return record
+
+    with pytest.raises(BadRowError, match="route returned a record whose topic is None; set a topic") as bad:
+        applied(route, numbers())
+    assert bad.value.row == 3
+    assert len(applied(route, numbers(3))[0]) == 3
+    without = numbers().drop_columns(["topic"])  # a source whose configuration names the topic
+    assert applied(transform(lambda record: record), without)[0].schema.names == ["value"]
 
 
 def test_a_transform_may_return_the_record_or_none():

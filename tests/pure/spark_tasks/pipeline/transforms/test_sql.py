@@ -145,6 +145,13 @@ def test_parts_can_be_set():
     assert batch.to_pylist()[0]["value"] == ORDERS[0]
 
 
+def test_a_record_without_a_topic_is_a_bad_record():
+    query = """SELECT *, CASE WHEN name <> 'b' THEN name END AS "record.topic" FROM records"""
+    with pytest.raises(ToleranceExceededError, match=r'offset 1: the query sets "record.topic" to NULL; set a topic'):
+        through(query, *ORDERS)
+    assert [row["topic"] for batch in through(query, ORDERS[0], ORDERS[2]) for row in batch.to_pylist()] == ["a", "c"]
+
+
 def test_unnest_yields_several_records_from_one():
     value = {"items": [{"sku": "x"}, {"sku": "y"}], "to": {"city": "Bern"}}
     assert selected("SELECT unnest(items)['sku'] AS sku, to['city'] AS city FROM records", value) == [
