@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from spark_tasks.config.connector_keys import aliases
 from spark_tasks.config.definition import Type, parse_type
 from spark_tasks.data.columns import CONNECT_COLUMNS
-from spark_tasks.errors import ConfigError, DataError
+from spark_tasks.errors import ConfigError, ConnectError, DataError
 from spark_tasks.pipeline.converters.base import BadRowError, HeaderConverter
 from spark_tasks.pipeline.failures import FailedStage, StageFailedError, StageOutageError, is_outage
 from spark_tasks.pipeline.transforms.base import Predicate, Transform
@@ -284,11 +284,24 @@ def _plugin(plugins: Plugins, kind: Kind, properties: dict[str, str]) -> Plugin:
     return plugins.find(kind, properties.pop("type", ""), properties.pop("plugin.version", None))
 
 
+def _configure(one: Transform | Predicate, properties: Mapping[str, str], name: str) -> None:
+    """Configures a plugin. Raises ConfigError, or ConnectError for another error of the plugin, with its name."""
+    try:
+        one.configure(properties)
+    except ConfigError as error:
+        raise ConfigError(f"{name}: {error}") from error
+    except Exception as error:  # plugin code
+        if is_outage(error) or isinstance(error, ConnectError):
+            raise
+        raise ConnectError(f"{name} cannot be configured: {type(error).__name__}: {error}") from error
+
+
 def _predicates(plugins: Plugins, connector: Mapping[str, str]) -> Iterator[tuple[str, Predicate]]:
     for alias in aliases(connector, "predicates"):
         properties = _properties(connector, f"predicates.{alias}.")
-        predicate: Predicate = _plugin(plugins, Kind.PREDICATE, properties).cls()
-        predicate.configure(properties)
+        plugin = _plugin(plugins, Kind.PREDICATE, properties)
+        predicate: Predicate = plugin.cls()
+        _configure(predicate, properties, f"predicates.{alias} ({plugin.name})")
         yield alias, predicate
 
 
@@ -302,7 +315,7 @@ def _stage(
     if wanted is not None and wanted not in predicates:
         raise ConfigError(f"transforms.{alias}.predicate: there is no predicate {wanted!r}; name it in predicates")
     transform: Transform = plugin.cls()
-    transform.configure(properties)
+    _configure(transform, properties, f"transforms.{alias} ({plugin.name})")
     transform.header_converter = header
     predicate = None if wanted is None else predicates[wanted]
     negated = bool(parse_type(f"transforms.{alias}.negate", negate, Type.BOOLEAN))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from spark_tasks.errors import ConfigError, ToleranceExceededError
+from spark_tasks.errors import ConfigError, ConnectError, ToleranceExceededError
 from spark_tasks.pipeline.sink_pipeline import SinkPipeline
 from spark_tasks.pipeline.source_pipeline import SourcePipeline
 from spark_tasks.pipeline.transforms.base import Predicate, Transform
@@ -180,6 +181,32 @@ def test_records_of_which_a_predicate_does_not_know_are_not_selected():
     answer = pa.array([True, None, False, None])
     assert answered(answer, negate=False) == ["A", "b", "c", "d"]
     assert answered(answer, negate=True) == ["a", "B", "C", "D"]
+
+
+@pytest.mark.parametrize(("name", "options", "why"), [
+    ("SetSchemaMetadata$Value", {}, "Neither schema name nor version configured"),
+    ("ExtractField$Value", {"field": "a.`b", "field.syntax.version": "V2"}, "Incomplete backtick pair"),
+])  # fmt: skip
+def test_a_transform_that_cannot_be_configured_is_named(name, options, why):
+    with pytest.raises(ConfigError, match=rf"^transforms\.t0 \({re.escape(T + name)}\): {why}"):
+        sink(chain((name, options)), [b"1"])
+
+
+def test_a_predicate_that_cannot_be_configured_is_named():
+    config = chain(("Filter", {"predicate": "p"}), predicates="p",
+                   **{"predicates.p.type": T + "predicates.HasHeaderKey", "predicates.p.name": ""})  # fmt: skip
+    with pytest.raises(ConfigError, match=r"^predicates\.p \(.*HasHeaderKey\): Invalid value"):
+        sink(config, [b"1"])
+
+
+def test_a_plugin_that_raises_any_error_when_it_is_configured_is_named(tmp_path):
+    (tmp_path / "acme_careless.py").write_text(
+        "from heeler import Transform\nclass Careless(Transform):\n    def apply(self, batch):\n        return batch\n"
+        "    def configure(self, configs):\n        int(configs['n'])\n")  # fmt: skip
+    config = {**SCHEMALESS, "transforms": "t", "transforms.t.type": "Careless", "transforms.t.n": "x"}
+    pipeline = SinkPipeline(worker(**{"plugin.path": str(tmp_path)}), config)
+    with pytest.raises(ConnectError, match=r"^transforms\.t \(acme_careless\.Careless\) .*: ValueError: invalid"):
+        assert pipeline.stages
 
 
 def test_a_missing_predicate_is_reported():
