@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from importlib.util import find_spec
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -27,177 +24,21 @@ from spark_tasks.pipeline.transforms.base import Transform
 from spark_tasks.pipeline.transforms.field_transform import Columns, described
 from spark_tasks.pipeline.transforms.java_columns import column
 from spark_tasks.pipeline.transforms.rows import NotInColumnsError, connect_values, joined, put
+from spark_tasks.pipeline.transforms.sql_query import (
+    PARTS,
+    ROW,
+    ValidQuery,
+    check_plan,
+    first_line,
+    new_session,
+    parsed,
+)
 
-if TYPE_CHECKING:
-    from datafusion import SessionContext, SQLOptions
-
-_PARTS = {"topic": pa.string(), "partition": pa.int32(), "offset": pa.int64(), "timestamp": pa.int64(),
-          "key": pa.null(), "headers": pa.null()}  # fmt: skip
 _SETTABLE = {"partition": pa.int32(), "timestamp": pa.int64(), "headers": HEADERS_TYPE}
-_ROW = "__row"
-_TOKEN = re.compile(
-    r"""(?P<space>\s+|--[^\n]*|/\*.*?\*/)|(?P<text>'(?:[^']|'')*')|"(?P<quoted>(?:[^"]|"")*)"|(?P<word>\w+)|(?P<sign>.)""",
-    re.DOTALL,
-)
-_COMBINING = frozenset(
-    {"DISTINCT", "EXCEPT", "GROUP", "HAVING", "INTERSECT", "JOIN", "LIMIT", "ORDER", "OVER", "UNION"}
-)
-_KEYWORDS = frozenset({
-    "AND", "AS", "BETWEEN", "CASE", "ELSE", "END", "FALSE", "FROM", "ILIKE", "IN", "INTERVAL", "IS", "LIKE", "NOT",
-    "NULL", "OR", "SELECT", "THEN", "TRUE", "WHEN", "WHERE",
-})  # fmt: skip
-_PLANS = frozenset({"Projection", "Filter", "TableScan", "Unnest", "SubqueryAlias"})
-_ALWAYS = re.compile(
-    "^SQL error:|only supports a single SQL statement|^Error during planning: (?:Invalid function|"
-    "Projections require unique expression names|Function '[^']*' expects .* arguments? but received|table |D[DM]L )|"
-    "would be ambiguous$|does not support zero arguments|Aggregate functions are not allowed|Unsupported SQL type|"
-    r"^This feature is not implemented: (?:FETCH|SORT BY|TOP|Operator \S+ is not yet supported)"
-)
-"""Errors of DataFusion that do not depend on the columns' types. It has no error classes or codes."""
 _TYPES = (pa.null(), pa.string(), pa.list_(pa.null()), pa.int64(), pa.map_(pa.string(), pa.null()))
 """Types for a column of which this batch has no value. Most functions take null; each other type suits some."""
 _MAX_TYPED = 3  # columns for which types are tried, since each combination is planned
 _MAX_KNOWN = 1000
-_PARSER = re.compile(r'^SQL error: (?:Parser|Tokenizer)Error\("(.*)"\)$')
-_POSITION = re.compile(r" at Line: \d+, Column: \d+")
-
-
-@dataclass(frozen=True, slots=True)
-class _Query:
-    """A query, divided where columns are inserted: the value's fields for each `*`, and the row number."""
-
-    parts: tuple[str, ...]
-    names: frozenset[str]  # all words that may be column names
-    columns: frozenset[str]  # without those that are probably keywords, functions, types or new names
-
-    def text(self, fields: list[str], more: str = "") -> str:
-        """Returns the query for a value with these fields. `more`: additional columns to select."""
-        star = ", ".join(
-            f"value[{_text(name)}] AS {_quoted(name)}" if name in _PARTS or name == "value" else _quoted(name)
-            for name in fields
-        ) or "value"
-        return star.join(self.parts[:-1]) + more + self.parts[-1]
-
-
-def _text(name: str) -> str:
-    return "'" + name.replace("'", "''") + "'"
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
-
-
-def _tokens(text: str) -> list[re.Match[str]]:
-    return [token for token in _TOKEN.finditer(text) if token["space"] is None]
-
-
-def _with_offsets(text: str) -> str:
-    """Returns the query with the column `offset` in quotes, because it is also a keyword. Raises ConfigError if it is
-    used as such.
-    """
-    tokens = _tokens(text)
-    for token, after in reversed(list(zip(tokens, [*tokens[1:], None], strict=False))):
-        if (token["word"] or "").upper() != "OFFSET":
-            continue
-        if after is not None and (after["word"] or "").isdigit():
-            raise ConfigError("OFFSET combines several records, but a transform processes each record separately")
-        text = text[: token.start()] + _quoted(token[0]) + text[token.end() :]
-    return text
-
-
-def _columns(tokens: Sequence[re.Match[str]]) -> Iterator[str]:
-    before = ""
-    for token, after in zip(tokens, [*tokens[1:], None], strict=True):
-        word, quoted = token["word"], token["quoted"]
-        if before in {"AS", ":", "FROM"} or (after is not None and after[0] == "("):
-            pass
-        elif quoted is not None:
-            yield quoted.replace('""', '"')
-        elif word is not None and not word[0].isdigit() and word.upper() not in _KEYWORDS:
-            yield word
-        before = token[0].upper()
-
-
-def _query(text: str) -> _Query:
-    """Parses the query. Raises ConfigError unless it is one SELECT … FROM records …"""
-    text = _with_offsets(text.strip().removesuffix(";"))
-    tokens = _tokens(text)
-    names = {token["quoted"].replace('""', '"') if token["quoted"] is not None else token["word"] for token in tokens
-             if token["quoted"] is not None or token["word"] is not None}  # fmt: skip
-    words = [token["word"].upper() for token in tokens if token["word"] is not None]
-    if not words or tokens[0][0].upper() != "SELECT":
-        raise ConfigError("it does not begin with SELECT")
-    if words.count("SELECT") > 1:
-        raise ConfigError("it has a SELECT inside another")
-    if combining := sorted(_COMBINING.intersection(words)):
-        raise ConfigError(f"{combining[0]} combines several records, but a transform processes each record separately "
-        "(put a column with this name in double quotes)")
-    depth, begin, before = 0, 0, ""
-    parts: list[str] = []
-    for number, (token, after) in enumerate(zip(tokens, [*tokens[1:], None], strict=True)):
-        sign = token[0].upper()
-        depth += (sign in "([") - (sign in ")]") if len(sign) == 1 else 0
-        if sign == "*" and before == "." and tokens[number - 2]["sign"] is None and not tokens[number - 2][0].isdigit():
-            raise ConfigError("write * for all fields of the value, without a name before it")
-        if depth == 0 and sign == "*" and before in {"SELECT", ","}:
-            parts.append(text[begin : token.start()])
-            begin = token.end()
-        elif depth == 0 and sign == "FROM":
-            if after is None or (after["quoted"] or after[0]) != "records":
-                raise ConfigError("FROM must be followed by records, the name of the only table")
-            if "," in [sign[0] for sign in tokens[number + 2 : number + 3]]:
-                raise ConfigError("it has a second table; the only table is records")
-            parts += [text[begin : token.start()], text[token.start() :]]
-            return _Query(tuple(parts), frozenset(names), frozenset(_columns(tokens)))
-        before = sign
-    raise ConfigError("it has no FROM records")
-
-
-def _check_plans(text: str) -> None:
-    """Raises ConfigError for what fails regardless of the records, by planning the query without any. Without
-    DataFusion the query is only parsed.
-    """
-    query = _query(text)
-    if find_spec("datafusion") is None:
-        return
-    context, options = _session()
-    one = "a field"
-    planned = query.text([one])
-    for kind in (pa.null(), pa.int64()):  # the types are unknown, and each suits other functions
-        names = [*sorted(query.names - _PARTS.keys() - {"value"}), one]
-        columns = [pa.nulls(0) for _ in (*_PARTS, "value")] + [pa.nulls(0, kind) for _ in names]
-        context.register_record_batches("records", [[pa.record_batch(columns, names=[*_PARTS, "value", *names])]])
-        try:
-            _check(context.sql_with_options(planned, options).logical_plan())
-        except ConfigError:
-            raise
-        except Exception as error:  # other errors may depend on the types of records
-            if _ALWAYS.search(_first_line(error)):
-                raise ConfigError(_described(error, in_query=planned == text.strip())) from error
-        finally:
-            context.deregister_table("records")
-
-
-def _described(error: Exception, *, in_query: bool) -> str:
-    """Returns the message. `in_query`: positions in it are those in the query of the configuration."""
-    words = _PARSER.sub(lambda found: found[1].replace('\\"', '"'), _first_line(error))
-    words = words.removeprefix("Error during planning: ").removesuffix(".")
-    advice = [line for line in str(error).splitlines()[1:] if line.startswith("Did you mean")]
-    return " ".join([words if in_query else _POSITION.sub("", words), *advice])
-
-
-class ValidQuery:
-    """Accepts a query that can be planned. Its columns and types are unknown until there are records."""
-
-    def __call__(self, name: str, value: Any) -> None:
-        """Raises ConfigError if the query fails for all records."""
-        try:
-            _check_plans(str(value))
-        except ConfigError as error:
-            raise ConfigError(f"Invalid value {value} for configuration {name}: {error}; expected {self}") from error
-
-    def __str__(self) -> str:
-        return "SELECT … FROM records WHERE …"
 
 
 class Sql(Transform):
@@ -213,8 +54,8 @@ class Sql(Transform):
     @override
     def configure(self, configs: Mapping[str, str]) -> None:
         """Raises ConfigError if DataFusion is not installed, and for errors in the query regardless of records."""
-        self._query = _query(self.config_def.parse(configs)["query"])
-        self._context, self._options = _session()
+        self._query = parsed(self.config_def.parse(configs)["query"])
+        self._context, self._options = new_session()
         self._known: dict[tuple[Any, ...], tuple[pa.DataType, ...]] = {}  # types that suit columns without values
 
     @override
@@ -233,7 +74,7 @@ class Sql(Transform):
             raise
         except Exception as error:  # DataFusion has no error classes: a record or a type may be the cause
             if len(batch) == 1:
-                raise BadRowError(begin, _first_line(error)) from error
+                raise BadRowError(begin, first_line(error)) from error
             yield from self._halves(batch, begin)
             return
         yield selected
@@ -247,7 +88,7 @@ class Sql(Transform):
         rows = self._rows(*self._table(batch))
         metadata = {field.name: dict(field.metadata or {}) for field in rows.schema}
         columns = dict(zip(rows.schema.names, rows.columns, strict=True))
-        result = batch.take(columns.pop(_ROW))
+        result = batch.take(columns.pop(ROW))
         typed = schema_of(batch.schema.field("value").metadata) is not None
         for name in ("topic", "partition", "timestamp", "key", "headers"):
             new = columns.pop(f"record.{name}", None)
@@ -280,7 +121,7 @@ class Sql(Transform):
         The result depends only on the columns' types, and not on the values of a bad record.
         """
         nulls = [pa.nulls(1, kind) for kind in table.schema.types]
-        nulls[table.schema.get_field_index(_ROW)] = pa.array([0])
+        nulls[table.schema.get_field_index(ROW)] = pa.array([0])
         record = pa.record_batch(nulls, schema=table.schema)
         combinations = _combinations(len(empty))
         suitable = combinations[0]
@@ -298,8 +139,8 @@ class Sql(Transform):
 
     def _collected(self, table: pa.RecordBatch, fields: list[str]) -> pa.RecordBatch:
         with self._records(table):
-            frame = self._context.sql_with_options(self._query.text(fields, f", {_ROW} "), self._options)
-            _check(frame.logical_plan())
+            frame = self._context.sql_with_options(self._query.text(fields, f", {ROW} "), self._options)
+            check_plan(frame.logical_plan())
             batches = frame.collect()
             return pa.concat_batches(batches) if batches else pa.RecordBatch.from_pylist([], schema=frame.schema())
 
@@ -314,7 +155,7 @@ class Sql(Transform):
     def _table(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, list[str]]:
         """Returns the table for the query, and the names of the value's fields."""
         arrays, metadata, fields = {}, {}, []
-        for name, kind in _PARTS.items():
+        for name, kind in PARTS.items():
             exists = name in batch.schema.names
             arrays[name] = batch.column(name) if exists else pa.nulls(len(batch), kind)
         if pa.types.is_dictionary(arrays["topic"].type):
@@ -337,7 +178,7 @@ class Sql(Transform):
         if schema is None:  # a key that no record of this batch has
             for name in self._query.names - arrays.keys():
                 arrays[name] = pa.nulls(len(batch))
-        arrays[_ROW] = pa.array(np.arange(len(batch)))
+        arrays[ROW] = pa.array(np.arange(len(batch)))
         columns = [pa.field(name, array.type, metadata=metadata.get(name)) for name, array in arrays.items()]
         return pa.record_batch(list(arrays.values()), schema=pa.schema(columns)), fields
 
@@ -359,28 +200,6 @@ def _with_types(table: pa.RecordBatch, names: Sequence[str], types: Sequence[pa.
             index = table.schema.get_field_index(name)
             table = table.set_column(index, table.schema.field(index).with_type(kind), pa.nulls(len(table), kind))
     return table
-
-
-def _session() -> tuple[SessionContext, SQLOptions]:
-    """Returns a session that can read only the records: no files, other tables or settings."""
-    try:
-        from datafusion import SessionConfig, SessionContext, SQLOptions  # noqa: PLC0415 - optional, and large
-    except ImportError as error:
-        raise ConfigError("The transform Sql needs the package datafusion: pip install 'heeler[sql]'") from error
-    config = SessionConfig().with_target_partitions(1).with_information_schema(False).with_batch_size(1 << 20)
-    config = config.set("datafusion.sql_parser.enable_ident_normalization", "false")
-    options = SQLOptions().with_allow_ddl(False).with_allow_dml(False).with_allow_statements(False)
-    return SessionContext(config), options
-
-
-def _check(plan: Any) -> None:
-    """Raises ConfigError for a plan that combines several records, such as an aggregate."""
-    kind = type(plan.to_variant()).__name__
-    if kind not in _PLANS:
-        raise ConfigError(f"The query of the transform Sql combines several records ({kind}), but a transform changes "
-                          "each by itself")
-    for inner in plan.inputs():
-        _check(inner)
 
 
 def _is_mixed(batch: pa.RecordBatch) -> bool:
@@ -446,7 +265,3 @@ def _plain(array: pa.Array, metadata: Mapping[bytes, bytes]) -> tuple[pa.Array, 
         return array, from_arrow(array.type)
     schema = from_arrow(array.type)
     return array.cast(to_arrow(schema), safe=not pa.types.is_timestamp(array.type)), schema  # now() has nanoseconds
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0] or type(error).__name__

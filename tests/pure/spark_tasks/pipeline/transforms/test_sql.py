@@ -253,7 +253,7 @@ def test_queries_that_depend_on_the_types_are_accepted(query):
 
 
 def test_without_datafusion_a_query_is_parsed_only(monkeypatch):
-    monkeypatch.setattr("spark_tasks.pipeline.transforms.sql.find_spec", lambda _: None)
+    monkeypatch.setattr("spark_tasks.pipeline.transforms.sql_query.find_spec", lambda _: None)
     assert Sql.config_def.parse({"query": "SELECT a,, FROM records"})
     with pytest.raises(ConfigError, match="has no FROM"):
         Sql.config_def.parse({"query": "SELECT a"})
