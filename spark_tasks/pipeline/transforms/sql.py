@@ -180,7 +180,7 @@ class Sql(Transform):
                 arrays[name] = pa.nulls(len(batch))
         arrays[ROW] = pa.array(np.arange(len(batch)))
         columns = [pa.field(name, array.type, metadata=metadata.get(name)) for name, array in arrays.items()]
-        return pa.record_batch(list(arrays.values()), schema=pa.schema(columns)), fields
+        return pa.record_batch([_from_start(array) for array in arrays.values()], schema=pa.schema(columns)), fields
 
 
 def _combinations(columns: int) -> list[tuple[pa.DataType, ...]]:
@@ -188,6 +188,11 @@ def _combinations(columns: int) -> list[tuple[pa.DataType, ...]]:
     if columns > _MAX_TYPED:
         return [(kind,) * columns for kind in _TYPES]
     return sorted(product(_TYPES, repeat=columns), key=lambda types: columns - types.count(pa.null()))
+
+
+def _from_start(array: pa.Array) -> pa.Array:
+    """Returns the array, copied if it is a slice of structs: a slice of structs in structs crashes DataFusion 55."""
+    return array.take(pa.array(np.arange(len(array)))) if array.offset and pa.types.is_struct(array.type) else array
 
 
 def _key(table: pa.RecordBatch) -> tuple[Any, ...]:

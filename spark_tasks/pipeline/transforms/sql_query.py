@@ -162,7 +162,7 @@ def _described(error: Exception, *, in_query: bool) -> str:
     words = _PARSER.sub(lambda found: found[1].replace('\\"', '"'), first_line(error))
     words = words.removeprefix("Error during planning: ").removesuffix(".")
     advice = [line for line in str(error).splitlines()[1:] if line.startswith("Did you mean")]
-    return " ".join([words if in_query else _POSITION.sub("", words), *advice])
+    return ". ".join([words if in_query else _POSITION.sub("", words), *advice])
 
 
 class ValidQuery:

@@ -197,6 +197,16 @@ def test_a_bad_record_among_records_without_the_field_is_found():
         through("SELECT array_length(a) AS a, CAST(b AS BIGINT) AS b FROM records", *values)
 
 
+def test_a_bad_record_among_records_with_structs_in_structs_is_found():
+    """A slice of the batch is queried then."""
+    values = [{"a": {"b": {"c": n}}, "n": str(n)} for n in range(10)]
+    values[6]["n"] = "x"
+    with pytest.raises(ToleranceExceededError, match=r"offset 6: .*[Cc]ast"):
+        through("SELECT a['b'] AS b, CAST(n AS BIGINT) AS n FROM records", *values)
+    del values[6]
+    assert selected("SELECT a['b']['c'] AS c FROM records", *values) == [{"c": n} for n in range(10) if n != 6]
+
+
 def test_schemas_of_selected_fields_are_kept_and_others_created():
     config = {**SCHEMALESS, "value.converter.schemas.enable": "true",
               "transforms.q.query": "SELECT name, at, amount * 2 AS double, now() AS now FROM records"}  # fmt: skip
