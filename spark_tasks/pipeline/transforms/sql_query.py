@@ -84,6 +84,11 @@ def _with_offsets(text: str) -> str:
     return text
 
 
+def _is_comparison(token: re.Match[str], after: re.Match[str] | None) -> bool:
+    """Returns whether a DISTINCT is that of IS DISTINCT FROM."""
+    return token[0].upper() == "DISTINCT" and after is not None and after[0].upper() == "FROM"
+
+
 def _columns(tokens: Sequence[re.Match[str]]) -> Iterator[str]:
     before = ""
     for token, after in zip(tokens, [*tokens[1:], None], strict=True):
@@ -103,7 +108,8 @@ def parsed(text: str) -> SqlQuery:
     tokens = _tokens(text)
     names = {token["quoted"].replace('""', '"') if token["quoted"] is not None else token["word"] for token in tokens
              if token["quoted"] is not None or token["word"] is not None}  # fmt: skip
-    words = [token["word"].upper() for token in tokens if token["word"] is not None]
+    words = [token["word"].upper() for token, after in zip(tokens, [*tokens[1:], None], strict=False)
+             if token["word"] is not None and not _is_comparison(token, after)]  # fmt: skip
     if not words or tokens[0][0].upper() != "SELECT":
         raise ConfigError("it does not begin with SELECT")
     if words.count("SELECT") > 1:
@@ -121,7 +127,7 @@ def parsed(text: str) -> SqlQuery:
         if depth == 0 and sign == "*" and before in {"SELECT", ","}:
             parts.append(text[begin : token.start()])
             begin = token.end()
-        elif depth == 0 and sign == "FROM":
+        elif depth == 0 and sign == "FROM" and before != "DISTINCT":
             if after is None or (after["quoted"] or after[0]) != "records":
                 raise ConfigError("FROM must be followed by records, the name of the only table")
             if "," in [sign[0] for sign in tokens[number + 2 : number + 3]]:

@@ -59,6 +59,12 @@ def test_a_query_may_only_filter(query):
     assert selected(query, *ORDERS) == [ORDERS[0], ORDERS[2]]
 
 
+def test_a_query_may_compare_with_null():
+    values = [{"a": 1, "b": 1}, {"a": 1, "b": None}, {"a": None, "b": None}]
+    query = "SELECT a IS DISTINCT FROM b AS differ FROM records WHERE (a IS NOT DISTINCT FROM b) OR a = 1"
+    assert [row["differ"] for row in selected(query, *values)] == [False, True, False]
+
+
 def test_a_query_may_add_fields():
     assert selected("SELECT *, amount * amount AS square FROM records", ORDERS[2]) == [{**ORDERS[2], "square": 9}]
 
@@ -230,6 +236,7 @@ def test_schemas_of_selected_fields_are_kept_and_others_created():
     ("SELECT a FROM records, records AS others", "it has a second table"),
     ("SELECT name, count(*) FROM records GROUP BY name", "GROUP combines several records"),
     ("SELECT DISTINCT name FROM records", "DISTINCT combines several records"),
+    ("SELECT DISTINCT FROM records", "has no FROM records"),
     ("SELECT name FROM records OFFSET 1", "OFFSET combines several records"),
     ("SELECT a,, FROM records", "Expected: an expression, found: , at Line: 1, Column: 10;"),
     ("SELECT *, a,, FROM records", "Expected: an expression, found: ,;"),
