@@ -208,5 +208,5 @@ def check_plan(plan: Any) -> None:
 
 
 def first_line(error: Exception) -> str:
-    """Returns the first line of the message, or the error's class if it has none."""
-    return str(error).partition("\n")[0] or type(error).__name__
+    """Returns the first line of the message of the error's cause, or the error's class if it has none."""
+    return str(error).rpartition("\ncaused by\n")[2].partition("\n")[0] or type(error).__name__

@@ -288,6 +288,11 @@ def test_the_bad_record_is_named():
         through("SELECT CAST(a AS BIGINT) AS a FROM records", *values)
 
 
+def test_the_reason_for_a_bad_record_is_the_cause_of_datafusions_error():
+    with pytest.raises(ToleranceExceededError, match=r"offset 0: Error during planning: Cannot infer common argument"):
+        through("SELECT a FROM records WHERE a IS NOT DISTINCT FROM (b OR a = 1)", {"a": 1, "b": 1})
+
+
 def test_a_query_that_cannot_be_planned_says_why():
     with pytest.raises(ConfigError, match="no_such_function"):
         through("SELECT no_such_function(a) AS a FROM records", {"a": 1})
