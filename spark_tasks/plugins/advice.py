@@ -38,13 +38,17 @@ def advice(kind: Kind, name: str, found: Sequence[Found], where_found: str = REA
 
 
 def nearest(kind: Kind, name: str, found: Sequence[Found]) -> list[str]:
-    """Returns short names of plugins of this kind that are similar to `name`: at most three, one for each plugin."""
-    known = {text.lower(): (f.name, text) for f in found if f.kind is kind for text in _names(f)[1:] if text}
+    """Returns names of plugins of this kind that are similar to `name`: at most three, one for each plugin. They are
+    short, except for nested classes, which have no short names in Kafka Connect.
+    """
+    known = {text.lower(): (f.name, f.name if "$" in text else text)
+             for f in found if f.kind is kind for text in _names(f)[1:] if text}  # fmt: skip
     wanted = name.replace(":", ".").rpartition(".")[2].lower()
-    like = [known[text] for text in difflib.get_close_matches(wanted, list(known), 2 * _MAX_SUGGESTIONS, 0.75)]
+    close = difflib.get_close_matches(wanted, list(known), 2 * _MAX_SUGGESTIONS, 0.75)
     plugins: dict[str, str] = {}
-    for plugin, text in like:
-        plugins.setdefault(plugin, text)
+    for text in [wanted] if "$" in wanted and wanted in known else close:
+        plugin, usable = known[text]
+        plugins.setdefault(plugin, usable)
     return list(plugins.values())[:_MAX_SUGGESTIONS]
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +14,8 @@ import pyarrow.compute as pc
 
 from spark_tasks.config.connector_keys import aliases
 from spark_tasks.config.definition import Type, parse_type
-from spark_tasks.errors import ConfigError, DataError
+from spark_tasks.data.columns import CONNECT_COLUMNS
+from spark_tasks.errors import ConfigError, ConnectError, DataError
 from spark_tasks.pipeline.converters.base import BadRowError, HeaderConverter
 from spark_tasks.pipeline.failures import FailedStage, StageFailedError, StageOutageError, is_outage
 from spark_tasks.pipeline.transforms.base import Predicate, Transform
@@ -89,9 +91,9 @@ class Stage:
         TransformError.
         """
         try:
-            chosen = predicate.test(batch)
+            chosen = _tested(predicate, batch)
         except Exception as error:  # plugin code
-            raise self._error(batch, error, predicate.test) from error
+            raise self._error(batch, error, partial(_tested, predicate)) from error
         return pc.invert(chosen) if self.negate else chosen
 
     def _mixed(self, batch: pa.RecordBatch, chosen: pa.BooleanArray) -> Iterator[pa.RecordBatch]:
@@ -125,20 +127,76 @@ class Stage:
         return [part for part in listed if len(part)]
 
     def _applied(self, batch: pa.RecordBatch) -> list[pa.RecordBatch]:
-        applied = self.transform.apply(batch)
-        return [applied] if isinstance(applied, pa.RecordBatch) else list(applied)
+        return _batches(type(self.transform).__name__, self.transform.apply(batch), batch)
 
     def _error(self, batch: pa.RecordBatch, error: Exception, failed: Callable[[pa.RecordBatch], object]) -> Exception:
+        row = error.row if isinstance(error, BadRowError) else None
+        if row is None and not is_outage(error):
+            try:
+                row = _first_bad(batch, failed)
+            except Exception as outage:  # noqa: BLE001 - plugin code
+                error = outage
         if is_outage(error):
-            return StageOutageError(f"transforms.{self.alias} ({self.class_name}): {error}")
-        row = error.row if isinstance(error, BadRowError) else _first_bad(batch, failed)
+            reason = str(error) or type(error).__name__
+            return StageOutageError(f"transforms.{self.alias} ({self.class_name}): {reason}")
         record = None if row is None else batch.slice(row, 1)
-        reason = error if isinstance(error, DataError) else f"{type(error).__name__}: {error}"
-        return TransformError(self.alias, self.class_name, reason, record, row)
+        told = error if isinstance(error, DataError) else f"{type(error).__name__}: {error}"
+        return TransformError(self.alias, self.class_name, told, record, row)
+
+
+def _tested(predicate: Predicate, batch: pa.RecordBatch) -> pa.BooleanArray:
+    """Returns for each record whether the predicate is true; null is false. Raises DataError if the predicate, which is
+    plugin code, returns anything but a boolean for each record.
+    """
+    returned: Any = predicate.test(batch)
+    if not isinstance(returned, pa.BooleanArray) or len(returned) != len(batch):
+        size = f" of {len(returned)} values" if isinstance(returned, Sized) else ""
+        raise DataError(f"the predicate {type(predicate).__name__} returned a {type(returned).__name__}{size} for "
+                        f"{len(batch)} records; return a pyarrow.BooleanArray with a value for each record")
+    return pc.fill_null(returned, False) if returned.null_count else returned
+
+
+def _batches(name: str, returned: Any, given: pa.RecordBatch) -> list[pa.RecordBatch]:
+    """Returns what a transform, which is plugin code, returned for a batch. Raises DataError unless it is batches."""
+    if isinstance(returned, pa.RecordBatch):
+        listed = [returned]
+    elif isinstance(returned, Iterable) and not isinstance(returned, pa.Table | Mapping | str | bytes):
+        listed = list(returned)
+    else:
+        raise DataError(f"{name} returned a {type(returned).__name__}; return a pyarrow.RecordBatch or a list of them")
+    for one in listed:
+        if not isinstance(one, pa.RecordBatch):
+            what = f"a {type(returned).__name__} with an element of type {type(one).__name__}"
+            raise DataError(f"{name} returned {what}; return a pyarrow.RecordBatch or a list of them")
+        if one.schema.names != given.schema.names:
+            _check_columns(name, one.schema.names, given.schema.names)
+        if _without_topic(one) and not _without_topic(given):
+            raise DataError(f"{name} returned a record whose topic is null; set a topic, or drop the record")
+    return listed
+
+
+def _without_topic(batch: pa.RecordBatch) -> bool:
+    return "topic" in batch.schema.names and batch.column("topic").null_count > 0
+
+
+def _check_columns(name: str, returned: list[str], given: list[str]) -> None:
+    """Raises DataError unless the columns are those of records: keys or values in others would be lost."""
+    needed = given if "offset" in given else ["value"]  # records of a source may lack all others
+    wrong = {
+        "doubled": [column for column in dict.fromkeys(returned) if returned.count(column) > 1],
+        "unknown": [column for column in dict.fromkeys(returned) if column not in {*CONNECT_COLUMNS, *given}],
+        "missing": [column for column in needed if column in given and column not in returned],
+    }
+    if any(wrong.values()):
+        words = "; ".join(f"{what}: {', '.join(columns)}" for what, columns in wrong.items() if columns)
+        raise DataError(f"{name} returned a batch with the columns {', '.join(returned)} ({words}); return the columns "
+                        f"{', '.join(given)}")
 
 
 def _first_bad(batch: pa.RecordBatch, failed: Callable[[pa.RecordBatch], object]) -> int | None:
-    """Returns the first row with which `failed` fails, by bisection, or None if it succeeds with each half."""
+    """Returns the first row with which `failed` fails, by bisection, or None if it succeeds with each half.
+    Raises the error of an outage.
+    """
     if len(batch) <= 1:
         return 0 if len(batch) else None
     half = len(batch) // 2
@@ -147,7 +205,9 @@ def _first_bad(batch: pa.RecordBatch, failed: Callable[[pa.RecordBatch], object]
             failed(piece)
         except BadRowError as error:
             return begin + error.row
-        except Exception:  # noqa: BLE001 - plugin code
+        except Exception as error:  # plugin code
+            if is_outage(error):
+                raise
             row = _first_bad(piece, failed)
             return None if row is None else begin + row
     return None
@@ -224,11 +284,24 @@ def _plugin(plugins: Plugins, kind: Kind, properties: dict[str, str]) -> Plugin:
     return plugins.find(kind, properties.pop("type", ""), properties.pop("plugin.version", None))
 
 
+def _configure(one: Transform | Predicate, properties: Mapping[str, str], name: str) -> None:
+    """Configures a plugin. Raises ConfigError, or ConnectError for another error of the plugin, with its name."""
+    try:
+        one.configure(properties)
+    except ConfigError as error:
+        raise ConfigError(f"{name}: {error}") from error
+    except Exception as error:  # plugin code
+        if is_outage(error) or isinstance(error, ConnectError):
+            raise
+        raise ConnectError(f"{name} cannot be configured: {type(error).__name__}: {error}") from error
+
+
 def _predicates(plugins: Plugins, connector: Mapping[str, str]) -> Iterator[tuple[str, Predicate]]:
     for alias in aliases(connector, "predicates"):
         properties = _properties(connector, f"predicates.{alias}.")
-        predicate: Predicate = _plugin(plugins, Kind.PREDICATE, properties).cls()
-        predicate.configure(properties)
+        plugin = _plugin(plugins, Kind.PREDICATE, properties)
+        predicate: Predicate = plugin.cls()
+        _configure(predicate, properties, f"predicates.{alias} ({plugin.name})")
         yield alias, predicate
 
 
@@ -242,7 +315,7 @@ def _stage(
     if wanted is not None and wanted not in predicates:
         raise ConfigError(f"transforms.{alias}.predicate: there is no predicate {wanted!r}; name it in predicates")
     transform: Transform = plugin.cls()
-    transform.configure(properties)
+    _configure(transform, properties, f"transforms.{alias} ({plugin.name})")
     transform.header_converter = header
     predicate = None if wanted is None else predicates[wanted]
     negated = bool(parse_type(f"transforms.{alias}.negate", negate, Type.BOOLEAN))

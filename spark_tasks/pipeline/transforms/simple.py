@@ -22,6 +22,7 @@ from spark_tasks.data.arrow_types import from_arrow
 from spark_tasks.data.schema import Field, Schema, Type
 from spark_tasks.errors import ConfigError, ConnectError, DataError
 from spark_tasks.pipeline.converters.base import BadRowError
+from spark_tasks.pipeline.failures import is_outage
 from spark_tasks.pipeline.java_values import Moment, Struct
 from spark_tasks.pipeline.transforms.base import Transform
 from spark_tasks.pipeline.transforms.java_casts import cast
@@ -69,6 +70,8 @@ class _FunctionTransform(Transform):
         except ConnectError:
             raise
         except Exception as error:  # the function is plugin code
+            if is_outage(error):
+                raise
             raise DataError(f"{type(self).__name__} raised {error!r}") from error
         if returned is None:
             return []
@@ -88,6 +91,8 @@ class _FunctionTransform(Transform):
             except ConnectError:
                 raise
             except Exception as error:  # the function is plugin code
+                if is_outage(error):
+                    raise
                 raise BadRowError(number, f"{type(self).__name__} raised {error!r}") from error
         if len(kept) < len(rows):
             rows, batch = [rows[number] for number in kept], batch.take(pa.array(kept, pa.int64()))
@@ -114,6 +119,9 @@ class _FunctionTransform(Transform):
         if not isinstance(returned, Record):
             raise DataError(f"{type(self).__name__} returned a {type(returned).__name__}; return the record, or None "
             "to drop it")  # fmt: skip
+        if returned.topic is None and row.topic is not None:
+            raise DataError(f"{type(self).__name__} returned a record whose topic is None; set a topic, or return None "
+            "to drop the record")  # fmt: skip
         row.topic, row.partition, row.timestamp = returned.topic, returned.partition, returned.timestamp
         row.headers = list(returned.headers)
         for part, value in (("key", returned.key), ("value", returned.value)):
@@ -195,7 +203,8 @@ def transform(
     `batches`: the function gets and returns a pyarrow.RecordBatch (data/columns.py describes its columns), which is
     hundreds of times faster. `config`: the definition of its keys. A second parameter of the function gets their values
     as a dict; without `config`, all keys with the prefix `transforms.<alias>.`, as texts. A record for which the
-    function raises an exception is a bad record.
+    function raises an exception is a bad record, except for outages (a ConnectionError, TimeoutError or RetriableError,
+    see `is_outage`): the batch is tried again.
     """
     if function is not None and not callable(function):
         raise ConfigError("@transform must decorate a function")

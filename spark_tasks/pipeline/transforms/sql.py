@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from itertools import product
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,99 +17,28 @@ from spark_tasks.data.arrow_types import from_arrow, to_arrow
 from spark_tasks.data.columns import HEADERS_TYPE, is_json, struct_array
 from spark_tasks.data.schema import Field, Schema
 from spark_tasks.data.schema import Type as ConnectType
-from spark_tasks.errors import ConfigError
+from spark_tasks.errors import ConfigError, DataError
 from spark_tasks.java.hash import hash_order
 from spark_tasks.pipeline.converters.base import BadRowError, schema_of
 from spark_tasks.pipeline.transforms.base import Transform
 from spark_tasks.pipeline.transforms.field_transform import Columns, described
 from spark_tasks.pipeline.transforms.java_columns import column
 from spark_tasks.pipeline.transforms.rows import NotInColumnsError, connect_values, joined, put
+from spark_tasks.pipeline.transforms.sql_query import (
+    PARTS,
+    ROW,
+    ValidQuery,
+    check_plan,
+    first_line,
+    new_session,
+    parsed,
+)
 
-if TYPE_CHECKING:
-    from datafusion import SessionContext, SQLOptions
-
-_PARTS = {"topic": pa.string(), "partition": pa.int32(), "offset": pa.int64(), "timestamp": pa.int64(),
-          "key": pa.null(), "headers": pa.null()}  # fmt: skip
 _SETTABLE = {"partition": pa.int32(), "timestamp": pa.int64(), "headers": HEADERS_TYPE}
-_ROW = "__row"
-_TOKEN = re.compile(
-    r"""(?P<space>\s+|--[^\n]*|/\*.*?\*/)|(?P<text>'(?:[^']|'')*')|"(?P<quoted>(?:[^"]|"")*)"|(?P<word>\w+)|(?P<sign>.)""",
-    re.DOTALL,
-)
-_COMBINING = frozenset(
-    {"DISTINCT", "EXCEPT", "GROUP", "HAVING", "INTERSECT", "JOIN", "LIMIT", "ORDER", "OVER", "UNION"}
-)
-_PLANS = frozenset({"Projection", "Filter", "TableScan", "Unnest", "SubqueryAlias"})
-
-
-@dataclass(frozen=True, slots=True)
-class _Query:
-    """A query, divided where columns are inserted: the value's fields for each `*`, and the row number."""
-
-    parts: tuple[str, ...]
-    names: frozenset[str]  # all words that may be column names
-
-    def text(self, fields: list[str], more: str = "") -> str:
-        """Returns the query for a value with these fields. `more`: additional columns to select."""
-        star = ", ".join(
-            f"value[{_text(name)}] AS {_quoted(name)}" if name in _PARTS or name == "value" else _quoted(name)
-            for name in fields
-        ) or "value"
-        return star.join(self.parts[:-1]) + f"{more} " + self.parts[-1]
-
-
-def _text(name: str) -> str:
-    return "'" + name.replace("'", "''") + "'"
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
-
-
-def _query(text: str) -> _Query:
-    """Parses the query. Raises ConfigError unless it is one SELECT … FROM records …"""
-    text = text.strip().removesuffix(";")
-    tokens = [token for token in _TOKEN.finditer(text) if token["space"] is None]
-    names = {token["quoted"].replace('""', '"') if token["quoted"] is not None else token["word"] for token in tokens
-             if token["quoted"] is not None or token["word"] is not None}  # fmt: skip
-    words = [token["word"].upper() for token in tokens if token["word"] is not None]
-    if not words or tokens[0][0].upper() != "SELECT":
-        raise ConfigError("it does not begin with SELECT")
-    if words.count("SELECT") > 1:
-        raise ConfigError("it has a SELECT inside another")
-    if combining := sorted(_COMBINING.intersection(words)):
-        raise ConfigError(f"{combining[0]} combines several records, but a transform processes each record separately "
-        "(put a column with this name in double quotes)")
-    depth, begin, before = 0, 0, ""
-    parts: list[str] = []
-    for number, (token, after) in enumerate(zip(tokens, [*tokens[1:], None], strict=True)):
-        sign = token[0].upper()
-        depth += (sign in "([") - (sign in ")]") if len(sign) == 1 else 0
-        if depth == 0 and sign == "*" and before in {"SELECT", ","}:
-            parts.append(text[begin : token.start()])
-            begin = token.end()
-        elif depth == 0 and sign == "FROM":
-            if after is None or (after["quoted"] or after[0]) != "records":
-                raise ConfigError("FROM must be followed by records, the name of the only table")
-            if "," in [sign[0] for sign in tokens[number + 2 : number + 3]]:
-                raise ConfigError("it has a second table; the only table is records")
-            return _Query((*parts, text[begin : token.start()], text[token.start() :]), frozenset(names))
-        before = sign
-    raise ConfigError("it has no FROM records")
-
-
-class ValidQuery:
-    """Accepts a query that can be parsed. Its columns and types are unknown until there are records."""
-
-    def __call__(self, name: str, value: Any) -> None:
-        """Raises ConfigError if the query cannot be parsed."""
-        try:
-            _query(str(value))
-        except ConfigError as error:
-            raise ConfigError(f"Invalid value {value} for configuration {name}: {error}; expected {self}") from error
-
-    def __str__(self) -> str:
-        return "SELECT … FROM records WHERE …"
+_TYPES = (pa.null(), pa.string(), pa.list_(pa.null()), pa.int64(), pa.map_(pa.string(), pa.null()))
+"""Types for a column of which this batch has no value. Most functions take null; each other type suits some."""
+_MAX_TYPED = 3  # columns for which types are tried, since each combination is planned
+_MAX_KNOWN = 1000
 
 
 class Sql(Transform):
@@ -126,18 +54,9 @@ class Sql(Transform):
     @override
     def configure(self, configs: Mapping[str, str]) -> None:
         """Raises ConfigError if DataFusion is not installed, and for errors in the query regardless of records."""
-        self._query = _query(self.config_def.parse(configs)["query"])
-        self._context, self._options = _session()
-        names = sorted(self._query.names | _PARTS.keys() | {"value"})
-        nothing = pa.record_batch([pa.nulls(0) for _ in names], names=names)
-        try:
-            with self._records(nothing):
-                _check(self._context.sql_with_options(self._query.text([]), self._options).logical_plan())
-        except ConfigError:
-            raise
-        except Exception as error:  # other errors may depend on the types of records
-            if "Invalid function" in str(error):
-                raise ConfigError(f"The query of the transform Sql cannot be run: {error}") from error
+        self._query = parsed(self.config_def.parse(configs)["query"])
+        self._context, self._options = new_session()
+        self._known: dict[tuple[Any, ...], tuple[pa.DataType, ...]] = {}  # types that suit columns without values
 
     @override
     def apply(self, batch: pa.RecordBatch) -> list[pa.RecordBatch]:
@@ -155,7 +74,7 @@ class Sql(Transform):
             raise
         except Exception as error:  # DataFusion has no error classes: a record or a type may be the cause
             if len(batch) == 1:
-                raise BadRowError(begin, _first_line(error)) from error
+                raise BadRowError(begin, first_line(error)) from error
             yield from self._halves(batch, begin)
             return
         yield selected
@@ -166,15 +85,10 @@ class Sql(Transform):
         yield from self._apply(batch.slice(half), begin + half)
 
     def _selected(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        table, fields = self._table(batch)
-        with self._records(table):
-            frame = self._context.sql_with_options(self._query.text(fields, f", {_ROW}"), self._options)
-            _check(frame.logical_plan())
-            batches = frame.collect()
-            rows = pa.concat_batches(batches) if batches else pa.RecordBatch.from_pylist([], schema=frame.schema())
+        rows = self._rows(*self._table(batch))
         metadata = {field.name: dict(field.metadata or {}) for field in rows.schema}
         columns = dict(zip(rows.schema.names, rows.columns, strict=True))
-        result = batch.take(columns.pop(_ROW))
+        result = batch.take(columns.pop(ROW))
         typed = schema_of(batch.schema.field("value").metadata) is not None
         for name in ("topic", "partition", "timestamp", "key", "headers"):
             new = columns.pop(f"record.{name}", None)
@@ -185,6 +99,50 @@ class Sql(Transform):
         if columns.keys() == {"value"}:
             return put(result, "value", columns["value"], metadata["value"])
         return put(result, "value", *_value(columns, metadata, result, typed=typed))
+
+    def _rows(self, table: pa.RecordBatch, fields: list[str]) -> pa.RecordBatch:
+        """Returns the query's rows. A column without values has no type, so that some functions fail, although they
+        accept its nulls beside the values of other records. If so, it gets a type that suits the query.
+        """
+        empty = [field.name for field in table.schema
+                 if pa.types.is_null(field.type) and field.name in self._query.columns]  # fmt: skip
+        types = self._known.get(_key(table))
+        if types is None:
+            try:
+                return self._collected(table, fields)
+            except Exception as error:
+                if not empty or isinstance(error, ConfigError):
+                    raise
+                types = self._suitable(table, fields, empty)
+        return self._collected(_with_types(table, empty, types), fields)
+
+    def _suitable(self, table: pa.RecordBatch, fields: list[str], empty: list[str]) -> tuple[pa.DataType, ...]:
+        """Returns types for the empty columns with which the query accepts a record of nulls; nulls if there are none.
+        The result depends only on the columns' types, and not on the values of a bad record.
+        """
+        nulls = [pa.nulls(1, kind) for kind in table.schema.types]
+        nulls[table.schema.get_field_index(ROW)] = pa.array([0])
+        record = pa.record_batch(nulls, schema=table.schema)
+        combinations = _combinations(len(empty))
+        suitable = combinations[0]
+        for types in combinations:
+            try:
+                self._collected(_with_types(record, empty, types), fields)
+            except Exception:  # noqa: BLE001, S112 - DataFusion has no error classes
+                continue
+            suitable = types
+            break
+        if len(self._known) >= _MAX_KNOWN:
+            self._known.clear()
+        self._known[_key(table)] = suitable
+        return suitable
+
+    def _collected(self, table: pa.RecordBatch, fields: list[str]) -> pa.RecordBatch:
+        with self._records(table):
+            frame = self._context.sql_with_options(self._query.text(fields, f", {ROW} "), self._options)
+            check_plan(frame.logical_plan())
+            batches = frame.collect()
+            return pa.concat_batches(batches) if batches else pa.RecordBatch.from_pylist([], schema=frame.schema())
 
     @contextmanager
     def _records(self, table: pa.RecordBatch) -> Iterator[None]:
@@ -197,7 +155,7 @@ class Sql(Transform):
     def _table(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, list[str]]:
         """Returns the table for the query, and the names of the value's fields."""
         arrays, metadata, fields = {}, {}, []
-        for name, kind in _PARTS.items():
+        for name, kind in PARTS.items():
             exists = name in batch.schema.names
             arrays[name] = batch.column(name) if exists else pa.nulls(len(batch), kind)
         if pa.types.is_dictionary(arrays["topic"].type):
@@ -220,31 +178,33 @@ class Sql(Transform):
         if schema is None:  # a key that no record of this batch has
             for name in self._query.names - arrays.keys():
                 arrays[name] = pa.nulls(len(batch))
-        arrays[_ROW] = pa.array(np.arange(len(batch)))
+        arrays[ROW] = pa.array(np.arange(len(batch)))
         columns = [pa.field(name, array.type, metadata=metadata.get(name)) for name, array in arrays.items()]
-        return pa.record_batch(list(arrays.values()), schema=pa.schema(columns)), fields
+        return pa.record_batch([_from_start(array) for array in arrays.values()], schema=pa.schema(columns)), fields
 
 
-def _session() -> tuple[SessionContext, SQLOptions]:
-    """Returns a session that can read only the records: no files, other tables or settings."""
-    try:
-        from datafusion import SessionConfig, SessionContext, SQLOptions  # noqa: PLC0415 - optional, and large
-    except ImportError as error:
-        raise ConfigError("The transform Sql needs the package datafusion: pip install 'heeler[sql]'") from error
-    config = SessionConfig().with_target_partitions(1).with_information_schema(False).with_batch_size(1 << 20)
-    config = config.set("datafusion.sql_parser.enable_ident_normalization", "false")
-    options = SQLOptions().with_allow_ddl(False).with_allow_dml(False).with_allow_statements(False)
-    return SessionContext(config), options
+def _combinations(columns: int) -> list[tuple[pa.DataType, ...]]:
+    """Returns the combinations of types to try for columns without values; those with most nulls first."""
+    if columns > _MAX_TYPED:
+        return [(kind,) * columns for kind in _TYPES]
+    return sorted(product(_TYPES, repeat=columns), key=lambda types: columns - types.count(pa.null()))
 
 
-def _check(plan: Any) -> None:
-    """Raises ConfigError for a plan that combines several records, such as an aggregate."""
-    kind = type(plan.to_variant()).__name__
-    if kind not in _PLANS:
-        raise ConfigError(f"The query of the transform Sql combines several records ({kind}), but a transform changes "
-                          "each by itself")
-    for inner in plan.inputs():
-        _check(inner)
+def _from_start(array: pa.Array) -> pa.Array:
+    """Returns the array, copied if it is a slice of structs: a slice of structs in structs crashes DataFusion 55."""
+    return array.take(pa.array(np.arange(len(array)))) if array.offset and pa.types.is_struct(array.type) else array
+
+
+def _key(table: pa.RecordBatch) -> tuple[Any, ...]:
+    return (*table.schema.names, *table.schema.types)
+
+
+def _with_types(table: pa.RecordBatch, names: Sequence[str], types: Sequence[pa.DataType]) -> pa.RecordBatch:
+    for name, kind in zip(names, types, strict=True):
+        if not pa.types.is_null(kind):
+            index = table.schema.get_field_index(name)
+            table = table.set_column(index, table.schema.field(index).with_type(kind), pa.nulls(len(table), kind))
+    return table
 
 
 def _is_mixed(batch: pa.RecordBatch) -> bool:
@@ -269,6 +229,8 @@ def _with_part(
     batch: pa.RecordBatch, name: str, array: pa.Array, metadata: dict[bytes, bytes], *, typed: bool
 ) -> pa.RecordBatch:
     if name == "topic":
+        if array.null_count:
+            raise DataError('the query sets "record.topic" to NULL; set a topic, or drop the record with WHERE')
         return put(batch, name, array.cast(pa.string()).dictionary_encode())
     if name == "key":
         array, schema = _plain(array, metadata)
@@ -308,7 +270,3 @@ def _plain(array: pa.Array, metadata: Mapping[bytes, bytes]) -> tuple[pa.Array, 
         return array, from_arrow(array.type)
     schema = from_arrow(array.type)
     return array.cast(to_arrow(schema), safe=not pa.types.is_timestamp(array.type)), schema  # now() has nanoseconds
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0] or type(error).__name__

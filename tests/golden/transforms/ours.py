@@ -53,7 +53,8 @@ def run(case: dict[str, Any]) -> dict[str, Any]:
     try:
         chain = make_chain(_PLUGINS, connector_config(case["chain"]), SimpleHeaderConverter())
     except ConfigError as error:
-        return {"config_error": True, "message": str(error)}
+        own = error.__cause__ if isinstance(error.__cause__, ConfigError) else error  # without the transform's name
+        return {"config_error": True, "message": str(own)}
     return {"records": [one(case, chain, record) for record in case["records"]]}
 
 

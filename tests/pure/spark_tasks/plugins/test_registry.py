@@ -189,6 +189,7 @@ def test_an_unknown_class_lists_the_known_ones(folder):
         f"{AT_START}the worker if this one was installed later.")
 
 
+SMT = "org.apache.kafka.connect.transforms."
 FILE, JAVA = "org.apache.kafka.connect.file.FileStream", "of Java Kafka Connect is not built in"
 
 
@@ -196,6 +197,8 @@ FILE, JAVA = "org.apache.kafka.connect.file.FileStream", "of Java Kafka Connect 
     (Kind.CONNECTOR, "FileStreamSorce", "Did you mean FileStreamSource or FilesSource or FileStreamSink?"),
     (Kind.CONNECTOR, f"{FILE}SorceConnector", "Did you mean FileStreamSourceConnector or Files"),
     (Kind.CONNECTOR, "datagn", "Did you mean datagen?"),
+    (Kind.TRANSFORMATION, "InsertField$Value", f"Did you mean {SMT}InsertField$Value?"),
+    (Kind.TRANSFORMATION, f"{SMT}InsertFeild$Value", f"Did you mean {SMT}InsertField$Value or {SMT}HoistField$Value"),
     (Kind.CONVERTER, "JsonConvertor", "Did you mean JsonConverter or LongConverter or JsonSchemaConverter?"),
     (Kind.CONNECTOR, "Nothing like it", ""),
     (Kind.CONNECTOR, "", ""),
@@ -224,6 +227,14 @@ def test_the_error_for_an_unknown_class_helps(kind, name, help_):
     assert len(more) == (2 if help_ else 1)
     assert more[0].startswith(help_)
     assert more[-1].startswith(AT_START)
+
+
+@pytest.mark.parametrize("name", ["InsertField$Value", "InsertField", "RegexRoutr", "insertfield$value"])
+def test_suggested_names_work(name):
+    plugins = Plugins()
+    line = plugins.advice(Kind.TRANSFORMATION, name).splitlines()[0]
+    for suggested in line.removeprefix("Did you mean ").removesuffix("?").split(" or "):
+        assert plugins.find(Kind.TRANSFORMATION, suggested)
 
 
 def test_the_connector_type_follows_from_the_config(folder):

@@ -12,9 +12,12 @@ import pytest
 
 from heeler import DataError, transform
 from spark_tasks.data.columns import SCHEMA_KEY
-from spark_tasks.errors import ToleranceExceededError
+from spark_tasks.errors import RetriableError, ToleranceExceededError
+from spark_tasks.pipeline.converters.base import BadRowError
+from spark_tasks.pipeline.failures import StageOutageError
 from spark_tasks.pipeline.sink_pipeline import SinkPipeline
 from spark_tasks.pipeline.source_pipeline import SourcePipeline
+from spark_tasks.pipeline.transforms.chain import Stage
 from spark_tasks.plugins import Kind, Plugins
 from spark_tasks.validation import plugin_config
 from tests.rigs.raw_records import JSON, raw_batch, worker
@@ -69,10 +72,19 @@ def test_the_bad_record_is_named(folder):
         through(folder, [{"name": "x"}, 5], **{"transforms.s.type": "shout"})
 
 
-def applied(function, batch, **options):
+def numbers(size=5):
+    columns = {"topic": ["t"] * size, "value": list(range(size))}
+    return pa.RecordBatch.from_pydict(columns)
+
+
+def configured(function, **options):
     one = function()
     one.configure(options)
-    found = one.apply(batch)
+    return one
+
+
+def applied(function, batch, **options):
+    found = configured(function, **options).apply(batch)
     return [found] if isinstance(found, pa.RecordBatch) else list(found)
 
 
@@ -113,6 +125,48 @@ def test_transforms_must_return_records(answer):
         applied(transform(lambda _: answer), struct_batch())
     with pytest.raises(DataError, match=r"return a pyarrow\.RecordBatch"):
         applied(transform(batches=True)(lambda _: answer), struct_batch())
+
+
+class OperationalError(Exception):
+    """As in PEP 249."""
+
+
+@pytest.mark.parametrize("outage", [ConnectionRefusedError, TimeoutError, RetriableError, OperationalError])
+@pytest.mark.parametrize("batches", [False, True])
+def test_an_outage_makes_no_bad_record(outage, batches):
+    @transform(batches=batches)
+    def ask(_):
+        raise outage("the service is down")
+
+    with pytest.raises(StageOutageError, match=r"transforms\.s \(ask\): the service is down") as caught:
+        list(Stage("s", "ask", configured(ask)).apply(numbers()))
+    assert isinstance(caught.value.__cause__, outage)
+
+
+def test_an_outage_in_the_search_for_the_bad_record_makes_no_bad_record():
+    calls = []
+
+    @transform(batches=True)
+    def ask(batch):
+        calls.append(len(batch))
+        raise ValueError("bad") if len(calls) == 1 else ConnectionRefusedError
+
+    with pytest.raises(StageOutageError, match=r"\(ask\): ConnectionRefusedError"):
+        list(Stage("s", "ask", configured(ask)).apply(numbers()))
+
+
+def test_a_record_without_a_topic_is_a_bad_record():
+    @transform
+    def route(record):
+        record.topic = None if record.value == 3 else "other"
+        return record
+
+    with pytest.raises(BadRowError, match="route returned a record whose topic is None; set a topic") as bad:
+        applied(route, numbers())
+    assert bad.value.row == 3
+    assert len(applied(route, numbers(3))[0]) == 3
+    without = numbers().drop_columns(["topic"])  # a source whose configuration names the topic
+    assert applied(transform(lambda record: record), without)[0].schema.names == ["value"]
 
 
 def test_a_transform_may_return_the_record_or_none():

@@ -59,6 +59,12 @@ def test_a_query_may_only_filter(query):
     assert selected(query, *ORDERS) == [ORDERS[0], ORDERS[2]]
 
 
+def test_a_query_may_compare_with_null():
+    values = [{"a": 1, "b": 1}, {"a": 1, "b": None}, {"a": None, "b": None}]
+    query = "SELECT a IS DISTINCT FROM b AS differ FROM records WHERE (a IS NOT DISTINCT FROM b) OR a = 1"
+    assert [row["differ"] for row in selected(query, *values)] == [False, True, False]
+
+
 def test_a_query_may_add_fields():
     assert selected("SELECT *, amount * amount AS square FROM records", ORDERS[2]) == [{**ORDERS[2], "square": 9}]
 
@@ -67,6 +73,17 @@ def test_the_parts_of_a_record_are_columns():
     query = 'SELECT topic, "partition", "offset", "timestamp", headers[1][\'key\'] AS header FROM records'
     assert selected(query, {"a": 1}, headers=[[("h", b"x")]]) == [
         {"topic": "orders", "partition": 3, "offset": 0, "timestamp": 1_000, "header": "h"}]  # fmt: skip
+
+
+@pytest.mark.parametrize("query", [
+    "SELECT name, offset FROM records", "SELECT offset, name FROM records", "SELECT name, offset\nFROM records",
+    "SELECT name, records.offset FROM records WHERE offset >= 0 AND (offset) < 9 -- the offset",
+    "SELECT coalesce(offset, 0) AS offset, name FROM records WHERE 0 <= offset AND 'offset 1' <> name",
+    "SELECT name, offset, offset + 1 - 1 AS offset2 FROM records WHERE NOT offset IS NULL",
+])  # fmt: skip
+def test_the_offset_needs_no_quotes(query):
+    found = selected(query, *ORDERS)
+    assert [(row["name"], row["offset"]) for row in found] == [("a", 0), ("b", 1), ("c", 2)]
 
 
 def test_queries_can_use_keys_headers_and_positions():
@@ -134,6 +151,13 @@ def test_parts_can_be_set():
     assert batch.to_pylist()[0]["value"] == ORDERS[0]
 
 
+def test_a_record_without_a_topic_is_a_bad_record():
+    query = """SELECT *, CASE WHEN name <> 'b' THEN name END AS "record.topic" FROM records"""
+    with pytest.raises(ToleranceExceededError, match=r'offset 1: the query sets "record.topic" to NULL; set a topic'):
+        through(query, *ORDERS)
+    assert [row["topic"] for batch in through(query, ORDERS[0], ORDERS[2]) for row in batch.to_pylist()] == ["a", "c"]
+
+
 def test_unnest_yields_several_records_from_one():
     value = {"items": [{"sku": "x"}, {"sku": "y"}], "to": {"city": "Bern"}}
     assert selected("SELECT unnest(items)['sku'] AS sku, to['city'] AS city FROM records", value) == [
@@ -152,6 +176,41 @@ def test_values_of_different_types_are_queried_separately():
 def test_a_selected_tombstone_remains_a_tombstone():
     assert selected("SELECT topic FROM records", {"a": 1}, None) == [{"topic": "orders"}, None]
     assert selected("SELECT * FROM records WHERE a = 1", {"a": 1}, None) == [{"a": 1}]
+
+
+@pytest.mark.parametrize(("query", "value"), [
+    ("SELECT date_trunc('day', a) AS x FROM records", {"a": "2026-01-02T03:04:05Z"}),
+    ("SELECT date_part('year', a) AS x FROM records", {"a": "2026-01-02"}),
+    ("SELECT array_length(a) AS x FROM records", {"a": [1, 2]}),
+    ("SELECT coalesce(array_length(a), 0) AS x, date_part('year', b) AS y, trunc(c) AS z FROM records",
+     {"a": [1, 2], "b": "2026-01-02", "c": 1.5}),
+    ("SELECT unnest(a) AS x FROM records", {"a": [1, 2]}),
+    ("SELECT unnest(a)['b'] AS x FROM records", {"a": [{"b": 1}]}),
+    ("SELECT upper(b) AS x FROM records WHERE array_length(a) > 1 OR a IS NULL", {"a": [1], "b": "x"}),
+])  # fmt: skip
+def test_a_record_alone_has_the_result_that_it_has_beside_others(query, value):
+    """Some functions take no column of nulls only, such as that of a tombstone that is alone in its batch."""
+    others = [None, {"other": 1}, dict.fromkeys(value)]
+    together = selected(query, value, *others)
+    alone = [one for other in others for one in selected(query, other)]
+    assert together[len(together) - len(alone) :] == alone
+    assert selected(query, *others) == alone
+
+
+def test_a_bad_record_among_records_without_the_field_is_found():
+    values = [{"a": [1]}, *[{"b": 1}] * 20, {"b": "x"}, *[{"a": None}] * 20]
+    with pytest.raises(ToleranceExceededError, match=r"offset 21: .*[Cc]ast"):
+        through("SELECT array_length(a) AS a, CAST(b AS BIGINT) AS b FROM records", *values)
+
+
+def test_a_bad_record_among_records_with_structs_in_structs_is_found():
+    """A slice of the batch is queried then."""
+    values = [{"a": {"b": {"c": n}}, "n": str(n)} for n in range(10)]
+    values[6]["n"] = "x"
+    with pytest.raises(ToleranceExceededError, match=r"offset 6: .*[Cc]ast"):
+        through("SELECT a['b'] AS b, CAST(n AS BIGINT) AS n FROM records", *values)
+    del values[6]
+    assert selected("SELECT a['b']['c'] AS c FROM records", *values) == [{"c": n} for n in range(10) if n != 6]
 
 
 def test_schemas_of_selected_fields_are_kept_and_others_created():
@@ -177,11 +236,44 @@ def test_schemas_of_selected_fields_are_kept_and_others_created():
     ("SELECT a FROM records, records AS others", "it has a second table"),
     ("SELECT name, count(*) FROM records GROUP BY name", "GROUP combines several records"),
     ("SELECT DISTINCT name FROM records", "DISTINCT combines several records"),
+    ("SELECT DISTINCT FROM records", "has no FROM records"),
+    ("SELECT name FROM records OFFSET 1", "OFFSET combines several records"),
+    ("SELECT a,, FROM records", "Expected: an expression, found: , at Line: 1, Column: 10;"),
+    ("SELECT *, a,, FROM records", "Expected: an expression, found: ,;"),
+    ("SELECT 'a FROM records", "Unterminated string literal"),
+    ("SELECT a FROM records WHERE", "Expected: an expression, found: EOF"),
+    ("SELECT a FROM records; DROP TABLE records", "only supports a single SQL statement"),
+    ("SELECT n, n FROM records", "unique expression names"),
+    ("SELECT n, upper(n) AS n FROM records", "ambiguous"),
+    ("SELECT *, * FROM records", "unique expression names"),
+    ("SELECT r.* FROM records r", "for all fields of the value, without a name before it"),
+    ("SELECT nope(x) AS y FROM records", "Invalid function 'nope'"),
+    ("SELECT upper(a, b) AS y FROM records", "expects 1 arguments but received 2"),
+    ("SELECT count(*) AS n FROM records", "combines several records"),
+    ("SELECT sum(a) AS n FROM records", "combines several records"),
+    ("SELECT a INTO b FROM records", "DDL not supported"),
+    ("SELECT CAST(a AS FOO) AS b FROM records", "Unsupported SQL type FOO"),
 ])  # fmt: skip
 def test_invalid_queries_are_refused(query, why):
     with pytest.raises(ConfigError, match=why):
         Sql().configure({"query": query})
     assert [error for value in Sql.config_def.validate({"query": query}) for error in value.errors if why in error]
+
+
+@pytest.mark.parametrize("query", [
+    "SELECT *, value FROM records", "SELECT *, a FROM records", "SELECT unnest(items)['sku'] AS sku FROM records",
+    "SELECT a['b']['c'] AS c, key['d'] AS d, headers[1]['key'] AS h FROM records", "SELECT 2.*a AS b FROM records",
+    "SELECT array_max(a) AS m, map_keys(b) AS k, to_timestamp(c) AS t, d + interval '1 day' AS e FROM records",
+])  # fmt: skip
+def test_queries_that_depend_on_the_types_are_accepted(query):
+    Sql().configure({"query": query})
+
+
+def test_without_datafusion_a_query_is_parsed_only(monkeypatch):
+    monkeypatch.setattr("spark_tasks.pipeline.transforms.sql_query.find_spec", lambda _: None)
+    assert Sql.config_def.parse({"query": "SELECT a,, FROM records"})
+    with pytest.raises(ConfigError, match="has no FROM"):
+        Sql.config_def.parse({"query": "SELECT a"})
 
 
 def test_aggregations_over_records_are_refused():
@@ -194,6 +286,11 @@ def test_the_bad_record_is_named():
     values[70] = {"a": "x"}
     with pytest.raises(ToleranceExceededError, match=r"offset 70: .*[Cc]ast"):
         through("SELECT CAST(a AS BIGINT) AS a FROM records", *values)
+
+
+def test_the_reason_for_a_bad_record_is_the_cause_of_datafusions_error():
+    with pytest.raises(ToleranceExceededError, match=r"offset 0: Error during planning: Cannot infer common argument"):
+        through("SELECT a FROM records WHERE a IS NOT DISTINCT FROM (b OR a = 1)", {"a": 1, "b": 1})
 
 
 def test_a_query_that_cannot_be_planned_says_why():
