@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 
-from spark_tasks.java.calendar import DAY, date_of, day_of, week_of, weekday
+from spark_tasks.java.calendar import DAY, date_of, day_of, day_of_fields, week_of, weekday
+from spark_tasks.java.zone_names import FIRST, LAST, MINUTES
 
 _LETTERS = "GyMdkHmsSEDFwWahKzZYuXL"
 MONTHS = ("January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
@@ -15,9 +16,19 @@ MONTHS = ("January", "February", "March", "April", "May", "June", "July", "Augus
 DAYS = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
 HALVES = ("AM", "PM")
 _ERAS = ("BC", "AD")
-_NUMBER = re.compile(r"-?\d+")
+_NUMBER = re.compile(r"(-?\d+)(?:E(-?\d{1,4})(?!\d))?")
 _NOT_A_NUMBER = "NaN"  # Java reads it as 0
-_ZONE = re.compile(r"(?:GMT|UTC|Z)?(?:([+-])(\d{1,2}):?(\d{2})?)?")
+_SAME = {"L": "M", "k": "H", "K": "h", "u": "E"}
+_OFFSETS = {
+    "X": r"([+-])([01]\d|2[0-3])()", "XX": r"([+-])([01]\d|2[0-3])([0-5]\d)", "XXX": r"([+-])([01]\d|2[0-3]):([0-5]\d)",
+    "GMT": r"([+-])([01]\d|2[0-3]|\d(?!\d)):([0-5]\d)",
+}  # fmt: skip
+_ZONES = {form: re.compile(offset, re.ASCII) for form, offset in _OFFSETS.items()}
+_SMALL = 2**31
+_WEEKS = frozenset("wWFEY")
+_MOST_WEEKS = 1_000_000
+_UTC = ("utc", "coordinated universal time")
+_ZONE_NAME = re.compile("|".join(map(re.escape, sorted(MINUTES, key=len, reverse=True))), re.IGNORECASE | re.ASCII)
 
 Piece = tuple[str, int]  # a letter and the number of its repetitions, or a literal text and 0
 
@@ -82,7 +93,7 @@ class _Fields:
         of_week = weekday(day)
         self._numbers = {
             "G": year > 0, "M": month, "L": month, "E": of_week, "a": hour // 12, "y": era_year,
-            "Y": era_year + in_next, "d": day_of_month, "D": day - start + 1, "H": hour, "k": hour or 24,
+            "Y": year + in_next, "d": day_of_month, "D": day - start + 1, "H": hour, "k": hour or 24,
             "K": hour % 12, "h": hour % 12 or 12, "m": rest // 60_000 % 60, "s": rest // 1000 % 60, "S": rest % 1000,
             "w": 1 if in_next else week_of(day, start), "W": week_of(day, day - day_of_month + 1),
             "F": (day_of_month - 1) // 7 + 1, "u": of_week or 7,
@@ -98,7 +109,7 @@ def text_of(letter: str, count: int, number: int) -> str:  # noqa: PLR0911 - a t
         case "G":
             return _ERAS[number]
         case "y" | "Y" if count == 2:
-            return f"{number % 100:02d}"
+            return f"{'-' * (number < 0)}{abs(number) % 100:02d}"
         case "M" | "L" if count > 2:
             return MONTHS[number - 1][: 3 if count == 3 else None]
         case "E":
@@ -112,7 +123,7 @@ def text_of(letter: str, count: int, number: int) -> str:  # noqa: PLR0911 - a t
         case "X":
             return "Z"
         case _:
-            return str(number).zfill(count)
+            return f"{'-' * (number < 0)}{abs(number):0{count}d}"
 
 
 def parse_millis(pattern: str, text: str) -> int:
@@ -128,7 +139,8 @@ class _Parser:
         self._at = 0
         self._set: dict[str, int] = {}  # in the order in which they were read
         self._offset = 0
-        self._two_digits = False
+        self._named = False  # whether a name gave the offset
+        self._two_digits = False  # whether the year may be one of the next century
         for index, (piece, count) in enumerate(found):
             if not count:
                 self._literal(piece)
@@ -145,22 +157,25 @@ class _Parser:
         return ValueError(f'Unparseable date: "{self._text}"')
 
     def _field(self, letter: str, count: int, *, exactly: bool) -> None:
+        start = self._at
         while self._text[self._at : self._at + 1] in (" ", "\t"):
             self._at += 1
         if self._at >= len(self._text):
             raise self._fail()
         if letter in "zZX":
-            self._zone(letter)
+            self._zone(letter, count, start)
+        elif is_number((letter, count)):
+            self._number(letter, count, start + count if exactly else None)
+        elif self._at > start:
+            raise self._fail()  # Java skips blanks before numbers and zones alone
         elif letter == "G":
             self._put(letter, self._word(_ERAS))
         elif letter == "a":
             self._put(letter, self._word(HALVES))
         elif letter == "E":
-            self._put(letter, self._word(DAYS, short=True))
-        elif letter in "ML" and count > 2:
-            self._put("M", self._word(MONTHS, short=True) + 1)
+            self._put(letter, self._word(DAYS, short=True) + 1)
         else:
-            self._number(letter, count, exactly=exactly)
+            self._put("M", self._word(MONTHS, short=True) + 1)
 
     def _put(self, letter: str, value: int) -> None:
         self._set.pop(letter, None)
@@ -177,57 +192,108 @@ class _Parser:
         self._at += length
         return index
 
-    def _number(self, letter: str, count: int, *, exactly: bool) -> None:
+    def _number(self, letter: str, count: int, end: int | None) -> None:
         begin = self._at
-        if exactly and begin + count > len(self._text):
+        if end is not None and end > len(self._text):
             raise self._fail()
-        end = begin + count if exactly else len(self._text)
+        end = len(self._text) if end is None else end
         if self._text.startswith(_NOT_A_NUMBER, begin, end):
             self._at += len(_NOT_A_NUMBER)
-            self._put({"L": "M", "k": "H", "K": "h", "Y": "y"}.get(letter, letter), 0)
+            self._put(_SAME.get(letter, letter), 0)
             return
         match = _NUMBER.match(self._text, begin, end)
         if match is None:
             raise self._fail()
         self._at = match.end()
-        value = _int_value(int(match[0]))
+        value = int(match[1])
+        if match[2] or not -_SMALL < value < _SMALL:
+            value = _int_value(value, int(match[2] or 0))
         if letter in "yY" and count <= 2 and match.end() - begin == 2 and match[0].isdigit():
-            value, self._two_digits, letter = _in_century(value), True, "y"
+            self._two_digits = value == _century_start().year % 100
+            value = _in_century(value)
         elif (letter == "k" and value == 24) or (letter == "h" and value == 12):
             value = 0
-        self._put({"L": "M", "k": "H", "K": "h", "Y": "y"}.get(letter, letter), value)
+        elif letter == "u" and 0 < value <= 7:
+            value = value % 7 + 1
+        self._put(_SAME.get(letter, letter), value)
 
-    def _zone(self, letter: str) -> None:
-        match = _ZONE.match(self._text, self._at)
-        if match is None or not match[0] or (letter == "X" and match[0][:1] not in "Z+-"):
+    def _zone(self, letter: str, count: int, start: int) -> None:
+        at, form = self._at, letter * count if letter == "X" else "XX"
+        if letter == "X":
+            if self._text.startswith("Z", at):
+                self._put_offset(at + 1, 0)
+                return
+        elif self._text[at : at + 3].upper() == "GMT":
+            form, at, blank = "GMT", at + 3, at > start
+            if blank or self._text[at : at + 1] not in ("+", "-"):  # after a blank, GMT is a name without an offset
+                self._put_offset(at, 0)
+                return
+        elif self._text[at] not in "+-":
+            self._zone_name()
+            return
+        match = _ZONES[form].match(self._text, at)
+        if match is None:
             raise self._fail()
-        self._at = match.end()
-        if match[1]:
-            digits = int(match[2]) * 60 + int(match[3] or 0)
-            self._offset = (-1 if match[1] == "-" else 1) * digits * 60_000
+        minutes = int(match[2]) * 60 + int(match[3] or 0)
+        self._put_offset(match.end(), -minutes if match[1] == "-" else minutes)
+
+    def _put_offset(self, end: int, minutes: int, *, named: bool = False) -> None:
+        self._at, self._offset, self._named = end, minutes * 60_000, named
+
+    def _zone_name(self) -> None:
+        match = _ZONE_NAME.match(self._text, self._at)
+        if match is None:
+            raise self._fail()
+        name, end = match[0].lower(), match.end()
+        if name not in _UTC:
+            if self._text[end : end + 1].isalpha():
+                raise self._fail()  # a longer name
+            self._put_offset(end, MINUTES[name], named=MINUTES[name] != 0)
+        elif self._named:
+            raise self._fail()  # Java would mix both zones
+        else:
+            self._at = end  # the zone of the calendar: an offset that was read before remains
 
     def millis(self) -> int:
-        found = self._set
-        year = found.get("y", 1970)
-        if found.get("G") == 0:
-            year = 1 - year
-        order = list(found)
-        by_year = "D" in found and ("d" not in found or order.index("D") > order.index("d"))
-        day = day_of(year, 1, found["D"]) if by_year else day_of(year, found.get("M", 1), found.get("d", 1))
-        if "H" in found and not ("h" in found and order.index("h") > order.index("H")):
-            hour = found["H"]
-        else:
-            hour = found.get("h", 0) + 12 * found.get("a", 0)
-        rest = ((hour * 60 + found.get("m", 0)) * 60 + found.get("s", 0)) * 1000 + found.get("S", 0)
-        millis = day * DAY + rest
+        rest = ((self._hour() * 60 + self._set.get("m", 0)) * 60 + self._set.get("s", 0)) * 1000 + self._set.get("S", 0)
+        more, rest = divmod(rest, DAY)
+        if not (_WEEKS.isdisjoint(self._set) or self._has_exact_weeks()):
+            raise self._fail()
+        millis = day_of_fields(self._set, more) * DAY + rest - self._offset
         if self._two_digits and millis < _century_start().timestamp() * 1000:
-            found["y"], self._two_digits = year + 100, False
+            self._two_digits = False
+            for letter in self._set.keys() & {"y", "Y"}:
+                self._set[letter] += 100
             return self.millis()
-        return (millis - self._offset + 2**63) % 2**64 - 2**63  # wraps as a Java long does
+        if self._named and not FIRST <= millis < LAST:
+            raise self._fail()
+        return (millis + 2**63) % 2**64 - 2**63  # wraps as a Java long does
+
+    def _has_exact_weeks(self) -> bool:
+        """Returns whether the weeks are none whose results in Java come from overflows and the change of calendars."""
+        found = self._set
+        if max(map(abs, found.values())) > _MOST_WEEKS:
+            return False
+        return "Y" not in found or (1583 < found["Y"] <= _MOST_WEEKS and found.get("G") != 0 and "y" not in found)
+
+    def _hour(self) -> int:
+        found = self._set
+        if "H" not in found:
+            return found.get("h", 0) + 12 * found.get("a", 0)
+        if "h" in found and "a" in found:  # the last one decides
+            order = list(found)
+            if max(order.index("a"), order.index("h")) > order.index("H"):
+                return found["h"] + 12 * found["a"]
+        return found["H"]
 
 
-def _int_value(number: int) -> int:
+def _int_value(number: int, exponent: int) -> int:
     """Returns the int of what DecimalFormat parses: a Long, whose low 32 bits it has, or else a Double."""
+    if exponent < 0:
+        whole = abs(number) // 10**-exponent
+        number = whole if number >= 0 else -whole
+    else:
+        number *= 10**exponent
     if -(2**63) <= number < 2**63:
         return (number + 2**31) % 2**32 - 2**31
     return max(-(2**31), min(number, 2**31 - 1))
@@ -241,7 +307,8 @@ def is_number(piece: Piece) -> bool:
 
 def _century_start() -> datetime:
     now = datetime.now(UTC)
-    return now.replace(year=now.year - 80, day=min(now.day, 28))
+    day = min(now.day, 28) if now.month == 2 else now.day
+    return now.replace(year=now.year - 80, day=day)
 
 
 def _in_century(value: int) -> int:

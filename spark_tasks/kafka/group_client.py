@@ -8,13 +8,16 @@ other members.
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Collection, Mapping
+from types import SimpleNamespace
 from typing import Any, Final
 
 import kafka.errors as protocol
 from kafka.cluster import ClusterMetadata
+from kafka.consumer.subscription_state import SubscriptionState
 from kafka.future import Future
 from kafka.net.compat import KafkaNetClient
 from kafka.protocol.consumer import JoinGroupRequest, SyncGroupRequest
@@ -215,3 +218,9 @@ class _MemberManager:
         except protocol.NodeNotReadyError as error:
             return Future().failure(error)
         return own.send(request, node_id, request_timeout_ms)
+
+
+def subscribe_to_pattern(subscription: SubscriptionState, pattern: re.Pattern[str], listener: Any) -> None:
+    """Subscribes to the topics whose whole name matches. kafka-python compiles a text, with Python's syntax."""
+    subscription.subscribe(pattern=".", listener=listener)
+    subscription.subscribed_pattern = SimpleNamespace(match=pattern.fullmatch)

@@ -30,7 +30,7 @@ from kafka.structs import TopicPartition as KafkaTopicPartition
 from spark_tasks.errors import ConfigError, ConnectError, RetriableError
 from spark_tasks.kafka.cluster import TopicPartition
 from spark_tasks.kafka.errors import KafkaUnavailableError, join_refusal, translated
-from spark_tasks.kafka.group_client import MemberClient
+from spark_tasks.kafka.group_client import MemberClient, subscribe_to_pattern
 from spark_tasks.kafka.group_io import GroupIo
 from spark_tasks.process.pulse import process_pulse
 
@@ -238,7 +238,7 @@ class GroupConsumer:
     def _subscribe(self) -> None:
         listener, pattern = _Listener(self._note_change), self._settings.pattern
         if pattern is not None:
-            self._subscription.subscribe(pattern=f"(?:{pattern.pattern})\\Z", listener=listener)
+            subscribe_to_pattern(self._subscription, pattern, listener)
             self._topics.set_topics([])
         else:
             self._subscription.subscribe(topics=list(self._settings.topics), listener=listener)

@@ -45,7 +45,8 @@ def parse_column(array: pa.Array, pattern: str) -> pa.Array:
 @lru_cache(maxsize=200)
 def _steps(pattern: str) -> np.ndarray[Any, Any]:
     """For each step what is done, and for a literal its byte; for a number its field, its digits, and what counts as 0;
-    for a name its field, the first one of _WORDS, how many there are, and the letters of a short one.
+    for a name its field, the first one of _WORDS, how many there are, and the letters of a short one; for a zone its
+    field, how it is written (1: +hh, 2: +hhmm, 3: +hh:mm), and whether it may be Z.
     """
     parsed = pieces(pattern)
     _check_known(parsed)
@@ -57,7 +58,7 @@ def _steps(pattern: str) -> np.ndarray[Any, Any]:
         letter = _SAME.get(piece, piece)
         field = _FIELDS[letter]
         if letter in "ZX":
-            steps.append((_ZONE, field, 0, 0, 0))
+            steps.append((_ZONE, field, count if letter == "X" else 2, letter == "X", 0))
         elif letter == "a":
             steps.append((_NAME, field, len(MONTHS) + len(DAYS), len(HALVES), 2))
         elif letter == "E":
@@ -75,7 +76,9 @@ def _steps(pattern: str) -> np.ndarray[Any, Any]:
 
 def _check_known(found: tuple[Piece, ...]) -> None:
     letters = [_SAME.get(letter, letter) for letter, count in found if count]
-    if not letters or len(set(letters)) < len(letters) or {"H", "h"} <= set(letters):
+    if not letters or len(set(letters)) < len(letters) or {"H", "h"} <= set(letters) or {"H", "a"} <= set(letters):
+        raise NotInColumnsError
+    if "E" in letters and "d" not in letters:
         raise NotInColumnsError
     for letter, count in found:
         if count and (_SAME.get(letter, letter) not in _FIELDS or (letter == "y" and count < 3)):
@@ -100,7 +103,7 @@ def _parse(data: Any, offsets: Any, there: Any, steps: Any, names: Any, fields: 
                 index, at = _name(data, at, end, names, first, steps[step, 3], steps[step, 4])
                 fields[field] = index + (field == _MONTH)  # January is 1
             elif kind == _ZONE:
-                fields[field], at = _zone(data, at, end)
+                fields[field], at = _zone(data, at, end, first, steps[step, 3])
             else:
                 number, at = _digits(data, at, end, first, kind == _EXACTLY)
                 fields[field] = 0 if number == steps[step, 3] else number
@@ -141,20 +144,23 @@ def _name(data: Any, at: Any, end: Any, names: Any, first: Any, count: Any, shor
 
 
 @kernel
-def _zone(data: Any, at: Any, end: Any) -> tuple[Any, Any]:
-    """The offset east of UTC in milliseconds, from Z, +hh, +hhmm or +hh:mm, and where it ends; -1 if there is none."""
+def _zone(data: Any, at: Any, end: Any, form: Any, utc: Any) -> tuple[Any, Any]:
+    """The offset east of UTC in milliseconds, and where it ends; -1 if there is none. `form`, `utc`: see `_steps`."""
     if at >= end:
         return 0, -1
     sign = data[at]
-    if sign == 90:  # Z, which Java lets an offset follow
-        return 0, -1 if at + 1 < end and data[at + 1] in (43, 45) else at + 1
+    if sign == 90 and utc:  # Z
+        return 0, at + 1
     if sign not in (43, 45):
         return 0, -1
     hours, at = _digits(data, at + 1, min(end, at + 3), 2, True)
     minutes = 0
-    if 0 <= at < end and (data[at] == 58 or 48 <= data[at] <= 57):
-        at += data[at] == 58
+    if form == 3 and at >= 0:
+        at = at + 1 if at < end and data[at] == 58 else -1
+    if form > 1 and at >= 0:
         minutes, at = _digits(data, at, min(end, at + 2), 2, True)
+    if hours > 23 or minutes > 59:
+        return 0, -1
     offset = (hours * 60 + minutes) * 60_000
     return offset if sign == 43 else -offset, at
 

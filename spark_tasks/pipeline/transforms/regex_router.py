@@ -15,7 +15,7 @@ from spark_tasks.pipeline.java_values import JavaError
 from spark_tasks.pipeline.transforms.base import Transform
 from spark_tasks.pipeline.transforms.topics import renamed
 
-_NAMED = re.compile(r"\$\{([A-Za-z][A-Za-z0-9]*)\}")
+_NAMED = re.compile(r"\$\{([A-Za-z0-9]*)")
 
 
 class RegexRouter(Transform):
@@ -69,9 +69,7 @@ def expand(template: str, match: re.Match[str]) -> str:
 def _group(template: str, at: int, match: re.Match[str]) -> tuple[str | None, int]:
     named = _NAMED.match(template, at)
     if named:
-        if named[1] not in match.re.groupindex:
-            raise JavaError("java.lang.IllegalArgumentException", f"No group with name {{{named[1]}}}")
-        return match[named[1]], named.end()
+        return match[_name(named, match.re.groupindex)], named.end() + 1
     digits = template[at + 1 : at + 2]
     if not digits:
         raise JavaError("java.lang.IllegalArgumentException", "Illegal group reference: group index is missing")
@@ -80,6 +78,22 @@ def _group(template: str, at: int, match: re.Match[str]) -> tuple[str | None, in
     number, at = int(digits), at + 2
     if number > match.re.groups:
         raise JavaError("java.lang.IndexOutOfBoundsException", f"No group {number}")
-    while at < len(template) and template[at].isdigit() and number * 10 + int(template[at]) <= match.re.groups:
+    while at < len(template) and template[at] in "0123456789" and number * 10 + int(template[at]) <= match.re.groups:
         number, at = number * 10 + int(template[at]), at + 1
     return match[number], at
+
+
+def _name(named: re.Match[str], known: Mapping[str, int]) -> str:
+    """Returns the name of a group in a replacement. Raises JavaError."""
+    name = named[1]
+    if not name:
+        problem = "named capturing group has 0 length name"
+    elif named.string[named.end() : named.end() + 1] != "}":
+        problem = "named capturing group is missing trailing '}'"
+    elif name[0].isdigit():
+        problem = f"capturing group name {{{name}}} starts with digit character"
+    elif name not in known:
+        problem = f"No group with name {{{name}}}"
+    else:
+        return name
+    raise JavaError("java.lang.IllegalArgumentException", problem)

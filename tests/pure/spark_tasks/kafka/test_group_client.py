@@ -6,10 +6,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from kafka.consumer.subscription_state import SubscriptionState
 from kafka.errors import InvalidTopicError
 
+from spark_tasks.java.regex import compile_java
 from spark_tasks.kafka.connections import Loop
-from spark_tasks.kafka.group_client import GroupClient, Topics
+from spark_tasks.kafka.group_client import GroupClient, Topics, subscribe_to_pattern
 
 SERVERS = {"bootstrap_servers": "127.0.0.1:1"}
 
@@ -88,3 +90,10 @@ def test_an_invalid_topic_name_does_not_affect_other_members(client: GroupClient
         one.set_topics(["a topic"])
     two.set_topics(["a"])
     assert asked(client) == {"a"}
+
+
+def test_the_whole_names_of_topics_match_a_pattern_as_in_java() -> None:
+    subscription = SubscriptionState()
+    subscribe_to_pattern(subscription, compile_java("in[0-9&&[^6]]"), None)
+    matches = subscription.subscribed_pattern.match
+    assert [topic for topic in ("in5", "in6", "in55", "a.in5") if matches(topic)] == ["in5"]

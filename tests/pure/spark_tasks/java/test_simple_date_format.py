@@ -1,0 +1,35 @@
+"""Texts of moments mean what they mean in Java 17, whose answers are in tests/golden/java/dates.tsv."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from spark_tasks.java.simple_date_format import format_millis, parse_millis
+
+GOLDEN = Path(__file__).parents[3] / "golden" / "java" / "dates.tsv"
+ANSWERS = [line.split("\t") for line in GOLDEN.read_text(encoding="utf-8").split("\n")[:-1]]
+
+
+@pytest.mark.parametrize(("answer", "pattern", "text"), [(a, p, t) for a, kind, p, t in ANSWERS if kind == "p"])
+def test_texts_are_parsed_as_in_java(answer: str, pattern: str, text: str) -> None:
+    try:
+        found = str(parse_millis(pattern, text))
+    except ValueError:
+        found = "error"
+    assert found == answer
+
+
+@pytest.mark.parametrize(("answer", "pattern", "millis"), [(a, p, int(t)) for a, kind, p, t in ANSWERS if kind == "f"])
+def test_moments_are_formatted_as_in_java(answer: str, pattern: str, millis: int) -> None:
+    assert format_millis(pattern, millis) == answer
+
+
+@pytest.mark.parametrize(("pattern", "text"), [
+    ("yyyy z", "1920 PST"), ("yyyy z", "2024 MSK"), ("yyyy z", "2024 PSTX"), ("YYYY", "1500"), ("YYYY G", "2024 BC"),
+    ("yyyy YYYY", "2024 2024"), ("W", "2000000000"), ("z z", "PST UTC"),
+])  # fmt: skip
+def test_what_java_parses_in_another_way_is_refused(pattern: str, text: str) -> None:
+    with pytest.raises(ValueError, match="Unparseable"):
+        parse_millis(pattern, text)
