@@ -120,7 +120,7 @@ ROOMS = {
     "actors.group": ("actors.assignment", "actors.messages", "spark_tasks.kafka", "storage.config", "storage.log"),
     "actors.herder": (
         "actors.assignment", "actors.errors", "actors.messages", "actors.ticker", "spark_tasks.config",
-        "storage.config", "storage.errors", "storage.log", "storage.status",
+        "spark_tasks.process", "storage.config", "storage.errors", "storage.log", "storage.status",
     ),
     "actors.instances": (
         "actors.errors", "actors.herder", "actors.messages", "actors.pooled", "spark_tasks.config",

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import itertools
 import logging
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -49,6 +48,7 @@ from actors.herder.table import UnexpectedEventError
 from actors.messages.commands import (
     AllowJoin,
     ClaimWritePrivileges,
+    Decided,
     FlushStatuses,
     HerderAlive,
     JoinGroup,
@@ -66,6 +66,7 @@ from actors.messages.requests import Ask, GetStory
 from actors.ticker import Ticker
 from spark_tasks.config.masking import process_secrets
 from spark_tasks.errors import ConnectError
+from spark_tasks.process.pulse import Pulse
 from storage.ids import ConnectorName
 from storage.status.state import StatusState
 
@@ -98,8 +99,8 @@ class Instances(Protocol):
 class Ports:
     """Functions that carry out the herder's effects. None of them blocks; each reports its outcome to the herder."""
 
-    config_store: Callable[[WriteConfig | ReadConfigToEnd | ClaimWritePrivileges], None]
-    status_store: Callable[[PutStatus | FlushStatuses | ReadStatuses], None]
+    config_store: Callable[[Decided | ReadConfigToEnd | ClaimWritePrivileges], None]
+    status_store: Callable[[Decided | FlushStatuses | ReadStatuses], None]
     member: Callable[[MemberEffect | HerderAlive], None]
     instances: Instances
     validate: Callable[[Validate], None]
@@ -111,7 +112,7 @@ class Ports:
     set_logger_level: Callable[[SetLoggerLevel], object]
     statuses: Callable[[], StatusState]
     publish: Callable[[HerderState], None]
-    longest_gap_since: Callable[[float], float]  # Pulse.longest_gap_since, of this process
+    pulse: Pulse  # of this process
     halted: Callable[[], None]
     failed: Callable[[str], None]
 
@@ -123,9 +124,6 @@ class Delegated:
     request_id: RequestId
     value: Any
     error: Exception | None
-
-
-SAME_SUSPENSION_S = 0.5  # two beats of the pulse, which notices the end of a suspension later than the herder does
 
 
 class HerderActor(pykka.ThreadingActor):
@@ -141,7 +139,7 @@ class HerderActor(pykka.ThreadingActor):
         self._story = Story(mask=process_secrets().mask)
         self._replies: dict[RequestId, Any] = {}
         self._numbers = itertools.count(1)
-        self._received_at = time.monotonic()
+        self._received_at = ports.pulse.beat()
 
     @override
     def on_receive(self, message: Any) -> Any:
@@ -165,11 +163,10 @@ class HerderActor(pykka.ThreadingActor):
 
     def _notice_suspension(self) -> None:
         # Called before each message, so that the membership counts as lost before older messages are handled.
-        silent_ms = int(self._ports.longest_gap_since(self._received_at) * 1000)
-        self._received_at = time.monotonic()
+        before, self._received_at = self._received_at, self._ports.pulse.beat()
+        silent_ms = self._ports.pulse.longest_gap_since(before) * 1000
         if silent_ms > self._state.settings.session_timeout_ms:
-            self._received_at += SAME_SUSPENSION_S  # do not report it twice
-            self._handle(Suspended(silent_ms))
+            self._handle(Suspended(int(silent_ms)))
 
     @override
     def on_stop(self) -> None:
@@ -244,11 +241,15 @@ class HerderActor(pykka.ThreadingActor):
                 self._ports.halted()
             case StartInstance() | StopInstance() | AbandonInstance() | ChangeInstance() | AskTaskConfigs():
                 self._control_instance(effect)
-            case WriteConfig() | ReadConfigToEnd() | ClaimWritePrivileges():
+            case WriteConfig():
+                self._ports.config_store(Decided(effect, self._received_at))
+            case ReadConfigToEnd() | ClaimWritePrivileges():
                 self._ports.config_store(effect)
             case JoinGroup() | AllowJoin() | RequestRejoin() | LeaveGroup():
                 self._ports.member(effect)
-            case PutStatus() | FlushStatuses() | ReadStatuses():
+            case PutStatus():
+                self._ports.status_store(Decided(effect, self._received_at))
+            case FlushStatuses() | ReadStatuses():
                 self._ports.status_store(effect)
             case _:
                 self._delegate(effect)

@@ -117,6 +117,16 @@ class PutStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class Decided:
+    """To a store: what to write, and when (time.monotonic) the herder received what led to it. It is not written if the
+    process was suspended past its session since.
+    """
+
+    command: PutStatus | WriteConfig
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
 class FlushStatuses:
     """To the status store: reply with StatusesFlushed once all writes so far are acknowledged."""
 

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import itertools
 import logging
-import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from typing_extensions import override
 
-from actors.messages.commands import ClaimWritePrivileges, PutLoggerLevel, ReadConfigToEnd, WriteConfig
+from actors.messages.commands import ClaimWritePrivileges, Decided, PutLoggerLevel, ReadConfigToEnd, WriteConfig
 from actors.messages.events import ConfigChanged, ConfigOpDone
 from actors.messages.ids import OpId
 from actors.messages.replies import answer
@@ -28,6 +27,7 @@ from actors.stores.log_events import CaughtUp, RecordsRead
 from actors.ticker import Ticker
 from spark_tasks.errors import ConnectError
 from spark_tasks.futures import complete, error_of, fail, gather
+from spark_tasks.process.pulse import process_pulse
 from storage.config.fold import Deferred, fold
 from storage.config.state import ClusterConfigState
 from storage.config.view import ConfigView
@@ -63,11 +63,11 @@ class _Work:
     answer: Callable[[Exception | None], None]
     plan: WritePlan | None = None
     error: Callable[[Exception], Exception] = lambda error: error
-    since: float = field(default_factory=time.monotonic)
+    since: float | None = None  # time.monotonic when a write was decided on
 
 
 class ConfigStoreActor(LogActor):
-    """Answers WriteConfig, ReadConfigToEnd and ClaimWritePrivileges with ConfigOpDone; sends ConfigChanged.
+    """Answers Decided(WriteConfig), ReadConfigToEnd and ClaimWritePrivileges with ConfigOpDone; sends ConfigChanged.
 
     `writer` is None if exactly-once source support is disabled: then nothing has to be claimed. Writes that concern one
     connector are done one after the other.
@@ -113,10 +113,11 @@ class ConfigStoreActor(LogActor):
                 self._sent(number, positions, error)
             case _Ended(number, error):
                 self._finish(number, error)
-            case WriteConfig(op, write):
-                self._begin(_Work(self._answer_to(op), plan(write)))
+            case Decided(WriteConfig(op, write), at):
+                self._begin(_Work(self._answer_to(op), plan(write), since=at))
             case Ask(SetClusterLoggerLevel(namespace, level), reply):
-                self._begin(_Work(_reply_to(reply), plan(PutLoggerLevel(namespace, level))))
+                write = PutLoggerLevel(namespace, level)
+                self._begin(_Work(_reply_to(reply), plan(write), since=process_pulse().beat()))
             case ReadConfigToEnd(op, timeout_ms):
                 self._read_to_end(op, timeout_ms)
             case ClaimWritePrivileges(op):

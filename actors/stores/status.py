@@ -15,7 +15,14 @@ from typing import Any
 
 from typing_extensions import override
 
-from actors.messages.commands import DeleteTopicStatuses, FlushStatuses, PutStatus, PutTopicStatus, ReadStatuses
+from actors.messages.commands import (
+    Decided,
+    DeleteTopicStatuses,
+    FlushStatuses,
+    PutStatus,
+    PutTopicStatus,
+    ReadStatuses,
+)
 from actors.messages.events import StatusesFlushed, StatusesRead
 from actors.messages.ids import OpId
 from actors.messages.requests import Ask, ResetTopics
@@ -26,7 +33,7 @@ from spark_tasks.futures import complete, error_of, fail
 from spark_tasks.process.rate_limited_log import RateLimitedLog
 from storage.ids import ConnectorName
 from storage.log.errors import is_retriable
-from storage.log.protocol import TopicLog
+from storage.log.protocol import SuspendedError, TopicLog
 from storage.log.record import KeyValue, LogRecord
 from storage.status.fold import WriteBook, WriteTicket, admit, fold, forget, may_repeat
 from storage.status.records import status_record, topic_key, topic_record
@@ -40,10 +47,14 @@ REPEAT_MS = 100
 
 @dataclass(frozen=True, slots=True)
 class _Write:
-    """A record that is being written; topic statuses have no ticket and are repeated until they are written."""
+    """A record that is being written. Topic statuses have no ticket: they are repeated until they are written.
+
+    `since`: when it was decided on (time.monotonic), if not when it is sent.
+    """
 
     record: KeyValue
-    ticket: WriteTicket | None
+    ticket: WriteTicket | None = None
+    since: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +70,9 @@ class _Again:
 
 
 class StatusStoreActor(LogActor):
-    """Takes PutStatus, FlushStatuses, ReadStatuses, PutTopicStatus, DeleteTopicStatuses and Ask(ResetTopics)."""
+    """Takes Decided(PutStatus), FlushStatuses, ReadStatuses, PutTopicStatus, DeleteTopicStatuses and
+    Ask(ResetTopics).
+    """
 
     def __init__(self, topic_log: TopicLog, tell: Callable[[Any], None], view: StatusView, ticker: Ticker) -> None:
         super().__init__(topic_log, "Status topic")
@@ -86,10 +99,10 @@ class StatusStoreActor(LogActor):
         match message:
             case RecordsRead() | CaughtUp() | _Sent() | _Again() | StatusesRead():
                 self._progress(message)
-            case PutStatus(status, safe):
+            case Decided(PutStatus(status, safe), at):
                 self._book, ticket = admit(self._book, self._state, status, safe=safe)
                 if ticket is not None:
-                    self._send(_Write(status_record(status), ticket))
+                    self._send(_Write(status_record(status), ticket, at))
             case PutTopicStatus(status):
                 self._put_topic(status)
             case DeleteTopicStatuses(connector):
@@ -142,11 +155,11 @@ class StatusStoreActor(LogActor):
         known = self._state.topics.get(status.connector, {})
         if status.topic not in known and record[0] not in self._topics_sent:
             self._topics_sent.add(record[0])
-            self._send(_Write(record, None))
+            self._send(_Write(record))
 
     def _delete_topics(self, connector: ConnectorName) -> None:
         for topic in self._state.topics.get(connector, {}):
-            self._send(_Write((topic_key(topic, connector), None), None))
+            self._send(_Write((topic_key(topic, connector), None)))
 
     def _send(self, write: _Write) -> None:
         number = next(self._numbers)
@@ -155,7 +168,7 @@ class StatusStoreActor(LogActor):
         def sent(future: Future[Any]) -> None:
             self._tell_self(_Sent(number, write, error_of(future)))
 
-        self._log.send(*write.record).add_done_callback(sent)
+        self._log.send(*write.record, write.since).add_done_callback(sent)
 
     def _sent(self, number: int, write: _Write, error: Exception | None) -> None:
         self._open.discard(number)
@@ -164,6 +177,10 @@ class StatusStoreActor(LogActor):
         self._answer_flushes()
 
     def _failed(self, number: int, write: _Write, error: Exception) -> None:
+        if isinstance(error, SuspendedError):
+            _logger.info("Did not write the status %s: %s", write.record[0].decode(errors="replace"), error)
+            self._topics_sent.discard(write.record[0])
+            return
         if not is_retriable(error):
             _logger.error("Failed to write the status %s: %r", write.record[0].decode(errors="replace"), error)
             self._topics_sent.discard(write.record[0])

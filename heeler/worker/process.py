@@ -27,6 +27,7 @@ from actors.instances.scaler import Scaler
 from actors.instances.task import TaskActors
 from actors.instances.watchdog import Watchdog
 from actors.messages.commands import (
+    Decided,
     DeleteTopicStatuses,
     HerderAlive,
     PutSessionKey,
@@ -278,7 +279,7 @@ class Worker:
             set_logger_level=lambda effect: self.view.loggers.follow_cluster(effect.namespace, effect.level),
             statuses=lambda: self._statuses.statuses,
             publish=lambda state: self._publish(state, leader),
-            longest_gap_since=process_pulse().longest_gap_since,
+            pulse=process_pulse(),
             halted=self._halted.set,
             failed=self.fail,
         )
@@ -377,7 +378,8 @@ class Worker:
 
     def _make_session_key(self, effect: MakeSessionKey) -> None:
         key = new_session_key(self.config, self._ticker.now_ms())
-        self._stores["config"].tell(WriteConfig(effect.op, PutSessionKey(key)))
+        write = WriteConfig(effect.op, PutSessionKey(key))
+        self._stores["config"].tell(Decided(write, process_pulse().beat()))
 
     def _topic_used(self, task: ConnectorTaskId, topic: TopicName) -> None:
         if topic in self._statuses.statuses.topics.get(task.connector, ()):

@@ -15,26 +15,29 @@ _MAX_GAPS: Final = 64  # that are remembered
 
 
 class Pulse:
-    """Records the gaps between beats. After a suspension, a thread may run before the next beat; so the time since the
-    last beat counts as a gap, too.
+    """Records the gaps between beats. Whoever asks causes a beat: after a suspension, the first thread that asks ends
+    the gap for all, so that what is decided after an answer never counts as decided before the gap's end.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
+        self._lock = threading.Lock()
         self._last = clock()
         self._gaps: deque[tuple[float, float]] = deque(maxlen=_MAX_GAPS)  # (end, length)
 
     def longest_gap_since(self, moment: float) -> float:
-        """Returns the longest gap that ended after `moment` (time.monotonic) or has not ended yet, in seconds."""
-        since_last_beat = self._clock() - self._last
-        return max([length for end, length in tuple(self._gaps) if end > moment] + [since_last_beat])
+        """Returns the longest gap that ended after `moment` (time.monotonic), in seconds; 0 if there was none."""
+        self.beat()
+        return max((length for end, length in tuple(self._gaps) if end > moment), default=0.0)
 
-    def beat(self) -> None:
-        """Records that the process is running."""
-        now = self._clock()
-        if now - self._last > _MIN_GAP_S:
-            self._gaps.append((now, now - self._last))
-        self._last = now
+    def beat(self) -> float:
+        """Records that the process is running, and returns the time (time.monotonic): all gaps ended before it."""
+        with self._lock:
+            now = self._clock()
+            if now - self._last > _MIN_GAP_S:
+                self._gaps.append((now, now - self._last))
+            self._last = now
+        return now
 
 
 @cache

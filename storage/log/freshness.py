@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import itertools
 import threading
-import time
-from typing import Final
 
 from spark_tasks.process.pulse import process_pulse
 from storage.log.protocol import SuspendedError
-
-SOON_S: Final = 0.1  # time in which records that were decided on before a suspension reach the client
 
 
 class Freshness:
@@ -22,22 +18,24 @@ class Freshness:
         self._session_s = session_s
         self._lock = threading.Lock()
         self._released = threading.Condition(self._lock)
-        self._since: dict[int, float] = {}
+        self._since: dict[int, float] = {}  # of the records that are held
         self._numbers = itertools.count()
         process_pulse()  # starts it, so that a later suspension is noticed
 
-    def hold(self, since: float) -> int:
-        """A record that was decided on at `since` (time.monotonic) is being sent, until `release`."""
+    def hold(self, since: float | None) -> int:
+        """A record that was decided on at `since` (time.monotonic; None: now) is being sent, until `release`."""
+        since = process_pulse().beat() if since is None else since
         with self._lock:
             number = next(self._numbers)
             self._since[number] = since
         return number
 
-    def release(self, number: int) -> None:
-        """The send of a record has ended."""
+    def release(self, number: int) -> float:
+        """The send of a record has ended. Returns when it was decided on."""
         with self._lock:
-            del self._since[number]
+            since = self._since.pop(number)
             self._released.notify_all()
+        return since
 
     def wait_for_held(self, timeout_s: float) -> bool:
         """Waits until the sends of all records that are held now have ended. Returns False after the timeout."""
@@ -46,8 +44,12 @@ class Freshness:
             return self._released.wait_for(lambda: self._since.keys().isdisjoint(held), max(0.0, timeout_s))
 
     def error(self) -> SuspendedError | None:
-        """The error if records that are being sent must no longer be sent."""
+        """The error if one of the records that are being sent must no longer be sent."""
         with self._lock:
-            since = min(self._since.values(), default=time.monotonic())
-        slept = process_pulse().longest_gap_since(min(since, time.monotonic() - SOON_S))
+            held = tuple(self._since.values())
+        return self.error_since(min(held)) if held else None
+
+    def error_since(self, since: float) -> SuspendedError | None:
+        """The error if a record that was decided on at `since` must no longer be sent."""
+        slept = process_pulse().longest_gap_since(since)
         return SuspendedError(f"this process was suspended for {slept:.1f} s") if slept > self._session_s else None

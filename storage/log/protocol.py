@@ -9,13 +9,17 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from typing import Protocol
 
-from kafka.errors import KafkaError
+from kafka.errors import KafkaError, RetriableError
 
 from storage.log.record import KeyValue, LogRecord, Position
 
 
 class SuspendedError(KafkaError):  # type: ignore[misc]
-    """Records were not sent because they had been decided on before this process was suspended past its session."""
+    """A record was not sent because it had been decided on before this process was suspended past its session."""
+
+
+class UnsentError(RetriableError):  # type: ignore[misc]
+    """A record was not sent because of a SuspendedError of another record in its batch."""
 
 
 OnRecords = Callable[[Sequence[LogRecord]], None]

@@ -30,7 +30,7 @@ from spark_tasks.kafka.topic_client import client_for, partitions_of
 from spark_tasks.process.rate_limited_log import RateLimitedLog
 from storage.daemon_pool import DaemonPool
 from storage.log.freshness import Freshness
-from storage.log.protocol import OnError, OnRecords, TopicLog
+from storage.log.protocol import OnError, OnRecords, SuspendedError, TopicLog, UnsentError
 from storage.log.read_progress import Ends, ReadProgress, ends_of
 from storage.log.record import LogRecord, Position
 
@@ -114,16 +114,26 @@ class KafkaTopicLog(TopicLog):
     def send(self, key: bytes, value: bytes | None, since: float | None = None) -> Future[Position]:
         """Blocks if the producer has not connected yet, soon after `start`."""
         sent: Future[Position] = Future()
-        number = self._freshness.hold(time.monotonic() if since is None else since)
+        number = self._freshness.hold(since)
         try:
             acknowledged = self._make_producer().send(self._topic, key=key, value=value)
         except KafkaError as error:  # too large, not authorized, or no metadata in time
             self._freshness.release(number)
             fail(sent, error)
             return sent
-        acknowledged.add_both(lambda _: self._freshness.release(number))
-        acknowledged.add_callback(lambda meta: complete(sent, Position(meta.partition, meta.offset)))
-        acknowledged.add_errback(lambda error: fail(sent, error))
+
+        def succeeded(meta: Any) -> None:
+            self._freshness.release(number)
+            complete(sent, Position(meta.partition, meta.offset))
+
+        def failed(error: Exception) -> None:
+            decided = self._freshness.release(number)
+            if isinstance(error, SuspendedError) and self._freshness.error_since(decided) is None:
+                error = UnsentError(str(error))
+            fail(sent, error)
+
+        acknowledged.add_callback(succeeded)
+        acknowledged.add_errback(failed)
         return sent
 
     @override

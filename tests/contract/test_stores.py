@@ -20,7 +20,7 @@ from storage.ids import ConnectorName, ConnectorTaskId, State, TargetState, Work
 from storage.offsets.stores import OffsetStores, OffsetTopic
 from storage.status.state import Status
 from tests.contract.conftest import Logs
-from tests.rigs.stores import Rig, running
+from tests.rigs.stores import Rig, decide, running
 from tests.rigs.support import wait_until
 
 A = ConnectorName("a")
@@ -68,16 +68,16 @@ def test_two_workers_read_the_same_statuses(rig: Rig, logs: Logs) -> None:
     view.ready.result(20)
     other.ready.result(20)
     status = Status(ConnectorTaskId(A, 0), State.RUNNING, WorkerId("one:1"), 1)
-    one.tell(PutStatus(status, safe=False))
+    decide(one, PutStatus(status, safe=False))
     wait_until(lambda: other.statuses.tasks == {A: {0: status}})
     taken = replace(status, worker_id=WorkerId("two:1"), generation=2)
-    two.tell(PutStatus(taken, safe=False))
+    decide(two, PutStatus(taken, safe=False))
     wait_until(lambda: view.statuses.tasks == {A: {0: taken}})
-    one.tell(PutStatus(replace(status, state=State.UNASSIGNED), safe=True))
-    one.tell(PutStatus(replace(status, id=A), safe=False))
+    decide(one, PutStatus(replace(status, state=State.UNASSIGNED), safe=True))
+    decide(one, PutStatus(replace(status, id=A), safe=False))
     wait_until(lambda: A in other.statuses.connectors)
     assert other.statuses.tasks == {A: {0: taken}}
-    two.tell(PutStatus(replace(taken, state=State.DESTROYED), safe=False))
+    decide(two, PutStatus(replace(taken, state=State.DESTROYED), safe=False))
     wait_until(lambda: view.statuses.tasks == {})
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from typing import Any
@@ -13,6 +14,7 @@ from kafka.admin import KafkaAdminClient
 
 from spark_tasks.errors import ConnectError, RetriableError
 from storage.ids import ConnectorName
+from storage.log.errors import is_retriable
 from storage.log.protocol import SuspendedError
 from storage.log.record import LogRecord
 from storage.log.topic_log import KafkaTopicLog
@@ -87,32 +89,40 @@ def sleeper(monkeypatch: pytest.MonkeyPatch) -> Sleeper:
     return Sleeper(monkeypatch, "storage.log.freshness")
 
 
-def test_records_sent_right_after_a_suspension_are_refused(
-    topic: Topic, sleeper: Sleeper, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("noticed_by", ["the log", "the pulse"])
+def test_after_a_suspension_records_are_sent_at_once_unless_decided_on_before(
+    topic: Topic, sleeper: Sleeper, noticed_by: str
 ) -> None:
-    monkeypatch.setattr("storage.log.freshness.SOON_S", 1.5)  # a busy machine may take longer than it has by itself
     log, seen = topic.log(session_s=60.0)
     assert log.send(b"a", b"1").result(WAIT)
+    before = time.monotonic()
     sleeper.wake()
+    if noticed_by == "the pulse":
+        sleeper.pulse.beat()
+    assert log.send(b"b", b"2").result(WAIT)
     with pytest.raises(SuspendedError, match=r"was suspended for 30\d\.\d s"):
-        log.send(b"a", b"late").result(WAIT)
-    sleeper.pulse.beat()
-    with pytest.raises(SuspendedError):
-        log.send(b"a", b"late").result(WAIT)
-
-    def again() -> Any:
-        try:
-            return log.send(b"b", b"2").result(WAIT)
-        except SuspendedError:
-            return None
-
-    wait_until(again, what="a process that has noticed")
+        log.send(b"a", b"late", before).result(WAIT)
+    assert log.send(b"c", b"3", time.monotonic()).result(WAIT)
     log.read_to_end().result(WAIT)
-    assert [(r.key, r.value) for r in seen] == [(b"a", b"1"), (b"b", b"2")]
+    assert [(r.key, r.value) for r in seen] == [(b"a", b"1"), (b"b", b"2"), (b"c", b"3")]
+
+
+def test_a_record_in_a_batch_with_one_from_before_a_suspension_may_be_repeated(topic: Topic, sleeper: Sleeper) -> None:
+    log, _ = topic.log(session_s=60.0, producer={"linger_ms": 1000})
+    late = log.send(b"a", b"late")
+    sleeper.wake()
+    sleeper.pulse.beat()
+    fresh = log.send(b"b", b"2")
+    with pytest.raises(SuspendedError):
+        late.result(WAIT)
+    error = fresh.exception(WAIT)
+    assert error is not None
+    assert is_retriable(error)
+    assert log.send(b"b", b"2").result(WAIT)
 
 
 def test_records_queued_before_a_suspension_are_not_sent(topic: Topic, sleeper: Sleeper) -> None:
-    log, seen = topic.log(session_s=60.0, producer={"linger_ms": 3000})  # longer than what is refused to all
+    log, seen = topic.log(session_s=60.0, producer={"linger_ms": 1000})
     late = log.send(b"a", b"late")
     sleeper.wake()
     sleeper.pulse.beat()

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import pykka
 
-from actors.messages.commands import ConfigWrite, FlushStatuses, WriteConfig
+from actors.messages.commands import ConfigWrite, Decided, FlushStatuses, PutStatus, WriteConfig
 from actors.messages.events import ConfigOpDone, StatusesFlushed
 from actors.messages.ids import OpId
 from actors.stores.config import ConfigStoreActor
@@ -19,6 +20,11 @@ from storage.config.view import ConfigView
 from storage.log.protocol import PrivilegedWriter, TopicLog
 from storage.status.view import StatusView
 from tests.rigs.support import wait_until
+
+
+def decide(ref: pykka.ActorRef[Any], command: PutStatus | WriteConfig) -> None:
+    """Tell a store what the herder has decided just now."""
+    ref.tell(Decided(command, time.monotonic()))
 
 
 class Rig:
@@ -52,7 +58,7 @@ class Rig:
 
     def write(self, ref: pykka.ActorRef[Any], write: ConfigWrite) -> ConfigOpDone:
         op = self.op()
-        ref.tell(WriteConfig(op, write))
+        decide(ref, WriteConfig(op, write))
         return self.done(op)
 
     def done(self, op: OpId, kind: Callable[..., Any] = ConfigOpDone) -> Any:

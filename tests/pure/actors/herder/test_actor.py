@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections.abc import Callable, Hashable, Iterator
 from typing import Any
 
@@ -25,14 +26,16 @@ from actors.instances.registry import ActorInstances
 from actors.instances.task import TaskActors
 from actors.messages.commands import (
     AllowJoin,
+    Decided,
     HerderAlive,
     JoinGroup,
     LeaveGroup,
     PutSessionKey,
+    PutStatus,
     RequestRejoin,
     WriteConfig,
 )
-from actors.messages.events import Joined, JoinPreparing, Remark, TaskStalled
+from actors.messages.events import ConnectorStateReported, Joined, JoinPreparing, Remark, TaskStalled
 from actors.messages.requests import Ask, FenceZombies, GetConnector, GetStory, HealthCheck, PutConnector, Request
 from actors.pooled import ActorThreads
 from actors.stores.config import ConfigStoreActor
@@ -41,11 +44,12 @@ from actors.ticker import Ticker
 from spark_tasks.config.masking import MASK, process_secrets
 from spark_tasks.errors import ConnectError
 from spark_tasks.plugins import Plugins
+from spark_tasks.process.pulse import Pulse
 from spark_tasks.task import Progress
 from storage.config.state import SessionKey
 from storage.config.view import ConfigView
 from storage.ids import Config, ConnectorName, ConnectorTaskId, State, WorkerId
-from storage.status.state import StatusState
+from storage.status.state import Status, StatusState
 from storage.status.view import StatusView
 from tests.rigs.memory_log import MemoryTopic, MemoryTopicLog
 from tests.rigs.plugin_under_test import FOUND
@@ -124,7 +128,7 @@ class GroupOfOne:
 class Rig:
     """A herder, its events and its effects.
 
-    Tests change `statuses`, `kind` and `silence_s`, which the herder requests.
+    Tests change `statuses` and `kind`, which the herder requests. `put`: what it put into the status store.
     """
 
     def __init__(self) -> None:
@@ -132,7 +136,9 @@ class Rig:
         self.failures: list[str] = []
         self.halted = threading.Event()
         self.kind: Callable[[Config], str] = lambda _: "source"
-        self.silence_s = 0.0
+        self.suspended_s = 0.0
+        self.pulse = Pulse(lambda: time.monotonic() + self.suspended_s)
+        self.put: list[Any] = []
         self.ticker = Ticker()
         self.ticker.start()
         self.configs, self.view = ConfigView(), StatusView()
@@ -149,14 +155,13 @@ class Rig:
                                                   lambda *_: [], threads=ActorThreads()),
             tasks.start, tasks.cancel, tasks.stopping)
         ports = Ports(
-            config_store=self.config_store.tell, status_store=self.status_store.tell, member=self.group,
+            config_store=self.config_store.tell, status_store=self._put, member=self.group,
             instances=instances, validate=self._validate, delegate=lambda _, answer: answer("delegated", None),
             send_task_configs=lambda effect: self.tell(TaskConfigsPublished(effect.op)),
             fence_producers=lambda effect: self.tell(ProducersFenced(effect.op)),
             make_session_key=self._make_key, forget_topics=lambda _: None, set_logger_level=lambda _: None,
             statuses=lambda: self.statuses(),  # noqa: PLW0108 - as it is then
-            publish=self.states.append, longest_gap_since=self._longest_gap_since, halted=self.halted.set,
-            failed=self._failed)
+            publish=self.states.append, pulse=self.pulse, halted=self.halted.set, failed=self._failed)
         settings = HerderSettings(WorkerId("me:1"), "g", session_timeout_ms=SESSION_MS, graceful_stop_ms=2000,
                                   connector_type=lambda config: self.kind(config))  # noqa: PLW0108 - as it is then
         self.ref = HerderActor.start(settings, ports, self.ticker)
@@ -165,9 +170,13 @@ class Rig:
         self.ticker.every("pulse", PULSE_MS, lambda: self.tell(HerderAlive()))
         self.tell(Loaded(self.configs.config))
 
-    def _longest_gap_since(self, _moment: float) -> float:
-        silence, self.silence_s = self.silence_s, 0.0
-        return silence
+    def _put(self, message: Any) -> None:
+        self.put.append(message)
+        self.status_store.tell(message)
+
+    def statuses_put(self) -> list[tuple[float, Status]]:
+        decided = [message for message in list(self.put) if isinstance(message, Decided)]
+        return [(it.at, it.command.status) for it in decided if isinstance(it.command, PutStatus)]
 
     def tell(self, message: Any) -> None:
         with contextlib.suppress(AttributeError, pykka.ActorDeadError):  # before its start, or after its end
@@ -197,7 +206,7 @@ class Rig:
 
     def _make_key(self, effect: MakeSessionKey) -> None:
         key = SessionKey(b"k" * 32, "HmacSHA256", self.ticker.now_ms())
-        self.config_store.tell(WriteConfig(effect.op, PutSessionKey(key)))
+        self.config_store.tell(Decided(WriteConfig(effect.op, PutSessionKey(key)), self.pulse.beat()))
 
     def _failed(self, reason: str) -> None:
         self.failures.append(reason)
@@ -331,12 +340,41 @@ def test_a_herder_that_ends_during_a_request_leaves_no_caller_waiting(rig: Rig, 
 def test_a_herder_whose_process_was_silent_past_the_session_stops_its_work_and_resumes_it(
         rig: Rig, c: ConnectorName) -> None:
     before = rig.generation(c)
-    rig.silence_s = 2 * SESSION_MS / 1000
+    rig.suspended_s = 5.0
     rig.ask(GetConnector(c)).get(timeout=WITHIN_S)
     wait_until(lambda: any(state.status_writes is StatusWrites.SUSPENDED for state in list(rig.states)), WITHIN_S,
                "the herder to notice")
     wait_until(lambda: rig.generation(c) > before and rig.said(c) == [State.RUNNING] * 2, WITHIN_S, "it to run again")
     assert rig.failures == []
+
+
+def test_statuses_are_written_after_a_suspension_unless_they_were_decided_on_before(
+        rig: Rig, c: ConnectorName) -> None:
+    before = rig.generation(c)
+    put = len(rig.statuses_put())
+    rig.suspended_s = 5.0
+    rig.ask(GetConnector(c)).get(timeout=WITHIN_S)
+    wait_until(lambda: rig.generation(c) > before and rig.said(c) == [State.RUNNING] * 2, WITHIN_S, "it to run again")
+    gaps = [rig.pulse.longest_gap_since(at) for at, _ in rig.statuses_put()]
+    assert min(gaps[:put]) >= 5.0
+    assert max(gaps[put:]) == 0
+
+
+def test_what_is_decided_while_the_process_is_suspended_is_not_written(rig: Rig, c: ConnectorName) -> None:
+    """The herder notices the suspension with its next message only."""
+
+    def suspended() -> StatusState:
+        rig.statuses = lambda: rig.view.statuses
+        rig.suspended_s = 5.0
+        return rig.view.statuses
+
+    put = len(rig.statuses_put())
+    rig.statuses = suspended
+    rig.tell(ConnectorStateReported(c, rig.states[-1].slots[c].epoch, State.FAILED, "broken"))
+    wait_until(lambda: len(rig.statuses_put()) > put, WITHIN_S, "the status")
+    at, status = rig.statuses_put()[put]
+    assert status.state is State.FAILED
+    assert rig.pulse.longest_gap_since(at) >= 5.0
 
 
 # ---------------------------------------------------------------- defects

@@ -37,7 +37,7 @@ from storage.errors import PrivilegedWriteError
 from storage.ids import ConnectorName, ConnectorTaskId, TargetState
 from storage.log.record import Position
 from tests.rigs.memory_log import MemoryPrivilegedWriter, MemoryTopic, MemoryTopicLog
-from tests.rigs.stores import Rig, running
+from tests.rigs.stores import Rig, decide, running
 from tests.rigs.support import wait_until
 
 A, B = ConnectorName("a"), ConnectorName("b")
@@ -135,7 +135,7 @@ def test_a_write_completes_when_it_has_been_read_back(rig: Rig, topic: MemoryTop
     view.ready.result(10)
     log.hold()
     op = rig.op()
-    ref.tell(WriteConfig(op, PutConnectorConfig(A, {})))
+    decide(ref, WriteConfig(op, PutConnectorConfig(A, {})))
     wait_until(lambda: keys(topic) == ["connector-a"])
     assert not [m for m in rig.said if isinstance(m, ConfigOpDone)]
     log.deliver(1)
@@ -149,9 +149,9 @@ def test_writes_of_one_connector_wait_for_each_other_and_others_do_not(rig: Rig,
     view.ready.result(10)
     log.hold()
     first, second, other = rig.op(), rig.op(), rig.op()
-    ref.tell(WriteConfig(first, PutConnectorConfig(A, {"n": "1"})))
-    ref.tell(WriteConfig(second, PutTaskConfigSet(A, ({},))))
-    ref.tell(WriteConfig(other, PutConnectorConfig(B, {})))
+    decide(ref, WriteConfig(first, PutConnectorConfig(A, {"n": "1"})))
+    decide(ref, WriteConfig(second, PutTaskConfigSet(A, ({},))))
+    decide(ref, WriteConfig(other, PutConnectorConfig(B, {})))
     wait_until(lambda: keys(topic) == ["connector-a", "connector-b"])
     log.release()
     for op in (first, second, other):
@@ -182,13 +182,13 @@ def test_a_write_that_takes_too_long_fails_and_the_next_one_continues(
     view.ready.result(10)
     log.hold()
     first, second = rig.op(), rig.op()
-    ref.tell(WriteConfig(first, PutConnectorConfig(A, {"n": "1"})))
+    decide(ref, WriteConfig(first, PutConnectorConfig(A, {"n": "1"})))
     error = rig.done(first).error
     assert isinstance(error, ConnectError)
     assert str(error) == "Error writing connector configuration to Kafka: no answer within 150 ms"
     monkeypatch.setattr(actors.stores.config, "WRITE_TIMEOUT_MS", 10_000)
     log.release()
-    ref.tell(WriteConfig(second, PutConnectorConfig(A, {"n": "2"})))
+    decide(ref, WriteConfig(second, PutConnectorConfig(A, {"n": "2"})))
     assert rig.done(second).error is None
     assert view.config.connector_configs == {A: {"n": "2"}}
     assert len([m for m in rig.said if isinstance(m, ConfigOpDone)]) == 2
@@ -267,7 +267,7 @@ def test_all_waiting_callers_are_notified_when_the_store_stops(rig: Rig, topic: 
     view.ready.result(10)
     log.hold()
     op = rig.op()
-    ref.tell(WriteConfig(op, PutConnectorConfig(A, {})))
+    decide(ref, WriteConfig(op, PutConnectorConfig(A, {})))
     wait_until(lambda: keys(topic))
     ref.stop()
     assert isinstance(rig.done(op).error, ConnectError)

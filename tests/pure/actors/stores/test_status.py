@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from concurrent.futures import Future
 from dataclasses import replace
@@ -14,11 +15,12 @@ from actors.messages.commands import DeleteTopicStatuses, FlushStatuses, PutStat
 from actors.messages.events import StatusesFlushed, StatusesRead
 from actors.messages.requests import Ask, ResetTopics
 from storage.ids import ConnectorName, ConnectorTaskId, State, TopicName, WorkerId
+from storage.log.protocol import SuspendedError, UnsentError
 from storage.log.record import Position
 from storage.status.records import status_record, topic_record
 from storage.status.state import Status, TopicStatus
 from tests.rigs.memory_log import MemoryTopic, MemoryTopicLog
-from tests.rigs.stores import Rig, running
+from tests.rigs.stores import Rig, decide, running
 from tests.rigs.support import wait_until
 
 A = ConnectorName("a")
@@ -52,7 +54,7 @@ def test_nothing_is_visible_before_it_is_read_back(rig: Rig, topic: MemoryTopic)
     view.ready.result(10)
     assert list(view.statuses.connectors) == [A]
     log.hold()
-    ref.tell(PutStatus(RUNNING, safe=False))
+    decide(ref, PutStatus(RUNNING, safe=False))
     flush(rig, ref)
     assert len(topic.records()) == 2
     assert view.statuses.tasks == {}
@@ -65,10 +67,10 @@ def test_safe_writes_do_not_replace_the_status_of_a_newer_worker(rig: Rig, topic
     topic.append([status_record(other)])
     ref, view = rig.status_store(MemoryTopicLog(topic))
     view.ready.result(10)
-    ref.tell(PutStatus(replace(RUNNING, state=State.UNASSIGNED), safe=True))
+    decide(ref, PutStatus(replace(RUNNING, state=State.UNASSIGNED), safe=True))
     flush(rig, ref)
     assert len(topic.records()) == 1
-    ref.tell(PutStatus(RUNNING, safe=False))
+    decide(ref, PutStatus(RUNNING, safe=False))
     wait_until(lambda: view.statuses.tasks == {A: {0: RUNNING}})
 
 
@@ -76,18 +78,32 @@ def test_a_write_that_fails_temporarily_is_repeated(rig: Rig, topic: MemoryTopic
     ref, view = rig.status_store(MemoryTopicLog(topic))
     failures = [KafkaTimeoutError()] * 3
     topic.refuse = lambda _: failures.pop() if failures else None
-    ref.tell(PutStatus(RUNNING, safe=False))
+    decide(ref, PutStatus(RUNNING, safe=False))
     flush(rig, ref)  # a failed send is no reason to hold a rebalance up
     wait_until(lambda: view.statuses.tasks == {A: {0: RUNNING}})
     assert failures == []
+
+
+def test_a_status_from_before_a_suspension_is_not_repeated(
+    rig: Rig, topic: MemoryTopic, caplog: pytest.LogCaptureFixture
+) -> None:
+    ref, view = rig.status_store(MemoryTopicLog(topic))
+    failures: list[Exception] = [SuspendedError("was suspended"), UnsentError("beside it")]
+    topic.refuse = lambda _: failures.pop(0) if failures else None
+    decide(ref, PutStatus(RUNNING, safe=False))
+    decide(ref, PutStatus(replace(RUNNING, id=A), safe=False))
+    with caplog.at_level(logging.INFO):
+        wait_until(lambda: A in view.statuses.connectors, what="the status beside it, which is repeated")
+    assert view.statuses.tasks == {}
+    assert "Did not write the status status-task-a-0: SuspendedError: was suspended" in caplog.text
 
 
 def test_a_superseded_write_is_not_repeated(rig: Rig, topic: MemoryTopic) -> None:
     ref, view = rig.status_store(MemoryTopicLog(topic))
     failures = [KafkaTimeoutError()]
     topic.refuse = lambda key: failures.pop() if failures and key == b"status-task-a-0" else None
-    ref.tell(PutStatus(RUNNING, safe=False))
-    ref.tell(PutStatus(FAILED, safe=False))
+    decide(ref, PutStatus(RUNNING, safe=False))
+    decide(ref, PutStatus(FAILED, safe=False))
     wait_until(lambda: view.statuses.tasks == {A: {0: FAILED}})
     # A later write of another item shows that the repetition's time has passed.
     seen: list[object] = []
@@ -104,7 +120,7 @@ def test_a_write_for_something_removed_meanwhile_is_not_repeated(
     ref, view = rig.status_store(MemoryTopicLog(topic))
     failures = [KafkaTimeoutError()]
     topic.refuse = lambda _: failures.pop() if failures else None
-    ref.tell(PutStatus(RUNNING, safe=False))
+    decide(ref, PutStatus(RUNNING, safe=False))
     flush(rig, ref)
     topic.append([(b"status-task-a-0", None)])  # another worker, the leader, removes it
     seen: list[object] = []
@@ -131,9 +147,9 @@ def test_a_flush_waits_for_what_was_sent_before_it_only(rig: Rig, topic: MemoryT
     log = SlowLog(topic)
     ref, _ = rig.status_store(log)
     first, second = rig.op(), rig.op()
-    ref.tell(PutStatus(RUNNING, safe=False))
+    decide(ref, PutStatus(RUNNING, safe=False))
     ref.tell(FlushStatuses(first))
-    ref.tell(PutStatus(FAILED, safe=False))
+    decide(ref, PutStatus(FAILED, safe=False))
     ref.tell(FlushStatuses(second))
     wait_until(lambda: len(log.pending) == 2)
     assert rig.said == []
@@ -158,7 +174,7 @@ def test_a_read_to_the_end_completes_when_all_records_are_visible(rig: Rig, topi
 def test_a_permanently_failing_write_is_dropped(rig: Rig, topic: MemoryTopic, caplog: pytest.LogCaptureFixture) -> None:
     ref, _ = rig.status_store(MemoryTopicLog(topic))
     topic.refuse = lambda _: TopicAuthorizationFailedError("statuses")
-    ref.tell(PutStatus(RUNNING, safe=False))
+    decide(ref, PutStatus(RUNNING, safe=False))
     flush(rig, ref)
     assert "Failed to write the status status-task-a-0" in caplog.text
 
@@ -197,8 +213,8 @@ def test_topics_are_reset_for_rest(rig: Rig, topic: MemoryTopic) -> None:
 
 def test_two_workers_see_the_same_statuses(rig: Rig, topic: MemoryTopic) -> None:
     (one, view), (two, other) = rig.status_store(MemoryTopicLog(topic)), rig.status_store(MemoryTopicLog(topic))
-    one.tell(PutStatus(RUNNING, safe=False))
-    two.tell(PutStatus(replace(RUNNING, id=A), safe=False))
+    decide(one, PutStatus(RUNNING, safe=False))
+    decide(two, PutStatus(replace(RUNNING, id=A), safe=False))
     wait_until(lambda: view.statuses == other.statuses and view.statuses.tasks and view.statuses.connectors)
-    one.tell(PutStatus(replace(RUNNING, state=State.DESTROYED), safe=False))
+    decide(one, PutStatus(replace(RUNNING, state=State.DESTROYED), safe=False))
     wait_until(lambda: other.statuses.tasks == {})

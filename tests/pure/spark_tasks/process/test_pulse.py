@@ -31,9 +31,13 @@ def test_a_steady_pulse_has_no_gaps(clock: Clock, pulse: Pulse) -> None:
     assert pulse.longest_gap_since(100) == 0
 
 
-def test_a_gap_that_has_not_ended_counts_for_every_moment(clock: Clock, pulse: Pulse) -> None:
+def test_whoever_asks_first_ends_a_gap_for_all(clock: Clock, pulse: Pulse) -> None:
     clock.now += 30
     assert pulse.longest_gap_since(100) == pulse.longest_gap_since(129.9) == 30
+    asked = pulse.beat()
+    clock.now += 0.2
+    pulse.beat()
+    assert pulse.longest_gap_since(asked) == 0
 
 
 def test_a_gap_counts_for_moments_before_its_end(clock: Clock, pulse: Pulse) -> None:
