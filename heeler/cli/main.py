@@ -79,6 +79,10 @@ def worker(file: Path, overrides: tuple[str, ...]) -> None:
         config = load_worker_config(file, overrides, os.environ)
         set_up_logging(config["heeler.log.level"], config.prefixed("heeler.log.level."),
                        form=config["heeler.log.format"])
+        if config.starts_executors:
+            from spark_tasks.spark.residents.local import begin
+
+            begin()  # what follows takes as long
         from heeler.worker.process import run_worker
         from heeler.worker.startup import raise_open_files_limit, tune_garbage_collection
 

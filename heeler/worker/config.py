@@ -19,7 +19,8 @@ from spark_tasks.config.definition import ConfigDef, Type, invalid
 from spark_tasks.config.masking import MASK, passwords, process_secrets, secret_name
 from spark_tasks.errors import ConfigError, ConnectError
 from spark_tasks.plugins.config_providers import ConfigProvider, ConfigTransformer
-from spark_tasks.spark.security import authenticates, authentication
+from spark_tasks.spark.residents.settings import RESIDENT
+from spark_tasks.spark.security import authenticates, authentication, is_local
 from spark_tasks.validation.overrides import policy_of
 from storage.offsets.own_topic import OwnOffsets
 from storage.offsets.placement import own_offsets
@@ -95,6 +96,11 @@ class WorkerConfig:
     def exactly_once(self) -> bool:
         """Whether exactly.once.source.support is enabled (KIP-618)."""
         return str(self.values["exactly.once.source.support"]).lower() == "enabled"
+
+    @property
+    def starts_executors(self) -> bool:
+        """Whether the worker starts executor processes itself, until Spark does."""
+        return self["heeler.executors.mode"] == RESIDENT and is_local({"spark.master": self["spark.master"] or "local"})
 
     @property
     def transactional_leader(self) -> bool:

@@ -164,13 +164,13 @@ class Worker:
         data_plane = DataPlane(self.config, self._plugins, self._tell_herder)
         self._cleanup.callback(data_plane.close)
         data_plane.start_engine()
+        data_plane.start()
         self._start_stores(parts)
         self._start_herder(parts, data_plane)
         self._await_stores()
         self.view.kafka_cluster_id = parts.cluster_id
         self._tell_herder(Loaded(self._configs.config))
         self.metrics.engine, self.metrics.queues = data_plane.figures, self._queues
-        data_plane.start()
         _logger.info("heeler worker %s of group %s started", self.rest.worker_id, self.config.group_id)
 
     def halt(self, reason: str) -> None:

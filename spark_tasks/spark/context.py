@@ -21,9 +21,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import spark_tasks
 from spark_tasks.errors import RetriableError
-from spark_tasks.spark.environment import ENVIRONMENT, NEEDED, needed
+from spark_tasks.spark.environment import ENVIRONMENT, NEEDED, needed, python_path
 from spark_tasks.spark.executor import Outcome, SplitRunner
 from spark_tasks.spark.gateway import STOP_TIMEOUT_S, SparkStartError, await_master, launch, reset_pyspark
 from spark_tasks.spark.security import authentication, is_local, python_sockets
@@ -84,15 +83,6 @@ def spark_settings(worker: Mapping[str, str], slots: int | None = None) -> dict[
         defaults |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     forced = {"spark.task.maxFailures": "1", "spark.speculation": "false"}
     return {**defaults, **{k: v for k, v in worker.items() if k.startswith("spark.")}, **forced}
-
-
-def python_path() -> str:
-    """Returns PYTHONPATH for the Python workers: the folder of this package, then the previous value. It does not have
-    plugin folders, whose modules are found by their names (spark_tasks/spaces.py).
-    """
-    here = str(Path(spark_tasks.__file__).resolve().parent.parent)
-    before = [p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p]
-    return os.pathsep.join(dict.fromkeys([here, *before]))
 
 
 def executors_python(settings: Mapping[str, str]) -> str:

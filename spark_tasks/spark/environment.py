@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping
+from pathlib import Path
+
+import spark_tasks
 
 # Read by the libraries when they are imported: none of them may start a thread in a process that forks. MALLOC_*: glibc
 # keeps up to 64 MiB of what a process has freed for its next batch. By default memory goes back to the system after
@@ -32,3 +36,12 @@ NEEDED = "HEELER_PRELOAD"  # environment variable: modules, separated by commas
 def needed() -> str:
     """Returns the value of NEEDED: the modules of OPTIONAL that this worker's connectors need so far."""
     return ",".join(name for known, names in OPTIONAL.items() if known in sys.modules for name in names)
+
+
+def python_path() -> str:
+    """Returns PYTHONPATH for the Python workers: the folder of this package, then the previous value. It does not have
+    plugin folders, whose modules are found by their names (spark_tasks/spaces.py).
+    """
+    here = str(Path(spark_tasks.__file__).resolve().parent.parent)
+    before = [p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p]
+    return os.pathsep.join(dict.fromkeys([here, *before]))

@@ -6,6 +6,7 @@ import itertools
 import os
 import pickle
 import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import CancelledError, Future
@@ -23,10 +24,10 @@ from pyspark.sql import SparkSession
 
 from spark_tasks.config.masking import process_secrets
 from spark_tasks.errors import ConnectError, DataError
-from spark_tasks.spark.context import ExecutorEndedError, SparkLostError, python_path
+from spark_tasks.spark.context import ExecutorEndedError, SparkLostError
 from spark_tasks.spark.engine import SparkEngine
 from spark_tasks.spark.engines import AnyEngine, engine_of
-from spark_tasks.spark.environment import OPTIONAL, needed
+from spark_tasks.spark.environment import OPTIONAL, needed, python_path
 from spark_tasks.spark.gateway import SparkStartError
 from spark_tasks.spark.life import EngineState
 from spark_tasks.spark.plugin_sessions import SharedSpark
@@ -34,7 +35,7 @@ from spark_tasks.spark.residents import engine as residents
 from spark_tasks.spark.residents import wire
 from spark_tasks.spark.residents.engine import ResidentEngine
 from spark_tasks.spark.residents.listener import ExecutorListener, Line
-from spark_tasks.spark.residents.local import LocalLauncher
+from spark_tasks.spark.residents.local import LocalLauncher, begin
 from spark_tasks.spark.residents.settings import ExecutorSettings
 from tests.rigs.splits import (
     Answer,
@@ -454,6 +455,43 @@ def test_spark_starts_after_the_configured_delay() -> None:
     assert engine.submit("a-0", [Answer(1)]).result(START_S) == [1]
     wait_until(lambda: engine.state is not EngineState.NEW)
     engine.close()
+
+
+def parents() -> list[psutil.Process]:
+    """The parents of executor processes that this process has started without Spark."""
+    return [one for one in psutil.Process().children() if one.cmdline()[1:] == ["-m", LocalLauncher.__module__]]
+
+
+def test_a_parent_that_was_started_early_is_the_first_ones() -> None:
+    begin()
+    (early,) = parents()
+    engine = ResidentEngine({}, replace(SETTINGS, spark_delay_s=600.0))
+    engine.start()
+    (found,) = engine.submit("a-0", [Describe()]).result(START_S)
+    assert found["parent"] == early.pid
+    assert parents() == [early]
+    engine.close()
+    wait_gone([early])
+
+
+def test_a_parent_that_was_started_early_and_has_died_is_replaced() -> None:
+    begin()
+    (early,) = parents()
+    early.kill()
+    wait_until(lambda: early.status() == psutil.STATUS_ZOMBIE)
+    engine = ResidentEngine({}, replace(SETTINGS, spark_delay_s=600.0))
+    engine.start()
+    assert engine.submit("a-0", [Answer(1)]).result(START_S) == [1]
+    engine.close()
+
+
+def test_a_parent_that_nobody_needs_ends_with_the_worker() -> None:
+    program = ("import psutil\nfrom spark_tasks.spark.residents.local import begin\nbegin()\n"
+               "print(*[one.pid for one in psutil.Process().children()])")
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=START_S)
+    (pid,) = map(int, done.stdout.split())
+    with suppress(psutil.NoSuchProcess):
+        wait_gone([psutil.Process(pid)])
 
 
 def test_spark_starts_when_nothing_runs(monkeypatch: pytest.MonkeyPatch) -> None:

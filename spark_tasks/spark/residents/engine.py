@@ -19,7 +19,8 @@ from typing import Any
 from typing_extensions import override
 
 from spark_tasks.metrics.engine import EngineFigures
-from spark_tasks.spark.context import SparkJobs, python_path, spark_settings
+from spark_tasks.spark.context import SparkJobs, spark_settings
+from spark_tasks.spark.environment import python_path
 from spark_tasks.spark.life import EngineState, SparkLife
 from spark_tasks.spark.residents.batches import SplitBatch, prepared
 from spark_tasks.spark.residents.fork_server import ForkServer

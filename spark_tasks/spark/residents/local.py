@@ -3,20 +3,25 @@
 Run as a program, this module is the parent of these processes. It imports everything that splits need, and forks a
 process for each ticket that it reads from standard input. With each ticket come the names of the modules that the
 worker's connectors need. At the end of the input it exits; the worker ends the processes that are still running.
+
+The imports take a second. `begin` starts the parent before a launcher needs it, so that they take place while the
+worker itself starts, on another CPU.
 """
 
 from __future__ import annotations
 
+import atexit
 import os
 import subprocess
 import sys
 import threading
 from contextlib import suppress
+from typing import Final
 
 from typing_extensions import override
 
 from spark_tasks.spark.daemon import preload, refuse_threads
-from spark_tasks.spark.environment import ENVIRONMENT
+from spark_tasks.spark.environment import ENVIRONMENT, python_path
 from spark_tasks.spark.output import log_as_the_worker, pump
 from spark_tasks.spark.residents.fork_server import fork_for_each, framed
 from spark_tasks.spark.residents.process import Launcher
@@ -44,22 +49,12 @@ class LocalLauncher(Launcher):
             if self._closed:
                 raise RuntimeError("no more executor processes are started")
             if self._parent is None or self._parent.poll() is not None:
-                self._parent = self._start()
+                begun = _BEGUN.pop() if _BEGUN else None
+                self._parent = begun if begun and begun.poll() is None else _started(self._python_path)
+                pump(self._parent.stdout, "executors-output")
             assert self._parent.stdin is not None  # noqa: S101 - a pipe was asked for
             self._parent.stdin.write(framed(ticket))
             self._parent.stdin.flush()
-
-    def _start(self) -> subprocess.Popen[bytes]:
-        # Unbuffered, as Spark's own processes are: no output is lost if a process is killed, or repeated after a
-        # fork.
-        more = {"PYTHONPATH": self._python_path, "PYTHONUNBUFFERED": "1"}
-        environment = {**os.environ, **ENVIRONMENT, **more}
-        parent = subprocess.Popen(  # noqa: S603 - our own command; Ctrl-C must only reach the worker
-            [sys.executable, "-m", __name__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            env=environment, process_group=0,
-        )
-        pump(parent.stdout, "executors-output")
-        return parent
 
     @override
     def failure(self, number: int) -> str | None:
@@ -79,6 +74,29 @@ class LocalLauncher(Launcher):
         with suppress(OSError):
             parent.stdin.close()
         threading.Thread(target=parent.wait, name="executors-parent", daemon=True).start()  # leaves no zombie
+
+
+_BEGUN: Final[list[subprocess.Popen[bytes]]] = []  # at most one, until a launcher takes it
+
+
+def begin() -> None:
+    """Starts the parent process of the first launcher. It is killed if the worker ends before there is a launcher."""
+    _BEGUN.append(_started(python_path()))
+    atexit.register(_end_begun)
+
+
+def _end_begun() -> None:
+    while _BEGUN:
+        _BEGUN.pop().kill()
+
+
+def _started(path: str) -> subprocess.Popen[bytes]:
+    # Unbuffered, as Spark's own processes are: no output is lost if a process is killed, or repeated after a fork.
+    environment = {**os.environ, **ENVIRONMENT, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1"}
+    return subprocess.Popen(  # noqa: S603 - our own command; Ctrl-C must only reach the worker
+        [sys.executable, "-m", __name__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        env=environment, process_group=0,
+    )
 
 
 def main() -> None:
