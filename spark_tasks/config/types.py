@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
-
-from marshmallow import ValidationError, fields
 
 from spark_tasks.errors import ConfigError
 from spark_tasks.java.double import java_double
@@ -67,106 +66,89 @@ def invalid(name: str, value: Any, message: str | None = None) -> ConfigError:
     return ConfigError(f"Invalid value {shown(value)} for configuration {name}" + (f": {message}" if message else ""))
 
 
-class _Field(fields.Field[Any]):
-    """Parses a string after trimming it; accepts a value of the type as it is. Raises ValidationError with Kafka's
-    message.
-    """
-
-    def _serialize(self, value: Any, attr: str | None, obj: Any, **kwargs: Any) -> str | None:  # noqa: ARG002
-        return None if value is None else shown(value)
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"Expected value to be a string, but it was a {type(value).__name__}")
+    return value.strip()
 
 
-class _Text(_Field):
-    def _deserialize(self, value: Any, attr: str | None, data: Mapping[str, Any] | None, **kwargs: Any) -> Any:  # noqa: ARG002
-        if not isinstance(value, str):
-            raise ValidationError(f"Expected value to be a string, but it was a {type(value).__name__}")
-        return value.strip()
+def _password(value: Any) -> Password:
+    return value if isinstance(value, Password) else Password(_text(value))
 
 
-class _Secret(_Field):
-    def _deserialize(self, value: Any, attr: str | None, data: Mapping[str, Any] | None, **kwargs: Any) -> Any:  # noqa: ARG002
-        if isinstance(value, Password):
-            return value
-        if not isinstance(value, str):
-            raise ValidationError(f"Expected value to be a string, but it was a {type(value).__name__}")
-        return Password(value.strip())
+def _boolean(value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    known = {"true": True, "false": False}.get(value.strip().lower()) if isinstance(value, str) else None
+    if known is None:
+        raise TypeError("Expected value to be either true or false")
+    return known
 
 
-class _Boolean(_Field):
-    def _deserialize(self, value: Any, attr: str | None, data: Mapping[str, Any] | None, **kwargs: Any) -> Any:  # noqa: ARG002
-        if isinstance(value, bool):
-            return value
-        known = {"true": True, "false": False}.get(value.strip().lower()) if isinstance(value, str) else None
-        if known is not None:
-            return known
-        raise ValidationError("Expected value to be either true or false")
+def _integer(kind: Type, bits: int) -> Callable[[Any], int]:
+    limit = 1 << (bits - 1)
 
-
-class _Integer(_Field):
-    def __init__(self, kind: Type, bits: int) -> None:
-        super().__init__(allow_none=True)
-        self._kind = kind
-        self._limit = 1 << (bits - 1)
-
-    def _deserialize(self, value: Any, attr: str | None, data: Mapping[str, Any] | None, **kwargs: Any) -> Any:  # noqa: ARG002
+    def parse(value: Any) -> int:
         if isinstance(value, str) and _INTEGER.fullmatch(value.strip()):
-            value = int(value)
-        if isinstance(value, int) and not isinstance(value, bool) and -self._limit <= value < self._limit:
+            with suppress(ValueError):  # more digits than Python reads
+                value = int(value)
+        if isinstance(value, int) and not isinstance(value, bool) and -limit <= value < limit:
             return value
-        raise ValidationError(f"Not a number of type {self._kind.value}")
+        raise TypeError(f"Not a number of type {kind.value}")
+
+    return parse
 
 
-class _Double(_Field):
-    def _deserialize(self, value: Any, attr: str | None, data: Mapping[str, Any] | None, **kwargs: Any) -> Any:  # noqa: ARG002
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            return float(value)
-        if isinstance(value, str) and _DOUBLE.fullmatch(value.strip()):
-            return float(value.strip().rstrip("fFdD"))
-        raise ValidationError("Not a number of type DOUBLE")
+def _double(value: Any) -> float:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    if isinstance(value, str) and _DOUBLE.fullmatch(value.strip()):
+        return float(value.strip().rstrip("fFdD"))
+    raise TypeError("Not a number of type DOUBLE")
 
 
-class _List(_Field):
-    def _deserialize(self, value: Any, attr: str | None, data: Mapping[str, Any] | None, **kwargs: Any) -> Any:  # noqa: ARG002
-        if isinstance(value, list | tuple):
-            return list(value)
-        if not isinstance(value, str):
-            raise ValidationError("Expected a comma separated list.")
-        return _COMMA.split(value.strip()) if value.strip() else []
-
-    def _serialize(self, value: Any, attr: str | None, obj: Any, **kwargs: Any) -> str | None:  # noqa: ARG002
-        return None if value is None else ",".join(shown(v) for v in value)
+def _list(value: Any) -> list[Any]:
+    if isinstance(value, list | tuple):
+        return list(value)
+    if not isinstance(value, str):
+        raise TypeError("Expected a comma separated list.")
+    return _COMMA.split(value.strip()) if value.strip() else []
 
 
-class _Class(_Field):
-    def _deserialize(self, value: Any, attr: str | None, data: Mapping[str, Any] | None, **kwargs: Any) -> Any:  # noqa: ARG002
-        if isinstance(value, type):
-            return shown(value)
-        if not isinstance(value, str):
-            raise ValidationError("Expected a Class instance or class name.")
-        return value.strip()
+def _class(value: Any) -> str:
+    if isinstance(value, type):
+        return shown(value)
+    if not isinstance(value, str):
+        raise TypeError("Expected a Class instance or class name.")
+    return value.strip()
 
 
-FIELDS: Mapping[Type, fields.Field[Any]] = {
-    Type.BOOLEAN: _Boolean(allow_none=True),
-    Type.STRING: _Text(allow_none=True),
-    Type.INT: _Integer(Type.INT, 32),
-    Type.SHORT: _Integer(Type.SHORT, 16),
-    Type.LONG: _Integer(Type.LONG, 64),
-    Type.DOUBLE: _Double(allow_none=True),
-    Type.LIST: _List(allow_none=True),
-    Type.CLASS: _Class(allow_none=True),
-    Type.PASSWORD: _Secret(allow_none=True),
+# Each trims a text and parses it, takes a value of the type as it is, and raises TypeError with Kafka's message.
+_PARSERS: Mapping[Type, Callable[[Any], Any]] = {
+    Type.BOOLEAN: _boolean,
+    Type.STRING: _text,
+    Type.INT: _integer(Type.INT, 32),
+    Type.SHORT: _integer(Type.SHORT, 16),
+    Type.LONG: _integer(Type.LONG, 64),
+    Type.DOUBLE: _double,
+    Type.LIST: _list,
+    Type.CLASS: _class,
+    Type.PASSWORD: _password,
 }
 
 
 def parse_type(name: str, value: Any, kind: Type) -> Any:
     """Parses a raw value; None stays None. Raises ConfigError."""
+    if value is None:
+        return None
     try:
-        return FIELDS[kind].deserialize(value)
-    except ValidationError as e:
-        raise invalid(name, value, str(e.messages[0])) from None
+        return _PARSERS[kind](value)
+    except TypeError as error:
+        raise invalid(name, value, str(error)) from None
 
 
 def to_text(value: Any, kind: Type) -> str | None:
     """Formats a parsed value: joins lists with commas, hides passwords. None stays None."""
-    return None if value is None else FIELDS[kind].serialize("value", {"value": value})
+    if value is None:
+        return None
+    return ",".join(shown(one) for one in value) if kind is Type.LIST else shown(value)

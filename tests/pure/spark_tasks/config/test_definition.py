@@ -48,6 +48,7 @@ def test_values_are_parsed_by_their_type(kind, text, value):
     (Type.INT, "1_2", "Invalid value 1_2 for configuration k: Not a number of type INT"),
     (Type.INT, "9999999999", "Invalid value 9999999999 for configuration k: Not a number of type INT"),
     (Type.INT, "", "Invalid value  for configuration k: Not a number of type INT"),
+    (Type.INT, "1" * 5000, f"Invalid value {'1' * 5000} for configuration k: Not a number of type INT"),
     (Type.SHORT, "70000", "Invalid value 70000 for configuration k: Not a number of type SHORT"),
     (Type.LONG, "1.5", "Invalid value 1.5 for configuration k: Not a number of type LONG"),
     (Type.DOUBLE, "abc", "Invalid value abc for configuration k: Not a number of type DOUBLE"),
