@@ -37,7 +37,7 @@ def on_failed(turn: Turn, item: ItemId) -> None:
     cause = f"failed: {_line(slot.trace or '')}"
     if slot.permanent:
         before = turn.state.healed.get(item, Healed(slot.epoch))
-        _remember(turn, item, replace(before, epoch=slot.epoch, cause=cause, permanent=True, next_ms=None))
+        _remember(turn, item, replace(before, epoch=slot.epoch, cause=cause, outlook="permanent"))
         turn.log("ERROR", f"{item}: a restart cannot fix this, so it stays FAILED: {cause}", item)
     else:
         _plan(turn, item, policy, Restart(item, slot.epoch, Successor.AFTER_FAILURE), cause)
@@ -69,7 +69,7 @@ def on_recovered(turn: Turn, event: TaskRecovered) -> None:
     turn.set_slot(event.task, replace(slot, stalled=None))
     planned = healed is not None and healed.epoch == event.epoch and healed.next_ms is not None
     if healed is not None and planned and slot.state is State.RUNNING:
-        _remember(turn, event.task, replace(healed, next_ms=None))
+        _remember(turn, event.task, replace(healed, outlook=None))
     if slot.state is not None and turn.exists(event.task):
         turn.status(event.task, slot.state, slot.trace, slot.version)
 
@@ -78,7 +78,7 @@ def _plan(turn: Turn, item: ItemId, policy: Healing, request: Restart, cause: st
     before = turn.state.healed.get(item, Healed(request.epoch))
     recent = policy.counted_restarts(before.recent, turn.now)
     next_ms = policy.next_ms(recent, turn.now)
-    _remember(turn, item, Healed(request.epoch, cause, False, next_ms, recent, before.count))
+    _remember(turn, item, Healed(request.epoch, cause, next_ms, recent, before.count))
     turn.enqueue(None, request, next_ms - turn.now)
     # The restart comes first and the cause last, because the story truncates long lines.
     turn.log("WARNING", f"{item}: restarting in {(next_ms - turn.now) / 1000:g} s, after {len(recent)} of at most "
@@ -94,7 +94,7 @@ def begin(turn: Turn, request: Restart) -> bool:
     if request.cause is Successor.AFTER_STALL and healed.next_ms is None:  # the task has made progress meanwhile
         return False
     recent = (*policy_of(turn, item).counted_restarts(healed.recent, turn.now), turn.now)
-    _remember(turn, item, replace(healed, next_ms=None, recent=recent, count=healed.count + 1))
+    _remember(turn, item, replace(healed, outlook=None, recent=recent, count=healed.count + 1))
     if turn.exists(item):
         # The instance may take long to stop; meanwhile its status must not show a next attempt that is in the past.
         turn.status(item, State.RESTARTING, None, slot.version)
@@ -108,7 +108,7 @@ def on_stopping(turn: Turn, item: ItemId, *, disowned: bool) -> None:
     slot, known = turn.state.slots[item], turn.state.healed.get(item)
     if known is None or known.next_ms is None or known.epoch != slot.epoch:
         return
-    _remember(turn, item, replace(known, next_ms=None))
+    _remember(turn, item, replace(known, outlook=None))
     if slot.state is not None and not disowned and turn.exists(item):
         turn.status(item, slot.state, slot.trace, slot.version)
 
@@ -117,7 +117,7 @@ def on_started(turn: Turn, item: ItemId) -> None:
     """A new instance starts, for whatever reason: cancels the restart that was planned for the former one."""
     known = turn.state.healed.get(item)
     if known is not None:
-        _remember(turn, item, replace(known, next_ms=None, permanent=False))
+        _remember(turn, item, replace(known, outlook=None))
 
 
 def on_new_configs(turn: Turn, connectors: Collection[ConnectorName]) -> None:

@@ -267,21 +267,26 @@ Continuation = (
 class Healed:
     """The automatic restarts of an item that failed or stalled (errors.restart.*).
 
-    `epoch`: the instance that failed; `cause`: why, in one line; `permanent`: a restart cannot fix it; `next_ms`: when
-    the next restart is planned; `recent`: the times of recent restarts; `count`: the number of all restarts.
+    `epoch`: the instance that failed; `cause`: why, in one line; `outlook`: when the next restart is planned (ms),
+    "permanent" if a restart cannot fix it, None if neither; `recent`: the times of recent restarts; `count`: the number
+    of all restarts.
     """
 
     epoch: Epoch
     cause: str = ""
-    permanent: bool = False
-    next_ms: int | None = None
+    outlook: int | Literal["permanent"] | None = None
     recent: tuple[int, ...] = ()
     count: int = 0
 
     @property
+    def next_ms(self) -> int | None:
+        """When the next restart is planned."""
+        return None if self.outlook == "permanent" else self.outlook
+
+    @property
     def restarts(self) -> Restarts:
         """The part that is written to the status topic."""
-        return Restarts(self.count, self.cause, self.next_ms, self.permanent)
+        return Restarts(self.count, self.cause, self.next_ms, self.outlook == "permanent")
 
 
 @dataclass(frozen=True, slots=True)

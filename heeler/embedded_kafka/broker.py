@@ -122,16 +122,6 @@ class EmbeddedBroker:
             self._folder = None
         self.port = self._wanted_port
 
-    def freeze(self) -> None:
-        """Suspends the process (SIGSTOP), which simulates a broker that hangs."""
-        if self._process is not None:
-            self._process.signal("STOP")
-
-    def thaw(self) -> None:
-        """Continues a suspended broker."""
-        if self._process is not None:
-            self._process.signal("CONT")
-
     def _open_folder(self) -> BrokerFolder:
         if self._wanted_dir is None:
             return BrokerFolder.open(Path(tempfile.mkdtemp(prefix="heeler-broker-")), _new_cluster_id())

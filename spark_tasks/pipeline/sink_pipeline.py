@@ -43,6 +43,8 @@ Array = np.ndarray[Any, Any]
 class SinkPipeline(ConfiguredPipeline):
     """Converts Kafka's records to Connect's, for the tasks of one connector."""
 
+    of_sink = True
+
     def to_connect(self, topic: str, partition: int, raw: pa.RecordBatch) -> pa.RecordBatch:
         """Converts a raw batch of one topic partition to a batch with columns.CONNECT_COLUMNS.
 

@@ -38,6 +38,8 @@ class SourcePipeline(ConfiguredPipeline):
     `topic`.
     """
 
+    of_sink = False
+
     def __init__(self, worker: Mapping[str, str], connector: Mapping[str, str], *, rows: bool = False) -> None:
         super().__init__(worker, connector)
         self._rows = rows

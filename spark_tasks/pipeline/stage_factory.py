@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from spark_tasks.errors import ConfigError
 from spark_tasks.pipeline.converters.base import Converter, HeaderConverter
 from spark_tasks.pipeline.transforms.chain import Chain, make_chain
+from spark_tasks.pipeline.transforms.header_values import HeaderWriter
 from spark_tasks.plugins import Kind, Plugins
 
 _SIMPLE = "org.apache.kafka.connect.storage.SimpleHeaderConverter"
@@ -52,15 +53,15 @@ def _setting(part: str, worker: Mapping[str, str], connector: Mapping[str, str],
 _stages_lock = Lock()
 
 
-def made_stages(worker: Properties, connector: Properties) -> Stages:
+def made_stages(worker: Properties, connector: Properties, *, sink: bool) -> Stages:
     """Returns the stages for these sorted properties; cached. Raises ConfigError, PluginNotFoundError."""
     with _stages_lock:  # so that only one of several threads creates them
-        return _stages(worker, connector)
+        return _stages(worker, connector, sink)
 
 
 @lru_cache(maxsize=_MAX_STAGES)
-def _stages(worker: Properties, connector: Properties) -> Stages:
-    return _make_stages(dict(worker), dict(connector))
+def _stages(worker: Properties, connector: Properties, sink: bool) -> Stages:
+    return _make_stages(dict(worker), dict(connector), sink=sink)
 
 
 @lru_cache(maxsize=4)
@@ -68,7 +69,7 @@ def _plugins(plugin_path: str) -> Plugins:
     return Plugins(plugin_path, quiet=True)
 
 
-def _make_stages(worker: Mapping[str, str], connector: Mapping[str, str]) -> Stages:
+def _make_stages(worker: Mapping[str, str], connector: Mapping[str, str], *, sink: bool) -> Stages:
     plugins = _plugins(worker.get("plugin.path", ""))
     converters, names = [], {}
     for part in ("key", "value"):
@@ -83,11 +84,14 @@ def _make_stages(worker: Mapping[str, str], connector: Mapping[str, str]) -> Sta
     header: HeaderConverter = plugin.cls()
     header.configure(properties)
     names["header"] = plugin.name
-    return Stages(converters[0], converters[1], header, make_chain(plugins, connector, header), names)
+    chain = make_chain(plugins, connector, HeaderWriter(header, sink=sink))
+    return Stages(converters[0], converters[1], header, chain, names)
 
 
 class ConfiguredPipeline:
-    """Has the configuration, and creates the stages on first use."""
+    """Has the configuration, and creates the stages on first use. `of_sink`: whether its records go to a sink."""
+
+    of_sink: ClassVar[bool]
 
     def __init__(self, worker: Mapping[str, str], connector: Mapping[str, str]) -> None:
         wanted = ("key.converter", "value.converter", "header.converter", "plugin.path")
@@ -102,7 +106,7 @@ class ConfiguredPipeline:
         """Converters and transforms, created once per process and configuration. Raises ConfigError,
         PluginNotFoundError.
         """
-        return made_stages(*self.key)
+        return made_stages(*self.key, sink=self.of_sink)
 
     @property
     def key(self) -> tuple[Properties, Properties]:

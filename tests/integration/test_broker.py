@@ -20,6 +20,7 @@ from heeler.embedded_kafka.jars import BROKER, resolve
 from heeler.embedded_kafka.ports import free_port, serves_kafka
 from heeler.errors import SetupError
 from tests.rigs.support import BACK_SOON, wait_until
+from tests.rigs.suspended_broker import suspended
 
 pytestmark = pytest.mark.integration
 HEELER = [sys.executable, "-m", "heeler"]
@@ -73,9 +74,8 @@ def test_a_broker_that_fails_and_returns_keeps_port_and_records(topic_name):
         own.start()
         assert own.bootstrap_servers == address
         assert consume(address, topic_name, 1) == [b"1"]
-        own.freeze()
-        wait_until(lambda: not serves_kafka(own.host, own.port, 0.3), what="the broker to hang")
-        own.thaw()
+        with suspended(own):
+            wait_until(lambda: not serves_kafka(own.host, own.port, 0.3), what="the broker to hang")
         wait_until(lambda: serves_kafka(own.host, own.port), what="the broker to go on")
 
 

@@ -9,13 +9,14 @@ from actors.messages.events import CoordinatorLost
 from heeler.embedded_kafka.broker import EmbeddedBroker
 from tests.rigs.group_herder import FakeHerder, settled
 from tests.rigs.support import BACK_SOON, wait_until
+from tests.rigs.suspended_broker import suspended
 
 pytestmark = pytest.mark.integration
 
 
 @pytest.fixture(scope="module")
 def fragile_broker():
-    """A broker of this file's own, for it is stopped and frozen."""
+    """A broker of this file's own, for it is stopped and suspended."""
     with EmbeddedBroker(quick=True, settings={"group.min.session.timeout.ms": "500", **BACK_SOON}) as running:
         yield running
 
@@ -41,11 +42,8 @@ def test_a_member_rejoins_after_a_broker_restart(fragile_broker, worker):
 
 def test_a_hanging_broker_is_reported_as_a_lost_coordinator(fragile_broker, worker):
     worker.joined(30)
-    fragile_broker.freeze()
-    try:
+    with suspended(fragile_broker):
         assert worker.next(CoordinatorLost).reason, "told while it hangs"
-    finally:
-        fragile_broker.thaw()
     wait_until(lambda: settled(worker), 30, "a member again")
 
 
@@ -63,8 +61,5 @@ def test_a_member_joins_once_the_broker_is_available(fragile_broker, topic_name)
 
 def test_stopping_without_a_broker_is_quick(fragile_broker, worker):
     worker.joined(30)
-    fragile_broker.freeze()
-    try:
+    with suspended(fragile_broker):
         worker.member.stop(timeout=15)  # far below the time for which a client waits for a broker
-    finally:
-        fragile_broker.thaw()

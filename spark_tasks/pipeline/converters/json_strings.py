@@ -11,21 +11,9 @@ import pyarrow as pa
 from spark_tasks.arrays.buffers import all_valid, frozen, string_array, texts
 from spark_tasks.arrays.jit import inlined
 from spark_tasks.arrays.jit import kernel as jit
-from spark_tasks.arrays.memory import (
-    HIGH_BITS,
-    ONES,
-    WORD,
-    count_bytes,
-    first_byte,
-    load_word,
-    store_word,
-    zero_bytes,
-)
+from spark_tasks.arrays.memory import HIGH_BITS, WORD, count_bytes, first_byte, load_word, store_word
+from spark_tasks.pipeline.converters.json_words import BACKSLASH, QUOTE, specials
 
-_QUOTE, _BACKSLASH = 34, 92
-_QUOTES: Final = np.uint64(_QUOTE) * ONES
-_BACKSLASHES: Final = np.uint64(_BACKSLASH) * ONES
-_NOT_CONTROL: Final = np.uint64(0b11100000) * ONES  # bits that are all clear in control characters
 _1, _2, _3 = map(np.uint64, (1, 2, 3))
 _LONGEST: Final = 8  # by how many bytes an escape is longer than what it replaces, at most
 
@@ -44,7 +32,7 @@ def literals(array: pa.Array) -> pa.Array:
 @jit
 def _short(c: int) -> int:
     """Returns the letter of a two-character escape, or 0."""
-    if c == _QUOTE or c == _BACKSLASH:
+    if c == QUOTE or c == BACKSLASH:
         return c
     if c == 10:
         return 110
@@ -63,7 +51,7 @@ def _to_escape(word: Any) -> Any:
     of characters beyond U+FFFF.
     """
     beyond = word & (word << _1) & (word << _2) & (word << _3) & HIGH_BITS  # the four high bits of the byte are set
-    return zero_bytes(word ^ _QUOTES) | zero_bytes(word ^ _BACKSLASHES) | zero_bytes(word & _NOT_CONTROL) | beyond
+    return specials(word) | beyond
 
 
 @jit
@@ -84,7 +72,7 @@ def _write(data: Any, ends: Any, mask: Any, offsets: Any, out: Any) -> int:
     last_word = len(data) - WORD
     for i in range(len(mask)):
         if mask[i]:
-            out[at] = _QUOTE
+            out[at] = QUOTE
             at += 1
             j: Any = np.int64(ends[i])
             end: Any = np.int64(ends[i + 1])
@@ -93,7 +81,7 @@ def _write(data: Any, ends: Any, mask: Any, offsets: Any, out: Any) -> int:
                     at, j = _copy_word(data, j, min(WORD, end - j), out, at)
                 else:
                     at, j = _write_character(data, j, out, at)
-            out[at] = _QUOTE
+            out[at] = QUOTE
             at += 1
         offsets[i + 1] = at
     return at
@@ -113,9 +101,9 @@ def _copy_word(data: Any, j: int, count: int, out: Any, at: int) -> tuple[int, i
         at += place - done
         done = place
         c = data[j + place]
-        if c != _QUOTE and c != _BACKSLASH:
+        if c != QUOTE and c != BACKSLASH:
             return _write_character(data, j + place, out, at)
-        out[at] = _BACKSLASH
+        out[at] = BACKSLASH
         store_word(out, at + 1, word >> np.uint64(8 * place))
         at += 1
         found &= found - _1
@@ -127,7 +115,7 @@ def _write_character(data: Any, j: int, out: Any, at: int) -> tuple[int, int]:
     c = data[j]
     if c >= 240:
         return _write_pair(data, j, out, at), j + 4
-    if c >= 32 and c != _QUOTE and c != _BACKSLASH:
+    if c >= 32 and c != QUOTE and c != BACKSLASH:
         out[at] = c
         return at + 1, j + 1
     return _write_escape(c, out, at), j + 1
@@ -135,7 +123,7 @@ def _write_character(data: Any, j: int, out: Any, at: int) -> tuple[int, int]:
 
 @jit
 def _write_escape(c: int, out: Any, at: int) -> int:
-    out[at] = _BACKSLASH
+    out[at] = BACKSLASH
     letter = _short(c)
     if letter:
         out[at + 1] = letter

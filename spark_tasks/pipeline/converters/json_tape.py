@@ -9,22 +9,21 @@ has no tokens; json_text reads it as Jackson does.
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from spark_tasks.arrays.buffers import Bools, Bytes, Ints
 from spark_tasks.arrays.jit import kernel as jit
-from spark_tasks.arrays.memory import ONES, WORD, first_byte, load_word, zero_bytes
+from spark_tasks.arrays.memory import WORD, first_byte, load_word
 from spark_tasks.limits import MAX_DEPTH
+from spark_tasks.pipeline.converters.json_words import specials
 
 NULL, FALSE, TRUE, INT, FLOAT, STRING, ESCAPED, OBJECT, ARRAY, KEY = range(10)
 ABSENT = 15  # only in masks, for a missing token
 _UNUSUAL = -2  # a row that needs json_text
 _NO_ROW = -1  # a null row
-_QUOTES: Final = np.uint64(34) * ONES
-_BACKSLASHES: Final = np.uint64(92) * ONES
-_NOT_CONTROL: Final = np.uint64(0b11100000) * ONES  # bits that are all clear in control characters
+
 
 class Tape(NamedTuple):
     """The tokens of many texts in one buffer. `roots`: the first token of each row, -1 if it is null. `unusual`: the
@@ -90,8 +89,7 @@ def _string(data: Any, pos: int, stop: int) -> tuple[int, bool]:
     while pos < stop:
         if pos + WORD <= stop:
             word = load_word(data, np.int64(pos))
-            ends = zero_bytes(word ^ _QUOTES) | zero_bytes(word ^ _BACKSLASHES) | zero_bytes(word & _NOT_CONTROL)
-            plain = first_byte(ends)
+            plain = first_byte(specials(word))
             pos += plain
             if plain == WORD:
                 continue

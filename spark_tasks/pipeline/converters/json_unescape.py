@@ -3,15 +3,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
 from spark_tasks.arrays.jit import kernel as jit
-from spark_tasks.arrays.memory import ONES, WORD, copy_text, first_byte, load_word, store_word, zero_bytes
+from spark_tasks.arrays.memory import WORD, copy_text, first_byte, load_word, store_word
 from spark_tasks.pipeline.converters.json_tape import ESCAPED, KEY, NULL
-
-_BACKSLASHES: Final = np.uint64(92) * ONES
+from spark_tasks.pipeline.converters.json_words import backslashes
 
 
 @jit
@@ -49,7 +48,7 @@ def _resolve(data: Any, start: int, end: int, out: Any, at: int) -> int:
         if start + WORD <= end:
             word = load_word(data, np.int64(start))
             store_word(out, np.int64(at), word)
-            plain = first_byte(zero_bytes(word ^ _BACKSLASHES))
+            plain = first_byte(backslashes(word))
             start += plain
             at += plain
             if plain == WORD:

@@ -9,7 +9,7 @@ from typing import ClassVar
 import pyarrow as pa
 
 from spark_tasks.config.definition import ConfigDef
-from spark_tasks.pipeline.converters.base import HeaderConverter
+from spark_tasks.pipeline.transforms.header_values import HeaderWriter
 
 
 class Transform(ABC):
@@ -20,7 +20,7 @@ class Transform(ABC):
     version: ClassVar[str] = "unknown"
     config_def: ClassVar[ConfigDef] = ConfigDef()
     aliases: ClassVar[tuple[str, ...]] = ()
-    header_converter: HeaderConverter | None = None  # the task's; set before apply
+    header_writer: HeaderWriter = HeaderWriter()  # the task's; set before apply
 
     @abstractmethod
     def configure(self, configs: Mapping[str, str]) -> None:

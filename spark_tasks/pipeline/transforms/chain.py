@@ -16,9 +16,10 @@ from spark_tasks.config.connector_keys import aliases
 from spark_tasks.config.definition import Type, parse_type
 from spark_tasks.data.columns import CONNECT_COLUMNS
 from spark_tasks.errors import ConfigError, ConnectError, DataError
-from spark_tasks.pipeline.converters.base import BadRowError, HeaderConverter
+from spark_tasks.pipeline.converters.base import BadRowError
 from spark_tasks.pipeline.failures import FailedStage, StageFailedError, StageOutageError, is_outage
 from spark_tasks.pipeline.transforms.base import Predicate, Transform
+from spark_tasks.pipeline.transforms.header_values import HeaderWriter
 from spark_tasks.pipeline.transforms.rows import joined
 from spark_tasks.plugins import Kind, Plugin, Plugins
 
@@ -269,10 +270,12 @@ def _apply_stage(stage: Stage, batches: list[pa.RecordBatch], *, complete: bool)
         begin += len(one)
 
 
-def make_chain(plugins: Plugins, connector: Mapping[str, str], header: HeaderConverter | None = None) -> Chain:
-    """Creates the chain of a connector's configuration. Raises ConfigError, PluginNotFoundError."""
-    predicates = dict(_predicates(plugins, connector))
-    return Chain(_stage(plugins, connector, alias, predicates, header) for alias in aliases(connector, "transforms"))
+def make_chain(plugins: Plugins, connector: Mapping[str, str], headers: HeaderWriter | None = None) -> Chain:
+    """Creates the chain of a connector's configuration. `headers`: writes those that transforms add. Raises
+    ConfigError, PluginNotFoundError.
+    """
+    predicates, writer = dict(_predicates(plugins, connector)), headers or HeaderWriter()
+    return Chain(_stage(plugins, connector, alias, predicates, writer) for alias in aliases(connector, "transforms"))
 
 
 def _properties(connector: Mapping[str, str], prefix: str) -> dict[str, str]:
@@ -307,7 +310,7 @@ def _predicates(plugins: Plugins, connector: Mapping[str, str]) -> Iterator[tupl
 
 def _stage(
     plugins: Plugins, connector: Mapping[str, str], alias: str, predicates: Mapping[str, Predicate],
-    header: HeaderConverter | None,
+    headers: HeaderWriter,
 ) -> Stage:  # fmt: skip
     properties = _properties(connector, f"transforms.{alias}.")
     plugin = _plugin(plugins, Kind.TRANSFORMATION, properties)
@@ -316,7 +319,7 @@ def _stage(
         raise ConfigError(f"transforms.{alias}.predicate: there is no predicate {wanted!r}; name it in predicates")
     transform: Transform = plugin.cls()
     _configure(transform, properties, f"transforms.{alias} ({plugin.name})")
-    transform.header_converter = header
+    transform.header_writer = headers
     predicate = None if wanted is None else predicates[wanted]
     negated = bool(parse_type(f"transforms.{alias}.negate", negate, Type.BOOLEAN))
     return Stage(alias, plugin.name, transform, predicate, negated)

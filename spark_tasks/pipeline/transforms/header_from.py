@@ -15,7 +15,6 @@ from spark_tasks.data.schema import Type as ConnectType
 from spark_tasks.errors import ConfigError
 from spark_tasks.java.hash import copied
 from spark_tasks.pipeline.converters.base import BadRowError
-from spark_tasks.pipeline.converters.simple_header import SimpleHeaderConverter
 from spark_tasks.pipeline.java_values import JavaError, Struct, require_map, require_struct
 from spark_tasks.pipeline.transforms.field_path import SYNTAX, parse_path, schema_at, value_at
 from spark_tasks.pipeline.transforms.field_transform import (
@@ -26,8 +25,7 @@ from spark_tasks.pipeline.transforms.field_transform import (
     basics,
     for_key,
 )
-from spark_tasks.pipeline.transforms.header_values import header_value
-from spark_tasks.pipeline.transforms.headers import with_headers, write_header
+from spark_tasks.pipeline.transforms.headers import with_headers
 from spark_tasks.pipeline.transforms.java_casts import cast_column
 from spark_tasks.pipeline.transforms.rows import NotInColumnsError, Record, put
 
@@ -81,7 +79,7 @@ class HeaderFrom(FieldTransform):
                     '"org.apache.kafka.connect.data.Schema.field(String)" is null',
                 )
             one = value_at(value, path, defaults=self.fills_defaults)
-            headers.append((header, self._written(record.topic, header, inner, one)))
+            headers.append((header, self.header_writer.write(record.topic, header, inner, one)))
         if schema is None:
             value = {name: value[name] for name in copied(list(value))}
         if self._moves:
@@ -89,14 +87,6 @@ class HeaderFrom(FieldTransform):
                 schema, value = self._without(schema, value, path)
         record.headers = headers
         return schema, value
-
-    def _written(self, topic: str, header: str, schema: Schema | None, value: Any) -> bytes | None:
-        takes_all = self.header_converter is not None and self.header_converter.takes_java_values
-        converted = value if takes_all else header_value(value, as_text=self._writes_texts())
-        return write_header(self.header_converter, topic, header, schema, converted)
-
-    def _writes_texts(self) -> bool:
-        return self.header_converter is None or type(self.header_converter) is SimpleHeaderConverter
 
     def _without(self, schema: Schema | None, value: Any, path: tuple[str, ...]) -> Part:
         name, rest = path[0], path[1:]
@@ -130,7 +120,7 @@ class HeaderFrom(FieldTransform):
     def columns(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Changes the batch. Only for numbers, strings and booleans that SimpleHeaderConverter writes."""
         nested = any(len(path) != 1 for path, _ in self._pairs)
-        if nested or not self._writes_texts() or self.part not in batch.schema.names:
+        if nested or not self.header_writer.simple or self.part not in batch.schema.names:
             raise NotInColumnsError
         array, field = batch.column(self.part), batch.schema.field(self.part)
         if array.null_count:

@@ -1,4 +1,4 @@
-"""Converts values of Java classes (java_values) to the Python values that header converters accept."""
+"""Writes the values of headers that transforms add."""
 
 from __future__ import annotations
 
@@ -7,11 +7,15 @@ from typing import Any
 
 import numpy as np
 
+from spark_tasks.data.schema import Schema
 from spark_tasks.errors import DataError
+from spark_tasks.pipeline.converters.base import HeaderConverter
+from spark_tasks.pipeline.converters.simple_header import SimpleHeaderConverter
 from spark_tasks.pipeline.java_values import Moment, Struct
 from spark_tasks.pipeline.transforms.moments import moment_text
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_SIMPLE = SimpleHeaderConverter()
 
 
 class FarDate:
@@ -24,7 +28,37 @@ class FarDate:
         return self._text
 
 
-def header_value(value: Any, *, as_text: bool) -> Any:
+class HeaderWriter:
+    """Writes values with a task's header converter. `sink`: in Kafka Connect, such a header of a sink is never
+    converted; so what the converter refuses is written as SimpleHeaderConverter writes it.
+    """
+
+    def __init__(self, converter: HeaderConverter | None = None, *, sink: bool = False) -> None:
+        self._converter = converter or _SIMPLE
+        self._sink = sink
+
+    @property
+    def simple(self) -> bool:
+        """Whether every value is written by SimpleHeaderConverter."""
+        return type(self._converter) is SimpleHeaderConverter
+
+    def write(self, topic: str, name: str, schema: Schema | None, value: Any) -> bytes | None:
+        """Returns the bytes of a header. `value`: a Python value, or one of a Java class (java_values)."""
+        try:
+            return _written(self._converter, topic, name, schema, value)
+        except DataError:
+            if not self._sink or self.simple:
+                raise
+            return _written(_SIMPLE, topic, name, schema, value)
+
+
+def _written(converter: HeaderConverter, topic: str, name: str, schema: Schema | None, value: Any) -> bytes | None:
+    if not converter.takes_java_values:
+        value = _python_value(value, as_text=type(converter) is SimpleHeaderConverter)
+    return converter.from_connect_header(topic, name, schema, value)
+
+
+def _python_value(value: Any, *, as_text: bool) -> Any:
     """Returns the Python value: small integers become int, a Date datetime, a Struct dict. `as_text`:
     SimpleHeaderConverter writes the value as text, so a date may be in any year. Otherwise raises DataError for a year
     that datetime does not support.
@@ -39,7 +73,7 @@ def header_value(value: Any, *, as_text: bool) -> Any:
     if isinstance(value, np.integer):
         return int(value)
     if isinstance(value, Struct):
-        return {field.name: header_value(value.get(field.name), as_text=as_text) for field in value.schema.fields}
+        return {field.name: _python_value(value.get(field.name), as_text=as_text) for field in value.schema.fields}
     if isinstance(value, dict):
-        return {name: header_value(one, as_text=as_text) for name, one in value.items()}
-    return [header_value(item, as_text=as_text) for item in value] if isinstance(value, list) else value
+        return {name: _python_value(one, as_text=as_text) for name, one in value.items()}
+    return [_python_value(item, as_text=as_text) for item in value] if isinstance(value, list) else value

@@ -14,9 +14,6 @@ from spark_tasks.arrays.buffers import Ints, all_valid, frozen, list_offsets, st
 from spark_tasks.arrays.jit import kernel
 from spark_tasks.arrays.memory import copy_bytes
 from spark_tasks.data.columns import HEADERS_TYPE
-from spark_tasks.data.schema import Schema
-from spark_tasks.pipeline.converters.base import HeaderConverter
-from spark_tasks.pipeline.converters.simple_header import SimpleHeaderConverter
 from spark_tasks.pipeline.transforms.rows import put
 
 _MAX_BYTES: Final = 2**31 - 1  # in a column with 32-bit offsets
@@ -147,13 +144,6 @@ def _interleave(  # noqa: PLR0917
     return at
 
 
-def write_header(
-    converter: HeaderConverter | None, topic: str, name: str, schema: Schema | None, value: Any
-) -> bytes | None:
-    """Returns the bytes of a header. `converter`: the task's, None for SimpleHeaderConverter."""
-    return (converter or _DEFAULT).from_connect_header(topic, name, schema, value)
-
-
 def _some(batch: pa.RecordBatch) -> bool:
     if "headers" not in batch.schema.names:
         return False
@@ -164,6 +154,3 @@ def _some(batch: pa.RecordBatch) -> bool:
 def _rows(headers: pa.Array) -> Any:
     """Returns the row of each header."""
     return np.repeat(np.arange(len(headers)), np.diff(np.asarray(list_offsets(headers))))
-
-
-_DEFAULT = SimpleHeaderConverter()

@@ -11,7 +11,7 @@ from typing_extensions import override
 from spark_tasks.config.definition import ConfigDef, ConfigKey, Importance, NonNull, Type
 from spark_tasks.pipeline.converters.values import parse_string
 from spark_tasks.pipeline.transforms.base import Transform
-from spark_tasks.pipeline.transforms.headers import with_headers, write_header
+from spark_tasks.pipeline.transforms.headers import with_headers
 
 
 class InsertHeader(Transform):
@@ -31,6 +31,6 @@ class InsertHeader(Transform):
 
     @override
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        written = write_header(self.header_converter, "", self._name, *self._value)
+        written = self.header_writer.write("", self._name, *self._value)
         same = pa.array([written], pa.binary()).take(pa.array(np.zeros(len(batch), np.int32)))
         return with_headers(batch, [(self._name, same)])

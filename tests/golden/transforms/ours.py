@@ -11,7 +11,6 @@ import pyarrow as pa
 from spark_tasks.data.columns import HEADERS_TYPE, one_topic
 from spark_tasks.errors import ConfigError, DataError
 from spark_tasks.pipeline.converters.json import JsonConverter
-from spark_tasks.pipeline.converters.simple_header import SimpleHeaderConverter
 from spark_tasks.pipeline.transforms.chain import Chain, TransformError, make_chain
 from spark_tasks.plugins import Plugins
 
@@ -51,7 +50,7 @@ def json_converter(*, schemas: bool, replace_nulls: bool) -> JsonConverter:
 def run(case: dict[str, Any]) -> dict[str, Any]:
     """The outcomes of a case, each record alone."""
     try:
-        chain = make_chain(_PLUGINS, connector_config(case["chain"]), SimpleHeaderConverter())
+        chain = make_chain(_PLUGINS, connector_config(case["chain"]))
     except ConfigError as error:
         own = error.__cause__ if isinstance(error.__cause__, ConfigError) else error  # without the transform's name
         return {"config_error": True, "message": str(own)}

@@ -266,6 +266,22 @@ def test_headers_are_written_by_the_tasks_converter():
     assert batch.column("value").to_pylist() == [{"b": 1}]
 
 
+@pytest.mark.parametrize(("transform", "options", "written"), [
+    ("InsertHeader", {"header": "n", "value.literal": "[1,2]"}, b"[1,2]"),
+    ("HeaderFrom$Value", {"fields": "a", "headers": "n", "operation": "copy"}, b"5"),
+])
+def test_only_sources_need_a_header_converter_that_writes_what_a_transform_adds(
+        transform: str, options: dict[str, str], written: bytes) -> None:
+    """In Kafka Connect a sink gets the header's value as it is."""
+    config = chain((transform, options), **{
+        "header.converter": "org.apache.kafka.connect.converters.ByteArrayConverter"})  # fmt: skip
+    (batch,) = sink(config, [b'{"a":5}'], headers=[[("h", b"\xff")]])
+    assert batch.column("headers")[0].as_py() == [{"key": "h", "value": b"\xff"}, {"key": "n", "value": written}]
+    batch = pa.record_batch({"topic": ["t"], "value": [{"a": 5}]})
+    with pytest.raises(ToleranceExceededError, match="ByteArrayConverter"):
+        list(SourcePipeline(worker(), config).to_raw(batch))
+
+
 def test_dates_beyond_pythons_range_are_supported():
     config = chain(("TimestampConverter$Value", {"field": "a", "target.type": "Timestamp"}),
                    ("HeaderFrom$Value", {"fields": "a", "headers": "a", "operation": "move"}))  # fmt: skip
