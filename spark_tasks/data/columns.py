@@ -22,10 +22,14 @@ unless a stage needs their values. Then the header converter turns them into Con
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+_MAX_TOPICS: Final = 1024  # in the cache of a process
+_FEW: Final = 64  # records, for which general functions of Arrow and numpy would take most of the time
 HEADERS_TYPE = pa.list_(pa.struct([pa.field("key", pa.string(), nullable=False), pa.field("value", pa.binary())]))
 
 RAW_SCHEMA = pa.schema([
@@ -82,11 +86,28 @@ def struct_array(
 def one_topic(topic: str, length: int) -> pa.DictionaryArray:
     """Returns the `topic` column of a batch of one topic."""
     zeros = pa.Array.from_buffers(pa.int32(), length, [None, pa.py_buffer(bytes(4 * length))])
-    return pa.DictionaryArray.from_arrays(zeros, pa.array([topic], pa.string()))
+    return pa.DictionaryArray.from_arrays(zeros, _name_of(topic))
+
+
+@lru_cache(maxsize=_MAX_TOPICS)
+def _name_of(topic: str) -> pa.StringArray:
+    return pa.array([topic], pa.string())
+
+
+def no_headers(length: int) -> pa.Array:
+    """Returns the `headers` column of records without headers."""
+    return _few_nulls(length) if length <= _FEW else pa.nulls(length, HEADERS_TYPE)
+
+
+@lru_cache(maxsize=_FEW + 1)
+def _few_nulls(length: int) -> pa.Array:
+    return pa.nulls(length, HEADERS_TYPE)
 
 
 def connect_timestamps(timestamps: pa.Array) -> pa.Array:
     """Returns the `timestamp` column of a CONNECT batch for that of a RAW one, in which -1 means none, as in Kafka."""
     values = timestamps.to_numpy()
+    if len(values) <= _FEW and min(values.tolist(), default=0) >= 0:
+        return timestamps
     missing = values < 0
     return pa.array(values, mask=missing) if missing.any() else timestamps

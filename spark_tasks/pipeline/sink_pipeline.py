@@ -9,7 +9,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -35,6 +35,10 @@ from spark_tasks.pipeline.stage_factory import ConfiguredPipeline
 from spark_tasks.pipeline.transforms.chain import Chain, TransformError
 from spark_tasks.pipeline.transforms.rows import joined
 
+_PLACE_FIELDS: Final = (
+    pa.field("topic", pa.dictionary(pa.int32(), pa.string())), pa.field("partition", pa.int32()),
+    pa.field("offset", pa.int64()), pa.field("timestamp", pa.int64()),
+)
 _READ_ANY_HEADER = (SimpleHeaderConverter, StringConverter, ByteArrayConverter)
 
 Array = np.ndarray[Any, Any]
@@ -195,10 +199,7 @@ def _connect_batch(
     columns = [one_topic(topic, len(raw)), partitions, raw.column("offset"), times, key[0], value[0]]
     headers = raw.column("headers")
     fields = [
-        pa.field("topic", columns[0].type),
-        pa.field("partition", pa.int32()),
-        pa.field("offset", pa.int64()),
-        pa.field("timestamp", pa.int64()),
+        *_PLACE_FIELDS,
         pa.field("key", key[0].type, metadata=key[1] or None),
         pa.field("value", value[0].type, metadata=value[1] or None),
         pa.field("headers", headers.type),

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_tasks.data.columns import HEADERS_TYPE, RAW_SCHEMA, one_topic
+from spark_tasks.data.columns import HEADERS_TYPE, RAW_SCHEMA, no_headers, one_topic
 from spark_tasks.data.rows import as_value, plain, value_field
 from spark_tasks.errors import ConfigError, DataError
 from spark_tasks.metrics.phases import phase
@@ -159,7 +159,7 @@ class SourcePipeline(ConfiguredPipeline):
 
     def _headers(self, topic: str, batch: pa.RecordBatch) -> pa.Array:
         if "headers" not in batch.schema.names:
-            return pa.nulls(len(batch), HEADERS_TYPE)
+            return no_headers(len(batch))
         headers = batch.column("headers")
         name = type(self.stages.header).__name__
         with stage(FailedStage.HEADER_CONVERTER, self.stages.names["header"],

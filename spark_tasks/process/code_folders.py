@@ -12,7 +12,7 @@ import site
 import sys
 import sysconfig
 from collections.abc import Iterable, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 from spark_tasks.errors import ConnectError
@@ -20,6 +20,7 @@ from spark_tasks.process.private_files import name_of_private
 
 _LIBRARIES = ("stdlib", "platstdlib", "purelib", "platlib", "scripts")
 _ELSEWHERE = ("SPARK_HOME", "SPARK_CONF_DIR", "HEELER_CACHE", "NUMBA_CACHE_DIR")
+_MAX_PATHS = 4096  # in the cache of a process
 _CODE = (*importlib.machinery.all_suffixes(), ".pth", ".zip", ".whl", ".egg")  # what Python imports from sys.path
 plugin_folders: dict[str, None] = {}
 
@@ -40,15 +41,24 @@ def complaint(path: str, plugins: Sequence[str]) -> str | None:
     `plugins`: the result of `of_plugins` on the worker.
     """
     real = os.path.realpath(path)
-    ours = ((folder, os.path.realpath(folder)) for folder in plugins)
-    for folders, what in ((ours, "plugins"), (python_folders(), "code")):
-        for folder, where in folders:
-            if _within(real, where):
-                return (f"{path} is in {folder}, from where the worker loads {what}: connectors cannot write there. "
-                        "Use a folder that is only for data")
+    for folder, what in _around(real, tuple(plugins), python_folders()):
+        return (f"{path} is in {folder}, from where the worker loads {what}: connectors cannot write there. "
+                "Use a folder that is only for data")
     if real.endswith(_CODE) and any(_within(real, os.path.realpath(folder or os.curdir)) for folder in sys.path):
         return f"Python would import {path} as code: connectors cannot write it. Use a folder that is only for data"
     return None
+
+
+@lru_cache(maxsize=_MAX_PATHS)
+def _around(
+    real: str, plugins: tuple[str, ...], python: tuple[tuple[str, str], ...]
+) -> tuple[tuple[str, str], ...]:
+    """Returns the folders that this path is in, and what the worker loads from each. Cached, since every batch of a
+    sink asks.
+    """
+    ours = [(folder, os.path.realpath(folder)) for folder in plugins]
+    return tuple((folder, what) for folders, what in ((ours, "plugins"), (python, "code"))
+                 for folder, where in folders if _within(real, where))
 
 
 def mistakes(key: str, path: str | None) -> dict[str, list[str]]:

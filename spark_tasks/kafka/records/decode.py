@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from spark_tasks.arrays.buffers import frozen
-from spark_tasks.data.columns import HEADERS_TYPE, RAW_SCHEMA
+from spark_tasks.data.columns import HEADERS_TYPE, RAW_SCHEMA, no_headers
 from spark_tasks.kafka.record_limit import DEFAULT_MAX_RECORD_BYTES
 from spark_tasks.kafka.records import decode_kernels as kernels
 from spark_tasks.kafka.records.errors import CorruptRecordsError, OversizedRecordError
@@ -25,7 +25,6 @@ from spark_tasks.kafka.records.layout import (
     LOG_OVERHEAD,
     MAGIC,
     PREFIX,
-    SMALLEST_RECORD,
     SUFFIX,
     TRANSACTIONAL,
 )
@@ -254,21 +253,20 @@ def _valid_records(
 
 
 def _columns(data: Array, table: Array, low: int, high: int, max_record_bytes: int) -> pa.RecordBatch:
-    sizes = table[:, END] - table[:, START]
-    impossible = np.flatnonzero(table[:, COUNT] * SMALLEST_RECORD > sizes)
-    if len(impossible):
-        raise _corrupt("it is too short for its number of records", table[impossible[0]])
-    rows, room = int(table[:, COUNT].sum()), int(sizes.sum())
+    report = np.zeros(kernels.REPORT_LENGTH, np.int64)
+    impossible = kernels.measure(table, report)
+    if impossible >= 0:
+        raise _corrupt("it is too short for its number of records", table[impossible])
+    rows, room = int(report[kernels.ROWS]), int(report[kernels.VALUE_BYTES])
     offsets, timestamps = np.empty(rows, np.int64), np.empty(rows, np.int64)
     keys, values = _Bytes(rows, room), _Bytes(rows, room)
-    report = np.zeros(kernels.REPORT_LENGTH, np.int64)
     error = kernels.decode_records(
         data, table, low, high, max_record_bytes, offsets, timestamps,
         keys.ends, keys.data, keys.valid, values.ends, values.data, values.valid, report,
     )  # fmt: skip
     _refuse(error, report, table, max_record_bytes)
     count = int(report[kernels.ROWS])
-    headers = pa.nulls(count, HEADERS_TYPE)
+    headers = no_headers(count)
     if report[kernels.HEADERS]:
         headers = _headers(data, table, low, high, count)
     return pa.RecordBatch.from_arrays(

@@ -8,6 +8,7 @@ import numpy as np
 
 from spark_tasks.arrays.jit import inlined, kernel
 from spark_tasks.arrays.memory import copy_bytes
+from spark_tasks.kafka.records.layout import SMALLEST_RECORD
 from spark_tasks.kafka.records.scan import APPEND_TIME, BASE_OFFSET, COUNT, END, LAST_DELTA, PREVIOUS, START, TIMESTAMP
 
 # Indexes into the kernels' output array `report` (int64).
@@ -47,6 +48,23 @@ def _varint(data: Any, at: Any, end: Any) -> Any:
         if byte < 128:
             break
     return np.int64(number >> np.uint64(1)) ^ -np.int64(number & np.uint64(1)), at
+
+
+@kernel
+def measure(batches: Any, report: Any) -> int:
+    """Writes the number of records and of their bytes to `report`. Returns the first batch that is too short for its
+    records, or -1. (numpy does that as fast for many batches, but takes 0.1 ms for one if its code is in no cache.)
+    """
+    rows, size, impossible = 0, 0, -1
+    for batch in range(batches.shape[0]):
+        count, room = batches[batch, COUNT], batches[batch, END] - batches[batch, START]
+        if impossible < 0 and count * SMALLEST_RECORD > room:
+            impossible = batch
+        rows += count
+        size += room
+    report[ROWS] = rows
+    report[VALUE_BYTES] = size
+    return impossible
 
 
 @kernel

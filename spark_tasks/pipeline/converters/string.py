@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 from typing_extensions import override
 
+from spark_tasks.arrays.buffers import as_strings
 from spark_tasks.config.definition import ConfigDef, ConfigKey, Importance, Type, Width
 from spark_tasks.data.columns import SCHEMA_KEY, Metadata
 from spark_tasks.data.schema import OPTIONAL_STRING, Schema, to_text
@@ -48,7 +49,7 @@ class StringConverter(Converter, HeaderConverter):
     def to_connect(self, topic: str, array: pa.Array, headers: pa.Array | None = None) -> Column:
         if self._utf8:
             try:
-                return array.cast(pa.string()), _METADATA
+                return as_strings(array), _METADATA
             except pa.ArrowInvalid:
                 pass  # some text is not UTF-8: invalid bytes are replaced below, as in Java
         decoded = [None if value is None else self._decode(value) for value in array.to_pylist()]

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
-from pathlib import Path
 
+import psutil
 import pytest
 
 from spark_tasks.metrics import blocked_time
-from spark_tasks.metrics.blocked_time import blocked_clock
+from spark_tasks.metrics.blocked_time import Statistics, blocked_clock
 
 
 def blocked_by(work: object) -> float:
@@ -27,7 +28,7 @@ def spin() -> None:
 @pytest.mark.parametrize("known", [True, False], ids=["linux", "other"])
 def test_a_thread_that_sleeps_is_blocked(known: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if not known:
-        monkeypatch.setattr(blocked_time, "SCHEDSTAT", Path("/nonexistent"))
+        monkeypatch.setattr(blocked_time, "statistics", Statistics("/nonexistent"))
     assert blocked_by(lambda: time.sleep(0.1)) > 0.08
 
 
@@ -40,3 +41,27 @@ def test_a_thread_that_waits_for_another_one_is_blocked() -> None:
     other = threading.Thread(target=time.sleep, args=(0.1,))
     other.start()
     assert blocked_by(other.join) > 0.05
+
+
+def test_each_thread_has_its_own_time_and_leaves_no_file_open() -> None:
+    before, spans = psutil.Process().num_fds(), []
+
+    def sleep() -> None:
+        spans.append(blocked_by(lambda: time.sleep(0.1)))
+
+    threads = [threading.Thread(target=sleep) for _ in range(5)]
+    for thread in threads:
+        thread.start()
+    assert blocked_by(spin) < 0.05
+    for thread in threads:
+        thread.join()
+    assert min(spans) > 0.08
+    assert psutil.Process().num_fds() <= before + 1  # that of this thread
+
+
+def test_a_forked_process_measures_its_own_thread() -> None:
+    blocked_clock()
+    child = os.fork()
+    if not child:
+        os._exit(0 if blocked_by(lambda: time.sleep(0.2)) > 0.15 and blocked_by(spin) < 0.05 else 1)
+    assert os.waitpid(child, 0)[1] == 0
