@@ -25,7 +25,7 @@ class _OpenFile:
 
 
 class Statistics(threading.local):
-    """The kernel's statistics of each thread. Their file stays open: opening it takes ten times as long as reading it."""
+    """The kernel's statistics of each thread. Its file stays open: opening it takes ten times as long as reading it."""
 
     def __init__(self, path: str = _SCHEDSTAT) -> None:
         self._path = path
