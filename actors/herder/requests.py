@@ -20,7 +20,7 @@ from actors.herder import dead_letters, limits, restarts, signing, task_configs,
 from actors.herder.effects import Delegate, Validate
 from actors.herder.events import RequestReceived, TimerFired, Validated
 from actors.herder.fencing_state import RecordFencing
-from actors.herder.state import AnswerWith, AnswerWithPlan, Publish, Queued, Reconfigure, Restart, WriteNext
+from actors.herder.state import AnswerWith, Publish, Queued, Reconfigure, Restart, WriteNext
 from actors.herder.turn import Turn
 from actors.messages.commands import (
     ConfigWrite,
@@ -126,14 +126,14 @@ def run(turn: Turn, queued: Queued) -> None:
         _HANDLERS[type(queued.request)](turn, request_id, queued.request)
 
 
-def _begin_write(turn: Turn, write: ConfigWrite, then: AnswerWith | WriteNext | AnswerWithPlan, stage: str) -> None:
+def _begin_write(turn: Turn, write: ConfigWrite, then: AnswerWith | WriteNext, stage: str) -> None:
     op = turn.op(then)
     turn.state = replace(turn.state, busy=op)
     turn.stage(stage)
     turn.emit(WriteConfig(op, write))
 
 
-def on_written(turn: Turn, then: AnswerWith | WriteNext | AnswerWithPlan, error: Exception | None) -> None:
+def on_written(turn: Turn, then: AnswerWith | WriteNext, error: Exception | None) -> None:
     """A write was read back, or it failed."""
     turn.stage_done()
     if error is not None:
@@ -144,12 +144,6 @@ def on_written(turn: Turn, then: AnswerWith | WriteNext | AnswerWithPlan, error:
             turn.reply(request_id, value)
         case WriteNext(request_id, write, value):
             _begin_write(turn, write, AnswerWith(request_id, value), "writing to the config topic")
-        case AnswerWithPlan(request_id, request):
-            planned = restarts.plan(request, turn.statuses)
-            if planned is None:
-                turn.reply(request_id, error=NotFoundError(f"Status for connector {request.connector} not found"))
-            else:
-                turn.reply(request_id, restarts.state_info(turn.state, planned))
 
 
 def _refused(turn: Turn, request_id: RequestId, error: Exception | None) -> bool:
@@ -259,8 +253,12 @@ def _restart_all(turn: Turn, request_id: RequestId, request: RestartConnectorAnd
     refusal = _not_found(turn, name, "Unknown connector: {}") or _not_leader(
         turn, "Only the leader can process restart requests."
     )
-    if not _refused(turn, request_id, refusal):
-        _begin_write(turn, PutRestartRequest(request.request), AnswerWithPlan(request_id, request.request),
+    planned = restarts.plan(request.request, turn.statuses)  # once it is written, the restart may be over at any moment
+    if refusal is None and planned is None:
+        refusal = NotFoundError(f"Status for connector {name} not found")
+    if not _refused(turn, request_id, refusal) and planned is not None:
+        _begin_write(turn, PutRestartRequest(request.request),
+                     AnswerWith(request_id, restarts.state_info(turn.state, planned)),
                      f"writing restart request for connector {name} to the config topic")
 
 

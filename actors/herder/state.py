@@ -197,14 +197,6 @@ class WriteNext:
 
 
 @dataclass(frozen=True, slots=True)
-class AnswerWithPlan:
-    """A restart record is written: answers with the statuses of the restart plan."""
-
-    request_id: RequestId
-    request: RestartRequest
-
-
-@dataclass(frozen=True, slots=True)
 class PublishedTasks:
     """A connector's new task configs were written or sent to the leader, or that failed."""
 
@@ -257,7 +249,7 @@ class PrivilegesClaimed:
 
 
 Continuation = (
-    AnswerWith | WriteNext | AnswerWithPlan | PublishedTasks | GeneratedTasks | ResolveAssignment | JoinAgain | Released
+    AnswerWith | WriteNext | PublishedTasks | GeneratedTasks | ResolveAssignment | JoinAgain | Released
     | HaltFlushed | KeyWritten | PrivilegesClaimed | FencingRead | Fenced | FencingChecked | FencingRecorded
     | StartVerified | RestartRead | StatusesCaughtUp
 )

@@ -37,7 +37,6 @@ from actors.herder.fencing_state import (
 from actors.herder.standing import Phase
 from actors.herder.state import (
     AnswerWith,
-    AnswerWithPlan,
     GeneratedTasks,
     HaltFlushed,
     JoinAgain,
@@ -158,7 +157,6 @@ EVENTS: Mapping[Kind, Mapping[Phase, Handler]] = {
 OPS: Mapping[type, Mapping[Phase, OpHandler]] = {
     AnswerWith: _end((requests.on_written, (LOADING, *RUNNING)), (impossible, ENDING)),
     WriteNext: _end((requests.on_written, RUNNING), (impossible, (LOADING, *ENDING))),
-    AnswerWithPlan: _end((requests.on_written, RUNNING), (impossible, (LOADING, *ENDING))),
     ResolveAssignment: _end(
         (impossible, (LOADING,)), (rebalance.on_caught_up, (SYNCING,)),
         (rebalance.on_overtaken, (OUT, JOINING, REVOKING, RESOLVED, *ENDING))),

@@ -11,7 +11,6 @@ from actors.herder.events import TimerFired
 from actors.herder.standing import FlushingStatuses, Gate, Joining, Phase, with_items
 from actors.herder.state import (
     AnswerWith,
-    AnswerWithPlan,
     GeneratedTasks,
     Reconfigure,
     Released,
@@ -248,7 +247,7 @@ def refuse_waiting(turn: Turn, error: Exception) -> None:
     """Answers all requests that still wait with an error."""
     for queued in (*turn.state.queue, *turn.state.validating.values()):
         turn.reply(queued.request_id, error=error)
-    answered = (AnswerWith, WriteNext, AnswerWithPlan)
+    answered = (AnswerWith, WriteNext)
     for then in turn.state.ops.values():
         if isinstance(then, answered):
             turn.reply(then.request_id, error=error)

@@ -35,8 +35,17 @@ from actors.messages.commands import (
     RequestRejoin,
     WriteConfig,
 )
-from actors.messages.events import ConnectorStateReported, Joined, JoinPreparing, Remark, TaskStalled
-from actors.messages.requests import Ask, FenceZombies, GetConnector, GetStory, HealthCheck, PutConnector, Request
+from actors.messages.events import ConfigOpDone, ConnectorStateReported, Joined, JoinPreparing, Remark, TaskStalled
+from actors.messages.requests import (
+    Ask,
+    FenceZombies,
+    GetConnector,
+    GetStory,
+    HealthCheck,
+    PutConnector,
+    Request,
+    RestartConnectorAndTasks,
+)
 from actors.pooled import ActorThreads
 from actors.stores.config import ConfigStoreActor
 from actors.stores.status import StatusStoreActor
@@ -46,7 +55,7 @@ from spark_tasks.errors import ConnectError
 from spark_tasks.plugins import Plugins
 from spark_tasks.process.pulse import Pulse
 from spark_tasks.task import Progress
-from storage.config.state import SessionKey
+from storage.config.state import RestartRequest, SessionKey
 from storage.config.view import ConfigView
 from storage.ids import Config, ConnectorName, ConnectorTaskId, State, WorkerId
 from storage.status.state import Status, StatusState
@@ -129,6 +138,7 @@ class Rig:
     """A herder, its events and its effects.
 
     Tests change `statuses` and `kind`, which the herder requests. `put`: what it put into the status store.
+    `holds`: messages of this class are `held` back from it.
     """
 
     def __init__(self) -> None:
@@ -139,6 +149,8 @@ class Rig:
         self.suspended_s = 0.0
         self.pulse = Pulse(lambda: time.monotonic() + self.suspended_s)
         self.put: list[Any] = []
+        self.holds: type | None = None
+        self.held: list[Any] = []
         self.ticker = Ticker()
         self.ticker.start()
         self.configs, self.view = ConfigView(), StatusView()
@@ -179,6 +191,9 @@ class Rig:
         return [(it.at, it.command.status) for it in decided if isinstance(it.command, PutStatus)]
 
     def tell(self, message: Any) -> None:
+        if self.holds is not None and isinstance(message, self.holds):
+            self.held.append(message)
+            return
         with contextlib.suppress(AttributeError, pykka.ActorDeadError):  # before its start, or after its end
             self.ref.tell(message)
 
@@ -334,6 +349,21 @@ def test_a_herder_that_ends_during_a_request_leaves_no_caller_waiting(rig: Rig, 
         with pytest.raises(ConnectError, match="Worker is shutting down"):
             asked.get(timeout=WITHIN_S)
     wait_until(lambda: not rig.ref.is_alive())
+
+
+# ---------------------------------------------------------------- restarts
+def test_the_answer_to_a_restart_shows_what_restarts_even_if_that_is_over_already(rig: Rig, c: ConnectorName) -> None:
+    """The restart begins when its record is read, which may be reported before the end of the write."""
+    rig.tell(ConnectorStateReported(c, rig.states[-1].slots[c].epoch, State.FAILED, "broken"))
+    wait_until(lambda: rig.said(c) == [State.FAILED, State.RUNNING], WITHIN_S, "the failure")
+    rig.holds = ConfigOpDone
+    asked = rig.ask(RestartConnectorAndTasks(RestartRequest(c, only_failed=True, include_tasks=True)))
+    wait_until(lambda: rig.held and rig.said(c) == [State.RUNNING, State.RUNNING], WITHIN_S, "the restart to be over")
+    rig.holds = None
+    for message in rig.held:
+        rig.tell(message)
+    answer = asked.get(timeout=WITHIN_S)
+    assert [answer.connector.state, *(task.state for task in answer.tasks)] == [State.RESTARTING, State.RUNNING]
 
 
 # ---------------------------------------------------------------- suspension

@@ -47,7 +47,6 @@ from actors.herder.standing import (
 )
 from actors.herder.state import (
     AnswerWith,
-    AnswerWithPlan,
     Continuation,
     GeneratedTasks,
     HaltFlushed,
@@ -81,7 +80,7 @@ from actors.messages.events import (
 )
 from actors.messages.ids import Epoch, OpId, RequestId
 from actors.messages.requests import HealthCheck
-from storage.config.state import ClusterConfigState, RestartRequest
+from storage.config.state import ClusterConfigState
 from storage.ids import ConnectorName, ConnectorTaskId, State, TargetState, WorkerId
 from storage.status.state import StatusState
 from tests.rigs.herder import chart, histories
@@ -113,7 +112,7 @@ MESSAGES: Mapping[type, Payload] = {type(message): message for message in (
 )}
 ENDS: Mapping[type, Continuation] = {type(then): then for then in (
     AnswerWith(RequestId(7)), WriteNext(RequestId(7), PutTargetState(C, TargetState.PAUSED)),
-    AnswerWithPlan(RequestId(7), RestartRequest(C, False, False)), ResolveAssignment(False, 3), JoinAgain(), Released(),
+    ResolveAssignment(False, 3), JoinAgain(), Released(),
     PublishedTasks(Reconfigure(C)), GeneratedTasks(Reconfigure(C)), PrivilegesClaimed(), KeyWritten(),
     FencingRead(RequestId(7), C, 1), Fenced(C), FencingChecked(C), FencingRecorded((RequestId(7),)),
     StartVerified(RequestId(7), T, 0), RestartRead(RequestId(7), T), StatusesCaughtUp(), HaltFlushed(),
