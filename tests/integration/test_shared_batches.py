@@ -121,8 +121,9 @@ def test_a_write_that_hangs_delays_no_other_task(rig: SharedRig, monkeypatch: py
     """The shared split is cut off, and each task continues on its own."""
     monkeypatch.setattr(shared_batches, "CUT_OFF_S", 0.3)
     monkeypatch.setattr(shared_batches, "TICK_S", 0.1)
-    rig.start_both()
+    loops = rig.start_both()
     rig.expect_all()
+    wait_until(lambda: all(rig.lent(loop) for loop in loops), 30, "both tasks are lent again, even if a write was slow")
     rig.send_text("sleep", 0)
     rig.send_text("other", 1)
     for n in itertools.count():
