@@ -47,7 +47,8 @@ REPEAT_MS = 100
 
 @dataclass(frozen=True, slots=True)
 class _Write:
-    """A record that is being written. Topic statuses have no ticket: they are repeated until they are written.
+    """A record that is being written. Topic statuses have no ticket: they are repeated until they are written, unless
+    the process was suspended while they were sent.
 
     `since`: when it was decided on (time.monotonic), if not when it is sent.
     """

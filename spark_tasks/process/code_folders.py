@@ -41,7 +41,9 @@ def complaint(path: str, plugins: Sequence[str]) -> str | None:
     `plugins`: the result of `of_plugins` on the worker.
     """
     real = os.path.realpath(path)
-    for folder, what in _around(real, tuple(plugins), python_folders()):
+    ours = tuple((folder, os.path.realpath(folder)) for folder in plugins)  # each time: a link may change
+    if (found := _around(real, ours, python_folders())) is not None:
+        folder, what = found
         return (f"{path} is in {folder}, from where the worker loads {what}: connectors cannot write there. "
                 "Use a folder that is only for data")
     if real.endswith(_CODE) and any(_within(real, os.path.realpath(folder or os.curdir)) for folder in sys.path):
@@ -51,14 +53,13 @@ def complaint(path: str, plugins: Sequence[str]) -> str | None:
 
 @lru_cache(maxsize=_MAX_PATHS)
 def _around(
-    real: str, plugins: tuple[str, ...], python: tuple[tuple[str, str], ...]
-) -> tuple[tuple[str, str], ...]:
-    """Returns the folders that this path is in, and what the worker loads from each. Cached, since every batch of a
-    sink asks.
+    real: str, plugins: tuple[tuple[str, str], ...], python: tuple[tuple[str, str], ...]
+) -> tuple[str, str] | None:
+    """Returns the folder that this path is in, and what the worker loads from there; None if it is in none of them.
+    Cached, since every batch of a sink asks. All paths are real ones, and folders have their names too.
     """
-    ours = [(folder, os.path.realpath(folder)) for folder in plugins]
-    return tuple((folder, what) for folders, what in ((ours, "plugins"), (python, "code"))
-                 for folder, where in folders if _within(real, where))
+    return next(((folder, what) for folders, what in ((plugins, "plugins"), (python, "code"))
+                 for folder, where in folders if _within(real, where)), None)
 
 
 def mistakes(key: str, path: str | None) -> dict[str, list[str]]:

@@ -102,3 +102,15 @@ def test_sinks_may_write_into_all_other_folders(tmp_path, monkeypatch, sink, key
     written(sink, {"name": "n", "topics": "t", key: str(tmp_path / "out")})
     assert (tmp_path / "out").exists()
     assert sink.validate({"name": "n"}) == {}
+
+
+def test_a_link_to_plugins_that_changes_is_followed(tmp_path):
+    """Administrators deploy new plugins so. Answers are cached, since every batch of a sink asks."""
+    for name in ("v1", "v2"):
+        (tmp_path / name).mkdir()
+    link, file = tmp_path / "current", str(tmp_path / "v2" / "data.txt")
+    link.symlink_to(tmp_path / "v1")
+    assert code_folders.complaint(file, (str(link),)) is None
+    link.unlink()
+    link.symlink_to(tmp_path / "v2")
+    assert "from where the worker loads plugins" in code_folders.complaint(file, (str(link),))
