@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -23,7 +23,7 @@ from spark_tasks.metrics.phases import measured, phase
 from spark_tasks.metrics.plugins import counting
 from spark_tasks.metrics.task import SplitFigures
 from spark_tasks.pipeline.sink_pipeline import SinkPipeline
-from spark_tasks.sinks.split import ConvertedRange, SinkResult, SinkSplit, unpacked
+from spark_tasks.sinks.split import ConvertedRange, SinkJob, SinkResult, SinkSplit, unpacked
 from spark_tasks.sinks.writes import write_together
 
 _logger = logging.getLogger(__name__)
@@ -98,7 +98,7 @@ def _results(splits: Sequence[SinkSplit], blocked: _BlockedTime) -> list[SinkRes
     results = []
     for split, converted in zip(splits, [None] * len(splits) if together is None else together.cut(), strict=True):
         result = split.run(converted, shared)
-        results.append(replace(result, blocked=blocked.of(result.seconds)))
+        results.append(result._replace(blocked=blocked.of(result.seconds)))
     return results
 
 
@@ -133,10 +133,9 @@ def _written(
     """Writes all records in one call and returns the results. Returns None if they have to be written apart: by other
     writers, or because the call failed, so that each split has its own error.
     """
-    first, count = splits[0].job, len(splits)
-    if any(split.job != first for split in splits):
+    job, count = unpacked(splits[0].job), len(splits)
+    if any((other.writer, other.accepts) != (job.writer, job.accepts) for other in _jobs(splits[1:])):
         return None
-    job = unpacked(first)
     try:
         with measured() as watch, counting() as plugins, phase("write"):
             written = write_together(job.writer, job.accepts, together.connect)
@@ -156,6 +155,11 @@ def _written(
         ))
         figures = None  # count once
     return results
+
+
+def _jobs(splits: Iterable[SinkSplit]) -> Iterator[SinkJob]:
+    """Yields the jobs of splits, which differ at least in the number of the task."""
+    return (unpacked(split.job) for split in splits)
 
 
 def _parts(seconds: Mapping[str, float], count: int) -> dict[str, float]:

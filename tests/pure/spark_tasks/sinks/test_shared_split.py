@@ -6,7 +6,6 @@ import pickle
 import struct
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -17,6 +16,7 @@ from pyspark import cloudpickle
 from pyspark.sql.datasource import DataSourceArrowWriter
 
 from spark_tasks.data.columns import RAW_SCHEMA
+from spark_tasks.dead_letters.error_handling import ErrorHandling
 from spark_tasks.kafka.records import encode
 from spark_tasks.pipeline.sink_pipeline import SinkPipeline
 from spark_tasks.plugins.errant_records import errant_record_reporter
@@ -79,14 +79,19 @@ def split(
     connector = {"key.converter": STRING, "value.converter": converter, "value.converter.schemas.enable": "false",
                  **config}
     job = SinkJob({"bootstrap_servers": ["nowhere:1"]}, "read_uncommitted", "records", SinkPipeline({}, connector),
-                  cloudpickle.dumps(writer or Keeping()))
+                  cloudpickle.dumps(writer or Keeping()), errors=errors(config, partition))
     return SinkSplit(pickle.dumps(job), topic, partition, start, start + len(values), held=bytes(data))
+
+
+def errors(config: dict[str, str], task: int) -> ErrorHandling:
+    """Those of the task with this number: each partition has its own."""
+    return ErrorHandling("c", task, tolerant=config.get("errors.tolerance") == "all")
 
 
 def essence(result: SinkResult) -> Any:
     """What does not depend on time and on memory layout."""
     error = None if result.failure is None else str(result.failure.error)
-    return replace(result, seconds=0, size=0, figures=None, failure=None, blocked=0), error
+    return result._replace(seconds=0, size=0, figures=None, failure=None, blocked=0), error
 
 
 texts = st.lists(st.text(max_size=5).map(str.encode), min_size=1, max_size=4)
@@ -141,8 +146,8 @@ def test_a_writer_that_takes_several_partitions_is_called_once_for_each_topic(
     for topic in {topic for topic, _ in parts}:
         apart = [one.run() for one in shared.splits if one.topic == topic]
         together = [result for result in shared.run() if result.topic == topic]
-        assert [essence(replace(one, messages=())) for one in together] == [
-            essence(replace(one, messages=())) for one in apart]
+        assert [essence(one._replace(messages=())) for one in together] == [
+            essence(one._replace(messages=())) for one in apart]
         rows = [row for one in apart for batch in one.messages[0][1] for row in batch]
         assert all(one.messages == ((None, [rows]),) for one in together)
         assert [one.figures and (one.figures.read, one.figures.written) for one in together] == [
@@ -163,7 +168,7 @@ def test_tasks_with_different_configurations_are_written_apart() -> None:
 
 def test_earlier_records_that_are_held_are_left_out() -> None:
     first, second = split("t", 0, [b"a", b"b"]), split("t", 0, [b"c"], start=2)
-    one = replace(second, held=first.held + second.held)
+    one = second._replace(held=first.held + second.held)
     (result,) = SharedSplit((one,)).run()
     assert [row["value"] for row in result.messages[0][1][0]] == ["c"]
 
