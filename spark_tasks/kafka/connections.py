@@ -5,8 +5,11 @@ from __future__ import annotations
 import heapq
 import logging
 import selectors
+import socket
+import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from contextvars import copy_context
 from typing import Any, Final, TypeVar
 
@@ -26,6 +29,7 @@ T = TypeVar("T")
 
 _RECEIVE_BYTES: Final = 256 * 1024
 _MAX_RECEIVE_BYTES: Final = 4 * 1024 * 1024
+_LENGTH_BYTES: Final = 4
 _MAX_JOINED_BYTES: Final = 64 * 1024
 # More than any fetch response, but less than 0x48545450: "HTTP", the start of an HTTP server's response, as a length.
 _MAX_RESPONSE_BYTES: Final = 1 << 30
@@ -118,7 +122,16 @@ class TcpTransport(KafkaTCPTransport):  # type: ignore[misc]
     """Reads large chunks and writes all waiting buffers at once, since each system call releases the GIL. The library
     reads 4 KiB at a time. Before each write it asks the selector whether the socket is writable, which it nearly always
     is.
+
+    A broker sends a response in as many pieces as it has partitions. So the loop is woken for the first piece, and then
+    when the rest has arrived (SO_RCVLOWAT).
     """
+
+    _enough = 1  # bytes with which the kernel reports the socket as readable
+
+    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+        super().__init__(*arguments, **keywords)
+        self._frames = UnfinishedFrame()
 
     async def _write_to_sock(self) -> None:
         if len(self._write_buffer) > 1 and sum(map(len, self._write_buffer)) <= _MAX_JOINED_BYTES:
@@ -149,7 +162,37 @@ class TcpTransport(KafkaTCPTransport):  # type: ignore[misc]
                 return _data_first(b"".join(pieces), protocol.KafkaConnectionError("socket disconnected"))
             pieces.append(piece)
             size += len(piece)
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces), None
+            if len(piece) < _RECEIVE_BYTES:
+                break
+        data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        self._wait_for(self._frames.after(data))
+        return data, None
+
+    def _wait_for(self, rest: int) -> None:
+        enough = min(max(rest, 1), _RECEIVE_BYTES)
+        if enough != self._enough and sys.platform == "linux":
+            self._enough = enough
+            with suppress(OSError):  # it is closed; the next read finds out
+                self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, enough)
+
+
+class UnfinishedFrame:
+    """How much of a stream's last frame is missing. A frame is 4 bytes of length and as many bytes."""
+
+    __slots__ = ("_head", "_missing")
+
+    def __init__(self) -> None:
+        self._head = b""
+        self._missing = 0
+
+    def after(self, data: bytes) -> int:
+        """Adds received bytes. Returns how many are missing, as far as that is known; 0 at the end of a frame."""
+        data, at = self._head + data, self._missing
+        while (left := len(data) - at) >= _LENGTH_BYTES:
+            at += _LENGTH_BYTES + int.from_bytes(data[at : at + _LENGTH_BYTES], "big")
+        self._head = data[at:]
+        self._missing = max(-left, 0)
+        return self._missing
 
 
 class TlsTransport(KafkaSSLTransport):  # type: ignore[misc]
