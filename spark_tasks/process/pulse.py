@@ -28,6 +28,8 @@ class Pulse:
     def longest_gap_since(self, moment: float) -> float:
         """Returns the longest gap that ended after `moment` (time.monotonic), in seconds; 0 if there was none."""
         self.beat()
+        if not self._gaps:
+            return 0.0
         return max((length for end, length in tuple(self._gaps) if end > moment), default=0.0)
 
     def beat(self) -> float:

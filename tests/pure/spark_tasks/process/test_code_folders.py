@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import sysconfig
 from pathlib import Path
@@ -114,3 +115,15 @@ def test_a_link_to_plugins_that_changes_is_followed(tmp_path):
     link.unlink()
     link.symlink_to(tmp_path / "v2")
     assert "from where the worker loads plugins" in code_folders.complaint(file, (str(link),))
+
+
+@pytest.mark.parametrize(
+    "path", ["data/file", "data/new", "gone/file", "link/file", "link", "data/../link/.", "to-file"])
+def test_the_real_path_of_a_file_is_that_of_python(tmp_path, path):
+    here = tmp_path / "here"
+    (here / "data").mkdir(parents=True)
+    (here / "data" / "file").touch()
+    (here / "link").symlink_to("data")
+    (here / "to-file").symlink_to(here / "link" / "file")
+    asked = f"{here}/{path}"
+    assert code_folders.real_path(asked) == os.path.realpath(asked)
