@@ -20,7 +20,6 @@ from tests.rigs.sources import FILES, PACKAGES, ROOT, nodes
 # stands for all rooms of its package
 _EVERYWHERE = (
     "spark_tasks.errors", "spark_tasks.limits", "spark_tasks.futures", "spark_tasks.backoff",
-    "spark_tasks.compact_pickle",
 )
 BASE = {
     "actors": ("storage.ids", *_EVERYWHERE),
@@ -35,7 +34,6 @@ ROOMS = {
     "spark_tasks.errors": (),
     "spark_tasks.futures": (),
     "spark_tasks.backoff": (),
-    "spark_tasks.compact_pickle": (),
     "spark_tasks.limits": (),
     "spark_tasks.spaces": (),
     "spark_tasks.metrics": (),

@@ -11,7 +11,6 @@ from typing import Final
 
 import pyarrow as pa
 
-from spark_tasks.compact_pickle import CompactPickle
 from spark_tasks.data.columns import HEADERS_TYPE
 from spark_tasks.dead_letters.error_handling import ErrorHandling
 from spark_tasks.dead_letters.letters import PREFIX
@@ -42,7 +41,7 @@ class Original:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused(CompactPickle):
+class Refused:
     """A split's report to the worker: the number of bad records (`by_phase` for the metrics), `lines` for the log, and
     the numbers of dead letters that were written (`letters`) and could not be written (`lost_letters`).
     """

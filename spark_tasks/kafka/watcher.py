@@ -44,6 +44,9 @@ _LEADER_TIMEOUT_MS: Final = 5_000
 _LEADERS_S: Final = 0.5
 
 
+Look = Callable[[list[Any]], None]
+
+
 @dataclass(slots=True)
 class _End:
     """The end of a partition: its high watermark and its last stable offset (-1: not known yet)."""
@@ -60,14 +63,19 @@ _UNKNOWN: Final = _End()
 
 @dataclass(frozen=True, slots=True)
 class _Interest:
-    """A task's partitions and positions. `wake` is called when a position is no longer the end: once, or if `lasting`
-    after each response.
+    """A task's partitions and positions. When a position is no longer the end, `wake` is called, once; a `lasting`
+    interest is passed to `look` after each response instead, as `item`.
     """
 
     positions: Mapping[TopicPartition, int]
     isolation: Isolation
-    wake: Callable[[], None]
-    lasting: bool = False
+    wake: Callable[[], None] = lambda: None
+    look: Look | None = None
+    item: Any = None
+
+    @property
+    def lasting(self) -> bool:
+        return self.look is not None
 
 
 class EndWatcher:
@@ -130,12 +138,13 @@ class EndWatcher:
             return data, self._held.end(partition) if data else -1
 
     def watch(
-        self, key: Hashable, positions: Mapping[TopicPartition, int], isolation: Isolation, wake: Callable[[], None]
+        self, key: Hashable, positions: Mapping[TopicPartition, int], isolation: Isolation, look: Look, item: object
     ) -> None:
-        """As `arm`, but lasting: `wake` is called after each response with news. The caller updates `positions`, which
-        keeps its partitions. `disarm` ends it.
+        """As `arm`, but lasting: after each response, `look` is called with the `item` of each task with news, once for
+        all tasks that have the same `look`. The caller updates `positions`, which keeps its partitions. `disarm` ends
+        it.
         """
-        self._arm(key, _Interest(positions, isolation, wake, lasting=True))
+        self._arm(key, _Interest(positions, isolation, look=look, item=item))
 
     def arm(
         self, key: Hashable, positions: Mapping[TopicPartition, int], isolation: Isolation, wake: Callable[[], None]
@@ -312,11 +321,18 @@ class EndWatcher:
         with self._lock:
             news = [(key, one) for key, one in news if key in self._armed and self._interests.get(key) is one]
             self._armed.difference_update(key for key, one in news if not one.lasting)
+        lasting: dict[Look, list[Any]] = defaultdict(list)
         for _, interest in news:
-            interest.wake()
-        if any(not interest.lasting for _, interest in news):
+            if interest.look is None:
+                interest.wake()
+            else:
+                lasting[interest.look].append(interest.item)
+        for look, items in lasting.items():
+            look(items)
+        count = sum(map(len, lasting.values()))
+        if count < len(news):
             return 0.0
-        return min(len(news) * _PAUSE_PER_TASK_MS, _PAUSE_MS) if news else _PAUSE_MS
+        return min(count * _PAUSE_PER_TASK_MS, _PAUSE_MS) if news else _PAUSE_MS
 
 
 class EndWatchers:

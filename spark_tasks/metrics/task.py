@@ -6,11 +6,9 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from time import perf_counter
-from typing import Any, Literal
+from typing import Any, Final, Literal, NamedTuple
 
-from spark_tasks.compact_pickle import CompactPickle
 from spark_tasks.metrics.phases import stage_of
 from spark_tasks.metrics.plugins import Figures, PluginMetrics
 from spark_tasks.metrics.windows import Window
@@ -18,8 +16,10 @@ from spark_tasks.metrics.windows import Window
 TopicPartition = tuple[str, int]
 
 
-@dataclass(frozen=True, slots=True)
-class SplitFigures(CompactPickle):
+_NO_SECONDS: Final[Mapping[str, float]] = {}
+
+
+class SplitFigures(NamedTuple):
     """The metrics in a split's result. `read`: the number of records before the transforms, `written`: after them. The
     bytes are those in Arrow or in Kafka. `seconds`: the time by phase. `plugins`: the metrics of plugins.
     """
@@ -28,7 +28,7 @@ class SplitFigures(CompactPickle):
     read_bytes: int = 0
     written: int = 0
     written_bytes: int = 0
-    seconds: Mapping[str, float] = field(default_factory=dict)
+    seconds: Mapping[str, float] = _NO_SECONDS
     plugins: Figures | None = None
 
 
@@ -98,19 +98,21 @@ class TaskMetrics:
 
     def add_splits(self, splits: Iterable[SplitFigures | None]) -> None:
         """Adds the results of a batch's splits."""
-        found = [split for split in splits if split is not None]
         now = time.time()
         totals: dict[str, float] = {}
-        for split in found:
+        read = read_bytes = written = written_bytes = 0
+        for split in splits:
+            if split is None:
+                continue
             for phase, seconds in split.seconds.items():
                 totals[phase] = totals.get(phase, 0.0) + seconds
             if split.plugins is not None:
                 self.plugins.merge(split.plugins)
+            read, read_bytes = read + split.read, read_bytes + split.read_bytes
+            written, written_bytes = written + split.written, written_bytes + split.written_bytes
         for phase, seconds in totals.items():
             self.add_phase(phase, seconds)
-        read, written = sum(s.read for s in found), sum(s.written for s in found)
-        for stage, records, size in (("read", read, sum(s.read_bytes for s in found)),
-                                     ("write", written, sum(s.written_bytes for s in found))):
+        for stage, records, size in (("read", read, read_bytes), ("write", written, written_bytes)):
             if records:
                 self.records[stage] += records
                 self.bytes[stage] += size

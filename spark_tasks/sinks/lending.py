@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Final
 
 from spark_tasks.kafka.cluster import TopicPartition
@@ -29,7 +28,7 @@ Outcome = Sequence[SinkResult] | Exception
 @dataclass(slots=True, eq=False)
 class Lending:
     """`watched_as`: the task's key for the watcher. `key`: tasks with equal ones share splits. `split` creates the
-    split of a range with its record batches. `commit` ends a batch that was written in this generation of the group.
+    split of a range with its record batches. `commit` ends a batch that was written in this generation of the group,
     `commit_due` commits offsets if that is due and returns whether some are left. None of them blocks or runs a
     plugin's code.
     """
@@ -65,9 +64,9 @@ class Lending:
         if self.generation is None or self._ranges() is None:
             return False
         loan = self._loan = self.shared.lend(self, self.key)
-        look = partial(self.shared.look, loan)
-        self.watcher.watch(self.watched_as, self.positions.current, self.positions.isolation, look)
-        look()
+        self.watcher.watch(
+            self.watched_as, self.positions.current, self.positions.isolation, self.shared.look, loan)
+        self.shared.look([loan])
         return True
 
     def goes_on(self) -> bool:

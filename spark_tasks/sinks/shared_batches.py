@@ -14,15 +14,18 @@ the one that hangs does.
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
 from collections.abc import Hashable, Iterable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, Final, Protocol
 
 from spark_tasks.errors import RetriableError
 from spark_tasks.futures import error_of, fail
+from spark_tasks.kafka.group_io import COMMITS_PER_S
 from spark_tasks.sinks.shared_split import SharedSplit
 from spark_tasks.sinks.split import SinkResult, SinkSplit
 from spark_tasks.task import Engine
@@ -30,11 +33,12 @@ from spark_tasks.task import Engine
 _logger = logging.getLogger(__name__)
 
 CUT_OFF_S: Final = 3.0  # for splits that took milliseconds before
-TICK_S: Final = 0.5
-# About the CPU time of a shared split and of each split in it. The next one starts that much later, so that, with many
-# tasks, each gets more records instead of all CPUs.
-FLIGHT_S: Final = 0.001
-SPLIT_S: Final = 0.0002
+TICK_S: Final = 0.1
+COMMITS_AT_ONCE: Final = max(1, int(COMMITS_PER_S * TICK_S))  # in a tick: many at once delay the records behind them
+# The next shared split starts when the one before it has ended. So, with many tasks, each gets more records instead of
+# all CPUs. Only a short one is waited for, so that a slow writer delays the others once, by this time.
+SHORT_S: Final = 0.005
+AT_ONCE: Final = max(1, (os.cpu_count() or 1) // 2)
 
 
 class Borrowed(Protocol):
@@ -73,11 +77,14 @@ class Loan:
 
 @dataclass(slots=True, eq=False)
 class _Flight:
-    """A shared split in flight, with the number of each task's splits in it."""
+    """A shared split in flight, with the number of each task's splits in it. `started`: when it was submitted; `begun`:
+    when it was found to be in a process (time.monotonic).
+    """
 
     key: Hashable
     loans: list[tuple[Loan, int]]
     future: Future[list[Any]]
+    started: float = field(default_factory=time.monotonic)
     begun: float | None = None
 
 
@@ -89,8 +96,7 @@ class SharedBatches:
         self._changed = threading.Condition()
         self._event = threading.Event()
         self._news: dict[Hashable, dict[Loan, None]] = {}  # by key; those that have waited longest come first
-        self._next_start = 0.0
-        self._uncommitted: set[Loan] = set()
+        self._uncommitted: dict[Loan, None] = {}  # those first whose turn is next
         self._flights: dict[Hashable, _Flight] = {}
         self._landed: list[_Flight] = []
         self._ticked = 0.0
@@ -101,16 +107,17 @@ class SharedBatches:
         """Lends a task. Call `look` at once, and when it may have records."""
         loan = Loan(task, key)
         with self._changed:
-            self._uncommitted.add(loan)  # perhaps offsets of its own batches
+            self._uncommitted[loan] = None  # perhaps offsets of its own batches
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="shared-batches", daemon=True)
                 self._thread.start()
         return loan
 
-    def look(self, loan: Loan) -> None:
-        """There may be records for this task. Any thread."""
+    def look(self, loans: Iterable[Loan]) -> None:
+        """There may be records for these tasks. Any thread."""
         with self._changed:
-            self._has_news(loan)
+            for loan in loans:
+                self._has_news(loan)
         if not self._event.is_set():  # hundreds of times a second
             self._event.set()
 
@@ -152,7 +159,7 @@ class SharedBatches:
         waiting.pop(loan, None)
         if not waiting:
             self._news.pop(loan.key, None)
-        self._uncommitted.discard(loan)
+        self._uncommitted.pop(loan, None)
 
     def _run(self) -> None:
         wait_s: float | None = None
@@ -181,7 +188,7 @@ class SharedBatches:
 
     def _submit(self) -> float:
         """Starts flights. Returns the time until the next one may start, 0.0 if none waits for that."""
-        while (now := time.monotonic()) >= self._next_start:
+        while not (pause_s := self._pause_s()):
             with self._changed:
                 key = next((key for key in self._news if key not in self._flights), None)
                 if key is None:
@@ -189,13 +196,17 @@ class SharedBatches:
                 loans = [loan for loan in self._news.pop(key) if not loan.ended]
                 for loan in loans:
                     loan.busy = True
-            count = self._submit_group(key, loans)
-            if count:
-                self._next_start = now + FLIGHT_S + count * SPLIT_S
-        return self._next_start - now if self._news.keys() - self._flights.keys() else 0.0
+            self._submit_group(key, loans)
+        return pause_s if self._news.keys() - self._flights.keys() else 0.0
 
-    def _submit_group(self, key: Hashable, loans: Iterable[Loan]) -> int:
-        """Starts a flight with what these tasks have planned. Returns the number of splits in it."""
+    def _pause_s(self) -> float:
+        """Returns the time until the next flight may start, if none ends before."""
+        old = time.monotonic() - SHORT_S
+        recent = sorted(flight.started - old for flight in self._flights.values() if flight.started > old)
+        return recent[-AT_ONCE] if len(recent) >= AT_ONCE else 0.0
+
+    def _submit_group(self, key: Hashable, loans: Iterable[Loan]) -> None:
+        """Starts a flight with what these tasks have planned."""
         members: list[tuple[Loan, int]] = []
         splits: list[SinkSplit] = []
         unused: list[Loan] = []
@@ -213,7 +224,7 @@ class SharedBatches:
                     self._end(loan)
         self._release(unused)
         if not members:
-            return 0
+            return
         try:
             future = self._engine.submit(members[0][0].task.id, [SharedSplit(tuple(splits))])
         except Exception as error:  # noqa: BLE001 - the tasks handle it
@@ -223,7 +234,6 @@ class SharedBatches:
         for loan, _ in members:
             loan.batch = future
         future.add_done_callback(lambda _: self._land(flight))
-        return len(splits)
 
     def _land(self, flight: _Flight) -> None:
         with self._changed:
@@ -260,7 +270,7 @@ class SharedBatches:
             loan.outcome = error
             self._end(loan)
             return
-        self._uncommitted.add(loan)
+        self._uncommitted.setdefault(loan)
 
     def _end(self, loan: Loan) -> None:
         loan.ended = True
@@ -284,14 +294,16 @@ class SharedBatches:
                 self._engine.cancel(flight.future)
 
     def _commit(self) -> None:
+        """Commits the offsets of the next few tasks for which that is due."""
         with self._changed:
-            due = [loan for loan in self._uncommitted if not loan.busy and not loan.ended]
+            due = list(islice((one for one in self._uncommitted if not one.busy and not one.ended), COMMITS_AT_ONCE))
             for loan in due:
                 loan.busy = True
+                del self._uncommitted[loan]
         for loan in due:
             try:
-                if not loan.task.commit_shared():
-                    self._uncommitted.discard(loan)
+                if loan.task.commit_shared():
+                    self._uncommitted[loan] = None  # after all others
             except Exception as error:  # noqa: BLE001 - the task handles it
                 loan.outcome = error
                 self._end(loan)

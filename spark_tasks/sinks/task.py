@@ -140,7 +140,7 @@ class SinkTask(TaskRunner):
             return None
         return Lending(
             self._context, self, self._shared, (settings_key(settings.client), self._pipeline.key), self._watcher,
-            self._positions, lambda: self._member, lambda: self._size.records, self._lent_split, self._commit,
+            self._positions, lambda: self._member, lambda: self._size.records, self._lent_split, self._end_batch,
             self._commit_due,
         )
 
@@ -275,7 +275,9 @@ class SinkTask(TaskRunner):
                 return self._failed(error, results)
         if self._lending is not None:
             self._lending.note(results)
-        return self._commit(results, generation)
+        progress = self._end_batch(results, generation)
+        self._commit_due()  # if Kafka cannot be reached, the batch stays committed, and the offsets are committed later
+        return progress
 
     def replay(self, order: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
         """Starts a replay of the dead letter queue and returns its state. `order`: see ReplayOrder; with None, returns
@@ -294,7 +296,8 @@ class SinkTask(TaskRunner):
         """Returns whether this task is still the member that it was at the start of a batch, and may commit it."""
         return not self._cancelled and generation is not None and generation == self._member.generation()
 
-    def _commit(self, results: Sequence[SinkResult], generation: tuple[int, str] | None) -> Progress:
+    def _end_batch(self, results: Sequence[SinkResult], generation: tuple[int, str] | None) -> Progress:
+        """Commits a batch to the writer. Its offsets are then pending."""
         done = [result for result in results if result.out_of_range is None]
         if not self._is_current(generation):
             # Another member may already write records of these partitions, so this batch must not be committed.
@@ -316,7 +319,6 @@ class SinkTask(TaskRunner):
                 self._positions.out_of_range(result.topic, result.partition, *result.out_of_range)
         progress = self._advance(done)
         self._pending.add({(r.topic, r.partition): r.next_offset for r in done})
-        self._commit_due()  # if Kafka cannot be reached, the batch stays committed, and the offsets are committed later
         return progress
 
     def _commit_offsets(self) -> None:

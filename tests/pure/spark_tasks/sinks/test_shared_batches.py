@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from concurrent.futures import CancelledError, Future
 from typing import Any
@@ -41,8 +42,9 @@ class Engine:
 class Task:
     """Plans what the test has put into `plans`; takes each batch, unless `refuses`."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, committed: list[str]) -> None:
         self.id = name
+        self.committed = committed
         self.plans: deque[Any] = deque()
         self.collected: list[Any] = []
         self.refuses = False
@@ -63,6 +65,7 @@ class Task:
 
     def commit_shared(self) -> bool:
         self.commits += 1
+        self.committed.append(self.id)
         return self.commits < 3
 
     def wake(self) -> None:
@@ -73,9 +76,10 @@ class Rig:
     def __init__(self) -> None:
         self.engine = Engine()
         self.shared = SharedBatches(self.engine)
+        self.committed: list[str] = []
 
     def lend(self, name: str, *plans: Any, key: str = "k") -> tuple[Task, Loan]:
-        task = Task(name)
+        task = Task(name, self.committed)
         task.plans.extend(plans)
         return task, self.shared.lend(task, key)
 
@@ -92,11 +96,11 @@ def rig() -> Any:
 
 def test_tasks_with_the_same_key_share_a_split_and_each_gets_its_own_results(rig: Rig) -> None:
     blocker, first = rig.lend("c-9", ["z"])
-    rig.shared.look(first)
+    rig.shared.look([first])
     rig.flights(1)
     tasks = [rig.lend("c-0", ["a", "b"]), rig.lend("c-1"), rig.lend("c-2", ["c"])]
     for _, loan in tasks:
-        rig.shared.look(loan)  # while a split of this key is in flight
+        rig.shared.look([loan])  # while a split of this key is in flight
     rig.engine.end("Z")
     rig.flights(2)
     assert sorted(rig.engine.flights[1][1]) == ["a", "b", "c"]
@@ -108,48 +112,63 @@ def test_tasks_with_the_same_key_share_a_split_and_each_gets_its_own_results(rig
 
 def test_tasks_with_different_keys_share_no_split(rig: Rig) -> None:
     for name, key in (("c-0", "x"), ("d-0", "y")):
-        rig.shared.look(rig.lend(name, [name], key=key)[1])
+        rig.shared.look([rig.lend(name, [name], key=key)[1]])
     rig.flights(2)
     assert sorted((task, splits) for task, splits, _ in rig.engine.flights) == [("c-0", ("c-0",)), ("d-0", ("d-0",))]
 
 
-def test_records_that_arrive_during_the_pause_after_a_split_share_the_next_one(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(shared_batches, "FLIGHT_S", 0.3)
-    rig.shared.look(rig.lend("c-0", ["a"], key="x")[1])
+@pytest.fixture
+def one_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared_batches, "AT_ONCE", 1)
+    monkeypatch.setattr(shared_batches, "SHORT_S", 30.0)
+
+
+@pytest.mark.usefixtures("one_at_once")
+def test_records_that_arrive_while_another_split_runs_share_the_next_one(rig: Rig) -> None:
+    rig.shared.look([rig.lend("c-0", ["a"], key="x")[1]])
     rig.flights(1)
     for name in "de":
-        rig.shared.look(rig.lend(name, [name], key="y")[1])
+        rig.shared.look([rig.lend(name, [name], key="y")[1]])
+    rig.engine.end("A")
     rig.flights(2)
     assert rig.engine.flights[1][1] == ("d", "e")
 
 
-def test_the_key_that_has_waited_longest_comes_first(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shared_batches, "FLIGHT_S", 0.1)
-    (first, busy), (_, second), (_, third) = (rig.lend(name, [name], [name], key=name) for name in "xyz")
-    rig.shared.look(busy)
+@pytest.mark.usefixtures("one_at_once")
+def test_a_long_split_does_not_keep_others_waiting(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared_batches, "SHORT_S", 0.05)
+    begun = time.monotonic()
+    for name in "xyz":
+        rig.shared.look([rig.lend(name, [name], key=name)[1]])
+    rig.flights(3)
+    assert time.monotonic() - begun > 0.1, "each was waited for"
+
+
+@pytest.mark.usefixtures("one_at_once")
+def test_the_key_that_has_waited_longest_comes_first(rig: Rig) -> None:
+    (_, busy), (_, second), (_, third) = (rig.lend(name, [name], [name], key=name) for name in "xyz")
+    rig.shared.look([busy])
     rig.flights(1)
-    rig.engine.end("X")
-    wait_until(lambda: first.collected == [["X"]])
     for loan in (second, busy, third):
-        rig.shared.look(loan)
-    rig.flights(4)
+        rig.shared.look([loan])
+    for count in (2, 3, 4):
+        rig.engine.end("result")
+        rig.flights(count)
     assert [splits for _, splits, _ in rig.engine.flights] == [("x",), ("y",), ("x",), ("z",)]
 
 
 def test_a_task_is_given_back_only_after_its_batch(rig: Rig) -> None:
     task, loan = rig.lend("c-0", ["a"], ["b"])
-    rig.shared.look(loan)
+    rig.shared.look([loan])
     rig.flights(1)
     rig.engine.begin()
     assert not rig.shared.take_back(loan, 0.01)
     rig.engine.end("A")
     assert rig.shared.take_back(loan, 5)
     assert task.collected == [["A"]]
-    rig.shared.look(loan)  # a late call of the watcher
+    rig.shared.look([loan])  # a late call of the watcher
     other, its_loan = rig.lend("c-1", ["c"])
-    rig.shared.look(its_loan)
+    rig.shared.look([its_loan])
     rig.flights(2)
     assert rig.engine.flights[1][1] == ("c",), "not the records of a task that is no longer lent"
     assert other.collected == []
@@ -159,10 +178,10 @@ def test_a_batch_that_waits_for_a_process_is_withdrawn_if_a_task_stops(rig: Rig)
     _, loan = rig.lend("c-0", ["a"])
     other, its_loan = rig.lend("c-1", ["b"], ["b"])
     blocker, first = rig.lend("c-2", ["c"])
-    rig.shared.look(first)
+    rig.shared.look([first])
     rig.flights(1)
-    rig.shared.look(loan)
-    rig.shared.look(its_loan)
+    rig.shared.look([loan])
+    rig.shared.look([its_loan])
     rig.engine.end("C")
     rig.flights(2)
     wait_until(lambda: loan.batch is not None)
@@ -178,7 +197,7 @@ def test_a_batch_that_waits_for_a_process_is_withdrawn_if_a_task_stops(rig: Rig)
 @pytest.mark.parametrize("plan", [None, RuntimeError("a defect")], ids=["fetch", "error"])
 def test_a_task_that_has_to_plan_its_batch_itself_is_woken(rig: Rig, plan: Any) -> None:
     task, loan = rig.lend("c-0", plan)
-    rig.shared.look(loan)
+    rig.shared.look([loan])
     assert task.woken.wait(5)
     assert rig.shared.take_back(loan, 5)
     assert loan.outcome is plan
@@ -188,7 +207,7 @@ def test_a_task_that_has_to_plan_its_batch_itself_is_woken(rig: Rig, plan: Any) 
 def test_a_task_gets_the_results_that_are_not_simple(rig: Rig) -> None:
     task, loan = rig.lend("c-0", ["a"])
     task.refuses = True
-    rig.shared.look(loan)
+    rig.shared.look([loan])
     rig.flights(1)
     rig.engine.end("A")
     assert task.woken.wait(5)
@@ -203,7 +222,7 @@ def test_each_task_repeats_its_part_of_a_failed_split(rig: Rig, error: Exception
     """An error that is a task's own fails it in its own split."""
     tasks = [rig.lend("c-0", ["a"]), rig.lend("c-1", ["b"])]
     for _, loan in tasks:
-        rig.shared.look(loan)
+        rig.shared.look([loan])
     wait_until(lambda: rig.engine.flights)
     fail(rig.engine.flights[-1][2], error)
     for task, loan in tasks:
@@ -217,7 +236,7 @@ def test_a_split_that_hangs_is_cut_off(rig: Rig, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(shared_batches, "CUT_OFF_S", 0.05)
     monkeypatch.setattr(shared_batches, "TICK_S", 0.02)
     task, loan = rig.lend("c-0", ["a"])
-    rig.shared.look(loan)
+    rig.shared.look([loan])
     rig.flights(1)
     rig.engine.begin()
     assert task.woken.wait(5)
@@ -228,7 +247,7 @@ def test_a_split_that_hangs_is_cut_off(rig: Rig, monkeypatch: pytest.MonkeyPatch
 def test_offsets_are_committed_while_no_records_arrive(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shared_batches, "TICK_S", 0.02)
     task, loan = rig.lend("c-0", ["a"])
-    rig.shared.look(loan)
+    rig.shared.look([loan])
     rig.flights(1)
     rig.engine.end("A")
     wait_until(lambda: task.commits == 3)
@@ -239,5 +258,15 @@ def test_offsets_are_committed_while_no_records_arrive(rig: Rig, monkeypatch: py
 def test_offsets_of_a_tasks_own_batches_are_committed_too(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shared_batches, "TICK_S", 0.02)
     task, loan = rig.lend("c-0")
-    rig.shared.look(loan)
+    rig.shared.look([loan])
     wait_until(lambda: task.commits == 3)
+
+
+def test_of_many_tasks_only_a_few_commit_their_offsets_at_a_time(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hundreds of commits at once keep the broker busy, and records wait."""
+    monkeypatch.setattr(shared_batches, "TICK_S", 0.02)
+    monkeypatch.setattr(shared_batches, "COMMITS_AT_ONCE", 2)
+    tasks = [rig.lend(f"c-{n}")[0] for n in range(5)]  # each has something to commit three times
+    rig.shared.look([])
+    wait_until(lambda: all(task.commits == 3 for task in tasks))
+    assert rig.committed == [f"c-{n}" for n in range(5)] * 3
