@@ -11,10 +11,9 @@ from typing import Any, ClassVar, NamedTuple
 from spark_tasks.errors import ConfigError
 from spark_tasks.pipeline.converters.base import Converter, HeaderConverter
 from spark_tasks.pipeline.transforms.chain import Chain, make_chain
-from spark_tasks.pipeline.transforms.header_values import HeaderWriter
+from spark_tasks.pipeline.transforms.header_values import SIMPLE_HEADER_CONVERTER, HeaderWriter
 from spark_tasks.plugins import Kind, Plugins
 
-_SIMPLE = "org.apache.kafka.connect.storage.SimpleHeaderConverter"
 Properties = tuple[tuple[str, str], ...]
 _MAX_STAGES = 64  # in the cache of a process; one for each task configuration
 
@@ -79,12 +78,12 @@ def _make_stages(worker: Mapping[str, str], connector: Mapping[str, str], *, sin
         converter.configure(properties, is_key=part == "key")
         converters.append(converter)
         names[part] = plugin.name
-    name, properties = _setting("header", worker, connector, _SIMPLE)
+    name, properties = _setting("header", worker, connector, SIMPLE_HEADER_CONVERTER)
     plugin = plugins.find(Kind.HEADER_CONVERTER, name, properties.pop("plugin.version", None))
     header: HeaderConverter = plugin.cls()
     header.configure(properties)
     names["header"] = plugin.name
-    chain = make_chain(plugins, connector, HeaderWriter(header, sink=sink))
+    chain = make_chain(plugins, connector, HeaderWriter(header, names["header"], sink=sink))
     return Stages(converters[0], converters[1], header, chain, names)
 
 

@@ -31,6 +31,7 @@ class _Primitive(Converter, HeaderConverter):
 
     version = "4.3.1"
     _schema: ClassVar[Schema]
+    _checks_schemas: ClassVar[bool] = False  # of values to write
 
     @override
     def configure(self, configs: Mapping[str, str], *, is_key: bool = False) -> None:
@@ -43,6 +44,7 @@ class _Primitive(Converter, HeaderConverter):
 
     @override
     def from_connect_header(self, topic: str, name: str, schema: Schema | None, value: Any) -> bytes | None:
+        self._check(schema)
         try:
             array = pa.array([value], to_arrow(schema or self._schema))
         except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
@@ -50,6 +52,9 @@ class _Primitive(Converter, HeaderConverter):
         found: bytes | None = self.from_connect(topic, array, None)[0].as_py()
         return found
 
+    def _check(self, schema: Schema | None) -> None:
+        if self._checks_schemas and schema is not None and schema.type is not self._schema.type:
+            raise DataError(f"Invalid schema type for {type(self).__name__}: {schema.type.name}")
 
     @classmethod
     def _refusal(cls, value: Any) -> DataError:
@@ -79,6 +84,7 @@ class ByteArrayConverter(_Primitive):
 
     aliases = ("org.apache.kafka.connect.converters.ByteArrayConverter", "ByteArrayConverter")
     _schema = OPTIONAL_BYTES
+    _checks_schemas = True
 
     @override
     def to_connect(self, topic: str, array: pa.Array, headers: pa.Array | None = None) -> Column:
@@ -86,9 +92,7 @@ class ByteArrayConverter(_Primitive):
 
     @override
     def from_connect(self, topic: str, array: pa.Array, metadata: Metadata | None = None) -> pa.Array:
-        schema = schema_of(metadata)
-        if schema is not None and schema.type is not Type.BYTES:
-            raise DataError(f"Invalid schema type for ByteArrayConverter: {schema.type.name}")
+        self._check(schema_of(metadata))
         if pa.types.is_null(array.type) or pa.types.is_large_binary(array.type):
             return array.cast(pa.binary())
         if not pa.types.is_binary(array.type):
@@ -186,6 +190,7 @@ class BooleanConverter(_Primitive):
 
     aliases = ("org.apache.kafka.connect.converters.BooleanConverter", "BooleanConverter")
     _schema = Schema(Type.BOOLEAN, optional=True)
+    _checks_schemas = True
 
     @override
     def to_connect(self, topic: str, array: pa.Array, headers: pa.Array | None = None) -> Column:
@@ -203,9 +208,7 @@ class BooleanConverter(_Primitive):
 
     @override
     def from_connect(self, topic: str, array: pa.Array, metadata: Metadata | None = None) -> pa.Array:
-        schema = schema_of(metadata)
-        if schema is not None and schema.type is not Type.BOOLEAN:
-            raise DataError(f"Invalid schema type for BooleanConverter: {schema.type.name}")
+        self._check(schema_of(metadata))
         if pa.types.is_null(array.type):
             return array.cast(pa.binary())
         if not pa.types.is_boolean(array.type):

@@ -17,9 +17,9 @@ from spark_tasks.config.definition import Type, parse_type
 from spark_tasks.data.columns import CONNECT_COLUMNS
 from spark_tasks.errors import ConfigError, ConnectError, DataError
 from spark_tasks.pipeline.converters.base import BadRowError
-from spark_tasks.pipeline.failures import FailedStage, StageFailedError, StageOutageError, is_outage
+from spark_tasks.pipeline.failures import FailedStage, StageFailedError, StageOutageError, is_outage, reason_of
 from spark_tasks.pipeline.transforms.base import Predicate, Transform
-from spark_tasks.pipeline.transforms.header_values import HeaderWriter
+from spark_tasks.pipeline.transforms.header_values import HeaderWriter, UnwritableHeaderError
 from spark_tasks.pipeline.transforms.rows import joined
 from spark_tasks.plugins import Kind, Plugin, Plugins
 
@@ -41,9 +41,14 @@ class TransformError(DataError):
     @property
     def part(self) -> StageFailedError:
         """The same error, for a caller that tries parts of a batch."""
-        reason = self.__cause__ if isinstance(self.__cause__, Exception) else self
-        words = f"transforms.{self.alias} ({self.class_name}) cannot transform record {{}}"
-        failed = StageFailedError(self._row, FailedStage.TRANSFORMATION, self.class_name, reason, words)
+        reason = reason_of(self.__cause__) if isinstance(self.__cause__, Exception) else self
+        kind, class_name = FailedStage.TRANSFORMATION, self.class_name
+        words = f"transforms.{self.alias} ({class_name}) cannot transform record {{}}"
+        if isinstance(reason, UnwritableHeaderError):
+            kind, class_name = FailedStage.HEADER_CONVERTER, reason.class_name
+            words = f"header {reason.header} of record {{}} cannot be written by {class_name}"
+            reason = reason.reason
+        failed = StageFailedError(self._row, kind, class_name, reason, words)
         for place in self._place:
             failed.move(place)
         return failed

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -11,11 +11,13 @@ from spark_tasks.data.schema import Schema
 from spark_tasks.errors import DataError
 from spark_tasks.pipeline.converters.base import HeaderConverter
 from spark_tasks.pipeline.converters.simple_header import SimpleHeaderConverter
+from spark_tasks.pipeline.failures import is_outage
 from spark_tasks.pipeline.java_values import Moment, Struct
 from spark_tasks.pipeline.transforms.moments import moment_text
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SIMPLE = SimpleHeaderConverter()
+SIMPLE_HEADER_CONVERTER: Final = "org.apache.kafka.connect.storage.SimpleHeaderConverter"
 
 
 class FarDate:
@@ -28,13 +30,28 @@ class FarDate:
         return self._text
 
 
-class HeaderWriter:
-    """Writes values with a task's header converter. `sink`: in Kafka Connect, such a header of a sink is never
-    converted; so what the converter refuses is written as SimpleHeaderConverter writes it.
+class UnwritableHeaderError(DataError):
+    """The header converter refuses the value of a header that a transform adds. In Kafka Connect, the transform
+    succeeds, and the record fails at the header converter. `class_name`: of that, as in REST. `reason`: its error.
     """
 
-    def __init__(self, converter: HeaderConverter | None = None, *, sink: bool = False) -> None:
+    def __init__(self, header: str, class_name: str, reason: Exception) -> None:
+        super().__init__(f"{class_name} cannot write the header {header}: {reason}")
+        self.header, self.class_name, self.reason = header, class_name, reason
+
+
+class HeaderWriter:
+    """Writes values with a task's header converter. `class_name`: of the converter, as in REST. `sink`: in Kafka
+    Connect, such a header of a sink is never converted; so what the converter refuses is written as
+    SimpleHeaderConverter writes it.
+    """
+
+    def __init__(
+        self, converter: HeaderConverter | None = None, class_name: str = SIMPLE_HEADER_CONVERTER, *,
+        sink: bool = False,
+    ) -> None:
         self._converter = converter or _SIMPLE
+        self._class_name = class_name
         self._sink = sink
 
     @property
@@ -43,12 +60,16 @@ class HeaderWriter:
         return type(self._converter) is SimpleHeaderConverter
 
     def write(self, topic: str, name: str, schema: Schema | None, value: Any) -> bytes | None:
-        """Returns the bytes of a header. `value`: a Python value, or one of a Java class (java_values)."""
+        """Returns the bytes of a header. `value`: a Python value, or one of a Java class (java_values). Raises
+        UnwritableHeaderError.
+        """
         try:
             return _written(self._converter, topic, name, schema, value)
-        except DataError:
-            if not self._sink or self.simple:
+        except Exception as error:  # plugin code
+            if is_outage(error):
                 raise
+            if not self._sink or self.simple:
+                raise UnwritableHeaderError(name, self._class_name, error) from error
             return _written(_SIMPLE, topic, name, schema, value)
 
 

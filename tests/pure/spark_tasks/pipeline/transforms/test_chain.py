@@ -11,6 +11,7 @@ import pytest
 
 from spark_tasks.errors import ConfigError, ConnectError, ToleranceExceededError
 from spark_tasks.pipeline.converters.base import schema_of
+from spark_tasks.pipeline.failures import Failure
 from spark_tasks.pipeline.sink_pipeline import SinkPipeline
 from spark_tasks.pipeline.source_pipeline import SourcePipeline
 from spark_tasks.pipeline.transforms.base import Predicate, Transform
@@ -266,20 +267,27 @@ def test_headers_are_written_by_the_tasks_converter():
     assert batch.column("value").to_pylist() == [{"b": 1}]
 
 
-@pytest.mark.parametrize(("transform", "options", "written"), [
-    ("InsertHeader", {"header": "n", "value.literal": "[1,2]"}, b"[1,2]"),
-    ("HeaderFrom$Value", {"fields": "a", "headers": "n", "operation": "copy"}, b"5"),
+@pytest.mark.parametrize(("transform", "options", "written", "message"), [
+    ("InsertHeader", {"header": "n", "value.literal": "[1,2]"}, b"[1,2]",
+     "Invalid schema type for ByteArrayConverter: ARRAY"),
+    ("HeaderFrom$Value", {"fields": "a", "headers": "n", "operation": "copy"}, b"5",
+     "ByteArrayConverter is not compatible with objects of type class java.lang.Long"),
 ])
 def test_only_sources_need_a_header_converter_that_writes_what_a_transform_adds(
-        transform: str, options: dict[str, str], written: bytes) -> None:
+        transform: str, options: dict[str, str], written: bytes, message: str) -> None:
     """In Kafka Connect a sink gets the header's value as it is."""
     config = chain((transform, options), **{
         "header.converter": "org.apache.kafka.connect.converters.ByteArrayConverter"})  # fmt: skip
     (batch,) = sink(config, [b'{"a":5}'], headers=[[("h", b"\xff")]])
     assert batch.column("headers")[0].as_py() == [{"key": "h", "value": b"\xff"}, {"key": "n", "value": written}]
-    batch = pa.record_batch({"topic": ["t"], "value": [{"a": 5}]})
+    batch = pa.record_batch({"topic": ["t", "t"], "value": [{"a": 5}, {"a": 6}]})
     with pytest.raises(ToleranceExceededError, match="ByteArrayConverter"):
         list(SourcePipeline(worker(), config).to_raw(batch))
+    failures: list[Failure] = []
+    assert not list(SourcePipeline(worker(), config).to_raw(batch, failures.append))
+    assert [(one.row, one.stage.value, one.class_name) for one in failures] == [
+        (row, "HEADER_CONVERTER", "org.apache.kafka.connect.converters.ByteArrayConverter") for row in (0, 1)]
+    assert failures[0].message == message
 
 
 def test_dates_beyond_pythons_range_are_supported():
