@@ -41,7 +41,7 @@ _KINDS = {
     np.int8: ConnectType.INT8, np.int16: ConnectType.INT16, np.int32: ConnectType.INT32, int: ConnectType.INT64,
     np.float32: ConnectType.FLOAT32, float: ConnectType.FLOAT64,
 }  # fmt: skip
-_DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,9})?", re.ASCII)
+_DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,9})?")  # with the digits of any script, as in Java
 _EMPTY: dict[type, Any] = {
     bool: False, str: "", Decimal: Decimal(0), Moment: Moment(0), list: [], dict: {}, int: 0, float: 0.0,
     np.int8: np.int8(0), np.int16: np.int16(0), np.int32: np.int32(0), np.float32: np.float32(0),
@@ -118,9 +118,10 @@ class MaskField(NestingTransform):
         return self._number("number") if isinstance(value, Decimal) else cast(self._number(), _KINDS[kind])
 
     def _number(self, expected: str = "a number") -> Decimal:
-        if not _DECIMAL.fullmatch(self._replacement or ""):
-            raise DataError(f"Unable to convert {self._replacement} (class java.lang.String) to {expected}")
-        return Decimal(self._replacement or "")
+        text = self._replacement or ""
+        if not _DECIMAL.fullmatch(text) or max(text) > "\uffff":  # a char of Java is no longer
+            raise DataError(f"Unable to convert {text} (class java.lang.String) to {expected}")
+        return Decimal(text)
 
     @override
     def _change(self, batch: pa.RecordBatch, array: pa.Array, field: pa.Field) -> Changed:

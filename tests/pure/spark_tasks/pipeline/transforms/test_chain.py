@@ -66,6 +66,18 @@ def test_records_not_selected_by_a_predicate_keep_their_place():
     assert batch.column("value").to_pylist() == [{"a": 0}, {"a": 6}, {"a": 0}, {"a": 8}]
 
 
+@pytest.mark.parametrize(
+    ("replacement", "masked"), [("\u0661\u0662", 12), ("1\u0663e\u0661", 130), ("\U0001d7cf", None)])
+def test_the_digits_of_a_replacement_may_be_those_of_any_script(replacement: str, masked: int | None) -> None:
+    """Java's BigDecimal reads all digits that are one char."""
+    config = chain(("MaskField$Value", {"fields": "a", "replacement": replacement}))
+    if masked is not None:
+        assert rows(sink(config, [b'{"a":5}'])) == [{"a": masked}]
+    else:
+        with pytest.raises(ToleranceExceededError, match="Unable to convert"):
+            sink(config, [b'{"a":5}'])
+
+
 class Digits(Predicate):
     """Selects digits, and cannot say of "?" what it is."""
 
