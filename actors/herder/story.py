@@ -36,7 +36,6 @@ Mask = Callable[[str], str]
 # ---------------------------------------------------------------- texts
 def describe(value: object) -> str:
     """Like repr, but without long or secret parts: configurations, snapshots, keys."""
-    text = f"<{type(value).__name__}>"
     match value:
         case ClusterConfigState():
             text = f"<configs at offset {value.offset}>"
@@ -60,6 +59,8 @@ def describe(value: object) -> str:
         case _ if is_dataclass(value) and not isinstance(value, type):
             inner = ", ".join(f"{field.name}={describe(getattr(value, field.name))}" for field in fields(value))
             text = f"{type(value).__name__}({inner})"
+        case _:
+            text = f"<{type(value).__name__}>"
     return text
 
 
@@ -127,6 +128,10 @@ class Origins:
                 return self._pending.pop("join", None)
             case Joined():
                 return self._pending.pop("allowed join", None)
+            case _:
+                return self._of_number(payload)
+
+    def _of_number(self, payload: object) -> Origin | None:
         for name in ("op", "epoch", "request_id"):
             number = getattr(payload, name, None)
             if number is not None and (name, number) in self._pending:
@@ -176,7 +181,8 @@ def _only_reads(payload: object, effects: tuple[Effect, ...]) -> bool:
         case RequestReceived(request=GetConnector() | GetTaskConfigs() | GetOffsets() | HealthCheck()
                              | ValidateConfig() | ReplayDeadLetters()):
             return all(isinstance(effect, Reply | Delegate) for effect in effects)
-    return False
+        case _:
+            return False
 
 
 @dataclass(frozen=True, slots=True)

@@ -171,12 +171,14 @@ class TaskActor(pykka.ThreadingActor):
             case TaskAction.OPEN:
                 with self._paced():
                     self._open()
-            case TaskAction.PAUSE if self._runner is not None:
-                with self._paced():
-                    self._runner.pause()
-            case TaskAction.RESUME if self._runner is not None:
-                with self._paced():
-                    self._runner.resume()
+            case TaskAction.PAUSE:
+                if self._runner is not None:
+                    with self._paced():
+                        self._runner.pause()
+            case TaskAction.RESUME:
+                if self._runner is not None:
+                    with self._paced():
+                        self._runner.resume()
             case TaskAction.CLOSE:
                 self._close()
             case TaskAction.REPORT:

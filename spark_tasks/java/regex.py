@@ -301,11 +301,12 @@ class _Translator:
                     raise self._error("Illegal character name escape sequence") from None
                 self._at = found.end() if found else self._at
                 return named
-        if char in _CONTROLS:
-            return _CONTROLS[char]
-        if not char or (char.isascii() and char.isalnum()):
-            raise self._error("Illegal/unsupported escape sequence")
-        return ord(char)
+            case _ if char in _CONTROLS:
+                return _CONTROLS[char]
+            case _:
+                if not char or (char.isascii() and char.isalnum()):
+                    raise self._error("Illegal/unsupported escape sequence")
+                return ord(char)
 
     def _hexadecimal(self, letter: str) -> int:
         form = r"([0-9a-fA-F]{2})|\{([0-9a-fA-F]+)\}" if letter == "x" else "([0-9a-fA-F]{4})"

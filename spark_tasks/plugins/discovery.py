@@ -157,7 +157,8 @@ def _format_of(node: ast.ClassDef | ast.FunctionDef, kind: Kind) -> str | None:
     match [statement for method in methods for statement in method.body if not isinstance(statement, ast.Expr)]:
         case [ast.Return(ast.Constant(str(name)))]:
             return name
-    return None
+        case _:
+            return None
 
 
 def _kind_of(node: ast.ClassDef | ast.FunctionDef, known: Mapping[str, Kind]) -> Kind | None:

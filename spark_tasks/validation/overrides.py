@@ -38,9 +38,10 @@ def policy_of(worker: Mapping[str, str]) -> Policy:
         case "allowlist":
             allowed = parse_type(_POLICY, worker.get("connector.client.config.override.allowlist", ""), Type.LIST)
             return _only(tuple(allowed), "Allowlist")
-    raise ConfigError(f"Invalid value {given} for configuration {_POLICY}: heeler does not support custom policy "
-                      "classes. Use All, None, Principal, or Allowlist, which allows the settings in "
-                      "connector.client.config.override.allowlist")
+        case _:
+            raise ConfigError(f"Invalid value {given} for configuration {_POLICY}: heeler does not support custom "
+                              "policy classes. Use All, None, Principal, or Allowlist, which allows the settings in "
+                              "connector.client.config.override.allowlist")
 
 
 def _only(allowed: tuple[str, ...], name: str) -> Policy:

@@ -103,4 +103,5 @@ def _record(value: Any) -> dict[str, Any]:
             return {"array": [_record(item) for item in value]}
         case dict():
             return {"map": [{"key": _record(key), "value": _record(one)} for key, one in value.items()]}
-    raise DataError(f"Unknown type for schemaless data: {type(value).__name__}")
+        case _:
+            raise DataError(f"Unknown type for schemaless data: {type(value).__name__}")

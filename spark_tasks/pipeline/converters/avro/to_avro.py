@@ -228,7 +228,8 @@ class _Mapping:
                 if n.is_union(schema):
                     return next(iter(definition.values()), None)
                 return {self._options.name(name): one for name, one in definition.items()}
-        return value
+            case _:
+                return value
 
     def _default_map(self, key: Schema, part: Schema, value: Any) -> Any:
         if isinstance(value, dict):

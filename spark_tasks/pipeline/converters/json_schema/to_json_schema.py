@@ -67,6 +67,11 @@ def _typed(schema: Schema, options: JsonSchemaOptions) -> dict[str, Any]:
             return {"type": "array", "items": _described(_part(schema.value), options)}
         case Type.MAP:
             return _map(schema, options)
+        case _:
+            return _struct(schema, options)
+
+
+def _struct(schema: Schema, options: JsonSchemaOptions) -> dict[str, Any]:
     properties = {field.name: _described(field.schema, options, i) for i, field in enumerate(schema.fields)}
     found: dict[str, Any] = {"type": "object", "properties": properties}
     return found if options.additional else {**found, "additionalProperties": False}
