@@ -25,8 +25,7 @@ class Window:
             self._before = self._now if now - begun < 2 * HALF_S else (now - HALF_S, 0, 0.0, 0.0, 0.0)
             self._now = (now, 1, value, value, value)
         else:
-            self._now = (begun, count + 1, total + value, value if value < minimum or not count else minimum,
-                         max(maximum, value))  # called often; the functions min and max take longer
+            self._now = (begun, count + 1, total + value, min(minimum, value) if count else value, max(maximum, value))
 
     # A scrape of 500 connectors calls these thousands of times: so they create no objects.
     def average(self, now: float) -> float:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -23,7 +23,7 @@ from spark_tasks.metrics.phases import measured, phase
 from spark_tasks.metrics.plugins import counting
 from spark_tasks.metrics.task import SplitFigures
 from spark_tasks.pipeline.sink_pipeline import SinkPipeline
-from spark_tasks.sinks.split import ConvertedRange, SinkJob, SinkResult, SinkSplit, unpacked
+from spark_tasks.sinks.split import ConvertedRange, SinkResult, SinkSplit, unpacked
 from spark_tasks.sinks.writes import write_together
 
 _logger = logging.getLogger(__name__)
@@ -133,8 +133,10 @@ def _written(
     """Writes all records in one call and returns the results. Returns None if they have to be written apart: by other
     writers, or because the call failed, so that each split has its own error.
     """
-    job, count = unpacked(splits[0].job), len(splits)
-    if any((other.writer, other.accepts) != (job.writer, job.accepts) for other in _jobs(splits[1:])):
+    jobs, count = [unpacked(split.job) for split in splits], len(splits)
+    job = jobs[0]
+    # Not the whole jobs: each has the number of its task.
+    if any((other.writer, other.accepts) != (job.writer, job.accepts) for other in jobs):
         return None
     try:
         with measured() as watch, counting() as plugins, phase("write"):
@@ -155,11 +157,6 @@ def _written(
         ))
         figures = None  # count once
     return results
-
-
-def _jobs(splits: Iterable[SinkSplit]) -> Iterator[SinkJob]:
-    """Yields the jobs of splits, which differ at least in the number of the task."""
-    return (unpacked(split.job) for split in splits)
 
 
 def _parts(seconds: Mapping[str, float], count: int) -> dict[str, float]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections import deque
 from concurrent.futures import CancelledError, Future
 from typing import Any
@@ -137,11 +136,9 @@ def test_records_that_arrive_while_another_split_runs_share_the_next_one(rig: Ri
 @pytest.mark.usefixtures("one_at_once")
 def test_a_long_split_does_not_keep_others_waiting(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shared_batches, "SHORT_S", 0.05)
-    begun = time.monotonic()
     for name in "xyz":
         rig.shared.look([rig.lend(name, [name], key=name)[1]])
     rig.flights(3)
-    assert time.monotonic() - begun > 0.1, "each was waited for"
 
 
 @pytest.mark.usefixtures("one_at_once")
