@@ -18,6 +18,8 @@ from spark_tasks.kafka.cluster import KafkaCluster, TopicPartition
 from spark_tasks.kafka.connections import Deadline
 from spark_tasks.kafka.errors import KafkaUnavailableError, is_retriable, translated
 from spark_tasks.kafka.identity import ProducerIdentity
+from spark_tasks.kafka.producer_state import has_appended
+from spark_tasks.kafka.records.encode import next_sequence
 from spark_tasks.kafka.records.errors import RecordTooLargeError
 
 _TOO_LARGE: Final = (protocol.MessageSizeTooLargeError, protocol.RecordListTooLargeError)
@@ -104,6 +106,7 @@ class Sender:
         split: Callable[[PendingBatch], list[PendingBatch]],
     ) -> None:
         self._cluster = cluster
+        self._identity = identity
         self._transactional_id = None if identity is None else identity.transactional_id
         self._acks = acks
         self._in_flight = in_flight
@@ -202,9 +205,24 @@ class Sender:
         finally:
             self._requests[connection] -= 1
         for batch in batches:
+            result = await self._checked(batch, node, results.get(batch.where, -1))
             if not self._stopped:
-                self._settle(batch, results.get(batch.where, -1))
+                self._settle(batch, result)
         self._pump_soon()
+
+    async def _checked(self, batch: PendingBatch, node: int, result: Exception | int) -> Exception | int:
+        """Returns the result of a batch; that of a duplicate if the leader has forgotten that it appended it before."""
+        sent_before = batch.number <= self._queues[batch.where].retried
+        if self._identity is None or not sent_before or not isinstance(result, protocol.OutOfOrderSequenceNumberError):
+            return result
+        last = next_sequence(batch.sequence, batch.count - 1)
+        try:
+            if await has_appended(self._cluster, node, batch.where, self._identity, last):
+                result = protocol.DuplicateSequenceNumberError(str(result))
+        except (protocol.KafkaError, OSError) as error:
+            if is_retriable(error):  # not so an old broker, which cannot tell, and one whose ACLs forbid it
+                result = error
+        return result
 
     def _request(self, batches: list[PendingBatch]) -> Any:
         topics: dict[str, list[Any]] = defaultdict(list)
@@ -273,7 +291,7 @@ class Sender:
         """Sends the failed batches again, in order, after a backoff. All responses have arrived."""
         await self._cluster.io.sleep(queue.wait_ms)
         queue.wait_ms = doubled(queue.wait_ms, 1, _LARGEST_WAIT_MS)
-        queue.retried = max(batch.number for batch in queue.failed)
+        queue.retried = max(queue.retried, *(batch.number for batch in queue.failed))
         queue.waiting.extendleft(sorted(queue.failed, key=lambda batch: batch.number, reverse=True))
         queue.failed.clear()
         queue.pausing = False

@@ -6,6 +6,8 @@ import threading
 
 import pyarrow as pa
 import pytest
+from kafka.errors import KafkaConnectionError
+from kafka.protocol.producer import ProduceRequest
 
 from heeler.embedded_kafka.broker import EmbeddedBroker
 from spark_tasks.data.columns import RAW_SCHEMA
@@ -64,4 +66,36 @@ def test_appending_and_reading_continue_after_a_crash():
             begun.set()
         crasher.join()
         assert position == total
+        cluster.close()
+
+
+def test_batches_that_a_restarted_broker_has_forgotten_are_appended_once(monkeypatch):
+    """After a restart, a broker knows only the last batch of a producer, and rejects those before it as out of order:
+    here all batches of three requests, whose responses are lost.
+    """
+    with EmbeddedBroker(quick=True, settings=BACK_SOON) as broker:
+        cluster = KafkaCluster(client_settings({"bootstrap.servers": broker.bootstrap_servers}))
+        appender = Appender(cluster, cluster.init_producer_id(), max_batch_bytes=20_000)
+        appender.append("t", 0, raw(0).slice(0, 1))
+        appender.flush()
+        send, lost, restarted = cluster.io.send, threading.Semaphore(0), threading.Event()
+
+        async def send_and_lose(request, node, **options):
+            if isinstance(request, ProduceRequest) and not restarted.is_set():
+                await send(request, node, **options)
+                lost.release()
+                while not restarted.is_set():
+                    await cluster.io.sleep(50)
+                raise KafkaConnectionError("the broker was restarted")
+            return await send(request, node, **options)
+
+        monkeypatch.setattr(cluster.io, "send", send_and_lose)
+        appender.append("t", 0, raw(1))
+        for _ in range(3):
+            assert lost.acquire(timeout=30)
+        broker.stop(graceful=False)
+        broker.start()
+        restarted.set()
+        appender.flush()
+        assert cluster.offsets([("t", 0)]) == {("t", 0): ROWS + 1} == appender.sequences
         cluster.close()

@@ -5,6 +5,7 @@ from a sink of heeler's, and from Kafka's own on heeler, which also writes the s
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import uuid
 
@@ -20,7 +21,7 @@ from tests.rigs.java_jars import FILE, compile_into
 from tests.rigs.java_worker import JavaWorker
 from tests.rigs.support import wait_until
 from tests.rigs.task_plugins import Folder
-from tests.rigs.tasks import Loop, ThreadEngine, context_of
+from tests.rigs.tasks import Loop, MemoryOffsets, ThreadEngine, context_of
 from tests.rigs.workers import Kafka
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
@@ -77,7 +78,7 @@ CASES = {"predicate": (WITH_PREDICATE, [(None, value, []) for value in (b"a?", b
 
 @pytest.fixture
 def rig(broker, tmp_path, worker_properties):
-    """A Java worker, and a function that runs a sink task of heeler's."""
+    """A Java worker, and a function that runs a task of heeler's."""
     jars = tmp_path / "jars"
     (jars / "file").mkdir(parents=True)
     (jars / "mode").mkdir()
@@ -95,7 +96,8 @@ def rig(broker, tmp_path, worker_properties):
 
     def run(config):
         loop = Loop()
-        loops.append(loop.start(runners.make(context_of(engine, worker, config, loop.wake))))
+        context = context_of(engine, worker, config, loop.wake, offsets=MemoryOffsets())
+        loops.append(loop.start(runners.make(context)))
         return loop
 
     try:
@@ -205,3 +207,41 @@ def test_the_queues_replication_factor_is_handled_as_by_java(broker, tmp_path, r
     assert words in task["trace"].lower()
     assert words in str(ours).lower()
     assert not {f"{name}-java", f"{name}-heeler"} & topics(broker)
+
+
+CAST = {"transforms.t.type": T + "Cast$Value", "transforms.t.spec": "int32"}
+HEADER = {"transforms.t.type": T + "InsertHeader", "transforms.t.header": "h", "transforms.t.value.literal": "text"}
+SOURCES = {  # what the two lines of a file do not survive; the first one survives "cast"
+    "cast": {"transforms": "t", **CAST},
+    "header": {"transforms": "t", **HEADER, "header.converter": C + "converters.IntegerConverter"},
+    "value": {"value.converter": C + "converters.LongConverter"},
+}
+
+
+def test_errors_of_a_source_are_logged_as_by_java(broker, tmp_path, rig, caplog):
+    """Task, stage, class and exception's class. The record and the exception's message have heeler's own words."""
+    java, run = rig
+    kafka = Kafka(broker.bootstrap_servers)
+    lines = tmp_path / "lines.txt"
+    lines.write_text("1\nx\n")
+    log = java.folder / "java-worker.log"
+    for case, config in SOURCES.items():
+        name = f"{case}-{uuid.uuid4().hex[:8]}"
+        common = {
+            "topic": kafka.create(name), "file": str(lines), "key.converter": C + "storage.StringConverter",
+            "value.converter": C + "storage.StringConverter", "errors.tolerance": "all", "errors.log.enable": "true",
+            "errors.log.include.messages": "true", "tasks.max": "1", **config,
+        }  # fmt: skip
+        bad = 1 if case == "cast" else 2
+        java.rest.put_config(name, {**common, "connector.class": "FileStreamSource"})
+        theirs = wait_until(lambda name=name, bad=bad: errors_of(name, log.read_text(), bad), 60, f"{case}: Java's log")
+        run({**common, "name": name, "connector.class": C + "file.FileStreamSourceConnector"})
+        ours = wait_until(lambda name=name, bad=bad: errors_of(name, caplog.text, bad), 60, f"{case}: heeler's log")
+        assert ours == theirs
+
+
+def errors_of(task, log, count):
+    """Stage, class and exception of each of a task's errors in a log; nothing while it has fewer."""
+    line = rf"Error encountered in task {task}-0\. (.*?), where source record is = .*\}}\.\s([\w.]+): \w"
+    found = re.findall(line, log)
+    return found if len(found) >= count else None

@@ -14,7 +14,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kafka.protocol.producer import ProduceResponse
+from kafka.protocol.admin import DescribeProducersRequest, DescribeProducersResponse
+from kafka.protocol.producer import ProduceRequest, ProduceResponse
 
 from spark_tasks.data.columns import RAW_SCHEMA
 from spark_tasks.errors import ConnectError
@@ -38,8 +39,11 @@ class Broker:
         self.largest = largest
         self.epoch = 0
         self.requests = 0
+        self.describe_faults = []
 
     async def answer(self, request):
+        if isinstance(request, DescribeProducersRequest):
+            return self.describe(request)
         self.requests += 1
         fault = self.faults.pop(0) if self.faults else None
         if fault == "defect":
@@ -56,9 +60,21 @@ class Broker:
                 for part in topic.partition_data
             ]
             responses.append(ProduceResponse.TopicProduceResponse(name=topic.name, partition_responses=parts))
-        if fault == "lost response":
+        if fault == "restart":  # as Kafka's, it then knows only the last batch of each producer
+            self.recent = defaultdict(list, {where: batches[-1:] for where, batches in self.recent.items()})
+        if fault in ("lost response", "restart"):
             raise protocol.RequestTimedOutError("lost")
         return ProduceResponse(responses=responses)
+
+    def describe(self, request):
+        described = DescribeProducersResponse.TopicResponse
+        partition = described.PartitionResponse
+        error = self.describe_faults.pop(0) if self.describe_faults else 0
+        return DescribeProducersResponse(topics=[described(name=topic.name, partitions=[
+            partition(partition_index=index, error_code=error, active_producers=[] if error else [
+                partition.ProducerState(producer_id=ME.producer_id, producer_epoch=ME.epoch,
+                                        last_sequence=self.expected[topic.name, index] - 1),
+            ]) for index in topic.partition_indexes]) for topic in request.topics])
 
     def append(self, where, data, fault):
         if isinstance(fault, int):
@@ -103,7 +119,9 @@ class Io:
         self.loop.call_soon_threadsafe(begin)
 
     async def send(self, request, _node, *, lane):
-        self.lanes |= {(topic.name, part.index, lane) for topic in request.topic_data for part in topic.partition_data}
+        if isinstance(request, ProduceRequest):
+            self.lanes |= {(topic.name, part.index, lane)
+                           for topic in request.topic_data for part in topic.partition_data}
         answer = await self.broker.answer(request)
         await asyncio.sleep(0)
         return answer
@@ -164,7 +182,7 @@ def numbers(first, count):
 
 
 FAULTS = [
-    None, "lost request", "lost response", protocol.NotLeaderForPartitionError.errno,
+    None, "lost request", "lost response", "restart", protocol.NotLeaderForPartitionError.errno,
     protocol.NotEnoughReplicasAfterAppendError.errno, protocol.RequestTimedOutError.errno,
     protocol.ConcurrentTransactionsError.errno,
 ]  # fmt: skip
@@ -178,6 +196,28 @@ def test_a_batch_whose_response_was_lost_twice_is_not_duplicated(started):
     appender.append("t", 0, raw(values))
     appender.flush()
     assert broker.logs["t", 0] == values
+
+
+LOST = [None, *["restart"] * 5]  # five batches are appended, but not acknowledged
+
+
+def test_batches_that_a_restarted_broker_has_forgotten_are_not_sent_again(started):
+    broker = Broker(LOST)
+    broker.describe_faults = [protocol.NotLeaderForPartitionError.errno]
+    appender = Appender(started(broker), ME, sequences={("t", 0): 0}, in_flight=5, max_batch_bytes=300)
+    values = numbers(0, 80)
+    appender.append("t", 0, raw(values))
+    appender.flush()
+    assert broker.logs["t", 0] == values
+
+
+def test_an_appender_that_may_not_know_what_is_appended_fails(started):
+    broker = Broker(LOST)
+    broker.describe_faults = [protocol.TopicAuthorizationFailedError.errno]
+    appender = Appender(started(broker), ME, sequences={("t", 0): 0}, in_flight=5, max_batch_bytes=300)
+    appender.append("t", 0, raw(numbers(0, 80)))
+    with pytest.raises(OutOfOrderSequenceError, match="t-0"):
+        appender.flush()
 
 
 @given(
