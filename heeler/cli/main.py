@@ -144,9 +144,12 @@ def warm() -> None:
     """Compile code and record class data that make later starts faster. Run it after an installation, or in an image
     build.
     """
+    import heeler.worker.process  # noqa: F401 - to be compiled
+    from heeler.cli.bytecode import compile_imported
     from spark_tasks.spark.warm import prepare
 
     prepare()
+    compile_imported()
 
 
 plugins.add_command(install)
