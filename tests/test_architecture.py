@@ -495,7 +495,7 @@ def test_rigs_and_fakes_are_in_one_folder():
 
 def test_no_test_is_left_out():
     """`make test` finds the tests of these folders by their marks alone."""
-    files = [f for folder in ("integration", "interop") for f in (ROOT / "tests" / folder).glob("test_*.py")]
+    files = [f for folder in ("integration", "interop") for f in (ROOT / "tests" / folder).rglob("test_*.py")]
     mark = re.compile(r"^pytestmark = .*pytest\.mark\.(integration|interop)\b", re.MULTILINE)
     assert [f.name for f in files if not mark.search(f.read_text())] == []
 

@@ -1,4 +1,4 @@
-"""tests/rigs/schedule.py names existing files, and runs those that share a worker together."""
+"""tests/rigs/schedule.py names existing files, and runs those that share a worker or a registry together."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def test_each_file_exists_and_is_listed_once():
     assert len(named) == len(set(named))
 
 
-def test_files_that_share_a_worker_are_one_unit():
-    found = {f"integration/{file.name}" for file in (HERE / "integration").glob("test_*.py")
-             if uses_the_shared_worker(file)}
+def test_files_that_share_a_worker_or_the_registry_are_one_unit():
+    found = {str(file.relative_to(HERE)) for file in (HERE / "integration").rglob("test_*.py")
+             if uses_the_shared_worker(file) or file.parent.name == "schema_registry"}
     assert found == set(UNITS[0])
 
 

@@ -2,7 +2,7 @@
 
 A process is given its next unit shortly before it is done with the last one. So those that take long come first, and
 the units at the end are short. Files that share a worker for the whole session are one unit, so that the worker is
-started once.
+started once. The files with the schema registry are in it too, because one of them needs both: each is started once.
 """
 
 from __future__ import annotations
@@ -13,11 +13,13 @@ from xdist.scheduler import LoadFileScheduling
 
 _SHARED_WORKER: Final = (
     "worker_failures", "worker_lifecycle", "worker_offsets", "worker_data", "worker_plugins", "worker_fairness",
-    "worker_metrics", "self_healing", "tasks_auto", "dead_letters", "api_described", "cli_cluster", "schema_registry",
+    "worker_metrics", "self_healing", "tasks_auto", "dead_letters", "api_described", "cli_cluster",
 )
+_SCHEMA_REGISTRY: Final = ("avro", "json_schema", "protobuf", "every_converter", "access", "worker")
 _JAVA_WORKER: Final = ("java_plugins", "java_sinks")
 UNITS: Final[tuple[tuple[str, ...], ...]] = (
-    tuple(f"integration/test_{name}.py" for name in _SHARED_WORKER),
+    (*(f"integration/test_{name}.py" for name in _SHARED_WORKER),
+     *(f"integration/schema_registry/test_{name}.py" for name in _SCHEMA_REGISTRY)),
     ("integration/test_cluster_failures.py",),
     ("integration/test_spark_cluster_worker.py",),
     ("interop/test_exactly_once_interop.py",),

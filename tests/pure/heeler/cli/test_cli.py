@@ -189,3 +189,12 @@ def test_the_command_line_imports_nothing_heavy():
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "") or done.stderr.strip() == ""
+
+
+def test_help_imports_no_slow_libraries():
+    """The command line starts fast: HTTP, YAML, rich and PySpark are imported only by commands that need them."""
+    code = ("import sys; from heeler.cli.main import main\n"
+            "try: main(['--help'])\nexcept SystemExit: pass\n"
+            "slow = {'rich', 'urllib3', 'yaml', 'marshmallow', 'pyspark', 'pyarrow', 'kafka', 'numba', 'asyncio'}\n"
+            "assert not slow & set(sys.modules), slow & set(sys.modules)")
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, timeout=60)

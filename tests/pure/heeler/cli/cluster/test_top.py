@@ -1,4 +1,4 @@
-"""`heeler top`: rates, lag, and a table that fits the terminal; test_cluster.py has the keys of a terminal."""
+"""`heeler top`: rates, lag, and a table that fits the terminal, until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from heeler.cli.cluster.top import COLUMNS, SPARE
 from heeler.cli.output import fitting
-from tests.pure.heeler.cli.cluster.test_cluster import STALL, STALLS, STATUS, fake, metrics, run
-
-__all__ = ["fake"]
+from tests.rigs.cli_fake import STALL, STALLS, STATUS, metrics, run
+from tests.rigs.fake_connect import fake_connect
+from tests.rigs.terminal import follows_changes_until_ctrl_c
 
 
 def test_top_shows_rates_and_lag_from_metrics(fake):
@@ -44,6 +44,29 @@ def test_top_without_metrics_uses_offsets(fake):
     second = run(fake, "top", "--times", "2", "--interval", "0.2").stdout.split("CONNECTOR")[2]
     assert int(second.splitlines()[2].split()[4].replace(",", "")) > 0
     assert run(fake, "top", "--times", "1", url="http://127.0.0.1:1", code=3).stderr
+
+
+def test_credentials_do_not_go_to_workers_that_only_a_status_names(fake):
+    with fake_connect({"GET /metrics": (200, metrics(1, 1))}) as other:
+        status = {**STATUS, "connector": {"state": "RUNNING", "worker_id": other.url.partition("//")[2]}}
+        fake.answers["GET /connectors"] = (200, {"c": {"status": status}})
+        run(fake, "top", "--times", "1", url=fake.url.replace("//", "//ann:sesame@"))
+        assert "Authorization" in fake.headers[-1]
+        assert [request for request, _ in other.asked] == ["GET /metrics?names=heeler"]
+        assert "Authorization" not in other.headers[-1]
+
+
+def test_top_is_a_full_screen_until_ctrl_c(fake, on_a_terminal):
+    fake.answers |= {"GET /connectors": (200, {"c": {"status": STATUS}}), "GET /metrics": (200, metrics(1000, 7))}
+    shown = on_a_terminal("top", "--interval", "0.2")
+    shown.until("\x1b[?1049h", "RECORDS/S", "task 0", "FAILED", "Boom")
+    follows_changes_until_ctrl_c(fake, shown)
+    assert "\x1b[?1049l" in shown.output, "the screen is what it was before"
+    data = on_a_terminal("top", "--interval", "0.2", "-o", "json")
+    data.until('"RECORDS/S": ')
+    data.interrupt()
+    assert data.end() == 130
+    assert "\x1b[?1049" not in data.output
 
 
 def screen(rows, width, height):
