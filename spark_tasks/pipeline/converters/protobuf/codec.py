@@ -17,6 +17,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError
 from ptars._lib import ProtoRegistry
 
+from spark_tasks.arrays.buffers import texts
 from spark_tasks.errors import DataError
 from spark_tasks.pipeline.converters.base import BadRowsError
 from spark_tasks.pipeline.converters.protobuf.tree import Message, ProtobufField
@@ -29,6 +30,8 @@ _ARROW = {
 }  # fmt: skip
 _MIN_PIECE = 32  # pieces with a bad record are divided; those of up to this many records are read one by one
 _MAX_FIELD_NUMBER = 10_000  # ptars has a table with an entry for each number up to the highest
+_MAX_GROUPS = 2000  # ptars calls itself for each group within a group; 100,000 would end the process
+_GROUP, _WIRE_TYPE = 3, 7  # the lowest three bits of the first byte of a group, and the mask for them
 _PROTO = descriptor_pb2.FieldDescriptorProto
 
 Convert = Callable[[Any], Any]
@@ -88,7 +91,7 @@ class ProtobufCodec:
 
     def _decoded(self, payloads: pa.Array, begin: int, bad: list[tuple[int, Exception]]) -> Iterable[pa.Array]:
         if self._fast and len(payloads):
-            found = self._fast_decoded(payloads)
+            found = None if _may_nest_groups(payloads) else self._fast_decoded(payloads)
             if found is not None:
                 yield found
                 return
@@ -179,6 +182,16 @@ def is_packable(member: ProtobufField) -> bool:
 def _is_fast(message: Message) -> bool:
     return all(member.number < _MAX_FIELD_NUMBER and (member.message is None or _is_fast(member.message))
                for member in message.members)
+
+
+def _may_nest_groups(payloads: pa.Array) -> bool:
+    """Returns False only if no payload has more than _MAX_GROUPS groups, which may be nested."""
+    values = texts(payloads)
+    for row in np.flatnonzero(np.diff(values.offsets) > _MAX_GROUPS).tolist():
+        payload = values.data[values.offsets[row] : values.offsets[row + 1]]
+        if np.count_nonzero(payload & _WIRE_TYPE == _GROUP) > _MAX_GROUPS:
+            return True
+    return False
 
 
 def _has_repeated_oneofs(values: pa.Array, message: Message) -> bool:

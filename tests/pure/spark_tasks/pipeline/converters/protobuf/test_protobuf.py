@@ -11,7 +11,7 @@ from google.protobuf import descriptor_pb2
 from spark_tasks.data.arrow_types import to_arrow
 from spark_tasks.data.schema import DATE, DECIMAL, TIME, TIMESTAMP, Field, Schema, Type
 from spark_tasks.errors import ConfigError, DataError
-from spark_tasks.pipeline.converters.base import BadRowError
+from spark_tasks.pipeline.converters.base import BadRowError, BadRowsError
 from spark_tasks.pipeline.converters.protobuf import columns
 from spark_tasks.pipeline.converters.protobuf import names as n
 from spark_tasks.pipeline.converters.protobuf.codec import ProtobufCodec
@@ -246,6 +246,20 @@ def test_dates_times_and_timestamps_round_trip(logical, kind, wire, value):
     kept = {**wire, "f4": wire["f4"] // 10**6 * 10**6} if "f4" in wire else wire
     kept = {**kept, "f2": kept["f2"] // 10**6 * 10**6} if logical == TIMESTAMP else kept
     assert again.to_pylist() == [{"f1": kept}, {"f1": None}]
+
+
+@pytest.mark.parametrize("tag", [b"\x7b", b"\x83\x06"])
+def test_groups_within_groups_are_one_bad_record(tag):
+    """Such a record used to overflow the stack of the process, which ended it."""
+    message = Schemas(files_of('syntax = "proto3"; message M { int32 a = 1; bytes b = 2; }', {})).message((0,))
+    codec = ProtobufCodec(message)
+    groups = tag * (900_000 // len(tag))
+    payloads = pa.array([b"\x08\x05", groups, b"\x12\x80\x80\x01" + b"\x0b" * 2**14, b"\x08\x06"], pa.binary())
+    with pytest.raises(BadRowsError) as bad:
+        codec.decode(payloads)
+    assert [row for row, _ in bad.value.bad] == [1]
+    good = codec.decode(payloads.filter(pa.array([True, False, True, True]))).to_pylist()
+    assert good == [{"f1": 5, "f2": b""}, {"f1": 0, "f2": b"\x0b" * 2**14}, {"f1": 6, "f2": b""}]
 
 
 def test_decimals_have_the_scale_of_their_schema():
