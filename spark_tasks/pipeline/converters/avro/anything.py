@@ -26,6 +26,27 @@ _PARSED = parse_schema(ANYTHING)
 _SIMPLE = ("boolean", "bytes", "double", "float", "int", "long", "string")
 
 
+def _levels(level: int) -> dict[str, Any]:
+    """Returns the schema with this many levels below it, each with its own name. In the last one, lists and maps have
+    no items.
+    """
+    fields = [{"name": name, "type": ["null", name]} for name in _SIMPLE]
+    item: Any = {"type": "record", "name": f"L{level}", "fields": fields}
+    if level == 0:
+        fields += [{"name": name, "type": ["null", "boolean"]} for name in ("array", "map")]
+        return item
+    entry = {"type": "record", "name": f"E{level}", "fields": [
+        {"name": name, "type": f"L{level - 1}"} for name in ("key", "value")]}
+    fields += [{"name": "array", "type": ["null", {"type": "array", "items": _levels(level - 1)}]},
+               {"name": "map", "type": ["null", {"type": "array", "items": entry}]}]
+    return item
+
+
+# fastavro calls itself for each level of a value, and thousands of levels would end the process: so the schema to read
+# with is not recursive
+_BOUNDED = parse_schema(_levels(MAX_DEPTH + 2))
+
+
 def is_anything(text: str) -> bool:
     """Returns whether a schema is the one for schemaless values."""
     try:
@@ -44,7 +65,7 @@ def read(payloads: list[bytes], skip: int) -> Column:
     for row, payload in enumerate(payloads):
         try:
             value = _value(fastavro.schemaless_reader(
-                io.BytesIO(payload[skip:]), _PARSED, None, handle_unicode_errors="replace"
+                io.BytesIO(payload[skip:]), _BOUNDED, None, handle_unicode_errors="replace"
             ), 0)
             texts.append(json.dumps(value).encode())
         except Exception as error:  # noqa: BLE001 - fastavro has no error class for invalid bytes

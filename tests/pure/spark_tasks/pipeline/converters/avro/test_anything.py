@@ -1,0 +1,40 @@
+"""Schemaless values in Avro."""
+
+import io
+
+import fastavro
+import pyarrow as pa
+import pytest
+
+from spark_tasks.pipeline.converters.avro import anything
+from spark_tasks.pipeline.converters.avro.to_avro import ANYTHING
+from spark_tasks.pipeline.converters.base import BadRowsError
+
+_LIST, _IN_MAP = b"\0" * 7 + b"\2\2", b"\0" * 8 + b"\2\2" + b"\0" * 6 + b"\2\2a\0\0"  # each is followed by its item
+
+
+def payload(value):
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, fastavro.parse_schema(ANYTHING), value)
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("start", [_LIST, _IN_MAP])
+@pytest.mark.parametrize("levels", [101, 500, 50_000])
+def test_values_within_values_are_one_bad_record(levels, start):
+    """Thousands of levels used to overflow the stack of the process, which ended it."""
+    value = payload({"int": 7})
+    hostile = start * levels + b"\0" * (9 + 2 * levels)
+    with pytest.raises(BadRowsError, match="nested more than 100 levels deep") as bad:
+        anything.read([value, hostile, value], 0)
+    assert [row for row, _ in bad.value.bad] == [1]
+
+
+def test_values_of_nearly_100_levels_are_read():
+    value, expected = {"long": 2**62}, 2**62
+    for _ in range(49):
+        value = {"array": [{"map": [{"key": {"string": "k"}, "value": value}]}]}
+        expected = [{"k": expected}]
+    found, metadata = anything.read([payload(value)], 0)
+    assert anything.to_python(found, metadata) == [expected]
+    assert anything.write(found, metadata) == pa.array([payload(value)])
