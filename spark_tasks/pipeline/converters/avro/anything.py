@@ -26,12 +26,12 @@ _PARSED = parse_schema(ANYTHING)
 _SIMPLE = ("boolean", "bytes", "double", "float", "int", "long", "string")
 
 
-def _levels(level: int) -> dict[str, Any]:
+def _levels(level: int) -> Any:
     """Returns the schema with this many levels below it, each with its own name. In the last one, lists and maps have
     no items.
     """
-    fields = [{"name": name, "type": ["null", name]} for name in _SIMPLE]
-    item: Any = {"type": "record", "name": f"L{level}", "fields": fields}
+    fields: list[Any] = [{"name": name, "type": ["null", name]} for name in _SIMPLE]
+    item = {"type": "record", "name": f"L{level}", "fields": fields}
     if level == 0:
         fields += [{"name": name, "type": ["null", "boolean"]} for name in ("array", "map")]
         return item
