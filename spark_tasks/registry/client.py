@@ -20,6 +20,7 @@ from spark_tasks.backoff import doubled
 from spark_tasks.errors import ConfigError, DataError, RetriableError
 from spark_tasks.kafka.client_config import tls_files
 from spark_tasks.registry.errors import RefusedSchemaError, UnknownSchemaError
+from spark_tasks.registry.responses import checked, read_body
 from spark_tasks.registry.settings import TLS_PREFIX, user_info
 from spark_tasks.registry.wire import SchemaId
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _BUSY = (408, 429, 500, 502, 503, 504)
+_LONGEST = 500  # of a registry's message
 _INSTALL = "a schema registry needs additional packages: pip install 'heeler[registry]'"
 
 
@@ -173,7 +175,7 @@ class Registry:
             result = send()
         except SchemaRegistryError as error:
             if error.http_status_code in _BUSY:
-                raise self._unreachable(str(error)) from error
+                raise self._unreachable(_described(error)) from error
             self._reset_backoff()
             raise self._refusal(what, error) from error
         except OAuthTokenError as error:
@@ -181,27 +183,25 @@ class Registry:
                 raise ConfigError("bearer.auth.issuer.endpoint.url did not issue a token for bearer.auth.client.id: "
                                   f"{error.message}") from error
             raise self._unreachable(f"no token: {error.message}") from error
-        except httpx.TransportError as error:
+        except (httpx.TransportError, TimeoutError) as error:
             raise self._unreachable(f"{type(error).__name__}: {error}") from error
-        except ValueError as error:  # not JSON: the URL is that of another service
+        except (ValueError, RecursionError, httpx.DecodingError) as error:  # of another service
             raise self._unreachable(f"its response is not that of a schema registry: {error}") from error
         self._reset_backoff()
         return result
 
     def _refusal(self, what: str, error: Any) -> Exception:
         status = error.http_status_code
-        message = f"{error.error_message} (HTTP status {status}, code {error.error_code})"
-        where = f"the schema registry {self._urls}, {what}: {message}"
+        where = f"the schema registry {self._urls}, {what}: {_described(error)}"
         if status in (401, 403):
             return ConfigError(f"{where}; see basic.auth.* and bearer.auth.* of the converter")
-        if error.error_code == -1 and not what.startswith("GUID"):  # not every registry supports GUIDs
-            return ConfigError(f"{where}; this is not the response of a schema registry: is the path of the URL right?")
-        if status == 404:
-            return UnknownSchemaError(where)
         if status == 409:
             return RefusedSchemaError(f"{where}; the schema is not compatible with earlier schemas of the subject: "
                                       "change the data, or the subject's compatibility level")
-        return RefusedSchemaError(where)
+        has_no_guids = what.startswith("GUID") and status in (404, 405)
+        if error.error_code in (-1, None) and status != 422 and not has_no_guids:  # registries set an error code
+            return ConfigError(f"{where}; this is not the response of a schema registry: is the path of the URL right?")
+        return UnknownSchemaError(where) if status == 404 else RefusedSchemaError(where)
 
     def _unreachable(self, why: str) -> RetriableError:
         with self._lock:
@@ -235,6 +235,9 @@ class Registry:
             raise ConfigError(f"schema.registry.url: {error}") from error
         # The client has no settings for what Java's clients support: any header, and a token without a logical cluster.
         rest = client._rest_client  # noqa: SLF001
+        seconds = values["http.read.timeout.ms"] / 1000
+        rest.session.event_hooks = {"response": [lambda response: read_body(response, seconds)]}
+        rest.send_request = _checking(rest.send_request)
         if values.get(f"{TLS_PREFIX}ssl.endpoint.identification.algorithm", "https").strip() == "":
             rest.verify.check_hostname = False
         for key, value in values.items():
@@ -249,6 +252,21 @@ class Registry:
         if values["bearer.auth.credentials.source"] == "OAUTHBEARER":
             _know_when_tokens_expire(rest.bearer_field_provider)
         return client
+
+
+def _described(error: Any) -> str:
+    """Returns the text of a SchemaRegistryError. Its message may be a whole HTML page."""
+    message = str(error.error_message)[:_LONGEST]
+    return f"{message} (HTTP status {error.http_status_code}, code {error.error_code})"
+
+
+def _checking(send: Callable[..., Any]) -> Callable[..., dict[str, Any]]:
+    """Returns the client's function `send` with a check of the response, before the client caches it."""
+    def send_and_check(url: str, method: str, **more: Any) -> dict[str, Any]:
+        required = {"POST": ("id",), "GET": ("schema",) if url.startswith("schemas/") else ("schema", "id")}
+        return checked(send(url, method, **more), required[method])
+
+    return send_and_check
 
 
 _NO_TOKENS = frozenset({  # RFC 6749: errors that a retry does not resolve

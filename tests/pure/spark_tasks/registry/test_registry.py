@@ -1,11 +1,14 @@
 """What needs no registry: settings, subjects, ids in bytes and headers, and an unreachable registry."""
 
+import gzip
 import http.server
+import itertools
 import json
 import ssl
 import subprocess
 import sys
 import threading
+import time
 import uuid
 from pathlib import Path
 
@@ -19,6 +22,7 @@ from spark_tasks.pipeline.converters.avro.converter import AvroConverter
 from spark_tasks.pipeline.converters.json import JsonConverter
 from spark_tasks.pipeline.converters.json_schema.converter import JsonSchemaConverter
 from spark_tasks.plugins import Kind, Plugins
+from spark_tasks.registry import responses
 from spark_tasks.registry.apicurio import translated
 from spark_tasks.registry.settings import ASSOCIATED_NAME, RECORD_NAME, REGISTRY_KEYS
 from spark_tasks.registry.subjects import Subjects
@@ -256,3 +260,95 @@ def test_tls_supports_javas_key_stores(behind_tls, kind):
     stranger.configure({URL: url, "max.retries": "0"}, is_key=False)
     with pytest.raises(RetriableError, match="certificate"):
         stranger.to_connect("t", framed(7, pa.array([b"\4"])))
+
+
+class Answering(http.server.BaseHTTPRequestHandler):
+    """A server with the same answer, its server's `answer`, to all requests: status, headers, and parts of a body."""
+
+    def answer(self):
+        self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        status, headers, body = self.server.answer
+        self.send_response(status)
+        for pair in headers.items():
+            self.send_header(*pair)
+        self.end_headers()
+        for part in body:
+            self.wfile.write(part)
+
+    do_GET = do_POST = answer  # noqa: N815 - its base class asks for these
+
+    def log_message(self, *args):
+        pass
+
+
+@pytest.fixture
+def service():
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answering)
+    server.handle_error = lambda *_: None  # the client may not read all
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+    thread.start()
+    yield server
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def reader_of(server, **more):
+    converter = AvroConverter()
+    url = f"http://127.0.0.1:{server.server_port}"
+    converter.configure({URL: url, "max.retries": "0", "retries.wait.ms": "0", **more}, is_key=False)
+    return converter
+
+
+INT = {"schema": '"int"', "id": 7}
+
+
+@pytest.mark.parametrize(("body", "words"), [
+    (b"<html>", "Expecting value"), (b"", "'None' where a JSON object"), (b"[]", "'\\[]' where a JSON object"),
+    (b"7", "object"), (b"null", "object"), (b"{}", "schema is missing"), (b"[" * 100_000, "recursion"),
+    (b'{"schema":5}', "schema is not a text"), (json.dumps({**INT, "id": True}), "id is not a whole number"),
+    (json.dumps({**INT, "id": 2**31}), "more than 32 bits"),
+    (json.dumps({**INT, "references": 5}), "references is not a list"), (json.dumps({**INT, "guid": "x"}), "UUID"),
+    (json.dumps({**INT, "references": [{"name": "a", "subject": "b"}]}), "version is missing"),
+    (json.dumps({**INT, "schemaType": ["AVRO"]}), "schemaType is not a text"),
+])
+def test_the_response_of_another_service_is_an_outage(service, body, words):
+    """No record is bad, and nothing is cached: records are read as soon as the registry answers."""
+    converter = reader_of(service)
+    record = framed(7, pa.array([b"\4"]))
+    service.answer = 200, {}, [body if isinstance(body, bytes) else body.encode()]
+    with pytest.raises(RetriableError, match=f"not that of a schema registry: .*{words}"):
+        converter.to_connect("t", record)
+    service.answer = 200, {}, [json.dumps({**INT, "metadata": 5, "ruleSet": [1]}).encode()]
+    assert converter.to_connect("t", record)[0].to_pylist() == [2]
+
+
+@pytest.mark.parametrize(("headers", "body", "words"), [
+    ({"Content-Encoding": "gzip"}, [b"not compressed"], "decompressing"),
+    ({}, itertools.repeat(b" " * 1000), "more than 10000"),
+    ({"Content-Encoding": "gzip"}, [gzip.compress(b" " * 20_000)], "more than 10000"),
+])
+def test_a_response_has_a_limit(service, monkeypatch, headers, body, words):
+    monkeypatch.setattr(responses, "MAX_BYTES", 10_000)
+    service.answer = 200, headers, body
+    with pytest.raises(RetriableError, match=words):
+        reader_of(service).to_connect("t", framed(7, pa.array([b"\4"])))
+
+
+def test_a_response_in_small_parts_is_not_awaited_forever(service):
+    service.answer = 200, {}, (time.sleep(0.01) or b" " for _ in itertools.count())
+    with pytest.raises(RetriableError, match=r"not arrived completely after 0\.1 s"):
+        reader_of(service, **{"http.read.timeout.ms": "100"}).to_connect("t", framed(7, pa.array([b"\4"])))
+
+
+@pytest.mark.parametrize(("status", "body", "record"), [
+    (404, b'{"message":"no Route matched with those values"}', framed(7, pa.array([b"\4"]))),
+    (404, b"<html>" * 1000, framed(7, pa.array([b"\4"]))), (302, b"", framed(7, pa.array([b"\4"]))),
+    (302, b"", pa.array([b"\1" + GUID.bytes + b"\4"])), (418, b"{}", pa.array([b"\1" + GUID.bytes + b"\4"])),
+])
+def test_an_error_of_another_service_fails_the_task(service, status, body, record):
+    """It is not the registry that says that it has no such schema, so no record is bad."""
+    service.answer = status, {}, [body]
+    with pytest.raises(ConfigError, match="is the path of the URL right") as error:
+        reader_of(service).to_connect("t", record)
+    assert len(str(error.value)) < 1000
