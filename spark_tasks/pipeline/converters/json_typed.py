@@ -26,6 +26,7 @@ from spark_tasks.pipeline.converters.base import BadRowError
 from spark_tasks.pipeline.converters.json_columns import find_members, integers, raw, read_tape, strings
 from spark_tasks.pipeline.converters.json_tape import ARRAY, ESCAPED, FLOAT, INT, KEY, OBJECT, STRING, Tape
 
+_DECIMAL_BITS = 256  # of Arrow's largest type
 _INTEGERS: dict[Type, Any] = {Type.INT8: np.int8, Type.INT16: np.int16, Type.INT32: np.int32, Type.INT64: np.int64}
 
 
@@ -82,10 +83,9 @@ class TypedReader:
     def _kinds(self, tokens: Ints) -> np.ndarray[Any, Any]:
         return self._tape.kinds[tokens]
 
-    def _require(self, tokens: Ints, kinds: tuple[int, ...], reason: str) -> None:
-        wrong = ~np.isin(self._kinds(tokens), kinds)
-        if wrong.any():
-            raise BadRowError(int(np.argmax(wrong)), reason)
+    def _require(self, tokens: Ints, kinds: tuple[int, ...], reason: str, offsets: Ints | None = None) -> None:
+        """Raises BadRowError for a token of another kind. `offsets`: of the lists whose items the tokens are."""
+        refuse(~np.isin(self._kinds(tokens), kinds), reason, offsets)
 
     def _integers(self, kind: Type, tokens: Ints) -> pa.Array:
         dtype = _INTEGERS[kind]
@@ -152,7 +152,7 @@ class TypedReader:
         try:
             return self.build(schema, tokens)
         except BadRowError as bad:
-            raise BadRowError(int(np.searchsorted(offsets, bad.row, side="right")) - 1, bad) from None
+            raise BadRowError(_list_of(bad.row, offsets), bad) from None
 
     def _map(self, schema: Schema, tokens: Ints) -> pa.Array:
         if schema.key is None or schema.value is None:
@@ -186,10 +186,9 @@ class TypedReader:
     def _pairs(self, tokens: Ints) -> tuple[Ints, Ints, Ints]:
         self._require(tokens, (ARRAY,), "Maps with non-string fields should be encoded as JSON array of tuples")
         offsets, pairs = self._items(tokens)
-        self._require(pairs, (ARRAY,), "Found invalid map entry instead of array tuple")
+        self._require(pairs, (ARRAY,), "Found invalid map entry instead of array tuple", offsets)
         inner_offsets, inner = self._items(pairs)
-        if (np.diff(inner_offsets) != 2).any():
-            raise BadRowError(0, "Found invalid map entry, expected length 2")
+        refuse(np.diff(inner_offsets) != 2, "Found invalid map entry, expected length 2", offsets)
         return offsets, inner[::2].copy(), inner[1::2].copy()
 
     def _struct(self, schema: Schema, tokens: Ints) -> pa.Array:
@@ -211,28 +210,42 @@ class TypedReader:
 
     def _decimal(self, schema: Schema, tokens: Ints) -> pa.Array:
         kind = to_arrow(schema)
-        seen = self._kinds(tokens)
         self._require(tokens, (INT, FLOAT, STRING, ESCAPED), "Invalid type for Decimal, it should be numeric or bytes")
+        numeric = np.isin(self._kinds(tokens), (INT, FLOAT))
+        numbers = raw(self._tape, np.where(numeric, tokens, -1).astype(np.int32))
+        encoded = strings(self._tape, np.where(numeric, -1, tokens).astype(np.int32), ~numeric, escaped=True)
         found = []
-        for row, (text, k) in enumerate(zip(raw(self._tape, tokens).to_pylist(), seen, strict=True)):
+        for row, (number, text) in enumerate(zip(numbers.to_pylist(), encoded.to_pylist(), strict=True)):
             try:
-                value = Decimal(text) if k in (INT, FLOAT) else _unscaled(text[1:-1], schema.scale)
+                value = Decimal(number) if text is None else _unscaled(text, schema.scale)
                 pa.scalar(value, kind)
-            except (binascii.Error, pa.ArrowInvalid) as error:
+            except (binascii.Error, ValueError) as error:
                 raise BadRowError(row, f"Invalid value for Decimal field: {error}") from None
             found.append(value)
         return pa.array(found, kind)
 
     def _moment(self, schema: Schema, tokens: Ints) -> pa.Array:
         self._require(tokens, (INT,), f"Invalid type for {schema.name}, its representation should be an integer")
-        kind = to_arrow(schema)
         counts = integers(self._tape, tokens, None)
-        if schema.type is Type.INT64:
-            return counts.cast(kind)
-        try:
-            return counts.cast(pa.int32()).cast(kind)
-        except pa.ArrowInvalid as error:
-            raise BadRowError(0, f"Invalid type for {schema.name}: {error}") from None
+        if schema.type is Type.INT32:
+            numbers = counts.to_numpy()
+            refuse(numbers != numbers.astype(np.int32), f"Invalid value for {schema.name}, it has more than 32 bits")
+            counts = counts.cast(pa.int32())
+        return counts.cast(to_arrow(schema))
+
+
+def refuse(wrong: Bools, reason: str, offsets: Ints | None = None) -> None:
+    """Raises BadRowError for the first wrong value. `offsets`: if the values are items of lists, those of the
+    lists.
+    """
+    if wrong.any():
+        first = int(np.argmax(wrong))
+        raise BadRowError(first if offsets is None else _list_of(first, offsets), reason)
+
+
+def _list_of(item: int, offsets: Ints) -> int:
+    """Returns the row of the list that an item belongs to."""
+    return int(np.searchsorted(offsets, item, side="right")) - 1
 
 
 def last_of_each(keys: pa.Array, offsets: Ints) -> Bools:
@@ -267,9 +280,12 @@ _LOGICAL: dict[tuple[str, Type], _Build] = {
 
 
 def default_value(schema: Schema) -> pa.Array:
-    """Returns the schema's default as an array of one value."""
-    tape = read_tape(pa.array([(schema.default or "null").encode()], pa.binary()))
-    return TypedReader(tape).build(schema, tape.roots)
+    """Returns the schema's default as an array of one value. Raises DataError if it is not a value of the schema."""
+    try:
+        tape = read_tape(pa.array([(schema.default or "null").encode()], pa.binary()))
+        return TypedReader(tape).build(schema, tape.roots)
+    except BadRowError as bad:  # its row is not one of the records
+        raise DataError(f"the schema has an invalid default, {str(schema.default)[:100]}: {bad}") from None
 
 
 def _truncated(text: str) -> int:
@@ -282,6 +298,9 @@ def _truncated(text: str) -> int:
 
 
 def _unscaled(text: str, scale: int) -> Decimal:
-    return Decimal(int.from_bytes(base64.b64decode(text, validate=True), "big", signed=True)).scaleb(-scale, EXACT)
-
-
+    """Returns the decimal with these bytes in Base64. Raises ValueError."""
+    content = base64.b64decode(text, validate=True)
+    number = int.from_bytes(content, "big", signed=True)
+    if not content or number.bit_length() > _DECIMAL_BITS:  # to convert a number of a million digits takes minutes
+        raise ValueError("it is empty" if not content else "it has more than 76 digits")
+    return Decimal(number).scaleb(-scale, EXACT)

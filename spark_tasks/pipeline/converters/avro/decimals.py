@@ -11,6 +11,8 @@ import pyarrow as pa
 from spark_tasks.arrays.buffers import bitmap, string_array, texts
 from spark_tasks.pipeline.converters.base import BadRowError
 
+_MAX_BITS = 256  # of Arrow's decimals
+
 
 def from_bytes(array: pa.Array, kind: pa.DataType) -> pa.Array:
     """Converts a binary array to decimals. `kind`: their Arrow type. Raises BadRowError for empty values, and for
@@ -48,7 +50,7 @@ def _one_by_one(array: pa.Array, kind: pa.DataType) -> pa.Array:
         try:
             decimal = None if value is None else _decimal(value, kind.scale)
             pa.scalar(decimal, kind)
-        except pa.ArrowInvalid as error:
+        except ValueError as error:
             raise BadRowError(row, f"Invalid value for a Decimal: {error}") from None
         values.append(decimal)
     return pa.array(values, kind)
@@ -56,6 +58,8 @@ def _one_by_one(array: pa.Array, kind: pa.DataType) -> pa.Array:
 
 def _decimal(value: bytes, scale: int) -> Decimal:
     number = int.from_bytes(value, "big", signed=True)
+    if number.bit_length() > _MAX_BITS:  # which takes long to convert to digits
+        raise ValueError(f"it has more than {_MAX_BITS} bits")
     return Decimal((int(number < 0), tuple(map(int, str(abs(number)))), -scale))
 
 

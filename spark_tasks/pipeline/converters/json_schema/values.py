@@ -20,7 +20,7 @@ from spark_tasks.pipeline.converters.json_columns import find_members
 from spark_tasks.pipeline.converters.json_schema.names import has_text_keys, is_union
 from spark_tasks.pipeline.converters.json_strings import literal
 from spark_tasks.pipeline.converters.json_tape import ARRAY, ESCAPED, FALSE, FLOAT, INT, OBJECT, STRING, TRUE
-from spark_tasks.pipeline.converters.json_typed import TypedReader
+from spark_tasks.pipeline.converters.json_typed import TypedReader, refuse
 from spark_tasks.pipeline.converters.json_write import JsonWriter, lists
 
 _KINDS = {
@@ -39,16 +39,19 @@ class Reader(TypedReader):
     def _pairs(self, tokens: Ints) -> tuple[Ints, Ints, Ints]:
         self._require(tokens, (ARRAY,), "Maps with non-string fields should be encoded as JSON array of objects")
         offsets, entries = self._items(tokens)
-        names, cells = self._members_of(entries)
-        if len(entries) and (set(names) != {"key", "value"} or (cells < 0).any()):
-            raise BadRowError(0, "Found invalid map entry, expected the members key and value")
+        names, cells = self._members_of(entries, offsets)
+        wrong = np.zeros(len(entries), np.bool_)
+        for name, cell in zip(names, cells, strict=True):
+            wrong |= (cell >= 0) if name not in ("key", "value") else (cell < 0)
+        if not {"key", "value"} <= set(names):
+            wrong[:] = True
+        refuse(wrong, "Found invalid map entry, expected the members key and value", offsets)
         if not len(entries):
             return offsets, entries, entries
         return offsets, cells[names.index("key")].copy(), cells[names.index("value")].copy()
 
-    def _members_of(self, tokens: Ints) -> tuple[list[str], np.ndarray[Any, Any]]:
-        if len(tokens):
-            self._require(tokens, (OBJECT,), "Found invalid map entry instead of object")
+    def _members_of(self, tokens: Ints, offsets: Ints | None = None) -> tuple[list[str], np.ndarray[Any, Any]]:
+        self._require(tokens, (OBJECT,), "Found invalid map entry instead of object", offsets)
         found = find_members(self._tape, tokens)
         if found is None:
             raise DataError("objects have too many distinct members (thousands)")

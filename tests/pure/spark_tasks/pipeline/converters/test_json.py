@@ -1,5 +1,6 @@
-"""JsonConverter's options: schema.content (KIP-1054), decimal.format, replace.null.with.default."""
+"""JsonConverter's options (schema.content (KIP-1054), decimal.format, replace.null.with.default), and bad payloads."""
 
+import base64
 import json
 from decimal import Decimal
 
@@ -8,7 +9,7 @@ import pytest
 
 from spark_tasks.data.arrow_types import to_arrow
 from spark_tasks.data.columns import SCHEMA_KEY
-from spark_tasks.data.schema import DECIMAL, Field, Schema, Type, from_text, to_text
+from spark_tasks.data.schema import DATE, DECIMAL, Field, Schema, Type, from_text, to_text
 from spark_tasks.errors import ConfigError, DataError
 from spark_tasks.pipeline.converters.base import BadRowError
 from spark_tasks.pipeline.converters.json import JsonConverter
@@ -72,3 +73,41 @@ def test_nulls_may_be_kept_instead_of_defaults():
     assert json.loads(written)["payload"] == {"a": 1, "b": None}
     with pytest.raises(DataError, match="required"):
         keeping.to_connect("t", pa.array([b'{"a":null}']))
+
+
+def read(schema, *payloads):
+    records = [f'{{"schema":{to_text(schema)},"payload":{payload}}}'.encode() for payload in payloads]
+    return converter().to_connect("t", pa.array(records))[0].to_pylist()
+
+
+DAYS = Schema(Type.INT32, name=DATE, version=1)
+NUMBERS = Schema(Type.MAP, key=Schema(Type.INT32), value=Schema(Type.INT32))
+
+
+@pytest.mark.parametrize(("schema", "good", "bad"), [
+    (DAYS, "1", "1099511627776"), (DAYS, "1", "4294967296"), (NUMBERS, "[[1,2],[3,4]]", "[[1,2],[3]]"),
+    (NUMBERS, "[[1,2],[3,4]]", "[[1,2],7]"),
+    (Schema(Type.ARRAY, value=NUMBERS), "[[[1,2]],[[3,4]]]", "[[],[[1,2],[]]]"),
+    (PRICE, "1.5", '"!"'), (PRICE, "1.5", "1e999999999"), (PRICE, "1.5", '""'),
+    (PRICE, "1.5", f'"{base64.b64encode(b"x" * 700_000).decode()}"'),
+])
+def test_a_bad_payload_is_the_only_bad_record(schema, good, bad):
+    """The error used to name the first record, or one that there was not, for some of them; the last one took hours."""
+    with pytest.raises(BadRowError) as error:
+        read(schema, good, good, bad, good)
+    assert error.value.row == 2
+
+
+def test_an_invalid_default_is_not_an_error_of_the_first_record():
+    late = Schema(Type.INT32, name=DATE, optional=True, default="99999999999")
+    schema = Schema(Type.STRUCT, fields=(Field("a", Schema(Type.INT32)), Field("d", late)))
+    with pytest.raises(DataError, match="invalid default, 99999999999: Invalid value") as error:
+        read(schema, '{"a":1,"d":1}', '{"a":2}')
+    assert not isinstance(error.value, BadRowError)
+    assert [one["a"] for one in read(schema, '{"a":1,"d":1}', '{"a":2,"d":5}')] == [1, 2]
+
+
+def test_bytes_of_decimals_may_have_escapes():
+    """As some libraries write the plus sign and the slash."""
+    unscaled = int.from_bytes(b"\xfb\xff\xbf", "big", signed=True)
+    assert read(PRICE, '"+/+/"', '"\\u002b\\/\\u002B/"') == [Decimal(unscaled).scaleb(-2)] * 2
