@@ -25,6 +25,7 @@ from spark_tasks.pipeline.converters import json_kernels as kernels
 from spark_tasks.pipeline.converters.base import BadRowError
 from spark_tasks.pipeline.converters.json_columns import find_members, integers, raw, read_tape, strings
 from spark_tasks.pipeline.converters.json_tape import ARRAY, ESCAPED, FLOAT, INT, KEY, OBJECT, STRING, Tape
+from spark_tasks.pipeline.converters.times import check_times
 
 _DECIMAL_BITS = 256  # of Arrow's largest type
 _INTEGERS: dict[Type, Any] = {Type.INT8: np.int8, Type.INT16: np.int16, Type.INT32: np.int32, Type.INT64: np.int64}
@@ -231,6 +232,8 @@ class TypedReader:
             numbers = counts.to_numpy()
             refuse(numbers != numbers.astype(np.int32), f"Invalid value for {schema.name}, it has more than 32 bits")
             counts = counts.cast(pa.int32())
+        if schema.name == TIME:
+            check_times(counts)
         return counts.cast(to_arrow(schema))
 
 

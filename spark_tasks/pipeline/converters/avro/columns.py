@@ -21,6 +21,7 @@ from spark_tasks.pipeline.converters.avro.to_connect import is_map_entry, union_
 from spark_tasks.pipeline.converters.avro.tree import NO_DEFAULT, Node
 from spark_tasks.pipeline.converters.base import BadRowError
 from spark_tasks.pipeline.converters.nested import filled, inside, map_array, mask_of, named, part
+from spark_tasks.pipeline.converters.times import check_times
 
 _MOMENTS = {(DATE, Type.INT32), (TIME, Type.INT32), (TIMESTAMP, Type.INT64)}
 
@@ -53,6 +54,8 @@ def to_connect(wire: pa.Array, node: Node, schema: Schema) -> pa.Array:
         return map_array(wire, offsets - first, wire.keys.slice(first, count), values, schema)
     if schema.type is Type.BYTES and schema.name == DECIMAL:
         return decimals.from_bytes(wire, to_arrow(schema))
+    if schema.type is Type.INT32 and schema.name == TIME:
+        check_times(wire)
     return wire.cast(to_arrow(schema), safe=False)
 
 
