@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
+from urllib.parse import urljoin
 
 import pyarrow as pa
 from typing_extensions import override
@@ -119,17 +120,38 @@ class JsonSchemaConverter(RegisteredConverter):
             return lambda _: None
         import jsonschema_rs  # noqa: PLC0415 - an optional package
 
-        registry = jsonschema_rs.Registry([(name, parse(one.text)) for name, one in references.items()])
-        validator = jsonschema_rs.validator_for(parse(text.text), registry=registry)
+        root, others = parse(text.text), {name: parse(one.text) for name, one in references.items()}
+        try:
+            registry = jsonschema_rs.Registry(_resources(root, others), retriever=_retrieve_nothing)
+            validator = jsonschema_rs.validator_for(root, registry=registry, retriever=_retrieve_nothing)
+        except (ValueError, jsonschema_rs.ReferencingError) as error:
+            raise DataError(f"a JSON schema is not valid: {_message(error)}") from error
 
         def validate(payloads: list[bytes]) -> None:
             bad: list[tuple[int, Exception]] = []
             for row, payload in enumerate(payloads):
                 try:
                     validator.validate(json.loads(payload))
-                except jsonschema_rs.ValidationError as error:
-                    bad.append((row, DataError(f"JSON does not match its schema: {error.message}")))
+                except ValueError as error:
+                    bad.append((row, DataError(f"JSON does not match its schema: {_message(error)}")))
             if bad:
                 raise BadRowsError(bad)
 
         return validate
+
+
+def _resources(root: Any, references: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """Returns the references with their names, and with the URIs that these are in a schema that has an $id."""
+    ids = [one.get("$id", one.get("id")) for one in (root, *references.values()) if isinstance(one, Mapping)]
+    bases = {one for one in ids if isinstance(one, str)}
+    return [(uri, schema) for name, schema in references.items()
+            for uri in {name, *(urljoin(base, name) for base in bases)}]
+
+
+def _retrieve_nothing(uri: str) -> NoReturn:
+    """Refuses to read a file or to send a request because a schema says so."""
+    raise ValueError(f"register {uri} as a reference of the schema")
+
+
+def _message(error: Exception) -> str:
+    return str(getattr(error, "message", error))[:500]

@@ -1,0 +1,84 @@
+"""json.fail.invalid.schema: schemas and their references, none of which is to be trusted."""
+
+import http.server
+import json
+import threading
+
+import pytest
+
+from spark_tasks.errors import DataError
+from spark_tasks.pipeline.converters.base import BadRowsError
+from spark_tasks.pipeline.converters.json_schema.converter import JsonSchemaConverter
+from spark_tasks.registry.client import SchemaText
+
+
+def read(definition, payloads, **references):
+    converter = JsonSchemaConverter()
+    converter.configure({"schema.registry.url": "http://127.0.0.1:1", "json.fail.invalid.schema": "true"}, is_key=False)
+    texts = {name: SchemaText(json.dumps(one), "JSON") for name, one in references.items()}
+    reader = converter.reader(SchemaText(json.dumps(definition), "JSON"), texts, lambda: 1)
+    return reader([payload.encode() for payload in payloads], 0)[0].to_pylist()
+
+
+def order(**more):
+    return {"type": "object", "properties": {"a": {"type": "string"}}, **more}
+
+
+@pytest.mark.parametrize("own", [{}, {"$id": "http://shop/schemas/order.json"}, {"$id": "/schemas/order.json"}])
+def test_references_are_relative_to_the_id_of_their_schema(own):
+    """All records with such a schema used to be bad records."""
+    definition = order(**own, properties={"a": {"$ref": "x.json"}, "b": {"$ref": "x.json#/definitions/b"}})
+    part = {**own, "type": "string", "definitions": {"b": {"$ref": "y.json"}}}
+    references = {"x.json": part, "y.json": {"type": "integer"}}
+    assert read(definition, ['{"a":"x","b":2}'], **references) == [{"a": "x", "b": 2}]
+    with pytest.raises(BadRowsError, match="does not match its schema") as bad:
+        read(definition, ['{"a":"x"}', '{"a":2}', '{"b":"x"}', '{"b":2}'], **references)
+    assert [row for row, _ in bad.value.bad] == [1, 2]
+
+
+@pytest.fixture
+def elsewhere():
+    """A server, and the paths of the requests that it gets."""
+    paths = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            paths.append(self.path)
+            self.send_error(404)
+
+        def log_message(self, *args):
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}/secret", paths
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def test_a_schema_causes_no_requests(elsewhere, tmp_path):
+    url, paths = elsewhere
+    file = tmp_path / "file.json"
+    file.write_text('{"type":"string"}', encoding="utf-8")
+    for uri in (url, file.as_uri()):
+        for definition in (order(**{"not": {"$ref": uri}}), order(**{"if": {"$ref": uri}})):
+            with pytest.raises(DataError, match=f"register {uri} as a reference"):
+                read(definition, ['{"a":"x"}'])
+    assert not paths
+
+
+@pytest.mark.parametrize(("more", "words"), [
+    ({"minProperties": "x"}, "not of type"), ({"patternProperties": {"(": {}}}, "regex"), ({"$id": "::::"}, "::::"),
+    ({"not": {"$ref": "#/nowhere"}}, "nowhere"), ({"$schema": 5}, "not of type"), ({"$id": "http://["}, "IPv6"),
+])
+def test_an_invalid_schema_is_named_as_such(more, words):
+    with pytest.raises(DataError, match=f"a JSON schema is not valid: .*{words}"):
+        read(order(**more), ['{"a":"x"}'], **{"x.json": {"type": "string"}})
+
+
+def test_a_record_without_content_is_the_only_bad_record():
+    with pytest.raises(BadRowsError, match="does not match its schema") as bad:
+        read(order(), ['{"a":"x"}', "", '{"a":"y"}'])
+    assert [row for row, _ in bad.value.bad] == [1]
