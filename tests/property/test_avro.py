@@ -260,3 +260,32 @@ def test_hostile_bytes_affect_only_their_own_record(which, data):
             left = [one for row, one in enumerate(payloads) if row not in bad]
             seen.append((codec.decode(left).to_pylist(), bad))
     assert repr(seen[0]) == repr(seen[1])
+
+
+@pytest.mark.parametrize("number", [2**31, -(2**31) - 1, 2**32, 2**62, -(2**63)])
+@pytest.mark.parametrize("wrap", [
+    lambda kind: kind, lambda kind: ["null", kind], lambda kind: {"type": "array", "items": kind},
+    lambda kind: {"type": "map", "values": kind},
+    lambda kind: {"type": "record", "name": "I", "fields": [{"name": "n", "type": kind}]},
+])
+def test_a_number_that_is_not_an_int_is_one_bad_record(number, wrap):
+    """The high bits used to be cut off."""
+    def definition(kind):
+        return {"type": "record", "name": "R", "fields": [{"name": "a", "type": wrap(kind)}]}
+
+    def payload(value):
+        out = io.BytesIO()
+        inner = {"array": [value], "map": {"k": value}, "record": {"n": value}}
+        kind = wrap("long")
+        chosen = inner[kind["type"]] if isinstance(kind, dict) else value
+        fastavro.schemaless_writer(out, fastavro.parse_schema(definition("long")), {"a": chosen})
+        return out.getvalue()
+
+    node = parse(json.dumps(definition("int")))
+    payloads = [payload(value) for value in (1, 2**31 - 1, number, -(2**31))]
+    for codec in (AvroCodec(node), AvroCodec(node, fast=False)):
+        with pytest.raises(BadRowsError, match="too large to fit") as bad:
+            codec.decode(payloads)
+        assert [row for row, _ in bad.value.bad] == [2]
+        good = codec.decode([payloads[0], payloads[1], payloads[3]]).to_pylist()
+        assert all(str(value) in repr(one) for value, one in zip((1, 2**31 - 1, -(2**31)), good, strict=True))

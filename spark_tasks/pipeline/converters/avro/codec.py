@@ -29,6 +29,7 @@ _ARROW = {
 _UNSUPPORTED = frozenset({"fixed", "null"})  # pyruhvro panics
 PREFIX = 5
 _ID = [{"name": "magic", "type": "boolean"}, {"name": "id", "type": "float"}]
+_TO_WRITE, _TO_READ = {"bytes": "string"}, {"bytes": "string", "int": "long"}
 _MIN_PIECE = 32  # pieces with a bad record are divided; those of up to this many records are read one by one
 
 Convert = Callable[[Any], Any]
@@ -72,12 +73,11 @@ class AvroCodec:
         value = {"name": "v", "type": inner}
         self._parsed = parse_schema({"type": "record", "name": "r", "fields": [value]})
         # For pyruhvro, bytes are declared as texts, which have the same layout in Avro and Arrow and which it does not
-        # validate. The five bytes of the schema id are declared as a boolean and a float, so that it skips them.
-        texts = {"name": "v", "type": _with_texts(inner)}
-        self._text = {
-            skip: json.dumps({"type": "record", "name": "r", "fields": [*fields, texts]})
-            for skip, fields in ((0, []), (PREFIX, _ID))
-        }
+        # validate. To be read, an int is declared as a long, because pyruhvro would cut off the high bits of a larger
+        # number. The five bytes of the schema id are declared as a boolean and a float, so that it skips them.
+        self._text = _record_text([], _replaced(inner, _TO_WRITE))
+        self._text_to_read = {skip: _record_text(fields, _replaced(inner, _TO_READ))
+                              for skip, fields in ((0, []), (PREFIX, _ID))}
         self._text_type = _arrow_type(node, {**_ARROW, "bytes": pa.string()})
         self._from_reader = _from_reader(node)
         self._for_writer = _for_writer(node, self._branches)
@@ -148,7 +148,7 @@ class AvroCodec:
 
     def _fast_decoded(self, payloads: list[bytes], skip: int) -> pa.Array | None:
         try:
-            found = pyruhvro.deserialize_array(payloads, self._text[skip]).column("v").cast(self._text_type)
+            found = pyruhvro.deserialize_array(payloads, self._text_to_read[skip]).column("v").cast(self._text_type)
             found = _reinterpreted(found, self.type)
             found.validate(full=True)  # texts may not be valid UTF-8
         except Exception:  # noqa: BLE001 - any error: fastavro finds the cause
@@ -181,7 +181,7 @@ class AvroCodec:
         if self._fast and len(values):
             batch = pa.RecordBatch.from_arrays([_reinterpreted(values, self._text_type)], names=["v"])
             try:
-                found: pa.Array = pyruhvro.serialize_record_batch(batch, self._text[0], 1)[0]
+                found: pa.Array = pyruhvro.serialize_record_batch(batch, self._text, 1)[0]
             except ValueError as error:
                 raise DataError(f"Error serializing Avro message: {error}") from error
             return found
@@ -196,14 +196,19 @@ class AvroCodec:
         return out.getvalue()
 
 
-def _with_texts(definition: Any) -> Any:
-    """Returns the schema with string in place of bytes."""
+def _record_text(fields: list[dict[str, str]], inner: Any) -> str:
+    """Returns the schema of a record with these fields and then the value, as text."""
+    return json.dumps({"type": "record", "name": "r", "fields": [*fields, {"name": "v", "type": inner}]})
+
+
+def _replaced(definition: Any, types: Mapping[str, str]) -> Any:
+    """Returns the schema with other types in place of some."""
     if isinstance(definition, list):
-        return [_with_texts(branch) for branch in definition]
+        return [_replaced(branch, types) for branch in definition]
     if isinstance(definition, dict):
-        return {key: _with_texts(one) if key in ("type", "fields", "items", "values") else one
+        return {key: _replaced(one, types) if key in ("type", "fields", "items", "values") else one
                 for key, one in definition.items()}
-    return "string" if definition == "bytes" else definition
+    return types.get(definition, definition)
 
 
 def _reinterpreted(array: pa.Array, kind: pa.DataType) -> pa.Array:
