@@ -52,14 +52,22 @@ class _Mapping:
             self._documents.setdefault(root["$id"], root)
         self._options = options
         self._within: list[int] = []  # the id() of the enclosing schemas that were reached by $ref or allOf
-        self._unions = self._count = 0
+        self._document_of: dict[int, Any] = {}  # by the id() of a part of a schema that is merged into another one
+        self._unions = self._count = self._depth = 0
 
     def schema(self, definition: Any, document: Any, *, version: int | None = None, optional: bool = False) -> Schema:
         """Returns the Connect schema of a definition. `document`: the target of its local references."""
         self._count += 1
-        if self._count > _MAX_SCHEMAS or len(self._within) > MAX_DEPTH:
+        if self._count > _MAX_SCHEMAS or self._depth > MAX_DEPTH:
             raise DataError(f"a JSON schema has more than {_MAX_SCHEMAS} schemas, or is nested more than {MAX_DEPTH} "
-                            "levels deep")
+                            "levels deep, for example because it contains itself")
+        self._depth += 1
+        try:
+            return self._schema(definition, self._document_of.get(id(definition), document), version, optional)
+        finally:
+            self._depth -= 1
+
+    def _schema(self, definition: Any, document: Any, version: int | None, optional: bool) -> Schema:
         if not isinstance(definition, Mapping) or not definition:
             raise DataError("a JSON schema allows values of any type, which Arrow does not support")
         if isinstance(definition.get("$ref"), str):
@@ -126,8 +134,8 @@ class _Mapping:
         """
         parts = [self._followed(part, document) for part in definition["allOf"]]
         rest = {key: value for key, value in definition.items() if key != "allOf"}
-        properties = {name: one for part in (*parts, rest) for name, one in (part.get("properties") or {}).items()}
-        required = [name for part in (*parts, rest) for name in part.get("required") or ()]
+        properties = {name: one for part in (*parts, rest) for name, one in _properties(part).items()}
+        required = [name for part in (*parts, rest) for name in _required(part)]
         if properties:
             return {**rest, "type": "object", "properties": properties, "required": required}
         chosen = next((part for part in parts if any(key in part for key in (*_CHOICES, "enum"))), None)
@@ -139,6 +147,7 @@ class _Mapping:
         for _ in range(MAX_DEPTH):
             if not isinstance(definition, Mapping):
                 return {}
+            self._document_of |= dict.fromkeys(map(id, _parts(definition)), document)
             if isinstance(definition.get("allOf"), list):
                 return self._merged_once(definition, document)
             if not isinstance(definition.get("$ref"), str):
@@ -164,7 +173,7 @@ class _Mapping:
         if kind == "boolean":
             return Schema(Type.BOOLEAN)
         if kind in ("integer", "number"):
-            if connect is not None and connect not in _CONNECT:
+            if connect is not None and (not isinstance(connect, str) or connect not in _CONNECT):
                 raise DataError(f"Unsupported type {connect}")
             return Schema(_CONNECT[connect] if connect else Type.INT64 if kind == "integer" else Type.FLOAT64)
         if kind == "string":
@@ -195,14 +204,12 @@ class _Mapping:
     def _object(self, definition: Mapping[str, Any], document: Any) -> Schema:
         if definition.get(n.CONNECT_TYPE) == "map":
             return Schema(Type.MAP, key=STRING, value=self.schema(definition.get("additionalProperties"), document))
-        properties = definition.get("properties") or {}
-        required = definition.get("required") or ()
-        places = {name: one.get(n.CONNECT_INDEX, i) if isinstance(one, Mapping) else i
-                  for i, (name, one) in enumerate(properties.items())}
+        properties, required = _properties(definition), _required(definition)
+        places = {name: _place(one, i) for i, (name, one) in enumerate(properties.items())}
         fields = [
             Field(name, self.schema(properties[name], document,
                                     optional=self._options.optional and name not in required))
-            for name in sorted(properties, key=lambda name: int(places[name]))
+            for name in sorted(properties, key=lambda name: places[name])
         ]
         return Schema(Type.STRUCT, fields=tuple(fields))
 
@@ -224,6 +231,33 @@ def _choices(definition: Mapping[str, Any]) -> list[Any] | None:
     if isinstance(definition.get("type"), list):
         return [{**definition, "type": kind} for kind in definition["type"]]
     return None
+
+
+def _properties(definition: Mapping[str, Any]) -> Mapping[str, Any]:
+    found = definition.get("properties") or {}
+    if not isinstance(found, Mapping):
+        raise DataError(f"the properties of a JSON schema are not an object: {str(found)[:100]}")
+    return found
+
+
+def _required(definition: Mapping[str, Any]) -> list[Any]:
+    found = definition.get("required")
+    return found if isinstance(found, list) else []
+
+
+def _place(definition: Any, place: int) -> int:
+    """Returns the position of a property: its connect.index or, without one, that in the schema."""
+    index = definition.get(n.CONNECT_INDEX, place) if isinstance(definition, Mapping) else place
+    if not isinstance(index, int):
+        raise DataError(f"the {n.CONNECT_INDEX} of a JSON schema is not an integer: {str(index)[:100]}")
+    return index
+
+
+def _parts(definition: Mapping[str, Any]) -> list[Any]:
+    """Returns the schemas that a schema consists of."""
+    choices = [one for key in _CHOICES if isinstance(definition.get(key), list) for one in definition[key]]
+    return [*_properties(definition).values(), *choices, definition.get("items"),
+            definition.get("additionalProperties")]
 
 
 def _is_null(definition: Any) -> bool:

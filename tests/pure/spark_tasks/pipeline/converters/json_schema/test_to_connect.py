@@ -1,0 +1,56 @@
+"""JSON Schemas as Connect schemas: allOf across documents, and schemas that are invalid."""
+
+import json
+
+import pytest
+
+from spark_tasks.data.schema import Type
+from spark_tasks.errors import DataError
+from spark_tasks.pipeline.converters.json_schema.names import JsonSchemaOptions
+from spark_tasks.pipeline.converters.json_schema.to_connect import connect_schema
+
+X = {"definitions": {"X": {"type": "boolean"}}}
+LOCAL = {"$ref": "#/definitions/X"}
+
+
+def connect(definition, **references):
+    texts = {name: json.dumps(one) for name, one in references.items()}
+    return connect_schema(json.dumps(definition), texts, JsonSchemaOptions())
+
+
+def test_local_references_of_a_schema_in_allof_stay_in_their_document():
+    """They were looked up in the document with allOf, so that all records with such a schema were bad records."""
+    base = {**X, "properties": {"x": LOCAL}, "allOf": [{"properties": {"y": LOCAL}}, {"$ref": "more"}]}
+    more = {"definitions": {"X": {"type": "integer"}}, "properties": {"z": LOCAL}}
+    own = {"definitions": {"X": {"type": "string"}}, "allOf": [{"$ref": "base"}], "properties": {"own": LOCAL}}
+    found = connect(own, base=base, more=more)
+    assert {field.name: field.schema.type for field in found.fields} == {
+        "x": Type.BOOLEAN, "y": Type.BOOLEAN, "z": Type.INT64, "own": Type.STRING}
+
+
+@pytest.mark.parametrize("part", [
+    {"type": "array", "items": LOCAL}, {"oneOf": [LOCAL, {"type": "integer"}]},
+    {"type": "object", "connect.type": "map", "additionalProperties": LOCAL},
+])
+def test_so_do_those_of_lists_unions_and_maps(part):
+    schema = connect({"properties": {"a": {"allOf": [{"$ref": "base"}]}}, "type": "object"}, base={**X, **part})
+    inner = schema.fields[0].schema
+    assert (inner.value or inner.fields[0].schema).type is Type.BOOLEAN
+
+
+@pytest.mark.parametrize(("more", "words"), [
+    ({"properties": "a"}, "properties of a JSON schema are not an object: a"),
+    ({"properties": {"a": {"type": "string", "connect.index": "1"}}}, "connect.index of a JSON schema is not an int"),
+    ({"properties": {"a": {"type": "string", "connect.index": 1e999}}}, "connect.index"),
+    ({"properties": {"a": {"type": "integer", "connect.type": ["int8"]}}}, "Unsupported type"),
+    ({"properties": {"a": {"allOf": [{"$ref": "#"}]}}}, "contains itself"),
+    ({"allOf": [{"properties": 5}]}, "properties of a JSON schema are not an object: 5"),
+])
+def test_invalid_schemas_are_refused(more, words):
+    with pytest.raises(DataError, match=words):
+        connect({"type": "object", **more})
+
+
+def test_required_without_a_list_requires_nothing():
+    """As in the third draft, where it is a boolean of each property."""
+    assert connect({"type": "object", "required": True, "properties": {"a": {"type": "string"}}}).fields[0].name == "a"
