@@ -52,10 +52,11 @@ def to_arrow(schema: Schema) -> pa.DataType:
 
 
 def _decimal(schema: Schema) -> pa.DataType:
-    precision = int(dict(schema.parameters).get(PRECISION, DEFAULT_PRECISION))
+    precision = dict(schema.parameters).get(PRECISION, DEFAULT_PRECISION)
     try:
+        precision = int(precision)
         return pa.decimal128(precision, schema.scale) if precision <= 38 else pa.decimal256(precision, schema.scale)
-    except (ValueError, pa.ArrowInvalid) as error:
+    except (ValueError, OverflowError) as error:
         raise DataError(f"Decimal({precision}, {schema.scale}) has no Arrow type: {error}") from error
 
 

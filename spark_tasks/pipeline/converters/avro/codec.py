@@ -16,7 +16,7 @@ from typing import Any
 import fastavro
 import pyarrow as pa
 import pyruhvro
-from fastavro.schema import parse_schema
+from fastavro.schema import SchemaParseException, parse_schema
 
 from spark_tasks.errors import DataError
 from spark_tasks.pipeline.converters.avro.tree import NO_DEFAULT, Node
@@ -71,7 +71,10 @@ class AvroCodec:
         inner = self._plain(node)
         self._check_arrays(node)
         value = {"name": "v", "type": inner}
-        self._parsed = parse_schema({"type": "record", "name": "r", "fields": [value]})
+        try:
+            self._parsed = parse_schema({"type": "record", "name": "r", "fields": [value]})
+        except SchemaParseException as error:
+            raise DataError(f"an Avro schema is not valid: {error}") from error
         # For pyruhvro, bytes are declared as texts, which have the same layout in Avro and Arrow and which it does not
         # validate. To be read, an int is declared as a long, because pyruhvro would cut off the high bits of a larger
         # number. The five bytes of the schema id are declared as a boolean and a float, so that it skips them.

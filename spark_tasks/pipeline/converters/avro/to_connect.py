@@ -218,7 +218,7 @@ class _Mapping:
         if node.kind == "record":
             return self._default_record(schema, node, _required(value, dict))
         if node.kind == "union":
-            if node.inner[0].kind == "null":
+            if not node.inner or node.inner[0].kind == "null":
                 return None
             first = schema.fields[0]
             return {first.name: self._default_value(first.schema, node.inner[0], value)}
@@ -268,7 +268,7 @@ def _int(node: Node) -> Schema:
     kind = node.props.get(n.CONNECT_TYPE)
     if kind is None:
         return Schema(Type.INT32)
-    if kind not in _SMALL:
+    if not isinstance(kind, str) or kind not in _SMALL:
         raise DataError(f"Connect type annotation for Avro int field is {kind}")
     return Schema(_SMALL[kind])
 
@@ -292,4 +292,6 @@ def _plain_default(kind: str, value: Any) -> Any:
 
 def _java_text(value: Any) -> str:
     """Returns what Java's toString() returns for a JSON value."""
-    return value if isinstance(value, str) else {None: "null", True: "true", False: "false"}.get(value, str(value))
+    if value is None or isinstance(value, bool):
+        return java_json(value)
+    return str(value)

@@ -2,6 +2,7 @@
 
 import base64
 import json
+from dataclasses import replace
 from decimal import Decimal
 
 import pyarrow as pa
@@ -111,3 +112,10 @@ def test_bytes_of_decimals_may_have_escapes():
     """As some libraries write the plus sign and the slash."""
     unscaled = int.from_bytes(b"\xfb\xff\xbf", "big", signed=True)
     assert read(PRICE, '"+/+/"', '"\\u002b\\/\\u002B/"') == [Decimal(unscaled).scaleb(-2)] * 2
+
+
+@pytest.mark.parametrize("parameters", [
+    {"scale": "x"}, {"scale": "9" * 30}, {"scale": "2", "connect.decimal.precision": "x"}])
+def test_a_decimal_with_invalid_parameters_is_refused(parameters):
+    with pytest.raises(DataError, match="Decimal"):
+        read(replace(PRICE, parameters=tuple(parameters.items())), "1.5")

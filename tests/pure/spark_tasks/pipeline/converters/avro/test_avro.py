@@ -4,9 +4,11 @@ import json
 
 import pytest
 
+from spark_tasks.data.arrow_types import to_arrow
 from spark_tasks.data.schema import DECIMAL, Field, Schema, Type
 from spark_tasks.errors import DataError
 from spark_tasks.pipeline.converters.avro import names as n
+from spark_tasks.pipeline.converters.avro.codec import AvroCodec
 from spark_tasks.pipeline.converters.avro.names import AvroOptions
 from spark_tasks.pipeline.converters.avro.to_avro import avro_text
 from spark_tasks.pipeline.converters.avro.to_connect import connect_schema
@@ -98,6 +100,28 @@ def test_avro_types_without_a_connect_equivalent_are_mapped():
 def test_invalid_schemas_are_refused(text, words):
     with pytest.raises(DataError, match=words):
         parse(text)
+
+
+@pytest.mark.parametrize(("definition", "words"), [
+    ({"type": "int", "connect.type": ["int8"]}, "Connect type annotation"),
+    ({"type": "enum", "name": "E", "symbols": ["A", "A"]}, "not valid: All symbols in an enum must be unique"),
+    ({"type": "bytes", "logicalType": "decimal", "precision": 10**30}, "has no Arrow type"),
+])
+def test_schemas_with_an_invalid_part_are_refused(definition, words):
+    node = parse(json.dumps(definition))
+    with pytest.raises(DataError, match=words):
+        AvroCodec(node), to_arrow(connect_schema(node, AvroOptions()))
+
+
+def test_odd_properties_and_defaults_are_no_errors():
+    """Properties of any type are texts, as in Java; a union without types has no default."""
+    odd = {"type": "int", "avro.list": [1], "avro.map": {"a": None}, "avro.flag": True, "avro.none": None}
+    definition = {"type": "record", "name": "R", "fields": [{"name": "a", "type": odd}, {
+        "name": "u", "type": [], "default": 1}]}
+    schema = connect_schema(parse(json.dumps(definition)), AvroOptions())
+    parameters = dict(schema.fields[0].schema.parameters)
+    assert (parameters["avro.list"], parameters["avro.flag"], parameters["avro.none"]) == ("[1]", "true", "null")
+    assert schema.fields[1].schema.default is None
 
 
 def test_exponentially_nested_schemas_are_refused():
