@@ -8,6 +8,7 @@ access), UnknownSchemaError and RefusedSchemaError (DataErrors: the records with
 from __future__ import annotations
 
 import importlib
+import math
 import random
 import threading
 import time
@@ -21,7 +22,7 @@ from spark_tasks.errors import ConfigError, DataError, RetriableError
 from spark_tasks.kafka.client_config import tls_files
 from spark_tasks.registry.errors import RefusedSchemaError, UnknownSchemaError
 from spark_tasks.registry.responses import checked, read_body
-from spark_tasks.registry.settings import TLS_PREFIX, user_info
+from spark_tasks.registry.settings import TLS_PREFIX, user_info, without_user
 from spark_tasks.registry.wire import SchemaId
 
 if TYPE_CHECKING:
@@ -217,7 +218,7 @@ class Registry:
 
     @property
     def _urls(self) -> str:
-        return ",".join(_shown(url) for url in self._settings["schema.registry.url"])
+        return ",".join(without_user(url) for url in self._settings["schema.registry.url"])
 
     @cached_property
     def _client(self) -> SchemaRegistryClient:
@@ -226,17 +227,15 @@ class Registry:
 
         values = self._settings
         conf = _conf(values)
-        conf["timeout"] = httpx.Timeout(
-            values["http.read.timeout.ms"] / 1000, connect=values["http.connect.timeout.ms"] / 1000
-        )
+        seconds = values["http.read.timeout.ms"] / 1000 or None  # 0: no limit, as in Java
+        conf["timeout"] = httpx.Timeout(seconds, connect=values["http.connect.timeout.ms"] / 1000 or None)
         try:
             client = SchemaRegistryClient(conf)
         except (ValueError, TypeError, OSError) as error:
             raise ConfigError(f"schema.registry.url: {error}") from error
         # The client has no settings for what Java's clients support: any header, and a token without a logical cluster.
         rest = client._rest_client  # noqa: SLF001
-        seconds = values["http.read.timeout.ms"] / 1000
-        rest.session.event_hooks = {"response": [lambda response: read_body(response, seconds)]}
+        rest.session.event_hooks = {"response": [lambda response: read_body(response, seconds or math.inf)]}
         rest.send_request = _checking(rest.send_request)
         if values.get(f"{TLS_PREFIX}ssl.endpoint.identification.algorithm", "https").strip() == "":
             rest.verify.check_hostname = False
@@ -301,7 +300,7 @@ def _conf(values: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the settings of confluent-kafka's client. Raises ConfigError."""
     urls = [url.rstrip("/") for url in values["schema.registry.url"]]
     if values["basic.auth.credentials.source"] == "USER_INFO":
-        urls = [_shown(url) for url in urls]  # whose user and password are not used then
+        urls = [without_user(url) for url in urls]  # whose user and password are not used then
     if values["schema.registry.url.randomize"]:
         first = random.randrange(len(urls))  # noqa: S311 - load, not secrets
         urls = urls[first:] + urls[:first]
@@ -310,10 +309,10 @@ def _conf(values: Mapping[str, Any]) -> dict[str, Any]:
         "max.retries": values["max.retries"],
         "retries.wait.ms": values["retries.wait.ms"],
         "retries.max.wait.ms": values["retries.max.wait.ms"],
-        "cache.capacity": values["latest.cache.size"],
+        "cache.capacity": max(1, values["latest.cache.size"]),
     }
-    if values["latest.cache.ttl.sec"] >= 0:
-        conf["cache.latest.ttl.sec"] = values["latest.cache.ttl.sec"]
+    if values["latest.cache.ttl.sec"] >= 0 or values["latest.cache.size"] < 1:
+        conf["cache.latest.ttl.sec"] = values["latest.cache.ttl.sec"] if values["latest.cache.size"] >= 1 else 0
     if values["basic.auth.credentials.source"] == "USER_INFO":
         conf["basic.auth.user.info"] = user_info(values)
     if values["bearer.auth.credentials.source"] == "OAUTHBEARER":
@@ -351,9 +350,3 @@ def _name(found: Any) -> SchemaName:
 def _text(schema: Any) -> SchemaText:
     references = tuple((reference.name, reference.subject, reference.version) for reference in schema.references or ())
     return SchemaText(str(schema.schema_str), schema.schema_type or "AVRO", references)
-
-
-def _shown(url: str) -> str:
-    """Returns the URL without user and password."""
-    scheme, _, rest = url.partition("://")
-    return f"{scheme}://{rest.rpartition('@')[2]}"

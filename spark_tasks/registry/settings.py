@@ -7,9 +7,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from spark_tasks.config.client_keys import client_config_def
-from spark_tasks.config.definition import REQUIRED, ConfigDef, ConfigKey, Importance, Password, Type, between
+from spark_tasks.config.definition import REQUIRED, ConfigDef, ConfigKey, Importance, Password, Type, at_least, between
 from spark_tasks.errors import ConfigError
 
 _SERIALIZERS = "io.confluent.kafka.serializers"
@@ -81,6 +82,11 @@ retries.max.wait.ms INT LOW =20000 The maximum backoff before any retry.
 TLS_PREFIX = "schema.registry."
 
 
+_RANGES = {"bearer.auth.cache.expiry.buffer.seconds": between(0, 3600)} | dict.fromkeys(
+    ("http.connect.timeout.ms", "http.read.timeout.ms", "max.retries", "retries.wait.ms", "retries.max.wait.ms"),
+    at_least(0))  # fmt: skip
+
+
 def _keys() -> Iterator[ConfigKey]:
     for line in _TABLE.strip().splitlines():
         yield _key(*line.split(maxsplit=4))
@@ -91,8 +97,8 @@ def _keys() -> Iterator[ConfigKey]:
 
 def _key(name: str, kind: str, importance: str, default: str, doc: str) -> ConfigKey:
     value: Any = {"-": None, "!": REQUIRED}.get(default, default[1:])
-    ranged = between(0, 3600) if name == "bearer.auth.cache.expiry.buffer.seconds" else None
-    return ConfigKey(name, Type[kind], default=value, validator=ranged, importance=Importance[importance], doc=doc)
+    return ConfigKey(name, Type[kind], default=value, validator=_RANGES.get(name), importance=Importance[importance],
+                     doc=doc)
 
 
 REGISTRY_KEYS = ConfigDef(*_keys())
@@ -124,9 +130,7 @@ def check(values: Mapping[str, Any]) -> None:
     if not [url for url in values["schema.registry.url"] if url]:
         raise ConfigError(f"schema.registry.url: {NO_REGISTRY}")
     for url in values["schema.registry.url"]:
-        if not url.startswith(("http://", "https://")):
-            raise ConfigError(f"Invalid value {url} for configuration schema.registry.url: must start with http:// or "
-                              "https://")
+        _check_url(url)
     for name, allowed in _ONLY.items():
         if values[name] not in allowed:
             names = ", ".join(str(value) for value in allowed if value)
@@ -134,6 +138,25 @@ def check(values: Mapping[str, Any]) -> None:
             raise ConfigError(f"Invalid value {values[name]} for configuration {name}: {remedy}")
     if values["basic.auth.credentials.source"] == "USER_INFO":
         user_info(values)
+
+
+def _check_url(url: str) -> None:
+    reason = None
+    try:
+        if not url.startswith(("http://", "https://")):
+            reason = "must start with http:// or https://"
+        elif not (urlsplit(url).hostname and urlsplit(url).port != 0):
+            reason = "must have a host and, optionally, a port"
+    except ValueError as error:
+        reason = str(error)
+    if reason:
+        raise ConfigError(f"Invalid value {without_user(url)} for configuration schema.registry.url: {reason}")
+
+
+def without_user(url: str) -> str:
+    """Returns the URL without user and password."""
+    scheme, separator, rest = url.partition("://")
+    return f"{scheme}{separator}{rest.rpartition('@')[2]}" if separator else url.rpartition("@")[2]
 
 
 def user_info(values: Mapping[str, Any]) -> str:

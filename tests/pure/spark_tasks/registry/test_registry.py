@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 from heeler.embedded_kafka.java import find_java
-from spark_tasks.data.columns import HEADERS_TYPE
+from spark_tasks.data.columns import HEADERS_TYPE, SCHEMA_KEY
 from spark_tasks.errors import ConfigError, RetriableError
 from spark_tasks.pipeline.converters.avro.converter import AvroConverter
 from spark_tasks.pipeline.converters.json import JsonConverter
@@ -57,7 +57,12 @@ def test_converters_are_listed_with_confluents_settings(name, cls):
 @pytest.mark.parametrize(("wrong", "words"), [
     ({}, 'Missing required configuration "schema.registry.url"'),
     ({URL: ""}, "JsonConverter does not"),
-    ({URL: "registry:8081"}, "must start with http"),
+    ({URL: "registry:8081"}, "must start with http"), ({URL: f"{NOWHERE},,"}, "must start with http"),
+    ({URL: "user:secret@registry:8081"}, "Invalid value registry:8081 for"),
+    ({URL: "http://user:secret@registry:x"}, "Invalid value http://registry:x for configuration .* Port"),
+    ({URL: "http://"}, "must have a host"), ({URL: "https://registry:99999"}, "Port out of range"),
+    ({URL: NOWHERE, "max.retries": "-1"}, "max.retries: Value must be at least 0"),
+    ({URL: NOWHERE, "http.read.timeout.ms": "-1"}, "Value must be at least 0"),
     ({URL: NOWHERE, "value.subject.name.strategy": "com.acme.Mine"}, "must be one of"),
     ({URL: NOWHERE, "basic.auth.credentials.source": "SASL_INHERIT"}, "supported: URL, USER_INFO"),
     ({URL: NOWHERE, "basic.auth.credentials.source": "USER_INFO"}, "basic.auth.user.info is missing"),
@@ -352,3 +357,15 @@ def test_an_error_of_another_service_fails_the_task(service, status, body, recor
     with pytest.raises(ConfigError, match="is the path of the URL right") as error:
         reader_of(service).to_connect("t", record)
     assert len(str(error.value)) < 1000
+
+
+def test_a_cache_without_room_and_a_timeout_of_zero(service):
+    """As in Java: the latest version is always asked for, and a response is awaited without limit."""
+    converter = reader_of(service, **{
+        "latest.cache.size": "0", "http.read.timeout.ms": "0", "http.connect.timeout.ms": "0",
+        "auto.register.schemas": "false", "use.latest.version": "true"})
+    for number in (7, 8):
+        service.answer = 200, {}, [json.dumps({**INT, "id": number, "version": 1}).encode()]
+        metadata = {SCHEMA_KEY: b'{"type":"int32"}'}
+        assert converter.from_connect("t", pa.array([2], pa.int32()), metadata).to_pylist() == [
+            b"\0\0\0\0" + bytes([number]) + b"\4"]
