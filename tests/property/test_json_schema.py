@@ -1,20 +1,26 @@
-"""JSON Schema: schemas and values round-trip."""
+"""JSON Schema: schemas and values round-trip, and an error names a bad record."""
 
 import dataclasses
+import json
 import math
 from decimal import Decimal
+from functools import partial
 
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from spark_tasks.data.schema import DECIMAL, STRING, Field, Schema, Type
+from spark_tasks.errors import DataError
 from spark_tasks.pipeline.converters.avro import names as avro_names
+from spark_tasks.pipeline.converters.base import BadRowError
 from spark_tasks.pipeline.converters.json_columns import read_tape
 from spark_tasks.pipeline.converters.json_schema.names import ENUM, JsonSchemaOptions
 from spark_tasks.pipeline.converters.json_schema.to_connect import connect_schema
 from spark_tasks.pipeline.converters.json_schema.to_json_schema import json_schema_text
 from spark_tasks.pipeline.converters.json_schema.values import Reader, Writer
+from spark_tasks.pipeline.converters.json_typed import TypedReader
 from tests.property.test_avro import arrow, records, same
 
 OPTIONS = JsonSchemaOptions()
@@ -72,3 +78,42 @@ def test_decimals_keep_all_digits_in_rewritten_texts(number):
         tape = read_tape(pa.array([f'{{"n":{number},"m":{{"{name}":{number}}}}}'.encode()], pa.binary()))
         [found] = Reader(tape, may_lack=True).build(schema, tape.roots).to_pylist()
         assert (found["n"], found["m"][0][1]) == (Decimal(number), Decimal(number))
+
+
+ODD = st.sampled_from([None, True, -1, 2**40, 10**8, 1.5, "!", "AQ==", [], {}, [1], [[1]], [{"key": 1}], {"a": 1}])
+
+
+@st.composite
+def damaged(draw, value):
+    """A JSON value in which some values are others, of any type."""
+    if not draw(st.integers(0, 5)):
+        return draw(ODD)
+    if isinstance(value, dict):
+        return {key: draw(damaged(one)) for key, one in value.items()}
+    return [draw(damaged(one)) for one in value] if isinstance(value, list) else value
+
+
+@pytest.mark.timeout(900)  # of the thorough profile
+@settings(deadline=None)
+@given(records(), st.data())
+def test_an_error_names_a_bad_record(pair, data):
+    """In both JSON formats. The pipeline takes the record that an error names for bad without another attempt."""
+    schema, values = pair
+    schema = changed(schema, default=None)
+    texts = [json.loads(text) for text in Writer().write(arrow(values, schema), schema).to_pylist()]
+    payloads = [json.dumps(data.draw(damaged(one)) if data.draw(st.booleans()) else one).encode() for one in texts]
+    for reader in (partial(TypedReader, replace_nulls=False), partial(Reader, may_lack=True)):
+        alone = {row for row, payload in enumerate(payloads) if _error(reader, schema, [payload])}
+        error = _error(reader, schema, payloads)
+        assert (error is None) == (not alone)
+        if isinstance(error, BadRowError):
+            assert {row for row, _ in getattr(error, "bad", [(error.row, error)])} <= alone
+
+
+def _error(reader, schema, payloads):
+    tape = read_tape(pa.array(payloads, pa.binary()))
+    try:
+        reader(tape).build(schema, tape.roots)
+    except DataError as error:
+        return error
+    return None
