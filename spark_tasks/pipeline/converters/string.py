@@ -20,6 +20,7 @@ from spark_tasks.pipeline.converters.java_text import to_texts
 from spark_tasks.pipeline.java_texts import java_text
 
 _MARKS = (codecs.BOM_UTF16_BE, codecs.BOM_UTF16_LE)
+_LONG_MARKS = (codecs.BOM_UTF32_BE, codecs.BOM_UTF32_LE)
 _METADATA = {SCHEMA_KEY: to_text(OPTIONAL_STRING).encode()}
 
 
@@ -39,10 +40,13 @@ class StringConverter(Converter, HeaderConverter):
     @override
     def configure(self, configs: Mapping[str, str], *, is_key: bool = False) -> None:
         values = self.config_def.parse({**configs, "converter.type": "key" if is_key else "value"})
+        name = values["converter.encoding"]
         try:
-            self._codec = codecs.lookup(values["converter.encoding"])
-        except LookupError as error:
-            raise ConfigError(f"converter.encoding: {error}") from None
+            self._codec = codecs.lookup(name)
+            "a".encode(name, "replace")  # Python also has codecs that are not for texts
+            b"\xff".decode(name, "replace")
+        except (LookupError, ValueError) as error:
+            raise ConfigError(f"Invalid value {name!r} for configuration converter.encoding: {error}") from None
         self._utf8 = self._codec.name == "utf-8"
 
     @override
@@ -73,9 +77,13 @@ class StringConverter(Converter, HeaderConverter):
     def _decode(self, value: bytes) -> str:
         if self._codec.name == "utf-16" and value[:2] not in _MARKS:
             return value.decode("utf-16-be", "replace")  # as in Java without a byte order mark
+        if self._codec.name == "utf-32" and value[:4] not in _LONG_MARKS:
+            return value.decode("utf-32-be", "replace")
         return self._codec.decode(value, "replace")[0]
 
     def _encode(self, text: str) -> bytes:
         if self._codec.name == "utf-16":
             return codecs.BOM_UTF16_BE + text.encode("utf-16-be", "replace")
+        if self._codec.name == "utf-32":
+            return text.encode("utf-32-be", "replace")  # Java writes no mark here
         return self._codec.encode(text, "replace")[0]
