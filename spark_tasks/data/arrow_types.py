@@ -33,6 +33,8 @@ PRECISION = "connect.decimal.precision"  # the schema parameter in which JDBC co
 DEFAULT_PRECISION = 38
 EXACT: Final = Context(prec=100)
 """For arithmetic with decimals: Arrow's have up to 76 digits, but Python's default context rounds to 28."""
+MAX_DECIMAL_BITS: Final = 256
+"""Of Arrow's decimals. Check it first: it takes minutes to convert a hostile number of a million bits to digits."""
 
 
 def to_arrow(schema: Schema) -> pa.DataType:

@@ -311,8 +311,10 @@ def _conf(values: Mapping[str, Any]) -> dict[str, Any]:
         "retries.max.wait.ms": values["retries.max.wait.ms"],
         "cache.capacity": max(1, values["latest.cache.size"]),
     }
-    if values["latest.cache.ttl.sec"] >= 0 or values["latest.cache.size"] < 1:
-        conf["cache.latest.ttl.sec"] = values["latest.cache.ttl.sec"] if values["latest.cache.size"] >= 1 else 0
+    # The client's cache has at least one entry; without any, as in Java, it must not outlive the request.
+    ttl_s = values["latest.cache.ttl.sec"] if values["latest.cache.size"] >= 1 else 0
+    if ttl_s >= 0:
+        conf["cache.latest.ttl.sec"] = ttl_s
     if values["basic.auth.credentials.source"] == "USER_INFO":
         conf["basic.auth.user.info"] = user_info(values)
     if values["bearer.auth.credentials.source"] == "OAUTHBEARER":

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import base64
-import contextlib
 import http.server
 import json
-import threading
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator
 from typing import Any
 
 
@@ -31,21 +28,6 @@ class Answers(http.server.BaseHTTPRequestHandler):
 
     def log_message(self, *_: object) -> None:
         pass
-
-
-@contextlib.contextmanager
-def listening(handler: type[Answers], **attributes: Any) -> Iterator[Any]:
-    """A server with these attributes."""
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    vars(server).update(attributes)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    try:
-        yield server
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 class Door(Answers):

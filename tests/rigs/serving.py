@@ -11,7 +11,6 @@ import json
 import re
 import ssl
 import subprocess
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -35,6 +34,7 @@ from rest.server.keys import Listener
 from rest.server.listeners import RestServer
 from rest.server.settings import RestSettings
 from tests.rigs.fake_herder import FakeWorker
+from tests.rigs.listening import listening
 from tests.rigs.rest_apps import admin_app_of, app_of
 
 LOCAL = (Listener("http", "127.0.0.1", 0),)
@@ -103,16 +103,9 @@ def stub(status: int = 200, body: Any = None) -> Iterator[Stub]:
         def log_message(self, *args: Any) -> None:
             pass
 
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    answers.port = server.server_address[1]
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    try:
+    with listening(Handler) as server:
+        answers.port = server.server_port
         yield answers
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 @dataclass(frozen=True)

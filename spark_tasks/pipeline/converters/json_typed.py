@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_tasks.arrays.buffers import Bools, Ints, all_valid, bool_array, number_array, texts
-from spark_tasks.data.arrow_types import EXACT, to_arrow
+from spark_tasks.data.arrow_types import EXACT, MAX_DECIMAL_BITS, to_arrow
 from spark_tasks.data.columns import struct_array
 from spark_tasks.data.schema import DATE, DECIMAL, TIME, TIMESTAMP, Schema, Type
 from spark_tasks.errors import DataError
@@ -27,7 +27,6 @@ from spark_tasks.pipeline.converters.json_columns import find_members, integers,
 from spark_tasks.pipeline.converters.json_tape import ARRAY, ESCAPED, FLOAT, INT, KEY, OBJECT, STRING, Tape
 from spark_tasks.pipeline.converters.times import check_times
 
-_DECIMAL_BITS = 256  # of Arrow's largest type
 _INTEGERS: dict[Type, Any] = {Type.INT8: np.int8, Type.INT16: np.int16, Type.INT32: np.int32, Type.INT64: np.int64}
 
 
@@ -304,6 +303,6 @@ def _unscaled(text: str, scale: int) -> Decimal:
     """Returns the decimal with these bytes in Base64. Raises ValueError."""
     content = base64.b64decode(text, validate=True)
     number = int.from_bytes(content, "big", signed=True)
-    if not content or number.bit_length() > _DECIMAL_BITS:  # to convert a number of a million digits takes minutes
+    if not content or number.bit_length() > MAX_DECIMAL_BITS:
         raise ValueError("it is empty" if not content else "it has more than 76 digits")
     return Decimal(number).scaleb(-scale, EXACT)

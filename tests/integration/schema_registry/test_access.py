@@ -13,8 +13,9 @@ from spark_tasks.errors import ConfigError, RetriableError
 from spark_tasks.pipeline.converters.avro.converter import AvroConverter
 from spark_tasks.pipeline.converters.base import BadRowsError
 from spark_tasks.registry.errors import UnknownSchemaError
+from tests.rigs.listening import listening
 from tests.rigs.registry_converters import avro, column
-from tests.rigs.registry_door import Door, TokenEndpoint, listening
+from tests.rigs.registry_door import Door, TokenEndpoint
 from tests.rigs.support import wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]

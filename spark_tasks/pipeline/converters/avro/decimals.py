@@ -9,9 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from spark_tasks.arrays.buffers import bitmap, string_array, texts
+from spark_tasks.data.arrow_types import MAX_DECIMAL_BITS
 from spark_tasks.pipeline.converters.base import BadRowError
-
-_MAX_BITS = 256  # of Arrow's decimals
 
 
 def from_bytes(array: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -58,8 +57,8 @@ def _one_by_one(array: pa.Array, kind: pa.DataType) -> pa.Array:
 
 def _decimal(value: bytes, scale: int) -> Decimal:
     number = int.from_bytes(value, "big", signed=True)
-    if number.bit_length() > _MAX_BITS:  # which takes long to convert to digits
-        raise ValueError(f"it has more than {_MAX_BITS} bits")
+    if number.bit_length() > MAX_DECIMAL_BITS:
+        raise ValueError(f"it has more than {MAX_DECIMAL_BITS} bits")
     return Decimal((int(number < 0), tuple(map(int, str(abs(number)))), -scale))
 
 

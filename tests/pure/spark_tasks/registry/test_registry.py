@@ -27,6 +27,7 @@ from spark_tasks.registry.apicurio import translated
 from spark_tasks.registry.settings import ASSOCIATED_NAME, RECORD_NAME, REGISTRY_KEYS
 from spark_tasks.registry.subjects import Subjects
 from spark_tasks.registry.wire import framed, unframed
+from tests.rigs.listening import listening
 from tests.rigs.serving import make_certificates
 
 URL = "schema.registry.url"
@@ -288,14 +289,8 @@ class Answering(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture
 def service():
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answering)
-    server.handle_error = lambda *_: None  # the client may not read all
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    yield server
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with listening(Answering, handle_error=lambda *_: None) as server:  # the client may not read all
+        yield server
 
 
 def reader_of(server, **more):

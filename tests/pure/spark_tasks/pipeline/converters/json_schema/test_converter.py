@@ -2,7 +2,6 @@
 
 import http.server
 import json
-import threading
 
 import pytest
 
@@ -10,6 +9,7 @@ from spark_tasks.errors import DataError
 from spark_tasks.pipeline.converters.base import BadRowsError
 from spark_tasks.pipeline.converters.json_schema.converter import JsonSchemaConverter
 from spark_tasks.registry.client import SchemaText
+from tests.rigs.listening import listening
 
 
 def read(definition, payloads, **references):
@@ -49,13 +49,8 @@ def elsewhere():
         def log_message(self, *args):
             pass
 
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}/secret", paths
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with listening(Handler) as server:
+        yield f"http://127.0.0.1:{server.server_port}/secret", paths
 
 
 def test_a_schema_causes_no_requests(elsewhere, tmp_path):
