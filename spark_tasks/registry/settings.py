@@ -142,15 +142,20 @@ def check(values: Mapping[str, Any]) -> None:
 
 def _check_url(url: str) -> None:
     reason = None
-    try:
-        if not url.startswith(("http://", "https://")):
-            reason = "must start with http:// or https://"
-        elif not (urlsplit(url).hostname and urlsplit(url).port != 0):
-            reason = "must have a host and, optionally, a port"
-    except ValueError as error:
-        reason = str(error)
+    if not url.startswith(("http://", "https://")):
+        reason = "must start with http:// or https://"
+    elif not _has_address(url):
+        reason = "must have a host and, optionally, a port from 1 to 65535"
     if reason:
         raise ConfigError(f"Invalid value {without_user(url)} for configuration schema.registry.url: {reason}")
+
+
+def _has_address(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
 
 
 def without_user(url: str) -> str:

@@ -45,8 +45,9 @@ class StringConverter(Converter, HeaderConverter):
             self._codec = codecs.lookup(name)
             "a".encode(name, "replace")  # Python also has codecs that are not for texts
             b"\xff".decode(name, "replace")
-        except (LookupError, ValueError) as error:
-            raise ConfigError(f"Invalid value {name!r} for configuration converter.encoding: {error}") from None
+        except (LookupError, ValueError):
+            raise ConfigError(f"Invalid value {name!r} for configuration converter.encoding: it is not a known "
+                              "encoding of texts, such as UTF-8, ISO-8859-1 or UTF-16") from None
         self._utf8 = self._codec.name == "utf-8"
 
     @override
