@@ -198,30 +198,30 @@ def test_a_batch_whose_response_was_lost_twice_is_not_duplicated(started):
     assert broker.logs["t", 0] == values
 
 
-LOST = [None, *["restart"] * 5]  # five batches are appended, but not acknowledged
+def appended_before_a_restart(started, describe_fault):
+    """An appender, its broker and the values of its batches: five of these are appended, but not acknowledged."""
+    broker = Broker([None, *["restart"] * 5])
+    broker.describe_faults = [describe_fault]
+    cluster, values, encoded = started(broker), numbers(0, 80), threading.Event()
+    cluster.io.start(encoded.wait, 30)  # otherwise some batches might be sent before there are five
+    appender = Appender(cluster, ME, sequences={("t", 0): 0}, in_flight=5, max_batch_bytes=300)
+    appender.append("t", 0, raw(values))
+    encoded.set()
+    return appender, broker, values
 
 
 def test_batches_that_a_restarted_broker_has_forgotten_are_not_sent_again(started):
-    broker = Broker(LOST)
-    broker.describe_faults = [protocol.NotLeaderForPartitionError.errno]
-    appender = Appender(started(broker), ME, sequences={("t", 0): 0}, in_flight=5, max_batch_bytes=300)
-    values = numbers(0, 80)
-    appender.append("t", 0, raw(values))
+    appender, broker, values = appended_before_a_restart(started, protocol.NotLeaderForPartitionError.errno)
     appender.flush()
     assert broker.logs["t", 0] == values
+    assert broker.describe_faults == []
 
 
 def test_an_appender_that_may_not_know_what_is_appended_fails(started):
-    broker = Broker(LOST)
-    broker.describe_faults = [protocol.TopicAuthorizationFailedError.errno]
-    appender = Appender(started(broker), ME, sequences={("t", 0): 0}, in_flight=5, max_batch_bytes=300)
-
-    def append_all():
-        appender.append("t", 0, raw(numbers(0, 80)))  # may already raise, while it encodes the rest
-        appender.flush()
-
+    appender, broker, _ = appended_before_a_restart(started, protocol.TopicAuthorizationFailedError.errno)
     with pytest.raises(OutOfOrderSequenceError, match="t-0"):
-        append_all()
+        appender.flush()
+    assert broker.describe_faults == []
 
 
 @given(
