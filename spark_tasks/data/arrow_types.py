@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from decimal import Context
+from decimal import Context, Decimal, DecimalException, Inexact, InvalidOperation, Overflow
 from typing import Final
 
 import pyarrow as pa
@@ -31,8 +31,12 @@ _LOGICAL = {
 }
 PRECISION = "connect.decimal.precision"  # the schema parameter in which JDBC connectors store the precision
 DEFAULT_PRECISION = 38
-EXACT: Final = Context(prec=100)
+EXACT: Final = Context(prec=100, traps=[Inexact, InvalidOperation, Overflow])
 """For arithmetic with decimals: Arrow's have up to 76 digits, but Python's default context rounds to 28."""
+MAX_DIGITS: Final = 76
+"""Of Arrow's decimals, and their largest scale."""
+MAX_DIGITS_128: Final = 38
+"""The same for those with 128 bits."""
 MAX_DECIMAL_BITS: Final = 256
 """Of Arrow's decimals. Check it first: it takes minutes to convert a hostile number of a million bits to digits."""
 
@@ -56,10 +60,32 @@ def to_arrow(schema: Schema) -> pa.DataType:
 def _decimal(schema: Schema) -> pa.DataType:
     precision = dict(schema.parameters).get(PRECISION, DEFAULT_PRECISION)
     try:
-        precision = int(precision)
-        return pa.decimal128(precision, schema.scale) if precision <= 38 else pa.decimal256(precision, schema.scale)
+        return decimal_type(int(precision), schema.scale)
     except (ValueError, OverflowError) as error:
         raise DataError(f"Decimal({precision}, {schema.scale}) has no Arrow type: {error}") from error
+
+
+def decimal_type(precision: int, scale: int) -> pa.DataType:
+    """Returns Arrow's type of decimals. Raises ValueError if there is none. PyArrow also makes types of larger scales,
+    and then reads past its tables, which can end the process.
+    """
+    if abs(scale) > MAX_DIGITS:
+        raise ValueError(f"the scale must be from -{MAX_DIGITS} to {MAX_DIGITS}")
+    is_narrow = precision <= MAX_DIGITS_128 and abs(scale) <= MAX_DIGITS_128
+    return pa.decimal128(precision, scale) if is_narrow else pa.decimal256(precision, scale)
+
+
+def fitting_decimal(value: Decimal, kind: pa.DataType) -> Decimal:
+    """Returns the same number with the scale of Arrow's type `kind`. Raises ValueError if the type does not have that
+    number. PyArrow would convert it, too, but may end the process if the two scales are far apart.
+    """
+    try:
+        found = value.quantize(Decimal(1).scaleb(-kind.scale), context=EXACT)
+    except DecimalException:
+        raise ValueError(f"{str(value)[:100]} is not a number with the scale {kind.scale}") from None
+    if found and found.adjusted() + 1 + max(kind.scale, 0) > kind.precision:  # PyArrow counts a negative scale's zeros
+        raise ValueError(f"it has more than {kind.precision} digits")
+    return found
 
 
 # Arrow has more types than Connect: an unsigned integer becomes the next larger signed one, and so on.

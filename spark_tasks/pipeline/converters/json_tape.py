@@ -16,7 +16,7 @@ import numpy as np
 from spark_tasks.arrays.buffers import Bools, Bytes, Ints
 from spark_tasks.arrays.jit import kernel as jit
 from spark_tasks.arrays.memory import WORD, first_byte, load_word
-from spark_tasks.limits import MAX_DEPTH
+from spark_tasks.limits import MAX_DEPTH, MAX_NUMBER_LENGTH
 from spark_tasks.pipeline.converters.json_words import specials
 
 NULL, FALSE, TRUE, INT, FLOAT, STRING, ESCAPED, OBJECT, ARRAY, KEY = range(10)
@@ -153,7 +153,7 @@ def _number(data: Any, pos: int, stop: int) -> tuple[int, int]:
             pos += 1
         if pos == digits or pos - digits > 4:
             return -1, kind
-    return (pos, kind) if pos - begin <= 500 else (-1, kind)
+    return (pos, kind) if pos - begin <= MAX_NUMBER_LENGTH else (-1, kind)
 
 
 @jit

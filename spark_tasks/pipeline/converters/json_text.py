@@ -18,12 +18,12 @@ from spark_tasks.limits import MAX_DEPTH, MAX_NUMBER_LENGTH
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 _NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][+-]?\d+)?", re.ASCII)
-_PLAIN_NUMBER = re.compile(r"(-?)0*(\d+(?:\.\d+)?(?:[eE][+-]?\d{1,4})?)", re.ASCII)
+_PARTS = re.compile(r"(-?)0*(\d+(?:\.\d+)?)(?:[eE]([+-]?)(\d+))?", re.ASCII)
 _PLAIN = re.compile(r'[^"\\\x00-\x1f]*')
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _ESCAPES = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 _LITERALS = {"true": True, "false": False, "null": None}
-MAX_DIGITS = 500  # characters of a number; json_tape accepts no longer ones, and exponents of up to four digits
+_MAX_EXPONENT = 9999  # that json_tape accepts; a number of 1,000 characters with it is zero or infinite in all types
 
 
 class NumberText(str):
@@ -34,7 +34,7 @@ class NumberText(str):
 
 def parse(data: bytes, *, numbers_as_written: bool = False) -> Any:
     """Returns the value as dict, list, str, int, float, bool or None; None for an empty text, like Jackson's missing
-    node. With `numbers_as_written`, numbers that json_tape accepts are NumberText, with all their digits. Raises
+    node. With `numbers_as_written`, numbers are NumberText that json_tape accepts, with all their digits. Raises
     DataError with the position of the error.
     """
     text = _decode(data)
@@ -145,8 +145,10 @@ class _Parser:
         digits = found.group()
         if len(digits) > MAX_NUMBER_LENGTH:
             raise DataError(f"a number in the JSON text is longer than {MAX_NUMBER_LENGTH} characters")
-        if self._numbers_as_written and (plain := _PLAIN_NUMBER.fullmatch(digits)) and len(digits) <= MAX_DIGITS:
-            return NumberText("".join(plain.groups(""))), found.end()
+        if self._numbers_as_written and (parts := _PARTS.fullmatch(digits)):
+            sign, number, exponent_sign, exponent = parts.groups()
+            power = "" if exponent is None else f"e{exponent_sign}{min(int(exponent), _MAX_EXPONENT)}"
+            return NumberText(sign + number + power), found.end()
         if found.group(1) is None and found.group(2) is None:
             return (int(digits) + 2**63) % 2**64 - 2**63, found.end()
         return float(digits) + 0.0, found.end()  # + 0.0: Java goes through BigDecimal, which has no negative zero

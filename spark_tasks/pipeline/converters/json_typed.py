@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_tasks.arrays.buffers import Bools, Ints, all_valid, bool_array, number_array, texts
-from spark_tasks.data.arrow_types import EXACT, MAX_DECIMAL_BITS, to_arrow
+from spark_tasks.data.arrow_types import EXACT, MAX_DECIMAL_BITS, fitting_decimal, to_arrow
 from spark_tasks.data.columns import struct_array
 from spark_tasks.data.schema import DATE, DECIMAL, TIME, TIMESTAMP, Schema, Type
 from spark_tasks.errors import DataError
@@ -218,10 +218,9 @@ class TypedReader:
         for row, (number, text) in enumerate(zip(numbers.to_pylist(), encoded.to_pylist(), strict=True)):
             try:
                 value = Decimal(number) if text is None else _unscaled(text, schema.scale)
-                pa.scalar(value, kind)
+                found.append(fitting_decimal(value, kind))
             except (binascii.Error, ValueError) as error:
                 raise BadRowError(row, f"Invalid value for Decimal field: {error}") from None
-            found.append(value)
         return pa.array(found, kind)
 
     def _moment(self, schema: Schema, tokens: Ints) -> pa.Array:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from spark_tasks.data.arrow_types import to_arrow
+from spark_tasks.data.arrow_types import MAX_DIGITS, decimal_type, fitting_decimal, to_arrow
 from spark_tasks.data.columns import ABSENT_KEY, ABSENT_NULL, FORM_JSON, FORM_KEY, SCHEMA_KEY, struct_array
 from spark_tasks.data.schema import Schema, Type, to_text
 from spark_tasks.errors import DataError
@@ -74,7 +74,7 @@ def typed(found: Sequence[Any], schema: Schema) -> pa.Array:
     kind = to_arrow(schema)
     try:
         return _typed(found, schema, kind)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, TypeError) as error:
+    except (pa.ArrowTypeError, OverflowError, TypeError, ValueError) as error:
         raise DataError(f"a value does not fit schema type {schema.type.name}: {error}") from error
 
 
@@ -114,7 +114,7 @@ def _plain(value: Any, kind: pa.DataType) -> Any:
         return _days(value.millis) if pa.types.is_date(kind) else value.millis
     if isinstance(value, np.generic):
         return value.item()
-    return value
+    return fitting_decimal(value, kind) if isinstance(value, Decimal) and pa.types.is_decimal(kind) else value
 
 
 def _days(millis: int) -> int:
@@ -200,7 +200,11 @@ def _decimals(found: Sequence[Any]) -> Column:
     scales = {value.as_tuple().exponent for value in found if value is not None}
     if len(scales) > 1:
         raise UnmixableError
-    return pa.array(found, pa.decimal256(76, max(-int(scales.pop()), 0))), {}
+    try:
+        kind = decimal_type(MAX_DIGITS, max(-int(scales.pop()), 0))
+        return pa.array([None if value is None else fitting_decimal(value, kind) for value in found], kind), {}
+    except ValueError as error:
+        raise DataError(f"a Decimal has no Arrow type: {error}") from error
 
 
 _BUILD: dict[type, Callable[[Sequence[Any]], Column]] = {

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_tasks.data.arrow_types import MAX_DIGITS, MAX_DIGITS_128
 from spark_tasks.data.schema import DATE, DECIMAL, TIME, TIMESTAMP
 from spark_tasks.pipeline.converters.avro import decimals
 from spark_tasks.pipeline.converters.base import BadRowError
@@ -44,11 +45,14 @@ def decimals_from(wire: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _with_scale(kind: pa.DataType, scale: int) -> pa.DataType:
-    make = pa.decimal128 if pa.types.is_decimal128(kind) else pa.decimal256
-    max_precision = 38 if pa.types.is_decimal128(kind) else 76
-    if abs(scale) > max_precision:
+    """Returns the type of decimals with this scale that can be cast to `kind`. For larger differences, PyArrow would
+    read past its table of powers of ten.
+    """
+    difference = abs(scale - kind.scale)
+    if max(abs(scale), difference) > MAX_DIGITS:
         raise BadRowError(0, f"a Decimal has the scale {scale}, which Arrow does not support")
-    return make(max_precision, scale)
+    is_narrow = pa.types.is_decimal128(kind) and max(abs(scale), difference) <= MAX_DIGITS_128
+    return pa.decimal128(MAX_DIGITS_128, scale) if is_narrow else pa.decimal256(MAX_DIGITS, scale)
 
 
 def _rescaled(values: pa.Array, kind: pa.DataType) -> pa.Array:

@@ -115,7 +115,19 @@ def test_bytes_of_decimals_may_have_escapes():
 
 
 @pytest.mark.parametrize("parameters", [
-    {"scale": "x"}, {"scale": "9" * 30}, {"scale": "2", "connect.decimal.precision": "x"}])
+    {"scale": "x"}, {"scale": "9" * 30}, {"scale": "999999999"}, {"scale": "2", "connect.decimal.precision": "x"}])
 def test_a_decimal_with_invalid_parameters_is_refused(parameters):
     with pytest.raises(DataError, match="Decimal"):
         read(replace(PRICE, parameters=tuple(parameters.items())), "1.5")
+
+
+@pytest.mark.parametrize("number", ["1e999999999999999999", "1e-999999999", "0." + "0" * 600 + "1", "9" * 600])
+def test_a_number_that_a_decimal_does_not_have_is_a_bad_row(number):
+    with pytest.raises(BadRowError, match="Invalid value for Decimal field") as bad:
+        read(PRICE, "1.5", number)
+    assert bad.value.row == 1
+
+
+def test_numbers_with_many_zeros_are_exact():
+    """PyArrow reads past a table of powers of ten if scales are far apart."""
+    assert read(PRICE, "123." + "0" * 600, "0e-999999999") == [Decimal(123), Decimal(0)]

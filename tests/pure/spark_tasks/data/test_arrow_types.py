@@ -1,0 +1,49 @@
+"""Decimals: which Arrow types they have, and numbers whose scale is far from that of their type."""
+
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_tasks.data.arrow_types import decimal_type, fitting_decimal, from_arrow, to_arrow
+from spark_tasks.data.schema import DECIMAL, Schema, Type
+from spark_tasks.errors import DataError
+
+
+def schema(scale):
+    return Schema(Type.BYTES, name=DECIMAL, version=1, parameters=(("scale", str(scale)),))
+
+
+@pytest.mark.parametrize("scale", [77, -77, 999_999_999, -999_999_999, 2**31 - 1, 2**40])
+def test_a_scale_that_arrow_cannot_convert_is_refused(scale):
+    with pytest.raises(DataError, match="the scale must be from -76 to 76"):
+        to_arrow(schema(scale))
+
+
+@pytest.mark.parametrize("scale", [-76, -39, -38, 0, 38, 39, 76])
+def test_every_other_scale_has_a_type(scale):
+    assert dict(from_arrow(to_arrow(schema(scale))).parameters)["scale"] == str(scale)
+    number = Decimal(0) if scale < -75 else Decimal(7).scaleb(-scale)
+    kind = decimal_type(76, scale)
+    assert pa.array([fitting_decimal(number, kind)], kind).to_pylist() == [number]
+
+
+numbers = st.decimals(allow_nan=False, allow_infinity=False) | st.builds(
+    lambda digits, exponent: Decimal((digits < 0, tuple(map(int, str(abs(digits)))), exponent)),
+    st.integers(-10**50, 10**50), st.integers(-10**9, 10**9) | st.integers(-50, 50))
+
+
+@given(numbers, st.integers(-38, 38))
+def test_a_decimal_is_converted_exactly_or_refused(number, scale):
+    kind = pa.decimal128(38, scale)
+    try:
+        found = fitting_decimal(number, kind)
+    except ValueError:
+        steps = number.as_tuple().exponent + scale
+        is_whole = steps >= 0 or not number or number.as_tuple().digits[steps:] == (0,) * -steps
+        assert not is_whole or number.adjusted() + 1 + max(scale, 0) > 38
+    else:
+        assert found == number
+        assert pa.array([found], kind).to_pylist() == [number]
