@@ -94,9 +94,9 @@ def test_idle_members_share_their_connections_and_keep_their_own_client_ids(brok
     for consumer in members:
         join(consumer)
     assert all(c.generation()[1].startswith(f"connector-consumer-c-{n}-") for n, c in enumerate(members))
-    assert all(consumer.poll(1000) for consumer in members)
     # The loop's own three, and one to the broker for metadata and one to it as coordinator.
-    wait_until(lambda: open_files() <= before + 5, 30, "the members' own connections to be closed")
+    wait_until(lambda: all(consumer.poll(1000) for consumer in members) and open_files() <= before + 5, 30,
+               "the members' own connections to be closed")
     for consumer in members:
         consumer.close()
     wait_until(lambda: open_files() <= before + 3, 30, "the shared connections to be closed")
