@@ -71,6 +71,7 @@ def decimal_type(precision: int, scale: int) -> pa.DataType:
     """
     if abs(scale) > MAX_DIGITS:
         raise ValueError(f"the scale must be from -{MAX_DIGITS} to {MAX_DIGITS}")
+    precision = max(precision, scale)  # else PyArrow would not even accept a zero
     is_narrow = precision <= MAX_DIGITS_128 and abs(scale) <= MAX_DIGITS_128
     return pa.decimal128(precision, scale) if is_narrow else pa.decimal256(precision, scale)
 

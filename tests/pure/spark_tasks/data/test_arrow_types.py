@@ -25,9 +25,9 @@ def test_a_scale_that_arrow_cannot_convert_is_refused(scale):
 @pytest.mark.parametrize("scale", [-76, -39, -38, 0, 38, 39, 76])
 def test_every_other_scale_has_a_type(scale):
     assert dict(from_arrow(to_arrow(schema(scale))).parameters)["scale"] == str(scale)
-    number = Decimal(0) if scale < -75 else Decimal(7).scaleb(-scale)
-    kind = decimal_type(76, scale)
-    assert pa.array([fitting_decimal(number, kind)], kind).to_pylist() == [number]
+    for precision, number in ((1, Decimal(0)), (76, Decimal(0) if scale < -75 else Decimal(7).scaleb(-scale))):
+        kind = decimal_type(precision, scale)
+        assert pa.array([fitting_decimal(number, kind)], kind).to_pylist() == [number]
 
 
 numbers = st.decimals(allow_nan=False, allow_infinity=False) | st.builds(
