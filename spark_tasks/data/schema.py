@@ -125,7 +125,10 @@ def to_text(schema: Schema) -> str:
 
 def _single(number: Any) -> Any:
     """Returns the double with the same shortest decimal text as the 32-bit float."""
-    return float(str(np.float32(number))) if isinstance(number, float) else number
+    if not isinstance(number, float):
+        return number
+    with np.errstate(over="ignore"):  # a default that is too large is infinite, as in Java
+        return float(str(np.float32(number)))
 
 
 @lru_cache(maxsize=1000)
