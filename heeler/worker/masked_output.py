@@ -18,7 +18,10 @@ class MaskingFilter(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         """True."""
         secrets = process_secrets()
-        text = record.getMessage()
+        try:
+            text = record.getMessage()
+        except Exception:  # noqa: BLE001 - wrong arguments of a plugin's line: its handler reports them on stderr
+            return True
         masked = secrets.mask(text)
         if masked != text:
             record.msg, record.args = masked, None

@@ -76,6 +76,29 @@ def test_a_record_without_a_value_is_left_alone(written: io.StringIO) -> None:
     assert written.getvalue() == ""
 
 
+class Broken:
+    """An argument without a text."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+@pytest.mark.parametrize("arguments", [("%d rows", "x"), ("%s %s", 1), ("%s", Broken())])
+def test_a_line_that_cannot_be_formatted_does_not_fail_the_code_that_logs_it(
+    arguments: tuple[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, err = io.StringIO(), io.StringIO()
+    monkeypatch.setattr(sys, "stderr", MaskedStream(err))
+    handler, logger = logging.StreamHandler(out), logging.Logger("apart from pytest's handlers")  # noqa: LOG001
+    handler.addFilter(MaskingFilter())
+    logger.addHandler(handler)
+    logger.warning(*arguments, exc_info=failed())
+    logger.warning("next")
+    assert out.getvalue() == "next\n"
+    assert "--- Logging error ---" in err.getvalue()
+    assert "s3cr3t" not in err.getvalue()
+
+
 def test_secrets_are_masked_in_the_trace_of_a_status() -> None:
     trace = trace_of(failed())
     assert trace.startswith(f"spark_tasks.errors.ConnectError: no login: ValueError('{MASK}')\nTraceback")
