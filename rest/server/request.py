@@ -114,6 +114,13 @@ class StrictRequest(HTTPRequest):
         if self.chunked_write:
             self.conn.wfile.write(b"0\r\n\r\n")
 
+    def write(self, chunk: bytes) -> None:
+        """Writes a part of the response's body, unless the method is HEAD: the client would take it for the next
+        response.
+        """
+        if self.method != b"HEAD":
+            super().write(chunk)  # type: ignore[no-untyped-call]
+
     def _read_body(self) -> bytes:
         if not self.chunked_read:
             return self._read(int(self.inheaders.get(b"Content-Length", 0)))

@@ -88,6 +88,13 @@ def test_a_body_is_never_taken_for_the_next_request(port: int, start: bytes, sta
     assert statuses(exchange(port, head + framed + b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")) == [status, 200]
 
 
+@pytest.mark.parametrize("path", [b"/", b"/connectors/a", b"/connectors/a//b", b"/connectors/%00", b"/nope"])
+def test_a_response_to_head_has_no_body_that_could_be_taken_for_the_next_response(port: int, path: bytes) -> None:
+    answers = exchange(port, b"HEAD " + path + b" HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n")
+    _, after_head = answers.split(b"\r\n\r\n", 1)
+    assert after_head.startswith(b"HTTP/1.1 200 ")
+
+
 def test_requests_that_are_too_large_are_refused_before_they_are_read(port: int) -> None:
     over = b"POST /connectors HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 4097\r\n\r\n"
     with socket.create_connection(("127.0.0.1", port), TIMEOUT_S) as connection:
