@@ -5,10 +5,11 @@ error that names the file.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+import os
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import yaml
 
@@ -44,7 +45,11 @@ def read_connectors(paths: Iterable[Path]) -> list[Wanted]:
     connectors: list[Wanted] = []
     wrong: list[str] = []
     for path in paths:
-        files = list(_files(path)) if path.is_dir() else [path]
+        try:
+            files = _files(path) if path.is_dir() else [path]
+        except OSError as error:
+            wrong.append(f"{error.filename}: {error.strerror}")
+            continue
         if not files:
             wrong.append(f"{path}: no file in it ends with {', '.join(ENDINGS)}")
         for file in files:
@@ -89,11 +94,27 @@ def why_unreadable(error: Exception) -> str:
     return safe(" ".join(str(error).split()))
 
 
-def _files(folder: Path) -> Iterator[Path]:
-    for file in sorted(folder.rglob("*")):
-        hidden = any(part.startswith(".") for part in file.relative_to(folder).parts)
-        if file.suffix.lower() in ENDINGS and not hidden and file.is_file():
-            yield file
+def _files(folder: Path) -> list[Path]:
+    """The files of a folder and its subfolders, which may be symbolic links, as in Kubernetes' volumes. Raises OSError
+    if one cannot be read: its connectors would look as if they were in no file, and --prune would delete them.
+    """
+    def fail(error: OSError) -> NoReturn:
+        raise error
+
+    found: list[Path] = []
+    seen: set[str] = set()
+    for at, folders, names in os.walk(folder, onerror=fail, followlinks=True):
+        real = os.path.realpath(at)
+        folders[:] = [] if real in seen else sorted(name for name in folders if not name.startswith("."))
+        files = [] if real in seen else [Path(at, name) for name in names if not name.startswith(".")]
+        seen.add(real)
+        found += [file for file in files if file.suffix.lower() in ENDINGS and not _is_special(file)]
+    return sorted(found)
+
+
+def _is_special(file: Path) -> bool:
+    """Whether it is a pipe or the like. A link without a target is not: it is an error when it is read."""
+    return os.path.exists(file) and not os.path.isfile(file)  # noqa: PTH110, PTH113 - Path's may raise OSError
 
 
 def _text(file: Path) -> str:

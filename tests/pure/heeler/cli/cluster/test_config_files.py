@@ -1,10 +1,13 @@
-"""Files that cannot be read."""
+"""Files in folders, and files that cannot be read."""
 
 from __future__ import annotations
+
+import os
 
 import pytest
 from click.testing import CliRunner
 
+from heeler.cli.cluster.config_files import ConfigFileError, read_connectors
 from heeler.cli.main import main
 from tests.rigs.cli_fake import run
 
@@ -29,3 +32,41 @@ def test_a_file_that_is_not_yaml(fake, tmp_path, text, reason):
     assert "unicode string" not in said
     listed = CliRunner(env={"HEELER_PROFILES": str(file), "HEELER_URL": ""}).invoke(main, ["connectors", "list"])
     assert (listed.exit_code, reason in listed.stderr) == (2, True), listed.output
+
+
+CONNECTOR = "connector.class: X\n"
+
+
+def test_folders_that_are_links_are_read_once(tmp_path):
+    """The volumes of Kubernetes consist of links to a hidden folder."""
+    shared, volume = tmp_path / ".data" / "team", tmp_path / "volume"
+    shared.mkdir(parents=True)
+    volume.mkdir()
+    for file in (shared / "b.yaml", tmp_path / ".data" / "a.yaml", volume / "c.yaml", volume / ".d.yaml"):
+        file.write_text(CONNECTOR)
+    (volume / "a.yaml").symlink_to(tmp_path / ".data" / "a.yaml")
+    (volume / "team").symlink_to(shared)
+    (volume / "twice").symlink_to(shared)
+    (shared / "around").symlink_to(volume)
+    os.mkfifo(volume / "pipe.yaml")
+    assert sorted(wanted.name for wanted in read_connectors([volume])) == ["a", "b", "c"]
+
+
+def test_a_part_of_a_folder_that_cannot_be_read_is_an_error(tmp_path, monkeypatch):
+    """If it were left out, --prune would delete its connectors."""
+    (tmp_path / "a.yaml").write_text(CONNECTOR)
+    (tmp_path / "gone.yaml").symlink_to(tmp_path / "nothing")
+    with pytest.raises(ConfigFileError, match=f"^{tmp_path}/gone.yaml: No such file or directory$"):
+        read_connectors([tmp_path])
+    (tmp_path / "gone.yaml").unlink()
+    (tmp_path / "closed").mkdir()
+    list_of = os.scandir
+
+    def scandir(path):  # root, as whom these tests may run, can read everything
+        if str(path).endswith("closed"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return list_of(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    with pytest.raises(ConfigFileError, match=f"^{tmp_path}/closed: Permission denied$"):
+        read_connectors([tmp_path])
