@@ -90,6 +90,22 @@ def test_exponential_yaml_aliases_are_refused():
         parsed("\n".join(lines), ".yaml")
 
 
+@pytest.mark.parametrize("merging", [
+    "c: {<<: [" + "*a, " * 4000 + "]}", "c: [" + "{<<: *a}, " * 4000 + "]",
+])
+def test_many_merges_of_a_long_mapping_are_refused(merging):
+    long = "a: &a {" + ", ".join(f"k{n}: v" for n in range(5000)) + "}\n"
+    with pytest.raises(ConfigFileError, match="entries"):
+        parsed(long + merging, ".yaml")
+
+
+def test_yaml_scalars_with_a_tag_keep_their_text():
+    [one] = parsed('connector.class: X\na: !!int 010\nb: !!float 1e3\nc: !!bool on\nd: !!timestamp 2026-01-02\n'
+                   'e: !!int ""\nf: !!timestamp never\n!!int 5: g\n', ".yaml")
+    assert one.config == {"name": "stem", "connector.class": "X", "a": "010", "b": "1e3", "c": "on", "d": "2026-01-02",
+                          "e": "", "f": "never", "5": "g"}
+
+
 def test_yaml_scalars_keep_their_text_and_merges_are_supported():
     shared = ("- &base {connector.class: X, name: a, on: off, tasks.max: 010, at: 12:30:00, day: 2026-01-02}\n"
               "- {<<: *base, name: b, ratio: 1.50}\n")

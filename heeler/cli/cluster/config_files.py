@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NoReturn
@@ -21,6 +21,8 @@ LARGEST: Final = 4 * 1024 * 1024  # bytes of one file
 _STATES: Final = ("RUNNING", "PAUSED", "STOPPED")
 _ALSO: Final = {"name", "config", "initial_state", "tasks", "type"}  # the last two, of GET's response, are ignored
 _MAX_ENTRIES: Final = 10_000  # entries of a YAML mapping with all that it merges
+_MAX_MERGED: Final = 500_000  # entries that all mappings of a YAML file merge
+_MERGE: Final = "tag:yaml.org,2002:merge"
 
 
 class ConfigFileError(SetupError):
@@ -210,20 +212,45 @@ def _no_constant(name: str) -> Any:
 
 
 class _Loader(yaml.SafeLoader):
-    """Scalars are taken as they are written, except for null: on is "on", 010 is "010"."""
+    """Scalars are taken as they are written, except for null: on is "on", 010 and !!int 010 are "010"."""
 
     yaml_implicit_resolvers = {  # noqa: RUF012 - the library's way
-        first: [r for r in resolvers if r[0] in ("tag:yaml.org,2002:merge", "tag:yaml.org,2002:null")]
+        first: [r for r in resolvers if r[0] in (_MERGE, "tag:yaml.org,2002:null")]
         for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
+    yaml_constructors = {  # noqa: RUF012
+        **yaml.SafeLoader.yaml_constructors,
+        **{f"tag:yaml.org,2002:{kind}": yaml.SafeLoader.construct_yaml_str
+           for kind in ("bool", "int", "float", "timestamp")},
+    }
+
+    merged = 0  # entries of mappings that were merged into others
 
     def flatten_mapping(self, node: yaml.MappingNode) -> None:
-        """Merge keys (<<), up to a limit: a few lines could ask for billions of entries."""
+        """Merge keys (<<), up to limits: a few lines could ask for billions of entries."""
+        if getattr(node, "flat", False):  # merged keys may occur twice in it
+            return
         own = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode) and key.value != "<<"]
         twice = next((key for n, key in enumerate(own) if key in own[:n]), None) if len(own) > len(set(own)) else None
-        if twice is not None and not getattr(node, "flat", False):
+        if twice is not None:
             raise ValueError(f"key {twice} appears twice")
-        super().flatten_mapping(node)
-        node.flat = True  # type: ignore[attr-defined]  # merged keys may occur twice in it
-        if len(node.value) > _MAX_ENTRIES:
+        entries = len(node.value)
+        for part in _merged_into(node):
+            self.flatten_mapping(part)
+            entries += len(part.value)
+            self.merged += len(part.value)
+            if entries > _MAX_ENTRIES or self.merged > _MAX_MERGED:
+                break
+        if entries > _MAX_ENTRIES:
             raise ValueError(f"more than {_MAX_ENTRIES} entries in one mapping")
+        if self.merged > _MAX_MERGED:
+            raise ValueError(f"merge keys (<<) with more than {_MAX_MERGED} entries")
+        super().flatten_mapping(node)
+        node.flat = True  # type: ignore[attr-defined]
+
+
+def _merged_into(node: yaml.MappingNode) -> Iterator[yaml.MappingNode]:
+    for key, value in node.value:
+        if key.tag == _MERGE:
+            parts = value.value if isinstance(value, yaml.SequenceNode) else [value]
+            yield from (part for part in parts if isinstance(part, yaml.MappingNode))
