@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import base64
 import os
+import re
 import ssl
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from heeler.errors import SetupError
 
@@ -81,7 +82,7 @@ def profiles_file(environ: Mapping[str, str]) -> Path:
     """HEELER_PROFILES, or heeler/profiles.yaml in the user's folder of configurations."""
     if environ.get("HEELER_PROFILES"):
         return Path(environ["HEELER_PROFILES"])
-    base = environ.get("XDG_CONFIG_HOME") or Path(environ.get("HOME") or os.path.expanduser("~")) / ".config"  # noqa: PTH111
+    base = environ.get("XDG_CONFIG_HOME") or Path(environ.get("HOME") or _at_home("~")) / ".config"
     return Path(base) / "heeler" / "profiles.yaml"
 
 
@@ -117,7 +118,7 @@ def _profile(fields: Any, where: str) -> Profile:
     texts = {key: value for key, value in fields.items() if key != "url"}
     if any(not isinstance(value, str) for value in [*texts.values(), *(urls if isinstance(urls, list) else [urls])]):
         raise SetupError(f"{where}: each value must be a string; url may be a list of strings")
-    files = {key.replace("-", "_"): Path(texts[key]).expanduser() for key in ("password-file", "ca", "cert", "key")
+    files = {key.replace("-", "_"): Path(_at_home(texts[key])) for key in ("password-file", "ca", "cert", "key")
              if key in texts}
     base = _with_urls(urls if isinstance(urls, list) else [urls], where)
     insecure = texts.get("insecure", "false").lower() == "true"
@@ -126,8 +127,8 @@ def _profile(fields: Any, where: str) -> Profile:
 
 
 def _with_urls(given: Sequence[str], where: str) -> Profile:
-    """A profile with these URLs, each of which may be several, separated by commas; user and password are removed from
-    them.
+    """A profile with these URLs, each of which may be several, separated by commas; user and password, in which
+    special characters are percent-encoded, are removed from them.
     """
     urls, user, password = [], None, None
     for url in (part for text in given for part in text.replace(",", " ").split()):
@@ -139,14 +140,20 @@ def _with_urls(given: Sequence[str], where: str) -> Profile:
         except ValueError:
             wrong = True
         if wrong:
-            raise SetupError(f"{where}: {url} is not the address of a worker, such as {DEFAULT_URL}")
+            shown = re.sub("//.*@", "//", full)  # without its password
+            raise SetupError(f"{where}: {shown} is not the address of a worker, such as {DEFAULT_URL}")
         if parts.username is not None:
-            user, password = parts.username, parts.password
+            user, password = unquote(parts.username), unquote(parts.password or "")
         host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
         urls.append(f"{parts.scheme}://{host}{port}{parts.path.rstrip('/')}")
     if not urls:
         raise SetupError(f"{where} has no worker address")
     return Profile(tuple(urls), user, password)
+
+
+def _at_home(path: str) -> str:
+    """The path with the home folder in place of ~; unchanged if there is no such user."""
+    return os.path.expanduser(path)  # noqa: PTH111 - Path's raises RuntimeError
 
 
 def _read(file: Path) -> str:

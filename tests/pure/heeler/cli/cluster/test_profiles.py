@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import base64
+
+import pytest
 from click.testing import CliRunner
 
+from heeler.cli.cluster.profiles import parse_profiles, profile_of
 from heeler.cli.main import main
+from heeler.errors import SetupError
 from tests.rigs.cli_fake import STATUS
 
 
@@ -33,3 +38,23 @@ def test_profiles_contain_address_and_user(fake, tmp_path):
                   "profiles: {a: {ca: /none, url: 'https://x'}}\ndefault: a"):
         file.write_text(wrong)
         assert asked().exit_code == 2, wrong
+
+
+def test_user_and_password_in_a_url_are_percent_encoded():
+    profile = profile_of(["https://ann%40here:p%40s%2Fs%2C100%@connect:8083"], None, {})
+    assert profile.urls == ("https://connect:8083",)
+    assert base64.b64decode(profile.headers()["Authorization"].removeprefix("Basic ")) == b"ann@here:p@s/s,100%"
+
+
+@pytest.mark.parametrize("url", [
+    "http://ann:sesame@h:99999", "http://ann:ses/ame@h", "ann:sesame@h?x", "ftp://ann:sesame@h"])
+def test_the_error_for_an_invalid_url_does_not_show_its_password(url):
+    with pytest.raises(SetupError, match=r"HEELER_URL: (ht|f)tp://h.* is not the address of a worker") as caught:
+        profile_of((), None, {"HEELER_URL": url})
+    assert "ses" not in str(caught.value)
+
+
+def test_the_home_folder_of_an_unknown_user():
+    profile = parse_profiles("profiles: {a: {user: ann, password-file: ~nobody-has-this-name/x}}", "a", "profiles.yaml")
+    with pytest.raises(SetupError, match="password file ~nobody-has-this-name/x cannot be read"):
+        profile.headers()
