@@ -13,6 +13,7 @@ from urllib.parse import quote, urlencode
 
 from heeler.cli.safe_text import safe, safe_message
 from spark_tasks.backoff import doubled
+from spark_tasks.config.masking import process_secrets
 from spark_tasks.errors import ConnectError
 from spark_tasks.process.worker_requests import (
     PERMANENT_CONFLICT,
@@ -242,9 +243,9 @@ def _object(text: str) -> dict[str, Any] | None:
 
 
 def _message(text: str, content: Mapping[str, Any] | None) -> str:
-    """The message in the body of an error."""
-    message = (content or {}).get("message")
-    return safe_message(message) if isinstance(message, str) else _page(text)
+    """The message in the body of an error, in which a plugin may quote a password of the request."""
+    message, mask = (content or {}).get("message"), process_secrets().mask
+    return safe_message(mask(message)) if isinstance(message, str) else _page(mask(text))
 
 
 def _page(text: str) -> str:

@@ -115,8 +115,9 @@ def _hidden(
     session: ClusterSession, changes: Sequence[Change], wanted: Mapping[str, Wanted],
     there: Mapping[str, Mapping[str, str]],
 ) -> list[Change]:
-    from heeler.cli.cluster.plan import mask_of, masked
+    from heeler.cli.cluster.plan import mask_of, masked, secrets_of
     from heeler.cli.cluster.secret_keys import SecretKeys
+    from spark_tasks.config.masking import process_secrets
 
     secret = SecretKeys(session)
     masked_changes = []
@@ -125,6 +126,7 @@ def _hidden(
         after = wanted[change.name].config if change.name in wanted else {}
         if change.keys:
             keys = secret.keys_of(before) | secret.keys_of(after)
+            process_secrets().add(change.name, secrets_of(after, keys))  # for the worker's errors
             masked_changes.append(masked(change, mask_of(before, after, secret_keys=keys)))
         else:
             masked_changes.append(change)

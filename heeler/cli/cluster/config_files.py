@@ -13,8 +13,10 @@ from typing import Any, Final, NoReturn
 
 import yaml
 
+from heeler.cli.cluster.plan import secrets_of
 from heeler.cli.safe_text import safe
 from heeler.errors import SetupError
+from spark_tasks.config.masking import process_secrets
 
 ENDINGS: Final = (".json", ".yaml", ".yml", ".properties")
 LARGEST: Final = 4 * 1024 * 1024  # bytes of one file
@@ -42,7 +44,8 @@ class Wanted:
 def read_connectors(paths: Iterable[Path]) -> list[Wanted]:
     """The connectors of all files, and of all files in folders and their subfolders, in the order of their names.
 
-    Raises ConfigFileError with the errors of all files, so that no command is half done.
+    Their secrets are hidden in errors from now on. Raises ConfigFileError with the errors of all files, so that no
+    command is half done.
     """
     connectors: list[Wanted] = []
     wrong: list[str] = []
@@ -64,6 +67,7 @@ def read_connectors(paths: Iterable[Path]) -> list[Wanted]:
         if wanted.name in first:
             wrong.append(f"{wanted.file}: connector {safe(wanted.name)} is also defined in {first[wanted.name]}")
         first.setdefault(wanted.name, wanted.file)
+        process_secrets().add(wanted.name, secrets_of(wanted.config))
     if wrong:
         raise ConfigFileError("\n".join(wrong))
     return connectors

@@ -76,11 +76,7 @@ def mask_of(*configs: Config, secret_keys: Collection[str] = ()) -> Mask:
     name says that they are secret, and of `secret_keys` (defined by the plugin), wherever they occur, and passwords in
     URLs. Placeholders of config providers remain.
     """
-    plain = [{k: v for k, v in config.items() if not _PLACEHOLDER.fullmatch(v.strip())} for config in configs]
-    secrets = Secrets.of(word for config in plain for word in [
-        *passwords(config, [key for key in secret_keys if key in config]),
-        *(match[2] for value in config.values() for match in _IN_URL.finditer(value)),
-    ])
+    secrets = Secrets.of(word for config in configs for word in secrets_of(config, secret_keys))
 
     def mask(key: str, value: str) -> str:
         if _PLACEHOLDER.fullmatch(value.strip()):
@@ -90,6 +86,13 @@ def mask_of(*configs: Config, secret_keys: Collection[str] = ()) -> Mask:
         return _IN_URL.sub(lambda match: f"{match[1]}:{MASK}", secrets.mask(value))
 
     return mask
+
+
+def secrets_of(config: Config, secret_keys: Collection[str] = ()) -> list[str]:
+    """The secrets of a config: those that `mask_of` hides."""
+    plain = {key: value for key, value in config.items() if not _PLACEHOLDER.fullmatch(value.strip())}
+    return [*passwords(plain, [key for key in secret_keys if key in plain]),
+            *(match[2] for value in plain.values() for match in _IN_URL.finditer(value))]
 
 
 def counts(changes: Iterable[Change]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from spark_tasks.config.masking import process_secrets
 from tests.rigs.cli_fake import INFO, run
 
 
@@ -63,6 +64,23 @@ def test_secrets_are_masked_by_name_and_by_the_plugins_declaration(fake, tmp_pat
     created = apply(fake, tmp_path, "--dry-run", there={}).output
     assert "copy=is [hidden] here" in created
     assert "swordfish" not in created
+
+
+def test_secrets_are_masked_in_the_workers_errors(fake, tmp_path):
+    config = {"connector.class": "X", "pin": "918273645", "db.password": "swordfish", "url": "jdbc:x://u:herring77@h"}
+    words = "no login at jdbc:x://u:herring77@h with swordfish and 918273645"
+    fake.answers["GET /connector-plugins/X/config"] = (200, [{"name": "pin", "type": "PASSWORD"}])
+    fake.answers["PUT /connector-plugins/X/config/validate"] = (500, {"message": words})
+    fake.answers["POST /connectors"] = (400, {"message": words})
+    file = tmp_path / "c.json"
+    file.write_text(json.dumps({"name": "c", "config": config}))
+    masked = "c: HTTP 400: no login at jdbc:x://u:[hidden]@h with [hidden] and [hidden]\n"
+    assert masked in apply(fake, file, "--yes", code=5).stderr
+    assert masked.replace("400", "500") in apply(fake, file, "--dry-run", code=1).stderr
+    for words, code in ((("connectors", "create", "-o", "json"), 5), (("validate",), 7)):
+        process_secrets.cache_clear()
+        said = run(fake, *words, str(file), code=code).output
+        assert "no login at jdbc:x://u:[hidden]@h with [hidden] and 918273645" in said, "it has not asked for the keys"
 
 
 def test_no_change_before_all_files_are_read(fake, tmp_path):
