@@ -36,7 +36,11 @@ _WORD = re.compile(r"[^\W_]")
 _QUOTED = re.compile(
     r"""(?:password|secret|token)\w*\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)')""", re.IGNORECASE
 )
-_IN_URL = re.compile(r"://[^/\s:@]*:([^/\s@]+)@")
+# Passwords in a URL, which may contain an @, and in its parameters, as in JDBC's URLs.
+_IN_URL = re.compile(r"://[^/\s:@]*:([^/\s]+)@")
+_PARAMETER = re.compile(
+    r"[?&;][\w.-]*(?:password|passwd|pwd|passphrase|secret|token)=(?!\$\{)([^&;\s]+)", re.IGNORECASE
+)
 _NAMES = re.compile(
     r"password|secret|jaas|token|passphrase|credential(?!s\.source$)|user\.info$|\.key$|private", re.IGNORECASE
 )
@@ -53,12 +57,13 @@ def secret_name(key: str) -> bool:
 def passwords(config: Mapping[str, Any], more: Iterable[str] = ()) -> list[str]:
     """Returns the secrets of a configuration: the values of keys with a secret's name and of the keys `more`, quoted
     passwords in those values (as in sasl.jaas.config), and passwords in user:password (of *.user.info, and in the URLs
-    of any value).
+    of any value) and in parameters of URLs.
     """
     values = [config[key] for key in {*more, *filter(secret_name, config)} if isinstance(config.get(key), str)]
     inner = [re.sub(r"\\(.)", r"\1", m[1] or m[2] or "") for text in values for m in _QUOTED.finditer(text)]
     pairs = [str(value).partition(":")[2] for key, value in config.items() if key.endswith("user.info")]
-    urls = [m[1] for value in config.values() if isinstance(value, str) for m in _IN_URL.finditer(value)]
+    urls = [m[1] for value in config.values() if isinstance(value, str) for kind in (_IN_URL, _PARAMETER)
+            for m in kind.finditer(value)]
     return [*values, *inner, *filter(None, pairs), *urls]
 
 

@@ -14,7 +14,7 @@ Config = Mapping[str, str]
 Mask = Callable[[str, str], str]
 
 _PLACEHOLDER = re.compile(r"\$\{[^{}]*\}")  # a config provider's placeholder names a secret but is not secret itself
-_IN_URL = re.compile(r"(?<=://)([^/\s@:]*):([^/\s@]+)(?=@)")
+_IN_URL = re.compile(r"(?<=://)([^/\s@:]*):([^/\s]+)(?=@)")
 _CHANGED: Final = f"{MASK} (changed)"
 
 

@@ -127,3 +127,14 @@ def test_the_password_of_a_schema_registry():
         "value.converter.basic.auth.user.info": "me:pw1", "value.converter.basic.auth.credentials.source": "USER_INFO",
         "key.converter.schema.registry.url": "https://you:pw2@host:8081,http://other:8081/a:b@c",
     })) == ["me:pw1", "pw1", "pw2"]
+
+
+@pytest.mark.parametrize(("url", "found"), [
+    ("jdbc:postgresql://h/db?user=u&password=pw1&ssl=true", ["pw1"]),
+    ("jdbc:sqlserver://h;user=u;Password=p;x=y", ["p"]),
+    ("jdbc:x://h/db?sslPassword=a&ssl.key_token=b", ["a", "b"]), ("jdbc:x://h/db?password=${env:PW}", []),
+    ("https://h/?tokenizer=standard&passwords=2", []), ("jdbc:x://u:p@ss@h/a@b", ["p@ss"]),
+    ("http://u:one@h:1,http://u:two@h:2", ["one", "two"]),
+])
+def test_the_passwords_in_a_url(url, found):
+    assert passwords({"connection.url": url}) == found

@@ -50,7 +50,7 @@ def test_create_prints_what_was_created_without_secrets(fake, tmp_path):
 
 def test_secrets_are_masked_by_name_and_by_the_plugins_declaration(fake, tmp_path):
     config = {"connector.class": "X", "pin": "918273645", "db.password": "swordfish", "from": "${file:/p:pw}",
-              "url": "jdbc:x://u:swordfish9@h", "copy": "is swordfish here"}
+              "url": "jdbc:x://u:swordfish@9@h", "jdbc": "jdbc:x://h?password=swordfish9", "copy": "is swordfish here"}
     fake.answers["GET /connector-plugins/X/config"] = (200, [{"name": "pin", "type": "PASSWORD"}])
     fake.answers["PUT /connector-plugins/X/config/validate"] = (200, {"configs": []})
     (tmp_path / "c.json").write_text(json.dumps({"name": "c", "config": config}))
