@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from heeler.cli.cluster.session import NO, client_of
-from heeler.cli.output import Format, data_text, print_table
+from heeler.cli.output import Format, print_data, print_table
 from heeler.cli.terminal import errors_without_trace, shown_when_slow
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def _show(found: Sequence[Finding], form: Format) -> None:
         print_table(("CHECK", "RESULT", "MESSAGE"), rows)
     else:
         data = [{"about": f.about, "verdict": f.verdict.value, "message": mask(f.message)} for f in found]
-        click.echo(data_text(data, form))
+        print_data(data, form)
 
 
 def _findings(

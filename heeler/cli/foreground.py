@@ -123,7 +123,7 @@ def _run_source(
     try:
         while True:
             count = source.run_once(
-                lambda record: click.echo(safe_json(json.dumps(record, ensure_ascii=False)), file=out), save)
+                lambda record: click.echo(safe_json(json.dumps(record, ensure_ascii=False)).encode(), file=out), save)
             watch.check()
             if not count:
                 if once:
@@ -181,7 +181,7 @@ def _kept(file: Path) -> list[dict[str, Any]]:
     if not file.exists():
         return []
     try:
-        items = json.loads(file.read_text())["offsets"]
+        items = json.loads(file.read_text(encoding="utf-8-sig"))["offsets"]
         return [{"partition": item["partition"], "offset": item["offset"]} for item in items]
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise SetupError(f"{file} does not contain offsets. Remove it to start from the beginning: {error!r}"

@@ -24,7 +24,12 @@ from heeler.cli.doctor import doctor
 from heeler.cli.foreground import run
 from heeler.cli.install import install
 from heeler.cli.scaffold import new
-from heeler.cli.terminal import ProgressLines, errors_without_trace, interrupting_signals
+from heeler.cli.terminal import (
+    ProgressLines,
+    errors_without_trace,
+    escape_what_cannot_be_encoded,
+    interrupting_signals,
+)
 from heeler.cli.topics import topics
 from heeler.cli.trial import try_
 from heeler.errors import SetupError
@@ -58,6 +63,7 @@ def main(context: click.Context, /, **options: Any) -> None:
 
     Cluster options may be given before, within or after a command. The last value wins.
     """
+    escape_what_cannot_be_encoded()
     pass_on(context, options)
 
 

@@ -42,6 +42,11 @@ def data_text(data: Any, form: Format) -> str:
     return safe_json(json.dumps(data, indent=2, ensure_ascii=False))
 
 
+def print_data(data: Any, form: Format) -> None:
+    """Prints data as JSON or YAML, which is in UTF-8 whatever the terminal's encoding."""
+    click.echo(data_text(data, form).encode())
+
+
 def console(*, wide: bool | None = None) -> Console:
     """A console on standard output. `wide`: do not wrap lines; None: unless standard output is a terminal."""
     from rich.console import Console

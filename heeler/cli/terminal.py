@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import signal
 import sys
 import threading
@@ -33,6 +34,14 @@ def errors_without_trace() -> Iterator[None]:
 
         click.echo(process_secrets().mask(f"heeler: {error}"), err=True)
         sys.exit(getattr(error, "exit_code", 2))
+
+
+def escape_what_cannot_be_encoded() -> None:
+    """Makes standard output write characters that are not in the terminal's encoding as escapes, as standard error
+    does; otherwise a connector with such a name would end a command with a stack trace.
+    """
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 @contextmanager

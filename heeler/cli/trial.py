@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from heeler.cli.cluster.session import FILES, NO
-from heeler.cli.output import Format, data_text
+from heeler.cli.output import Format, print_data
 from heeler.cli.safe_text import safe, safe_json, safe_message
 from heeler.cli.terminal import errors_without_trace, interrupting_signals, plugins_print_apart, shown_when_slow
 from heeler.cli.topics import asking_kafka, broker_options, broker_properties
@@ -65,7 +65,7 @@ def try_(
             for stage in seen:
                 _print(stage)
         else:
-            click.echo(data_text({"stages": [stage.as_data() for stage in seen]}, Format(output)))
+            print_data({"stages": [stage.as_data() for stage in seen]}, Format(output))
     raise SystemExit(NO if any(stage.error for stage in seen) else 0)
 
 
@@ -117,7 +117,8 @@ def _from_file(file: Path, config: Mapping[str, str]) -> Iterator[Raw]:
 
     topic = config.get("topics", "").partition(",")[0].strip() or "topic"
     try:
-        parsed = [json.loads(line) for line in file.read_text().splitlines() if line.strip()]
+        lines = file.read_text(encoding="utf-8-sig").split("\n")  # splitlines would also break at U+2028 in a string
+        parsed = [json.loads(line) for line in lines if line.strip()]
     except (OSError, ValueError, RecursionError) as error:
         raise SetupError(f"{file} must have a JSON object in each line: {error}") from error
     yield from raw_records(parsed, topic)

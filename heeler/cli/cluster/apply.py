@@ -135,11 +135,11 @@ def _hidden(
 
 def _show(session: ClusterSession, changes: Sequence[Change], *, final: bool) -> None:
     from heeler.cli.cluster.plan import Action, counts
-    from heeler.cli.output import Format, data_text
+    from heeler.cli.output import Format, print_data
 
     if session.format is not Format.TABLE:
         if final:
-            click.echo(data_text({"changes": [change.as_data() for change in changes]}, session.format))
+            print_data({"changes": [change.as_data() for change in changes]}, session.format)
         return
     for change in changes:
         if change.action is Action.NONE:

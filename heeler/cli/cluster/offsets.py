@@ -209,7 +209,7 @@ def _checked(value: Any, what: str) -> Offsets:
 
 def _read(file: Path) -> Offsets:
     try:
-        content = json.loads(file.read_text())
+        content = json.loads(file.read_text(encoding="utf-8-sig"))
         return _checked(content["offsets"] if isinstance(content, dict) else content, str(file))
     except ConnectError as error:
         raise SetupError(f"{file} {_NO_OFFSETS}: it must have a list of objects, each with a partition and an offset"

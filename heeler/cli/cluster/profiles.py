@@ -38,7 +38,7 @@ class Profile:
         password = self.password or ""
         if self.password_file is not None:
             try:
-                password = self.password_file.read_text().strip()
+                password = self.password_file.read_text(encoding="utf-8-sig").strip()
             except (OSError, ValueError) as error:
                 raise SetupError(f"The password file {self.password_file} cannot be read: {error}") from error
         return {"Authorization": f"Basic {base64.b64encode(f'{self.user}:{password}'.encode()).decode()}"}
@@ -158,6 +158,6 @@ def _at_home(path: str) -> str:
 
 def _read(file: Path) -> str:
     try:
-        return file.read_text()
+        return file.read_text(encoding="utf-8-sig")
     except (OSError, ValueError) as error:
         raise SetupError(f"The profiles in {file} cannot be read: {error}") from error

@@ -16,7 +16,7 @@ import click
 from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
-from heeler.cli.output import Format, data_text, print_table
+from heeler.cli.output import Format, print_data, print_table
 from heeler.cli.terminal import errors_without_trace, shown_when_slow
 from spark_tasks.errors import ConnectError
 
@@ -57,7 +57,7 @@ class ClusterSession:
         if self.format is Format.TABLE:
             print_table(columns, rows, nothing)
         else:
-            click.echo(data_text(data, self.format))
+            print_data(data, self.format)
 
     def tell(self, text: str) -> None:
         """Prints a line, unless the output is JSON or YAML."""
@@ -190,7 +190,7 @@ def each(session: ClusterSession, actions: Mapping[str, str], act: Callable[[str
             change["response"] = done.response
         session.tell(f"{safe(name)}: {done.words}")
     if session.format is not Format.TABLE:
-        click.echo(data_text({"changes": changes}, session.format))
+        print_data({"changes": changes}, session.format)
     return code
 
 

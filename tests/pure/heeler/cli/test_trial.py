@@ -135,6 +135,8 @@ def test_a_sink_gets_records_from_a_file_and_writes_nothing(tmp_path):
     assert [(r["topic"], r["value"]) for r in write["records"]] == [("t", 1), ("u", 2)]
     assert "\x1b[2J" not in run(file, "--records", records).stdout
     assert not out.exists()
+    records.write_text('{"value": {"a": "1\u2028\x85\x0c2"}}\r\n'.replace("\x0c", "\\f"), encoding="utf-8")
+    assert [record["value"] for record in stages(file, "--records", records)[-1]["records"]] == ["1\u2028\x85\x0c2"]
     records.write_text('{"value": "{"}\n')
     [_, failed] = stages(file, "--records", records, code=1)
     assert "cannot be read by JsonConverter" in failed["error"]

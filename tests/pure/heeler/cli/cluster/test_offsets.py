@@ -19,6 +19,8 @@ def test_offsets_can_be_set_from_the_output_of_show(fake, tmp_path):
     assert '{"file": "x"}' in done
     assert '"y"' not in done  # it stays as it is
     assert fake.asked[-1][1]["offsets"][0] == {"partition": {"file": "x"}, "offset": {"position": 0}}
+    file.write_text('\ufeff[{"partition": {"file": "\u65e5"}, "offset": null}]', encoding="utf-8")  # as by PowerShell
+    assert "Nothing would change" in run(fake, "offsets", "set", "c", "--from", str(file), "--dry-run").stdout
     for text in ("[1]", "{", '{"offsets": [{"partition": 1}]}', "{}"):
         file.write_text(text)
         assert str(file) in run(fake, "offsets", "set", "c", "--from", str(file), "-y", code=2).stderr

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
+import sys
 
 import pytest
 import yaml
 
+from heeler.cli.main import main
 from tests.rigs.cli_fake import ESCAPE, INFO, STALL, STALLS, STATUS, run
 from tests.rigs.terminal import follows_changes_until_ctrl_c
 
@@ -85,3 +88,16 @@ def test_status_and_show_report_stalled_tasks(fake):
         fake.answers["GET /connectors/c/status"] = (200, {**STATUS, "tasks": [
             {"id": 0, "state": "RUNNING", "worker_id": "w", "stalled": odd}]})
         run(fake, "connectors", "status", "c", "--trace", code=int(isinstance(odd, dict)))
+
+
+@pytest.mark.parametrize(("words", "name"), [((), b"\\u65e5\xe9"), (("-o", "json"), "\u65e5\xe9".encode())])
+def test_a_terminal_that_is_not_in_utf_8(fake, monkeypatch, words, name):
+    """What it cannot show is escaped; JSON is always in UTF-8."""
+    fake.answers["GET /connectors"] = (200, {"\u65e5\xe9": {"status": {**STATUS, "name": "\u65e5\xe9"}}})
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, "latin-1"))
+    with pytest.raises(SystemExit) as end:
+        main(["connectors", "status", "--url", fake.url, *words])
+    sys.stdout.flush()
+    assert end.value.code == 1, "a task has failed"
+    assert name in written.getvalue()
