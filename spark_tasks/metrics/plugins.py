@@ -57,7 +57,7 @@ class Counter:
         """Adds `by`, which must be at least 0. Raises ConnectError."""
         if not by >= 0:
             raise ConnectError(f"the counter {self._series.name} cannot decrease: inc({by})")
-        self._metrics.add(self._series, by, 0.0)
+        self._metrics.add(self._series, float(by), 0.0)  # numpy's numbers have another repr
 
 
 class Gauge:

@@ -8,6 +8,7 @@ import threading
 from concurrent.futures import Future
 from dataclasses import dataclass
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -113,6 +114,17 @@ def test_plugin_metrics_of_splits_are_added_up_on_the_worker():
         Series("open_files", "gauge"): (3, 0), Series("call_seconds", "summary"): (2, 1.0),
     }
     assert found.helps == {"rows_skipped": "Rows without a key."}
+
+
+def test_numbers_of_other_libraries_become_pythons():
+    metrics = PluginMetrics()
+    for number in (np.int64(3), np.float32(0.5), True):
+        metrics.counter("rows").inc(number)
+        metrics.gauge("size").set(number)
+        metrics.summary("time").observe(number)
+    values = metrics.figures().values.values()
+    assert sorted(values) == [(1.0, 0.0), (3.0, 4.5), (4.5, 0.0)]
+    assert {type(number) for pair in values for number in pair} == {float}, "the page of metrics shows their repr"
 
 
 @pytest.mark.parametrize("name", ["", "Rows", "a-b", "1a", "a\nb", "a{", "ä"])
