@@ -14,6 +14,7 @@ from spark_tasks.metrics.plugins import Figures
 from spark_tasks.metrics.task import TaskMetrics
 from storage.ids import ConnectorName, ConnectorTaskId
 
+_DROPPED = "heeler_plugin_dropped_total"
 _NUMBERS = ", ".join(f"{number} {state.value.lower()}" for state, number in STATES.items())
 
 
@@ -139,11 +140,12 @@ def spark(page: Page, figures: EngineFigures, where: str) -> None:
 
 
 def plugins(page: Page, found: Iterable[tuple[str, Figures]]) -> None:
-    """Metrics of plugins, with the labels of their connector or task. If two plugins use the same name for metrics of
-    different kinds, only the first is shown.
+    """Metrics of plugins, with the labels of their connector or task. If two metrics of different kinds have the same
+    name, also with the _sum or _count of a summary, only the first is shown.
     """
     dropped = []
     kinds: dict[str, Kind] = {}
+    taken: set[str] = set()
     texts: dict[str, str] = {}
     samples: dict[str, list[tuple[str, float, float]]] = {}
     for item_labels, figures in found:
@@ -151,7 +153,13 @@ def plugins(page: Page, found: Iterable[tuple[str, Figures]]) -> None:
             dropped.append((item_labels, figures.dropped))
         for series, (first, second) in figures.values.items():
             name = f"heeler_plugin_{series.name}_total" if series.kind == "counter" else f"heeler_plugin_{series.name}"
-            if kinds.setdefault(name, series.kind) != series.kind:
+            if name not in kinds:
+                names = {name, *((f"{name}_sum", f"{name}_count") if series.kind == "summary" else ())}
+                if not taken.isdisjoint(names):
+                    continue
+                kinds[name] = series.kind
+                taken |= names
+            if kinds[name] != series.kind:
                 continue
             if name not in texts:
                 texts[name], samples[name] = figures.helps.get(series.name) or "A plugin's own metric.", []
@@ -163,8 +171,8 @@ def plugins(page: Page, found: Iterable[tuple[str, Figures]]) -> None:
             page.add_summary(name, texts[name], some)
         else:
             page.add(name, kind, texts[name], [(all_labels, first) for all_labels, first, _ in some])
-    page.add("heeler_plugin_dropped_total", "counter", "Values that were dropped because a plugin has too many series.",
-             dropped)
+    if _DROPPED not in taken:
+        page.add(_DROPPED, "counter", "Values that were dropped because a plugin has too many series.", dropped)
 
 
 @lru_cache(20_000)

@@ -18,7 +18,12 @@ _WORDS = {"nan": "NaN", "inf": "+Inf", "-inf": "-Inf"}
 @lru_cache(20_000)  # the same names are in thousands of lines of every page
 def escaped(value: str) -> str:
     """A label's value, escaped for use between quotes."""
-    return value.translate(_ESCAPED).encode("utf-8", "replace").decode()
+    return _unicode(value.translate(_ESCAPED))
+
+
+def _unicode(text: str) -> str:
+    """The text with ? in place of unpaired surrogates: one of them would make the page an error."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def labels(pairs: Mapping[str, object]) -> str:
@@ -118,7 +123,7 @@ class Page:
     def _lines(self, name: str, kind: Kind, text: str) -> list[str]:
         if name not in self._families:
             words = text.replace("\\", "\\\\").replace("\n", "\\n") or "No help."
-            self._families[name] = [f"# HELP {name} {words}\n# TYPE {name} {kind}\n"]
+            self._families[name] = [f"# HELP {name} {_unicode(words)}\n# TYPE {name} {kind}\n"]
         return self._families[name]
 
     def text(self, more: str = "") -> str:

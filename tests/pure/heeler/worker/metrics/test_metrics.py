@@ -28,6 +28,7 @@ from heeler.worker.metrics.rows import STATES
 from heeler.worker.metrics.text import Kept, Page
 from spark_tasks.kafka.client_metrics import ClientMetrics, figures
 from spark_tasks.metrics.engine import EngineFigures
+from spark_tasks.metrics.plugins import MAX_SERIES
 from storage.config.state import ClusterConfigState
 from storage.ids import ConnectorName, ConnectorTaskId, ItemId, State, TargetState
 from storage.status.state import Restarts
@@ -182,6 +183,24 @@ def test_heelers_own_metrics_have_their_values(cluster):
     assert found[("heeler_actor_queue_length", (("actor", "herder"), ("worker", ME)))] == 2
     assert found[("heeler_spark_batches_total", (("worker", ME),))] == 9
     assert found[("process_cpu_seconds_total", ())] > 0
+
+
+def test_metrics_of_plugins_with_names_that_collide_are_shown_once(cluster):
+    for number, connector in enumerate(("src", "out")):
+        plugin = cluster.metrics.connector(ConnectorName(connector))
+        plugin.counter("dropped", "\ud800 rows").inc()
+        for name in ("rows", "rows_total", "time", "time_sum", "time_count")[:: 1 - 2 * number]:
+            plugin.gauge(name).set(1)
+            plugin.counter(name).inc()
+            plugin.summary(name).observe(1)
+        for series in range(MAX_SERIES):
+            plugin.gauge("many", number=series).set(1)
+    page = cluster.metrics.page({OWN})
+    shown = re.findall(r"^(heeler_plugin_\S+) ", page, re.MULTILINE)
+    assert len(shown) == len(set(shown)) > MAX_SERIES
+    assert "# HELP heeler_plugin_dropped_total ? rows\n" in page
+    types = re.findall(r"^# TYPE (heeler_plugin_\S+)", page, re.MULTILINE)
+    assert len(types) == len(set(types))
 
 
 def test_series_end_with_their_connector_or_task(cluster):
