@@ -164,10 +164,17 @@ def _run_sink(
 
 
 def _whole_lines(file: Any, byte: int) -> list[bytes]:
-    """The next complete lines; the last line of the file may still be incomplete."""
+    """The next complete lines; the last line of the file may still be incomplete, or a record without a line end."""
     file.seek(byte)
     lines = [file.readline() for _ in range(_BATCH)]
-    return [line for line in lines if line.endswith(b"\n")]
+    return [line for line in lines if line.endswith(b"\n") or _is_record(line)]
+
+
+def _is_record(line: bytes) -> bool:
+    try:
+        return isinstance(json.loads(line), dict)
+    except (ValueError, RecursionError):
+        return False
 
 
 def _parsed(lines: Iterable[bytes], file: Path, first: int) -> list[Any]:

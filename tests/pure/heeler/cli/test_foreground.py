@@ -72,7 +72,10 @@ def test_a_sink_processes_a_sources_output_once(tmp_path, worker):
         more.write(json.dumps({"value": {"number": 10, "text": "x"}}) + "\n" + '{"value": {"num')  # half of a line
     assert written() == list(range(11))
     with records.open("a") as more:
-        more.write("\n")
+        more.write('ber": 11, "text": "x"}}')  # without a line end
+    assert written() == list(range(12))
+    with records.open("a") as more:
+        more.write('\n{"value"\n')
     run(config, "--records", records, "--worker-config", worker, code=2)
     run(config, "--worker-config", worker, code=2)
 
