@@ -32,6 +32,10 @@ _CODE: Final = "HEELER_RUN_CODE"
 """The environment variable with the folder of the connector's code after a reload: the code may fail to import."""
 
 
+class _ReaderGoneError(BrokenPipeError):
+    """The program that reads the output has ended, such as head; click ends the command without a word."""
+
+
 @click.command()
 @click.argument("file", type=FILES)
 @click.option("--records", type=FILES, metavar="FILE", help="Records for a sink, followed as the file grows: "
@@ -59,7 +63,7 @@ def run(
         try:
             try:
                 _run(file, records, kept, worker_config, out, once=once, watch=watch)
-            except ChangedError:
+            except (ChangedError, _ReaderGoneError):
                 raise
             except Exception as error:  # noqa: BLE001 - plugin code
                 _tell(error)
@@ -116,14 +120,18 @@ def _run_source(
     before = [(item["partition"], item["offset"]) for item in _kept(kept)]
     source = ForegroundSource(connector, worker, config, before)
 
+    def emit(record: Mapping[str, Any]) -> None:
+        try:
+            click.echo(safe_json(json.dumps(record, ensure_ascii=False)).encode(), file=out)
+        except BrokenPipeError as error:
+            raise _ReaderGoneError(*error.args) from error
+
     def save(offsets: Iterable[tuple[Any, Any]]) -> None:
-        out.flush()
         _keep(kept, [{"partition": partition, "offset": offset} for partition, offset in offsets])
 
     try:
         while True:
-            count = source.run_once(
-                lambda record: click.echo(safe_json(json.dumps(record, ensure_ascii=False)).encode(), file=out), save)
+            count = source.run_once(emit, save)
             watch.check()
             if not count:
                 if once:

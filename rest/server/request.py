@@ -119,7 +119,7 @@ class StrictRequest(HTTPRequest):
         response.
         """
         if self.method != b"HEAD":
-            super().write(chunk)  # type: ignore[no-untyped-call]
+            super().write(chunk)
 
     def _read_body(self) -> bytes:
         if not self.chunked_read:

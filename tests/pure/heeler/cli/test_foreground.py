@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import subprocess
 import sys
 import threading
 
+import click
 import pytest
 from click.testing import CliRunner
 
@@ -51,6 +53,23 @@ def test_a_source_continues_where_it_stopped(tmp_path):
     for wrong in ("{", "[]", '{"offsets": [1]}'):
         (tmp_path / "others").write_text(wrong)
         run(file, "--offsets", tmp_path / "others", code=2)
+
+
+def test_the_end_of_the_program_that_reads_the_output_is_not_an_error_of_the_plugin(tmp_path, monkeypatch):
+    text, file = tmp_path / "in.txt", tmp_path / "in.yaml"
+    text.write_text("a\n")
+    file.write_text(f"connector.class: {LINES}\ntopic: t\nfile: {text}\n")
+    echo = click.echo
+
+    def to_a_closed_pipe(*words, err=False, **more):
+        if not err:
+            raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+        echo(*words, err=err, **more)
+
+    monkeypatch.setattr(click, "echo", to_a_closed_pipe)
+    done = CliRunner().invoke(main, ["run", str(file), "--once"])
+    assert (done.exit_code, done.stderr) == (1, "")
+    assert not (tmp_path / "in.yaml.offsets.json").exists(), "it continues with what was not printed"
 
 
 def test_a_sink_processes_a_sources_output_once(tmp_path, worker):
