@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import keyword
 import re
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from string import Template
 from typing import Final
@@ -15,7 +17,8 @@ from heeler.errors import SetupError
 
 _NAME = re.compile(r"[a-z][a-z0-9]*(?:[-_][a-z0-9]+)*")
 _TAKEN: Final = {"heeler", "actors", "rest", "storage", "spark_tasks", "tests", "pyspark", "kafka",
-                 *sys.stdlib_module_names}
+                 "null",  # in the YAML file, it would not be a name
+                 *keyword.kwlist, *sys.stdlib_module_names}
 
 _PROJECT = """[build-system]
 requires = ["setuptools>=77"]
@@ -261,9 +264,9 @@ def new_connector(name: str, kind: str, folder: Path) -> None:
 def write_package(folder: Path, name: str, kind: str) -> Path:
     """Creates the package and returns its folder. Raises SetupError if the name is invalid or the folder exists."""
     module = name.replace("-", "_")
-    if not _NAME.fullmatch(name) or module in _TAKEN:
+    if not _NAME.fullmatch(name) or module in _TAKEN or find_spec(module) is not None:
         raise SetupError(f"{name} is not a valid package name: use lower-case letters and digits, with - or _ between "
-                         "them, and not the name of a module of Python or heeler")
+                         "them, and neither a keyword of Python nor the name of an installed module")
     words = "".join(word.capitalize() for word in module.split("_"))
     suffix = f"{kind.capitalize()}Connector"
     cls = words if words.endswith(suffix) else f"{words.removesuffix(kind.capitalize())}{suffix}"

@@ -55,7 +55,8 @@ def test_workers_find_the_new_connector_and_its_file_can_be_tried(tmp_path, name
     assert [len(stage["records"]) for stage in json.loads(done.stdout)["stages"]] == [2] * (3 if kind == "sink" else 2)
 
 
-@pytest.mark.parametrize("name", ["Big", "1st", "a b", "../up", "heeler", "spark-tasks", "numbers", "a--b", "", "é"])
+@pytest.mark.parametrize("name", ["Big", "1st", "a b", "../up", "heeler", "spark-tasks", "numbers", "a--b", "", "é",
+                                  "lambda", "null", "numpy"])
 def test_invalid_package_names_are_refused(tmp_path, name):
     new(tmp_path, name, code=2)
     assert list(tmp_path.iterdir()) == []
