@@ -26,11 +26,14 @@ MAX_REBALANCE_WAIT_MS = 60_000  # a request is answered within 90 s
 MAX_BODY_BYTES = 16 << 20  # task configurations of a connector with thousands of tasks are forwarded in one body
 _LISTENER = re.compile(r"(https?)://\[?([0-9a-z\-%._:]*)\]?:([0-9]{1,5})", re.IGNORECASE)
 _LISTENER_SYNTAX = "http://HOST:PORT or https://HOST:PORT (HOST may be empty for all interfaces, PORT at most 65535)"
-_HEADER_RULE = re.compile(r"(set|add|setDate|addDate)\s+([^\s:]+)\s*:\s*(.*)", re.IGNORECASE)
+_HEADER_RULE = re.compile(
+    r"(set|add|setDate|addDate)\s+([!#$%&'*+\-.^_`|~0-9a-z]+)\s*:\s*([\t\x20-\x7e\xa0-\xff]*)", re.IGNORECASE
+)
+_DATE = re.compile(r"[+-]?[0-9]{1,13}")
 _ACTIONS = {action.lower(): action for action in ("set", "add", "setDate", "addDate")}
 _HEADER_SYNTAX = (
     "header rules separated by commas, each `set|add|setDate|addDate NAME:VALUE`, in double quotes if it contains a "
-    "comma; a date is a number of milliseconds from now"
+    "comma, in ISO 8859-1; a date is a number of milliseconds from now, with at most 13 digits"
 )
 
 
@@ -62,14 +65,17 @@ def listener(text: str) -> Listener:
 
 def header_rules(text: str) -> tuple[HeaderRule, ...]:
     """Parses header rules; a comma inside double quotes is not a separator. Raises ConfigError."""
-    rules = next(csv.reader([text], skipinitialspace=True)) if text.strip() else []
+    try:
+        rules = next(csv.reader([text], skipinitialspace=True)) if text.strip() else []
+    except csv.Error as error:
+        raise ConfigError(f"{text!r} must be {_HEADER_SYNTAX}") from error
     return tuple(_header_rule(rule.strip()) for rule in rules)
 
 
 def _header_rule(text: str) -> HeaderRule:
     match = _HEADER_RULE.fullmatch(text)
     rule = None if match is None else HeaderRule(_ACTIONS[match[1].lower()], match[2], match[3])
-    if rule is None or (rule.action.endswith("Date") and re.fullmatch(r"[+-]?[0-9]+", rule.value) is None):
+    if rule is None or (rule.action.endswith("Date") and _DATE.fullmatch(rule.value) is None):
         raise ConfigError(f"{text!r} must be {_HEADER_SYNTAX}")
     return rule
 

@@ -66,6 +66,9 @@ def test_response_header_rules_are_parsed() -> None:
     {"topic.tracking.enable": "maybe"}, {"access.control.allow.origin": "("},
     {"response.http.headers.config": "drop X: y"}, {"response.http.headers.config": "set X"},
     {"response.http.headers.config": "set A B: c"}, {"response.http.headers.config": "setDate X: soon"},
+    {"response.http.headers.config": "set X: \u65e5"}, {"response.http.headers.config": "set X(: y"},
+    {"response.http.headers.config": "set X: a\rb"}, {"response.http.headers.config": "set X: a\0b"},
+    {"response.http.headers.config": "setDate X: 99999999999999"},
 ])
 def test_invalid_settings_are_refused(props: dict[str, str]) -> None:
     with pytest.raises(ConfigError, match=next(iter(props)).replace(".", r"\.")):
