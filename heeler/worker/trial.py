@@ -48,7 +48,7 @@ class Trials:
             request = {"worker": self._worker, "config": resolved, "records": records, "limit": limit}
             done = subprocess.run(
                 [sys.executable, "-m", "heeler.worker.trial"], input=json.dumps(request), capture_output=True,
-                text=True, timeout=LONGEST_S, check=False)
+                encoding="utf-8", errors="replace", timeout=LONGEST_S, check=False)  # plugins may print any bytes
         except subprocess.TimeoutExpired as error:
             raise ConnectError(f"The trial did not end within {LONGEST_S:.0f} s, and was aborted") from error
         finally:

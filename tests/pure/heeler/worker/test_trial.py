@@ -14,13 +14,14 @@ STRING = "org.apache.kafka.connect.storage.StringConverter"
 WORKER = {"key.converter": STRING, "value.converter": STRING}
 LINES = "org.apache.kafka.connect.file.FileStream{}Connector"
 LOUD = """
-import sys
+import os
 from heeler import source
 
 
 @source("n bigint")
 def Loud(options, start):
     print("this is no JSON")
+    os.write(2, b"nor UTF-8: \\xff")
     if options.get("mode") == "hang":
         while True:
             pass
