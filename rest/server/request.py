@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import io
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from cheroot import errors
@@ -81,6 +82,12 @@ class StrictRequest(HTTPRequest):
             if name in comma_separated_headers and headers.get(name):
                 value = headers[name] + b", " + value
             headers[name] = value
+        for name, word in ((b"Connection", b"close"), (b"Expect", b"100-continue")):
+            if word in _items(headers.get(name, b"")):
+                headers[name] = word  # cheroot does not recognize other ways to write it
+        self._check_body(headers)
+
+    def _check_body(self, headers: Mapping[bytes, bytes]) -> None:
         length, coding = headers.get(b"Content-Length"), headers.get(b"Transfer-Encoding")
         if length is not None and re.fullmatch(rb"[0-9]{1,18}", length) is None:
             raise ValueError("Malformed Content-Length header")
@@ -90,7 +97,7 @@ class StrictRequest(HTTPRequest):
             return
         if length is not None:
             raise ValueError("Both a Content-Length and a Transfer-Encoding header")
-        codings = [part.strip(b" \t").lower() for part in coding.split(b",")]
+        codings = _items(coding)
         if self.request_protocol == b"HTTP/1.0" or codings.count(b"chunked") != 1 or codings[-1] != b"chunked":
             raise ValueError("Malformed Transfer-Encoding header")
 
@@ -157,3 +164,8 @@ class StrictRequest(HTTPRequest):
                 raise ValueError("The body is shorter than its length")
             body += piece
         return bytes(body)
+
+
+def _items(value: bytes) -> list[bytes]:
+    """The items of a header that is a list of words."""
+    return [part.strip(b" \t").lower() for part in value.split(b",")]

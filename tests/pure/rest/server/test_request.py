@@ -95,6 +95,22 @@ def test_a_response_to_head_has_no_body_that_could_be_taken_for_the_next_respons
     assert after_head.startswith(b"HTTP/1.1 200 ")
 
 
+@pytest.mark.parametrize("value", [b"close", b"Close", b"TE, close", b"x\r\nConnection: CLOSE"])
+def test_a_connection_is_closed_if_the_client_says_so(port: int, value: bytes) -> None:
+    asked = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: " + value + b"\r\n\r\n"
+    answers = exchange(port, asked + SMUGGLED)
+    assert statuses(answers) == [200]
+    assert b"\r\nConnection: close\r\n" in answers
+
+
+def test_a_client_may_ask_before_it_sends_the_body(port: int) -> None:
+    with socket.create_connection(("127.0.0.1", port), TIMEOUT_S) as connection:
+        connection.sendall(POST + b"Expect: 100-Continue\r\nContent-Length: 2\r\n\r\n")
+        assert statuses(connection.recv(65536)) == [100]
+        connection.sendall(b"{}")
+        assert statuses(connection.recv(65536)) == [500]
+
+
 def test_requests_that_are_too_large_are_refused_before_they_are_read(port: int) -> None:
     over = b"POST /connectors HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 4097\r\n\r\n"
     with socket.create_connection(("127.0.0.1", port), TIMEOUT_S) as connection:
