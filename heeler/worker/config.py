@@ -155,9 +155,11 @@ def load_worker_config(
 
 
 def _decoded(data: bytes) -> str:
-    """The text of a worker file: UTF-8 if it is valid, else Latin-1, in which Java reads it."""
+    """The text of a worker file: UTF-8 (some editors put a byte order mark before it) if it is valid, else Latin-1, in
+    which Java reads it.
+    """
     try:
-        return data.decode()
+        return data.decode("utf-8-sig")
     except UnicodeDecodeError:
         return data.decode("latin-1")
 

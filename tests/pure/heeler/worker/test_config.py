@@ -137,7 +137,7 @@ def test_overrides_precede_the_environment_and_the_file(tmp_path):
 
 def test_a_file_may_be_latin_1_or_utf_8(tmp_path):
     lines = "\n".join([*(f"{k}={v}" for k, v in BASE.items()), "spark.app.name=caf\u00e9"])
-    for encoding in ("latin-1", "utf-8"):
+    for encoding in ("latin-1", "utf-8", "utf-8-sig"):
         file = tmp_path / encoding
         file.write_text(lines, encoding=encoding)
         assert load_worker_config(file).prefixed("spark.") == {"app.name": "caf\u00e9"}
