@@ -16,8 +16,8 @@ from heeler.worker.masked_output import MaskingFilter
 from spark_tasks.errors import ConfigError
 from spark_tasks.kafka import log_filters
 from spark_tasks.process.log_levels import LEVELS, TRACE, level_name, level_number
-from spark_tasks.process.log_lines import LineFormatter
-from storage.ids import ConnectorTaskId, ItemId
+from spark_tasks.process.log_lines import LineFormatter, text_below
+from storage.ids import ConnectorTaskId
 
 QUIET = ("kafka", "py4j", "pyspark", "numba", "werkzeug", "cheroot", "urllib3")
 """Libraries whose INFO lines do not concern connectors: they log at WARN, unless the configuration sets a level."""
@@ -36,11 +36,13 @@ def log_context(connector: str, task: int | None = None) -> Iterator[None]:
 
 
 def subject(record: logging.LogRecord) -> tuple[str, int | None]:
-    """The connector and task that a line is about: `about` in the record's `extra`, else the thread's context."""
-    about: ItemId | None = getattr(record, "about", None)
+    """The connector and task that a line is about: `about` in the record's `extra`, else the thread's context. A plugin
+    may use the same word for something else.
+    """
+    about: object = getattr(record, "about", None)
     if isinstance(about, ConnectorTaskId):
         return about.connector, about.task
-    return (about, None) if about is not None else _context.get()
+    return (about, None) if isinstance(about, str) else _context.get()
 
 
 def _prefix() -> str:
@@ -76,7 +78,7 @@ class JsonFormatter(LineFormatter):
             "level": level_name(record.levelno), "logger": record.name, "line": record.lineno,
             "thread": record.threadName, "connector": connector or None, "task": task,
             "message": record.getMessage(), "trace": trace,
-            "stack": getattr(record, "below", None) or record.stack_info,
+            "stack": text_below(record) or record.stack_info,
         }
         return json.dumps({key: value for key, value in fields.items() if value is not None})
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import Any, TextIO, cast
 
 from spark_tasks.config.masking import process_secrets
+from spark_tasks.process.log_lines import text_below
 
 _TRACES = logging.Formatter()
 
@@ -34,7 +35,7 @@ class MaskingFilter(logging.Filter):
                 record.exc_text = masked  # formatters use this text if it is set
         if record.stack_info:
             record.stack_info = secrets.mask(record.stack_info)
-        if below := getattr(record, "below", None):
+        if below := text_below(record):
             record.below = secrets.mask(below)
         return True
 

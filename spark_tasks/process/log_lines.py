@@ -24,9 +24,15 @@ class LineFormatter(logging.Formatter):
         lines = [escaped(self.formatMessage(record))]
         # A filter may have formatted the traceback already, without secrets.
         trace = record.exc_text or (self.formatException(record.exc_info) if record.exc_info else None)
-        for block in filter(None, (getattr(record, "below", None), trace, record.stack_info)):
+        for block in filter(None, (text_below(record), trace, record.stack_info)):
             lines += [f"    {escaped(line)}".rstrip() for line in block.split("\n")]
         return "\n".join(lines)
+
+
+def text_below(record: logging.LogRecord) -> str | None:
+    """Returns the text `below` in a record's `extra`, unless a plugin uses the same word for something else."""
+    below: object = getattr(record, "below", None)
+    return below if isinstance(below, str) else None
 
 
 def escaped(text: str) -> str:

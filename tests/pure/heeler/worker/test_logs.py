@@ -233,6 +233,17 @@ def test_the_herders_lines_about_a_connector_are_among_its_own(recent):
         "a: started", "[a|task-0] one", "a-0: restarting"]
 
 
+@pytest.mark.parametrize("form", ["text", "json"])
+@pytest.mark.parametrize("extra", [{"about": {"a": 1}}, {"about": 5}, {"below": 5}, {"below": ["x"]}])
+def test_a_plugin_may_use_the_words_for_something_else(lines, form, extra):
+    written, recent = lines(form=form), RecentLogs()
+    recent.install()
+    with log_context("c", 0):
+        logging.getLogger("plugin").warning("hello", extra=extra)
+    assert ["hello" in line for line in written()] == [True]
+    assert ["[c|task-0] hello" in line for line in recent.lines("c")] == [True]
+
+
 def test_json_lines_are_among_the_recent_lines(lines):
     written, recent = lines(form="json"), RecentLogs()
     recent.install()
