@@ -102,7 +102,7 @@ class RestServer:
     def worker_id(self) -> str:
         """`host:port`, as in statuses."""
         host, port = self.advertised
-        return f"{host}:{port}"
+        return f"{_bracketed(host)}:{port}"
 
     def _server(self, listener: Listener, app: Flask, tls: Any) -> HttpServer:
         address = (listener.host or _any_address(), listener.port)
@@ -136,7 +136,8 @@ def _own_address() -> str:
 
 
 def _bracketed(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
+    """The host as in a URL: an IPv6 address is in brackets, which rest.advertised.host.name may contain already."""
+    return f"[{host}]" if ":" in host and not host.startswith("[") else host
 
 
 def _shown(address: tuple[str, int]) -> str:

@@ -44,3 +44,11 @@ def test_a_listener_on_all_interfaces_advertises_a_reachable_address(every: str)
     with serving(FakeWorker(), advertised) as server:
         assert server.advertised_url == "http://connect.example:80/"
         assert server.worker_id == "connect.example:80"
+
+
+@pytest.mark.parametrize("host", ["fe80::1", "[fe80::1]"])
+def test_an_advertised_ipv6_address_is_in_brackets(host: str) -> None:
+    """As in Kafka Connect, where it has to be configured with brackets."""
+    with serving(FakeWorker(), replace(RestSettings(), listeners=LOCAL, advertised_host=host,
+                                       advertised_port=80)) as server:
+        assert (server.advertised_url, server.worker_id) == ("http://[fe80::1]:80/", "[fe80::1]:80")
