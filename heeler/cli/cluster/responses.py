@@ -27,8 +27,10 @@ def as_list(value: Any, what: str) -> list[Any]:
 
 
 def as_config(value: Any, what: str) -> dict[str, str]:
-    """A connector's configuration: an object with strings as values. Raises UnexpectedResponseError."""
-    config = as_object(value, what)
+    """A connector's configuration: an object with strings as values. Keys with null, which older workers of Java
+    accept, are left out. Raises UnexpectedResponseError.
+    """
+    config = {key: item for key, item in as_object(value, what).items() if item is not None}
     if not all(isinstance(item, str) for item in config.values()):
         raise _unexpected(what, "an object of strings", next(v for v in config.values() if not isinstance(v, str)))
     return config

@@ -83,6 +83,13 @@ def test_secrets_are_masked_in_the_workers_errors(fake, tmp_path):
         assert "no login at jdbc:x://u:[hidden]@h with [hidden] and 918273645" in said, "it has not asked for the keys"
 
 
+def test_a_connector_with_a_null_in_its_config_does_not_stop_the_others(fake, tmp_path):
+    """Older workers of Java accept one for keys that the plugin does not define."""
+    (tmp_path / "c.json").write_text('{"name": "c", "connector.class": "X"}')
+    there = {name: {"name": name, "connector.class": "X", "unset": None} for name in "bc"}
+    assert apply(fake, tmp_path, there=there).stdout == "1 unchanged.\n"
+
+
 def test_no_change_before_all_files_are_read(fake, tmp_path):
     (tmp_path / "a.json").write_text('{"name": "a", "config": {"connector.class": "X"}}')
     (tmp_path / "b.yaml").write_text("connector.class: [")
