@@ -17,6 +17,8 @@ from heeler.errors import SetupError
 DEFAULT_URL: Final = "http://localhost:8083"
 _KEYS: Final = ("url", "user", "password", "password-file", "ca", "cert", "key", "insecure")
 
+_BOOLEANS: Final = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}  # YAML's words
+
 
 @dataclass(frozen=True, slots=True)
 class Profile:
@@ -121,7 +123,9 @@ def _profile(fields: Any, where: str) -> Profile:
     files = {key.replace("-", "_"): Path(_at_home(texts[key])) for key in ("password-file", "ca", "cert", "key")
              if key in texts}
     base = _with_urls(urls if isinstance(urls, list) else [urls], where)
-    insecure = texts.get("insecure", "false").lower() == "true"
+    insecure = _BOOLEANS.get(texts.get("insecure", "false").lower())
+    if insecure is None:
+        raise SetupError(f"{where}: insecure must be true or false, not {texts['insecure']}")
     return Profile(base.urls, texts.get("user", base.user), texts.get("password", base.password), **files,
                    insecure=insecure)
 

@@ -58,3 +58,11 @@ def test_the_home_folder_of_an_unknown_user():
     profile = parse_profiles("profiles: {a: {user: ann, password-file: ~nobody-has-this-name/x}}", "a", "profiles.yaml")
     with pytest.raises(SetupError, match="password file ~nobody-has-this-name/x cannot be read"):
         profile.headers()
+
+
+@pytest.mark.parametrize(("word", "insecure"), [("yes", True), ("True", True), ("off", False), ("no", False)])
+def test_insecure_is_one_of_yamls_words(word, insecure):
+    text = f"profiles: {{a: {{url: 'https://h', insecure: {word}}}}}"
+    assert parse_profiles(text, "a", "profiles.yaml").insecure is insecure
+    with pytest.raises(SetupError, match="insecure must be true or false, not 1"):
+        parse_profiles(text.replace(word, "1"), "a", "profiles.yaml")
