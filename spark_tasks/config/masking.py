@@ -31,6 +31,7 @@ ANYWHERE: Final = 8
 _PLAIN: Final = ("true", "false", "null", "none")
 OWNERS: Final = 10_000
 VALUES_EACH: Final = 1000  # per owner; some values expire within minutes, and clients may validate any number of them
+_PIECE: Final = 16_384  # characters of a text that are examined at a time
 _WORD = re.compile(r"[^\W_]")
 # A password inside a value such as sasl.jaas.config.
 _QUOTED = re.compile(
@@ -189,8 +190,11 @@ class _Index:
     def spans(self, text: str) -> Iterator[tuple[int, int]]:
         """Yields start and end of each secret in the text. They may overlap."""
         if self._finders:
-            starts = {text[at : at + self._alone] for at in range(len(text))}
-            for start in filter(self._finders.__contains__, starts):
+            starts: set[str] = set()
+            for first in range(0, len(text), _PIECE):  # a set of all parts of a long text would take 60 times its size
+                parts = {text[at : at + self._alone] for at in range(first, min(first + _PIECE, len(text)))}
+                starts.update(filter(self._finders.__contains__, parts))
+            for start in starts:
                 for form, find in self._finders[start]:
                     if form in text:
                         yield from find(text)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
+import random
+import tracemalloc
 from urllib.parse import quote, quote_plus
 
 import pytest
@@ -138,3 +140,19 @@ def test_the_password_of_a_schema_registry():
 ])
 def test_the_passwords_in_a_url(url, found):
     assert passwords({"connection.url": url}) == found
+
+
+def test_a_long_text_is_masked_within_little_memory():
+    """An error may quote a record of megabytes."""
+    text = base64.b64encode(random.Random(7).randbytes(90_000)).decode()
+    secrets = knowing("hunter2-hunter2")
+    tracemalloc.start()
+    try:
+        assert secrets.mask(text) == text
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 30 * len(text), "a set of all its parts takes more than 60 times its size"
+    for at in range(16_360, 16_400):  # where the text may be divided
+        before, after = text[:at], text[at:20_000]
+        assert secrets.mask(f"{before}hunter2-hunter2{after}") == f"{before}{MASK}{after}"
