@@ -14,6 +14,7 @@ from spark_tasks.config.masking import process_secrets
 LINES: Final = 200  # for each connector
 CONNECTORS: Final = 1000  # of the connectors that logged last
 LONGEST: Final = 10_000  # characters of a line with its stack trace
+CHARACTERS: Final = 100_000  # of all lines of a connector: in an outage, each of hundreds logs long traces
 
 
 class RecentLogs(logging.Handler):
@@ -37,6 +38,8 @@ class RecentLogs(logging.Handler):
             return
         kept = self._lines.setdefault(connector, deque(maxlen=LINES))
         kept.append(line if len(line) <= LONGEST else f"{line[:LONGEST]}…")
+        while sum(map(len, kept)) > CHARACTERS:
+            kept.popleft()
         self._lines.move_to_end(connector)
         if len(self._lines) > CONNECTORS:
             self._lines.popitem(last=False)

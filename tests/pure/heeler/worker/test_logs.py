@@ -277,6 +277,15 @@ def test_recent_lines_are_bounded_and_masked(recent, monkeypatch):
     assert "the-late-secret" not in "".join(recent.lines("c"))
 
 
+def test_long_traces_in_recent_lines_are_bounded_together(recent):
+    with log_context("a"):
+        for number in range(recent_logs.LINES):
+            logging.getLogger("x").info("%d %s", number, "x" * 9000)
+    kept = recent.lines("a")
+    assert recent_logs.CHARACTERS - 10_000 < sum(map(len, kept)) <= recent_logs.CHARACTERS
+    assert f" {recent_logs.LINES - 1} xxx" in kept[-1]
+
+
 def test_a_message_that_cannot_be_formatted_is_logged_anyway(recent, monkeypatch):
     class Bad:
         def __str__(self) -> str:
