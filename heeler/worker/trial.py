@@ -21,6 +21,7 @@ from spark_tasks.plugins.config_providers import ConfigProvider, ConfigTransform
 
 LONGEST_S: Final = 60.0
 MAX_CONCURRENT: Final = 2  # each is a process of some 200 MB
+_LAST_BYTES: Final = 2000  # of a plugin's output
 
 
 class Trials:
@@ -42,19 +43,21 @@ class Trials:
         if not self._free.acquire(blocking=False):
             raise ConflictError(f"{self._max_concurrent} other configurations are being tried on this worker; try "
                                 "again later")
+        printed = _Printed()
         try:
             resolved = dict(self._transformer.transform(config))
             process_secrets().add(None, passwords(resolved))
             request = {"worker": self._worker, "config": resolved, "records": records, "limit": limit}
             done = subprocess.run(
-                [sys.executable, "-m", "heeler.worker.trial"], input=json.dumps(request), capture_output=True,
-                encoding="utf-8", errors="replace", timeout=LONGEST_S, check=False)  # plugins may print any bytes
+                [sys.executable, "-m", "heeler.worker.trial"], input=json.dumps(request), stdout=subprocess.PIPE,
+                stderr=printed.pipe, encoding="utf-8", timeout=LONGEST_S, check=False)
         except subprocess.TimeoutExpired as error:
             raise ConnectError(f"The trial did not end within {LONGEST_S:.0f} s, and was aborted") from error
         finally:
+            last_words = printed.end()
             self._free.release()
         if done.returncode != 0:
-            raise ConnectError(f"The trial's process ended with {done.returncode}: {done.stderr.strip()[-2000:]}")
+            raise ConnectError(f"The trial's process ended with {done.returncode}: {last_words}")
         answer: dict[str, Any] = json.loads(done.stdout)
         if "refused" in answer:
             raise BadRequestError(answer["refused"])
@@ -62,6 +65,27 @@ class Trials:
             if "error" in stage:
                 stage["error"] = process_secrets().mask(stage["error"])
         return answer
+
+
+class _Printed:
+    """What a plugin prints: any bytes, and any number of them. Only the last ones are kept."""
+
+    def __init__(self) -> None:
+        reader, self.pipe = os.pipe()
+        self._last = b""
+        self._thread = threading.Thread(target=self._read, args=(reader,), name="trial-output", daemon=True)
+        self._thread.start()
+
+    def _read(self, reader: int) -> None:
+        with open(reader, "rb", buffering=0) as stream:
+            while some := stream.read(65536):
+                self._last = (self._last + some)[-_LAST_BYTES:]
+
+    def end(self) -> str:
+        """Call it when the process has ended, in any case. Returns the last text."""
+        os.close(self.pipe)
+        self._thread.join(1.0)  # a process that the plugin has started may still have the pipe
+        return self._last.decode(errors="replace").strip()
 
 
 def main() -> None:

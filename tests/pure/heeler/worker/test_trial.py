@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 
 from actors.errors import BadRequestError, ConflictError
@@ -25,6 +27,11 @@ def Loud(options, start):
     if options.get("mode") == "hang":
         while True:
             pass
+    if options.get("mode") == "flood":
+        for _ in range(20):
+            os.write(2, b"x" * 2**20)
+        os.write(2, b"enough")
+        os._exit(3)
     if options.get("mode") == "die":
         raise ZeroDivisionError("hunter2hunter2 of all things")
     return [(1,), (2,)] if not start else [], {"n": 2}
@@ -70,6 +77,19 @@ def test_a_trial_that_hangs_is_aborted_and_its_slot_is_free_again(tmp_path, monk
     for _ in range(3):
         with pytest.raises(ConnectError, match="was aborted"):
             trials.run({"connector.class": "Loud", "topic": "t", "mode": "hang"}, None, 5)
+
+
+def test_the_output_of_a_plugin_takes_no_memory_of_the_worker(tmp_path):
+    (tmp_path / "loud.py").write_text(LOUD)
+    trials = Trials({**WORKER, "plugin.path": str(tmp_path)}, {})
+    tracemalloc.start()
+    try:
+        with pytest.raises(ConnectError, match=r"^The trial's process ended with 3: x+enough$"):
+            trials.run({"connector.class": "Loud", "topic": "t", "mode": "flood"}, None, 5)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 5_000_000
 
 
 def test_the_number_of_trials_is_limited():
