@@ -92,7 +92,8 @@ class SourcePipeline(ConfiguredPipeline):
                 transformed = list(self.stages.chain.apply(batch))
         except TransformError as error:
             raise error.part from error
-        complete, begin = sum(map(len, transformed)) == len(batch), 0
+        complete = not self.stages.chain.adds_records and sum(map(len, transformed)) == len(batch)
+        begin = 0
         for out in transformed:
             for topic, part in self._by_topic(out):
                 try:

@@ -14,13 +14,15 @@ from spark_tasks.pipeline.transforms.header_values import HeaderWriter
 
 class Transform(ABC):
     """Changes records. Its constructor has no arguments; `configure` is called once. It may drop records, and keeps the
-    order of all others.
+    order of all others. `adds_records`: whether it may make several records from one, so that their number does not
+    show which record became which.
     """
 
     version: ClassVar[str] = "unknown"
     config_def: ClassVar[ConfigDef] = ConfigDef()
     aliases: ClassVar[tuple[str, ...]] = ()
     header_writer: HeaderWriter = HeaderWriter()  # the task's; set before apply
+    adds_records: bool = False
 
     @abstractmethod
     def configure(self, configs: Mapping[str, str]) -> None:

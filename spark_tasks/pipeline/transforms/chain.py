@@ -104,6 +104,9 @@ class Stage:
 
     def _mixed(self, batch: pa.RecordBatch, chosen: pa.BooleanArray) -> Iterator[pa.RecordBatch]:
         """Changes all selected records at once, then merges them with the others in the original order."""
+        if self.transform.adds_records:
+            yield from self._by_runs(batch, chosen)
+            return
         try:
             changed = list(self._changed(batch.filter(chosen)))
         except TransformError as error:
@@ -111,19 +114,25 @@ class Stage:
             error.move(lambda row: int(places[row]))
             raise
         others = batch.filter(pc.invert(chosen))
-        if sum(map(len, changed)) < chosen.true_count:
-            if changed:  # some records were dropped; which ones is unknown
-                for begin, end, is_selected in _runs(chosen):
-                    piece = batch.slice(begin, end - begin)
-                    yield from self._changed(piece) if is_selected else (piece,)
-            else:
-                yield others
+        if not changed:
+            yield others
+        elif sum(map(len, changed)) != chosen.true_count:  # some were dropped or added; which ones is unknown
+            yield from self._by_runs(batch, chosen)
         elif len(changed) == 1 and changed[0].schema.equals(others.schema, check_metadata=True):
             flags = chosen.to_numpy(zero_copy_only=False)
             places = np.where(flags, np.cumsum(flags) - 1, np.cumsum(~flags) - 1 + len(changed[0]))
             yield pa.concat_batches([changed[0], others]).take(pa.array(places))
         else:
             yield from _interleaved(changed, others, chosen)
+
+    def _by_runs(self, batch: pa.RecordBatch, chosen: pa.BooleanArray) -> Iterator[pa.RecordBatch]:
+        for begin, end, is_selected in _runs(chosen):
+            piece = batch.slice(begin, end - begin)
+            try:
+                yield from self._changed(piece) if is_selected else (piece,)
+            except TransformError as error:
+                error.move(partial(operator.add, begin))
+                raise
 
     def _changed(self, batch: pa.RecordBatch) -> list[pa.RecordBatch]:
         try:
@@ -253,17 +262,24 @@ class Chain:
     def __init__(self, stages: Iterable[Stage] = ()) -> None:
         self.stages = tuple(stages)
 
+    @property
+    def adds_records(self) -> bool:
+        """Whether it may make several records from one."""
+        return any(stage.transform.adds_records for stage in self.stages)
+
     def apply(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Yields the records after the last stage, in as few batches as possible. Raises TransformError."""
         batches = [batch] if len(batch) else []
+        complete = True
         for stage in self.stages:
-            batches = joined(list(_apply_stage(stage, batches, complete=sum(map(len, batches)) == len(batch))))
+            batches = joined(list(_apply_stage(stage, batches, complete=complete)))
+            complete = complete and not stage.transform.adds_records and sum(map(len, batches)) == len(batch)
         yield from batches if self.stages else [batch]
 
 
 def _apply_stage(stage: Stage, batches: list[pa.RecordBatch], *, complete: bool) -> Iterator[pa.RecordBatch]:
-    """Applies a stage to the batches. `complete`: no earlier stage has dropped records, so row numbers of the chain's
-    batch are known.
+    """Applies a stage to the batches. `complete`: no earlier stage has dropped or added records, so row
+    numbers of the chain's batch are known.
     """
     begin = 0
     for one in batches:

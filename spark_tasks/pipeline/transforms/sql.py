@@ -55,6 +55,7 @@ class Sql(Transform):
     def configure(self, configs: Mapping[str, str]) -> None:
         """Raises ConfigError if DataFusion is not installed, and for errors in the query regardless of records."""
         self._query = parsed(self.config_def.parse(configs)["query"])
+        self.adds_records = self._query.unnests
         self._context, self._options = new_session()
         self._known: dict[tuple[Any, ...], tuple[pa.DataType, ...]] = {}  # types that suit columns without values
 

@@ -48,6 +48,7 @@ class SqlQuery:
     parts: tuple[str, ...]
     names: frozenset[str]  # all words that may be column names
     columns: frozenset[str]  # without those that are probably keywords, functions, types or new names
+    unnests: bool = False  # may yield several rows for one
 
     def text(self, fields: list[str], more: str = "") -> str:
         """Returns the query for a value with these fields. `more`: additional columns to select."""
@@ -133,7 +134,7 @@ def parsed(text: str) -> SqlQuery:
             if "," in [sign[0] for sign in tokens[number + 2 : number + 3]]:
                 raise ConfigError("it has a second table; the only table is records")
             parts += [text[begin : token.start()], text[token.start() :]]
-            return SqlQuery(tuple(parts), frozenset(names), frozenset(_columns(tokens)))
+            return SqlQuery(tuple(parts), frozenset(names), frozenset(_columns(tokens)), "UNNEST" in words)
         before = sign
     raise ConfigError("it has no FROM records")
 

@@ -16,6 +16,7 @@ from spark_tasks.config.validators import ConfigError
 from spark_tasks.data.columns import HEADERS_TYPE, SCHEMA_KEY
 from spark_tasks.data.schema import from_text
 from spark_tasks.errors import ToleranceExceededError
+from spark_tasks.pipeline.failures import Failure
 from spark_tasks.pipeline.sink_pipeline import SinkPipeline
 from spark_tasks.pipeline.source_pipeline import SourcePipeline
 from spark_tasks.pipeline.transforms.sql import Sql
@@ -162,6 +163,39 @@ def test_unnest_yields_several_records_from_one():
     value = {"items": [{"sku": "x"}, {"sku": "y"}], "to": {"city": "Bern"}}
     assert selected("SELECT unnest(items)['sku'] AS sku, to['city'] AS city FROM records", value) == [
         {"sku": "x", "city": "Bern"}, {"sku": "y", "city": "Bern"}]  # fmt: skip
+
+
+@pytest.mark.parametrize(("values", "expected"), [
+    ([[1, 2], None, [3, 4, 5], None], [(0, 1), (0, 2), (1, None), (2, 3), (2, 4), (2, 5), (3, None)]),
+    ([[1, 2], None, [3], [], None], [(0, 1), (0, 2), (1, None), (2, 3), (4, None)]),
+    ([[1, 2], None, [], None], [(0, 1), (0, 2), (1, None), (3, None)]),
+])
+def test_unnest_behind_a_predicate_keeps_all_records_in_their_order(values, expected):
+    """Records were lost, and others had the wrong place."""
+    query = "SELECT unnest(items) AS item FROM records"
+    behind = {"transforms.q.query": query, "transforms.q.predicate": "p", "transforms.q.negate": "true",
+              "predicates": "p", "predicates.p.type": "RecordIsTombstone"}  # fmt: skip
+    raw = [None if items is None else json.dumps({"items": items}).encode() for items in values]
+    found = SinkPipeline(worker(), {**SCHEMALESS, **behind}).to_connect_batches("orders", 3, raw_batch(raw))
+    assert [(row["offset"], row["value"] and row["value"]["item"]) for batch in found for row in batch.to_pylist()
+            ] == expected
+
+
+def test_after_unnest_the_bad_record_is_the_one_with_the_bad_item():
+    """As many records as before do not mean that each is in its place."""
+    config = {**SCHEMALESS, "topic": "t", "transforms": "q,c", "transforms.c.spec": "item:int64",
+              "transforms.c.type": "org.apache.kafka.connect.transforms.Cast$Value",
+              "transforms.q.query": "SELECT unnest(items) AS item FROM records"}  # fmt: skip
+    values = [{"items": []}, {"items": ["1"]}, {"items": ["x", "2"]}]
+    refused: list[Failure] = []
+    raw = raw_batch([json.dumps(value).encode() for value in values])
+    found = list(SinkPipeline(worker(), config).to_connect_batches("t", 3, raw, refused.append))
+    assert [value for batch in found for value in batch.column("value").to_pylist()] == [{"item": 1}]
+    assert [failure.row for failure in refused] == [2]
+    batch, refused = pa.record_batch({"value": values}), []
+    assert [raw.column("value").to_pylist() for _, _, raw in SourcePipeline(worker(), config).to_raw(
+        batch, refused.append)] == [[b'{"item":1}']]
+    assert [failure.row for failure in refused] == [2]
 
 
 def test_a_key_that_no_record_has_is_null():
