@@ -25,9 +25,10 @@ _ARROW = {
     Type.INT8: pa.int8(), Type.INT16: pa.int16(), Type.INT32: pa.int32(), Type.INT64: pa.int64(),
     Type.FLOAT32: pa.float32(), Type.FLOAT64: pa.float64(), Type.BOOLEAN: pa.bool_(), Type.STRING: pa.string(),
 }  # fmt: skip
-_INTEGER = re.compile(r"[+-]?\d+")
-_FLOAT = re.compile(r"[+-]?(NaN|Infinity|((\d+\.?\d*|\.\d+)([eE][+-]?\d+)?)[fFdD]?|0[xX][0-9a-fA-F]*\.?[0-9a-fA-F]*"
-                    r"[pP][+-]?\d+[fFdD]?)")  # fmt: skip
+_INTEGER = re.compile(r"([+-]?)0*+(\d*)(?<=\d)")  # with the digits of any script, as in Java
+# possessive: with a text of a million digits, other quantifiers try each way to divide them
+_FLOAT = re.compile(r"[+-]?(NaN|Infinity|(\d++\.?+\d*+|\.\d++)([eE][+-]?\d++)?+[fFdD]?|0[xX][0-9a-fA-F]*+\.?+"
+                    r"[0-9a-fA-F]*+[pP][+-]?\d++[fFdD]?)", re.ASCII)  # fmt: skip
 _PLAIN_INTEGERS, _PLAIN_FLOATS = r"^-?[0-9]+$", r"^-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?$"
 
 
@@ -72,8 +73,11 @@ def _unexpected(value: Any) -> DataError:
 
 def _integer(value: Any, bits: int) -> int:
     if isinstance(value, str):
-        whole = int(value) if _INTEGER.fullmatch(value) else None
-        if whole is None or not -(1 << bits - 1) <= whole < 1 << bits - 1:
+        found = _INTEGER.fullmatch(value)
+        if found is None or max(value) > "\uffff":  # a char of Java is no longer
+            raise ValueError(value)
+        whole = int(found[1] + (found[2] or "0"))
+        if not -(1 << bits - 1) <= whole < 1 << bits - 1:
             raise ValueError(value)
         return whole
     if isinstance(value, bool):
@@ -91,7 +95,8 @@ def _integer(value: Any, bits: int) -> int:
     return (whole + (1 << bits - 1)) % (1 << bits) - (1 << bits - 1)
 
 
-def _parsed(value: str) -> float:
+def _parsed(value: str, kind: pa.DataType) -> float:
+    """Parses a number as Double.parseDouble and Float.parseFloat do, which round once. `kind`: that of the result."""
     text = value.strip("".join(map(chr, range(33))))
     if not _FLOAT.fullmatch(text):
         raise ValueError(value)
@@ -100,24 +105,28 @@ def _parsed(value: str) -> float:
             return float.fromhex(text.rstrip("fFdD"))
         except OverflowError:
             return float("-inf" if text.startswith("-") else "inf")
-    return float(text.rstrip("fFdD")) if not text.endswith("Infinity") else float(text)
+    if text.endswith(("NaN", "Infinity")):
+        return float(text)
+    return float(pa.scalar(text.rstrip("fFdD").removeprefix("+")).cast(kind).as_py())
 
 
 def _float32(value: Any) -> Any:
     with np.errstate(over="ignore"):
         if isinstance(value, str):
-            return np.float32(_parsed(value))
+            return np.float32(_parsed(value, pa.float32()))
         if isinstance(value, bool):
             return np.float32(value)
         if not is_number(value):
             raise _unexpected(value)
+        if isinstance(value, Decimal):
+            return np.float32(_parsed(str(value), pa.float32()))
         exact = isinstance(value, int | np.integer)
         return np.int64(value).astype(np.float32) if exact else np.float32(float(value))
 
 
 def _float64(value: Any) -> float:
     if isinstance(value, str):
-        return _parsed(value)
+        return _parsed(value, pa.float64())
     if isinstance(value, bool) or is_number(value):
         return float(value)
     raise _unexpected(value)
