@@ -40,14 +40,16 @@ class ReadAhead:
         return self._begin
 
     def line_end(self, start: int, limit: int) -> int:
-        """Returns the end of the last complete line within `limit` bytes after `start`, or of the first one if it is
-        longer, or `start` if no line is complete.
+        """Returns the end of the last complete line within `limit` bytes after `start` (one byte later if the limit is
+        inside a CR LF), or of the first one if it is longer, or `start` if no line is complete.
         """
         with self._changed:
             first = start - self._begin
             for stop in (min(len(self._data), first + limit), len(self._data)):
                 end = self._data.rfind(b"\n", first, stop) + 1
                 back = self._data.rfind(b"\r", first, min(stop, len(self._data) - 1)) + 1
+                if back > first and self._data[back] == 10:  # the limit is inside a CR LF
+                    back += 1
                 if max(end, back) > first:
                     return self._begin + max(end, back)
             return start

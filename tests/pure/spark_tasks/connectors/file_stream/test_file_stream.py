@@ -5,6 +5,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from pyspark.sql.streaming.datasource import ReadMaxBytes
@@ -12,6 +13,7 @@ from pyspark.sql.streaming.datasource import ReadMaxBytes
 from spark_tasks.connectors.file_stream.connectors import FileStreamSinkConnector, FileStreamSourceConnector
 from spark_tasks.connectors.file_stream.source import FileReader, StandardInputReader
 from spark_tasks.connectors.file_stream.standard_input import ReadAhead
+from spark_tasks.connectors.lines import split_lines
 from spark_tasks.errors import ConnectError
 from tests.rigs.support import wait_until
 
@@ -178,6 +180,20 @@ def test_standard_input_is_read_line_by_line(monkeypatch):
     assert reader.to_source_offsets(end) == [({"filename": None}, {"position": None})]
     reader.commit(end)
     assert reader.initialOffset() == end
+    os.close(into)
+
+
+@pytest.mark.parametrize("limit", range(1, 12))
+def test_a_batch_of_standard_input_ends_at_no_half_of_a_line_end(limit):
+    """The LF of a CR LF became an empty line of the next batch."""
+    out, into = os.pipe()
+    ahead, found, at = ReadAhead(out), [], 0
+    os.write(into, b"one\r\ntwo\r\rthree\r\n\n!")
+    wait_until(lambda: ahead.line_end(0, 100) == 18)
+    while (end := ahead.line_end(at, limit)) > at:
+        lines, _ = split_lines(np.frombuffer(ahead.between(at, end), np.uint8), final=True)
+        found, at = found + lines.to_pylist(), end
+    assert found == ["one", "two", "", "three", ""]
     os.close(into)
 
 
