@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -18,12 +19,29 @@ from spark_tasks.data.schema import to_text
 
 
 def plain(array: pa.Array) -> pa.Array:
-    """Casts an array to the Arrow type of its Connect schema: decodes dictionaries, replaces large and view types."""
-    kind = array.type
-    if pa.types.is_null(kind) or pa.types.is_nested(kind) or pa.types.is_timestamp(kind) or pa.types.is_time(kind):
-        return array
-    wanted = to_arrow(from_arrow(kind))
-    return array if kind == wanted else array.cast(wanted, safe=False)
+    """Casts an array to the Arrow type of its Connect schema, also what it contains: decodes dictionaries, replaces
+    large, view and fixed-size types. Times keep their unit.
+    """
+    wanted = _plain_type(array.type)
+    return array if array.type == wanted else array.cast(wanted, safe=False)
+
+
+def _plain_type(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_plain_type(field.type)) for field in kind])
+    if pa.types.is_map(kind):
+        key, item = kind.key_field, kind.item_field
+        return pa.map_(key.with_type(_plain_type(key.type)), item.with_type(_plain_type(item.type)))
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        return pa.list_(kind.value_field.with_type(_plain_type(kind.value_type)))
+    return _plain_scalar(kind)
+
+
+@lru_cache(maxsize=1000)
+def _plain_scalar(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_null(kind) or pa.types.is_timestamp(kind) or pa.types.is_time(kind):
+        return kind
+    return to_arrow(from_arrow(kind))
 
 
 def as_value(batch: pa.RecordBatch) -> pa.StructArray:
