@@ -135,6 +135,8 @@ class Flatten(FieldTransform):
                 self._collect(nested, of_child, name, children, fields)
             elif schema is None and (is_json(metadata_of(its)) or pa.types.is_temporal(child.type)):
                 raise NotInColumnsError
+            elif schema is None and name in children:
+                raise NotInColumnsError  # which of two keys with the same name counts depends on the record
             else:
                 children[name], fields[name] = child, its
 

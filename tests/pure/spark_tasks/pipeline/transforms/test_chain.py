@@ -302,6 +302,15 @@ def test_only_sources_need_a_header_converter_that_writes_what_a_transform_adds(
     assert failures[0].message == message
 
 
+@pytest.mark.parametrize("name", ["a", "aa", "q", "z9"])  # with different orders of the keys in Java's maps
+def test_flatten_keeps_a_key_that_only_some_records_also_have_in_a_map(name):
+    """The key that a record did not have replaced the one that it had."""
+    texts = [json.dumps({f"{name}.b": 1, name: inner}).encode() for inner in ({"b": 2, "c": 1}, {"c": 1})]
+    config = chain(("Flatten$Value", {}))
+    assert rows(sink(config, texts)) == [row for text in texts for row in rows(sink(config, [text]))]
+    assert rows(sink(config, texts))[1] == {f"{name}.b": 1, f"{name}.c": 1}
+
+
 def test_dates_beyond_pythons_range_are_supported():
     config = chain(("TimestampConverter$Value", {"field": "a", "target.type": "Timestamp"}),
                    ("HeaderFrom$Value", {"fields": "a", "headers": "a", "operation": "move"}))  # fmt: skip
