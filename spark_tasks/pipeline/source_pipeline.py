@@ -104,10 +104,16 @@ class SourcePipeline(ConfiguredPipeline):
             begin += len(out)
 
     def prepared(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Returns the batch as transforms expect it: rows become values, and records have a topic."""
+        """Returns the batch as transforms expect it: rows become values, records have a topic, and timestamps are
+        numbers.
+        """
         batch = _as_value(batch) if self._rows else batch
+        if not self.stages.chain.stages:
+            return batch
+        if "timestamp" in batch.schema.names:
+            batch = put(batch, "timestamp", _millis(batch.column("timestamp")))
         topic = self._connector.get("topic")
-        if "topic" in batch.schema.names or not topic or not self.stages.chain.stages:
+        if "topic" in batch.schema.names or not topic:
             return batch
         return put(batch, "topic", one_topic(topic, len(batch)))
 
@@ -214,13 +220,16 @@ def _timestamps(batch: pa.RecordBatch, size: int) -> tuple[pa.Array, list[tuple[
     now = int(time.time() * 1000)
     if "timestamp" not in batch.schema.names:
         return pa.array(np.full(size, now, np.int64)), []
-    timestamps = batch.column("timestamp")
-    if pa.types.is_timestamp(timestamps.type):
-        timestamps = timestamps.cast(pa.timestamp("ms"), safe=False)
-    known = timestamps.cast(pa.int64()).fill_null(-1)
+    known = _millis(batch.column("timestamp")).fill_null(-1)
     present = pc.greater_equal(known, 0)
     bad: list[tuple[int, Exception]] = []
     if present.false_count:
         bad = [(row, _InvalidTimestampError(f"Invalid record timestamp {known[row].as_py()}"))
                for row in pc.indices_nonzero(pc.less(known, -1)).to_pylist()]
     return pc.if_else(present, known, now), bad
+
+
+def _millis(timestamps: pa.Array) -> pa.Array:
+    if pa.types.is_timestamp(timestamps.type):
+        timestamps = timestamps.cast(pa.timestamp("ms"), safe=False)
+    return timestamps.cast(pa.int64())

@@ -258,6 +258,21 @@ def test_a_router_gives_source_records_different_topics():
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+def test_a_source_may_have_arrows_timestamps(unit):
+    config = chain(("InsertField$Value", {"timestamp.field": "at"}), ("TimestampRouter", {"timestamp.format": "yyyy"}),
+                   ("Sql", {"query": "SELECT at, timestamp + 1 AS more FROM records"}), topic="logs")  # fmt: skip
+    config["transforms.t2.type"] = "Sql"
+    moments = pa.array([1_700_000_000, None], pa.timestamp("s")).cast(pa.timestamp(unit, "UTC"))
+    batch = pa.RecordBatch.from_pydict({"value": [{"a": 1}] * 2, "timestamp": moments})
+    source = SourcePipeline(worker(), {**config, "value.converter.schemas.enable": "false"})
+    refused = []
+    ((topic, _, raw),) = source.to_raw(batch, refused.append)
+    assert (topic, raw["timestamp"].to_pylist()) == ("logs-2023", [1_700_000_000_000])
+    assert json.loads(raw["value"][0].as_py()) == {"at": 1_700_000_000_000, "more": 1_700_000_000_001}
+    assert [(failure.row, failure.message) for failure in refused] == [(1, "Timestamp missing on record")]
+
+
 def test_records_with_different_schemas_become_separate_batches():
     """A null keeps its schema while the schema of the other records changes."""
     schema = {"type": "int64", "optional": True}
