@@ -14,7 +14,7 @@ from typing_extensions import override
 
 from spark_tasks.config.definition import ConfigDef, ConfigKey, Importance, Type
 from spark_tasks.data.arrow_types import from_arrow, to_arrow
-from spark_tasks.data.columns import HEADERS_TYPE, is_json, struct_array
+from spark_tasks.data.columns import is_json, struct_array
 from spark_tasks.data.schema import Field, Schema
 from spark_tasks.data.schema import Type as ConnectType
 from spark_tasks.errors import ConfigError, DataError
@@ -25,8 +25,10 @@ from spark_tasks.pipeline.transforms.field_transform import Columns, described
 from spark_tasks.pipeline.transforms.java_columns import column
 from spark_tasks.pipeline.transforms.rows import NotInColumnsError, connect_values, joined, put
 from spark_tasks.pipeline.transforms.sql_query import (
+    FIELD,
     PARTS,
     ROW,
+    SETTABLE,
     ValidQuery,
     check_plan,
     first_line,
@@ -34,7 +36,6 @@ from spark_tasks.pipeline.transforms.sql_query import (
     parsed,
 )
 
-_SETTABLE = {"partition": pa.int32(), "timestamp": pa.int64(), "headers": HEADERS_TYPE}
 _TYPES = (pa.null(), pa.string(), pa.list_(pa.null()), pa.int64(), pa.map_(pa.string(), pa.null()))
 """Types for a column of which this batch has no value. Most functions take null; each other type suits some."""
 _MAX_TYPED = 3  # columns for which types are tried, since each combination is planned
@@ -91,7 +92,7 @@ class Sql(Transform):
         columns = dict(zip(rows.schema.names, rows.columns, strict=True))
         result = batch.take(columns.pop(ROW))
         typed = schema_of(batch.schema.field("value").metadata) is not None
-        for name in ("topic", "partition", "timestamp", "key", "headers"):
+        for name in SETTABLE:
             new = columns.pop(f"record.{name}", None)
             if new is not None:
                 result = _with_part(result, name, new, metadata[f"record.{name}"], typed=typed)
@@ -99,7 +100,8 @@ class Sql(Transform):
             return result
         if columns.keys() == {"value"}:
             return put(result, "value", columns["value"], metadata["value"])
-        return put(result, "value", *_value(columns, metadata, result, typed=typed))
+        fields = {name.removeprefix(FIELD): (array, metadata[name]) for name, array in columns.items()}
+        return put(result, "value", *_value(fields, result, typed=typed))
 
     def _rows(self, table: pa.RecordBatch, fields: list[str]) -> pa.RecordBatch:
         """Returns the query's rows. A column without values has no type, so that some functions fail, although they
@@ -236,11 +238,11 @@ def _with_part(
     if name == "key":
         array, schema = _plain(array, metadata)
         return put(batch, name, array, described(schema) if typed else metadata)
-    return put(batch, name, array.cast(_SETTABLE[name]))
+    return put(batch, name, array.cast(SETTABLE[name]))
 
 
 def _value(
-    columns: Mapping[str, pa.Array], metadata: Mapping[str, dict[bytes, bytes]], batch: pa.RecordBatch, *, typed: bool
+    columns: Mapping[str, tuple[pa.Array, dict[bytes, bytes]]], batch: pa.RecordBatch, *, typed: bool
 ) -> tuple[pa.Array, dict[bytes, bytes] | None]:
     """Returns the column of the new value and its metadata. A tombstone remains a tombstone."""
     old = batch.column("value")
@@ -249,13 +251,14 @@ def _value(
     names = list(columns) if typed else hash_order(columns)
     children, fields, own = [], [], []
     for name in names:
-        child, its = _plain(columns[name], metadata[name])
+        array, described_as = columns[name]
+        child, its = _plain(array, described_as)
         if child.null_count and not its.optional:
             its = its.as_optional()
         children.append(child)
         own.append(Field(name, its))
         fields.append(pa.field(name, child.type, nullable=its.optional or not typed,
-                               metadata=None if typed else metadata[name]))
+                               metadata=None if typed else described_as))
     array = struct_array(children, fields, len(batch), nulls)
     if schema is None:
         return array, None

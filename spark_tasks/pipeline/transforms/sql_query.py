@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from spark_tasks.data.columns import HEADERS_TYPE
 from spark_tasks.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -17,7 +18,12 @@ if TYPE_CHECKING:
 
 PARTS = {"topic": pa.string(), "partition": pa.int32(), "offset": pa.int64(), "timestamp": pa.int64(),
           "key": pa.null(), "headers": pa.null()}  # fmt: skip
+SETTABLE = {"topic": pa.string(), "partition": pa.int32(), "timestamp": pa.int64(), "key": pa.null(),
+            "headers": HEADERS_TYPE}  # fmt: skip
 ROW = "__row"
+FIELD = "*."
+"""Before the name of a column that `*` selects, if the column would otherwise be taken for something else."""
+_MEANT_OTHERWISE = frozenset({"value", ROW, *(f"record.{name}" for name in SETTABLE)})
 _TOKEN = re.compile(
     r"""(?P<space>\s+|--[^\n]*|/\*.*?\*/)|(?P<text>'(?:[^']|'')*')|"(?P<quoted>(?:[^"]|"")*)"|(?P<word>\w+)|(?P<sign>.)""",
     re.DOTALL,
@@ -52,11 +58,14 @@ class SqlQuery:
 
     def text(self, fields: list[str], more: str = "") -> str:
         """Returns the query for a value with these fields. `more`: additional columns to select."""
-        star = ", ".join(
-            f"value[{_text(name)}] AS {_quoted(name)}" if name in PARTS or name == "value" else _quoted(name)
-            for name in fields
-        ) or "value"
+        star = ", ".join(map(_selected, fields)) or "value"
         return star.join(self.parts[:-1]) + more + self.parts[-1]
+
+
+def _selected(field: str) -> str:
+    source = f"value[{_text(field)}]" if field in PARTS or field in ("value", ROW) else _quoted(field)
+    is_taken_for_another = field in _MEANT_OTHERWISE or field.startswith(FIELD)
+    return f"{source} AS {_quoted(FIELD + field if is_taken_for_another else field)}"
 
 
 def _text(name: str) -> str:

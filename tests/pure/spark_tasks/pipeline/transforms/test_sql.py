@@ -152,6 +152,19 @@ def test_parts_can_be_set():
     assert batch.to_pylist()[0]["value"] == ORDERS[0]
 
 
+@pytest.mark.parametrize("value", [
+    {"a": 1, "record.topic": "other", "record.key": "k", "record.partition": "x", "record.headers": 5}, {"value": 5},
+    {"__row": 7, "a": 1}, {"*.value": 1, "value": 2, "*.a": 3, "record.timestamp": 9}, {"record.topic": None},
+])
+def test_a_star_selects_fields_whatever_their_names_are(value):
+    """A record could choose its topic."""
+    (batch,) = through("SELECT * FROM records", value)
+    (row,) = batch.to_pylist()
+    assert (row["topic"], row["partition"], row["key"], row["value"]) == ("orders", 3, None, value)
+    (batch,) = through("""SELECT *, 'set' AS "record.topic" FROM records""", value)
+    assert [(row["topic"], row["value"]) for row in batch.to_pylist()] == [("set", value)]
+
+
 def test_a_record_without_a_topic_is_a_bad_record():
     query = """SELECT *, CASE WHEN name <> 'b' THEN name END AS "record.topic" FROM records"""
     with pytest.raises(ToleranceExceededError, match=r'offset 1: the query sets "record.topic" to NULL; set a topic'):
