@@ -82,6 +82,9 @@ class FilesReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark has 
         """Returns the task's files in the order of their names."""
         root = Path(self._settings.path)
         if root.is_file():
+            if self._settings.format_of(root) is None:
+                raise ConnectError(f"format: the name of {root} does not show what it contains; set format to csv, "
+                                   "json or parquet")
             return [root] if self._index == 0 else []
         paths: list[Path] = []
         failed: set[Path] = set()

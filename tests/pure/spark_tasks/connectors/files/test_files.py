@@ -235,6 +235,14 @@ def test_hidden_temporary_and_unknown_files_are_ignored(tmp_path):
     assert reader_of(tmp_path / "nothing").latestOffset({"files": {}}) == {"files": {}}
 
 
+def test_a_single_file_of_an_unknown_format_is_refused(tmp_path):
+    """It counted as read, without any records."""
+    (tmp_path / "a.log").write_text('{"id": 1}\n')
+    with pytest.raises(ConnectError, match=r"^format: the name of .*/a\.log does not show what it contains; set"):
+        reader_of(tmp_path / "a.log").latestOffset({"files": {}})
+    assert all_rows(reader_of(tmp_path / "a.log", format="json")) == [{"id": 1}]
+
+
 def test_tasks_share_the_files(tmp_path):
     for i in range(20):
         (tmp_path / f"{i}.csv").write_text(f"id\n{i}\n")
