@@ -179,11 +179,14 @@ def _read_json(part: FilePiece) -> Iterator[Column]:
 
 
 def row_groups(path: Path) -> int | None:
-    """Returns the number of row groups of a Parquet file, or None if it is incomplete or not a Parquet file."""
-    try:
-        return int(pq.read_metadata(path).num_row_groups)
-    except (OSError, pa.ArrowInvalid):
-        return None
+    """Returns the number of row groups of a Parquet file, or None if it is incomplete or not a Parquet file. Raises
+    OSError if it cannot be opened.
+    """
+    with path.open("rb") as file:
+        try:
+            return int(pq.read_metadata(file).num_row_groups)
+        except (OSError, pa.ArrowInvalid):
+            return None
 
 
 def row_groups_within(path: Path, start: int, share: int | None) -> int:

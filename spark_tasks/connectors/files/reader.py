@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import stat
 import time
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -106,24 +107,42 @@ class FilesReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark has 
 
     def _is_selected(self, path: Path, name: str) -> bool:
         hidden = name.startswith((".", "_")) or name.endswith((".tmp", ".crc"))
-        return not hidden and fnmatch(name, self._settings.pattern) and self._settings.format_of(path) is not None
+        if hidden or not fnmatch(name, self._settings.pattern) or self._settings.format_of(path) is None:
+            return False
+        try:
+            str(path).encode()
+        except UnicodeEncodeError:
+            self._warn(Path(str(path).encode(errors="replace").decode()), "has a name that is not UTF-8: rename it, it "
+                       "is skipped")  # fmt: skip
+            return False
+        return True
 
     def _owns(self, path: Path) -> bool:
         return self._count == 1 or zlib.crc32(str(path).encode()) % self._count == self._index
 
     def _has_more(self, path: Path, position: int) -> bool:
+        try:
+            return self._ends_after(path, position)
+        except OSError as error:
+            self._skip(path, error)
+            return False
+
+    def _ends_after(self, path: Path, position: int) -> bool:
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
+            return False
         if self._settings.format_of(path) is FileFormat.PARQUET:
             groups = formats.row_groups(path)
             if groups is None:
                 self._warn(path, "is not a complete Parquet file (yet): waiting")
             return groups is not None and groups > position
-        try:
-            size = path.stat().st_size
-        except FileNotFoundError:
-            return False  # removed since the folder was listed
-        if size < position:
-            self._warn(path, f"has {size} bytes, but the next row is expected at {position}: waiting")
-        return size > position
+        if status.st_size < position:
+            self._warn(path, f"has {status.st_size} bytes, but the next row is expected at {position}: waiting")
+        return status.st_size > position
+
+    def _skip(self, path: Path, error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError):  # removed since the folder was listed
+            self._warn(path, f"cannot be read ({error.strerror or error}): it is skipped until it can be")
 
     def _warn(self, path: Path, warning: str, kind: str = "File") -> None:
         if self._warnings.get(str(path)) != warning:
@@ -131,17 +150,19 @@ class FilesReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark has 
             _logger.warning("%s %s %s", kind, path, warning)
 
     def _end(self, path: Path, position: int, share: int | None) -> int:
+        try:
+            return self._complete_until(path, position, share)
+        except OSError as error:
+            self._skip(path, error)
+            return position
+
+    def _complete_until(self, path: Path, position: int, share: int | None) -> int:
         if self._settings.format_of(path) is FileFormat.PARQUET:
             return formats.row_groups_within(path, position, share)
         quote = self._settings.quote if self._settings.multiline else None
-        try:
-            status = path.stat()
-            end = formats.complete_until(path, position, share, status.st_size, quote)
-        except FileNotFoundError:
-            return position  # removed since the folder was listed
-        if end == position and self._is_final(status):
-            return status.st_size
-        return end
+        status = path.stat()
+        end = formats.complete_until(path, position, share, status.st_size, quote)
+        return status.st_size if end == position and self._is_final(status) else end
 
     def _is_final(self, status: os.stat_result) -> bool:
         unchanged_ms = (time.time() - status.st_mtime) * 1000

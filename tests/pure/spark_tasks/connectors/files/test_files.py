@@ -1,6 +1,7 @@
 import json
 import os
 import pickle
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -127,6 +128,40 @@ def test_a_folder_that_is_missing_or_cannot_be_listed_is_reported_once_and_waite
         f"Folder {folder}/closed cannot be listed (Permission denied): its files are skipped until it can be"]
     found = [reader.latestOffset(reader.initialOffset())["files"] for reader in (first, second)]
     assert sorted(path for files in found for path in files) == [f"{folder}/a.json"]
+
+
+@pytest.mark.parametrize("ending", ["csv", "json", "parquet"])
+def test_a_file_that_cannot_be_read_is_reported_once_and_stops_no_others(tmp_path, caplog, monkeypatch, ending):
+    (tmp_path / "a.json").write_text('{"n": 1}\n')
+    closed, loop, pipe = (tmp_path / f"{name}.{ending}" for name in ("closed", "loop", "pipe"))
+    pq.write_table(pa.table({"n": [1]}), closed)
+    loop.symlink_to(loop)
+    os.mkfifo(pipe)
+    opened, opened_path = os.open, Path.open
+
+    def refuse(path):
+        if Path(path) == closed:
+            raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(os, "open", lambda path, *rest: refuse(path) or opened(path, *rest))  # tests may run as root
+    monkeypatch.setattr(Path, "open", lambda path, *rest: refuse(path) or opened_path(path, *rest))
+    reader = reader_of(tmp_path)
+    for _ in range(2):
+        assert reader.latestOffset(reader.initialOffset()) == {"files": {str(tmp_path / "a.json"): 9}}
+    skipped = "it is skipped until it can be"
+    assert sorted(record.message for record in caplog.records) == [
+        f"File {closed} cannot be read (Permission denied): {skipped}",
+        f"File {loop} cannot be read (Too many levels of symbolic links): {skipped}"]
+
+
+@pytest.mark.parametrize("tasks", [1, 2])
+def test_a_file_whose_name_is_not_utf8_is_reported_and_stops_no_others(tmp_path, caplog, tasks):
+    (tmp_path / "a.json").write_text('{"n": 1}\n')
+    Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.json")).write_text('{"n": 2}\n')
+    configs = FilesSourceConnector({"path": str(tmp_path), "topic": "t"}, None).task_configs(tasks)
+    readers = [FilesSourceConnector.data_source(config).streamReader(None) for config in configs]
+    assert [row for reader in readers for row in all_rows(reader)] == [{"n": 1}]
+    assert f"File {tmp_path}/caf?.json has a name that is not UTF-8: rename it, it is skipped" in caplog.messages
 
 
 def test_appended_rows_and_new_files_are_read(tmp_path):
