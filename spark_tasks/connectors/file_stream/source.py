@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import stat
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -159,14 +160,18 @@ class FileReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark has n
         """Returns the end of the last complete line within the limit, or `start` if there is no new line."""
         position = int(start["position"])
         try:
-            fd = os.open(self._file, os.O_RDONLY)
+            fd = os.open(self._file, os.O_RDONLY | os.O_NONBLOCK)  # a pipe would wait for a writer
         except FileNotFoundError:
             self._warn(f"Couldn't find file {self._file} for FileStreamSource, waiting for it to be created")
             return dict(start)
         except OSError as error:
             raise RetriableError(f"file {self._file} cannot be opened: {error}") from error
         try:
-            size = os.fstat(fd).st_size
+            status = os.fstat(fd)
+            if stat.S_ISFIFO(status.st_mode):
+                raise ConnectError(f"file {self._file} is a pipe, which has no positions to continue from; to read the "
+                                   "worker's standard input, do not set file")
+            size = status.st_size
             if size < position:
                 self._warn(f"File {self._file} has {size} bytes, but the next line is expected at {position}: waiting")
                 return dict(start)

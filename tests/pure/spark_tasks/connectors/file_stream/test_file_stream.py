@@ -183,6 +183,14 @@ def test_standard_input_is_read_line_by_line(monkeypatch):
     os.close(into)
 
 
+def test_a_pipe_is_refused(tmp_path):
+    """The task waited for a writer, and could not be stopped."""
+    file = tmp_path / "pipe"
+    os.mkfifo(file)
+    with pytest.raises(ConnectError, match=rf"^file {file} is a pipe, .* standard input, do not set file$"):
+        reader_of(file).latestOffset({"position": 0})
+
+
 @pytest.mark.parametrize("limit", range(1, 12))
 def test_a_batch_of_standard_input_ends_at_no_half_of_a_line_end(limit):
     """The LF of a CR LF became an empty line of the next batch."""
