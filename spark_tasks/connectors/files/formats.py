@@ -78,6 +78,22 @@ def _last_unquoted_end(data: Any, quote: int) -> int:
     return end
 
 
+@jit
+def _end_of_rows(data: Any, begin: int, size: int, quote: int) -> int:
+    """Returns the end of the rows from `begin` that have at most `size` bytes, or of the first row if it is longer.
+    `quote`: the quote character if quoted fields may contain line ends, else -1.
+    """
+    inside, end = False, begin
+    for i in range(begin, len(data)):
+        if end > begin and i >= begin + size:
+            return end
+        if data[i] == quote:
+            inside = not inside
+        elif not inside and (data[i] == 10 or (data[i] == 13 and i + 1 < len(data) and data[i + 1] != 10)):
+            end = i + 1
+    return len(data)
+
+
 def _options(settings: FilesSettings) -> tuple[csv.ParseOptions, dict[str, Any]]:
     parsing = csv.ParseOptions(
         delimiter=settings.delimiter, quote_char=settings.quote, newlines_in_values=settings.multiline
@@ -110,49 +126,57 @@ def infer_columns(path: Path, settings: FilesSettings) -> Columns:
     return tuple((f.name, pa.string() if pa.types.is_null(f.type) else f.type) for f in table.schema)
 
 
-def _header(path: str, parsing: csv.ParseOptions) -> list[str]:
-    lines = _head(path).splitlines(keepends=True)
-    table = csv.read_csv(pa.BufferReader(lines[0]), csv.ReadOptions(use_threads=False), parsing)
-    return list(table.column_names)
+def _header(path: str, parsing: csv.ParseOptions) -> tuple[list[str], int]:
+    """Returns the names in the first line that is not empty, and where it ends; no names if there is none."""
+    end = 0
+    for line in _head(path).splitlines(keepends=True):
+        end += len(line)
+        if line.strip(b"\r\n"):
+            table = csv.read_csv(pa.BufferReader(line), csv.ReadOptions(use_threads=False), parsing)
+            return list(table.column_names), end
+    return [], end
 
 
 def _read_csv(part: FilePiece, settings: FilesSettings) -> Iterator[Column]:
     columns = part.columns or ()
     parsing, converting = _options(settings)
-    names = _header(part.path, parsing) if settings.header else [name for name, _ in columns]
-    reading = csv.ReadOptions(
-        use_threads=False, block_size=BLOCK_BYTES, column_names=names,
-        skip_rows=1 if settings.header and part.start == 0 else 0,
-    )  # fmt: skip
+    names, begin = _header(part.path, parsing) if settings.header else ([name for name, _ in columns], 0)
     conversion = csv.ConvertOptions(
         **converting, column_types=dict(columns), include_columns=[name for name, _ in columns],
         include_missing_columns=True,
     )  # fmt: skip
-    source = _bytes(part)
-    if not source.size:
-        return
-    try:
-        with csv.open_csv(pa.BufferReader(source), reading, parsing, conversion) as reader:
-            for batch in reader:
-                if len(batch):
-                    yield as_value(batch), value_field(batch.schema)
-    except pa.ArrowInvalid as error:
-        if "Empty CSV file" in str(error):
-            return  # the file has only a header
-        where = f"{part.path}, bytes {part.start} to {part.end}"
-        hint = "" if settings.columns else " (the types were inferred; `schema` sets them)"
-        if "zone offset" in str(error):
-            hint = " (in `schema`, TIMESTAMP is for times with a zone, TIMESTAMP_NTZ for times without)"
-        raise DataError(f"a row of {where} cannot be read: {error}{hint}") from error
+    source = _bytes(part, begin)
+    data, at = np.frombuffer(source, np.uint8), 0
+    quote = ord(settings.quote) if settings.multiline else -1
+    while at < len(data):
+        # one block of whole rows: Arrow cannot read a row that is longer than a block, and if a block ends between the
+        # CR and the LF of a quoted field, the LF is lost
+        end = int(_end_of_rows(data, at, BLOCK_BYTES, quote))
+        reading = csv.ReadOptions(use_threads=False, block_size=end - at, column_names=names)
+        try:
+            table = csv.read_csv(pa.BufferReader(source.slice(at, end - at)), reading, parsing, conversion)
+        except pa.ArrowInvalid as error:
+            if "Empty CSV file" not in str(error):  # only empty lines
+                first = part.end - len(data) + at
+                where = f"{part.path}, bytes {first} to {first + end - at}"
+                hint = "" if settings.columns else " (the types were inferred; `schema` sets them)"
+                if "zone offset" in str(error):
+                    hint = " (in `schema`, TIMESTAMP is for times with a zone, TIMESTAMP_NTZ for times without)"
+                raise DataError(f"a row of {where} cannot be read: {error}{hint}") from error
+        else:
+            yield from ((as_value(batch), value_field(batch.schema)) for batch in table.to_batches() if len(batch))
+        at = end
 
 
-def _bytes(part: FilePiece) -> pa.Buffer:
+def _bytes(part: FilePiece, begin: int = 0) -> pa.Buffer:
+    """Returns the bytes of the part, without those before `begin`."""
     with pa.memory_map(part.path) as file:
         if file.size() < part.end:
             raise ConnectError(f"file {part.path} is now {file.size()} bytes long, but had {part.end}: "
                                "was it truncated?")
-        file.seek(part.start)
-        return file.read_buffer(part.end - part.start)
+        start = min(max(part.start, begin), part.end)
+        file.seek(start)
+        return file.read_buffer(part.end - start)
 
 
 def _read_json(part: FilePiece) -> Iterator[Column]:

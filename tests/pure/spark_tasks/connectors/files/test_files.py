@@ -210,6 +210,34 @@ def test_csv_multiline_supports_quoted_line_ends(tmp_path):
     assert all_rows(reader) == [{"id": 1, "t": "a\nb"}]
 
 
+@pytest.mark.parametrize("size", [10, 17, 18, 1000, 100_000])
+@pytest.mark.parametrize("line_end", ["\n", "\r\n"])
+def test_rows_of_csv_may_be_longer_than_a_block(tmp_path, monkeypatch, size, line_end):
+    """Such a row failed the task. If a block ended inside of a CR LF in a field, the LF was lost."""
+    monkeypatch.setattr(formats, "BLOCK_BYTES", size)
+    texts = ["short", "x" * 5000, f"a,{line_end}b" * 1000, "", f"{line_end}{line_end}", "y,z"]
+    (tmp_path / "a.csv").write_bytes("".join(f'{n},"{text}"{line_end}' for n, text in enumerate(texts)).encode())
+    reader = reader_of(tmp_path, csv_multiline="true", csv_header="false", schema="n int, text string")
+    assert all_rows(reader) == [{"n": n, "text": text} for n, text in enumerate(texts)]
+    (tmp_path / "a.csv").write_bytes(line_end.join(["1,a", "2," + "b" * 5000, "", "3,", "4,c"]).encode() + b"\n")
+    reader = reader_of(tmp_path, csv_header="false", schema="n int, text string")
+    assert [row["n"] for row in all_rows(reader)] == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("line_end", ["\n", "\r\n"])
+def test_the_header_is_the_first_line_that_is_not_empty(tmp_path, line_end):
+    file, reader = tmp_path / "a.csv", reader_of(tmp_path, schema="id int, name string")
+    ends, found = [reader.initialOffset()], []
+    for lines in (["", ""], ["", "id,name"], ["1,a", "", "2,b"], ["3,c"]):  # as the file grows
+        with file.open("a", newline="") as appended:
+            appended.write("".join(line + line_end for line in lines))
+        ends.append(reader.latestOffset(ends[-1]))
+        found.append([row["id"] for row in rows_of(reader, *ends[-2:])])
+    assert found == [[], [], [1, 2], [3]]
+    assert [row["name"] for row in rows_of(reader, ends[0], ends[-1])] == ["a", "b", "c"]
+    assert [row["id"] for row in all_rows(reader_of(tmp_path))] == [1, 2, 3], "without a schema, too"
+
+
 def test_schema_delimiter_and_header_are_configurable(tmp_path):
     (tmp_path / "a.txt").write_text("1|x\n2|y\n")
     reader = reader_of(tmp_path, format="csv", csv_header="false", csv_delimiter="|", schema="id INT, name STRING")
