@@ -142,7 +142,11 @@ class _OpenFile:
         self._path = str(Path(settings.folder) / f".{uuid.uuid4().hex}.parquet.tmp")
         self._records = self._size = 0
         self._begun = time.monotonic()
-        self._writer = pq.ParquetWriter(self._path, schema, compression=settings.compression)
+        try:
+            self._writer = pq.ParquetWriter(self._path, schema, compression=settings.compression)
+        except BaseException:  # a type that Parquet does not support is found when the file exists
+            _remove([self._path])
+            raise
 
     def takes(self, batch: pa.RecordBatch, schema: pa.Schema) -> bool:
         """Returns whether the batch can be added to this file."""
@@ -231,8 +235,8 @@ def as_table(batch: pa.RecordBatch, *, kafka_columns: bool) -> pa.Table:
 
 
 def storable(array: pa.Array, *, json: bool = False) -> pa.Array:
-    """Converts an array to a form that Parquet supports: mixed numbers become doubles, structs without fields JSON.
-    `json`: the array has schemaless values as JSON.
+    """Converts an array to a form that Parquet supports: mixed numbers become doubles, structs without fields JSON, and
+    decimals with a negative scale get the scale 0. `json`: the array has schemaless values as JSON.
     """
     if json:
         parsed = _as_doubles(array)
@@ -240,7 +244,8 @@ def storable(array: pa.Array, *, json: bool = False) -> pa.Array:
     if _has_empty_struct(array.type):
         texts = JsonWriter().write(array, None)
         return pc.if_else(array.is_valid(), texts, pa.scalar(None, pa.string()))
-    return array
+    kind = _storable_type(array.type)
+    return array if array.type == kind else array.cast(kind)
 
 
 def _as_doubles(texts: pa.Array) -> pa.Array | None:
@@ -254,4 +259,24 @@ def _as_doubles(texts: pa.Array) -> pa.Array | None:
 def _has_empty_struct(kind: pa.DataType) -> bool:
     if pa.types.is_struct(kind):
         return kind.num_fields == 0 or any(_has_empty_struct(field.type) for field in kind)
+    if pa.types.is_map(kind):
+        return _has_empty_struct(kind.key_type) or _has_empty_struct(kind.item_type)
     return pa.types.is_list(kind) and _has_empty_struct(kind.value_type)
+
+
+def _storable_type(kind: pa.DataType) -> pa.DataType:
+    """Returns the type with other decimals where Parquet would refuse them, because of a scale that is negative or
+    larger than the precision.
+    """
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_storable_type(field.type)) for field in kind])
+    if pa.types.is_map(kind):
+        key, item = kind.key_field, kind.item_field
+        return pa.map_(key.with_type(_storable_type(key.type)), item.with_type(_storable_type(item.type)))
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_storable_type(kind.value_type)))
+    if not pa.types.is_decimal(kind) or 0 <= kind.scale <= kind.precision:
+        return kind
+    scale = max(kind.scale, 0)
+    precision = min(max(kind.precision - min(kind.scale, 0), scale), 76)
+    return pa.decimal128(precision, scale) if precision <= 38 else pa.decimal256(precision, scale)

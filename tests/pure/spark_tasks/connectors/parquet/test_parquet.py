@@ -1,5 +1,8 @@
+import json
 import pickle
+from decimal import Decimal
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
@@ -9,6 +12,7 @@ from pyspark import cloudpickle
 from spark_tasks.connectors.parquet.claims import claim
 from spark_tasks.connectors.parquet.connector import ParquetSinkConnector
 from spark_tasks.connectors.parquet.files import OffsetRange, parse, present
+from spark_tasks.data.schema import DECIMAL
 from spark_tasks.errors import ConnectError, RetriableError
 from spark_tasks.pipeline.sink_pipeline import SinkPipeline
 from spark_tasks.sinks.writes import WriterRunner
@@ -180,6 +184,25 @@ def test_values_that_parquet_cannot_represent_are_written_as_json(tmp_path):
     ]
 
 
+@pytest.mark.parametrize(("schema", "payload", "stored"), [
+    ({"type": "map", "keys": {"type": "string"}, "values": {"type": "struct", "fields": []}}, {"a": {}}, '{"a":{}}'),
+    ({"type": "array", "items": {"type": "map", "keys": {"type": "string"}, "values": {
+        "type": "struct", "fields": []}}}, [{"a": {}}], '[{"a":{}}]'),
+    ({"type": "bytes", "name": DECIMAL, "version": 1, "parameters": {"scale": "-2"}}, "AQ==", Decimal(100)),
+    ({"type": "bytes", "name": DECIMAL, "version": 1, "parameters": {"scale": "-20"}}, "Ag==", Decimal("2E20")),
+    ({"type": "bytes", "name": DECIMAL, "version": 1, "parameters": {"scale": "60"}}, "Aw==", Decimal("3E-60")),
+    ({"type": "array", "items": {"type": "bytes", "name": DECIMAL, "version": 1, "parameters": {"scale": "-2"}}},
+     ["AQ==", "Ag=="], [Decimal(100), Decimal(200)]),
+])  # fmt: skip
+def test_types_that_parquet_refuses_are_written_in_another_form(tmp_path, schema, payload, stored):
+    """Each of them failed the task."""
+    text = json.dumps({"schema": {"type": "struct", "fields": [{**schema, "field": "x"}]}, "payload": {"x": payload}})
+    batch = SinkPipeline(worker(), {"value.converter": JSON}).to_connect("t", 0, raw_batch([text.encode()]))
+    writer = writer_of(tmp_path)
+    writer.commit([write(writer, batch)])
+    assert pq.read_table(tmp_path / visible(tmp_path)[0]).to_pylist() == [{"x": stored}]
+
+
 def test_values_that_are_not_structs_become_a_value_column(tmp_path):
     writer = writer_of(tmp_path)
     writer.commit([write(writer, PIPELINE.to_connect("t", 0, raw_batch([b"1", b"2"])))])
@@ -193,6 +216,14 @@ def test_a_failed_write_leaves_nothing(tmp_path):
 
     with pytest.raises(ValueError, match="gone"):
         writer_of(tmp_path, rotate_records="1").write(broken())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_type_that_parquet_does_not_support_leaves_nothing(tmp_path):
+    batch = records(0, 1)
+    durations = pa.array([[(1, 2, 3)]], pa.list_(pa.month_day_nano_interval()))
+    with pytest.raises(pa.ArrowNotImplementedError, match="Unhandled type"):
+        writer_of(tmp_path).write(iter([batch.set_column(batch.schema.get_field_index("value"), "value", durations)]))
     assert list(tmp_path.iterdir()) == []
 
 
