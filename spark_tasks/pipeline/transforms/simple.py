@@ -23,7 +23,7 @@ from spark_tasks.data.schema import Field, Schema, Type
 from spark_tasks.errors import ConfigError, ConnectError, DataError
 from spark_tasks.pipeline.converters.base import BadRowError
 from spark_tasks.pipeline.failures import is_outage
-from spark_tasks.pipeline.java_values import Moment, Struct
+from spark_tasks.pipeline.java_values import Moment, Struct, is_number
 from spark_tasks.pipeline.transforms.base import Transform
 from spark_tasks.pipeline.transforms.java_casts import cast
 from spark_tasks.pipeline.transforms.rows import Record as Row
@@ -157,7 +157,23 @@ def java(value: Any, schema: Schema | None) -> tuple[Schema | None, Any]:
         inner = schema.value
         return schema, {_java_value(name): java(one, inner)[1] for name, one in value.items()}
     java_value = _java_value(value)
-    return schema, cast(java_value, schema.type) if schema.type in _SMALL and not schema.logical else java_value
+    return schema, _small(java_value, schema.type) if schema.type in _SMALL and not schema.logical else java_value
+
+
+def _small(value: Any, kind: Type) -> Any:
+    """Returns a number as one of the small type. Raises DataError if it does not fit: a cast cuts bits or decimal
+    places off. Anything but a number remains unchanged; the record's schema refuses it.
+    """
+    if not is_number(value):
+        return value
+    try:
+        small = cast(float(value) if kind is Type.FLOAT32 else value, kind)
+        fits = np.isfinite(small) or not np.isfinite(float(value)) if kind is Type.FLOAT32 else small == value
+    except OverflowError:
+        fits = False
+    if not fits:
+        raise DataError(f"{value} does not fit schema type {kind.name}")
+    return small
 
 
 def _struct(value: Any, schema: Schema) -> tuple[Schema | None, Any]:

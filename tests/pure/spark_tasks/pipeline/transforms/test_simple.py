@@ -119,6 +119,41 @@ def test_schemas_are_kept_and_extended():
     assert json.loads(raw.column("key")[0].as_py()) == {"schema": None, "payload": {"k": 1}}
 
 
+NUMBERS = {"type": "struct", "fields": [
+    {"field": "byte", "type": "int8"}, {"field": "int", "type": "int32"}, {"field": "float", "type": "float"},
+    {"field": "ints", "type": "array", "items": {"type": "int32"}}]}  # fmt: skip
+
+
+def numbers_set(**new):
+    @transform
+    def change(record):
+        record.value.update(new)
+        return record
+
+    config = {"value.converter": JSON}
+    text = json.dumps({"schema": NUMBERS, "payload": {"byte": 1, "int": 2, "float": 3.5, "ints": [4]}})
+    (batch,) = applied(change, SinkPipeline(worker(), config).to_connect("t", 0, raw_batch([text.encode()])))
+    return batch.column("value")[0].as_py()
+
+
+@pytest.mark.parametrize(("field", "number", "shown"), [
+    ("byte", 128, "128"), ("int", 2**31, "2147483648"), ("int", 1.5, "1.5"), ("float", 1e39, "1e+39"),
+    ("float", 10**39, str(10**39)), ("int", float("nan"), "nan"), ("ints", [1, 2**40], str(2**40)),
+])
+def test_a_number_that_does_not_fit_makes_a_bad_record(field, number, shown):
+    """Its high bits or its decimal places were cut off."""
+    with pytest.raises(BadRowError, match=rf"^{re.escape(shown)} does not fit schema type (INT8|INT32|FLOAT32)"):
+        numbers_set(**{field: number})
+
+
+@pytest.mark.parametrize(("field", "number"), [
+    ("byte", -128), ("int", 2.0), ("float", 5), ("float", 2**70), ("float", float("-inf")), ("float", 0.1),
+    ("ints", [-(2**31)]),
+])  # fmt: skip
+def test_numbers_that_fit_may_have_any_type(field, number):
+    assert numbers_set(**{field: number})[field] == (pytest.approx(number) if field == "float" else number)
+
+
 @pytest.mark.parametrize("answer", [5, {"a": 1}, "text"])
 def test_transforms_must_return_records(answer):
     with pytest.raises(DataError, match="return the record, or None"):
