@@ -45,6 +45,7 @@ _logger = logging.getLogger(__name__)
 _FIRST_TUPLES = 100  # in the first batch, while the size of rows is unknown
 _MAX_TUPLES = 10_000
 _CONVERSION_ERRORS = (pa.ArrowException, ValueError, TypeError, AssertionError, ArithmeticError)  # of PySpark
+_END = object()  # of an iterator
 _MAX_ROWS = 65_536  # in a batch for the pipeline: enough to be fast, few enough to overlap with the append
 _MAX_BYTES = 32 * 1024 * 1024  # of such a batch, unless a single row is larger
 
@@ -138,7 +139,7 @@ def read_simple(reader: Any, start: StreamOffset) -> tuple[Iterable[Any], Stream
         case other:
             what = f"{type(reader).__name__}.read() returned a {type(other).__name__}"
             raise DataError(f"{what}; a simple reader must return two values: its rows, and the offset after them")
-    if end == start and next(iter(rows), None) is not None:
+    if end == start and isinstance(rows, Iterable) and next(iter(rows), _END) is not _END:
         raise DataError(f"{type(reader).__name__}.read() returned rows, but the offset is unchanged: {start}")
     return rows, end
 
@@ -279,12 +280,15 @@ def as_batches(rows: Iterable[Any], schema: StructType) -> Iterator[pa.RecordBat
         raise DataError(f"read() of the source's reader returned a {type(rows).__name__}; it must yield rows or Arrow "
                         "record batches")
     iterator = iter(rows)
-    first = next(iterator, None)
-    if first is None:
+    first = next(iterator, _END)
+    if first is _END:
         return
     together = itertools.chain([first], iterator)
     if isinstance(first, pa.RecordBatch):
         for batch in together:
+            if not isinstance(batch, pa.RecordBatch):
+                raise DataError(f"the source yields a {type(batch).__name__} after an Arrow record batch; it must "
+                                "yield either rows or Arrow record batches")
             count = _batch_rows(batch, _MAX_ROWS)
             for start in range(0, len(batch), count):
                 yield batch.slice(start, count)

@@ -10,6 +10,7 @@ from datetime import UTC, datetime, time, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
 from time import tzset
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -94,6 +95,29 @@ def test_tuples_become_batches() -> None:
     assert batch.to_pylist() == [{"id": 1, "name": "a"}, {"id": 2, "name": None}]
     assert list(as_batches(iter(()), SCHEMA)) == []
     assert [len(b) for b in as_batches(((n, "x") for n in range(25_000)), SCHEMA)] == [100, 10_000, 10_000, 4_900]
+
+
+@pytest.mark.parametrize(("rows", "reported"), [
+    ([None, (1, "a")], "the source yields rows of type NoneType; a row must be a tuple"),
+    ([pa.record_batch({"id": [1]}), None], "yields a NoneType after an Arrow record batch; it must yield either"),
+    ([pa.record_batch({"id": [1]}), pa.table({"id": [2]})], "yields a Table after an Arrow record batch"),
+    ([pa.record_batch({"id": [1]}), (2, "b")], "yields a tuple after an Arrow record batch"),
+])
+def test_what_is_no_row_is_an_error(rows: list[Any], reported: str) -> None:
+    """A None before all rows ended the batch, and the rows after it were lost."""
+    with pytest.raises(DataError, match=reported):
+        list(as_batches(iter(rows), SCHEMA))
+
+
+def test_a_simple_reader_that_returns_no_rows_but_none_is_reported() -> None:
+    class Idle:
+        def read(self, start: dict[str, int]) -> tuple[None, dict[str, int]]:
+            return None, start
+
+    rows, end = read_simple(Idle(), {"at": 1})
+    assert end == {"at": 1}
+    with pytest.raises(DataError, match=r"read\(\) of the source's reader returned a NoneType; it must yield rows"):
+        list(as_batches(rows, SCHEMA))
 
 
 def test_large_rows_are_batched_by_size() -> None:
