@@ -255,15 +255,27 @@ def too_large(raw: pa.RecordBatch, limit: int) -> list[tuple[int, int]]:
     """Returns (row, size as a batch of one record) of the records larger than `limit`. Sizes in bytes."""
     if raw.nbytes < limit:
         return []
-    sizes = sum(pc.fill_null(pc.binary_length(raw.column(part)), 0).to_numpy().astype(np.int64)
-                for part in ("key", "value"))
     rows_and_sizes = []
-    for row in np.flatnonzero(np.asarray(sizes) > limit // 2).tolist():
+    for row in np.flatnonzero(_sizes(raw) > limit // 2).tolist():
         try:
             encode(raw, rows=np.array([row]), no_timestamp=0, max_batch_bytes=limit)
         except RecordTooLargeError as error:
             rows_and_sizes.append((row, error.size))
     return rows_and_sizes
+
+
+def _sizes(raw: pa.RecordBatch) -> np.ndarray[Any, Any]:
+    """Returns the bytes of each record's key, value and headers."""
+
+    def lengths(array: pa.Array) -> np.ndarray[Any, Any]:
+        found: np.ndarray[Any, Any] = pc.fill_null(pc.binary_length(array), 0).to_numpy().astype(np.int64)
+        return found
+
+    sizes: np.ndarray[Any, Any] = lengths(raw.column("key")) + lengths(raw.column("value"))
+    headers = raw.column("headers")
+    pairs, rows = pc.list_flatten(headers), pc.list_parent_indices(headers).to_numpy()
+    np.add.at(sizes, rows, lengths(pc.struct_field(pairs, "key")) + lengths(pc.struct_field(pairs, "value")))
+    return sizes
 
 
 def without_value(raw: pa.RecordBatch) -> pa.RecordBatch:
