@@ -25,6 +25,7 @@ from spark_tasks.plugins.api import Options, SourceConnector, SourceOffset, Sour
 
 _INDEX, _COUNT = "datagen.task.index", "datagen.task.count"
 _BATCH = 65_536
+_BATCH_BYTES = 32 * 1024 * 1024  # of payloads in a record batch
 _MAX_ROWS = 2_000_000  # in a batch
 
 
@@ -163,8 +164,9 @@ class DatagenReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark ha
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yields the numbered records."""
         assert isinstance(partition, Numbers)  # noqa: S101
-        for begin in range(partition.start, partition.end, _BATCH):
-            yield self._batch(partition.stream, begin, min(begin + _BATCH, partition.end))
+        rows = max(1, min(_BATCH, _BATCH_BYTES // max(self._payload, 1)))
+        for begin in range(partition.start, partition.end, rows):
+            yield self._batch(partition.stream, begin, min(begin + rows, partition.end))
 
     def _batch(self, stream: int, begin: int, end: int) -> pa.RecordBatch:
         size = end - begin

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pyarrow.compute as pc
 import pytest
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
@@ -53,6 +54,18 @@ def test_records_come_together_at_the_pace_that_was_set(monkeypatch):
         position = reader.latestOffset(position)
         found.append(position["0"])
     assert found == [0, 5, 5, 10, 10]
+
+
+@pytest.mark.parametrize(("payload", "rows"), [(0, 20_000), (50_000, 671), (40_000_000, 1)])
+def test_large_payloads_are_generated_in_small_batches(payload, rows):
+    """All records of a batch were generated at once: gigabytes, and more than a column holds."""
+    (reader,) = readers(payload_bytes=str(payload))
+    (part,) = reader.partitions({"0": 5}, {"0": 20_005})
+    batch = next(reader.read(part))
+    assert len(batch) == rows
+    values = batch.column("value")
+    assert values.field("sequence").to_pylist() == list(range(5, 5 + rows))
+    assert pc.unique(pc.binary_length(values.field("payload"))).to_pylist() == [payload]
 
 
 def test_invalid_offsets_are_refused():
