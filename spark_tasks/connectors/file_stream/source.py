@@ -30,6 +30,7 @@ from spark_tasks.plugins.api import Options, SourceConnector, SourceOffset, Sour
 _logger = logging.getLogger(__name__)
 _FIRST_CHUNK = 1024 * 1024  # small, so that the broker gets records early, while the next chunk is read
 CHUNK_BYTES = 8 * 1024 * 1024
+MAX_LINE_BYTES = 1024 * 1024 * 1024  # in memory; no record of Kafka is that large
 _BUFFER_BYTES = 64 * 1024 * 1024  # of standard input, in the worker's memory
 _MAX_LONG = 2**63 - 1
 
@@ -215,6 +216,9 @@ class FileReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark has n
                     if size < len(data) or at + size == end:  # the batch was planned up to a line end
                         raise ConnectError(f"file {partition.file} no longer has a complete line at {at}: was it "
                                            "truncated or replaced?")
+                    if size >= MAX_LINE_BYTES:
+                        raise ConnectError(f"file {partition.file} has a line of {MAX_LINE_BYTES} bytes or more at "
+                                           f"{at}, too large for a record; alter the connector's offset to skip it")
                     chunk *= 2  # a line is longer than the chunk
                     continue
                 yield line_batch(partition.topic, lines)

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.streaming.datasource import ReadMaxBytes
 
+from spark_tasks.connectors.file_stream import source
 from spark_tasks.connectors.file_stream.connectors import FileStreamSinkConnector, FileStreamSourceConnector
 from spark_tasks.connectors.file_stream.source import FileReader, StandardInputReader
 from spark_tasks.connectors.file_stream.standard_input import ReadAhead
@@ -85,6 +86,23 @@ def test_a_file_that_shrinks_between_planning_and_reading_is_an_error(tmp_path):
         file.write_text(left)
         with pytest.raises(ConnectError, match="truncated"):
             list(reader.read(part))
+
+
+def test_a_line_that_is_too_large_for_memory_is_an_error(tmp_path, monkeypatch):
+    """A line of two gigabytes failed with `Negative offsets in binary array`; a larger one could end the process."""
+    monkeypatch.setattr(source, "MAX_LINE_BYTES", 4 * 1024 * 1024)
+    file = tmp_path / "f"
+    with file.open("wb") as large:
+        large.write(b"first\n" + b"x" * (3 * 1024 * 1024) + b"\n")
+        large.seek(20 * 1024 * 1024)  # a sparse file
+        large.write(b"\nlast\n")
+    reader = reader_of(file)
+    (part,) = reader.partitions(reader.initialOffset(), reader.latestOffset(reader.initialOffset()))
+    with pytest.raises(ConnectError, match=r"^file .*/f has a line of 4194304 bytes or more at 3145735, too large"):
+        list(reader.read(part))
+    after = FileReader(str(file), "t")
+    assert lines_of(after, {"filename": str(file), "position": 20 * 1024 * 1024},
+                    after.latestOffset({"position": 20 * 1024 * 1024})) == ["", "last"]
 
 
 def test_a_folder_in_place_of_the_file_is_an_error(tmp_path):
