@@ -9,8 +9,10 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -97,7 +99,15 @@ class ParquetWriter(DataSourceArrowWriter):  # type: ignore[misc]  # PySpark has
             self._claims.popleft()[1].unlink(missing_ok=True)
 
     def _refuse_overlap(self, new: Sequence[OffsetRange]) -> None:
-        """Raises OverlapError if another task has in the meantime written a file with some of the offsets."""
+        """Raises OverlapError if another task has in the meantime written a file with some of the offsets, and
+        ConnectError if two of the new files have a common offset, so that a repetition could not find what is missing.
+        """
+        for first, second in pairwise(new):
+            if first.overlaps(second):
+                raise ConnectError(
+                    f"offset {second.first} of {first.topic}-{first.partition} would be in two files: what the "
+                    "transforms make from one record must have the same topic and columns"
+                )
         names = {held.name for held in new}
         for existing in present(self.settings.folder, new[0].topic, new[0].partition):
             if existing.name not in names and any(existing.overlaps(added) for added in new):
@@ -149,14 +159,17 @@ class _OpenFile:
             raise
 
     def takes(self, batch: pa.RecordBatch, schema: pa.Schema) -> bool:
-        """Returns whether the batch can be added to this file."""
+        """Returns whether the batch can be added to this file. If it starts with the last offset of the file (of a
+        record from which transforms have made several), limits do not matter.
+        """
         limits = self._settings
         full = (
             (limits.records and self._records + len(batch) > limits.records)
             or (limits.bytes and self._size >= limits.bytes)
             or (limits.millis and (time.monotonic() - self._begun) * 1000 >= limits.millis)
         )
-        return not full and _partition_of(batch) == self._partition_of and schema.equals(self._schema)
+        again = _offset(batch, 0) == self._last
+        return (again or not full) and _partition_of(batch) == self._partition_of and schema.equals(self._schema)
 
     def add(self, batch: pa.RecordBatch, table: pa.Table) -> None:
         self._writer.write_table(table)
@@ -182,9 +195,16 @@ class _OpenFile:
 
 
 def _pieces(batch: pa.RecordBatch, limit: int) -> Iterator[pa.RecordBatch]:
-    size = limit or max(len(batch), 1)
-    for start in range(0, len(batch), size):
-        yield batch.slice(start, size)
+    """Yields pieces of at most `limit` rows, or more if one record has more: a file has all rows of an offset."""
+    offsets, start = batch.column("offset").to_numpy(), 0
+    while start < len(batch):
+        end = min(start + (limit or len(batch)), len(batch))
+        if offsets[start] < offsets[end - 1] and end < len(batch) and offsets[end] == offsets[end - 1]:
+            end = int(np.searchsorted(offsets, offsets[end]))
+        else:
+            end = int(np.searchsorted(offsets, offsets[end - 1], "right"))
+        yield batch.slice(start, end - start)
+        start = end
 
 
 def _partition_of(batch: pa.RecordBatch) -> tuple[str, int]:

@@ -153,6 +153,43 @@ def test_files_are_rotated_by_records(tmp_path):
     assert ids(tmp_path) == list(range(13))
 
 
+UNNESTING = SinkPipeline(worker(), {
+    "value.converter": JSON, "value.converter.schemas.enable": "false", "transforms": "q", "transforms.q.type": "Sql",
+    "transforms.q.query": "SELECT unnest(items) AS id FROM records"})  # fmt: skip
+
+
+def unnested(*items):
+    texts = [json.dumps({"items": some}).encode() for some in items]
+    return list(UNNESTING.to_connect_batches("t", 0, raw_batch(texts)))
+
+
+@pytest.mark.parametrize(("limit", "ranges"), [
+    ("1", [(0, 0), (1, 1), (2, 2), (3, 3)]), ("2", [(0, 0), (1, 2), (3, 3)]), ("3", [(0, 0), (1, 3)]),
+    ("5", [(0, 2), (3, 3)]), ("0", [(0, 3)]),
+])  # fmt: skip
+@pytest.mark.parametrize("option", ["rotate_records", "rotate_bytes"])
+def test_all_rows_of_an_offset_are_in_one_file(tmp_path, limit, ranges, option):
+    """Files with the same offsets replaced one another."""
+    writer = writer_of(tmp_path, **{option: limit})
+    batches = unnested([1, 2, 3], [4], [5], [6])
+    writer.commit([write(writer, *batches)])
+    assert ids(tmp_path) == [1, 2, 3, 4, 5, 6]
+    if option == "rotate_records":
+        assert [(held.first, held.last) for held in present(str(tmp_path), "t", 0)] == ranges
+    batches = [batch.slice(row, 1) for batch in batches for row in range(len(batch))]
+    writer = writer_of(tmp_path / "rows", **{option: limit})
+    writer.commit([write(writer, *batches)])
+    assert ids(tmp_path / "rows") == [1, 2, 3, 4, 5, 6]
+
+
+def test_an_offset_whose_rows_have_different_columns_is_refused(tmp_path):
+    writer = writer_of(tmp_path)
+    (first,), (second,) = unnested([1]), unnested(["x"])
+    with pytest.raises(ConnectError, match=r"^offset 0 of t-0 would be in two files: what the transforms make"):
+        writer.commit([write(writer, first, second)])
+    assert visible(tmp_path) == []
+
+
 def test_files_are_rotated_by_bytes_and_time(tmp_path, monkeypatch):
     writer = writer_of(tmp_path, rotate_bytes="10")
     writer.commit([write(writer, records(0, 2), records(2, 2))])
