@@ -213,11 +213,16 @@ def _objects(tape: Tape, tokens: Ints, valid: np.ndarray | None) -> Column:
     return struct_array(children, fields, len(tokens), nulls), {}
 
 
+def most_members(rows: int) -> int:
+    """Returns how many names of members a column of objects may have. If there are more, the names are data."""
+    return min(MAX_MEMBERS, MAX_CELLS // max(rows, 1))
+
+
 def find_members(tape: Tape, tokens: Ints) -> tuple[list[str], np.ndarray] | None:
     """Returns the member names in order of appearance, which Java's hash maps keep within a bucket, and for each name
     the tokens of its values (-1: no such member). Returns None if there are so many names that they must be data.
     """
-    limit = min(MAX_MEMBERS, MAX_CELLS // max(len(tokens), 1))
+    limit = most_members(len(tokens))
     cells = np.empty((8, len(tokens)), np.int32)
     written: list[bytes] = []
     packed, ends = np.empty(0, np.uint8), np.zeros(1, np.int32)

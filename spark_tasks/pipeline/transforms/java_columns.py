@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from decimal import Decimal
 from typing import Any
 
@@ -16,6 +17,7 @@ from spark_tasks.errors import DataError
 from spark_tasks.java.hash import hash_order
 from spark_tasks.pipeline.converters import json_text
 from spark_tasks.pipeline.converters.base import Column
+from spark_tasks.pipeline.converters.json_columns import most_members
 from spark_tasks.pipeline.java_values import Moment, Struct
 
 # The nulls of a column with this key are null values of a required schema; they do not mean "no key" or "no value".
@@ -49,8 +51,11 @@ def runs(rows: Rows) -> list[int]:
 def _unmixed(rows: Rows) -> list[int]:
     """Returns the ends of runs for rows that all have the same schema, or no schema."""
     if len(rows) > 1 and rows[0][0] is None:
+        values = [value for _, value in rows]
         try:
-            untyped([value for _, value in rows])
+            if _is_wide(values):
+                _pure(values)
+            untyped(values)
         except UnmixableError:
             half = len(rows) // 2
             return [*_unmixed(rows[:half]), *(half + end for end in _unmixed(rows[half:]))]
@@ -160,9 +165,23 @@ def _lists(found: Sequence[Any]) -> Column:
     return pa.ListArray.from_arrays(_offsets(found), items, type=pa.list_(item)), {}
 
 
+def _is_wide(found: Sequence[Any]) -> bool:
+    """Returns whether the maps have so many different keys that these must be data: a column for each key would have a
+    cell for each map.
+    """
+    names: set[Any] = set()
+    for value in found:
+        if isinstance(value, dict):
+            names.update(value)
+    return len(found) > 1 and len(names) > most_members(len(found))
+
+
 def _maps(found: Sequence[Any]) -> Column:
     if any(type(key) is not str for value in found if value is not None for key in value):
         raise UnmixableError
+    if _is_wide(found):
+        with suppress(UnmixableError):
+            return _as_json(found)
     children, fields = [], []
     rows = sum(value is not None for value in found)
     for name in _names([value for value in found if value is not None]):

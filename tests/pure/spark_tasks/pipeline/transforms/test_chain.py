@@ -18,6 +18,7 @@ from spark_tasks.pipeline.transforms.base import Predicate, Transform
 from spark_tasks.pipeline.transforms.cast import Cast
 from spark_tasks.pipeline.transforms.chain import Stage, TransformError
 from spark_tasks.pipeline.transforms.field_path import parse_path
+from spark_tasks.pipeline.transforms.rows import read_records
 from tests.rigs.raw_records import JSON, raw_batch, worker
 
 T = "org.apache.kafka.connect.transforms."
@@ -324,6 +325,25 @@ def test_flatten_keeps_a_key_that_only_some_records_also_have_in_a_map(name):
     config = chain(("Flatten$Value", {}))
     assert rows(sink(config, texts)) == [row for text in texts for row in rows(sink(config, [text]))]
     assert rows(sink(config, texts))[1] == {f"{name}.b": 1, f"{name}.c": 1}
+
+
+@pytest.mark.parametrize(("name", "options"), [
+    ("Cast$Value", {"spec": "n:string"}), ("InsertField$Value", {"topic.field": "t"}), ("Flatten$Value", {}),
+    ("ReplaceField$Value", {"exclude": "n"}),
+    ("TimestampConverter$Value", {"field": "n", "target.type": "Timestamp"}),
+])
+def test_maps_whose_keys_are_data_take_no_column_for_each_key(name, options):
+    """Such columns have a cell for each key and record."""
+    texts = [json.dumps({"n": 5, **{f"{row}-{key}": key for key in range(50)}}).encode() for row in range(100)]
+    config = chain((name, options))
+    found, few = sink(config, texts), sink(config, texts[:3])
+    assert sum(map(len, found)) == len(texts)
+    assert all(batch.schema.field("value").type.num_fields <= 1001 for batch in found
+               if pa.types.is_struct(batch.schema.field("value").type))  # fmt: skip
+    values = [value for batch in found for record in read_records(batch, ["value"]) for value in [record.value]]
+    assert values[:3] == [record.value for batch in few for record in read_records(batch, ["value"])]
+    assert [set(value) - {"n", "t"} for value in values] == [
+        {f"{row}-{key}" for key in range(50)} for row in range(100)]
 
 
 def test_dates_beyond_pythons_range_are_supported():
