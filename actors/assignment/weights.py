@@ -20,6 +20,7 @@ _NUMBER = re.compile(r"\s*\+?0*([1-9][0-9]{0,3})\s*", re.ASCII)
 
 Loads = Mapping[str, set[ItemId]]
 """What each member has, including connectors' own instances, whose weight is 0."""
+_ByWeight = dict[int, list[ConnectorTaskId]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,28 +82,42 @@ class Weights:
     def _moves(self, members: Loads, loads: Loads, max_moves: int | None) -> list[tuple[str, ConnectorTaskId]]:
         """Successive moves to the member with the smallest load; each one reduces the difference of two members."""
         totals = {id_: self.total(load) for id_, load in members.items()}
-        movable = {id_: {item for item in load if isinstance(item, ConnectorTaskId)} for id_, load in loads.items()}
+        movable = {id_: self._by_weight(load) for id_, load in loads.items()}
         moves: list[tuple[str, ConnectorTaskId]] = []
         while max_moves is None or len(moves) < max_moves:
             least = min(totals, key=lambda id_: (totals[id_], id_))
             move = self._best(totals, movable, totals[least])
             if move is None:
                 break
-            id_, task = move
-            movable[id_].discard(task)
-            totals[id_] -= self.weight(task)
-            totals[least] += self.weight(task)
-            moves.append(move)
+            id_, weight = move
+            task = movable[id_][weight].pop()
+            if not movable[id_][weight]:
+                del movable[id_][weight]
+            totals[id_] -= weight
+            totals[least] += weight
+            moves.append((id_, task))
         return moves
 
-    def _best(self, totals: Mapping[str, int], movable: Mapping[str, set[ConnectorTaskId]], least: int,
-              ) -> tuple[str, ConnectorTaskId] | None:
-        """The next task to move, from the most loaded member with a suitable one: the closest to half of the gap."""
+    def _by_weight(self, load: Iterable[ItemId]) -> _ByWeight:
+        """The tasks of each weight, the first one last. Few weights have thousands of tasks, and each move looks for
+        the best one.
+        """
+        tasks: _ByWeight = {}
+        for task in sorted((item for item in load if isinstance(item, ConnectorTaskId)), reverse=True):
+            tasks.setdefault(self.weight(task), []).append(task)
+        return tasks
+
+    @staticmethod
+    def _best(totals: Mapping[str, int], movable: Mapping[str, _ByWeight], least: int) -> tuple[str, int] | None:
+        """The member and the weight of the next task to move: from the most loaded member with a suitable one, the
+        closest to half of the gap.
+        """
         for id_ in sorted(totals, key=lambda id_: (-totals[id_], id_)):
             gap = totals[id_] - least
-            fitting = [task for task in movable[id_] if self.weight(task) < gap]
+            fitting = [(abs(gap - 2 * weight), tasks[-1], weight) for weight, tasks in movable[id_].items()
+                       if weight < gap]
             if fitting:
-                return id_, min(fitting, key=lambda task: (abs(gap - 2 * self.weight(task)), task))
+                return id_, min(fitting)[2]
         return None
 
     def _better(self, members: Loads, moves: Iterable[tuple[str, ConnectorTaskId]]) -> bool:
