@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, TypeVar
 
 import kafka.errors as protocol
@@ -161,21 +161,38 @@ class KafkaCluster:
         """Drops the cached leaders of a topic, because a broker has returned that it does not lead a partition."""
         self._leaders.pop(topic, None)
 
+    async def look_up_leaders(self, topics: Iterable[str], deadline: Deadline) -> None:
+        """Asks for the leaders of these topics, with one request, for `known_leader`. The errors of topics, which may
+        not exist, are ignored.
+        """
+
+        async def attempt() -> None:
+            for found in await self._describe(topics, create=False):
+                self._leaders.pop(found.name, None)
+                if not found.error_code:
+                    self._leaders[found.name] = _leaders(found)
+
+        await self.retrying(attempt, deadline)
+
     async def _fetch_leaders(self, topic: str, create: bool) -> dict[int, int]:
+        (found,) = await self._describe([topic], create=create)
+        error = protocol.for_code(found.error_code)
+        if error is not protocol.NoError:
+            raise error(topic)
+        leaders = self._leaders[topic] = _leaders(found)
+        return leaders
+
+    async def _describe(self, topics: Iterable[str], *, create: bool) -> Sequence[Any]:
         request = MetadataRequest(
-            topics=[MetadataRequest.MetadataRequestTopic(name=topic)],
+            topics=[MetadataRequest.MetadataRequestTopic(name=topic) for topic in topics],
             allow_auto_topic_creation=create,
             include_cluster_authorized_operations=False,
             include_topic_authorized_operations=False,
         )
         response = await self.io.send(request, None)
         self.io.update_metadata(response)
-        (found,) = response.topics
-        error = protocol.for_code(found.error_code)
-        if error is not protocol.NoError:
-            raise error(topic)
-        leaders = self._leaders[topic] = {item.partition_index: item.leader_id for item in found.partitions}
-        return leaders
+        described: Sequence[Any] = response.topics
+        return described
 
     async def find_offsets(
         self, wanted: list[TopicPartition], which: str | int, isolation: Isolation, deadline: Deadline,
@@ -262,6 +279,11 @@ class KafkaCluster:
             return ProducerIdentity(response.producer_id, response.producer_epoch, transactional_id)
 
         return await self.retrying(attempt, deadline)
+
+
+def _leaders(topic: Any) -> dict[int, int]:
+    """The leader of each partition in the metadata of a topic."""
+    return {item.partition_index: item.leader_id for item in topic.partitions}
 
 
 def _close_soon(io: Connections) -> None:

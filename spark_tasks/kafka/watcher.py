@@ -93,7 +93,8 @@ class EndWatcher:
         self._sessions: dict[int, FetchSession] = defaultdict(FetchSession)
         self._leaders: dict[int, list[TopicPartition]] = {}
         self._leaders_expire_at = 0.0
-        self._leaders_version = 0  # is increased when leaders that are being looked up may be outdated
+        self._missing: set[str] = set()  # topics with a partition that has no known leader
+        self._searching = False
         self._closed = False
 
     def ends(self, partitions: Collection[TopicPartition], isolation: Isolation) -> dict[TopicPartition, int]:
@@ -160,13 +161,14 @@ class EndWatcher:
         with self._lock:
             before = self._interests.get(key)
             if before is None or before.positions.keys() != positions.keys():
-                self._expire_leaders()  # so that the next poll has these partitions
+                self._leaders_expire_at = 0.0  # so that the next poll has these partitions
             self._interests[key] = interest
             self._armed.discard(key)
             if not interest.lasting and self._has_news(interest):
                 return False
             self._armed.add(key)
-            covered = time.monotonic() < self._leaders_expire_at and self._leaders.keys() <= self._polling
+            fresh = time.monotonic() < self._leaders_expire_at and not self._missing
+            covered = fresh and self._leaders.keys() <= self._polling
         if not covered:  # a poll that is just ending checks once more whether a task is armed
             self.cluster.io.start(self._start_polls)
         return True
@@ -183,7 +185,7 @@ class EndWatcher:
             self._armed.discard(key)
             wanted = {tp for interest in self._interests.values() for tp in interest.positions}
             self._ends = {tp: end for tp, end in list(self._ends.items()) if tp in wanted}
-            self._expire_leaders()
+            self._leaders_expire_at = 0.0
         with self._held_lock:
             self._held.keep(wanted)
 
@@ -205,34 +207,53 @@ class EndWatcher:
 
     # The methods below run on the IO thread.
 
-    async def _start_polls(self) -> None:
-        for node, partitions in (await self._by_leader()).items():
-            if node not in self._polling and partitions:
-                self._polling.add(node)
-                self.cluster.io.start(self._poll, node)
+    def _start_polls(self) -> Mapping[int, list[TopicPartition]]:
+        """Starts to poll each broker that leads partitions and is not polled yet. Returns the partitions by broker."""
+        by_leader = self._by_leader()
+        for node in by_leader.keys() - self._polling:
+            self._polling.add(node)
+            self.cluster.io.start(self._poll, node)
+        return by_leader
 
-    async def _by_leader(self) -> dict[int, list[TopicPartition]]:
+    def _by_leader(self) -> Mapping[int, list[TopicPartition]]:
+        """Returns the partitions by broker, without those whose leader is not known. A search for these is started,
+        which must not delay the others: a broker may be down, or a topic deleted.
+        """
         now = time.monotonic()
         with self._lock:
-            if now < self._leaders_expire_at:
-                return self._leaders
-            version = self._leaders_version
-            wanted = {tp for interest in self._interests.values() for tp in interest.positions}
-        found: dict[int, list[TopicPartition]] = defaultdict(list)
-        for topic, partition in sorted(wanted):
-            with contextlib.suppress(protocol.KafkaError, OSError, ConnectError):  # looked up again at the next poll
-                node = await self.cluster.find_leader(topic, partition, Deadline(_LEADER_TIMEOUT_MS))
-                found[node].append((topic, partition))
-        with self._lock:
-            if version == self._leaders_version and sum(map(len, found.values())) == len(wanted):
-                self._leaders, self._leaders_expire_at = found, now + _LEADERS_S
-        return found
+            if now >= self._leaders_expire_at:
+                found: dict[int, list[TopicPartition]] = defaultdict(list)
+                missing = set()
+                for topic, partition in sorted({tp for one in self._interests.values() for tp in one.positions}):
+                    node = self.cluster.known_leader(topic, partition)
+                    if node is None:
+                        missing.add(topic)
+                    else:
+                        found[node].append((topic, partition))
+                self._leaders, self._missing, self._leaders_expire_at = found, missing, now + _LEADERS_S
+        if self._missing and not self._searching:
+            self._searching = True
+            self.cluster.io.start(self._search)
+        return self._leaders
+
+    async def _search(self) -> None:
+        """Looks leaders up until all are known, or no task is armed."""
+        try:
+            while self._missing and self._armed and not self._closed:
+                with contextlib.suppress(protocol.KafkaError, OSError):  # looked up again after the pause
+                    await self.cluster.look_up_leaders(sorted(self._missing), Deadline(_LEADER_TIMEOUT_MS))
+                self._leaders_expire_at = 0.0
+                self._start_polls()
+                if self._missing:
+                    await self.cluster.io.sleep(_LEADERS_S * 1000)
+        finally:
+            self._searching = False
 
     async def _poll(self, node: int) -> None:
         """Sends long polls to one broker until no task is armed."""
         try:
             while self._armed and not self._closed:
-                partitions = (await self._by_leader()).get(node, [])
+                partitions = self._start_polls().get(node, [])
                 if not partitions:
                     return
                 try:
@@ -249,7 +270,7 @@ class EndWatcher:
         finally:
             self._polling.discard(node)
         if self._armed and not self._closed:  # armed since the last check
-            await self._start_polls()
+            self._start_polls()
 
     async def _long_poll(self, node: int, partitions: list[TopicPartition]) -> bool:
         """Sends one long poll to a broker. Returns whether an end has changed."""
@@ -280,12 +301,6 @@ class EndWatcher:
     def _forget_leaders(self, topics: Collection[str]) -> None:
         for topic in topics:
             self.cluster.forget_leaders(topic)
-        with self._lock:
-            self._expire_leaders()
-
-    def _expire_leaders(self) -> None:
-        """Makes the next poll look up all leaders. The caller holds `_lock`."""
-        self._leaders_version += 1
         self._leaders_expire_at = 0.0
 
     async def _request_ends(self, partitions: list[TopicPartition]) -> None:

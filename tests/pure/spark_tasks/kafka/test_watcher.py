@@ -1,0 +1,123 @@
+"""Which brokers the watcher polls, with brokers in memory: partitions that have no leader, and leaders that move."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any, cast
+
+import kafka.errors as protocol
+import pytest
+
+from spark_tasks.kafka.cluster import KafkaCluster, TopicPartition
+from spark_tasks.kafka.watcher import EndWatcher
+from tests.rigs.support import wait_until
+
+SOON_S = 20.0
+PAUSE_S = 0.01  # in place of the time that a broker holds an empty fetch
+
+
+class Brokers:
+    """The leaders and the ends of partitions. Also the cluster's IO thread, on asyncio."""
+
+    def __init__(self) -> None:
+        self.leads: dict[TopicPartition, int] = {}  # no other partition exists
+        self.ends: dict[TopicPartition, int] = defaultdict(int)
+        self.known: dict[TopicPartition, int] = {}
+        self.searched = threading.Event()  # for a topic that does not exist
+        self.io = self
+        self.tasks: set[asyncio.Task[Any]] = set()
+        self.runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
+        self.loop = self.runner.get_loop()
+        self.thread = threading.Thread(target=self.loop.run_forever, daemon=True)
+        self.thread.start()
+
+    def start(self, function: Callable[..., Any], *arguments: Any) -> None:
+        def begin() -> None:
+            result = function(*arguments)
+            if asyncio.iscoroutine(result):
+                task = self.loop.create_task(result)
+                self.tasks.add(task)
+                task.add_done_callback(self.tasks.discard)
+
+        self.loop.call_soon_threadsafe(begin)
+
+    async def sleep(self, _milliseconds: float) -> None:
+        await asyncio.sleep(PAUSE_S)
+
+    async def send(self, request: Any, node: int, **_: Any) -> Any:
+        await asyncio.sleep(PAUSE_S)
+        return SimpleNamespace(error_code=0, session_id=0, responses=[
+            SimpleNamespace(topic=topic.topic, partitions=[
+                self.fetched(node, (topic.topic, part.partition)) for part in topic.partitions])
+            for topic in request.topics])
+
+    def fetched(self, node: int, partition: TopicPartition) -> Any:
+        leads = self.leads.get(partition) == node
+        return SimpleNamespace(
+            partition_index=partition[1], error_code=0 if leads else protocol.NotLeaderForPartitionError.errno,
+            high_watermark=self.ends[partition], last_stable_offset=self.ends[partition], records=None)
+
+    def known_leader(self, topic: str, partition: int) -> int | None:
+        return self.known.get((topic, partition))
+
+    def forget_leaders(self, topic: str) -> None:
+        self.known = {tp: node for tp, node in self.known.items() if tp[0] != topic}
+
+    async def look_up_leaders(self, topics: list[str], _deadline: Any) -> None:
+        await asyncio.sleep(PAUSE_S)
+        self.known |= {tp: node for tp, node in self.leads.items() if tp[0] in topics}
+        if not {topic for topic, _ in self.leads}.issuperset(topics):
+            self.searched.set()
+
+    async def find_offsets(self, partitions: list[TopicPartition], *_: Any) -> dict[TopicPartition, int]:
+        await asyncio.sleep(PAUSE_S)
+        return {tp: self.ends[tp] for tp in partitions}
+
+    def close(self) -> None:
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self.thread.join()
+        self.runner.close()
+
+
+@pytest.fixture
+def brokers() -> Iterator[Brokers]:
+    made = Brokers()
+    yield made
+    made.close()
+
+
+def watched(watcher: EndWatcher, partition: TopicPartition) -> threading.Event:
+    """An event that is set when a lent task has news of a partition that it has read to its end."""
+    news = threading.Event()
+    watcher.watch(partition, {partition: 0}, "read_uncommitted", lambda _: news.set(), partition)
+    return news
+
+
+def test_a_topic_without_leaders_does_not_delay_the_tasks_of_others(brokers: Brokers) -> None:
+    watcher = EndWatcher(cast("KafkaCluster", brokers))
+    deleted = watched(watcher, ("a-deleted", 0))
+    assert brokers.searched.wait(SOON_S)
+    brokers.leads["b", 0] = 1
+    news = watched(watcher, ("b", 0))
+    brokers.ends["b", 0] = 5
+    assert news.wait(SOON_S)
+    brokers.leads["a-deleted", 0] = 2  # it is created again
+    brokers.ends["a-deleted", 0] = 5
+    assert deleted.wait(SOON_S)
+
+
+def test_a_partition_is_polled_at_its_new_leader_while_the_old_one_leads_others(brokers: Brokers) -> None:
+    stays, moves = ("t", 0), ("t", 1)
+    brokers.leads.update({stays: 1, moves: 1})
+    watcher = EndWatcher(cast("KafkaCluster", brokers))
+    watched(watcher, stays)
+    news = watched(watcher, moves)
+    wait_until(lambda: watcher.known_end(moves, "read_uncommitted") == 0)
+    brokers.leads[moves] = 2
+    wait_until(lambda: brokers.known.get(moves) == 2)
+    brokers.ends[moves] = 5
+    assert news.wait(SOON_S)
