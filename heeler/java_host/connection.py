@@ -127,8 +127,8 @@ class Connection:
                 self._frame()
         except HostGoneError as error:
             why = error
-        except (OSError, ValueError, ConnectError) as error:
-            why = HostGoneError(f"The connection to the Java plugin host is broken: {error}")
+        except Exception as error:  # noqa: BLE001 - whatever it is, those that wait have to learn that no more follows
+            why = HostGoneError(f"The connection to the Java plugin host is broken: {error!r}")
         why.wanted = self._closed
         self._gone = True
         self._socket.close()
@@ -155,6 +155,6 @@ class Connection:
     def _respond(self, number: int) -> None:
         try:
             content: Message = {"op": "answer", "pairs": self._offsets()}
-        except ConnectError as error:
+        except Exception as error:  # noqa: BLE001 - the plugin waits for a response
             content = {"op": "failed", "message": str(error)}
         self._send(message(number, content))

@@ -11,7 +11,7 @@ import pytest
 
 from heeler.java_host.connection import Connection, JavaPluginError, NoResponseError
 from spark_tasks.errors import ConnectError, is_permanent
-from spark_tasks.host_frames import HEAD, HostGoneError, message
+from spark_tasks.host_frames import BATCH, HEAD, HostGoneError, message
 
 
 class Host:
@@ -68,14 +68,41 @@ def test_events_are_handled_and_requests_answered(host):
     assert host.read() == (-4, {"op": "answer", "pairs": [['{"a":1}', '{"b":2}']]})
 
 
-def test_offsets_that_cannot_be_read_are_an_error_for_the_host():
+@pytest.mark.parametrize("error", [ConnectError, KeyError])
+def test_offsets_that_cannot_be_read_are_an_error_for_the_host(error):
     def fail():
-        raise ConnectError("no answer of the topic")
+        raise error("no answer of the topic")
 
     host = Host(fail)
     host.say(-1, op="offsets")
-    assert host.read() == (-1, {"op": "failed", "message": "no answer of the topic"})
+    assert host.read() == (-1, {"op": "failed", "message": str(error("no answer of the topic"))})
     host.connection.close()
+
+
+def test_frames_that_cannot_be_handled_end_the_connection(host, asking):
+    """A reading thread that ended without a word would leave its task RUNNING, and its callers waiting, forever."""
+    asked = asking(host.connection.ask, "start")
+    host.read()
+    host.socket.sendall(HEAD.pack(BATCH, 1, 1 << 60))  # more than any memory
+    with pytest.raises(HostGoneError):
+        asked.result(5)
+    assert isinstance(host.events.get(timeout=5), HostGoneError)
+
+
+def test_an_event_that_cannot_be_handled_ends_the_connection():
+    events = queue.Queue()
+
+    def take(event):
+        events.put(event)
+        if not isinstance(event, HostGoneError):
+            event["values"]
+
+    near, far = socket.socketpair()
+    Connection(far, take)
+    near.sendall(message(0, {"op": "metrics"}))
+    assert events.get(timeout=5) == {"op": "metrics"}
+    assert isinstance(events.get(timeout=5), HostGoneError)
+    near.close()
 
 
 @pytest.mark.parametrize("last", [b"", b"half a head", HEAD.pack(1, 0, -5), HEAD.pack(2, 1, 3) + b"abc",
