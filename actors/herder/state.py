@@ -24,7 +24,6 @@ from actors.herder.fencing_state import (
 from actors.herder.standing import (
     NO_GENERATION,
     Absence,
-    FlushingStatuses,
     Leader,
     Loading,
     Member,
@@ -367,11 +366,6 @@ class HerderState:
     def released(self) -> bool:
         """Whether the group waits for nothing on this worker."""
         return isinstance(self.release, NothingReleased)
-
-    @property
-    def flushing(self) -> bool:
-        """Whether the group waits for statuses to be written."""
-        return isinstance(self.release, FlushingStatuses)
 
     def expects(self, then: Continuation) -> bool:
         """Whether an op with this continuation is in progress."""

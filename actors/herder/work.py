@@ -225,11 +225,12 @@ def flush(turn: Turn) -> None:
 
     Otherwise a late UNASSIGNED could overwrite the new owner's RUNNING.
     """
-    if not turn.state.flushing:
-        op = turn.op(Released())
-        turn.state = replace(turn.state, release=FlushingStatuses(op))
-        turn.stage("flushing updates to the status topic")
-        turn.emit(FlushStatuses(op))
+    if isinstance(turn.state.release, FlushingStatuses):
+        turn.take_op(turn.state.release.op)  # it does not cover the statuses of what has stopped since
+    op = turn.op(Released())
+    turn.state = replace(turn.state, release=FlushingStatuses(op))
+    turn.stage("flushing updates to the status topic")
+    turn.emit(FlushStatuses(op))
 
 
 def allow_join_when_released(turn: Turn) -> bool:
