@@ -29,6 +29,7 @@ from storage.ids import ConnectorName, ConnectorTaskId
 _START_S: Final = 120.0  # scanning jars without manifests takes long on a busy machine
 _POLL_S: Final = 0.02
 _END_S: Final = 0.5
+CONNECT_S: Final = 5.0  # less than a JVM may be silent before it is ended
 _FULL: Final = 3  # the exit code of Host.java if its heap is full
 _WHOSE: Final = re.compile(r"\x01(\d*)\x01([^\x01]*)\x01")  # task, or nothing, and connector: see PluginOutput.java
 _LEVEL: Final = re.compile(rf"\[({'|'.join(SLF4J)})\] (?:([\w.$-]+) - )?(.*)", re.DOTALL)
@@ -92,15 +93,31 @@ class HostProcess:
             time.sleep(_POLL_S)
 
     def connect(self) -> socket.socket:
-        """An authenticated connection. Raises HostGoneError."""
+        """An authenticated connection. Raises HostGoneError, also if the JVM does not accept it in time."""
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            sock.connect(str(self.folder / "socket"))
+            self._reach(sock, time.monotonic() + CONNECT_S)
             sock.sendall(message(0, {"op": "hello", "secret": self._secret}))
         except OSError as error:
             sock.close()
             raise HostGoneError(f"The {self._title} refuses connections: {error}") from error
         return sock
+
+    def _reach(self, sock: socket.socket, until: float) -> None:
+        """Connects. While the JVM has accepted none of very many connections, the kernel would block without a limit,
+        and at a socket with a timeout it refuses at once.
+        """
+        sock.setblocking(False)
+        while True:
+            try:
+                sock.connect(str(self.folder / "socket"))
+            except BlockingIOError:
+                if time.monotonic() > until:
+                    raise
+                time.sleep(_POLL_S)
+            else:
+                break
+        sock.setblocking(True)
 
     def _log(self, reading: int) -> None:
         """Logs the JVM's output in the worker's log, with the logger that a line names and about the connector or task
