@@ -121,6 +121,8 @@ class Pool:
             if item.batch.lost is not None and self.queue.remove(item.batch.task, item):
                 item.batch.left -= 1
             over = not item.batch.left
+            if over:
+                self.batches.pop(item.batch.future, None)
             self.dispatch()
         if over:
             item.batch.end()

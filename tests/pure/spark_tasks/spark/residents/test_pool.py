@@ -189,6 +189,29 @@ def test_a_batch_with_a_lost_split_fails_after_its_other_splits_have_ended(rig: 
     assert rig.submit("a-0", Answer(2)).result(20) == [2]
 
 
+def test_a_lost_batch_ends_although_one_of_its_splits_was_not_sent_yet(rig: Rig) -> None:
+    making, made = threading.Event(), threading.Event()
+
+    def make() -> Answer:
+        making.set()
+        made.wait(20)
+        return Answer(1)
+
+    gates["x"] = threading.Event()
+    batch = rig.submit("a-0", Gate("x"), DeferredSplit(make))
+    assert making.wait(20)
+    wait_until(lambda: begun == ["x"])
+    with rig.lock:
+        (line,) = [r.line for r in rig.processes.residents.values() if r.item is not None and r.item.index == 0]
+    assert line is not None
+    line.cut()
+    wait_until(lambda: not any(r.item for r in rig.processes.residents.values()))  # the other process was killed
+    made.set()
+    with pytest.raises(SparkLostError):
+        batch.result(20)
+    wait_until(lambda: rig.pool.batches == {})
+
+
 def test_a_split_for_a_process_that_has_just_died_runs_in_another_one(rig: Rig) -> None:
     rig.idle(1)
     (line,) = [r.line for r in rig.processes.idle]
