@@ -190,10 +190,7 @@ class SparkEngine(Engine):
     def _serve(self) -> None:
         while True:
             with self._changed:
-                self._changed.wait_for(
-                    lambda: self.state is EngineState.CLOSED
-                    or (self.state is EngineState.RUNNING and bool(self._waiting))
-                )
+                self._changed.wait_for(self._is_due)
                 spark = self._life.spark
                 if spark is None:
                     return
@@ -206,6 +203,12 @@ class SparkEngine(Engine):
             finally:
                 with self._changed:
                     del self._running[group]
+
+    def _is_due(self) -> bool:
+        """Returns whether a thread has something to do: the next job, or to end. The caller holds the lock."""
+        spark = self._life.spark
+        free = spark is not None and len(self._running) < spark.slots  # there are more threads if Spark had more slots
+        return self.state is EngineState.CLOSED or (self.state is EngineState.RUNNING and bool(self._waiting) and free)
 
     def _take(self, slots: int) -> list[_Submission]:
         """Returns the submissions of the next job. The caller holds the lock."""

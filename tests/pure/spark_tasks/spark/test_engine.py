@@ -1,0 +1,78 @@
+"""The engine of heeler.executors.mode=batch, with a Spark in memory; tests/integration has the real one."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from spark_tasks.spark import life
+from spark_tasks.spark.context import SparkSilentError
+from spark_tasks.spark.engine import SparkEngine
+from spark_tasks.spark.executor import Outcome
+from tests.rigs.splits import Answer
+from tests.rigs.support import wait_until
+
+LOOK_S = 0.2  # in this time, a thread that does not sleep looks a thousand times
+FEW = 100
+
+
+class Spark:
+    """A cluster that had two slots, and has one since Spark was started again."""
+
+    started = 0
+    looks = 0
+    pid = 1
+
+    def __init__(self, *_: Any) -> None:
+        Spark.started += 1
+        self.number = Spark.started
+        self.gate = threading.Event()
+
+    @property
+    def slots(self) -> int:
+        Spark.looks += 1
+        return 2 if self.number == 1 else 1
+
+    def run(self, _group: str, label: str, partitions: list[list[bytes]], _names: Any) -> list[list[Outcome]]:
+        if self.number == 1 and label != "warm-up":
+            raise SparkSilentError("it has ended")
+        if label != "warm-up":
+            self.gate.wait(20)
+        return [[Outcome(1) for _ in splits] for splits in partitions]
+
+    def alive(self, _grace_s: float = 0.0) -> bool:
+        return self.number > 1
+
+    def cancel(self, _group: str) -> None:
+        pass
+
+    def close(self) -> int:
+        self.gate.set()
+        return 0
+
+
+def test_batches_wait_quietly_if_a_new_spark_has_fewer_slots(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(life, "SparkJobs", Spark)
+    monkeypatch.setattr(life, "with_archive", dict)
+    engine = SparkEngine({})
+    engine.start()
+    engine.await_spark()
+    with pytest.raises(SparkSilentError):
+        engine.submit("lost-0", [Answer(1)]).result(20)
+    wait_until(lambda: Spark.started == 2)
+    engine.await_spark()
+    running = engine.submit("a-0", [Answer(1)])
+    wait_until(running.running)
+    waiting = engine.submit("b-0", [Answer(1)])
+    before = Spark.looks
+    time.sleep(LOOK_S)
+    looks = Spark.looks - before
+    spark = engine.spark
+    assert isinstance(spark, Spark)
+    spark.gate.set()
+    assert (running.result(20), waiting.result(20)) == ([1], [1])
+    engine.close()
+    assert looks < FEW
