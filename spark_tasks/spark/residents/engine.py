@@ -65,6 +65,7 @@ class ResidentEngine(Engine):
         )
         self._pool: Pool | None = None
         self._listener: ExecutorListener | None = None
+        self._launcher: SparkLauncher | None = None  # of the newest Spark
         self._fork_server: ForkServer | None = None
         self._monitor: Monitor | None = None
         self._early: list[tuple[SplitBatch, list[bytes | DeferredSplit]]] = []  # submitted before the start
@@ -122,6 +123,7 @@ class ResidentEngine(Engine):
         with self._lock:
             if self._pool is not None and self._listener is not None and self._life.spark is spark:
                 self._listener.host = spark.driver_host
+                self._launcher = launcher
                 self._fork_server = self._server_of(spark, launcher) if self._local else None
                 self._pool.use(launcher, self._fork_server)
 
@@ -165,6 +167,8 @@ class ResidentEngine(Engine):
         with self._lock:
             if self._pool is None or self._life.spark is not spark:
                 return
+            if self._launcher is not None:
+                self._launcher.close()
             self._bridge(self._pool)
         self._life.died(spark)
 

@@ -52,6 +52,7 @@ class SparkLauncher(Launcher):
         self._processes = settings.max_processes
         self._lock = threading.Lock()
         self._jobs: dict[int, Any] = {}
+        self._closed = False
         self._local = local_slots(spark.master)
         spark.quiet(_NOISY)
         if self._local is not None and room(self._slots, self._running) == self._slots:
@@ -71,7 +72,7 @@ class SparkLauncher(Launcher):
     @property
     @override
     def max_processes(self) -> int:
-        return room(self._slots, self._running)
+        return 0 if self._closed else room(self._slots, self._running)
 
     @override
     def launch(self, ticket: Ticket) -> None:
@@ -96,7 +97,8 @@ class SparkLauncher(Launcher):
 
     @override
     def close(self) -> None:
-        """Does nothing: the jobs end with their processes, or with Spark."""
+        """The jobs end with their processes, or with Spark."""
+        self._closed = True
 
 
 def advised(why: str, python: str) -> str:

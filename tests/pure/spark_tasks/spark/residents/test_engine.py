@@ -1,0 +1,87 @@
+"""The engine when Spark ends, with a Spark in memory, and threads in the place of executor processes."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from typing import Any
+
+import pytest
+
+from spark_tasks.errors import ConnectError
+from spark_tasks.spark import life
+from spark_tasks.spark.residents import engine, monitor
+from spark_tasks.spark.residents.engine import ResidentEngine
+from spark_tasks.spark.residents.settings import ExecutorSettings
+from spark_tasks.spark.residents.wire import Ticket
+from tests.pure.spark_tasks.spark.residents.test_pool import Threads
+from tests.rigs.splits import Answer
+from tests.rigs.support import wait_until
+
+
+class Spark:
+    """The first one ends when a test says so; no other one starts."""
+
+    driver_host = "127.0.0.1"
+    pid, slots = 1, 8
+    lives = True
+    again = threading.Event()
+
+    def __init__(self, _settings: Any, stop: threading.Event) -> None:
+        if not Spark.lives:
+            Spark.again.set()
+            stop.wait(20)
+            raise ConnectError("it does not start")
+
+    def process_lives(self, _grace_s: float = 0.0) -> bool:
+        return Spark.lives
+
+    alive = process_lives
+
+    def close(self) -> int:
+        return 0
+
+
+class Launcher(Threads):
+    """In the place of both launchers."""
+
+    has_other_slots = False
+    made: list[Launcher] = []  # noqa: RUF012
+
+    def __init__(self, *_: Any) -> None:
+        super().__init__()
+        self.made.append(self)
+        self.asked_late = 0
+
+    @property
+    def max_processes(self) -> int:  # type: ignore[override]
+        return 0 if self.closed else 100
+
+    def launch(self, ticket: Ticket) -> None:
+        self.asked_late += self is not self.made[-1]
+        super().launch(ticket)
+
+
+@pytest.mark.timeout(60)
+def test_no_process_is_asked_of_a_spark_that_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Failed attempts would delay the local processes that run splits until there is another Spark."""
+    monkeypatch.setattr(life, "SparkJobs", Spark)
+    monkeypatch.setattr(life, "with_archive", dict)
+    monkeypatch.setattr(engine, "LocalLauncher", Launcher)
+    monkeypatch.setattr(engine, "SparkLauncher", Launcher)
+    monkeypatch.setattr(monitor, "TICK_S", 0.02)
+    made = ResidentEngine({"spark.master": "local[8]"}, ExecutorSettings(spark_delay_s=0.0))
+    made.start()
+    made.await_spark()
+    wait_until(lambda: len(Launcher.made) == 2)
+    _, spark = Launcher.made
+    wait_until(lambda: bool(spark.works))
+    assert made.submit("a-0", [Answer(1)]).result(20) == [1]
+    spark.broken = "Spark has ended"
+    Spark.lives = False
+    for work in spark.works:
+        work.shutdown(socket.SHUT_RDWR)
+    assert Spark.again.wait(20)
+    assert made.submit("a-0", [Answer(2)]).result(20) == [2]
+    made.close()
+    assert (len(Launcher.made), spark.asked_late) == (3, 0)
