@@ -15,6 +15,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from contextlib import suppress
 from typing import Final
 
@@ -27,12 +28,15 @@ from spark_tasks.spark.residents.fork_server import fork_for_each, framed
 from spark_tasks.spark.residents.process import Launcher
 from spark_tasks.spark.residents.wire import Ticket
 
+JOIN_S = 60.0  # how long a process may take to join; on a busy machine its parent's imports take many seconds
+
 
 class LocalLauncher(Launcher):
     """Starts processes on this machine. Their parent process is started with the first one."""
 
     def __init__(self, python_path: str, max_processes: int) -> None:
         self._max_processes = max_processes
+        self._launched: dict[int, float] = {}
         self._python_path = python_path
         self._lock = threading.Lock()
         self._closed = False
@@ -55,12 +59,18 @@ class LocalLauncher(Launcher):
             assert self._parent.stdin is not None  # noqa: S101 - a pipe was asked for
             self._parent.stdin.write(framed(ticket))
             self._parent.stdin.flush()
+            self._launched = {n: at for n, at in self._launched.items() if time.monotonic() - at < 2 * JOIN_S}
+            self._launched[ticket.number] = time.monotonic()
 
     @override
     def failure(self, number: int) -> str | None:
         with self._lock:
             code = None if self._parent is None else self._parent.poll()
-        return None if code is None else f"their parent process ended with code {code}; the worker's log says why"
+            launched = self._launched.get(number)
+        if code is not None:
+            return f"their parent process ended with code {code}; the worker's log says why"
+        late = launched is not None and time.monotonic() - launched > JOIN_S
+        return f"it did not join within {JOIN_S:.0f} s" if late else None
 
     @override
     def close(self) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from spark_tasks.config.masking import process_secrets
+from spark_tasks.spark.residents import local
 from spark_tasks.spark.residents.local import LocalLauncher
 from spark_tasks.spark.residents.monitor import cpu_use
 from spark_tasks.spark.residents.on_spark import SparkLauncher, local_slots, room
@@ -83,4 +84,20 @@ def test_output_of_the_workers_executor_processes_is_masked(
         return said[0] == "out [hidden]\nerr [hidden]\n"
 
     wait_until(reported, 30, "what it prints")
+    launcher.close()
+
+
+def test_a_local_process_that_ended_before_it_joined_has_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its parent lives on, and nothing says that it ended; otherwise others would not be started in its place."""
+    program = tmp_path / "python"
+    program.write_text("#!/bin/sh\ncat >/dev/null\n")
+    program.chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(program))
+    launcher = LocalLauncher("", 1)
+    launcher.launch(Ticket(1, b""))
+    assert launcher.failure(1) is None
+    monkeypatch.setattr(local, "JOIN_S", 0.0)
+    assert launcher.failure(1) == "it did not join within 0 s"
     launcher.close()
