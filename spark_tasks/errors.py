@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 _REFUSED_LOGIN: Final = "28"  # invalid authorization specification, in ISO/IEC 9075
@@ -57,8 +59,25 @@ class ConfigError(ConnectError):
     permanent = True
 
 
+class PluginExitError(ConnectError):
+    """A plugin raised something that is no Exception, such as SystemExit or asyncio.CancelledError."""
+
+
 class BusyError(ConnectError):
     """The requested operation is already in progress."""
+
+
+@contextmanager
+def plugin_code() -> Iterator[None]:
+    """A context manager for calls of a plugin. Raises PluginExitError for what is no Exception: threads end after such
+    errors, and Pykka even stops all actors.
+    """
+    try:
+        yield
+    except Exception:
+        raise
+    except BaseException as error:
+        raise PluginExitError(f"the plugin raised {type(error).__name__}: {error}") from error
 
 
 def is_permanent(error: BaseException) -> bool:

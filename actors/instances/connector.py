@@ -31,7 +31,7 @@ from actors.messages.ids import Epoch
 from actors.pooled import ActorThreads, PooledActor
 from spark_tasks.config.connector_keys import SINK, SOURCE
 from spark_tasks.config.masking import hide_passwords
-from spark_tasks.errors import ConfigError, ConnectError, is_permanent
+from spark_tasks.errors import ConfigError, ConnectError, is_permanent, plugin_code
 from spark_tasks.metrics.plugins import PluginMetrics
 from spark_tasks.plugins import Plugin, Plugins
 from spark_tasks.plugins.api import ConnectorContext
@@ -177,7 +177,8 @@ class ConnectorActor(PooledActor):
         self._phase = step.phase
         for action in step.actions:
             try:
-                self._act(action)
+                with plugin_code():
+                    self._act(action)
             except Exception as error:  # noqa: BLE001  (plugin code: whatever it raises fails the connector)
                 self._fail(error)
                 return
@@ -194,7 +195,8 @@ class ConnectorActor(PooledActor):
                 self._halt()
             case ConnectorAction.HALT_ANYWAY:
                 try:
-                    self._halt()
+                    with plugin_code():
+                        self._halt()
                 except Exception:  # plugin code; whatever it raises, the connector is stopped
                     _logger.exception("Could not stop the connector cleanly")
             case ConnectorAction.REPORT:
@@ -260,7 +262,8 @@ class ConnectorActor(PooledActor):
         configs: tuple[Config, ...] = ()
         failure: Exception | None = None
         try:
-            configs = self._task_configs(name, self._command.config)
+            with plugin_code():
+                configs = self._task_configs(name, self._command.config)
         except TooManyTasksError as error:
             self._fail(error)  # before the answer, so that the herder does not try again
             failure = error

@@ -26,7 +26,7 @@ from actors.messages.events import TaskStateReported
 from actors.messages.ids import Epoch
 from spark_tasks import spaces
 from spark_tasks.config.masking import process_secrets
-from spark_tasks.errors import BusyError, ConfigError, StartCancelledError, is_permanent
+from spark_tasks.errors import BusyError, ConfigError, StartCancelledError, is_permanent, plugin_code
 from spark_tasks.task import TaskRunner
 from storage.ids import Config, ConnectorTaskId, State, TargetState
 
@@ -161,7 +161,8 @@ class TaskActor(pykka.ThreadingActor):
         self._phase = step.phase
         for action in step.actions:
             try:
-                self._act(action)
+                with plugin_code():
+                    self._act(action)
             except Exception as error:  # noqa: BLE001 - plugin code: whatever it raises fails the task
                 self._fail(error)
                 return
@@ -219,7 +220,8 @@ class TaskActor(pykka.ThreadingActor):
         if runner is None:
             return
         try:
-            runner.close()
+            with plugin_code():
+                runner.close()
         except Exception as error:  # plugin code; the next instance repeats what this one could not commit
             if self._abandonment.given_up:
                 _logger.info(_ABANDONED, error)
@@ -252,7 +254,7 @@ class TaskActor(pykka.ThreadingActor):
         if self._runner is None or not steps(self._phase):
             return
         try:
-            with self._paced():
+            with self._paced(), plugin_code():
                 idle_ms = self._runner.run_once().idle_ms
         except Exception as error:  # noqa: BLE001 - plugin code: whatever it raises fails the task
             self._fail(error)

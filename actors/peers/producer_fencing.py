@@ -13,7 +13,7 @@ from typing import Any
 
 from actors.herder.effects import FenceProducers
 from actors.herder.events import ProducersFenced
-from spark_tasks.errors import ConnectError
+from spark_tasks.errors import ConnectError, plugin_code
 from spark_tasks.kafka.client_properties import Kind, client_properties, same_brokers
 from storage.daemon_pool import DaemonPool
 from storage.ids import Config, ConnectorName
@@ -46,7 +46,8 @@ class ProducerFencing:
     def _run(self, effect: FenceProducers) -> None:
         error: Exception | None = None
         try:
-            self.fence(effect.connector, effect.config, effect.transactional_ids)
+            with plugin_code():
+                self.fence(effect.connector, effect.config, effect.transactional_ids)
         except Exception as caught:  # noqa: BLE001 - config providers are plugins; after any error, tasks must not start
             error = caught
         self._tell(ProducersFenced(effect.op, error))

@@ -18,7 +18,7 @@ from actors.messages.commands import ReadSourceOffsets, WriteSourceOffsets
 from actors.messages.replies import answer
 from actors.messages.requests import AlterOffsets, GetOffsets
 from actors.peers.producer_fencing import ProducerFencing
-from spark_tasks.errors import ConnectError
+from spark_tasks.errors import ConnectError, plugin_code
 from spark_tasks.kafka.client_properties import client_properties
 from spark_tasks.kafka.group_offsets import GroupOffsets, OffsetNotChangedError
 from spark_tasks.kafka.task_clients import consumer_settings
@@ -85,7 +85,8 @@ class OffsetRequests:
 
     def _run(self, request: GetOffsets | AlterOffsets, answer: Answer) -> None:
         try:
-            value = self._get(request) if isinstance(request, GetOffsets) else self._alter(request)
+            with plugin_code():
+                value = self._get(request) if isinstance(request, GetOffsets) else self._alter(request)
         except Exception as error:  # noqa: BLE001 - whatever the plugin's alter_offsets raises is the answer
             answer(None, error)
         else:

@@ -17,6 +17,7 @@ from actors.errors import BadRequestError, NotFoundError, TimedOutError
 from actors.instances.task import Alarms
 from actors.messages.requests import RequestStage
 from spark_tasks.config.definition import ConfigError
+from spark_tasks.errors import plugin_code
 from spark_tasks.plugins import PluginNotFoundError, Plugins
 from spark_tasks.validation import ConfigInfos, NoConnectorClassError, Resolve, plugin_config, validate_connector
 from storage.ids import Config
@@ -63,9 +64,10 @@ class Validation:
 
     def _validate(self, config: Config, run: _Run) -> None:
         try:
-            infos = validate_connector(
-                config, plugins=self._plugins, worker=self._worker, resolve=self._resolve, stage=run.enter
-            )
+            with plugin_code():
+                infos = validate_connector(
+                    config, plugins=self._plugins, worker=self._worker, resolve=self._resolve, stage=run.enter
+                )
         except (NoConnectorClassError, PluginNotFoundError) as error:
             run.finish(None, BadRequestError(str(error)))
         except Exception as error:  # noqa: BLE001  (plugin code: whatever it raises is the answer)

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from spark_tasks.errors import ConnectError, PermanentError, RetriableError, is_permanent
+from spark_tasks.errors import ConnectError, PermanentError, RetriableError, is_permanent, plugin_code
 from spark_tasks.metrics.phases import mark, stage_of
 from spark_tasks.spark.stacks import stacks_available
 from spark_tasks.task import Split
@@ -94,8 +94,9 @@ def run_split(pickled: bytes) -> Outcome:
     """Unpickles and runs one split. Returns its value or its error."""
     begun = time.perf_counter()
     try:
-        split: Split[Any] = pickle.loads(pickled)
-        return Outcome(value=split.run(), seconds=time.perf_counter() - begun)
+        with plugin_code():
+            split: Split[Any] = pickle.loads(pickled)
+            return Outcome(value=split.run(), seconds=time.perf_counter() - begun)
     except Exception as error:  # noqa: BLE001 - plugin code; its task fails with the error
         return failed_outcome(error, time.perf_counter() - begun)
 

@@ -155,6 +155,14 @@ def test_an_error_at_the_start_is_in_the_status(rig, step):
     rig.state(State.RUNNING)
 
 
+@pytest.mark.parametrize("step", ["init", "start"])
+def test_a_plugin_that_exits_fails_only_its_connector(rig, step):
+    fail_at(rig, step, error=SystemExit(3))
+    rig.start()
+    assert "PluginExitError: the plugin raised SystemExit: 3\n" in rig.state(State.FAILED).trace
+    rig.quiet()
+
+
 @pytest.mark.parametrize(("config", "message"), [
     ({"connector.class": "Nope"}, "Failed to find any class that implements Connector and which name matches Nope"),
     ({"tasks.max": "0"}, "Invalid value 0 for configuration tasks.max: Value must be at least 1"),

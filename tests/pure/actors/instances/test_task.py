@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -28,10 +29,10 @@ class ScriptedRunner:
 
     version = "7.1"
 
-    def __init__(self, *batches: Progress | Exception, start_error: Exception | None = None) -> None:
+    def __init__(self, *batches: Progress | BaseException, start_error: BaseException | None = None) -> None:
         self.batches = list(batches)
         self.start_error = start_error
-        self.close_error: Exception | None = None
+        self.close_error: BaseException | None = None
         self.restarting = False
         self.calls: list[str] = []
         self.threads: set[int] = set()
@@ -55,7 +56,7 @@ class ScriptedRunner:
             raise AssertionError("nobody cancelled")
         if self.batches:
             answer = self.batches.pop(0)
-            if isinstance(answer, Exception):
+            if isinstance(answer, BaseException):
                 raise answer
             return answer
         return Progress(idle_ms=60_000)
@@ -76,6 +77,10 @@ class ScriptedRunner:
         self.batches.insert(0, ConnectError("given up"))
         if self.blocked is not None:
             self.blocked.set()
+
+
+class Bystander(pykka.ThreadingActor):
+    """Another actor of the worker."""
 
 
 class Rig:
@@ -211,6 +216,24 @@ def test_a_start_that_raises_fails_the_task(rig: Rig) -> None:
     rig.await_states(State.FAILED)
     assert rig.runner.calls == ["start", "close"]
     assert rig.reports[0].version == "7.1"
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), asyncio.CancelledError("too late")])
+@pytest.mark.parametrize("when", ["start", "run_once", "close"])
+def test_what_is_no_exception_fails_only_the_task(rig: Rig, error: BaseException, when: str) -> None:
+    """Pykka stops all actors of the worker after such errors."""
+    bystander = Bystander.start()
+    runner = ScriptedRunner(*[error] * (when == "run_once"), start_error=error if when == "start" else None)
+    runner.close_error = error if when == "close" else None
+    rig.start(runner)
+    if when == "close":
+        rig.ref.tell(Stop())
+    wait_until(lambda: bool({State.FAILED, State.UNASSIGNED} & {*rig.states()}))
+    if when != "close":
+        assert f"the plugin raised {type(error).__name__}: {error}" in (rig.reports[-1].trace or "")
+        assert rig.ref.is_alive()
+    assert bystander.is_alive()
+    bystander.stop()
 
 
 def test_a_task_ends_even_if_close_fails(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from concurrent.futures import Future
 from types import SimpleNamespace
@@ -50,6 +51,13 @@ def test_an_offsets_topic_that_does_not_respond_is_reported(requests: OffsetRequ
     error = answered.result(20)
     assert isinstance(error, ConnectError)
     assert "No answer from the offsets topic within 0 s: its brokers are unreachable" in str(error)
+
+
+def test_a_plugin_that_exits_is_the_answer(monkeypatch: pytest.MonkeyPatch, requests: OffsetRequests) -> None:
+    monkeypatch.setattr(SourceConnector, "alter_offsets", lambda *_: sys.exit(3))
+    answered: Future[Exception | None] = Future()
+    requests.start(AlterOffsets(C, (({"f": 1}, None),)), lambda _, error: answered.set_result(error))
+    assert str(answered.result(20)) == "the plugin raised SystemExit: 3"
 
 
 # ---------------------------------------------------------------- sinks

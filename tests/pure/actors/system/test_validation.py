@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import queue
+import sys
 import threading
 
 import pytest
@@ -43,6 +44,11 @@ def test_the_plugins_result_is_returned(ticker, answers):
     assert error is None
     assert (infos.error_count, infos.errors()) == (1, ["granted never"])
     assert infos.to_json()["configs"][-1]["value"]["errors"] == ["granted never"]
+
+
+def test_a_plugin_that_exits_is_the_answer(ticker, answers):
+    infos, error = ask(validation(ticker, resolve=lambda *_: sys.exit(3)), CONFIG, answers)
+    assert (infos, str(error)) == (None, "the plugin raised SystemExit: 3")
 
 
 def test_check_reports_all_errors_in_one_message(ticker, answers):

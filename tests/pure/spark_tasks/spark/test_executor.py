@@ -19,7 +19,7 @@ from pyspark.sql.types import StructType
 
 from spark_tasks.data import ddl
 from spark_tasks.data.rows import spark_rows, spark_schema
-from spark_tasks.errors import DataError, RetriableError
+from spark_tasks.errors import DataError, PluginExitError, RetriableError
 from spark_tasks.sinks.writes import as_rows
 from spark_tasks.sources.readers import distribute
 from spark_tasks.sources.split import as_batches, read_simple
@@ -32,7 +32,7 @@ class Good:
 
 
 class Bad:
-    def __init__(self, error: Exception) -> None:
+    def __init__(self, error: BaseException) -> None:
         self.error = error
 
     def run(self) -> int:
@@ -44,6 +44,13 @@ class OddError(RetriableError):
 
     def __init__(self, one: str, two: str) -> None:
         super().__init__(f"{one}{two}")
+
+
+def test_a_plugin_that_exits_fails_its_split_and_not_the_process() -> None:
+    outcome = run_split(pickle.dumps(Bad(SystemExit(3))))
+    with pytest.raises(PluginExitError, match="the plugin raised SystemExit: 3"):
+        value_of(outcome)
+    assert "in run" in (outcome.trace or "")
 
 
 def test_a_spark_partition_runs_its_splits_and_an_error_does_not_affect_others() -> None:
