@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from spark_tasks import spaces
 from spark_tasks.config.definition import ConfigDef
-from spark_tasks.errors import ConfigError, ConnectError
+from spark_tasks.errors import ConfigError, ConnectError, plugin_code
 from spark_tasks.plugins import data_sources, discovery
 from spark_tasks.plugins.advice import READ_AT_START, advice
 from spark_tasks.plugins.discovery import Found
@@ -267,8 +267,9 @@ def _simple_names(found: Found) -> tuple[str, ...]:
 
 def _import(found: Found) -> Plugin | Exception:
     try:
-        cls = resolve(found)
-        _check(cls)
+        with plugin_code():
+            cls = resolve(found)
+            _check(cls)
     except Exception as e:  # noqa: BLE001  (a plugin's module may raise anything, which must not affect other plugins)
         _logger.warning("Could not import plugin %s (%s) from %s: %r", found.name, found.target, found.location, e)
         return e

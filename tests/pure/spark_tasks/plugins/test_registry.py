@@ -350,3 +350,13 @@ def test_the_error_for_a_module_that_raises_names_its_line(folder):
         registry(folder).connector("Raises")
     assert str(caught.value) == ("Plugin acme_raises.RaisesConnector (acme_raises:RaisesConnector) cannot be imported: "
                                  "ValueError: soon (acme_inner.py, line 4)")
+
+
+def test_a_module_that_exits_hides_no_other(folder):
+    """Otherwise a list of the plugins would end the worker's REST server, which takes it as a request to stop."""
+    (folder / "acme_script.py").write_text(source("ScriptConnector") + "\nimport sys\nsys.exit(3)\n")
+    (folder / "acme_good.py").write_text(source("GoodConnector"))
+    plugins = registry(folder)
+    assert [i.class_name for i in plugins.all()] == ["acme_good.GoodConnector"]
+    with pytest.raises(PluginNotFoundError, match="cannot be imported: the plugin raised SystemExit: 3"):
+        plugins.connector("Script")
