@@ -171,7 +171,7 @@ def _private_file(text: str) -> str:
     file = folder / f"{digest}.pem"
     if not file.exists():
         handle, unfinished = tempfile.mkstemp(dir=folder)
-        with os.fdopen(handle, "w", encoding="ascii") as out:
+        with os.fdopen(handle, "w", encoding="utf-8") as out:
             out.write(text)
         Path(unfinished).replace(file)
     return str(file)

@@ -97,6 +97,13 @@ def test_tls_supports_pem_texts(pem):
     assert client_settings(properties) == settings
 
 
+def test_pem_texts_may_have_lines_of_any_characters(pem):
+    """OpenSSL writes the names of a certificate above it."""
+    found = client_settings({**SERVER, "security.protocol": "SSL",
+                             "ssl.truststore.certificates": f"subject=O = M\u00fcller\n{pem[1]}"})
+    assert "M\u00fcller" in Path(found["ssl_cafile"]).read_text(encoding="utf-8")
+
+
 def test_tls_supports_pem_files(pem, tmp_path):
     store = tmp_path / "store.pem"
     store.write_text("".join(pem))
