@@ -197,15 +197,18 @@ class Sender:
 
     async def _send_and_settle(self, connection: _Connection, batches: list[PendingBatch]) -> None:
         node, number = connection
+        absent: Exception | int = -1  # without acks there is no response
         try:
             response = await self._cluster.io.send(self._request(batches), node, lane=f"produce-{number}")
             results = _results(response)
+            if response is not None:
+                absent = protocol.RequestTimedOutError("the response has no result for the partition")
         except (protocol.KafkaError, OSError) as error:
-            results = dict.fromkeys([batch.where for batch in batches], error)
+            results, absent = {}, error
         finally:
             self._requests[connection] -= 1
         for batch in batches:
-            result = await self._checked(batch, node, results.get(batch.where, -1))
+            result = await self._checked(batch, node, results.get(batch.where, absent))
             if not self._stopped:
                 self._settle(batch, result)
         self._pump_soon()

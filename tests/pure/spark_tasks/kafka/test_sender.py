@@ -50,6 +50,8 @@ class Broker:
             raise ValueError("no such field")
         if fault == "lost request":
             raise protocol.KafkaConnectionError("lost")
+        if fault == "no result":
+            return ProduceResponse(responses=[])
         responses = []
         for topic in request.topic_data:
             parts = [
@@ -182,7 +184,7 @@ def numbers(first, count):
 
 
 FAULTS = [
-    None, "lost request", "lost response", "restart", protocol.NotLeaderForPartitionError.errno,
+    None, "lost request", "lost response", "no result", "restart", protocol.NotLeaderForPartitionError.errno,
     protocol.NotEnoughReplicasAfterAppendError.errno, protocol.RequestTimedOutError.errno,
     protocol.ConcurrentTransactionsError.errno,
 ]  # fmt: skip
@@ -193,6 +195,15 @@ def test_a_batch_whose_response_was_lost_twice_is_not_duplicated(started):
     broker = Broker([None, "lost response", None, None, None, None, "lost response"])
     appender = Appender(started(broker), ME, sequences={("t", 0): 0}, in_flight=5, max_batch_bytes=300)
     values = numbers(0, 80)
+    appender.append("t", 0, raw(values))
+    appender.flush()
+    assert broker.logs["t", 0] == values
+
+
+def test_a_batch_without_a_result_in_the_response_is_not_taken_for_appended(started):
+    broker = Broker([None, "no result"])
+    appender = Appender(started(broker), ME, sequences={("t", 0): 0}, max_batch_bytes=300)
+    values = numbers(0, 20)
     appender.append("t", 0, raw(values))
     appender.flush()
     assert broker.logs["t", 0] == values
