@@ -79,8 +79,7 @@ class SourcePipeline(ConfiguredPipeline):
             try:
                 written, headers = self._write(part, topic, record, headers)
             except StageFailedError:
-                shown = record.column(part)[0].as_py()
-                written = pa.array([shown if isinstance(shown, bytes | None) else str(shown).encode()], pa.binary())
+                written = pa.array([_shown(record.column(part))], pa.binary())
             columns.append(written)
         times, _ = _timestamps(record, 1)
         raw = pa.RecordBatch.from_arrays([pa.array([0]), times, *columns, headers], schema=RAW_SCHEMA)
@@ -207,6 +206,15 @@ def _as_value(batch: pa.RecordBatch) -> pa.RecordBatch:
     array = as_value(batch)
     field = pa.field("value", array.type, metadata=value_field(batch.schema))
     return pa.RecordBatch.from_arrays([array], schema=pa.schema([field]))
+
+
+def _shown(one: pa.Array) -> bytes | None:
+    """Returns the only value of an array as text; bytes remain unchanged."""
+    try:
+        value = one[0].as_py()
+    except (ValueError, OverflowError):  # a date beyond Python's, or several fields with one name
+        return str(one.to_string()).encode()
+    return value if isinstance(value, bytes | None) else str(value).encode()
 
 
 class _InvalidTimestampError(DataError):

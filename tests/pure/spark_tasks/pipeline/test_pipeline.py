@@ -97,6 +97,23 @@ def test_the_original_of_a_source_record_is_text():
     assert raw.column("timestamp").to_pylist() == [6]
 
 
+@pytest.mark.parametrize(("value", "shown"), [
+    (pa.array([{"d": 10**9}], pa.struct({"d": pa.date32()})), "1000000000"),
+    (pa.array([{"at": 10**17}], pa.struct({"at": pa.timestamp("ms")})), "100000000000000000"),
+    (pa.array([{"at": 5}], pa.struct({"at": pa.timestamp("ms", "Mars/Olympus")})), "1970-01-01 00:00:00.005"),
+    (pa.StructArray.from_arrays([pa.array([7]), pa.array([8])], ["a", "a"]), "7"),
+    (pa.array([2**62], pa.duration("s")), str(2**62)),
+], ids=lambda value: str(getattr(value, "type", value)))  # fmt: skip
+def test_a_bad_record_that_python_cannot_show_is_skipped_too(value, shown):
+    """Its dead letter could not be written, which failed the task."""
+    config = {"topic": "t", "value.converter": CONNECT + "converters.ByteArrayConverter"}
+    pipeline, batch, refused = SourcePipeline(worker(), config), pa.record_batch({"value": value}), []
+    assert list(pipeline.to_raw(batch, refused.append)) == []
+    (failure,) = refused
+    _, _, raw = pipeline.original(batch, failure.row)
+    assert shown in raw["value"][0].as_py().decode()
+
+
 def test_converter_settings_belong_to_the_level_of_their_converter():
     """The connector's properties belong to the connector's converter, the worker's to the worker's."""
     of_worker = worker(**{"value.converter": JSON, "value.converter.schemas.enable": "false"})
