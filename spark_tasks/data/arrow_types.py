@@ -129,6 +129,8 @@ def _from_arrow(arrow: pa.DataType) -> Schema:
         return Schema(Type.BYTES, name=DECIMAL, version=1, parameters=parameters)
     if pa.types.is_dictionary(arrow) or pa.types.is_run_end_encoded(arrow):
         return _from_arrow(arrow.value_type)
+    if isinstance(arrow, pa.BaseExtensionType):  # such as uuid and json of Parquet files
+        return _from_arrow(arrow.storage_type)
     if pa.types.is_struct(arrow):
         fields = tuple(Field(f.name, from_arrow(f.type, f.nullable)) for f in arrow)
         return Schema(Type.STRUCT, fields=fields)

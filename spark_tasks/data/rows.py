@@ -27,6 +27,8 @@ def plain(array: pa.Array) -> pa.Array:
 
 
 def _plain_type(kind: pa.DataType) -> pa.DataType:
+    if isinstance(kind, pa.BaseExtensionType):
+        return _plain_type(kind.storage_type)
     if pa.types.is_struct(kind):
         return pa.struct([field.with_type(_plain_type(field.type)) for field in kind])
     if pa.types.is_map(kind):

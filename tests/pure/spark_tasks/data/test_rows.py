@@ -46,6 +46,20 @@ def test_bytes_of_a_fixed_size_in_a_list_are_written_in_base64():
     assert as_json(batch) == [b'{"c":["YWI="]}']
 
 
+UUIDS = pa.array([b"0123456789abcdef", None], pa.uuid())
+
+
+@pytest.mark.parametrize(("column", "written"), [
+    (UUIDS, ["MDEyMzQ1Njc4OWFiY2RlZg==", None]), (pa.array(['{"a":1}'], pa.json_()), ['{"a":1}']),
+    (pa.ListArray.from_arrays([0, 2], UUIDS), [["MDEyMzQ1Njc4OWFiY2RlZg==", None]]),
+    (pa.StructArray.from_arrays([UUIDS], ["x"]), [{"x": "MDEyMzQ1Njc4OWFiY2RlZg=="}, {"x": None}]),
+    (pa.MapArray.from_arrays([0, 1], ["k"], UUIDS.slice(0, 1)), [{"k": "MDEyMzQ1Njc4OWFiY2RlZg=="}]),
+], ids=lambda value: str(getattr(value, "type", "")))  # fmt: skip
+def test_an_extension_type_is_written_as_what_it_is_stored_as(column, written):
+    """Arrow reads UUIDs and JSON in Parquet files as such types, which failed the task."""
+    assert [json.loads(text)["c"] for text in as_json(pa.record_batch({"c": column}))] == written
+
+
 def test_fields_keep_their_metadata():
     field = pa.field("x", pa.large_string(), metadata={"connect.form": "json"})
     (found,) = plain(pa.array([{"x": "1"}], pa.struct([field]))).type
