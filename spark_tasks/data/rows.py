@@ -16,14 +16,19 @@ from pyspark.sql.types import StructType
 from spark_tasks.data.arrow_types import from_arrow, to_arrow
 from spark_tasks.data.columns import SCHEMA_KEY, struct_array
 from spark_tasks.data.schema import to_text
+from spark_tasks.errors import DataError
 
 
 def plain(array: pa.Array) -> pa.Array:
     """Casts an array to the Arrow type of its Connect schema, also what it contains: decodes dictionaries, replaces
-    large, view and fixed-size types. Times keep their unit.
+    large, view and fixed-size types. Times keep their unit. Raises DataError for an unsigned number of more than 63
+    bits, which no type of Connect has.
     """
     wanted = _plain_type(array.type)
-    return array if array.type == wanted else array.cast(wanted, safe=False)
+    try:
+        return array if array.type == wanted else array.cast(wanted)
+    except pa.ArrowInvalid as error:
+        raise DataError(f"a value of type {array.type} does not fit Kafka Connect's type {wanted}: {error}") from error
 
 
 def _plain_type(kind: pa.DataType) -> pa.DataType:

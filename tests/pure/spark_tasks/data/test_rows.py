@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from spark_tasks.data.rows import plain
+from spark_tasks.errors import DataError
 from spark_tasks.pipeline.source_pipeline import SourcePipeline
 from tests.rigs.raw_records import JSON, worker
 
@@ -64,3 +65,10 @@ def test_fields_keep_their_metadata():
     field = pa.field("x", pa.large_string(), metadata={"connect.form": "json"})
     (found,) = plain(pa.array([{"x": "1"}], pa.struct([field]))).type
     assert (found.type, found.metadata) == (pa.string(), {b"connect.form": b"json"})
+
+
+@pytest.mark.parametrize("column", [pa.array([1, 2**63], pa.uint64()), pa.array([[2**63]], pa.list_(pa.uint64()))])
+def test_an_unsigned_number_that_connect_does_not_have_is_an_error(column):
+    """It became a negative one."""
+    with pytest.raises(DataError, match="9223372036854775808"):
+        as_json(pa.record_batch({"c": column}))
