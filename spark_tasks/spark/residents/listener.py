@@ -157,11 +157,21 @@ class ExecutorListener:
             except OSError as error:
                 if self._closed:
                     return
-                _logger.warning("Executor processes cannot connect: %s", error)  # too many open files, for example
-                time.sleep(RETRY_S)
+                self._retry(error)  # too many open files, for example
                 continue
             self._handshakes.acquire()
-            threading.Thread(target=self._greet, args=(sock,), name="executors-greeting", daemon=True).start()
+            try:
+                threading.Thread(target=self._greet, args=(sock,), name="executors-greeting", daemon=True).start()
+            except RuntimeError as error:  # too many threads
+                self._handshakes.release()
+                sock.close()
+                self._retry(error)
+
+    @staticmethod
+    def _retry(error: Exception) -> None:
+        """Waits until another process may connect."""
+        _logger.warning("Executor processes cannot connect: %s", error)
+        time.sleep(RETRY_S)
 
     def _greet(self, sock: socket.socket) -> None:
         try:

@@ -209,14 +209,20 @@ class ProcessManager:
             if resident is None or resident.line is not None:
                 line.close()
                 return
-            resident.line = line
+            thread = threading.Thread(
+                target=self._drive, args=(resident, line), name=f"executor-{number}", daemon=True
+            )
+            try:
+                thread.start()  # with the lock held: `close` may join it at once
+            except RuntimeError as error:  # too many threads
+                _logger.warning("An executor process cannot be used: %s", error)
+                self._forget(resident)
+                line.close()
+                return
+            resident.line, resident.thread = line, thread
             self._failures = 0
             if resident.launcher is self._launcher:
                 self._retire()
-            resident.thread = threading.Thread(
-                target=self._drive, args=(resident, line), name=f"executor-{number}", daemon=True
-            )
-            resident.thread.start()  # with the lock held: `close` may join it at once
 
     # Running splits
 

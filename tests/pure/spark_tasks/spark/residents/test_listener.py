@@ -18,6 +18,7 @@ from threading import Thread
 
 import pytest
 
+from spark_tasks.spark.residents import listener as module
 from spark_tasks.spark.residents import wire
 from spark_tasks.spark.residents.link import dial
 from spark_tasks.spark.residents.listener import ExecutorListener, Line
@@ -117,6 +118,27 @@ def test_invalid_connections_do_not_block_executors(listener: tuple[ExecutorList
         sock.close()
     arrived.get(timeout=10)[1].close()
     noisy.close()
+
+
+def test_executors_can_join_again_after_the_system_had_no_thread_left(
+    listener: tuple[ExecutorListener, Came], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened, arrived = listener
+    monkeypatch.setattr(module, "RETRY_S", 0.01)
+    start, refusals = Thread.start, [1]
+
+    def limited(thread: Thread) -> None:
+        if thread.name == "executors-greeting" and refusals:
+            refusals.pop()
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(Thread, "start", limited)
+    ticket = opened.expect(1)
+    refused(ticket, leash=True)
+    for sock in join(ticket):
+        sock.close()
+    arrived.get(timeout=10)[1].close()
 
 
 def executor(ticket: Ticket) -> subprocess.Popen[bytes]:

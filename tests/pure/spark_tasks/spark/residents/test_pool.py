@@ -434,6 +434,41 @@ def test_processes_that_are_requested_together_fail_once(monkeypatch: pytest.Mon
     rig.listener.close()
 
 
+class Kept(Threads):
+    """Its processes keep their connections until the test ends, so that no other socket gets their numbers."""
+
+    def _serve(self, ticket: Ticket) -> None:
+        with suppress(OSError):
+            leash, work = dial(ticket, leash=True), dial(ticket, leash=False)
+            self.works += [leash, work]
+            while split := wire.receive(work):
+                wire.send(work, pickled_outcomes([run_split(split)]))
+            work.shutdown(socket.SHUT_RDWR)
+
+
+def test_a_process_that_joined_while_the_system_had_no_thread_left_is_replaced(
+    monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start, refusals = threading.Thread.start, [1]
+
+    def limited(thread: threading.Thread) -> None:
+        if thread.name.startswith("executor-") and refusals:
+            refusals.pop()
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", limited)
+    rig, launcher = Rig(), Kept()
+    rig.pool.use(launcher)
+    future = rig.submit("a-0", Answer(1))
+    wait_until(lambda: rig.settled(future))
+    assert (future.result(1), refusals) == ([1], [])
+    with rig.lock:
+        assert all(resident.thread is not None for resident in rig.processes.residents.values() if resident.line)
+    rig.pool.close(CancelledError(), 5)
+    rig.listener.close()
+
+
 def test_a_pool_can_be_closed_while_a_process_joins(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     closed: list[Exception | None] = []
 
