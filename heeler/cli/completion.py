@@ -16,7 +16,7 @@ _ZSH_START: Final = "(( $+functions[compdef] )) || { autoload -Uz compinit && co
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:
-    """Print the script for SHELL to complete heeler's commands and connectors.
+    """Print a script with which a shell completes heeler's commands, options and connectors.
 
     Bash: add eval "$(heeler completion bash)" to ~/.bashrc; zsh likewise to ~/.zshrc; fish: heeler completion fish >
     ~/.config/fish/completions/heeler.fish

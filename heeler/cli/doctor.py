@@ -34,7 +34,8 @@ def doctor(
 ) -> None:
     """Examine this machine and, with a worker properties FILE, its settings, plugins, certificates, Kafka and topics.
 
-    Reports problems and what to do about them. Changes nothing. Exits with 1 if there is a problem.
+    Reports problems and what to do about them. Changes nothing. Exits with 1 if there is an error, not for
+    warnings.
     """
     with errors_without_trace():
         logging.disable(logging.CRITICAL)  # the findings report all problems

@@ -19,7 +19,7 @@ from heeler.cli.terminal import ProgressLines, errors_without_trace
 def install(what: str, folder: Path, more: tuple[str, ...]) -> None:
     """Install a Java plugin and the jars that it needs into a folder of plugin.path.
 
-    Fetches them from Maven Central, or from the mirror in HEELER_IVY_SETTINGS.
+    Fetches them from Maven Central, or from the mirror that the Ivy settings file in HEELER_IVY_SETTINGS names.
     """
     from rich.console import Console
 

@@ -103,7 +103,7 @@ def worker(file: Path, overrides: tuple[str, ...]) -> None:
 @click.option("--port", type=click.IntRange(0, 65535), default=_DEFAULT_PORT, show_default=True,
               help="Port to listen on; 0 picks a free port.")
 @click.option("--data-dir", type=click.Path(file_okay=False, path_type=Path),
-              help="Folder to keep the data in; without it, the data are removed when the broker stops.")
+              help="Folder to keep the data in; without it, the data is removed when the broker stops.")
 def broker(port: int, data_dir: Path | None) -> None:
     """Run a real single-node Kafka broker until Ctrl-C."""
     from rich.console import Console

@@ -56,6 +56,8 @@ def try_(
 
     A source needs no Kafka: its records are shown as read, after each transform, and as they would be sent. A sink's
     records come from a file or from its topics, and are shown as they would be written. Exits with 1 if a stage fails.
+
+    --worker-config also determines the plugins, converters and config providers.
     """
     with errors_without_trace(), interrupting_signals():
         logging.disable(logging.WARNING)
