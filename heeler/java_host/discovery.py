@@ -155,8 +155,9 @@ class Discovery:
         scans = [str(place.path) for place in self._scans if self._known[place] is None]
         if scans:
             _logger.warning("plugin.path: the Java plugin host scans every class in %s once, and again when the jars "
-                            "change. If every plugin has a manifest, which Kafka's bin/connect-plugin-path.sh "
-                            "sync-manifests adds, plugin.discovery=service_load avoids that", ", ".join(sorted(scans)))
+                            "change. To avoid that, add the missing manifests with Kafka's "
+                            "bin/connect-plugin-path.sh sync-manifests, and set plugin.discovery=service_load",
+                            ", ".join(sorted(scans)))
             return self._plugin_path, DEFAULT_MODE
         without = {place: missing for place in self._known if (missing := self._without_manifest(place))}
         if not without:

@@ -99,7 +99,7 @@ class JavaHost:
             try:
                 return self._ask(op, fields)
             except HostGoneError as error:
-                _logger.info("Repeating the request %s in another host: %s", op, error)
+                _logger.info("Repeating the request %s in another Java plugin host: %s", op, error)
             time.sleep(pause_s)
         return self._ask(op, fields)
 

@@ -133,7 +133,7 @@ class HeldSession:
         try:
             self._finish(self.session)
         except HostGoneError:
-            _logger.info("%s: the host has ended before the task was stopped", self._task)
+            _logger.info("%s: the Java plugin host has ended before the task was stopped", self._task)
             return False
         return True
 
