@@ -117,7 +117,7 @@ connectors: $(READY)
 	@$(BIN)/python -m pytest -q -m connectors tests/connectors
 
 chaos: $(READY)
-	@echo "== Chaos: three workers, an exactly-once source, two sinks, and trouble"
+	@echo "== Chaos: three workers, an exactly-once source, three sinks, and trouble"
 	@$(BIN)/python -m tests.chaos.chaos $(ARGS)
 
 executors: $(READY)
