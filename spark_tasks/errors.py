@@ -96,3 +96,20 @@ def is_permanent(error: BaseException) -> bool:
         seen.add(id(cause))
         cause = cause.__cause__
     return False
+
+
+def json_kind(value: object) -> str:
+    """What a JSON value is, for messages: `an object`, `null`."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "a boolean"
+        case int() | float():
+            return "a number"
+        case str():
+            return "a string"
+        case list():
+            return "a list"
+        case _:
+            return "an object"

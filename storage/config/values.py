@@ -6,6 +6,7 @@ import base64
 import logging
 from typing import Any, TypeVar
 
+from spark_tasks.errors import json_kind
 from spark_tasks.limits import MAX_TASKS
 from storage.config.state import RestartRequest, SessionKey
 from storage.ids import Config, ConnectorName, TargetState
@@ -20,11 +21,11 @@ T = TypeVar("T")
 def field(what: str, value: Any, name: str, kind: type[T]) -> T | None:
     """One field of a value that must be an object; None, after logging it, if it is missing or has another type."""
     if not isinstance(value, dict):
-        _logger.error("Ignoring %s because it is %s instead of an object", what, _name(value))
+        _logger.error("Ignoring %s because it is %s instead of an object", what, json_kind(value))
         return None
     content = value.get(name)
     if not isinstance(content, kind) or (kind is int and isinstance(content, bool)):
-        _logger.error("Ignoring %s because its '%s' field is %s", what, name, _name(content))
+        _logger.error("Ignoring %s because its '%s' field is %s", what, name, json_kind(content))
         return None
     return content
 
@@ -51,7 +52,7 @@ def target_state(connector: ConnectorName, value: Any) -> TargetState | None:
     """A target state: `state.v2` if it is a string, else `state` (from workers before KIP-875)."""
     what = f"target state for connector {shown(connector)}"
     if not isinstance(value, dict):
-        _logger.error("Ignoring %s because it is %s instead of an object", what, _name(value))
+        _logger.error("Ignoring %s because it is %s instead of an object", what, json_kind(value))
         return None
     name = value.get("state.v2")
     if not isinstance(name, str):
@@ -66,7 +67,7 @@ def restart_request(connector: ConnectorName, value: Any) -> RestartRequest | No
     """A restart request; fields that are missing or not boolean count as false."""
     if not isinstance(value, dict):
         name = shown(connector)
-        _logger.error("Ignoring restart request for %s because it is %s instead of an object", name, _name(value))
+        _logger.error("Ignoring restart request for %s because it is %s instead of an object", name, json_kind(value))
         return None
     return RestartRequest(
         connector, only_failed=value.get("only-failed") is True, include_tasks=value.get("include-tasks") is True
@@ -88,7 +89,3 @@ def session_key(value: Any) -> SessionKey | None:
     except ValueError as error:
         _logger.error("Ignoring session key because it is not base64: %s", error)  # noqa: TRY400
         return None
-
-
-def _name(value: Any) -> str:
-    return "null" if value is None else type(value).__name__

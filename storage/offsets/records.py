@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple, NewType
 
+from spark_tasks.errors import json_kind
 from storage.ids import ConnectorName
 from storage.log.java_json import dumps, loads
 
@@ -53,5 +54,5 @@ def parse_value(data: bytes) -> Mapping[str, Any] | None:
     """The offset in a value; None for null. Raises ValueError if it is neither an object nor null."""
     value = loads(data)
     if value is not None and not isinstance(value, dict):
-        raise ValueError(f"an offset must be an object, not {type(value).__name__}")
+        raise ValueError(f"an offset must be an object, not {json_kind(value)}")
     return value

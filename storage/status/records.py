@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from spark_tasks.errors import json_kind
 from storage.config.records import parse_task_id
 from storage.ids import ConnectorName, ConnectorTaskId, ItemId, State, TopicName, WorkerId
 from storage.log.java_json import dumps, loads
@@ -135,7 +136,7 @@ def parse_topic_status(data: bytes) -> TopicStatus:
 
 def _object(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise ValueError(f"expected an object, not {type(value).__name__}")  # noqa: TRY004  (one error type for all)
+        raise ValueError(f"expected an object, not {json_kind(value)}")  # noqa: TRY004  (one error type for all)
     return value
 
 

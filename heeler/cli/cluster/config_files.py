@@ -17,6 +17,7 @@ from heeler.cli.cluster.plan import secrets_of
 from heeler.cli.safe_text import safe
 from heeler.errors import SetupError
 from spark_tasks.config.masking import process_secrets
+from spark_tasks.errors import json_kind
 
 ENDINGS: Final = (".json", ".yaml", ".yml", ".properties")
 LARGEST: Final = 4 * 1024 * 1024  # bytes of one file
@@ -159,7 +160,7 @@ def _items(text: str, ending: str) -> list[Any]:
 
 def _wanted(item: Any, stem: str, file: str) -> Wanted:
     if not isinstance(item, dict):
-        raise ValueError(f"a connector must be an object with keys and values, not {_kind(item)}")  # noqa: TRY004
+        raise ValueError(f"a connector must be an object with keys and values, not {json_kind(item)}")  # noqa: TRY004
     wrapped = isinstance(item.get("config"), dict)
     others = sorted(map(str, item.keys() - _ALSO)) if wrapped else []
     if others:
@@ -167,7 +168,7 @@ def _wanted(item: Any, stem: str, file: str) -> Wanted:
     config = {_a_key(key): _value(key, value) for key, value in (item["config"] if wrapped else item).items()}
     given = item.get("name") if wrapped else None
     if given is not None and not isinstance(given, str):
-        raise ValueError(f"the name must be a string, not {_kind(given)}")
+        raise ValueError(f"the name must be a string, not {json_kind(given)}")
     name = (given or config.get("name") or stem).strip()
     if not name:
         raise ValueError("the connector has no name")
@@ -186,7 +187,7 @@ def _wanted(item: Any, stem: str, file: str) -> Wanted:
 
 def _a_key(key: Any) -> str:
     if not isinstance(key, str):
-        raise ValueError(f"a key must be a string, not {_kind(key)}")  # noqa: TRY004
+        raise ValueError(f"a key must be a string, not {json_kind(key)}")  # noqa: TRY004
     return key
 
 
@@ -194,12 +195,8 @@ def _value(key: Any, value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if not isinstance(value, str):
-        raise ValueError(f"the value of {key} must be a string, a number or a boolean, not {_kind(value)}")  # noqa: TRY004
+        raise ValueError(f"the value of {key} must be a string, a number or a boolean, not {json_kind(value)}")  # noqa: TRY004
     return value
-
-
-def _kind(value: Any) -> str:
-    return {dict: "an object", list: "a list", type(None): "null"}.get(type(value), f"a {type(value).__name__}")
 
 
 def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

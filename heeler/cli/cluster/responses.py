@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from heeler.cli.rest_client import ConnectClient, UnexpectedResponseError
+from spark_tasks.errors import json_kind
 
 _ADDRESS = re.compile(r"[\w.-]+:\d{1,5}|\[[\da-f:]+\]:\d{1,5}", re.IGNORECASE)
 
@@ -37,10 +38,10 @@ def as_config(value: Any, what: str) -> dict[str, str]:
 
 
 def as_text(value: Any) -> str:
-    """A string or number as text; empty for null; the name of the type for anything else."""
+    """A string or number as text; empty for null; what it is for anything else."""
     if value is None:
         return ""
-    return str(value) if isinstance(value, str | int | float) else f"({type(value).__name__})"
+    return str(value) if isinstance(value, str | int | float) else f"({json_kind(value)})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,5 +142,5 @@ def _stalled(fields: Any) -> str:
 
 
 def _unexpected(what: str, expected: str, value: Any) -> UnexpectedResponseError:
-    return UnexpectedResponseError(f"The response for {what} is not {expected} but of type {type(value).__name__}. Is "
-                                   "that a Kafka Connect worker?")
+    return UnexpectedResponseError(f"The response for {what} is not {expected} but {json_kind(value)}. Is that a "
+                                   "Kafka Connect worker?")

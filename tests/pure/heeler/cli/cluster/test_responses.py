@@ -39,9 +39,9 @@ def test_errors_say_that_an_endpoint_is_not_served_here(fake, words, request_lin
     ((200, b"<html>a proxy</html>"), 7, "is not JSON"),
     ((200, b"[" * 100_000), 7, "is not JSON"),
     ((200, b"\xff\xfe\x00"), 7, "is not JSON"),
-    ((200, []), 7, "is not an object but of type list"),
-    ((200, None), 7, "is not an object but of type NoneType"),
-    ((200, {**INFO, "config": {"a": {"b": "c"}}}), 7, "is not an object of strings but of type dict"),
+    ((200, []), 7, "is not an object but a list"),
+    ((200, None), 7, "is not an object but null"),
+    ((200, {**INFO, "config": {"a": {"b": "c"}}}), 7, "is not an object of strings but an object"),
     ((302, b""), 7, "redirects (HTTP 302)"),
     ((0, b""), 3, "No worker responds"),
 ])

@@ -60,7 +60,7 @@ def test_status_on_a_terminal_is_a_table_until_ctrl_c(fake, on_a_terminal):
     ({"count": 3, "cause": f"failed: {ESCAPE}"}, r"3; failed: \x1b]0;owned\x07\x1b[2J"),
     ({"count": 0, "cause": "failed: no such file", "permanent": True},
      "0, no more: a restart cannot fix this; failed: no such file"),
-    ({}, "; "), ([], ""), ("often", ""), (None, ""), ({"count": [1], "cause": {}}, "(list); (dict)"),
+    ({}, "; "), ([], ""), ("often", ""), (None, ""), ({"count": [1], "cause": {}}, "(a list); (an object)"),
 ])
 def test_automatic_restarts_are_shown(fake, restarts, words):
     status = {**STATUS, "tasks": [{**STATUS["tasks"][0], "restarts": restarts}]}
