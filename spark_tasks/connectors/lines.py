@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -131,6 +132,29 @@ def to_lines(array: pa.Array, metadata: Metadata | None) -> pa.Buffer:
     out = np.empty(int(values.offsets[-1] - values.offsets[0]) + len(array) + nulls * len(_NULL), np.uint8)
     used = _join_lines(frozen(values.data), frozen(values.offsets), valid, _NULL, out)
     return pa.py_buffer(out[:used])
+
+
+def lines_of_values(batches: Sequence[pa.RecordBatch]) -> pa.Buffer:
+    """The lines of the values of batches that may have different schemas, in order."""
+    if len(batches) == 1:
+        return to_lines(batches[0].column("value"), batches[0].schema.field("value").metadata)
+    columns: list[tuple[pa.Schema, list[pa.Array], list[np.ndarray[Any, Any]]]] = []
+    begin = 0
+    for batch in batches:
+        same = next((one for one in columns if one[0].equals(batch.schema, check_metadata=True)), None)
+        if same is None:
+            same = (batch.schema, [], [])
+            columns.append(same)
+        same[1].append(batch.column("value"))
+        same[2].append(np.arange(begin, begin + len(batch)))
+        begin += len(batch)
+    arrays = [(pa.concat_arrays(values), schema.field("value").metadata) for schema, values, _ in columns]
+    if len(arrays) == 1:
+        return to_lines(*arrays[0])
+    texts_of = [array if pa.types.is_binary(array.type) else to_texts(array, its).cast(pa.binary())
+                for array, its in arrays]
+    order = np.argsort(np.concatenate([place for _, _, places in columns for place in places]))
+    return to_lines(pa.concat_arrays(texts_of).take(pa.array(order)), None)
 
 
 @jit

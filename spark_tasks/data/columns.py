@@ -21,10 +21,11 @@ unless a stage needs their values. Then the header converter turns them into Con
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -111,3 +112,20 @@ def connect_timestamps(timestamps: pa.Array) -> pa.Array:
         return timestamps
     missing = values < 0
     return pa.array(values, mask=missing) if missing.any() else timestamps
+
+
+def in_order(batches: Sequence[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yields all records in the order of their offsets, those of one batch that follow each other in one piece."""
+    if len(batches) == 1:
+        yield batches[0]
+        return
+    offsets = [batch.column("offset").to_numpy() for batch in batches]
+    batch_of = np.repeat(np.arange(len(batches)), [len(one) for one in offsets])
+    batch_of = batch_of[np.argsort(np.concatenate([np.empty(0, np.int64), *offsets]), kind="stable")]
+    ends = [*(np.flatnonzero(np.diff(batch_of)) + 1).tolist(), len(batch_of)]
+    begins, begin = [0] * len(batches), 0
+    for end in ends if len(batch_of) else ():
+        number, size = int(batch_of[begin]), end - begin
+        yield batches[number].slice(begins[number], size)
+        begins[number] += size
+        begin = end

@@ -32,10 +32,10 @@ from spark_tasks.host_frames import (
     thrown_text,
 )
 from spark_tasks.metrics.phases import phase
-from spark_tasks.pipeline.converters.base import BadRowsError, Column, schema_of
+from spark_tasks.pipeline.converters.base import BadRowsError, Column, rows_by_code, schema_of
 from spark_tasks.pipeline.failures import FailedStage, StageFailedError
-from spark_tasks.pipeline.handover import from_json, runs, to_json
-from spark_tasks.pipeline.sink_pipeline import SinkPipeline
+from spark_tasks.pipeline.handover import from_json, to_json
+from spark_tasks.pipeline.sink_pipeline import SinkPipeline, taken
 from spark_tasks.pipeline.source_pipeline import RawBatch, SourcePipeline
 from spark_tasks.plugins.cut import Cut, with_converters
 
@@ -144,6 +144,14 @@ def _raise_bad(errors: Sequence[Mapping[str, Any]]) -> None:
     raise StageFailedError(None, FailedStage[stage], executing, BadRowsError(bad), words)
 
 
+def _by_kind(*columns: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
+    """Returns the rows in which all columns have the same values, in order."""
+    kinds = np.stack(columns, axis=1)
+    if (kinds[1:] == kinds[:-1]).all():
+        return [np.arange(len(kinds))] if len(kinds) else []
+    return rows_by_code(np.unique(kinds, axis=0, return_inverse=True)[1].ravel())
+
+
 class JavaFirstPipeline(SinkPipeline):
     """The pipeline of a sink. The host runs its first part."""
 
@@ -152,15 +160,13 @@ class JavaFirstPipeline(SinkPipeline):
         self.java = java
 
     @override
-    def _connect(self, topic: str, partition: int, raw: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    def _connect(self, topic: str, partition: int, raw: pa.RecordBatch) -> list[pa.RecordBatch]:
         if raw.schema.metadata or not len(raw):  # the host has processed it
-            yield from super()._connect(topic, partition, raw)
-            return
-        rows_per_frame = _rows_per_frame(raw)
-        if rows_per_frame < len(raw):
-            for begin in range(0, len(raw), rows_per_frame):
-                yield from self._run_of(topic, partition, raw, begin, min(begin + rows_per_frame, len(raw)))
-            return
+            return super()._connect(topic, partition, raw)
+        size, rows_per_frame = len(raw), _rows_per_frame(raw)
+        if rows_per_frame < size:
+            frames = (np.arange(begin, min(begin + rows_per_frame, size)) for begin in range(0, size, rows_per_frame))
+            return [batch for rows in frames for batch in self._rows_of(topic, partition, raw, rows)]
         offsets = raw.column("offset")
         first, last = offsets[0].as_py(), offsets[len(raw) - 1].as_py()
         with phase("convert"):
@@ -168,17 +174,19 @@ class JavaFirstPipeline(SinkPipeline):
         results, rows = answer.cut, np.array(answer.meta["rows"], np.int64)
         if results is None:
             raise ConnectError("the Java plugin host sent no schemas")
-        for begin, end in runs(results.topic, results.partition, results.key_schema, results.value_schema):
-            part = results.raw.slice(begin, end - begin)
-            part = part.set_column(0, RAW_SCHEMA.field(0), offsets.take(pa.array(rows[begin:end])))
-            schemas = {name: results.schemas[which[begin]] if which[begin] >= 0 else None
+        connected: list[pa.RecordBatch] = []
+        for chosen in _by_kind(results.topic, results.partition, results.key_schema, results.value_schema):
+            one, part = int(chosen[0]), taken(results.raw, chosen)
+            part = part.set_column(0, RAW_SCHEMA.field(0), offsets.take(pa.array(rows[chosen])))
+            schemas = {name: results.schemas[which[one]] if which[one] >= 0 else None
                        for name, which in (("key", results.key_schema), ("value", results.value_schema))}
             part = part.replace_schema_metadata(described(self.java.converted, schemas))
             try:
-                yield from super()._connect(results.topics[results.topic[begin]], int(results.partition[begin]), part)
+                connected += super()._connect(results.topics[results.topic[one]], int(results.partition[one]), part)
             except StageFailedError as failed:
-                failed.move(lambda row, rows=rows[begin:end]: int(rows[row]))  # type: ignore[misc]
+                failed.move(lambda row, rows=rows[chosen]: int(rows[row]))  # type: ignore[misc]
                 raise
+        return connected
 
     @override
     def _read(self, part: str, topic: str, raw: pa.RecordBatch) -> Column:

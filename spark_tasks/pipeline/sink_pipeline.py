@@ -6,7 +6,6 @@ the first batch and keeps them for its next splits.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any, Final
@@ -14,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from spark_tasks.data.columns import connect_timestamps, one_topic
+from spark_tasks.data.columns import connect_timestamps, in_order, one_topic
 from spark_tasks.errors import DataError
 from spark_tasks.metrics.phases import phase
 from spark_tasks.pipeline.converters.base import Column, Converter, MixedSchemasError
@@ -63,9 +62,17 @@ class SinkPipeline(ConfiguredPipeline):
     def to_connect_batches(
         self, topic: str, partition: int, raw: pa.RecordBatch, refuse: Refuse = raise_failure
     ) -> Iterator[pa.RecordBatch]:
-        """Yields the converted records in order, in one batch for each run of records with the same schema, without bad
-        records. Calls `refuse` with each bad record and its row in `raw`; by default it raises ToleranceExceededError.
-        Raises StageOutageError.
+        """Yields the records of `to_connect_by_schema` in order, in one batch for each run of records with the same
+        schema.
+        """
+        yield from in_order(self.to_connect_by_schema(topic, partition, raw, refuse))
+
+    def to_connect_by_schema(
+        self, topic: str, partition: int, raw: pa.RecordBatch, refuse: Refuse = raise_failure
+    ) -> list[pa.RecordBatch]:
+        """Returns the converted records without the bad ones, in few batches; `in_order` puts them in order. Calls
+        `refuse` with each bad record and its row in `raw`; by default it raises ToleranceExceededError. Raises
+        StageOutageError.
         """
         stages, offsets = self.stages, raw.column("offset")
 
@@ -75,16 +82,12 @@ class SinkPipeline(ConfiguredPipeline):
         def refuse_raw(row: int, failed: StageFailedError) -> None:
             refuse(failed.failure(row, describe(row)))
 
-        for batch in self._converted(topic, partition, raw, refuse_raw):
-            if not stages.chain.stages:
-                yield batch
-                continue
-            rows = np.searchsorted(offsets.to_numpy(), batch.column("offset").to_numpy())
-
-            def refuse_row(row: int, failed: StageFailedError, rows: Any = rows) -> None:
-                refuse_raw(int(rows[row]), failed)
-
-            yield from joined_parts(good_records(batch, partial(_transformed, stages.chain), refuse_row))
+        batches = self._converted(topic, partition, raw, refuse_raw)
+        if stages.chain.stages:
+            batches, refused = self._transformed(batches, offsets.to_numpy())
+            for row, failed in refused:
+                refuse_raw(row, failed)
+        return batches
 
     def to_connect_together(self, topic: str, partitions: Array, raw: pa.RecordBatch) -> pa.RecordBatch | None:
         """Converts records of several partitions of a topic at once. `partitions`: of each record (int32).
@@ -105,44 +108,52 @@ class SinkPipeline(ConfiguredPipeline):
     def _converted(
         self, topic: str, partition: int, raw: pa.RecordBatch, refuse: Callable[[int, StageFailedError], None]
     ) -> list[pa.RecordBatch]:
-        """Returns the converted records, before the transforms."""
+        """Returns the converted records of each schema, before the transforms."""
         bad: list[int] = []
 
         def note(row: int, failed: StageFailedError) -> None:
             bad.append(row)
             refuse(row, failed)
 
-        parts = good_records(raw, lambda some: list(self._connect(topic, partition, some)), note)
+        parts = good_records(raw, partial(self._connect, topic, partition), note)
         batches = joined_parts(parts)
         if len(parts) < 2 or len(batches) < 2:
             return batches
         good = np.ones(len(raw), np.bool_)
         good[bad] = False
-        return list(self._connect(topic, partition, raw.filter(pa.array(good))))  # together they have fewer schemas
+        return self._connect(topic, partition, raw.filter(pa.array(good)))  # together they are fewer batches
 
-    def _connect(self, topic: str, partition: int, raw: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    def _transformed(
+        self, batches: Iterable[pa.RecordBatch], offsets: Array
+    ) -> tuple[list[pa.RecordBatch], list[tuple[int, StageFailedError]]]:
+        """Returns the transformed records, and the bad rows with their errors. `offsets`: of all rows."""
+        transformed: list[pa.RecordBatch] = []
+        refused: list[tuple[int, StageFailedError]] = []
+        for batch in batches:
+            rows = np.searchsorted(offsets, batch.column("offset").to_numpy())
+
+            def note(row: int, failed: StageFailedError, rows: Array = rows) -> None:
+                refused.append((int(rows[row]), failed))
+
+            transformed += joined_parts(good_records(batch, partial(_transformed, self.stages.chain), note))
+        return transformed, sorted(refused, key=lambda one: one[0])
+
+    def _connect(self, topic: str, partition: int, raw: pa.RecordBatch) -> list[pa.RecordBatch]:
         try:
             with phase("convert"):
                 key = self._read("key", topic, raw)
                 value = self._read("value", topic, raw)
         except MixedSchemasError as mixed:
-            begin = 0
-            for end in mixed.ends:
-                yield from self._run_of(topic, partition, raw, begin, end)
-                begin = end
-            return
+            return [batch for rows in mixed.rows_by_schema() for batch in self._rows_of(topic, partition, raw, rows)]
         with phase("convert"):
             self._check_headers(topic, raw)
-            batch = _connect_batch(topic, partition, raw, key, value)
-        yield batch
+            return [_connect_batch(topic, partition, raw, key, value)]
 
-    def _run_of(
-        self, topic: str, partition: int, raw: pa.RecordBatch, begin: int, end: int
-    ) -> Iterator[pa.RecordBatch]:
+    def _rows_of(self, topic: str, partition: int, raw: pa.RecordBatch, rows: Array) -> list[pa.RecordBatch]:
         try:
-            yield from self._connect(topic, partition, raw.slice(begin, end - begin))
+            return self._connect(topic, partition, taken(raw, rows))
         except StageFailedError as failed:
-            failed.move(partial(operator.add, begin))
+            failed.move(lambda row: int(rows[row]))
             raise
 
     def _read(self, part: str, topic: str, raw: pa.RecordBatch) -> Column:
@@ -173,6 +184,12 @@ class SinkPipeline(ConfiguredPipeline):
                        f"headers of record {{}} cannot be read by {name}", row):
                 for pair in pairs or ():
                     converter.to_connect_header(topic, pair["key"], pair["value"])
+
+
+def taken(batch: pa.RecordBatch, rows: Array) -> pa.RecordBatch:
+    """Returns these rows of a batch. `rows`: in order."""
+    begin, size = int(rows[0]), len(rows)
+    return batch.slice(begin, size) if rows[-1] - begin == size - 1 else batch.take(pa.array(rows))
 
 
 def _transformed(chain: Chain, batch: pa.RecordBatch) -> list[pa.RecordBatch]:

@@ -34,12 +34,6 @@ class Framed:
     skip: int  # the number of bytes (magic byte and id) before each payload that are not part of it
     bad: dict[int, str]
 
-    def run_ends(self) -> list[int]:
-        """Returns the end (exclusive) of each run of rows with the same schema. Null and bad values fit in any run."""
-        rows = np.flatnonzero(self.codes >= 0)
-        changes = np.flatnonzero(np.diff(self.codes[rows])) + 1
-        return [*rows[changes].tolist(), len(self.codes)]
-
 
 def unframed(array: pa.Array, headers: pa.Array | None, *, is_key: bool) -> Framed:
     """Splits values (binary) into schema ids and payloads. `headers` (columns.HEADERS_TYPE): None to read only the ids

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_tasks.data.columns import one_topic
+from spark_tasks.data.columns import in_order, one_topic
 from spark_tasks.dead_letters.letters import MARKER, DeadLetters, Rows, Run, runs
 from spark_tasks.dead_letters.order import ReplayOrder
 from spark_tasks.dead_letters.refusals import NONE_REFUSED, Original, Refusals, Refused
@@ -114,7 +114,7 @@ class ReplaySplit:
         given: list[_Given] = []
         for run in runs(letters, rows, mark, ordered=ordered):
             refuse = partial(_refuse, run, refusals)
-            batches = job.pipeline.to_connect_batches(run.topic, run.partition, run.raw, refuse)
+            batches = in_order(job.pipeline.to_connect_by_schema(run.topic, run.partition, run.raw, refuse))
             given += [_Given(run, self._as_letters(run, batch) if ordered else batch, by_letter=ordered)
                       for batch in batches if len(batch)]
         for call in _calls(given):

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
 
+from spark_tasks.data.columns import in_order
 from spark_tasks.dead_letters.error_handling import ErrorHandling
 from spark_tasks.dead_letters.once import Ends, LettersOnce, send_once
 from spark_tasks.dead_letters.refusals import NONE_REFUSED, Original, Refusals, Refused
@@ -43,10 +44,10 @@ BUDGET_FACTOR = 4.0  # a split that takes this many times longer than planned en
 class Pipeline(Protocol):
     """The part of SinkPipeline that a split uses."""
 
-    def to_connect_batches(
+    def to_connect_by_schema(
         self, topic: str, partition: int, raw: pa.RecordBatch, refuse: Refuse = ...
-    ) -> Iterator[pa.RecordBatch]:
-        """Yields the converted and transformed records in order, without those that were dropped or refused."""
+    ) -> list[pa.RecordBatch]:
+        """Returns the converted and transformed records, without those that were dropped or refused."""
 
     def header_of(self, topic: str, name: str, text: str) -> bytes | None:
         """Returns the value of a header that the header converter reads as `text`, or None if it has no such value."""
@@ -241,12 +242,13 @@ class _Reading(Iterator[pa.RecordBatch]):
             raise
 
     def _read(self) -> Iterator[pa.RecordBatch]:
-        split, convert = self._split, self._job.pipeline.to_connect_batches
+        split, convert = self._split, self._job.pipeline.to_connect_by_schema
         for raw in self._raw(split.start, split.end):
-            for connect in convert(split.topic, split.partition, raw, partial(self._refuse, raw)):
+            batches = convert(split.topic, split.partition, raw, partial(self._refuse, raw))
+            self.written_bytes += sum(batch.nbytes for batch in batches)
+            for connect in in_order(batches):
                 if len(connect):
                     self.written += len(connect)
-                    self.written_bytes += connect.nbytes
                     yield connect
             self.position = raw.column(0)[len(raw) - 1].as_py() + 1
             self.records += len(raw)

@@ -76,6 +76,7 @@ def raw_batch(values: list[bytes]) -> pa.RecordBatch:
 PLAIN = raw_batch([json.dumps(record(i)).encode() for i in range(ROWS)])
 MIXED = raw_batch([json.dumps({**record(i), "amount": i % 7 or 0.5}).encode() for i in range(ROWS)])
 WITHOUT = [{k: v for k, v in record(i).items() if i % 5 or k != "name"} for i in range(ROWS)]
+SHORT = raw_batch([json.dumps({"id": i, "name": f"user-{i % 10007}"}).encode() for i in range(ROWS)])
 GAPS = raw_batch([json.dumps(one).encode() for one in WITHOUT])
 
 
@@ -84,6 +85,13 @@ def with_schema(raw: pa.RecordBatch) -> pa.RecordBatch:
     rows = pa.RecordBatch.from_struct_array(pipeline.to_connect("t", 0, raw).column("value"))
     ((_, _, found),) = SourcePipeline(WORKER, {**SCHEMA_JSON, "topic": "t"}, rows=True).to_raw(rows)
     return found
+
+
+def in_turn(first: pa.RecordBatch, second: pa.RecordBatch) -> pa.RecordBatch:
+    """Every second record of each batch, one after the other."""
+    rows = np.arange(len(first))
+    both = pa.concat_batches([first, second]).take(pa.array(np.where(rows % 2, rows + len(first), rows)))
+    return both.set_column(0, RAW_SCHEMA.field(0), pa.array(rows))
 
 
 def rate(work: Callable[[], int]) -> float:
@@ -111,12 +119,13 @@ def sinks() -> None:
         "JSON, a field that is not always there": (JSON, GAPS),
         "JSON, three transforms": ({**JSON, **SINK_CHAIN}, PLAIN),
         f"JSON with schemas ({schema.nbytes // ROWS} bytes)": (SCHEMA_JSON, schema),
+        "JSON with schemas, two schemas in turn": (SCHEMA_JSON, in_turn(schema, with_schema(SHORT))),
     }
     for name, (config, raw) in cases.items():
         pipeline = SinkPipeline(WORKER, config)
 
         def convert(pipeline: SinkPipeline = pipeline, raw: pa.RecordBatch = raw) -> int:
-            return len(pipeline.to_connect("t", 0, raw))
+            return sum(map(len, pipeline.to_connect_batches("t", 0, raw)))
 
         def lines(pipeline: SinkPipeline = pipeline, raw: pa.RecordBatch = raw) -> int:
             batch = pipeline.to_connect("t", 0, raw)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
@@ -13,10 +15,13 @@ from pyspark.sql.types import StructType
 from typing_extensions import override
 
 from spark_tasks.config.definition import ConfigDef, ConfigKey, Importance, Type
-from spark_tasks.connectors.lines import to_lines
+from spark_tasks.connectors.lines import lines_of_values
 from spark_tasks.errors import ConnectError
 from spark_tasks.plugins.api import Options, SinkConnector
 from spark_tasks.process import code_folders
+
+_SMALL: Final = 64  # records
+_MOST: Final = 4096  # small batches whose lines are made together
 
 
 class FileStreamSinkConnector(SinkConnector):
@@ -95,10 +100,10 @@ class LineWriter(DataSourceArrowWriter):  # type: ignore[misc]  # PySpark has no
         fd = _open(self._file, self._code)
         try:
             rows = size = 0
-            for batch in iterator:
-                lines = _lines(batch)
+            for batches in _together(iterator):
+                lines = lines_of_values(batches)
                 _append(fd, memoryview(lines))
-                rows += len(batch)
+                rows += sum(map(len, batches))
                 size += lines.size
             return Written(rows, size)
         finally:
@@ -110,7 +115,7 @@ class StandardOutputWriter(DataSourceArrowWriter):  # type: ignore[misc]  # PySp
 
     @override
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        pieces = [(len(batch), _lines(batch).to_pybytes()) for batch in iterator]
+        pieces = [(sum(map(len, batches)), lines_of_values(batches).to_pybytes()) for batches in _together(iterator)]
         printed = b"".join(piece for _, piece in pieces)
         return Written(sum(rows for rows, _ in pieces), len(printed), printed)
 
@@ -123,8 +128,12 @@ class StandardOutputWriter(DataSourceArrowWriter):  # type: ignore[misc]  # PySp
         sys.stdout.buffer.flush()
 
 
-def _lines(batch: pa.RecordBatch) -> pa.Buffer:
-    return to_lines(batch.column("value"), batch.schema.field("value").metadata)
+def _together(batches: Iterable[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
+    """Yields batches in order, small ones together: where schemas alternate, each batch has few records."""
+    for are_small, some in itertools.groupby(batches, lambda batch: len(batch) < _SMALL):
+        size = _MOST if are_small else 1
+        while held := list(itertools.islice(some, size)):
+            yield held
 
 
 def _open(file: str, code: Sequence[str]) -> int:

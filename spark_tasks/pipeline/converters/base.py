@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
+import numpy as np
 import pyarrow as pa
 
 from spark_tasks.config.definition import ConfigDef, ConfigKey, Importance, OneOf, Type
@@ -41,13 +42,26 @@ class BadRowsError(BadRowError):
 
 
 class MixedSchemasError(DataError):
-    """The rows of one array have different schemas. `ends`: the end (exclusive) of each run of rows with the same
-    schema. The caller converts each run by itself.
+    """The rows of one array have different schemas. The caller converts the rows of each schema by themselves.
+
+    `codes`: a number for the schema of each row; -1 for a row that fits with any, such as a null.
     """
 
-    def __init__(self, ends: list[int]) -> None:
+    def __init__(self, codes: np.ndarray[Any, Any]) -> None:
         super().__init__("the records have different schemas")
-        self.ends = ends
+        self.codes = codes
+
+    def rows_by_schema(self) -> list[np.ndarray[Any, Any]]:
+        """Returns the rows of each schema, in order. A row that fits with any schema is with the row before it."""
+        coded = np.where(self.codes >= 0, np.arange(len(self.codes)), -1)
+        nearest = np.maximum(np.maximum.accumulate(coded), np.argmax(self.codes >= 0))
+        return rows_by_code(self.codes[nearest])
+
+
+def rows_by_code(codes: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
+    """Returns the rows with each code, in order. `codes`: of each row."""
+    order = np.argsort(codes, kind="stable")
+    return np.split(order, np.flatnonzero(np.diff(codes[order])) + 1)
 
 
 class Converter(ABC):

@@ -123,10 +123,7 @@ class JsonConverter(Converter, HeaderConverter):
         if not len(rows):
             return pa.nulls(len(tape.roots)), {}
         schemas, payloads = _envelopes(tape, rows)
-        runs = _schema_runs(tape, schemas, rows)
-        if len(runs) > 1:
-            raise MixedSchemasError([end for end, _ in runs])
-        schema = runs[0][1]
+        schema = _the_schema(tape, schemas, rows)
         if schema is None:
             return whole_values(tape, payloads)
         return self._typed(tape, schema, payloads)
@@ -200,22 +197,23 @@ def _envelopes(tape: Tape, rows: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, 
     return cells[names.index("schema")].copy(), cells[names.index("payload")].copy()
 
 
-def _schema_runs(
-    tape: Tape, schemas: np.ndarray[Any, Any], rows: np.ndarray[Any, Any]
-) -> list[tuple[int, Schema | None]]:
-    """Returns the end and the schema of each run of records with the same schema. Null records fit into any run."""
-    runs: list[tuple[int, Schema | None]] = []
-    begin = int(rows[0])
-    while begin < len(schemas):
-        end = kernels.first_differing(tape.data, tape.starts, tape.ends, schemas, begin)
-        text = raw(tape, schemas[begin : begin + 1])[0].as_py()
-        try:
-            schema = None if text == "null" else from_text(text)
-        except DataError as error:
-            raise BadRowError(begin, error) from None
-        if runs and runs[-1][1] == schema:
-            runs[-1] = (end, schema)
-        else:
-            runs.append((end, schema))
-        begin = end
-    return runs
+def _the_schema(tape: Tape, schemas: np.ndarray[Any, Any], rows: np.ndarray[Any, Any]) -> Schema | None:
+    """Returns the schema of all records. `schemas`: their tokens; -1 for a null record. Raises MixedSchemasError."""
+    first = int(rows[0])
+    if kernels.first_differing(tape.data, tape.starts, tape.ends, schemas, first) == len(schemas):
+        return _schema(raw(tape, schemas[first : first + 1])[0].as_py(), first)
+    encoded = raw(tape, schemas).dictionary_encode()
+    codes = encoded.indices.fill_null(-1).to_numpy()
+    found: dict[Schema | None, int] = {}
+    same = [found.setdefault(_schema(text, int(np.argmax(codes == code))), code)
+            for code, text in enumerate(encoded.dictionary.to_pylist())]
+    if len(found) > 1:
+        raise MixedSchemasError(np.where(codes >= 0, np.array(same)[codes], -1))
+    return next(iter(found))
+
+
+def _schema(text: str, row: int) -> Schema | None:
+    try:
+        return None if text == "null" else from_text(text)
+    except DataError as error:
+        raise BadRowError(row, error) from None

@@ -145,13 +145,15 @@ class RegisteredConverter(Converter):
         if not len(rows):
             return pa.nulls(len(array)), {}
         if len(found.ids) > 1:
-            raise MixedSchemasError(found.run_ends())
+            raise MixedSchemasError(found.codes)
         with _rows(rows, words):
             read = self._read_of(topic, found.ids[0])
             try:
                 values, metadata = read(found.payloads, found.skip)
             except MixedSchemasError as mixed:  # several messages of one schema
-                raise MixedSchemasError([*(int(rows[end]) for end in mixed.ends[:-1]), len(array)]) from None
+                codes = np.full(len(array), -1)
+                codes[rows] = mixed.codes
+                raise MixedSchemasError(codes) from None
         return values if len(rows) == len(array) else _scattered(values, rows, len(array)), metadata
 
     def _reader(self, topic: str, schema_id: SchemaId) -> Read:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import numpy as np
 import pyarrow as pa
 from typing_extensions import override
 
@@ -118,9 +117,8 @@ class ProtobufConverter(RegisteredConverter):
 
         def read(payloads: list[bytes], skip: int) -> Column:
             found = indexes.read(payloads, skip)
-            runs = np.flatnonzero(np.diff(found.codes)) + 1
-            if len(runs):
-                raise MixedSchemasError([*runs.tolist(), len(payloads)])
+            if len(found.indexes) > 1:
+                raise MixedSchemasError(found.codes)
             try:
                 return decoder(found.indexes[0])(found.payloads)
             except (BadRowError, UnusableSchemaError):
