@@ -14,7 +14,7 @@ from spark_tasks.spark.residents import engine, monitor
 from spark_tasks.spark.residents.engine import ResidentEngine
 from spark_tasks.spark.residents.settings import ExecutorSettings
 from spark_tasks.spark.residents.wire import Ticket
-from tests.pure.spark_tasks.spark.residents.test_pool import Threads
+from tests.rigs.executors import Threads
 from tests.rigs.splits import Answer
 from tests.rigs.support import wait_until
 

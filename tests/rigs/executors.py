@@ -1,0 +1,144 @@
+"""Executor processes for tests: a pool with real sockets, and threads in the place of processes."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from spark_tasks.spark.executor import pickled_outcomes, run_split
+from spark_tasks.spark.residents import wire
+from spark_tasks.spark.residents.batches import SplitBatch, prepared
+from spark_tasks.spark.residents.link import dial
+from spark_tasks.spark.residents.listener import ExecutorListener, Line
+from spark_tasks.spark.residents.pool import Pool
+from spark_tasks.spark.residents.settings import ExecutorSettings
+from spark_tasks.spark.residents.wire import Ticket
+from tests.rigs.support import wait_until
+
+RUNNING, MAX_PROCESSES = 2, 4
+gates: dict[str, threading.Event] = {}
+begun: list[str] = []
+
+
+@dataclass(frozen=True)
+class Gate:
+    """Waits until it is opened."""
+
+    name: str
+
+    def run(self) -> str:
+        begun.append(self.name)
+        gates[self.name].wait(20)
+        return self.name
+
+
+class Threads:
+    """A Launcher whose processes are threads; one that is killed is no longer heard."""
+
+    max_processes = 100
+
+    def __init__(self, broken: str = "") -> None:
+        self.broken = broken
+        self.closed = False
+        self.asked = 0
+        self.works: list[socket.socket] = []
+
+    def launch(self, ticket: Ticket) -> None:
+        self.asked += 1
+        if self.broken:
+            raise OSError(self.broken)
+        threading.Thread(target=self._serve, args=(ticket,), daemon=True).start()
+
+    def _serve(self, ticket: Ticket) -> None:
+        with suppress(OSError), dial(ticket, leash=True) as leash, dial(ticket, leash=False) as work:
+            self.works.append(work)
+            threading.Thread(target=self._obey, args=(leash, work), daemon=True).start()
+            while split := wire.receive(work):
+                wire.send(work, pickled_outcomes([run_split(split)]))
+            work.shutdown(socket.SHUT_RDWR)
+
+    @staticmethod
+    def _obey(leash: socket.socket, work: socket.socket) -> None:
+        with suppress(OSError):
+            leash.recv(1)
+            work.shutdown(socket.SHUT_RDWR)
+
+    def failure(self, number: int) -> str | None:  # noqa: ARG002
+        return None
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class Slow(Threads):
+    """Its processes come when they are let in, and later ones at once until it is shut."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_open = False
+        self.tickets: list[Ticket] = []
+
+    def launch(self, ticket: Ticket) -> None:
+        if self.is_open:
+            super().launch(ticket)
+        else:
+            self.tickets.append(ticket)
+
+    def let_in(self) -> None:
+        self.is_open = True
+        while self.tickets:
+            super().launch(self.tickets.pop())
+
+    def shut(self) -> None:
+        self.is_open = False
+
+
+class Kept(Threads):
+    """Its processes keep their connections until the test ends, so that no other socket gets their numbers."""
+
+    def _serve(self, ticket: Ticket) -> None:
+        with suppress(OSError):
+            leash, work = dial(ticket, leash=True), dial(ticket, leash=False)
+            self.works += [leash, work]
+            while split := wire.receive(work):
+                wire.send(work, pickled_outcomes([run_split(split)]))
+            work.shutdown(socket.SHUT_RDWR)
+
+
+class Rig:
+    def __init__(self) -> None:
+        self.died = 0
+        self.lock = threading.Condition()
+        self.listener = ExecutorListener(self._joined)
+        self.pool = Pool(ExecutorSettings(MAX_PROCESSES, RUNNING), self.listener, self.lock, self._died)
+        self.processes = self.pool.processes
+
+    def _joined(self, number: int, line: Line) -> None:
+        self.processes.joined(number, line)
+
+    def _died(self) -> None:
+        self.died += 1
+
+    def submit(self, task: str, *splits: Any) -> Future[list[Any]]:
+        batch = SplitBatch(task, len(splits), outcomes=[None] * len(splits))
+        self.pool.submit(batch, prepared(splits))
+        return batch.future
+
+    def gate(self, task: str, name: str) -> Future[list[Any]]:
+        """A split that has begun, and goes on when gates[name] is set."""
+        gates[name] = threading.Event()
+        future = self.submit(task, Gate(name))
+        wait_until(lambda: name in begun, what=f"{name} to begin")
+        return future
+
+    def settled(self, batch: Future[list[Any]]) -> bool:
+        with self.lock:
+            self.pool.dispatch()  # as the monitor does
+        return batch.done()
+
+    def idle(self, count: int) -> None:
+        wait_until(lambda: len(self.processes.idle) >= count, what=f"{count} idle ones")
