@@ -97,6 +97,18 @@ class Slow(Threads):
         self.is_open = False
 
 
+class Suspended(Slow):
+    """It does not say why its processes have not joined, until it is resumed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.resumed = threading.Event()
+
+    def failure(self, number: int) -> str | None:
+        self.resumed.wait(20)
+        return super().failure(number)
+
+
 class Kept(Threads):
     """Its processes keep their connections until the test ends, so that no other socket gets their numbers."""
 

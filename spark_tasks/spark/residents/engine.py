@@ -22,6 +22,7 @@ from spark_tasks.metrics.engine import EngineFigures
 from spark_tasks.spark.context import SparkJobs, spark_settings
 from spark_tasks.spark.environment import python_path
 from spark_tasks.spark.life import EngineState, SparkLife
+from spark_tasks.spark.residents.aside import Aside
 from spark_tasks.spark.residents.batches import SplitBatch, prepared
 from spark_tasks.spark.residents.fork_server import ForkServer
 from spark_tasks.spark.residents.listener import ExecutorListener, Line
@@ -68,6 +69,7 @@ class ResidentEngine(Engine):
         self._launcher: SparkLauncher | None = None  # of the newest Spark
         self._fork_server: ForkServer | None = None
         self._monitor: Monitor | None = None
+        self._checking = Aside("engine-check", self._check)
         self._early: list[tuple[SplitBatch, list[bytes | DeferredSplit]]] = []  # submitted before the start
         self._submitted = 0
         self._suspect_until = 0.0
@@ -119,10 +121,10 @@ class ResidentEngine(Engine):
         pool.use(LocalLauncher(self._python_path, self._settings.max_processes) if self._local else None)
 
     def _up(self, spark: SparkJobs) -> None:
-        launcher = SparkLauncher(spark, self._settings)
+        launcher, host = SparkLauncher(spark, self._settings), spark.driver_host  # without the lock: they ask the JVM
         with self._lock:
             if self._pool is not None and self._listener is not None and self._life.spark is spark:
-                self._listener.host = spark.driver_host
+                self._listener.host = host
                 self._launcher = launcher
                 self._fork_server = self._server_of(spark, launcher) if self._local else None
                 self._pool.use(launcher, self._fork_server)
@@ -145,23 +147,24 @@ class ResidentEngine(Engine):
         self._suspect_until = time.monotonic() + DYING_S
 
     def _beat(self) -> None:
-        """Starts Spark if it is due, keeps the fork server, and checks whether Spark is still alive if processes have
-        ended, or if its JVM has.
-        """
+        """Starts Spark if it is due, keeps the fork server, and checks Spark."""
         if self._life.state is EngineState.NEW:
             self._start_spark_if_due()
-        spark = self._life.spark
-        if spark is not None and not self._local:
-            spark.count_slots()
         if self._fork_server is not None and self._pool is not None:
             with self._lock:
                 settled = self._pool.processes.settled
             if settled:  # it must not delay the first process
                 self._fork_server.keep()
+        if (spark := self._life.spark) is not None:
+            self._checking.begin(spark)
+
+    def _check(self, spark: SparkJobs) -> None:
+        """Replaces Spark if its JVM has ended, or if processes have and it is not alive. Hangs while its JVM does."""
+        if not self._local:
+            spark.count_slots()
         suspect = time.monotonic() < self._suspect_until
-        if spark is None or (spark.process_lives() and not (suspect and not spark.alive())):
-            return
-        threading.Thread(target=self._discard, args=(spark,), name="engine-restart", daemon=True).start()
+        if not spark.process_lives() or (suspect and not spark.alive()):
+            self._discard(spark)
 
     def _discard(self, spark: SparkJobs) -> None:
         with self._lock:

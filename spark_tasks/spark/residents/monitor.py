@@ -1,4 +1,7 @@
-"""Checks executor processes periodically: those that wait, hang, have been idle for long, or never joined."""
+"""Checks executor processes periodically: those that wait, hang, have been idle for long, or never joined.
+
+What asks Spark runs aside: while its JVM is suspended, processes that hang are still reported, and others replaced.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +14,15 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from spark_tasks.spark.executor import ExecutorTracebackError
+from spark_tasks.spark.residents.aside import Aside
 from spark_tasks.spark.residents.fairness import connector_of
 from spark_tasks.spark.residents.link import STACK_SIGNAL
 from spark_tasks.spark.residents.listener import Line
 from spark_tasks.spark.residents.pool import Pool
-from spark_tasks.spark.residents.process import Resident
+from spark_tasks.spark.residents.process import Launcher, Resident
 from spark_tasks.spark.residents.process_state import cpu_use
 from spark_tasks.spark.residents.settings import ExecutorSettings
 
@@ -33,8 +38,8 @@ _MAX_STACK = 8_000  # characters of stacks that are reported
 
 
 class Monitor:
-    """The thread of the checks. `beat` is called at each turn; `stacks` is the folder to which processes write their
-    stacks; `hangs` is called with what is also logged.
+    """The thread of the checks. `beat` is called at each turn, and must not wait; `stacks` is the folder to which
+    processes write their stacks; `hangs` is called with what is also logged.
     """
 
     def __init__(
@@ -49,6 +54,7 @@ class Monitor:
         self._hangs = hangs
         self._stop = threading.Event()
         self._looked = 0.0
+        self._asking: WeakKeyDictionary[Launcher, Aside] = WeakKeyDictionary()
         threading.Thread(target=self._run, name="executors-monitor", daemon=True).start()
 
     def close(self) -> None:
@@ -81,12 +87,18 @@ class Monitor:
             self._end_idle()
             starting = [r for r in self._pool.processes.starting if self._looked - r.since > STARTING_S]
             slow = [r for r in self._pool.processes.residents.values() if self._is_slow(r)]
-        for resident in starting:
-            if (why := resident.launcher.failure(resident.number)) is not None:
-                self._pool.processes.never_joined(resident, why)
+        for launcher in {r.launcher for r in starting}:
+            asking = self._asking.setdefault(launcher, Aside("executors-starting", self._find_failed))
+            asking.begin([r for r in starting if r.launcher is launcher])
         for resident in slow:
             threading.Thread(target=self._report_slow, args=(resident,), name="executors-stack", daemon=True).start()
         self._report_waiting()
+
+    def _find_failed(self, starting: list[Resident]) -> None:
+        """Finds processes that will never join."""
+        for resident in starting:
+            if (why := resident.launcher.failure(resident.number)) is not None:
+                self._pool.processes.never_joined(resident, why)
 
     def _find_waiting(self) -> None:
         """Finds splits that use no CPU, which do not count as running. Not on other machines: there the cores of the

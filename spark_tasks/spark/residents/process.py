@@ -24,7 +24,7 @@ class Launcher(Protocol):
         """Starts a process that joins with the ticket. May raise any error."""
 
     def failure(self, number: int) -> str | None:
-        """Why the process with this number will never join; None if it still may."""
+        """Why the process with this number will never join; None if it still may. May hang while Spark's JVM does."""
 
     def close(self) -> None:
         """Starts no more processes; running ones continue. Does not wait."""

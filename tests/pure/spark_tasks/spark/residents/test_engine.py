@@ -1,9 +1,11 @@
-"""The engine when Spark ends, with a Spark in memory, and threads in the place of executor processes."""
+"""The engine when Spark ends or is suspended: a Spark in memory, with threads in the place of executor processes."""
 
 from __future__ import annotations
 
 import socket
 import threading
+from collections.abc import Callable
+from concurrent.futures import Future
 from typing import Any
 
 import pytest
@@ -14,18 +16,20 @@ from spark_tasks.spark.residents import engine, monitor
 from spark_tasks.spark.residents.engine import ResidentEngine
 from spark_tasks.spark.residents.settings import ExecutorSettings
 from spark_tasks.spark.residents.wire import Ticket
-from tests.rigs.executors import Threads
+from tests.rigs.executors import Gate, Threads, gates
 from tests.rigs.splits import Answer
 from tests.rigs.support import wait_until
 
 
 class Spark:
-    """The first one ends when a test says so; no other one starts."""
+    """The first one ends, or is suspended, when a test says so; no other one starts."""
 
     driver_host = "127.0.0.1"
     pid, slots = 1, 8
     lives = True
     again = threading.Event()
+    suspended = False
+    asked = threading.Event()  # since it was suspended
 
     def __init__(self, _settings: Any, stop: threading.Event) -> None:
         if not Spark.lives:
@@ -36,7 +40,11 @@ class Spark:
     def process_lives(self, _grace_s: float = 0.0) -> bool:
         return Spark.lives
 
-    alive = process_lives
+    def alive(self) -> bool:
+        while Spark.suspended:
+            Spark.asked.wait(0.01)
+            Spark.asked.set()
+        return Spark.lives
 
     def close(self) -> int:
         return 0
@@ -62,20 +70,37 @@ class Launcher(Threads):
         super().launch(ticket)
 
 
-@pytest.mark.timeout(60)
-def test_no_process_is_asked_of_a_spark_that_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Failed attempts would delay the local processes that run splits until there is another Spark."""
+Start = Callable[..., ResidentEngine]
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> Start:
+    """Starts an engine, and returns it when a process of Spark has joined."""
     monkeypatch.setattr(life, "SparkJobs", Spark)
     monkeypatch.setattr(life, "with_archive", dict)
     monkeypatch.setattr(engine, "LocalLauncher", Launcher)
     monkeypatch.setattr(engine, "SparkLauncher", Launcher)
     monkeypatch.setattr(monitor, "TICK_S", 0.02)
-    made = ResidentEngine({"spark.master": "local[8]"}, ExecutorSettings(spark_delay_s=0.0))
-    made.start()
-    made.await_spark()
-    wait_until(lambda: len(Launcher.made) == 2)
+    monkeypatch.setattr(Launcher, "made", [])
+    monkeypatch.setattr(Spark, "lives", True)
+
+    def start(settings: ExecutorSettings, hangs: Callable[[str, str], None] = lambda _task, _text: None
+              ) -> ResidentEngine:
+        made = ResidentEngine({"spark.master": "local[8]"}, settings, hangs)
+        made.start()
+        made.await_spark()
+        wait_until(lambda: len(Launcher.made) == 2)
+        wait_until(lambda: bool(Launcher.made[1].works))
+        return made
+
+    return start
+
+
+@pytest.mark.timeout(60)
+def test_no_process_is_asked_of_a_spark_that_has_ended(started: Start) -> None:
+    """Failed attempts would delay the local processes that run splits until there is another Spark."""
+    made = started(ExecutorSettings(spark_delay_s=0.0))
     _, spark = Launcher.made
-    wait_until(lambda: bool(spark.works))
     assert made.submit("a-0", [Answer(1)]).result(20) == [1]
     spark.broken = "Spark has ended"
     Spark.lives = False
@@ -85,3 +110,22 @@ def test_no_process_is_asked_of_a_spark_that_has_ended(monkeypatch: pytest.Monke
     assert made.submit("a-0", [Answer(2)]).result(20) == [2]
     made.close()
     assert (len(Launcher.made), spark.asked_late) == (3, 0)
+
+
+@pytest.mark.timeout(60)
+def test_what_hangs_is_reported_and_processes_are_replaced_while_spark_is_suspended(
+    started: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reported: list[str] = []
+    made = started(ExecutorSettings(spark_delay_s=0.0, slow_s=0.05), lambda task, _text: reported.append(task))
+    monkeypatch.setattr(Spark, "suspended", True)
+    for work in Launcher.made[1].works:
+        work.shutdown(socket.SHUT_RDWR)  # a process that has ended may mean that Spark has
+    assert Spark.asked.wait(20)
+    gates["held"] = threading.Event()
+    held: Future[list[Any]] = made.submit("h-0", [Gate("held")])
+    wait_until(lambda: reported.count("h-0") > 1)
+    gates["held"].set()
+    assert held.result(20) == ["held"]
+    Spark.suspended = False
+    made.close()

@@ -1,0 +1,72 @@
+"""The checks of executor processes, with threads in the place of processes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from spark_tasks.spark.residents import monitor, process_manager
+from spark_tasks.spark.residents.monitor import Monitor
+from spark_tasks.spark.residents.settings import ExecutorSettings
+from spark_tasks.spark.residents.wire import Ticket
+from tests.rigs.executors import Rig, Suspended, Threads, gates
+from tests.rigs.splits import Answer
+from tests.rigs.support import wait_until
+
+SETTINGS = ExecutorSettings(max_processes=4, running=2, slow_s=0.05)
+
+
+@pytest.fixture
+def reports(rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """What a monitor of the rig says of tasks that hang."""
+    monkeypatch.setattr(monitor, "TICK_S", 0.02)
+    monkeypatch.setattr(monitor, "STARTING_S", 0.0)
+    monkeypatch.setattr(monitor, "STACK_S", 0.0)
+    found: list[str] = []
+    made = Monitor(rig.pool, SETTINGS, rig.lock, tmp_path, lambda: None, lambda task, _text: found.append(task))
+    yield found
+    made.close()
+
+
+def test_splits_that_hang_are_reported_while_spark_is_suspended(rig: Rig, reports: list[str]) -> None:
+    suspended = Suspended()
+    rig.pool.use(suspended)
+    wait_until(lambda: suspended.tickets)
+    held = rig.gate("h-0", "held")
+    before = len(reports)
+    wait_until(lambda: "h-0" in reports[before:])
+    wait_until(lambda: reports.count("h-0") > 1, what="it to be reported again")
+    gates["held"].set()
+    assert held.result(20) == ["held"]
+    suspended.resumed.set()
+
+
+class Lost(Threads):
+    """Its processes do not join until it has been asked why."""
+
+    asked_why = False
+
+    def launch(self, ticket: Ticket) -> None:
+        if self.asked_why:
+            super().launch(ticket)
+
+    def failure(self, number: int) -> str | None:  # noqa: ARG002
+        self.asked_why = True
+        return "it was killed"
+
+
+def test_processes_of_a_stand_in_are_replaced_while_spark_is_suspended(
+    rig: Rig, reports: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert reports == []
+    monkeypatch.setattr(process_manager, "LATE_S", 0.0)
+    suspended, stand_in = Suspended(), Lost()
+    with rig.lock:
+        rig.processes.kill(list(rig.processes.idle))
+    rig.pool.use(None)
+    rig.pool.use(suspended, stand_in)
+    wait_until(lambda: suspended.tickets)
+    assert rig.submit("a-0", Answer(1)).result(20) == [1]
+    suspended.resumed.set()
