@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, Literal
 
+from spark_tasks.errors import ConfigError
 from spark_tasks.kafka.client_config import CONNECTION_NUMBERS
 
 Kind = Literal["producer", "consumer", "admin"]
@@ -25,11 +26,14 @@ def client_properties(worker: Mapping[str, str], connector: Mapping[str, str], k
     The worker's connection and security settings come first; then `<kind>.*` of the worker, then `<kind>.override.*` of
     the connector (KIP-458) override them. (Java inherits only the bootstrap servers, so that a secured cluster needs
     every setting several times.) If one of these prefixes sets `bootstrap.servers`, it means another cluster, and
-    nothing is inherited.
+    nothing is inherited. Raises ConfigError for an override that is null, as in config records of other programs.
     """
     base = {k: v for k, v in worker.items() if k in _OF_THE_WORKER or k.startswith(_SECURITY)}
     for settings, prefix in ((worker, f"{kind}."), (connector, f"{kind}.override.")):
         own = {k.removeprefix(prefix): v for k, v in settings.items() if k.startswith(prefix)}
+        for key, value in own.items():
+            if value is None:
+                raise ConfigError(f"Invalid value null for configuration {prefix}{key}: must not be null")
         base = own if "bootstrap.servers" in own else {**base, **own}
     return base
 

@@ -67,8 +67,8 @@ def consumer_settings(
     """Returns the settings of a sink task's group member. `properties`: those of its consumer, see client_properties.
     Raises ConfigError.
     """
-    topics = tuple(dict.fromkeys(t.strip() for t in connector.get("topics", "").split(",") if t.strip()))
-    regex = connector.get("topics.regex", "").strip()
+    topics = tuple(dict.fromkeys(t.strip() for t in (connector.get("topics") or "").split(",") if t.strip()))
+    regex = (connector.get("topics.regex") or "").strip()
     if bool(topics) == bool(regex):
         raise ConfigError("Must configure one of topics or topics.regex")
     return ConsumerSettings(
@@ -84,7 +84,7 @@ def consumer_settings(
         exclude_internal_topics=_flag(properties, "exclude.internal.topics"),
         allow_auto_create_topics=_flag(properties, "allow.auto.create.topics"),
         assignors=assignors(properties.get("partition.assignment.strategy", "")),
-        expects_others=connector.get("tasks.max", "1").strip() != "1",
+        expects_others=(connector.get("tasks.max") or "1").strip() != "1",
     )
 
 

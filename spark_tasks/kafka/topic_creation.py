@@ -97,7 +97,7 @@ def topic_creation(connector: Mapping[str, str], admin: Mapping[str, Any]) -> To
 
     Raises ConfigError for invalid settings of any group, even if no topic has to be created.
     """
-    settings = {k: v for k, v in connector.items() if k.startswith(_PREFIX)}
+    settings = {k: v for k, v in connector.items() if k.startswith(_PREFIX) and v is not None}
     if not settings:
         return None
     creation = TopicCreation(settings, admin)

@@ -16,7 +16,7 @@ def own_offsets(worker: Mapping[str, str], connector: Mapping[str, str], *, exac
     exactly-once in another cluster, the topic there with the name of the worker's topic. Raises ConfigError if the
     connector's clients are configured for different clusters.
     """
-    named = connector.get("offsets.storage.topic", "").strip()
+    named = (connector.get("offsets.storage.topic") or "").strip()  # null as for Java: none
     producer = client_properties(worker, connector, "producer")
     if not named and (not exactly_once or same_brokers(producer, worker)):
         return None

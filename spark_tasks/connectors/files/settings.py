@@ -84,7 +84,7 @@ class FilesSettings:
             _columns(config.get("schema"))
         except ConfigError as error:
             errors["schema"] = [str(error)]
-        if config.get("csv.header", "true").lower() == "false" and not config.get("schema"):
+        if (config.get("csv.header") or "true").lower() == "false" and not config.get("schema"):
             named = config.get("format", "auto") == "csv"
             if named:
                 errors["schema"] = ["Files without a header need a schema, which names the columns"]

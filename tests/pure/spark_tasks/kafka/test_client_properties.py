@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from spark_tasks.errors import ConfigError
 from spark_tasks.kafka.client_properties import client_properties, same_brokers
 
 WORKER = {"bootstrap.servers": "a:9092", "group.id": "g", "security.protocol": "PLAINTEXT", "key.converter": "x"}
@@ -22,6 +25,13 @@ def test_another_cluster_inherits_nothing() -> None:
     worker = {**WORKER, "producer.acks": "1"}
     found = client_properties(worker, {"producer.override.bootstrap.servers": "b:1"}, "producer")
     assert found == {"bootstrap.servers": "b:1"}
+
+
+def test_an_override_that_is_null_is_an_error_that_names_it() -> None:
+    connector: Any = {"producer.override.bootstrap.servers": None}
+    with pytest.raises(ConfigError, match=r"^Invalid value null for configuration producer\.override\.bootstrap\.serv"):
+        client_properties(WORKER, connector, "producer")
+    assert client_properties(WORKER, connector, "admin") == client_properties(WORKER, {}, "admin")
 
 
 @pytest.mark.parametrize(("other", "same"), [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from pathlib import Path
+from typing import Any
 
 import javaproperties
 import pytest
@@ -32,8 +33,9 @@ def test_consumer_settings_of_a_sink_task() -> None:
     assert own.pattern.fullmatch("logs-a")
 
 
-@pytest.mark.parametrize("connector", [{}, {"topics": "a", "topics.regex": "b"}, {"topics.regex": "("}])
-def test_a_sink_needs_either_topics_or_a_valid_regex(connector: dict[str, str]) -> None:
+@pytest.mark.parametrize("connector", [{}, {"topics": "a", "topics.regex": "b"}, {"topics.regex": "("},
+                                       {"topics": None, "topics.regex": None}])
+def test_a_sink_needs_either_topics_or_a_valid_regex(connector: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=r"topics"):
         consumer_settings("c", 0, connector, WORKER)
 
@@ -85,12 +87,20 @@ def test_topics_are_left_to_the_brokers() -> None:
     assert topic_creation({"topic": "t"}, {}) is None
 
 
+def test_a_setting_of_topic_creation_that_is_null_is_not_set() -> None:
+    nulls: Any = {"topic.creation.groups": None, "topic.creation.default.cleanup.policy": None}
+    found = topic_creation({**CREATION, **nulls}, {})
+    assert found is not None
+    assert found.settings_of("log-7") == TopicSettings(5, 3, {})
+
+
 @pytest.mark.parametrize(("changed", "why"), [
     ({"topic.creation.default.partitions": ""}, r'Missing required .* "topic\.creation\.default\.partitions"'),
     ({"topic.creation.default.partitions": "x"}, r"Invalid value x for .*topic\.creation\.default\.partitions"),
+    ({"topic.creation.default.partitions": None}, r'Missing required .* "topic\.creation\.default\.partitions"'),
     ({"topic.creation.logs.partitions": "0"}, r"Invalid value 0 for .*topic\.creation\.logs\.partitions"),
 ])
-def test_invalid_topic_creation_settings_are_refused(changed: dict[str, str], why: str) -> None:
+def test_invalid_topic_creation_settings_are_refused(changed: dict[str, Any], why: str) -> None:
     with pytest.raises(ConfigError, match=why):
         topic_creation({**CREATION, **changed}, {})
 

@@ -21,12 +21,13 @@ def settings(*servers: str) -> dict[str, Any]:
     ({}, False),
     ({}, True),
     ({"offsets.storage.topic": " "}, True),
+    ({"offsets.storage.topic": None}, True),
     ({"offsets.storage.topic": "offsets"}, True),
     ({"offsets.storage.topic": "offsets", "producer.override.bootstrap.servers": "b:1"}, False),
     (ELSEWHERE, False),
     ({"producer.override.bootstrap.servers": "c:1"}, False),
 ])
-def test_a_connector_without_its_own_topic_uses_only_the_workers(connector: dict[str, str], exactly_once: bool) -> None:
+def test_a_connector_without_its_own_topic_uses_only_the_workers(connector: dict[str, Any], exactly_once: bool) -> None:
     assert own_offsets(WORKER, connector, exactly_once=exactly_once) is None
 
 

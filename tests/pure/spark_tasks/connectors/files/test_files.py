@@ -336,5 +336,6 @@ def test_invalid_offsets_and_settings_are_refused(tmp_path):
         "schema",
         "csv.delimiter",
     }
+    assert FilesSourceConnector.validate({"csv.header": None, "schema": None}) == {}
     with pytest.raises(ConfigError):
         reader_of(tmp_path, format="xml")
