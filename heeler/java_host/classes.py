@@ -7,6 +7,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from heeler.java_host.connection import Connection, Event, JavaPluginError, thrown
@@ -20,7 +21,7 @@ from spark_tasks.config.definition import REQUIRED, ConfigDef, ConfigKey, Config
 from spark_tasks.errors import ConfigError, ConnectError
 from spark_tasks.host_frames import HostGoneError
 from spark_tasks.metrics.plugins import Figures
-from spark_tasks.plugins.api import ConnectorContext, Options, SinkConnector, SourceConnector
+from spark_tasks.plugins.api import Connector, ConnectorContext, Options, SinkConnector, SourceConnector
 from spark_tasks.task import SourceOffset, SourcePartition, TaskContext, TaskRunner
 
 if TYPE_CHECKING:
@@ -82,17 +83,22 @@ class JavaPlugins:
         return [ConfigValue(v["name"], v["value"], v["recommended"], v["errors"], v["visible"]) for v in values]
 
 
-class _JavaConnector(JavaPlugins):
-    """The common part of source and sink connectors: one instance in the host for each `start`."""
+class _JavaConnector(JavaPlugins, Connector):
+    """The common part of source and sink connectors: at most one instance in the hosts at a time. A run is from `start`
+    to `stop` or a failure, and has one instance after the other. Events of a former run or instance start nothing.
+    """
 
-    config: Options
-    context: ConnectorContext
     task_class: str | None = None
     """The Java class of its tasks; None until it has started."""
-    _connection: Connection | None = None
-    _starting: Connection | None = None  # the latest one, which may never become `_connection`
-    _wanted = False  # started, neither stopped nor failed
-    _runs = False  # it also has an instance in the host
+
+    def __init__(self, config: Options, context: ConnectorContext) -> None:
+        super().__init__(config, context)
+        self._run: object | None = None
+        self._instance: object | None = None  # None: there is none, or its host has ended
+        self._connection: Connection | None = None  # of the latest instance
+        self._starting: Connection | None = None  # the latest one, which may never become `_connection`
+        self._lock = threading.Lock()
+        self._leaving = threading.Lock()  # so that `stop` waits for a stop that has begun
 
     @classmethod
     def data_source(cls, options: Options) -> Any:  # noqa: ARG003
@@ -101,56 +107,76 @@ class _JavaConnector(JavaPlugins):
 
     def start(self) -> None:
         """Creates the connector in the host and starts it."""
-        self._wanted = True
-        self._begin_retrying()
+        self._run = run = object()
+        self._begin_retrying(run)
 
-    def _begin_retrying(self) -> None:
+    def _begin_retrying(self, run: object) -> None:
         """Starts in the host, or in the next host if this one is just ending."""
         for attempt in itertools.count():
             try:
-                self._begin()
+                self._begin(run)
                 break
             except HostGoneError:
-                if not self._wanted or attempt == _RETRIES:
+                if self._run is not run or attempt == _RETRIES:
                     raise
             time.sleep(doubled(_FIRST_PAUSE_S, attempt, _LONGEST_PAUSE_S))
+            if self._run is not run:
+                break
 
-    def _begin(self) -> None:
-        name = self.config.get("name", "")
-        connection = self._starting = self.host.connect(self._take, self._offsets, name, name)
+    def _begin(self, run: object) -> None:
+        name, instance = self.config.get("name", ""), object()
+        connection = self._starting = self.host.connect(
+            partial(self._take, run, instance), self._offsets, name, name)
         try:
             response = connection.ask("connector", **self.named(), name=name, config=dict(self.config))
         except BaseException:
             connection.close()
             raise
-        self.task_class = str(response["taskClass"])
-        self._connection = connection
-        self._runs = True
-        if connection.gone:  # the host has ended since
-            self._runs = False
+        with self._lock:
+            wanted = self._run is run
+            if wanted:
+                self.task_class = str(response["taskClass"])
+                self._connection, self._instance = connection, instance
+        if not wanted:  # it was stopped meanwhile
+            self._end(connection)
+        elif connection.gone and self._lost(instance):
             raise HostGoneError("The Java plugin host has ended")
+
+    def _lost(self, instance: object) -> bool:
+        """Whether this was the instance; then there is none."""
+        with self._lock:
+            was = self._instance is instance
+            if was:
+                self._instance = None
+            return was
 
     def stop(self) -> None:
         """Stops the connector; the host forgets it."""
-        self._wanted = False
+        self._run = None
         self._leave()
 
     def _leave(self) -> None:
-        self._runs = False
-        connection, self._connection = self._connection, None
-        if connection is None:
-            return
+        with self._leaving:
+            with self._lock:
+                connection, self._connection, self._instance = self._connection, None, None
+            if connection is None:
+                return
+            try:
+                self._end(connection)
+            finally:
+                self.context.metrics.replace(Figures())
+
+    def _end(self, connection: Connection) -> None:
         try:
             connection.ask("stop")
         except HostGoneError:
             _logger.info("The Java plugin host has ended before %s was stopped", self.java_class)
         finally:
             connection.close()
-            self.context.metrics.replace(Figures())
 
     def abandon(self) -> None:
         """Gives up a start that hangs. The host counts its thread as hung."""
-        self._runs = self._wanted = False
+        self._run = self._instance = None
         if self._starting is not None:
             self._starting.close()
 
@@ -166,45 +192,45 @@ class _JavaConnector(JavaPlugins):
     def _offsets(self) -> list[tuple[str, str]]:
         return as_texts(self.context.offsets())
 
-    def _take(self, event: Event) -> None:
+    def _take(self, run: object, instance: object, event: Event) -> None:
         """Handles an event. Called by the reading thread."""
+        if self._run is not run:
+            return
         if isinstance(event, HostGoneError):
-            if self._runs:
-                self._runs = False
-                self._in_background(self._again)
+            if self._lost(instance):
+                self._in_background(self._again, run)
         elif isinstance(event, Mapping) and event.get("op") == "retire":
-            if self._runs:  # do not wait for a connector that is just starting or stopping
-                self._in_background(self._move)
+            if self._lost(instance):  # do not wait for a connector that is just starting or stopping
+                self._in_background(self._move, run)
         elif isinstance(event, Mapping) and event.get("op") == "metrics":
             self.context.metrics.replace(figures(event["values"]))
         elif isinstance(event, Mapping) and event.get("op") == "reconfigure":
             self.context.request_task_reconfiguration()
         elif isinstance(event, Mapping) and event.get("op") == "failed":
-            self._runs = self._wanted = False  # do not start it again if the host then ends
+            self._run = self._instance = None  # do not start it again if the host then ends
             self.context.raise_error(thrown(event))
 
-    def _in_background(self, work: Callable[[], None]) -> None:
-        threading.Thread(target=work, name=f"again-{self.config.get('name')}", daemon=True).start()
+    def _in_background(self, work: Callable[[object], None], run: object) -> None:
+        threading.Thread(target=work, args=(run,), name=f"again-{self.config.get('name')}", daemon=True).start()
 
-    def _move(self) -> None:
+    def _move(self, run: object) -> None:
         """The host is being replaced: stops the connector there cleanly, and continues in the next host."""
         _logger.info("%s continues in another Java plugin host", self.config.get("name"))
         try:
             self._leave()
         except JavaPluginError as error:
             _logger.warning("Could not stop %s cleanly: %s", self.config.get("name"), error)
-        self._again()
+        self._again(run)
 
-    def _again(self) -> None:
+    def _again(self, run: object) -> None:
         """Starts again in the next host, because the host has ended or the connector has left it."""
-        if not self._wanted:
+        if self._run is not run:
             return
         try:
-            self._begin_retrying()
-            if not self._wanted:  # it was stopped meanwhile
-                self.stop()
+            self._begin_retrying(run)
         except Exception as error:  # noqa: BLE001 - any error of the plugin fails the connector
-            self.context.raise_error(error)
+            if self._run is run:
+                self.context.raise_error(error)
 
 
 class JavaSourceConnector(_JavaConnector, SourceConnector):
