@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from typing import Any
 
 from kafka import KafkaProducer
@@ -13,6 +13,7 @@ from typing_extensions import override
 
 from spark_tasks.errors import ConnectError
 from spark_tasks.kafka.topic_client import client_for
+from storage.daemon_pool import DaemonPool
 from storage.errors import PrivilegedWriteError
 from storage.log.protocol import PrivilegedWriter
 from storage.log.record import KeyValue, Position
@@ -23,7 +24,8 @@ _logger = logging.getLogger(__name__)
 class KafkaPrivilegedWriter(PrivilegedWriter):
     """Writes the records of each call in one transaction; used for a connector's offsets and for the config topic.
 
-    kafka-python's transactional calls block, so they run on their own thread.
+    kafka-python's transactional calls block, so they run on their own thread. While Kafka is down, that does not delay
+    the end of the process.
     """
 
     def __init__(
@@ -42,7 +44,7 @@ class KafkaPrivilegedWriter(PrivilegedWriter):
             "metrics_enabled": False,
         }
         self._producer: KafkaProducer | None = None
-        self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"writer-{topic}")
+        self._pool = DaemonPool(1, f"writer-{topic}")
 
     @override
     def claim(self) -> Future[None]:
@@ -59,8 +61,7 @@ class KafkaPrivilegedWriter(PrivilegedWriter):
 
     @override
     def close(self) -> None:
-        self._pool.submit(self._give_up)
-        self._pool.shutdown(wait=False)
+        self._pool.submit(self._give_up).add_done_callback(lambda _: self._pool.close())  # after what was asked before
 
     def _claim(self) -> None:
         if self._producer is not None:
