@@ -207,14 +207,14 @@ class KafkaCluster:
                     by_node[await self.find_leader(topic, partition, deadline)].append((topic, partition))
             failure = None
             for node, items in by_node.items():
-                failure = await self._list_offsets(node, items, which, isolation, offsets) or failure
+                failure = await self.list_offsets(node, items, which, isolation, offsets) or failure
             if failure is not None:
                 raise failure
             return offsets
 
         return await self.retrying(attempt, deadline, {topic for topic, _ in wanted})
 
-    async def _list_offsets(
+    async def list_offsets(
         self,
         node: int,
         items: list[TopicPartition],
@@ -222,6 +222,9 @@ class KafkaCluster:
         isolation: Isolation,
         found: dict[TopicPartition, int],
     ) -> Exception | None:
+        """Adds the offsets that one broker knows to `found`. Returns the error of a partition without one. Raises
+        KafkaError, OSError.
+        """
         named = {"earliest": OffsetSpec.EARLIEST, "latest": OffsetSpec.LATEST}
         spec = named[which] if isinstance(which, str) else which
         topics: dict[str, list[int]] = defaultdict(list)

@@ -93,6 +93,7 @@ class EndWatcher:
         self._sessions: dict[int, FetchSession] = defaultdict(FetchSession)
         self._leaders: dict[int, list[TopicPartition]] = {}
         self._leaders_expire_at = 0.0
+        self._lost: set[TopicPartition] = set()  # whose leader has said that it has no such end, or is no leader
         self._missing: set[str] = set()  # topics with a partition that has no known leader
         self._searching = False
         self._closed = False
@@ -185,6 +186,7 @@ class EndWatcher:
             self._armed.discard(key)
             wanted = {tp for interest in self._interests.values() for tp in interest.positions}
             self._ends = {tp: end for tp, end in list(self._ends.items()) if tp in wanted}
+            self._lost &= wanted
             self._leaders_expire_at = 0.0
         with self._held_lock:
             self._held.keep(wanted)
@@ -276,9 +278,9 @@ class EndWatcher:
         """Sends one long poll to a broker. Returns whether an end has changed."""
         with self._lock:
             at = {tp: self._ends[tp].high if tp in self._ends else -1 for tp in partitions}
-        unknown = [tp for tp, offset in at.items() if offset < 0]
+            unknown = [tp for tp, offset in at.items() if offset < 0 or tp in self._lost]
         if unknown:
-            await self._request_ends(unknown)
+            await self._leave(await self._request_ends(node, unknown))
             return True
         session = self._sessions[node]
         request = session.request(
@@ -292,25 +294,37 @@ class EndWatcher:
         lost = [tp for tp, part in found.items() if part.error_code]
         with self._held_lock:  # once for all partitions: if all CPUs are busy, each wait for a lock takes milliseconds
             changed = [self._update(tp, part, at.get(tp)) for tp, part in found.items() if not part.error_code]
-        if lost:
-            self._forget_leaders({topic for topic, _ in lost})
-            await self.cluster.io.sleep(_RETRY_MS)
-            await self._request_ends(lost)
-        return any(changed) or bool(lost)
+        await self._leave(lost)
+        return any(changed)
+
+    async def _leave(self, lost: list[TopicPartition]) -> None:
+        """Leaves partitions to their next leaders, of which the ends are then requested. They may never have one."""
+        if not lost:
+            return
+        with self._lock:
+            self._lost.update(lost)
+        self._forget_leaders({topic for topic, _ in lost})
+        await self.cluster.io.sleep(_RETRY_MS)
 
     def _forget_leaders(self, topics: Collection[str]) -> None:
         for topic in topics:
             self.cluster.forget_leaders(topic)
         self._leaders_expire_at = 0.0
 
-    async def _request_ends(self, partitions: list[TopicPartition]) -> None:
-        found = await self.cluster.find_offsets(partitions, "latest", "read_uncommitted", Deadline(_LEADER_TIMEOUT_MS))
+    async def _request_ends(self, node: int, partitions: list[TopicPartition]) -> list[TopicPartition]:
+        """Requests ends from one broker, without retries, which would delay its other partitions. Returns the
+        partitions that it does not lead.
+        """
+        found: dict[TopicPartition, int] = {}
+        await self.cluster.list_offsets(node, partitions, "latest", "read_uncommitted", found)
         with self._lock:
+            self._lost.difference_update(found)
             for tp, offset in found.items():
                 self._ends.setdefault(tp, _End()).high = offset
         with self._held_lock:
             for tp in found:
                 self._held.drop(tp)
+        return [tp for tp in partitions if tp not in found]
 
     def _update(self, tp: TopicPartition, part: Any, requested: int | None) -> bool:
         """Updates the end and the held records from a response. Returns whether the end has changed.

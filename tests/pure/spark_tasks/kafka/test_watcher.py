@@ -52,13 +52,15 @@ class Brokers:
         await asyncio.sleep(PAUSE_S)
         return SimpleNamespace(error_code=0, session_id=0, responses=[
             SimpleNamespace(topic=topic.topic, partitions=[
-                self.fetched(node, (topic.topic, part.partition)) for part in topic.partitions])
+                self.fetched(node, (topic.topic, part.partition), part.fetch_offset) for part in topic.partitions])
             for topic in request.topics])
 
-    def fetched(self, node: int, partition: TopicPartition) -> Any:
-        leads = self.leads.get(partition) == node
+    def fetched(self, node: int, partition: TopicPartition, offset: int) -> Any:
+        error = 0 if self.leads.get(partition) == node else protocol.NotLeaderForPartitionError.errno
+        if not error and offset > self.ends[partition]:
+            error = protocol.OffsetOutOfRangeError.errno
         return SimpleNamespace(
-            partition_index=partition[1], error_code=0 if leads else protocol.NotLeaderForPartitionError.errno,
+            partition_index=partition[1], error_code=error,
             high_watermark=self.ends[partition], last_stable_offset=self.ends[partition], records=None)
 
     def known_leader(self, topic: str, partition: int) -> int | None:
@@ -73,9 +75,11 @@ class Brokers:
         if not {topic for topic, _ in self.leads}.issuperset(topics):
             self.searched.set()
 
-    async def find_offsets(self, partitions: list[TopicPartition], *_: Any) -> dict[TopicPartition, int]:
+    async def list_offsets(
+        self, node: int, partitions: list[TopicPartition], _which: str, _level: str, found: dict[TopicPartition, int]
+    ) -> None:
         await asyncio.sleep(PAUSE_S)
-        return {tp: self.ends[tp] for tp in partitions}
+        found.update((tp, self.ends[tp]) for tp in partitions if self.leads.get(tp) == node)
 
     def close(self) -> None:
         self.loop.call_soon_threadsafe(self.loop.stop)
@@ -90,10 +94,10 @@ def brokers() -> Iterator[Brokers]:
     made.close()
 
 
-def watched(watcher: EndWatcher, partition: TopicPartition) -> threading.Event:
-    """An event that is set when a lent task has news of a partition that it has read to its end."""
+def watched(watcher: EndWatcher, partition: TopicPartition, position: int = 0) -> threading.Event:
+    """An event that is set when a lent task has news of a partition that it has read to this position."""
     news = threading.Event()
-    watcher.watch(partition, {partition: 0}, "read_uncommitted", lambda _: news.set(), partition)
+    watcher.watch(partition, {partition: position}, "read_uncommitted", lambda _: news.set(), partition)
     return news
 
 
@@ -120,4 +124,35 @@ def test_a_partition_is_polled_at_its_new_leader_while_the_old_one_leads_others(
     brokers.leads[moves] = 2
     wait_until(lambda: brokers.known.get(moves) == 2)
     brokers.ends[moves] = 5
+    assert news.wait(SOON_S)
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_partition_that_its_leader_has_lost_does_not_delay_the_others(brokers: Brokers, known: bool) -> None:
+    """Its topic was deleted, before or after its end was known."""
+    stays, lost = ("a", 0), ("b", 0)
+    brokers.leads.update({stays: 1, lost: 1})
+    brokers.known |= brokers.leads
+    if not known:
+        del brokers.leads[lost]
+    watcher = EndWatcher(cast("KafkaCluster", brokers))
+    news, news_of_lost = watched(watcher, stays), watched(watcher, lost)
+    if known:
+        wait_until(lambda: watcher.known_end(lost, "read_uncommitted") == 0)
+        del brokers.leads[lost]
+    assert brokers.searched.wait(SOON_S)
+    brokers.ends[stays] = 5
+    assert news.wait(SOON_S)
+    brokers.leads[lost] = 2  # it is created again
+    brokers.ends[lost] = 3
+    assert news_of_lost.wait(SOON_S)
+
+
+def test_a_log_that_has_become_shorter_is_news(brokers: Brokers) -> None:
+    partition = ("t", 0)
+    brokers.leads[partition], brokers.ends[partition] = 1, 5
+    watcher = EndWatcher(cast("KafkaCluster", brokers))
+    news = watched(watcher, partition, position=5)
+    wait_until(lambda: watcher.known_end(partition, "read_uncommitted") == 5)
+    brokers.ends[partition] = 2
     assert news.wait(SOON_S)
