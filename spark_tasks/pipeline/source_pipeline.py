@@ -139,18 +139,16 @@ class SourcePipeline(ConfiguredPipeline):
         yield raw
 
     def _raw(self, topic: str, batch: pa.RecordBatch) -> RawBatch:
-        size, names = len(batch), batch.schema.names
+        size = len(batch)
         headers = self._headers(topic, batch)  # first, as in Kafka Connect
         key, headers = self._write("key", topic, batch, headers)
         value, headers = self._write("value", topic, batch, headers)
         times, invalid = _timestamps(batch, size)
-        if invalid:
+        partitions, wrong = _partitions(batch)
+        if invalid := invalid + wrong:
             with stage(FailedStage.KAFKA_PRODUCE, SOURCE_TASK, f"a record for topic {topic} cannot be written"):
                 raise BadRowsError(invalid)
         columns = [pa.array(np.zeros(size, np.int64)), times, key, value, headers]
-        partitions = batch.column("partition").cast(pa.int32()) if "partition" in names else None
-        if partitions is not None and partitions.null_count == size:
-            partitions = None
         return topic, partitions, pa.RecordBatch.from_arrays(columns, schema=RAW_SCHEMA)
 
     def _write(self, part: str, topic: str, batch: pa.RecordBatch, headers: pa.Array) -> tuple[pa.Array, pa.Array]:
@@ -235,6 +233,30 @@ def _timestamps(batch: pa.RecordBatch, size: int) -> tuple[pa.Array, list[tuple[
         bad = [(row, _InvalidTimestampError(f"Invalid record timestamp {known[row].as_py()}"))
                for row in pc.indices_nonzero(pc.less(known, -1)).to_pylist()]
     return pc.if_else(present, known, now), bad
+
+
+def _partitions(batch: pa.RecordBatch) -> tuple[pa.Array | None, list[tuple[int, Exception]]]:
+    """Returns the partitions, None if the partitioner chooses all, and the rows with one that is no int32."""
+    if "partition" not in batch.schema.names:
+        return None, []
+    given = batch.column("partition")
+    if given.null_count == len(given):
+        return None, []
+    try:
+        return given.cast(pa.int32()), []
+    except pa.ArrowNotImplementedError:
+        raise DataError(f"the source's column partition has the type {given.type}; it must be int32") from None
+    except pa.ArrowInvalid:
+        return None, [(row, DataError(f"Invalid record partition {given[row].as_py()}: it must be an int32"))
+                      for row in range(len(given)) if not _is_int32(given.slice(row, 1))]
+
+
+def _is_int32(one: pa.Array) -> bool:
+    try:
+        one.cast(pa.int32())
+    except pa.ArrowInvalid:
+        return False
+    return True
 
 
 def _millis(timestamps: pa.Array) -> pa.Array:

@@ -191,6 +191,30 @@ def test_timestamps_before_1970_are_refused_as_in_java():
         list(SourcePipeline(worker(), {"topic": "x"}).to_raw(source_batch(value=["v"], timestamp=days)))
 
 
+@pytest.mark.parametrize(("given", "wrong"), [
+    (pa.array([7, 2**31, None, -(2**31) - 1]), [(1, "2147483648"), (3, "-2147483649")]),
+    (pa.array([7, 2**64 - 1, None, 8], pa.uint64()), [(1, "18446744073709551615")]),
+    (pa.array(["7", "x", None, "8"]), [(1, "x")]),
+    (pa.array([7.0, 1.5, None, 8.0]), [(1, "1.5")]),
+])
+def test_a_partition_that_is_no_int32_makes_a_bad_record(given, wrong):
+    refused = []
+    raws = list(SourcePipeline(worker(), {"topic": "x"}).to_raw(
+        source_batch(value=list("abcd"), partition=given), refused.append))
+    assert [(f.row, f.message) for f in refused] == [
+        (row, f"Invalid record partition {shown}: it must be an int32") for row, shown in wrong]
+    assert sum(len(raw) for _, _, raw in raws) == 4 - len(wrong)
+    assert raws[0][1][0].as_py() == 7
+    with pytest.raises(ToleranceExceededError, match="Invalid record partition"):
+        list(SourcePipeline(worker(), {"topic": "x"}).to_raw(source_batch(value=list("abcd"), partition=given)))
+
+
+def test_partitions_of_another_type_are_an_error():
+    lists = pa.array([[1]], pa.list_(pa.int32()))
+    with pytest.raises(DataError, match="the source's column partition has the type list<"):
+        list(SourcePipeline(worker(), {"topic": "x"}).to_raw(source_batch(value=["v"], partition=lists)))
+
+
 def test_timestamp_router_supports_timestamps_before_1970():
     """The expected topics are those of Java 4.3.1."""
     router = TimestampRouter()
