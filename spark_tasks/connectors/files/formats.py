@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -113,17 +113,30 @@ def _head(path: str | Path) -> bytes:
 
 
 def infer_columns(path: Path, settings: FilesSettings) -> Columns:
-    """Infers the names and types of columns from the start of a file. A column without values there is a string."""
+    """Infers the names and types of columns from the start of a file; none if it has only empty lines. A column without
+    values there is a string. Raises DataError, OSError.
+    """
+    head = _head(path)
+    if not head.strip(b"\r\n"):
+        return ()
     parsing, converting = _options(settings)
     reading = csv.ReadOptions(
         use_threads=False, block_size=_SAMPLE_BYTES, autogenerate_column_names=not settings.header)
     try:
         table = csv.read_csv(
-            pa.BufferReader(_head(path)), reading, parsing, csv.ConvertOptions(**converting)
+            pa.BufferReader(head), reading, parsing, csv.ConvertOptions(**converting)
         )
     except pa.ArrowInvalid as error:
         raise DataError(f"file {path} is not a readable CSV file: {error}") from error
+    _check_once(table.column_names, table.column_names, path)
     return tuple((f.name, pa.string() if pa.types.is_null(f.type) else f.type) for f in table.schema)
+
+
+def _check_once(needed: Sequence[str], names: Sequence[str], path: Path | str) -> None:
+    """Raises DataError if a file has several columns with a name that is needed."""
+    doubled = [name for name in dict.fromkeys(needed) if names.count(name) > 1]
+    if doubled:
+        raise DataError(f"file {path} has several columns named {doubled[0]}: rename them in its header")
 
 
 def _header(path: str, parsing: csv.ParseOptions) -> tuple[list[str], int]:
@@ -141,6 +154,7 @@ def _read_csv(part: FilePiece, settings: FilesSettings) -> Iterator[Column]:
     columns = part.columns or ()
     parsing, converting = _options(settings)
     names, begin = _header(part.path, parsing) if settings.header else ([name for name, _ in columns], 0)
+    _check_once([name for name, _ in columns], names, part.path)
     conversion = csv.ConvertOptions(
         **converting, column_types=dict(columns), include_columns=[name for name, _ in columns],
         include_missing_columns=True,

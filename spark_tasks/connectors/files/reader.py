@@ -180,7 +180,9 @@ class FilesReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark has 
         return parts
 
     def _csv_columns(self) -> formats.Columns:
-        """Returns the columns of all CSV files: the configured ones, or those inferred from the first file by name."""
+        """Returns the columns of all CSV files: the configured ones, or those inferred from the first file by name that
+        has any; none if no file has.
+        """
         if self._columns is None:
             root = Path(self._settings.path)
             files = [root] if root.is_file() else sorted(
@@ -190,9 +192,12 @@ class FilesReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark has 
             )  # fmt: skip
             if not files:
                 raise ConnectError(f"there is no CSV file in {root} to infer the columns from")
-            self._columns = formats.infer_columns(files[0], self._settings)
-            _logger.info("Columns inferred from %s: %s", files[0], self._columns)
-        return self._columns
+            for path in files:
+                if columns := formats.infer_columns(path, self._settings):
+                    self._columns = columns
+                    _logger.info("Columns inferred from %s: %s", path, columns)
+                    break
+        return self._columns or ()
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yields batches of records in the order of the file. Raises DataError if a row cannot be read."""

@@ -98,4 +98,8 @@ class FilesSettings:
 def _columns(schema: str | None) -> tuple[tuple[str, pa.DataType], ...] | None:
     if not schema:
         return None
-    return tuple((field.name, field.type) for field in to_arrow_schema(ddl.parse(schema), timezone="UTC"))
+    found = tuple((field.name, field.type) for field in to_arrow_schema(ddl.parse(schema), timezone="UTC"))
+    names = [name for name, _ in found]
+    if doubled := [name for name in names if names.count(name) > 1]:
+        raise ConfigError(f"Invalid value {schema} for configuration schema: it has several columns named {doubled[0]}")
+    return found

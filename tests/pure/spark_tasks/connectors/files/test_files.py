@@ -238,6 +238,28 @@ def test_the_header_is_the_first_line_that_is_not_empty(tmp_path, line_end):
     assert [row["id"] for row in all_rows(reader_of(tmp_path))] == [1, 2, 3], "without a schema, too"
 
 
+def test_columns_are_inferred_from_the_first_file_that_has_any(tmp_path):
+    (tmp_path / "a.csv").write_text("\n\r\n\n")
+    reader = reader_of(tmp_path)
+    start = reader.initialOffset()
+    end = reader.latestOffset(start)
+    assert rows_of(reader, start, end) == []
+    (tmp_path / "b.csv").write_text("id\n1\n")
+    assert rows_of(reader, end, reader.latestOffset(end)) == [{"id": 1}]
+    assert all_rows(reader_of(tmp_path)) == [{"id": 1}]
+
+
+def test_a_header_with_two_columns_of_one_name_is_an_error_that_names_it(tmp_path):
+    (tmp_path / "a.csv").write_text("id,name,x,name\n1,a,2,b\n")
+    for options in ({}, {"schema": "id INT, name STRING"}):
+        with pytest.raises(DataError, match=r"file .*/a\.csv has several columns named name: rename"):
+            all_rows(reader_of(tmp_path, **options))
+    assert all_rows(reader_of(tmp_path, schema="id INT, x INT")) == [{"id": 1, "x": 2}]
+    (tmp_path / "b.csv").write_text("id,id\n1,2\n")
+    with pytest.raises(DataError, match=r"file .*/b\.csv has several columns named id"):
+        all_rows(reader_of(tmp_path, schema="id INT, x INT"))
+
+
 def test_schema_delimiter_and_header_are_configurable(tmp_path):
     (tmp_path / "a.txt").write_text("1|x\n2|y\n")
     reader = reader_of(tmp_path, format="csv", csv_header="false", csv_delimiter="|", schema="id INT, name STRING")
@@ -336,6 +358,8 @@ def test_invalid_offsets_and_settings_are_refused(tmp_path):
         "schema",
         "csv.delimiter",
     }
+    assert FilesSourceConnector.validate({"schema": "id INT, id STRING"}) == {
+        "schema": ["Invalid value id INT, id STRING for configuration schema: it has several columns named id"]}
     assert FilesSourceConnector.validate({"csv.header": None, "schema": None}) == {}
     with pytest.raises(ConfigError):
         reader_of(tmp_path, format="xml")
