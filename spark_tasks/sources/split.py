@@ -191,7 +191,7 @@ class _Writer:
         if tolerant:
             found = [(row, RecordTooLargeError(row, size, self._limit, topic))
                      for row, size in too_large(raw, self._limit)]
-            raw, partitions = self._without(topic, partitions, raw, found, values=False)
+            raw, partitions = self._without(topic, partitions, raw, found, whole=False)
         if not len(raw):
             return
         if topic not in self.topics:
@@ -216,10 +216,10 @@ class _Writer:
 
     def _without(
         self, topic: str, partitions: pa.Array | None, raw: pa.RecordBatch, bad: Sequence[tuple[int, Exception]], *,
-        values: bool = True,
+        whole: bool = True,
     ) -> tuple[pa.RecordBatch, pa.Array | None]:
-        """Returns the batch and its partitions without bad records, which become letters. `values`: whether letters
-        have the records' values.
+        """Returns the batch and its partitions without bad records, which become letters. `whole`: whether letters
+        have all of the records.
         """
         if not bad:
             return raw, partitions
@@ -228,7 +228,7 @@ class _Writer:
             keep[row] = False
             failure = Failure(FailedStage.KAFKA_PRODUCE, SOURCE_TASK, error, str(error), row)
             record = raw.slice(row, 1)
-            self.refusals.add(failure, Original(topic, record if values else without_value(record)))
+            self.refusals.add(failure, Original(topic, record if whole else cut_down(record, self._limit)))
         mask = pa.array(keep)
         return raw.filter(mask), None if partitions is None else partitions.filter(mask)
 
@@ -278,10 +278,16 @@ def _sizes(raw: pa.RecordBatch) -> np.ndarray[Any, Any]:
     return sizes
 
 
-def without_value(raw: pa.RecordBatch) -> pa.RecordBatch:
-    """Returns a record without its value, so that it fits into a dead letter."""
-    empty = pa.nulls(len(raw), pa.binary())
-    return raw.set_column(raw.schema.get_field_index("value"), raw.schema.field("value"), empty)
+def cut_down(raw: pa.RecordBatch, limit: int) -> pa.RecordBatch:
+    """Returns a record that is too large without its value, and without its headers and its key if more than half of
+    `limit` bytes remains: a dead letter also needs room for the headers that describe the error.
+    """
+    for part in ("value", "headers", "key"):
+        field = raw.schema.field(part)
+        raw = raw.set_column(raw.schema.get_field_index(part), field, pa.nulls(len(raw), field.type))
+        if _sizes(raw).max() <= limit // 2:
+            break
+    return raw
 
 
 def as_batches(rows: Iterable[Any], schema: StructType) -> Iterator[pa.RecordBatch]:
