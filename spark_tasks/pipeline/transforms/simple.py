@@ -212,23 +212,26 @@ def _java_value(value: Any) -> Any:
 
 
 def transform(
-    function: Callable[..., Any] | None = None, *, batches: bool = False, config: ConfigDef | None = None
+    function: Callable[..., Any] | None = None, *, batches: bool = False, config: ConfigDef | None = None,
+    adds_records: bool = False,
 ) -> Any:
     """Makes a transform from a function `(record) -> record`; the function returns None to drop the record.
 
     `batches`: the function gets and returns a pyarrow.RecordBatch (data/columns.py describes its columns), which is
-    hundreds of times faster. `config`: the definition of its keys. A second parameter of the function gets their values
-    as a dict; without `config`, all keys with the prefix `transforms.<alias>.`, as texts. A record for which the
-    function raises an exception is a bad record, except for outages (a ConnectionError, TimeoutError or RetriableError,
-    see `is_outage`): the batch is tried again.
+    hundreds of times faster; with `adds_records` it may return several records for one. `config`: the definition of its
+    keys. A second parameter of the function gets their values as a dict; without `config`, all keys with the prefix
+    `transforms.<alias>.`, as texts. A record for which the function raises an exception is a bad record, except for
+    outages (a ConnectionError, TimeoutError or RetriableError, see `is_outage`): the batch is tried again.
     """
     if function is not None and not callable(function):
         raise ConfigError("@transform must decorate a function")
+    if adds_records and not batches:
+        raise ConfigError("@transform with adds_records needs batches=True: a function of a record returns one or none")
 
     def decorate(found: Callable[..., Any]) -> type[Transform]:
         members = {
             "__module__": found.__module__, "__doc__": found.__doc__, "function": staticmethod(found),
-            "by_batches": batches, "config_def": config or ConfigDef(),
+            "by_batches": batches, "config_def": config or ConfigDef(), "adds_records": adds_records,
         }  # fmt: skip
         return type(found.__name__, (_FunctionTransform,), members)
 

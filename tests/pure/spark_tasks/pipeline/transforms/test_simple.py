@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from heeler import DataError, transform
+from heeler import ConfigError, DataError, transform
 from spark_tasks.data.columns import SCHEMA_KEY
 from spark_tasks.errors import RetriableError, ToleranceExceededError
 from spark_tasks.pipeline.converters.base import BadRowError
@@ -30,7 +30,8 @@ SCHEMALESS = {"value.converter": JSON, "value.converter.schemas.enable": "false"
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     found = tmp_path_factory.mktemp("transforms")
-    names = {"record": "shouting", "options": "multiplying", "batches": "guide_large", "class": "guide_sampled"}
+    names = {"record": "shouting", "options": "multiplying", "batches": "guide_large", "adding": "guide_again",
+             "class": "guide_sampled"}  # fmt: skip
     for block, name in names.items():
         (found / f"{name}.py").write_text(BLOCKS[block])
     return str(found)
@@ -57,6 +58,8 @@ def test_the_guides_transform_with_options_works(folder):
 def test_the_guides_transforms_on_batches_and_as_a_class_work(folder):
     amounts = [{"amount": amount} for amount in (1, 5000, 20, 1001)]
     assert through(folder, amounts, **{"transforms.s.type": "large"}) == [{"amount": 5000}, {"amount": 1001}]
+    twice = through(folder, amounts[:2], **{"transforms.s.type": "again"})
+    assert twice == [{"amount": 1}, {"amount": 1}, {"amount": 5000}, {"amount": 5000}]
     sampled = through(folder, amounts, **{"transforms.s.type": "guide_sampled.Sampled", "transforms.s.n": "3"})
     assert sampled == [amounts[0], amounts[3]]
 
@@ -209,3 +212,39 @@ def test_a_transform_may_return_the_record_or_none():
     assert applied(transform(batches=True)(lambda _: None), struct_batch()) == []
     same = applied(transform(lambda record: record), struct_batch())
     assert [b.column("value").to_pylist() for b in same] == [struct_batch().column("value").to_pylist()]
+
+
+EXPLODING = """
+import pyarrow as pa
+from heeler import transform
+
+
+@transform(batches=True, adds_records=True)
+def explode(batch):
+    rows = [row for row, value in enumerate(batch.column("value").to_pylist()) for _ in range(int(value["times"]))]
+    return batch.take(pa.array(rows, pa.int64()))
+"""
+
+
+def test_a_transform_that_adds_as_many_records_as_it_drops_takes_none_for_another(tmp_path):
+    (tmp_path / "exploding.py").write_text(EXPLODING)
+    config = {**SCHEMALESS, "topic": "t", "transforms": "e,c", "transforms.e.type": "explode",
+              "transforms.c.type": "org.apache.kafka.connect.transforms.Cast$Value",
+              "transforms.c.spec": "id:int64"}  # fmt: skip
+    values = [{"times": 0, "id": "0"}, {"times": 1, "id": "1"}, {"times": 2, "id": "x"}]
+    refused = []
+    pipeline = SourcePipeline(worker(**{"plugin.path": str(tmp_path)}), config)
+    ((_, _, raw),) = pipeline.to_raw(pa.RecordBatch.from_pylist([{"value": v} for v in values]), refused.append)
+    assert raw.column("value").to_pylist() == [b'{"times":1,"id":1}']
+    assert [failure.row for failure in refused] == [2]
+    behind = {"transforms": "e", "transforms.e.type": "explode", "transforms.e.predicate": "p", "transforms.e.negate":
+              "true", "predicates": "p", "predicates.p.type": "RecordIsTombstone"}  # fmt: skip
+    raw = raw_batch([None if n is None else json.dumps({"times": n}).encode() for n in (0, None, 2, None, 1)])
+    sink = SinkPipeline(worker(**{"plugin.path": str(tmp_path)}), {**SCHEMALESS, **behind})
+    found = [row["offset"] for batch in sink.to_connect_batches("t", 0, raw) for row in batch.to_pylist()]
+    assert found == [1, 2, 2, 3, 4]
+
+
+def test_only_a_transform_of_batches_adds_records():
+    with pytest.raises(ConfigError, match="needs batches=True"):
+        transform(adds_records=True)(lambda record: record)
