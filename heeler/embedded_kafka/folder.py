@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import fcntl
 import json
+import os
 import re
 import shutil
 import tempfile
@@ -37,7 +38,7 @@ class BrokerFolder:
     @classmethod
     def open(cls, path: Path, new_cluster_id: str) -> BrokerFolder:
         """Opens an empty folder, or one that heeler formatted before. Raises SetupError for any other."""
-        path = path.expanduser().absolute()
+        path = Path(os.path.expanduser(path)).absolute()  # noqa: PTH111 - Path's raises RuntimeError
         try:
             path.mkdir(mode=0o700, parents=True, exist_ok=True)  # other users must not read the topics
             with tempfile.TemporaryFile(dir=path):

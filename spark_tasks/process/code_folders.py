@@ -17,7 +17,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 
 from spark_tasks.errors import ConnectError
-from spark_tasks.process.private_files import name_of_private
+from spark_tasks.process.private_files import name_of_private, user_caches
 
 _LIBRARIES = ("stdlib", "platstdlib", "purelib", "platlib", "scripts")
 _ELSEWHERE = ("SPARK_HOME", "SPARK_CONF_DIR", "HEELER_CACHE", "NUMBA_CACHE_DIR")
@@ -101,7 +101,7 @@ def python_folders() -> tuple[tuple[str, str], ...]:
     its real path. Cached, since every batch of a sink needs them.
     """
     ours = Path(__file__).resolve().parents[2]
-    caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    caches = user_caches()
     folders = dict.fromkeys((
         *(sysconfig.get_path(name) for name in _LIBRARIES), *site.getsitepackages(), site.getusersitepackages(),
         *(str(ours / package) for package in ("actors", "heeler", "rest", "spark_tasks", "storage")),

@@ -27,6 +27,17 @@ def name_of_private(purpose: str) -> Path:
     return Path(tempfile.gettempdir()) / f"heeler-{purpose}-{_user()}"
 
 
+def user_caches() -> Path:
+    """Returns the folder for caches: XDG_CACHE_HOME, or ~/.cache. For a user without a home folder, as in containers
+    that run with any user id, it is below the temporary folder.
+    """
+    xdg = os.environ.get("XDG_CACHE_HOME")
+    if xdg:
+        return Path(xdg)
+    home = os.path.expanduser("~")  # noqa: PTH111 - Path's raises RuntimeError
+    return Path(home, ".cache") if home != "~" else private_folder("cache")
+
+
 def open_private(file: Path, mode: str) -> IO[str]:
     """Opens a text file for writing (mode "w", "a" or "x"). Only its owner can read a new file."""
     return open(file, mode, encoding="utf-8", opener=lambda path, flags: os.open(path, flags, 0o600))

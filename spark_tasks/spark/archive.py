@@ -36,8 +36,8 @@ def spark_archive() -> ClassArchive | None:
         files = ((jar.path, jar.stat()) for jar in os.scandir(spark_home() / "jars"))
         jars = sorted((path, state.st_size, state.st_mtime_ns) for path, state in files)
         return ClassArchive(java, cache_root() / "spark", repr(jars))
-    except (OSError, RuntimeError):
-        return None  # there are no jars, which Spark's start will report, or the user has no home folder
+    except OSError:
+        return None  # there are no jars, which Spark's start will report
 
 
 def with_java_options(settings: Mapping[str, str], options: Sequence[str]) -> dict[str, str]:

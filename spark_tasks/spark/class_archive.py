@@ -14,7 +14,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from spark_tasks.process.private_files import trusted
+from spark_tasks.process.private_files import trusted, user_caches
 
 _SILENT = ("-Xshare:auto", "-Xlog:disable", "-Xlog:all=off")
 # Verification takes 0.02 s for 70 MB. Without it, Java crashes if a disk error has damaged the archive. Not every Java
@@ -25,12 +25,11 @@ _ABANDONED_S = 3600.0  # an unfinished archive older than this was left by a kil
 
 
 def cache_root() -> Path:
-    """Returns the folder for downloads and archives: HEELER_CACHE, or `heeler` in the XDG cache folder."""
+    """Returns the folder for downloads and archives: HEELER_CACHE, or `heeler` in `user_caches`."""
     own = os.environ.get("HEELER_CACHE")
     if own:
-        return Path(own).expanduser().absolute()
-    xdg = os.environ.get("XDG_CACHE_HOME")
-    return (Path(xdg) if xdg else Path.home() / ".cache") / "heeler"
+        return Path(os.path.expanduser(own)).absolute()  # noqa: PTH111 - Path's raises RuntimeError
+    return user_caches() / "heeler"
 
 
 class ClassArchive:
