@@ -25,6 +25,7 @@ _PIECE = 64 << 10
 _FIELD = re.compile(rb"([!#$%&'*+\-.^_`|~0-9A-Za-z]+):[ \t]*([\t\x20-\x7e\x80-\xff]*)\r\n")
 _CHUNK = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[\t\x20-\x7e\x80-\xff]*)?\r\n")
 _TARGET = re.compile(rb"[\x21-\x7e\x80-\xff]+")
+_ABSOLUTE = re.compile(rb"(?i:https?)://([^/?#]+)(.*)")  # as clients send it to a proxy, and some proxies pass it on
 _ONCE = frozenset({b"Content-Length", b"Host"})
 
 
@@ -34,6 +35,9 @@ class _TooLargeError(Exception):
 
 class StrictRequest(HTTPRequest):
     """An HTTP request. A malformed one gets an error response like any other error, and its connection is closed."""
+
+    named_host: bytes | None = None
+    """The host in an absolute target."""
 
     def simple_response(self, status: Any, msg: str = "") -> None:
         """Sends an error of the server itself, after which the connection is closed."""
@@ -46,7 +50,8 @@ class StrictRequest(HTTPRequest):
             self.conn.wfile.write(head.encode("latin-1") + body)
 
     def read_request_line(self) -> bool:
-        """Reads method, target and version; False if an error was sent."""
+        """Reads method, target and version; False if an error was sent. An absolute target becomes its path."""
+        self.proxy_mode = True  # or cheroot would refuse absolute targets
         try:
             if not super().read_request_line():  # type: ignore[no-untyped-call]
                 return False
@@ -55,6 +60,15 @@ class StrictRequest(HTTPRequest):
             return False
         if self.request_protocol not in (b"HTTP/1.0", b"HTTP/1.1") or _TARGET.fullmatch(self.uri) is None:
             self.simple_response("400 Bad Request", "Malformed Request-Line")
+            return False
+        if self.method == b"CONNECT":
+            self.simple_response("405 Method Not Allowed")
+            return False
+        if (absolute := _ABSOLUTE.fullmatch(self.uri)) is not None:
+            self.named_host, path = absolute.groups()
+            self.uri = path if path.startswith(b"/") else b"/" + path
+        elif not self.uri.startswith(b"/") and self.method != b"OPTIONS":
+            self.simple_response("400 Bad Request", "Malformed Request-URI")
             return False
         return True
 
@@ -86,6 +100,8 @@ class StrictRequest(HTTPRequest):
             if word in _items(headers.get(name, b"")):
                 headers[name] = word  # cheroot does not recognize other ways to write it
         self._check_body(headers)
+        if self.named_host is not None and headers.setdefault(b"Host", self.named_host) != self.named_host:
+            raise ValueError("Authority!=Host")  # as Kafka Connect's server says
 
     def _check_body(self, headers: Mapping[bytes, bytes]) -> None:
         length, coding = headers.get(b"Content-Length"), headers.get(b"Transfer-Encoding")

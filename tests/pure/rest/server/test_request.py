@@ -72,6 +72,35 @@ def test_a_malformed_head_is_refused(port: int, request_bytes: bytes) -> None:
     assert statuses(exchange(port, request_bytes + SMUGGLED)) == [400]
 
 
+@pytest.mark.parametrize("head", [
+    b"GET http://a:8083/connectors HTTP/1.1\r\nHost: a:8083",
+    b"GET HTTPS://a/connectors?expand=info HTTP/1.1\r\nHost: a", b"GET http://a HTTP/1.1\r\nHost: a",
+    b"GET http://a?b HTTP/1.1\r\nHost: a", b"GET http://a/connectors HTTP/1.0",
+    b"OPTIONS http://a/connectors HTTP/1.1\r\nHost: a",
+])
+def test_the_target_may_be_absolute_as_proxies_send_it(port: int, head: bytes) -> None:
+    assert statuses(exchange(port, head + b"\r\n\r\n")) == [200]
+
+
+def test_an_absolute_target_is_the_same_resource(port: int) -> None:
+    def body(target: bytes) -> bytes:
+        return exchange(port, b"GET " + target + b" HTTP/1.1\r\nHost: a\r\n\r\n").partition(b"\r\n\r\n")[2]
+
+    for path in (b"/", b"/connectors?expand=info", b"/connectors/a%2Fb/status", b"/nope"):
+        assert body(b"http://a" + path) == body(path)
+
+
+@pytest.mark.parametrize(("head", "status"), [
+    (b"GET http://b/ HTTP/1.1\r\nHost: a", 400), (b"GET http://u@a/ HTTP/1.1\r\nHost: a", 400),
+    (b"GET http:///connectors HTTP/1.1\r\nHost: a", 400), (b"GET ftp://a/ HTTP/1.1\r\nHost: a", 400),
+    (b"GET a:b HTTP/1.1\r\nHost: a", 400), (b"GET http://a//connectors HTTP/1.1\r\nHost: a", 400),
+    (b"GET //a/connectors HTTP/1.1\r\nHost: a", 400), (b"GET connectors HTTP/1.1\r\nHost: a", 400),
+    (b"GET http://a/ HTTP/1.1", 400), (b"CONNECT a:443 HTTP/1.1\r\nHost: a:443", 405),
+])
+def test_other_targets_are_refused(port: int, head: bytes, status: int) -> None:
+    assert statuses(exchange(port, head + b"\r\nConnection: close\r\n\r\n")) == [status]
+
+
 @pytest.mark.parametrize(("start", "status"), [
     (b"POST /nope", 404), (b"PUT /connectors", 405), (b"GET /connectors", 200), (b"POST /connectors/a//b", 400),
     (b"POST /connectors", 500), (b"DELETE /connectors/a", 404),
