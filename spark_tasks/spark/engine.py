@@ -151,7 +151,8 @@ class SparkEngine(Engine):
         for group, job in running:
             late = any(time.monotonic() - s.begun > LATE_S for s in job)
             if spark is not None and (late or all(s.future.done() for s in job)):
-                spark.cancel(group)
+                # The caller must not wait for the JVM, which may be suspended.
+                threading.Thread(target=spark.cancel, args=(group,), name=f"cancel-{group}", daemon=True).start()
 
     def where(self, batch: Future[list[Any]]) -> str | None:
         """Returns the stacks of the processes that are running splits of a batch, or None if none is running. Takes

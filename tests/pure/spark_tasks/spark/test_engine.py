@@ -25,6 +25,9 @@ class Spark:
     started = 0
     looks = 0
     pid = 1
+    resumed = threading.Event()  # the JVM answers a cancellation
+    asked: list[str] = []  # noqa: RUF012
+    cancelled: list[str] = []  # noqa: RUF012
 
     def __init__(self, *_: Any) -> None:
         Spark.started += 1
@@ -46,8 +49,10 @@ class Spark:
     def alive(self, _grace_s: float = 0.0) -> bool:
         return self.number > 1
 
-    def cancel(self, _group: str) -> None:
-        pass
+    def cancel(self, group: str) -> None:
+        Spark.asked.append(group)
+        Spark.resumed.wait(20)
+        Spark.cancelled.append(group)
 
     def close(self) -> int:
         self.gate.set()
@@ -76,3 +81,21 @@ def test_batches_wait_quietly_if_a_new_spark_has_fewer_slots(monkeypatch: pytest
     assert (running.result(20), waiting.result(20)) == ([1], [1])
     engine.close()
     assert looks < FEW
+
+
+def test_the_cancellation_of_a_batch_does_not_wait_for_a_suspended_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is asked for by the herder's thread."""
+    monkeypatch.setattr(life, "SparkJobs", Spark)
+    monkeypatch.setattr(life, "with_archive", dict)
+    monkeypatch.setattr(Spark, "started", 1)
+    engine = SparkEngine({})
+    engine.start()
+    engine.await_spark()
+    running = engine.submit("a-0", [Answer(1)])
+    wait_until(running.running)
+    engine.cancel(running)
+    assert Spark.cancelled == []
+    wait_until(lambda: len(Spark.asked) == 1)
+    Spark.resumed.set()
+    wait_until(lambda: Spark.cancelled == Spark.asked)
+    engine.close()
