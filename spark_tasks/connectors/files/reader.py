@@ -193,11 +193,18 @@ class FilesReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark has 
             if not files:
                 raise ConnectError(f"there is no CSV file in {root} to infer the columns from")
             for path in files:
-                if columns := formats.infer_columns(path, self._settings):
+                if columns := self._inferred(path):
                     self._columns = columns
                     _logger.info("Columns inferred from %s: %s", path, columns)
                     break
         return self._columns or ()
+
+    def _inferred(self, path: Path) -> formats.Columns:
+        try:
+            return formats.infer_columns(path, self._settings)
+        except OSError as error:
+            self._skip(path, error)
+            return ()
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yields batches of records in the order of the file. Raises DataError if a row cannot be read."""

@@ -249,6 +249,23 @@ def test_columns_are_inferred_from_the_first_file_that_has_any(tmp_path):
     assert all_rows(reader_of(tmp_path)) == [{"id": 1}]
 
 
+def test_columns_are_not_inferred_from_a_file_that_cannot_be_read(tmp_path, monkeypatch):
+    (tmp_path / "a.csv").write_text("x\n1\n")
+    (tmp_path / "b.csv").write_text("id\n1\n")
+    opened = open
+
+    def refuse(path, *rest, **more):
+        if str(path).endswith("a.csv"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return opened(path, *rest, **more)
+
+    reader = reader_of(tmp_path)
+    start = reader.initialOffset()
+    end = {"files": {str(tmp_path / "b.csv"): 5}}
+    monkeypatch.setattr("builtins.open", refuse)  # tests may run as root
+    assert rows_of(reader, start, end) == [{"id": 1}]
+
+
 def test_a_header_with_two_columns_of_one_name_is_an_error_that_names_it(tmp_path):
     (tmp_path / "a.csv").write_text("id,name,x,name\n1,a,2,b\n")
     for options in ({}, {"schema": "id INT, name STRING"}):
