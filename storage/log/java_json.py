@@ -53,10 +53,13 @@ def dumps(value: Any) -> bytes:
 
 
 def loads(data: bytes) -> Any:
-    """The first JSON value in `data`; what follows it is ignored, as in Jackson.
+    """The first JSON value in `data`; what follows it is ignored, as in Jackson. None for an empty text, as in
+    JsonConverter.
 
     Raises ValueError if the text is not JSON that Jackson accepts, and TooDeepError.
     """
+    if not data.strip(_SPACE.encode()):
+        return None
     # Nearly all values begin with {" and are UTF-8; detecting the encoding costs as much as the parsing.
     text = data.decode("utf-8" if data[:2] == b'{"' else json.detect_encoding(data))
     start = len(text) - len(text.lstrip(_SPACE))

@@ -202,11 +202,19 @@ def test_invalid_records_change_only_the_position(topic: Topic, key: str, value:
 
 def test_values_that_are_not_json_do_not_advance_the_position(topic: Topic) -> None:
     topic.add(to.connector_config(A, {}))
-    assert topic.add(raw("connector-b", b"{"), raw("connector-b", b"")) == []
+    assert topic.add(raw("connector-b", b"{"), raw("connector-b", b"nope")) == []
     assert topic.state.offset == 1
     topic.add(raw("whatever", None))
     assert topic.state.offset == 4
     assert ClusterConfigState().offset == -1
+
+
+@pytest.mark.parametrize("empty", [b"", b" \n"])
+def test_an_empty_value_is_a_tombstone_as_in_java(topic: Topic, empty: bytes) -> None:
+    topic.add(to.connector_config(A, {}), to.target_state(A, TargetState.PAUSED))
+    assert topic.add(raw("target-state-a", empty), raw("connector-a", empty)) == [ConnectorRemoved(A)]
+    assert topic.state.connectors() == []
+    assert topic.state.offset == 4  # Java workers count the record, and all workers must agree
 
 
 def test_values_that_are_not_strings_become_strings(topic: Topic) -> None:
