@@ -47,7 +47,8 @@ def _collect(turn: Turn, change: ConfigChange) -> None:
             turn.state = replace(state, connector_updates=state.connector_updates | {connector}, needs_rebalance=needs)
         case TasksUpdated(connector, tasks):
             task_configs.check_later(turn, connector)
-            former = frozenset(t for t in tasks if t in state.config.task_configs)
+            # A connector that was deleted and created again has no task configs here, but its tasks may still run.
+            former = frozenset(t for t in tasks if t in state.config.task_configs or t in state.slots)
             turn.state = replace(turn.state, task_updates=state.task_updates | former, needs_rebalance=offset)
         case TargetStateChanged(connector):
             turn.state = replace(state, target_changes=state.target_changes | {connector})

@@ -9,14 +9,14 @@ from actors.herder import core
 from actors.herder.config_changes import ITEMS_PER_MS, MIN_PAUSE_MS
 from actors.herder.effects import Effect, Reply, SetTimer, StartInstance, StopInstance, Timer
 from actors.herder.events import Event, RequestReceived, TimerFired
-from actors.herder.standing import Joining, Phase, Resolved, member_of
-from actors.herder.state import HerderSettings, HerderState
+from actors.herder.standing import Follower, Joining, Phase, Resolved, member_of
+from actors.herder.state import HerderSettings, HerderState, Slot
 from actors.messages.commands import RequestRejoin
-from actors.messages.events import ConfigChanged, Joined
-from actors.messages.ids import RequestId
+from actors.messages.events import ConfigChanged, Joined, JoinPreparing
+from actors.messages.ids import Epoch, RequestId
 from actors.messages.requests import GetConnector
-from storage.config.state import ClusterConfigState, ConnectorUpdated
-from storage.ids import ConnectorName, WorkerId
+from storage.config.state import ClusterConfigState, ConnectorRemoved, ConnectorUpdated, TasksUpdated
+from storage.ids import ConnectorName, ConnectorTaskId, State, WorkerId
 from storage.status.state import StatusState
 
 C = ConnectorName("c")
@@ -78,3 +78,26 @@ def test_a_connector_created_during_a_rebalance_is_not_started_twice() -> None:
     assert [e.item for e in effects if isinstance(e, StartInstance)] == [C]
     assert not any(isinstance(e, StopInstance) for e in effects)
     assert state.phase is Phase.RESOLVED
+
+
+def test_a_task_of_a_connector_that_was_created_again_gets_its_new_config() -> None:
+    """Even if this worker reads the new task configs only when it has forgotten the old ones, and the leader, which has
+    read them before the rebalance, leaves the task here.
+    """
+    task = ConnectorTaskId(C, 0)
+
+    def config(offset: int, value: str, *, tasks: bool = True) -> ClusterConfigState:
+        return ClusterConfigState(offset, connector_configs={C: {"v": value}}, task_counts={C: 1} if tasks else {},
+                                  task_configs={task: {"v": value}} if tasks else {})
+
+    def follower(offset: int) -> Membership:
+        return Membership(offset, "me", Protocol.SESSIONED, Assignment("other", "http://other/", offset))
+
+    mine, old = Allocation((), (task,)), config(3, "old")
+    state = HerderState(SETTINGS, Resolved(Follower(follower(3))), store=old, config=old, allocation=mine,
+                        announced=mine, slots={task: Slot(Epoch(1), State.RUNNING)}, counter=1)
+    state, _ = step(state, ConfigChanged(config(5, "new", tasks=False), (ConnectorRemoved(C), ConnectorUpdated(C))), 10)
+    state, _ = step(state, JoinPreparing(eager=False), 20)
+    state, _ = step(state, ConfigChanged(config(7, "new"), (TasksUpdated(C, (task,)),)), 30)
+    state, effects = step(state, Joined(follower(7)), 40)
+    assert [e.item for e in effects if isinstance(e, StopInstance)] == [task]
