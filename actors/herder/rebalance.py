@@ -39,8 +39,10 @@ UNSYNC_RETRIES = 5  # cooperative: the number of short waits before the worker r
 
 def on_loaded(turn: Turn, event: Loaded) -> None:
     """The stores have read their topics: joins the group."""
+    # Records that were read just then may have arrived before this event; nothing would repeat them.
+    newest = max(event.snapshot, turn.state.store, key=lambda snapshot: snapshot.offset)
     turn.state = replace(
-        turn.state, standing=Joining(), store=event.snapshot, config=event.snapshot, connector_updates=frozenset(),
+        turn.state, standing=Joining(), store=newest, config=newest, connector_updates=frozenset(),
         target_changes=frozenset(), task_updates=frozenset(), restarts={}, needs_rebalance=None)
     turn.stage("ensuring membership in the cluster")
     turn.emit(JoinGroup())

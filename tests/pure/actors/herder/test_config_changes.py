@@ -8,7 +8,7 @@ from actors.assignment.protocol import Allocation, Assignment, Membership, Proto
 from actors.herder import core
 from actors.herder.config_changes import ITEMS_PER_MS, MIN_PAUSE_MS
 from actors.herder.effects import Effect, Reply, SetTimer, StartInstance, StopInstance, Timer
-from actors.herder.events import Event, RequestReceived, TimerFired
+from actors.herder.events import Event, Loaded, RequestReceived, TimerFired
 from actors.herder.standing import Follower, Joining, Phase, Resolved, member_of
 from actors.herder.state import HerderSettings, HerderState, Slot
 from actors.messages.commands import RequestRejoin
@@ -101,3 +101,12 @@ def test_a_task_of_a_connector_that_was_created_again_gets_its_new_config() -> N
     state, _ = step(state, ConfigChanged(config(7, "new"), (TasksUpdated(C, (task,)),)), 30)
     state, effects = step(state, Joined(follower(7)), 40)
     assert [e.item for e in effects if isinstance(e, StopInstance)] == [task]
+
+
+def test_what_is_read_just_before_the_stores_are_ready_is_not_forgotten() -> None:
+    """The worker would never reach the group's config offset: nothing repeats what has been read."""
+    state, _ = step(HerderState(SETTINGS), ConfigChanged(configs(1, 5, C), (ConnectorUpdated(C),)), 10)
+    state, _ = step(state, Loaded(configs(1, 4)), 20)
+    state, effects = step(state, Joined(membership(5, Allocation((C,)))), 30)
+    assert [e.item for e in effects if isinstance(e, StartInstance)] == [C]
+    assert state.phase is Phase.RESOLVED
