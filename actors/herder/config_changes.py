@@ -48,7 +48,9 @@ def _collect(turn: Turn, change: ConfigChange) -> None:
         case TasksUpdated(connector, tasks):
             task_configs.check_later(turn, connector)
             # A connector that was deleted and created again has no task configs here, but its tasks may still run.
-            former = frozenset(t for t in tasks if t in state.config.task_configs or t in state.slots)
+            # Tasks that no longer exist stop as well, before the others start with what these had.
+            ended = state.config.tasks(connector)[len(tasks):] if tasks else []
+            former = frozenset(t for t in (*tasks, *ended) if t in state.config.task_configs or t in state.slots)
             turn.state = replace(turn.state, task_updates=state.task_updates | former, needs_rebalance=offset)
         case TargetStateChanged(connector):
             turn.state = replace(state, target_changes=state.target_changes | {connector})

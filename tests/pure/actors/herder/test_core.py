@@ -8,6 +8,7 @@ from actors.assignment.protocol import Protocol
 from actors.errors import AlreadyExistsError, NotAssignedError, NotFoundError, NotLeaderError
 from actors.herder.events import HaltRequested
 from actors.herder.standing import Phase
+from actors.messages.commands import StartTask
 from actors.messages.events import TaskReconfigurationRequested
 from actors.messages.requests import (
     DeleteConnector,
@@ -91,6 +92,18 @@ def test_a_new_config_reaches_the_tasks() -> None:
     running = [item for n in world.nodes.values() for item in n.running.items()]
     commands = [command for i, (_, command) in running if isinstance(i, ConnectorTaskId)]
     assert [c.task_config["v"] for c in commands] == ["2", "2"]
+
+
+def test_tasks_that_no_longer_exist_end_before_the_others_start_with_their_part() -> None:
+    """Otherwise two tasks would read the same part of a source: one as it was divided before, one as it is now."""
+    world = started(3)
+    world.ask(world.leader or "", put("c", v="1", **{"tasks.max": "4"}))
+    world.settle()
+    world.ask(world.leader or "", put("c", replace=True, v="2", **{"tasks.max": "2"}))
+    while world.step() or world.tick():
+        commands = [i.command for n in world.nodes.values() for i in n.instances.values()]
+        assert len({c.task_config["v"] for c in commands if isinstance(c, StartTask)}) <= 1, world.story()
+    world.check_at_rest()
 
 
 def test_an_unchanged_config_writes_no_task_configs() -> None:
