@@ -137,7 +137,7 @@ def check_healed(world: World) -> None:
             known = node.state.healed.get(instance.item)
             if instance.state is State.FAILED and healing(config).failed:
                 assert known is not None, f"{instance.item}\n{world.story()}"
-                assert known.permanent, f"{instance.item}: {known}\n{world.story()}"
+                assert known.outlook == "permanent", f"{instance.item}: {known}\n{world.story()}"
             assert known is None or known.next_ms is None, f"{instance.item}: {known}\n{world.story()}"
             assert known is None or len(known.recent) <= 3, f"{instance.item}: {known}\n{world.story()}"
 
