@@ -34,7 +34,7 @@ def step(state: HerderState, event: Event) -> tuple[HerderState, tuple[Effect, .
     handle(turn, event.payload)
     advance(turn)
     request_timeouts.check(turn)
-    return replace(turn.state, changed=frozenset(turn.changed)), tuple(turn.effects)
+    return replace(turn.state, changed=frozenset(turn.changed), clock_ms=event.now_ms), tuple(turn.effects)
 
 
 def handle(turn: Turn, payload: Payload) -> None:

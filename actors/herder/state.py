@@ -290,7 +290,8 @@ class HerderState:
     `changed` is the items whose slots the last step changed, `announced` is the allocation that was last sent to the
     leader, and `release` is what the group waits for. `busy` is the op that the request queue waits for. `claims`
     counts the answers to claims to write the config topic. `request_timeout_at`: when the timer for requests that have
-    waited too long fires. `healed`: the automatic restarts of what failed or stalled.
+    waited too long fires. `healed`: the automatic restarts of what failed or stalled. `clock_ms`: the time of the last
+    event.
     """
 
     settings: HerderSettings
@@ -321,6 +322,7 @@ class HerderState:
     counter: int = 0
     stage: RequestStage | None = None
     changed: frozenset[ItemId] = field(default=frozenset(), compare=False)
+    clock_ms: int = field(default=0, compare=False)
 
     @property
     def phase(self) -> Phase:

@@ -49,6 +49,17 @@ class Turn:
         self.effects: list[Effect] = []
         self.changed: set[ItemId] = set()
         self._own_slots: dict[ItemId, Slot] | None = None
+        if now < state.clock_ms:
+            self._set_back(state.clock_ms - now)
+
+    def _set_back(self, by_ms: int) -> None:
+        """The clock was set back: what is queued still waits for the same time, and what was due is due."""
+        def earlier(queued: Queued) -> Queued:
+            until_ms = None if queued.until_ms is None else queued.until_ms - by_ms
+            return replace(queued, at_ms=queued.at_ms - by_ms, until_ms=until_ms)
+
+        validating = {request_id: earlier(queued) for request_id, queued in self.state.validating.items()}
+        self.state = replace(self.state, queue=tuple(map(earlier, self.state.queue)), validating=validating)
 
     def enter(self, standing: Standing) -> None:
         """Changes the standing in the group."""
