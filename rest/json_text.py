@@ -7,7 +7,14 @@ from typing import Any, NoReturn, Self
 
 import orjson
 
-from spark_tasks.limits import MAX_DEPTH, MAX_NUMBER_LENGTH, may_nest_deeper, nests_deeper
+from spark_tasks.limits import (
+    MAX_DEPTH,
+    MAX_NAME_LENGTH,
+    MAX_NUMBER_LENGTH,
+    has_longer_name,
+    may_nest_deeper,
+    nests_deeper,
+)
 
 
 class UnusableJsonError(ValueError):
@@ -55,7 +62,7 @@ def loads(body: bytes) -> Any:
     """Parses a body; None for an empty one.
 
     Raises ValueError for anything but exactly one JSON value, UnusableJsonError for a value that is nested too deeply,
-    or contains a number that is too long or an unpaired surrogate.
+    or contains a number or a name that is too long or an unpaired surrogate.
     """
     text = body.decode(json.detect_encoding(body)).removeprefix("\ufeff")
     if not text.strip(" \t\r\n"):
@@ -67,6 +74,8 @@ def loads(body: bytes) -> Any:
         raise too_deep from None
     if may_nest_deeper(text) and nests_deeper(value):
         raise too_deep
+    if len(body) > MAX_NAME_LENGTH and has_longer_name(value):
+        raise UnusableJsonError(f"Name length exceeds the maximum allowed ({MAX_NAME_LENGTH})")
     if "\\u" in text:
         _refuse_unpaired_surrogates(value)
     return value

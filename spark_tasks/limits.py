@@ -12,6 +12,7 @@ from typing import Any
 MAX_DEPTH = 100
 JAVA_DEPTH = 1000
 MAX_NUMBER_LENGTH = 1000  # of a number in JSON: Jackson's limit; Python's int() refuses more than 4,300 digits
+MAX_NAME_LENGTH = 50_000  # bytes, of a field's name in JSON: Jackson's limit
 MAX_TASKS = 10_000  # of one connector; more would take memory and time from all workers
 
 
@@ -29,3 +30,15 @@ def nests_deeper(value: Any, limit: int = MAX_DEPTH) -> bool:
 def may_nest_deeper(text: str, limit: int = MAX_DEPTH) -> bool:
     """Returns False only if the JSON text is nested at most `limit` levels deep. Much faster than parsing it."""
     return text.count("[") + text.count("{") > limit
+
+
+def has_longer_name(value: Any, limit: int = MAX_NAME_LENGTH) -> bool:
+    """Returns whether a field of an object in `value` has a name of more than `limit` bytes. Does not recurse."""
+    level = [value]
+    while level:
+        objects = [item for item in level if isinstance(item, Mapping)]
+        if any(len(name.encode(errors="replace")) > limit for item in objects for name in item):
+            return True
+        lists = [item for item in level if isinstance(item, (list, tuple))]
+        level = [item for many in (*lists, *(one.values() for one in objects)) for item in many]
+    return False

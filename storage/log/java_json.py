@@ -11,7 +11,15 @@ from collections.abc import Callable
 from typing import Any
 
 from spark_tasks.java.json import java_json
-from spark_tasks.limits import JAVA_DEPTH, MAX_DEPTH, MAX_NUMBER_LENGTH, may_nest_deeper, nests_deeper
+from spark_tasks.limits import (
+    JAVA_DEPTH,
+    MAX_DEPTH,
+    MAX_NAME_LENGTH,
+    MAX_NUMBER_LENGTH,
+    has_longer_name,
+    may_nest_deeper,
+    nests_deeper,
+)
 
 _SPACE = " \t\r\n"
 
@@ -71,4 +79,6 @@ def loads(data: bytes) -> Any:
     if may_nest_deeper(text) and nests_deeper(value):
         raise ValueError(f"it is nested more than {JAVA_DEPTH} levels deep") if nests_deeper(value, JAVA_DEPTH) \
             else TooDeepError
+    if len(data) > MAX_NAME_LENGTH and has_longer_name(value):
+        raise ValueError(f"the name of a field has more than {MAX_NAME_LENGTH} bytes")
     return value

@@ -207,6 +207,10 @@ def test_values_that_are_not_json_do_not_advance_the_position(topic: Topic) -> N
     topic.add(raw("whatever", None))
     assert topic.state.offset == 4
     assert ClusterConfigState().offset == -1
+    name = "k" * 50_001  # Jackson's limit is 50,000 bytes
+    assert topic.add(raw("connector-b", {"properties": {name: "v"}})) == []
+    assert topic.state.offset == 4
+    assert topic.add(raw("connector-b", {"properties": {name[1:]: "v"}})) == [ConnectorUpdated(ConnectorName("b"))]
 
 
 @pytest.mark.parametrize("empty", [b"", b" \n"])
