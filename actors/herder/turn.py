@@ -22,6 +22,7 @@ from actors.herder.standing import (
 )
 from actors.herder.state import (
     Continuation,
+    Healed,
     HerderState,
     OwnRequest,
     Queued,
@@ -53,13 +54,21 @@ class Turn:
             self._set_back(state.clock_ms - now)
 
     def _set_back(self, by_ms: int) -> None:
-        """The clock was set back: what is queued still waits for the same time, and what was due is due."""
+        """The clock was set back: what is queued still waits for the same time, what was due is due, and restarts count
+        for the same time.
+        """
         def earlier(queued: Queued) -> Queued:
             until_ms = None if queued.until_ms is None else queued.until_ms - by_ms
             return replace(queued, at_ms=queued.at_ms - by_ms, until_ms=until_ms)
 
-        validating = {request_id: earlier(queued) for request_id, queued in self.state.validating.items()}
-        self.state = replace(self.state, queue=tuple(map(earlier, self.state.queue)), validating=validating)
+        def before(healed: Healed) -> Healed:
+            outlook = healed.outlook if healed.next_ms is None else healed.next_ms - by_ms
+            return replace(healed, outlook=outlook, recent=tuple(at - by_ms for at in healed.recent))
+
+        state = self.state
+        self.state = replace(state, queue=tuple(map(earlier, state.queue)),
+                             validating={id_: earlier(queued) for id_, queued in state.validating.items()},
+                             healed={item: before(healed) for item, healed in state.healed.items()})
 
     def enter(self, standing: Standing) -> None:
         """Changes the standing in the group."""

@@ -10,10 +10,11 @@ from actors.herder import core
 from actors.herder.effects import AskTaskConfigs, Effect, Reply, SetTimer, Timer
 from actors.herder.events import Event, RequestReceived, TimerFired
 from actors.herder.standing import Follower, Joining, Resolved
-from actors.herder.state import GeneratedTasks, HerderSettings, HerderState, Reconfigure, Slot
-from actors.messages.events import Joined, TaskConfigsGenerated
+from actors.herder.state import GeneratedTasks, Healed, HerderSettings, HerderState, Reconfigure, Slot
+from actors.messages.events import ConnectorStateReported, Joined, TaskConfigsGenerated
 from actors.messages.ids import Epoch, OpId, RequestId
 from actors.messages.requests import HealthCheck
+from spark_tasks.config.healing import Healing
 from spark_tasks.errors import ConnectError
 from storage.config.state import ClusterConfigState
 from storage.ids import ConnectorName, State, WorkerId
@@ -56,3 +57,14 @@ def test_a_retry_comes_when_its_delay_is_over() -> None:
     assert not any(isinstance(effect, AskTaskConfigs) for effect in effects)
     _, effects = step(state, TimerFired((Timer.QUEUE, "")), HOUR + 250)
     assert any(isinstance(effect, AskTaskConfigs) for effect in effects)
+
+
+def test_former_restarts_do_not_count_for_longer() -> None:
+    policy = Healing(failed=True, limit=1, period_ms=60_000, first_ms=1000)
+    settings = HerderSettings(WorkerId("me:1"), "g", healing=lambda _: policy)
+    state = HerderState(
+        settings, Resolved(Follower(MEMBERSHIP)), store=CONFIG, config=CONFIG, allocation=Allocation((C,)), counter=9,
+        slots={C: Slot(Epoch(1), State.RUNNING)}, clock_ms=2 * HOUR,
+        healed={C: Healed(Epoch(1), "failed", recent=(2 * HOUR - 50_000,), count=1)})
+    state, _ = step(state, ConnectorStateReported(C, Epoch(1), State.FAILED, "again"), HOUR)
+    assert state.healed[C].next_ms == HOUR + 10_000
