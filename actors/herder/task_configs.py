@@ -21,9 +21,14 @@ KEY_ROTATION_MS = 60_000
 
 
 def on_requested(turn: Turn, event: TaskReconfigurationRequested) -> None:
-    """A connector reports that its task configs are out of date."""
+    """A connector reports that its task configs are out of date. This replaces its requests that wait: each one that
+    fails is repeated until it succeeds, so that they would become more and more.
+    """
     slot = turn.state.slots.get(event.connector)
     if slot is not None and slot.epoch == event.epoch:
+        turn.state = replace(turn.state, queue=tuple(
+            queued for queued in turn.state.queue
+            if not (isinstance(queued.request, Reconfigure) and queued.request.connector == event.connector)))
         turn.enqueue(None, Reconfigure(event.connector, 0, turn.now))
 
 
@@ -33,6 +38,11 @@ def reconfigure(turn: Turn, request: Reconfigure) -> None:
     target = turn.state.config.target_state(request.connector)
     if slot is None or slot.stopping or slot.state is not State.RUNNING or target is not TargetState.STARTED:
         text = f"{request.connector}: not reconfigured: the connector does not run on this worker"
+        turn.log("DEBUG", text, request.connector)
+        return
+    asked = (then for then in turn.state.ops.values() if isinstance(then, GeneratedTasks))
+    if sum(then.reconfigure.connector == request.connector for then in asked) > 1:
+        text = f"{request.connector}: not asked for task configs: it has not yet begun to answer an earlier request"
         turn.log("DEBUG", text, request.connector)
         return
     op = turn.op(GeneratedTasks(request))
