@@ -59,12 +59,15 @@ from actors.messages.requests import (
 from spark_tasks.config.auto_tasks import as_put, stored
 from storage.ids import Config, ConnectorName, TargetState
 
+READS = (GetConnector, GetTaskConfigs, HealthCheck)
+READ_LIMIT_MS = 120_000  # longer than REST's timeout; writes are still carried out after it, as in Kafka Connect
 LEADER_ONLY = "Only the leader can set connector configs."
 
 
 def on_request(turn: Turn, event: RequestReceived) -> None:
     """A request has arrived; a defect while it is handled becomes its error."""
-    until_ms = None if event.wait_ms is None else turn.now + event.wait_ms
+    wait_ms = READ_LIMIT_MS if event.wait_ms is None and isinstance(event.request, READS) else event.wait_ms
+    until_ms = None if wait_ms is None else turn.now + wait_ms
     defect = turn.attempt(lambda: on_received(turn, event.request_id, event.request, until_ms))
     if defect is not None:
         turn.reply(event.request_id, error=defect)

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from actors.errors import ConflictError
 from actors.herder.standing import Phase
-from actors.messages.requests import DeleteConnector, PatchConnector, PutConnector
+from actors.messages.requests import (
+    DeleteConnector,
+    GetConnector,
+    HealthCheck,
+    PatchConnector,
+    PutConnector,
+)
 from storage.ids import ConnectorName
 from tests.rigs.herder.world import World
 
@@ -64,6 +70,21 @@ def test_a_request_that_may_not_wait_is_refused_at_once() -> None:
     asked = world.ask("w0", DeleteConnector(C), wait_ms=0)
     pass_time(world, 0)
     assert isinstance(world.replies[asked].error, ConflictError)
+
+
+def test_reads_that_nobody_waits_for_do_not_accumulate() -> None:
+    """Probes and dashboards go on while a group cannot be joined for hours. Writes are kept, as in Kafka Connect."""
+    world = rebalancing()
+    write = world.ask("w0", DeleteConnector(C))
+    reads = []
+    for _ in range(100):
+        reads += [world.ask("w0", HealthCheck()), world.ask("w0", GetConnector(C))]
+        pass_time(world, 10_000)
+    waiting = [queued.request_id for queued in world.nodes["w0"].state.queue]
+    assert write in waiting
+    assert len(waiting) < 30
+    assert not set(waiting) - {write} & world.replies.keys()
+    assert all(number in waiting or isinstance(world.replies[number].error, ConflictError) for number in reads)
 
 
 def test_no_request_times_out_while_the_group_is_settled() -> None:
