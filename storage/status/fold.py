@@ -152,13 +152,13 @@ def _topic(draft: _Draft, key: str, value: bytes | None) -> bool:
 # ---------------------------------------------------------------- writing
 @dataclass(frozen=True, slots=True)
 class WriteBook:
-    """What a writer remembers: the generation of its last write, and the number of writes of each item.
-
-    The second number of an item changes when a tombstone for it is read, which invalidates writes in progress.
+    """What a writer remembers: the generation of its last write, how many writes there were, and which was the last one
+    of each item that has not been removed since.
     """
 
     generation: int = 0
-    sequences: Mapping[ItemId, tuple[int, int]] = field(default_factory=dict)
+    writes: int = 0
+    last: Mapping[ItemId, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,22 +167,20 @@ class WriteTicket:
 
     status: Status
     safe: bool
-    sequence: int
-    lives: int
+    number: int
 
 
 def admit(book: WriteBook, state: StatusState, status: Status, *, safe: bool) -> tuple[WriteBook, WriteTicket | None]:
     """Begins to write a status. Returns no ticket if a safe write would overwrite another worker's newer status, or
     write UNASSIGNED for an item without a status.
     """
-    sequence, lives = book.sequences.get(status.id, (0, 0))
-    if safe and status.state is State.UNASSIGNED and not sequence and _current(state, status) is None:
+    if safe and status.state is State.UNASSIGNED and status.id not in book.last and _current(state, status) is None:
         # The item was deleted; this write would restore its status.
         return replace(book, generation=status.generation), None
     if safe and not _may_overwrite(state, status):
         return replace(book, generation=status.generation), None
-    sequences = {**book.sequences, status.id: (sequence + 1, lives)}
-    return WriteBook(status.generation, sequences), WriteTicket(status, safe, sequence + 1, lives)
+    number = book.writes + 1
+    return WriteBook(status.generation, number, {**book.last, status.id: number}), WriteTicket(status, safe, number)
 
 
 def may_repeat(book: WriteBook, state: StatusState, ticket: WriteTicket) -> bool:
@@ -191,7 +189,7 @@ def may_repeat(book: WriteBook, state: StatusState, ticket: WriteTicket) -> bool
     It is not if the item was removed, or this worker is in another generation, or it has written a newer status of the
     same item. (Kafka Connect checks the last condition only for safe writes, so others may overwrite the newer one.)
     """
-    if book.sequences.get(ticket.status.id) != (ticket.sequence, ticket.lives):
+    if book.last.get(ticket.status.id) != ticket.number:
         return False
     return ticket.status.generation == book.generation and not (
         ticket.safe and not _may_overwrite(state, ticket.status)
@@ -200,11 +198,13 @@ def may_repeat(book: WriteBook, state: StatusState, ticket: WriteTicket) -> bool
 
 def forget(book: WriteBook, removed: Iterable[ItemId]) -> WriteBook:
     """Tombstones of these items were read: invalidates their writes in progress."""
-    known = [item for item in removed if item in book.sequences]
-    if not known:
+    gone = book.last.keys() & removed
+    if not gone:
         return book
-    again = {item: (0, book.sequences[item][1] + 1) for item in known}
-    return replace(book, sequences={**book.sequences, **again})
+    last = dict(book.last)
+    for item in gone:
+        del last[item]
+    return replace(book, last=last)
 
 
 def _current(state: StatusState, status: Status) -> Status | None:

@@ -157,6 +157,12 @@ def test_a_write_after_a_tombstone_is_another_one() -> None:
     assert may_repeat(book, read(), new)
 
 
+def test_nothing_is_remembered_of_what_is_removed() -> None:
+    """Connectors that exist for a moment would take memory for as long as the worker runs."""
+    book, _ = ticket_for(WriteBook(), read(), task(), safe=False)
+    assert forget(book, [TASK]).last == {}
+
+
 def test_a_safe_write_is_not_repeated_after_a_newer_workers_write() -> None:
     before = read(task(State.RUNNING))
     book, safe = ticket_for(WriteBook(), before, task(State.UNASSIGNED), safe=True)
