@@ -69,7 +69,12 @@ class Scaler:
         self._watched: list[Watched] = []
 
     def watch(self, connector: ConnectorName, epoch: Epoch, config: Mapping[str, str]) -> Watched | None:
-        """Watches a sink until it has `ended`; None if its number of tasks is fixed. Raises ConfigError."""
+        """Watches a sink until it has `ended`; None if its number of tasks is fixed. Raises ConfigError. A former
+        instance has ended, even if it was abandoned because its plugin hangs.
+        """
+        with self._lock:
+            for former in self._watched:
+                former.ended = former.ended or former.connector == connector
         bounds = Bounds.of(config)
         if bounds is None:
             return None

@@ -76,3 +76,13 @@ def test_a_fixed_number_of_tasks_is_not_measured(rig):
     assert rig.scaler.watch("c", 7, {"tasks.max": "4"}) is None
     rig.scaler.check()
     assert rig.measured.empty()
+
+
+@pytest.mark.parametrize("config", [CONFIG, {"tasks.max": "4"}])
+def test_an_abandoned_instance_is_no_longer_measured(rig, config):
+    """Its plugin hangs, so it cannot say that it has ended; another instance runs in its place."""
+    abandoned = rig.scaler.watch("c", 7, CONFIG)
+    watched = rig.scaler.watch("c", 8, config)
+    rig.lag = 1000
+    rig.pass_(6, watched or abandoned)
+    assert {getattr(message, "epoch", 8) for message in rig.reported} == ({8} if watched else set())
