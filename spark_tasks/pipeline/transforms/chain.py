@@ -16,8 +16,15 @@ from spark_tasks.config.connector_keys import aliases
 from spark_tasks.config.definition import Type, parse_type
 from spark_tasks.data.columns import CONNECT_COLUMNS
 from spark_tasks.errors import ConfigError, ConnectError, DataError
-from spark_tasks.pipeline.converters.base import BadRowError
-from spark_tasks.pipeline.failures import FailedStage, StageFailedError, StageOutageError, is_outage, reason_of
+from spark_tasks.pipeline.converters.base import BadRowError, BadRowsError
+from spark_tasks.pipeline.failures import (
+    FailedStage,
+    StageFailedError,
+    StageOutageError,
+    bad_rows,
+    is_outage,
+    reason_of,
+)
 from spark_tasks.pipeline.transforms.base import Predicate, Transform
 from spark_tasks.pipeline.transforms.header_values import HeaderWriter, UnwritableHeaderError
 from spark_tasks.pipeline.transforms.rows import joined
@@ -40,15 +47,18 @@ class TransformError(DataError):
 
     @property
     def part(self) -> StageFailedError:
-        """The same error, for a caller that tries parts of a batch."""
+        """The same error, for a caller that tries parts of a batch. It names all bad rows that the transform has named,
+        unless their errors are those of headers.
+        """
         reason = reason_of(self.__cause__) if isinstance(self.__cause__, Exception) else self
+        bad = [one for one in bad_rows(self.__cause__) if not isinstance(reason_of(one[1]), UnwritableHeaderError)]
         kind, class_name = FailedStage.TRANSFORMATION, self.class_name
         words = f"transforms.{self.alias} ({class_name}) cannot transform record {{}}"
         if isinstance(reason, UnwritableHeaderError):
             kind, class_name = FailedStage.HEADER_CONVERTER, reason.class_name
             words = f"header {reason.header} of record {{}} cannot be written by {class_name}"
-            reason = reason.reason
-        failed = StageFailedError(self._row, kind, class_name, reason, words)
+            reason, bad = reason.reason, []
+        failed = StageFailedError(self._row, kind, class_name, BadRowsError(bad) if bad else reason, words)
         for place in self._place:
             failed.move(place)
         return failed

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import re
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 
-from spark_tasks.errors import ConfigError, ConnectError, ToleranceExceededError
+from spark_tasks.errors import ConfigError, ToleranceExceededError
 from spark_tasks.pipeline.converters.base import schema_of
 from spark_tasks.pipeline.failures import Failure
 from spark_tasks.pipeline.sink_pipeline import SinkPipeline
@@ -19,27 +17,8 @@ from spark_tasks.pipeline.transforms.cast import Cast
 from spark_tasks.pipeline.transforms.chain import Stage, TransformError
 from spark_tasks.pipeline.transforms.field_path import parse_path
 from spark_tasks.pipeline.transforms.rows import read_records
+from tests.rigs.chains import T, chain, rows, sink
 from tests.rigs.raw_records import JSON, raw_batch, worker
-
-T = "org.apache.kafka.connect.transforms."
-SCHEMALESS = {"value.converter": JSON, "value.converter.schemas.enable": "false"}
-
-
-def chain(*steps, **more):
-    config = {"transforms": ",".join(f"t{i}" for i in range(len(steps)))}
-    for i, (name, options) in enumerate(steps):
-        config[f"transforms.t{i}.type"] = T + name
-        config |= {f"transforms.t{i}.{key}": value for key, value in options.items()}
-    return {**SCHEMALESS, **config, **more}
-
-
-def sink(config, values, **more):
-    return list(SinkPipeline(worker(), config).to_connect_batches("t", 3, raw_batch(values, **more)))
-
-
-def rows(batches, column="value"):
-    return [value for batch in batches for value in batch.column(column).to_pylist()]
-
 
 TOMBSTONES = {"predicates": "p", "predicates.p.type": T + "predicates.RecordIsTombstone"}
 
@@ -105,131 +84,6 @@ def test_a_record_that_fails_a_predicate_is_the_bad_record():
     assert rows(good) == [1, "x", 2, 3, "y"]
 
 
-class Returning(Transform):
-    """Returns `of(batch)`."""
-
-    of = None
-
-    def configure(self, configs):
-        pass
-
-    def apply(self, batch):
-        return self.of(batch)
-
-
-def returning(of):
-    transform = Returning()
-    transform.of = of
-    records = pa.RecordBatch.from_pydict({"topic": ["t"] * 4, "offset": [0, 1, 2, 3], "value": list("abcd")})
-    return list(Stage("r", "acme.Returning", transform).apply(records))
-
-
-@pytest.mark.parametrize(("of", "why"), [
-    (lambda batch: [batch, 5], "a list with an element of type int; return a pyarrow.RecordBatch or a list of them"),
-    (lambda _: {"value": 1}, "a dict; return a pyarrow.RecordBatch"),
-    (lambda _: None, "a NoneType; return a pyarrow.RecordBatch"),
-    (lambda batch: pa.Table.from_batches([batch]), "a Table; return a pyarrow.RecordBatch"),
-    (lambda batch: (one for one in [batch, None]), "a generator with an element of type NoneType"),
-    (lambda batch: batch.rename_columns(["x"] * 3),
-     r"x, x, x \(doubled: x; unknown: x; missing: topic, offset, value\); return the columns topic, offset, value"),
-    (lambda batch: batch.drop_columns(["offset"]), r"columns topic, value \(missing: offset\)"),
-    (lambda batch: batch.append_column("value", batch.column("value")), r"\(doubled: value\)"),
-    (lambda batch: [batch, batch.append_column("more", batch.column("value"))], r"\(unknown: more\)"),
-])  # fmt: skip
-def test_a_transform_that_returns_no_batches_of_records_is_named(of, why):
-    with pytest.raises(TransformError, match=r"transforms\.r \(acme\.Returning\) .*: Returning returned .*" + why):
-        returning(of)
-
-
-def test_a_transform_may_add_columns_of_records_and_a_source_may_lack_some():
-    (found,) = returning(lambda batch: batch.append_column("key", batch.column("value")))
-    assert found.schema.names == ["topic", "offset", "value", "key"]
-    transform = Returning()
-    transform.of = lambda batch: batch.drop_columns(["topic"])
-    batch = pa.RecordBatch.from_pydict({"topic": ["t"], "value": ["v"]})
-    assert rows(Stage("r", "acme.Returning", transform).apply(batch)) == ["v"]
-    transform.of = lambda batch: batch.drop_columns(["value"])
-    with pytest.raises(TransformError, match=r"Returning returned .* \(missing: value\)"):
-        list(Stage("r", "acme.Returning", transform).apply(batch))
-
-
-def test_a_record_without_a_topic_is_the_bad_record():
-    topics = pa.array(["t", "u", None, "v"]).dictionary_encode()
-    with pytest.raises(TransformError, match="Returning returned a record whose topic is null; set a topic") as bad:
-        returning(lambda batch: batch.set_column(0, "topic", topics.take(batch.column("offset"))))
-    assert rows([bad.value.record]) == ["c"]
-
-
-class Answering(Predicate):
-    """Returns `answer`."""
-
-    answer = None
-
-    def configure(self, configs):
-        pass
-
-    def test(self, _):
-        return self.answer
-
-
-def answered(answer, *, negate):
-    predicate, transform = Answering(), Returning()
-    predicate.answer = answer
-    transform.of = lambda batch: batch.set_column(0, "value", pc.utf8_upper(batch.column("value")))
-    batch = pa.RecordBatch.from_pydict({"value": list("abcd")})
-    return rows(Stage("r", "acme.Returning", transform, predicate, negate).apply(batch))
-
-
-@pytest.mark.parametrize("negate", [False, True])
-@pytest.mark.parametrize(("answer", "what"), [
-    ([True] * 4, "list of 4 values"), (pa.array([True]), "BooleanArray of 1 values"),
-    (pa.array([True] * 5), "BooleanArray of 5 values"), (pa.array([1] * 4), "Int64Array of 4 values"),
-    (True, "bool"), (None, "NoneType"),
-])  # fmt: skip
-def test_a_predicate_that_does_not_answer_for_each_record_is_named(answer, what, negate):
-    words = rf"transforms\.r .*: the predicate Answering returned a {what} for \d records; return a pyarrow"
-    with pytest.raises(TransformError, match=words):
-        answered(answer, negate=negate)
-
-
-def test_records_of_which_a_predicate_does_not_know_are_not_selected():
-    """They were lost, as a filter with null drops records."""
-    answer = pa.array([True, None, False, None])
-    assert answered(answer, negate=False) == ["A", "b", "c", "d"]
-    assert answered(answer, negate=True) == ["a", "B", "C", "D"]
-
-
-@pytest.mark.parametrize(("name", "options", "why"), [
-    ("SetSchemaMetadata$Value", {}, "Neither schema name nor version configured"),
-    ("ExtractField$Value", {"field": "a.`b", "field.syntax.version": "V2"}, "Incomplete backtick pair"),
-])  # fmt: skip
-def test_a_transform_that_cannot_be_configured_is_named(name, options, why):
-    with pytest.raises(ConfigError, match=rf"^transforms\.t0 \({re.escape(T + name)}\): {why}"):
-        sink(chain((name, options)), [b"1"])
-
-
-def test_a_predicate_that_cannot_be_configured_is_named():
-    config = chain(("Filter", {"predicate": "p"}), predicates="p",
-                   **{"predicates.p.type": T + "predicates.HasHeaderKey", "predicates.p.name": ""})  # fmt: skip
-    with pytest.raises(ConfigError, match=r"^predicates\.p \(.*HasHeaderKey\): Invalid value"):
-        sink(config, [b"1"])
-
-
-def test_a_plugin_that_raises_any_error_when_it_is_configured_is_named(tmp_path):
-    (tmp_path / "acme_careless.py").write_text(
-        "from heeler import Transform\nclass Careless(Transform):\n    def apply(self, batch):\n        return batch\n"
-        "    def configure(self, configs):\n        int(configs['n'])\n")  # fmt: skip
-    config = {**SCHEMALESS, "transforms": "t", "transforms.t.type": "Careless", "transforms.t.n": "x"}
-    pipeline = SinkPipeline(worker(**{"plugin.path": str(tmp_path)}), config)
-    with pytest.raises(ConnectError, match=r"^transforms\.t \(acme_careless\.Careless\) .*: ValueError: invalid"):
-        assert pipeline.stages
-
-
-def test_a_missing_predicate_is_reported():
-    with pytest.raises(ConfigError, match=r"transforms\.t0\.predicate: there is no predicate 'p'"):
-        sink(chain(("Filter", {"predicate": "p"})), [b"1"])
-
-
 def test_the_bad_record_is_named_with_its_stage():
     values = [b'{"a":"%d"}' % i for i in range(200)]
     values[137] = b'{"a":"x"}'
@@ -238,6 +92,29 @@ def test_the_bad_record_is_named_with_its_stage():
     with pytest.raises(ToleranceExceededError, match=r"transforms\.t2 \(.*Cast\$Value\) cannot transform record t-3, "
                        r"offset 177: Value \(x\) was out of range for requested data type"):
         sink(config, values, offset=40)
+
+
+@pytest.mark.parametrize("transform", [("ExtractField$Value", {"field": "id"}), ("Cast$Value", {"spec": "id:int32"})])
+def test_all_bad_records_of_a_transform_are_found_at_once(transform):
+    """Half of the records are bad. To search for each of them would take as many calls."""
+    calls, refused = [], []
+
+    class Counted(Transform):
+        def configure(self, configs):
+            pass
+
+        def apply(self, batch):
+            calls.append(len(batch))
+            return [batch]
+
+    values = [json.dumps({"id": "7"} if n % 2 else 7 if n % 4 else {"id": "x"}).encode() for n in range(1000)]
+    pipeline = SinkPipeline(worker(), chain(transform))
+    pipeline.stages.chain.stages = (Stage("n", "Counted", Counted()), *pipeline.stages.chain.stages)
+    batches = list(pipeline.to_connect_batches("t", 0, raw_batch(values), refused.append))
+    bad = [n for n in range(1000) if not n % 2 and (n % 4 or transform[0] == "Cast$Value")]
+    assert [failure.row for failure in refused] == bad
+    assert sum(map(len, batches)) == 1000 - len(bad)
+    assert len(calls) <= 3
 
 
 def test_a_bad_topic_is_found_by_bisection():
