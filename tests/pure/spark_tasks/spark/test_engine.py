@@ -33,6 +33,7 @@ class Spark:
         Spark.started += 1
         self.number = Spark.started
         self.gate = threading.Event()
+        self.warm = False
 
     @property
     def slots(self) -> int:
@@ -44,6 +45,7 @@ class Spark:
             raise SparkSilentError("it has ended")
         if label != "warm-up":
             self.gate.wait(20)
+        self.warm = True
         return [[Outcome(1) for _ in splits] for splits in partitions]
 
     def alive(self, _grace_s: float = 0.0) -> bool:
@@ -91,6 +93,9 @@ def test_the_cancellation_of_a_batch_does_not_wait_for_a_suspended_spark(monkeyp
     engine = SparkEngine({})
     engine.start()
     engine.await_spark()
+    spark = engine.spark
+    assert isinstance(spark, Spark)
+    wait_until(lambda: spark.warm and not engine.figures().running)  # else the batch shares the job of the warm-up
     running = engine.submit("a-0", [Answer(1)])
     wait_until(running.running)
     engine.cancel(running)
