@@ -48,13 +48,19 @@ class Lost(Threads):
 
     asked_why = False
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._lost: set[int] = set()
+
     def launch(self, ticket: Ticket) -> None:
         if self.asked_why:
             super().launch(ticket)
+        else:
+            self._lost.add(ticket.number)
 
-    def failure(self, number: int) -> str | None:  # noqa: ARG002
+    def failure(self, number: int) -> str | None:
         self.asked_why = True
-        return "it was killed"
+        return "it was killed" if number in self._lost else None
 
 
 def test_processes_of_a_stand_in_are_replaced_while_spark_is_suspended(
