@@ -63,27 +63,31 @@ class JavaSinkPipeline(SinkPipeline):
         self._converted_parts = frozenset(converted)
 
     @override
-    def to_connect_batches(
+    def to_connect_by_schema(
         self, topic: str, partition: int, raw: pa.RecordBatch, refuse: Refuse = raise_failure
-    ) -> Iterator[pa.RecordBatch]:
-        offsets, last = raw.column("offset").to_numpy(), -1
-        for batch in super().to_connect_batches(topic, partition, raw, refuse):
+    ) -> list[pa.RecordBatch]:
+        offsets, seen = raw.column("offset").to_numpy(), np.zeros(len(raw), np.bool_)
+        found: list[pa.RecordBatch] = []
+        refused: list[tuple[int, StageFailedError]] = []
+        for batch in super().to_connect_by_schema(topic, partition, raw, refuse):
             rows = np.searchsorted(offsets, batch.column("offset").to_numpy())
-            if (np.diff(rows, prepend=last) < 0).any() or rows[0] == last:
+            if (np.diff(rows) < 0).any() or seen[rows].any():
                 raise ConnectError("transforms before a Java sink have to keep the order of records, and all records "
                                    "that they make from one record must have the same schema; this is not the case at "
                                    f"{topic}-{partition}, offset {offsets[rows[0]]}")
-            last = rows[-1]
-            positions = [f"{topic}-{partition}, offset {offset}" for offset in offsets[rows]]
+            seen[rows] = True
 
-            def refuse_row(row: int, failed: StageFailedError, rows: Any = rows, positions: Any = positions) -> None:
-                refuse(failed.failure(int(rows[row]), positions[row]))
+            def note(row: int, failed: StageFailedError, rows: np.ndarray[Any, Any] = rows) -> None:
+                refused.append((int(rows[row]), failed))
 
-            numbered = batch.append_column("row", pa.array(rows))
-            for part in good_records(numbered, self._cut_columns, refuse_row):
-                yield pa.RecordBatch.from_arrays(
-                    [*raw.take(part.column("row")).columns, *part.columns[1:]],
-                    schema=CUT_SCHEMA.with_metadata(part.schema.metadata))
+            found += [
+                pa.RecordBatch.from_arrays([*raw.take(part.column("row")).columns, *part.columns[1:]],
+                                           schema=CUT_SCHEMA.with_metadata(part.schema.metadata))
+                for part in good_records(batch.append_column("row", pa.array(rows)), self._cut_columns, note)
+            ]
+        for row, failed in sorted(refused, key=lambda one: one[0]):
+            refuse(failed.failure(row, f"{topic}-{partition}, offset {offsets[row]}"))
+        return found
 
     def _cut_columns(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Returns a column `row` with the row number of each record, and the columns of CUT_SCHEMA that start with

@@ -112,10 +112,10 @@ def test_records_for_a_java_sink_keep_their_original_fields():
 def test_transforms_that_mix_up_records_before_a_java_sink_are_refused(monkeypatch):
     cut = Cut((), (), frozenset({"value"}))
     pipeline = JavaSinkPipeline({}, cut.for_far({"value.converter": JSON}), cut.converted)
-    mixed = list(super(JavaSinkPipeline, pipeline).to_connect_batches("t", 0, raw((1, None), (2, None))))
+    mixed = list(super(JavaSinkPipeline, pipeline).to_connect_by_schema("t", 0, raw((1, None), (2, None))))
     for orders in ([[1, 0]], [[0], [0, 1]]):
-        monkeypatch.setattr("spark_tasks.pipeline.sink_pipeline.SinkPipeline.to_connect_batches",
-                            lambda *_, orders=orders: (mixed[0].take(pa.array(order)) for order in orders))
+        monkeypatch.setattr("spark_tasks.pipeline.sink_pipeline.SinkPipeline.to_connect_by_schema",
+                            lambda *_, orders=orders: [mixed[0].take(pa.array(order)) for order in orders])
         with pytest.raises(ConnectError, match="keep the order of records"):
             list(pipeline.to_connect_batches("t", 0, raw((1, None), (2, None))))
 

@@ -86,7 +86,7 @@ def test_a_protobuf_schema_may_have_several_messages(registry):
     converter = protobuf(registry)
     with pytest.raises(MixedSchemasError) as mixed:
         converter.to_connect("mix", pa.array([None, first, inner, None]))
-    assert mixed.value.ends == [2, 4]
+    assert [rows.tolist() for rows in mixed.value.rows_by_schema()] == [[0, 1], [2, 3]]
     assert converter.to_connect("mix", pa.array([inner, None]))[0].to_pylist() == [{"s": "s"}, None]
     for payload, words in ((cyclic, "contains itself"), (start + b"\x02\x0c", "no message at the index"),
                            (start + b"\x01", "message index")):
