@@ -21,6 +21,7 @@ from spark_tasks.arrays.memory import (
     zero_bytes,
 )
 from spark_tasks.data.columns import Metadata
+from spark_tasks.pipeline.converters.base import rows_by_code
 from spark_tasks.pipeline.converters.java_text import to_texts
 
 _LF, _CR = 10, 13
@@ -138,23 +139,27 @@ def lines_of_values(batches: Sequence[pa.RecordBatch]) -> pa.Buffer:
     """The lines of the values of batches that may have different schemas, in order."""
     if len(batches) == 1:
         return to_lines(batches[0].column("value"), batches[0].schema.field("value").metadata)
-    columns: list[tuple[pa.Schema, list[pa.Array], list[np.ndarray[Any, Any]]]] = []
-    begin = 0
-    for batch in batches:
-        same = next((one for one in columns if one[0].equals(batch.schema, check_metadata=True)), None)
-        if same is None:
-            same = (batch.schema, [], [])
-            columns.append(same)
-        same[1].append(batch.column("value"))
-        same[2].append(np.arange(begin, begin + len(batch)))
-        begin += len(batch)
-    arrays = [(pa.concat_arrays(values), schema.field("value").metadata) for schema, values, _ in columns]
-    if len(arrays) == 1:
-        return to_lines(*arrays[0])
-    texts_of = [array if pa.types.is_binary(array.type) else to_texts(array, its).cast(pa.binary())
-                for array, its in arrays]
-    order = np.argsort(np.concatenate([place for _, _, places in columns for place in places]))
-    return to_lines(pa.concat_arrays(texts_of).take(pa.array(order)), None)
+    schemas: list[pa.Schema] = []
+    codes = np.array([_code(batch.schema, schemas) for batch in batches])
+    sizes = np.array([len(batch) for batch in batches])
+    begins = np.cumsum(sizes) - sizes
+    texts_of, places = [], []
+    for same in rows_by_code(codes):  # the batches of one schema
+        values = pa.concat_arrays([batches[number].column("value") for number in same])
+        is_text = not pa.types.is_binary(values.type)
+        metadata = batches[same[0]].schema.field("value").metadata
+        texts_of.append(to_texts(values, metadata).cast(pa.binary()) if is_text else values)
+        places += [np.arange(begins[number], begins[number] + sizes[number]) for number in same]
+    return to_lines(pa.concat_arrays(texts_of).take(pa.array(np.argsort(np.concatenate(places)))), None)
+
+
+def _code(schema: pa.Schema, schemas: list[pa.Schema]) -> int:
+    """Returns the place of the schema among `schemas`, to which a new one is added."""
+    for code, known in enumerate(schemas):
+        if known.equals(schema, check_metadata=True):
+            return code
+    schemas.append(schema)
+    return len(schemas) - 1
 
 
 @jit

@@ -84,7 +84,7 @@ class SinkPipeline(ConfiguredPipeline):
 
         batches = self._converted(topic, partition, raw, refuse_raw)
         if stages.chain.stages:
-            batches, refused = self._transformed(batches, offsets.to_numpy())
+            batches, refused = self._through_chain(batches, offsets.to_numpy())
             for row, failed in refused:
                 refuse_raw(row, failed)
         return batches
@@ -123,7 +123,7 @@ class SinkPipeline(ConfiguredPipeline):
         good[bad] = False
         return self._connect(topic, partition, raw.filter(pa.array(good)))  # together they are fewer batches
 
-    def _transformed(
+    def _through_chain(
         self, batches: Iterable[pa.RecordBatch], offsets: Array
     ) -> tuple[list[pa.RecordBatch], list[tuple[int, StageFailedError]]]:
         """Returns the transformed records, and the bad rows with their errors. `offsets`: of all rows."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from typing import Any
 
 import pytest
@@ -14,9 +13,6 @@ from spark_tasks.spark.engine import SparkEngine
 from spark_tasks.spark.executor import Outcome
 from tests.rigs.splits import Answer
 from tests.rigs.support import wait_until
-
-LOOK_S = 0.2  # in this time, a thread that does not sleep looks a thousand times
-FEW = 100
 
 
 class Spark:
@@ -74,15 +70,19 @@ def test_batches_wait_quietly_if_a_new_spark_has_fewer_slots(monkeypatch: pytest
     running = engine.submit("a-0", [Answer(1)])
     wait_until(running.running)
     waiting = engine.submit("b-0", [Answer(1)])
-    before = Spark.looks
-    time.sleep(LOOK_S)
-    looks = Spark.looks - before
+    looks: list[int] = []
+
+    def is_quiet() -> bool:
+        """Whether no thread has looked for work since the last call; one that does not sleep looks all the time."""
+        looks.append(Spark.looks)
+        return len(looks) > 1 and looks[-1] == looks[-2]
+
+    wait_until(is_quiet)
     spark = engine.spark
     assert isinstance(spark, Spark)
     spark.gate.set()
     assert (running.result(20), waiting.result(20)) == ([1], [1])
     engine.close()
-    assert looks < FEW
 
 
 def test_the_cancellation_of_a_batch_does_not_wait_for_a_suspended_spark(monkeypatch: pytest.MonkeyPatch) -> None:
