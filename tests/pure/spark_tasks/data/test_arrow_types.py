@@ -42,7 +42,9 @@ def test_a_decimal_is_converted_exactly_or_refused(number, scale):
         found = fitting_decimal(number, kind)
     except ValueError:
         steps = number.as_tuple().exponent + scale
-        is_whole = steps >= 0 or not number or number.as_tuple().digits[steps:] == (0,) * -steps
+        # A number other than 0 has fewer zeros at its end than digits.
+        digits = number.as_tuple().digits
+        is_whole = steps >= 0 or not number or (-steps < len(digits) and not any(digits[steps:]))
         assert not is_whole or number.adjusted() + 1 + max(scale, 0) > 38
     else:
         assert found == number
