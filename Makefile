@@ -11,7 +11,7 @@ PIP     = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-
 # If a container image sets this, every process that tests start would compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 NIGHTLY := histories fuzz api-fuzz transforms-differential connectors chaos executors
-.PHONY: help demo test test-pure test-pure-records test-pure-data test-pure-heeler lint types herder-doc plugins-doc nightly $(NIGHTLY) bench wheel clean
+.PHONY: help demo test test-pure test-pure-records test-pure-data test-pure-others lint types herder-doc plugins-doc nightly $(NIGHTLY) bench wheel clean
 
 help:
 	@echo "make demo       move real data through heeler: CSV files, Kafka, Parquet, with a check of every count"
@@ -63,13 +63,14 @@ types: $(INSTALLED)
 PURE_RECORDS := tests/pure/actors tests/pure/spark_tasks/pipeline $(wildcard tests/property/test_*.py)
 PURE_DATA    := $(filter-out %/pipeline tests/pure/%/__pycache__,$(patsubst %/,%,$(wildcard tests/pure/spark_tasks/*/))) \
 	$(wildcard tests/pure/spark_tasks/test_*.py) tests/pure/storage tests/pure/rest tests/examples
-PURE_HEELER  := tests/pure/heeler tests/contract $(wildcard tests/test_*.py)
+PURE_OTHERS  := tests/contract $(wildcard tests/test_*.py) $(filter-out tests/pure/__% tests/pure/spark_tasks \
+	$(PURE_RECORDS) $(PURE_DATA),$(patsubst %/,%,$(wildcard tests/pure/*/)))
 PURE_TESTS    = $(BIN)/python -m pytest -q -m 'not integration and not interop'
 
 # Beside each other: lint needs one of two cores, and so does the compiling.
 test-pure: $(INSTALLED)
 	@echo "== Lint, types, and the tests without Kafka and Spark"
-	@$(MAKE) --no-print-directory -j 4 --output-sync=target lint test-pure-records test-pure-data test-pure-heeler
+	@$(MAKE) --no-print-directory -j 4 --output-sync=target lint test-pure-records test-pure-data test-pure-others
 
 test-pure-records: $(READY)
 	@$(PURE_TESTS) $(PURE_RECORDS)
@@ -77,8 +78,8 @@ test-pure-records: $(READY)
 test-pure-data: $(READY)
 	@$(PURE_TESTS) $(PURE_DATA)
 
-test-pure-heeler: $(READY)
-	@$(PURE_TESTS) $(PURE_HEELER)
+test-pure-others: $(READY)
+	@$(PURE_TESTS) $(PURE_OTHERS)
 
 # Only the files that have such tests: to import all others as well would take each process half a minute.
 OTHERS = $(BIN)/python -m pytest --durations=15 -m 'integration or interop' \
