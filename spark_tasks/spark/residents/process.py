@@ -54,5 +54,6 @@ class Resident:
     removed: bool = False  # killed or asked to end, and removed from all lists
     cpu: tuple[float, float] = (0.0, 0.0)  # when its CPU time was last read, and the CPU seconds
     slow_at: float = 0.0  # when its split was last reported as slow
-    inbox: queue.SimpleQueue[Item | None] = field(default_factory=queue.SimpleQueue)
+    # For its thread: a split, and how many bytes of it have been sent; None: no more will follow
+    inbox: queue.SimpleQueue[tuple[Item, int] | None] = field(default_factory=queue.SimpleQueue)
     thread: threading.Thread | None = None

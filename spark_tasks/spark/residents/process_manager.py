@@ -1,7 +1,8 @@
 """A worker's executor processes: starts them on demand, gives them splits one at a time, and ends or kills them.
 
 Each process has a thread here that sends it a split and waits for the answer, so that processes do not delay each
-other.
+other. A small split is sent at once, by the thread that gives it: waking another one takes a tenth of a millisecond if
+the CPU was idle, as much as Python code of some length.
 """
 
 from __future__ import annotations
@@ -231,18 +232,22 @@ class ProcessManager:
         resident = self.idle.pop()
         resident.item, resident.since, resident.waits = item, time.monotonic(), False
         resident.cpu, resident.slow_at = (0.0, 0.0), 0.0
-        resident.inbox.put(item)
+        begun = 0
+        if resident.line is not None and isinstance(item.split, bytes):
+            begun = wire.begin_to_send(resident.line.work, item.split)
+        resident.inbox.put((item, begun))
 
     def _drive(self, resident: Resident, line: Line) -> None:
         self._rest(resident)
-        while (item := resident.inbox.get()) is not None:
+        while (given := resident.inbox.get()) is not None:
+            item, begun = given
             try:
                 payload = item.payload()
             except Exception as error:  # noqa: BLE001 - a plugin's objects may not be picklable
                 self._over(resident, item, error)
                 continue
             try:
-                wire.send(line.work, payload)
+                wire.send(line.work, payload, begun)
             except OSError:  # it ended while it was idle; a frame that was not sent completely is not run
                 self._gone(resident, None)
                 self._returned(item)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hmac
 import os
 import socket
+import ssl
 import struct
 from dataclasses import dataclass
 
@@ -67,10 +68,21 @@ def exactly(sock: socket.socket, size: int) -> bytes:
     return bytes(data)
 
 
-def send(sock: socket.socket, payload: bytes) -> None:
-    """Sends one frame."""
+def begin_to_send(sock: socket.socket, payload: bytes) -> int:
+    """Sends as much of a small frame as is possible without waiting. Returns how many bytes `send` may leave out."""
+    if len(payload) > _SMALL or isinstance(sock, ssl.SSLSocket):
+        return 0
+    try:
+        return sock.send(HEAD.pack(len(payload)) + payload, socket.MSG_DONTWAIT)
+    except OSError:  # full, or the connection has ended, as `send` will find
+        return 0
+
+
+def send(sock: socket.socket, payload: bytes, begun: int = 0) -> None:
+    """Sends one frame, or the rest of one of which `begun` bytes have been sent."""
     if len(payload) < _CHUNK:
-        sock.sendall(HEAD.pack(len(payload)) + payload)
+        if rest := (HEAD.pack(len(payload)) + payload)[begun:]:
+            sock.sendall(rest)
     else:
         sock.sendall(HEAD.pack(len(payload)))
         sock.sendall(payload)

@@ -1,0 +1,49 @@
+import socket
+from threading import Thread
+
+import pytest
+
+from spark_tasks.spark.residents import wire
+
+
+@pytest.fixture
+def sockets():
+    worker, process = socket.socketpair()
+    worker.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16_384)
+    with worker, process:
+        yield worker, process
+
+
+@pytest.mark.parametrize("size", [0, 1, 1000, 65_536, 65_537, 3_000_000])
+def test_a_frame_that_was_begun_is_received_once(sockets, size):
+    worker, process = sockets
+    payload = bytes(n % 251 for n in range(size))
+    begun = wire.begin_to_send(worker, payload)
+    assert begun == (0 if size > 65_536 else min(begun, size + wire.HEAD.size))
+    assert begun or size > 65_536
+    sender = Thread(target=wire.send, args=(worker, payload, begun))
+    sender.start()
+    assert wire.receive(process) == payload
+    sender.join()
+    worker.shutdown(socket.SHUT_WR)
+    assert process.recv(1) == b""
+
+
+def test_a_frame_for_which_there_is_no_room_is_not_begun(sockets):
+    worker, process = sockets
+    sent = 0
+    while begun := wire.begin_to_send(worker, bytes(1000)):  # does not wait
+        sent += begun
+    sender = Thread(target=wire.send, args=(worker, b"last"))
+    sender.start()
+    wire.exactly(process, sent)
+    assert wire.receive(process) == b"last"
+    sender.join()
+
+
+def test_the_end_of_a_connection_is_left_to_send(sockets):
+    worker, process = sockets
+    process.close()
+    assert wire.begin_to_send(worker, b"split") == 0
+    with pytest.raises(OSError, match="Broken pipe"):
+        wire.send(worker, b"split")
