@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from actors.errors import BadRequestError, NotFoundError
+from actors.errors import BadRequestError, ConflictError, NotFoundError
 from actors.herder import restarts
 from actors.herder.effects import Delegate
 from actors.herder.turn import Turn
@@ -44,5 +44,5 @@ def _refusal(turn: Turn, request: ReplayDeadLetters) -> Exception | None:
         return BadRequestError(f"{name} is {now}: its first task replays dead letters, so it must be running. Resume "
                                f"it first (PUT /connectors/{name}/resume)")
     if not config.task_count(name):
-        return BadRequestError(f"{name} has no tasks yet: its first task replays dead letters")
+        return ConflictError(f"{name} has no tasks yet: its first task replays dead letters. Try again")
     return None

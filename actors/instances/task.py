@@ -279,8 +279,12 @@ class TaskActor(pykka.ThreadingActor):
             message.answer(None, error)
 
     def _replayed(self, order: Mapping[str, Any] | None) -> Any:
+        if self._phase is TaskPhase.PAUSED:
+            raise BadRequestError("The connector is paused: its first task replays dead letters, so resume it first")
+        if self._phase is TaskPhase.FAILED:
+            raise BadRequestError("The connector's first task, which replays dead letters, is FAILED: restart it first")
         if self._runner is None or self._phase is not TaskPhase.RUNNING:
-            raise BadRequestError(f"The task that replays dead letters is {self._phase.name}: it must be running")
+            raise ConflictError("The connector's first task, which replays dead letters, is not running: try again")
         replay = getattr(self._runner, "replay", None)
         if replay is None:
             raise BadRequestError("Dead letters of a connector that is a Java plugin cannot be replayed")

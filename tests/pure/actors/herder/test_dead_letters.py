@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from actors.errors import BadRequestError, NotAssignedError, NotFoundError
+from actors.errors import BadRequestError, ConflictError, NotAssignedError, NotFoundError
 from actors.herder.dead_letters import QUEUE
 from actors.messages.requests import ReplayDeadLetters, SetTargetState, StopConnectorRequest
 from storage.ids import ConnectorName, ConnectorTaskId, TargetState
@@ -68,3 +68,13 @@ def test_a_replay_into_a_source_or_an_unknown_connector_is_refused() -> None:
     assert isinstance(error, BadRequestError)
     assert "c is a source" in str(error)
     assert "PATCH /connectors/c/offsets" in str(error)
+
+
+def test_a_replay_into_a_connector_without_tasks_can_be_tried_again() -> None:
+    world = started(settings={"connector_type": lambda _: "sink"})
+    world.tasks = 0
+    world.ask("w0", put("c", **{QUEUE: "dead"}))
+    world.settle()
+    error = refusal(world)
+    assert isinstance(error, ConflictError)
+    assert "c has no tasks yet" in str(error)

@@ -11,8 +11,9 @@ from typing import Any
 import pykka
 import pytest
 
+from actors.errors import BadRequestError, ConflictError
 from actors.instances.task import TaskActors
-from actors.messages.commands import ChangeTargetState, StartTask, Stop
+from actors.messages.commands import ChangeTargetState, ReplayLetters, StartTask, Stop
 from actors.messages.events import TaskStateReported
 from actors.messages.ids import Epoch
 from actors.ticker import Ticker
@@ -287,3 +288,29 @@ def test_a_failure_says_whether_a_retry_can_help(rig: Rig, error: Exception, per
     rig.start(ScriptedRunner(error))
     rig.await_states(State.RUNNING, State.FAILED)
     assert [report.permanent for report in rig.reports] == [False, permanent]
+
+
+def test_a_paused_or_failed_task_refuses_a_replay(rig: Rig) -> None:
+    errors: list[Exception | None] = []
+    replay = ReplayLetters({}, lambda _, error: errors.append(error))
+    ref = rig.start(ScriptedRunner(ValueError("bad record")), TargetState.PAUSED)
+    ref.tell(replay)
+    rig.await_states(State.PAUSED, State.FAILED)
+    ref.tell(replay)
+    wait_until(lambda: len(errors) == 2)
+    assert [type(error) for error in errors] == [BadRequestError, BadRequestError]
+    assert ["paused" in str(errors[0]), "FAILED" in str(errors[1])] == [True, True]
+
+
+def test_a_replay_during_a_restart_can_be_tried_again(rig: Rig) -> None:
+    errors: list[Exception | None] = []
+    runner = ScriptedRunner()
+    runner.blocked = threading.Event()
+    ref = rig.start(runner)
+    wait_until(lambda: runner.runs == 1)
+    ref.tell(Stop())
+    ref.tell(ReplayLetters({}, lambda _, error: errors.append(error)))
+    runner.blocked.set()
+    wait_until(lambda: len(errors) == 1)
+    assert isinstance(errors[0], ConflictError)
+    assert "try again" in str(errors[0])
