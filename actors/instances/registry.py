@@ -86,7 +86,8 @@ class ActorInstances:
         """Passes a replay request to the newest instance of the task. Answers ConflictError if there is none."""
         epochs = [epoch for epoch, (item, _) in self._actors.items() if item == task]
         if not epochs or not self._send(task, max(epochs), message):
-            message.answer(None, ConflictError(f"The task {task}, which replays dead letters, is not running: try again"))
+            error = ConflictError(f"The task {task}, which replays dead letters, is not running: try again")
+            message.answer(None, error)
 
     def living(self) -> list[tuple[ItemId, pykka.ActorRef[Any]]]:
         """All instances that have not been forgotten, the newest of each item last. Any thread."""

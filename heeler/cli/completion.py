@@ -23,6 +23,6 @@ def completion(context: click.Context, shell: str) -> None:
     """
     completion = get_completion_class(shell)
     if completion is None:
-        raise click.UsageError(f"{shell} is not a shell that heeler can complete for")
+        raise click.UsageError(f"There is no completion for the shell {shell}")
     script = completion(context.find_root().command, {}, "heeler", "_HEELER_COMPLETE").source()
     click.echo(script.replace(_ZSH_HEAD, f"{_ZSH_HEAD}\n{_ZSH_START}", 1) if shell == "zsh" else script)

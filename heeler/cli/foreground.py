@@ -189,7 +189,7 @@ def _parsed(lines: Iterable[bytes], file: Path, first: int) -> list[Any]:
     try:
         return [json.loads(line) for line in lines if line.strip()]
     except (ValueError, RecursionError) as error:
-        raise SetupError(f"{file} is not JSON within the lines after record {first}: {error}") from error
+        raise SetupError(f"{file} has a line after record {first} that is not JSON: {error}") from error
 
 
 def _kept(file: Path) -> list[dict[str, Any]]:
@@ -210,7 +210,7 @@ def _keep(file: Path, offsets: list[dict[str, Any]]) -> None:
         new.write_text(json.dumps({"offsets": offsets}, indent=2))
         new.replace(file)
     except OSError as error:
-        raise SetupError(f"Cannot save the offsets in {file}: {error.strerror}. Set another file with --offsets"
+        raise SetupError(f"Cannot save the offsets in {file}: {error.strerror}. Choose another file with --offsets"
                          ) from error
 
 

@@ -22,6 +22,6 @@ def from_texts(pairs: Iterable[tuple[str, str]]) -> list[tuple[SourcePartition, 
     for partition_text, offset_text in pairs:
         partition, offset = loads(partition_text.encode()), loads(offset_text.encode())
         if not isinstance(partition, dict) or not isinstance(offset, dict):
-            raise DataError(f"a source partition and its offset are maps, not {partition_text} and {offset_text}")
+            raise DataError(f"a source partition and its offset must be maps, not {partition_text} and {offset_text}")
         offsets.append((partition, offset))
     return offsets

@@ -65,7 +65,8 @@ class WorkerConfig:
             raise ConfigError(str(error)) from error
         process_secrets().add("", passwords(originals, [k for k in originals if _is_secret(k)]))
         if "plugin.path" in props and originals["plugin.path"] != props["plugin.path"]:
-            _logger.warning("plugin.path takes no placeholders (KIP-421); %s is used literally", props["plugin.path"])
+            _logger.warning("plugin.path cannot contain placeholders (KIP-421); %s is used as it is",
+                            props["plugin.path"])
             originals["plugin.path"] = props["plugin.path"]
         config = cls(_parse(originals, originals.given, needed), originals, providers, java)
         for key in config.unknown_keys():

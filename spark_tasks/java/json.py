@@ -42,7 +42,7 @@ def java_json(value: Any, order: Callable[[Mapping[str, Any]], Iterable[str]] = 
 
 def _name(key: Any) -> str:
     if not isinstance(key, str):
-        raise TypeError(f"the keys of a JSON object are strings, not {type(key).__name__}: {key!r}")
+        raise TypeError(f"the keys of a JSON object must be strings, not {type(key).__name__}: {key!r}")
     return key
 
 

@@ -57,7 +57,7 @@ class SourcePipeline(ConfiguredPipeline):
             return
         if not self._rows and "value" not in batch.schema.names:
             raise DataError(f"the source's records have no column value, only {', '.join(batch.schema.names)}; "
-                            'a connector whose rows are values sets yields = "rows"')
+                            'if its rows are the values, set yields = "rows" in the connector\'s class')
         prepared = self.prepared(batch)
         parts = good_records(
             prepared, lambda some: list(self._written(some)), lambda row, failed: refuse(failed.failure(row))

@@ -147,11 +147,11 @@ class Replay:
 def _check(errors: ErrorHandling, order: ReplayOrder, resume_from: ResumeFrom | None) -> None:
     if not errors.tolerant:
         raise ConfigError(
-            "errors.tolerance is none: the record of a dead letter has failed the task, so the task reads it again "
+            "errors.tolerance is none: the record of a dead letter fails the task, which then reads it again "
             "anyway. Set errors.tolerance to all to replay the dead letters of skipped records"
         )
     if resume_from is not None and not order.in_order:
         raise ConfigError(
-            "this sink stores its offset in each partition, so its dead letters are replayed in their order: only "
-            "limit, and partition and last_offset of the filter, can be used; a dry run allows every filter"
+            "this sink stores its offset in each partition, so its dead letters have to be replayed in order: use only "
+            "limit and, in the filter, partition and last_offset; a dry run allows every filter"
         )

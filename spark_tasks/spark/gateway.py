@@ -150,8 +150,8 @@ def _await_connection(process: subprocess.Popen[bytes], connection: Path, stop: 
         if process.poll() is not None:
             raise SparkStartError(
                 f"Spark's JVM ended with code {process.returncode} while it was starting; the worker's output says why."
-                " It needs Java 17 or newer (JAVA_HOME or java on the PATH) and settings (spark.master, spark.driver.*)"
-                " that Spark and this Java accept."
+                " Spark needs Java 17 or newer (JAVA_HOME or java on the PATH) and settings (spark.master,"
+                " spark.driver.*) that Spark and this Java accept."
             )
         if stop.is_set() or time.monotonic() > deadline:
             _end(process)

@@ -58,7 +58,8 @@ def show(session: ClusterSession, connector: str) -> None:
 @offsets.command("set")
 @connector_argument()
 @click.argument("positions", nargs=-1, metavar="[TOPIC:PARTITION=OFFSET]...")
-@click.option("--from", "file", type=FILES, metavar="FILE", help="A JSON file as offsets show -o json prints it.")
+@click.option("--from", "file", type=FILES, metavar="FILE",
+              help="A JSON file in the format that heeler offsets show -o json prints.")
 @_DRY
 @YES
 @cluster_command

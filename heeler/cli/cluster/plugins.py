@@ -51,7 +51,7 @@ def describe(session: ClusterSession, plugin: str) -> None:
 
 @cluster_group
 def loggers() -> None:
-    """Show and change log levels. They last until a worker ends.
+    """Show and change log levels. Changes last until the worker ends.
 
     A worker with its own admin.listeners serves log levels only there: give one of these addresses as --url.
     """

@@ -33,6 +33,7 @@ CHUNK_BYTES = 8 * 1024 * 1024
 MAX_LINE_BYTES = 1024 * 1024 * 1024  # in memory; no record of Kafka is that large
 _BUFFER_BYTES = 64 * 1024 * 1024  # of standard input, in the worker's memory
 _MAX_LONG = 2**63 - 1
+_START_AGAIN = "To read it from its beginning, stop the connector, reset its offsets and resume it"
 
 
 class FileStreamSourceConnector(SourceConnector):
@@ -210,15 +211,16 @@ class FileReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark has n
                 if not size:
                     now = os.fstat(file.fileno()).st_size
                     raise ConnectError(
-                        f"file {partition.file} is now {now} bytes long, but had {end}: was it truncated?")
+                        f"file {partition.file} has shrunk from {end} to {now} bytes: was it truncated? {_START_AGAIN}")
                 lines, used = split_lines(data[:size], final=at + size == end)
                 if not used:
                     if size < len(data) or at + size == end:  # the batch was planned up to a line end
-                        raise ConnectError(f"file {partition.file} no longer has a complete line at {at}: was it "
-                                           "truncated or replaced?")
+                        raise ConnectError(f"file {partition.file} no longer has a complete line at byte {at}: was "
+                                           f"it truncated or replaced? {_START_AGAIN}")
                     if size >= MAX_LINE_BYTES:
                         raise ConnectError(f"file {partition.file} has a line of {MAX_LINE_BYTES} bytes or more at "
-                                           f"{at}, too large for a record; alter the connector's offset to skip it")
+                                           f"byte {at}, too large for a record; alter the connector's offset to skip "
+                                           "it")
                     chunk *= 2  # a line is longer than the chunk
                     continue
                 yield line_batch(partition.topic, lines)

@@ -186,8 +186,8 @@ def _bytes(part: FilePiece, begin: int = 0) -> pa.Buffer:
     """Returns the bytes of the part, without those before `begin`."""
     with pa.memory_map(part.path) as file:
         if file.size() < part.end:
-            raise ConnectError(f"file {part.path} is now {file.size()} bytes long, but had {part.end}: "
-                               "was it truncated?")
+            raise ConnectError(f"file {part.path} has shrunk from at least {part.end} to {file.size()} bytes: was it "
+                               "truncated?")
         start = min(max(part.start, begin), part.end)
         file.seek(start)
         return file.read_buffer(part.end - start)

@@ -211,8 +211,8 @@ def check_plan(plan: Any) -> None:
     """Raises ConfigError for a plan that combines several records, such as an aggregate."""
     kind = type(plan.to_variant()).__name__
     if kind not in _PLANS:
-        raise ConfigError(f"The query of the transform Sql combines several records ({kind}), but a transform changes "
-                          "each by itself")
+        raise ConfigError(f"The query of the transform Sql combines several records ({kind}), but a transform "
+                          "processes each record separately")
     for inner in plan.inputs():
         check_plan(inner)
 

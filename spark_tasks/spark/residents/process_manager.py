@@ -303,7 +303,7 @@ class ProcessManager:
             expected, resident.removed, resident.item = resident.removed, True, None
             self.residents.pop(resident.number, None)
         if not expected:
-            _logger.warning("An executor process ended%s", f" with the split of {task} that it ran" if task else "",
+            _logger.warning("An executor process ended%s", f" while it ran a split of {task}" if task else "",
                             extra={"about": connector_of(task) if task else None})
             self._died()
 
