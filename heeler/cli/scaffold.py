@@ -265,7 +265,7 @@ def write_package(folder: Path, name: str, kind: str) -> Path:
     """Creates the package and returns its folder. Raises SetupError if the name is invalid or the folder exists."""
     module = name.replace("-", "_")
     if not _NAME.fullmatch(name) or module in _TAKEN or find_spec(module) is not None:
-        raise SetupError(f"{name} is not a valid package name: use lower-case letters and digits, with - or _ between "
+        raise SetupError(f"{name} is not a valid package name: use lowercase letters and digits, with - or _ between "
                          "them, and neither a keyword of Python nor the name of an installed module")
     words = "".join(word.capitalize() for word in module.split("_"))
     suffix = f"{kind.capitalize()}Connector"

@@ -49,7 +49,7 @@ class Step(str):
 
 @dataclass(frozen=True, slots=True)
 class JarSet:
-    """Modules (organisation, name, version) that are resolved together with their dependencies. `tests`: the names of
+    """Modules (organization, name, version) that are resolved together with their dependencies. `tests`: the names of
     modules whose test jars are included.
     """
 
@@ -81,7 +81,7 @@ CONNECT = JarSet(
 
 
 def classpath(folder: Path) -> str:
-    """The class path of a folder's jars, in a fixed order (on which a class data archive depends)."""
+    """The classpath of a folder's jars, in a fixed order (on which a class data archive depends)."""
     return os.pathsep.join(str(jar) for jar in sorted(folder.glob("*.jar")))
 
 

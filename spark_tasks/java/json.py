@@ -47,7 +47,7 @@ def _name(key: Any) -> str:
 
 
 def _string(value: str) -> str:
-    # Python and Jackson escape the same characters, but Jackson's hexadecimal digits are upper case. The pattern
+    # Python and Jackson escape the same characters, but Jackson's hexadecimal digits are uppercase. The pattern
     # matches an escaped backslash first, so that "\\u00ab" in the data does not change.
     text = encode_basestring(value)
     if "\\" in text:

@@ -85,7 +85,7 @@ class Summary:
 class PluginMetrics:
     """The metrics of the plugins of one connector or task. Thread-safe.
 
-    Names are lower case with underscores and should end in the unit (`_seconds`, `_bytes`). A metric is exported as
+    Names are lowercase with underscores and should end in the unit (`_seconds`, `_bytes`). A metric is exported as
     `heeler_plugin_NAME`, with the labels connector, task and worker in addition to the plugin's own. Its methods raise
     ConnectError for names that Prometheus does not allow. Series beyond MAX_SERIES are dropped with one warning.
     """
@@ -108,7 +108,7 @@ class PluginMetrics:
 
     def _series(self, name: str, kind: Kind, text: str, labels: Mapping[str, object]) -> Series:
         if not _NAME.fullmatch(name):
-            raise ConnectError(f"{name!r} is not a valid metric name: use lower case letters, digits and underscores")
+            raise ConnectError(f"{name!r} is not a valid metric name: use lowercase letters, digits and underscores")
         for label in labels:
             if not _LABEL.fullmatch(label) or label in OURS:
                 raise ConnectError(f"{label!r} is not a valid label of the metric {name}: use letters, digits and "

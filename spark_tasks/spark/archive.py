@@ -1,6 +1,6 @@
 """The class data archive of Spark's JVM. `heeler warm` records it, and every worker uses it.
 
-An archive belongs to one Java and one copy of Spark. At each start Java compares it with the class path, and ignores it
+An archive belongs to one Java and one copy of Spark. At each start Java compares it with the classpath, and ignores it
 if a setting has put entries before Spark's jars, or if a jar was replaced. Workers do not record it, because a JVM
 needs seconds to write it when it ends, and a worker has to stop promptly.
 """

@@ -27,7 +27,7 @@ from storage.ids import TopicName
 
 _logger = logging.getLogger(__name__)
 
-_UNAUTHORISED = (ClusterAuthorizationFailedError, TopicAuthorizationFailedError, UnsupportedVersionError)
+_UNAUTHORIZED = (ClusterAuthorizationFailedError, TopicAuthorizationFailedError, UnsupportedVersionError)
 _SLOW = (KafkaTimeoutError, RequestTimedOutError)
 BACKOFF_S = 0.5
 _POLICY = "cleanup.policy"
@@ -157,7 +157,7 @@ def _create(admin: KafkaAdminClient, topic: InternalTopic) -> bool:
         return True
     if error_type is TopicAlreadyExistsError:
         return False
-    if issubclass(error_type, _UNAUTHORISED):
+    if issubclass(error_type, _UNAUTHORIZED):
         _logger.debug("Not authorized to create topic %s; assuming that it exists", topic.name)
         return False
     cause = error_type(created.get("error_message"))
@@ -183,7 +183,7 @@ def _policies(admin: KafkaAdminClient, topic: InternalTopic) -> set[str]:
     resource = ConfigResource(ConfigResourceType.TOPIC, topic.name, {_POLICY: None})
     try:
         configs: Mapping[str, Any] = admin.describe_configs([resource], config_filter="all")
-    except (*_UNAUTHORISED, UnknownTopicOrPartitionError) as error:
+    except (*_UNAUTHORIZED, UnknownTopicOrPartitionError) as error:
         _logger.debug("Could not read the settings of topic %s: %s", topic.name, error)
         return set()
     except KafkaError as error:
@@ -209,7 +209,7 @@ def _check_compacted(topic: InternalTopic, policies: set[str]) -> None:
 def _partition_count(admin: KafkaAdminClient, topic: InternalTopic) -> int | None:
     try:
         [found] = admin.describe_topics([topic.name])
-    except _UNAUTHORISED:
+    except _UNAUTHORIZED:
         return None
     except KafkaError as error:
         raise ConnectError(f"Error while attempting to describe topic '{topic.name}': {error}") from error

@@ -35,7 +35,7 @@ SOURCES = Path(__file__).parents[1] / "rigs" / "worker_handle"
 
 @pytest.fixture(scope="module")
 def kit(tmp_path_factory):
-    """Folder, class path, and a plugin.path with the connectors of the tests."""
+    """Folder, classpath, and a plugin.path with the connectors of the tests."""
     folder = tmp_path_factory.mktemp("kafka-tests")
     jars = resolve(TESTS)
     unpacked, ours, plugins = folder / "unpacked", folder / "ours", folder / "plugins"

@@ -173,7 +173,7 @@ def test_a_python_worker_that_dies_fails_only_its_own_job(engine: AnyEngine) -> 
     assert engine.state is EngineState.RUNNING
 
 
-def test_canceling_running_and_waiting_batches_frees_their_slots(engine: AnyEngine, tmp_path: Path) -> None:
+def test_cancelling_running_and_waiting_batches_frees_their_slots(engine: AnyEngine, tmp_path: Path) -> None:
     slots = 4
     hanging = [engine.submit("hang-0", [Hang(str(tmp_path / str(n)))]) for n in range(slots + 2)]
     wait_until(lambda: len(list(tmp_path.iterdir())) >= 2)
@@ -187,7 +187,7 @@ def test_canceling_running_and_waiting_batches_frees_their_slots(engine: AnyEngi
 
 
 @only(["batch"])
-def test_canceling_a_hanging_split_ends_the_shared_job_it_is_in(
+def test_cancelling_a_hanging_split_ends_the_shared_job_it_is_in(
     engine: SparkEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The others repeat their batches, and no stacks are requested for them."""
@@ -242,7 +242,7 @@ def test_a_split_that_ends_its_process_does_not_affect_other_splits(
 
 
 @only(["resident"])
-def test_canceling_a_split_that_holds_the_gil_ends_only_its_process(
+def test_cancelling_a_split_that_holds_the_gil_ends_only_its_process(
     engine: ResidentEngine, tmp_path: Path
 ) -> None:
     files = [tmp_path / name for name in ("one", "two")]

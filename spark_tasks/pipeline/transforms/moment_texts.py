@@ -133,7 +133,7 @@ def _digits(data: Any, at: Any, end: Any, max_digits: Any, exactly: Any) -> tupl
 
 @kernel
 def _name(data: Any, at: Any, end: Any, names: Any, first: Any, count: Any, short: Any) -> tuple[Any, Any]:
-    """The index of the matching name, in upper or lower case, and where it ends; -1 without a match."""
+    """The index of the matching name, in uppercase or lowercase, and where it ends; -1 without a match."""
     for index in range(count):
         size = 0
         while at + size < end and names[first + index, size] and data[at + size] | 32 == names[first + index, size]:

@@ -30,7 +30,7 @@ def settings(**props: str) -> RestSettings:
     return RestSettings.from_properties({key.replace("_", "."): value for key, value in props.items()})
 
 
-# ---------------------------------------------------------------- health, start-up, time-outs
+# ---------------------------------------------------------------- health, startup, timeouts
 def test_a_timed_out_request_names_the_stage() -> None:
     worker = FakeWorker(silent=True, stage=RequestStage("flushing updates to the status topic", 1_800_000_000_000))
     answer = client_of(worker, HASTY).get("/connectors/a")

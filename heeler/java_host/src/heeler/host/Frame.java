@@ -26,7 +26,7 @@ final class Frame {
     private final ByteBuffer body;
     private final int[] at;
     private final int[] size;
-    private final Map<?, ?> cutMeta; // the meta data of the records at the cut
+    private final Map<?, ?> cutMeta; // the metadata of the records at the cut
 
     Frame(ByteBuffer body) throws IOException {
         this.body = body;

@@ -83,7 +83,7 @@ def test_every_metric_of_a_java_worker_exists(cluster):
     labels: dict[str, set[str]] = {}
     for name, pairs in samples(cluster.metrics.page({JAVA})):
         labels.setdefault(name, set()).update(key for key, _ in pairs)
-    missing, unlabelled = set(), set()
+    missing, unlabeled = set(), set()
     for group, by_keys in JAVA_NAMES.items():
         for keys, attributes in by_keys.items():
             if keys in ("id", "client-id") and group == "app-info" and "Version" in attributes:
@@ -93,10 +93,10 @@ def test_every_metric_of_a_java_worker_exists(cluster):
                 if name not in labels:
                     missing.add(name)
                 elif not {key.replace("-", "_") for key in keys.split(",") if key} <= labels[name]:
-                    unlabelled.add(name)
+                    unlabeled.add(name)
     assert {name for name in missing if not NOT_TOLD.fullmatch(name)} == set()
     assert [name for name in labels if NOT_TOLD.fullmatch(name)] == [], "told, so no exception any more"
-    assert unlabelled == set()
+    assert unlabeled == set()
 
 
 # Kafka Connect's metrics, by their own names.

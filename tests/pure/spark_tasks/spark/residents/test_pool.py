@@ -41,7 +41,7 @@ def test_one_spare_process_is_kept_and_waiting_splits_make_room_for_others(rig: 
         assert future.result(20) == [f"held-{n}"]
 
 
-def test_canceling_ends_one_process_and_leaves_all_others(rig: Rig) -> None:
+def test_cancelling_ends_one_process_and_leaves_all_others(rig: Rig) -> None:
     one, other = rig.gate("a-0", "one"), rig.gate("b-0", "other")
     waits = rig.submit("a-0", Answer(1), Answer(2))
     rig.pool.cancel(waits)
