@@ -60,7 +60,7 @@ class ConfigError(ConnectError):
 
 
 class PluginExitError(ConnectError):
-    """A plugin raised something that is no Exception, such as SystemExit or asyncio.CancelledError."""
+    """A plugin raised something that is not an Exception, such as SystemExit or asyncio.CancelledError."""
 
 
 class BusyError(ConnectError):
@@ -69,8 +69,8 @@ class BusyError(ConnectError):
 
 @contextmanager
 def plugin_code() -> Iterator[None]:
-    """A context manager for calls of a plugin. Raises PluginExitError for what is no Exception: threads end after such
-    errors, and Pykka even stops all actors.
+    """A context manager for calls of a plugin. Raises PluginExitError for what is not an Exception: threads end after
+    such errors, and Pykka even stops all actors.
     """
     try:
         yield

@@ -144,7 +144,7 @@ def _lost(state: HerderState, claim: int | None) -> Exception | None:
         return None
     if not state.is_leader:
         return NotLeaderError(NOT_LEADER, state.leader_url)
-    return ConflictError("The leader has meanwhile lost the right to write the config topic")
+    return ConflictError("The leader has lost the right to write the config topic in the meantime")
 
 
 def _record(turn: Turn, name: ConnectorName, fencing: Fencing) -> None:

@@ -71,9 +71,9 @@ class OffsetTopic:
 class ConnectorOffsetStore:
     """The offsets of one source connector (spark_tasks.task.OffsetStore).
 
-    If the connector has its own topic, reads merge both topics, and the own one takes precedence. Writes go to the own
-    topic first and are then copied to the worker's, where failures are only logged. Removals go to the worker's topic
-    first, so that no old offset reappears.
+    If the connector has its own topic, reads merge it with the worker's, and it takes precedence. Writes go to the
+    connector's topic first and are then copied to the worker's, where failures are only logged. Removals go to the
+    worker's topic first, so that no old offset reappears.
     """
 
     def __init__(

@@ -75,7 +75,7 @@ def run(kit, name):
     ("OffsetsApiIntegrationTest", {
         # A task that hangs leaves the group when it is abandoned, so its offsets can be altered.
         "testAlterSinkConnectorOffsetsZombieSinkTasks", "testResetSinkConnectorOffsetsZombieSinkTasks",
-        # One of its bodies is no JSON, which Jackson notices after something else.
+        # One of its bodies is not JSON, which Jackson notices after something else.
         "testAlterSourceConnectorOffsetsInvalidRequestBody"}),
     ("ConnectorTopicsIntegrationTest", set()),
     ("ConnectorClientPolicyIntegrationTest", set()),
