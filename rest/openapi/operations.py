@@ -109,10 +109,12 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     "offsets.reset": Operation("Delete all offsets of a stopped connector.", {
         200: Response("They were deleted", ref("Message")), **_CHANGE}),
     "dead_letters.replay": Operation("Replay the dead letter queue to the sink.", {
-        202: Response("The replay has started; GET returns its progress", ref("ReplayProgress")), **_CHANGE},
+        202: Response("The replay has started; GET returns its progress", ref("ReplayProgress")), **_CHANGE,
+        409: _error("A replay is already running, or the connector's first task is not running yet: try again later")},
         body=ref("Replay")),
     "dead_letters.progress": Operation("Progress of the last replay of dead letters.", {
-        200: Response("Progress", ref("ReplayProgress")), **_CHANGE}),
+        200: Response("Progress", ref("ReplayProgress")), **_CHANGE,
+        404: _error("The connector does not exist, or its first task has replayed nothing since it started")}),
     "topics.topics": Operation("Topics that a connector has used (KIP-558).", {
         200: Response("Topics", ref("Topics")), 403: _error("topic.tracking.enable is false"), **_STARTING}),
     "topics.reset": Operation("Forget the topics that a connector has used.", {

@@ -268,7 +268,7 @@ public final class Host {
             for (StackTraceElement frame : stack) {
                 if (!frame.getClassName().equals("java.lang.Runtime") || !frame.getMethodName().matches("exit|halt")) continue;
                 SecurityException error = new SecurityException(
-                    "the plugin called System.exit, which stops all Java plugins of the worker");
+                    "the plugin called System.exit, which ends its JVM with all Java plugins in it");
                 error.setStackTrace(stack);
                 for (Session session : sessions) if (session.owns(thread)) session.failed(error);
                 return;
