@@ -179,11 +179,11 @@ class StatusStoreActor(LogActor):
 
     def _failed(self, number: int, write: _Write, error: Exception) -> None:
         if isinstance(error, SuspendedError):
-            _logger.info("Did not write the status %s: %s", write.record[0].decode(errors="replace"), error)
+            _logger.info("Did not write %s to the status topic: %s", write.record[0].decode(errors="replace"), error)
             self._topics_sent.discard(write.record[0])
             return
         if not is_retriable(error):
-            _logger.error("Failed to write the status %s: %r", write.record[0].decode(errors="replace"), error)
+            _logger.error("Failed to write %s to the status topic: %r", write.record[0].decode(errors="replace"), error)
             self._topics_sent.discard(write.record[0])
             return
         if write.ticket is None or may_repeat(self._book, self._state, write.ticket):

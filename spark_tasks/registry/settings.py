@@ -33,7 +33,7 @@ normalize.schemas BOOLEAN MEDIUM =false Whether the registry treats schemas that
 auto.register.schemas BOOLEAN MEDIUM =true Whether to register schemas; otherwise the registry must already have them.
 propagate.schema.tags BOOLEAN LOW =false Not supported: must be false.
 use.schema.id INT LOW =-1 The id of the schema with which to write all records; -1 for none.
-use.schema.guid STRING LOW - Not supported: use use.schema.id.
+use.schema.guid STRING LOW - Not supported: set use.schema.id instead.
 id.compatibility.strict BOOLEAN LOW =true Whether the records' schema must be able to read the schema of use.schema.id.
 use.latest.version BOOLEAN LOW =false Whether to write records with the latest schema of their subject.
 latest.compatibility.strict BOOLEAN LOW =true Whether the records' schema must be able to read the latest schema.

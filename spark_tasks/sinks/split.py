@@ -37,7 +37,7 @@ from spark_tasks.tasks.pace import MAX_SPLIT_BYTES
 _logger = logging.getLogger(__name__)
 
 _MAX_JOBS = 4096  # in the caches of a process; one for each task
-_MANY = 4  # a split with at least this many refused records records their spacing for the next one
+_MANY = 4  # a split with at least this many refused records remembers their spacing for the next one
 BUDGET_FACTOR = 4.0  # a split that takes this many times longer than planned ends before the end of its range
 
 

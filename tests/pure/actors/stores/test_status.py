@@ -95,7 +95,7 @@ def test_a_status_from_before_a_suspension_is_not_repeated(
     with caplog.at_level(logging.INFO):
         wait_until(lambda: A in view.statuses.connectors, what="the status beside it, which is repeated")
     assert view.statuses.tasks == {}
-    assert "Did not write the status status-task-a-0: SuspendedError: was suspended" in caplog.text
+    assert "Did not write status-task-a-0 to the status topic: SuspendedError: was suspended" in caplog.text
 
 
 def test_a_superseded_write_is_not_repeated(rig: Rig, topic: MemoryTopic) -> None:
@@ -176,7 +176,7 @@ def test_a_permanently_failing_write_is_dropped(rig: Rig, topic: MemoryTopic, ca
     topic.refuse = lambda _: TopicAuthorizationFailedError("statuses")
     decide(ref, PutStatus(RUNNING, safe=False))
     flush(rig, ref)
-    assert "Failed to write the status status-task-a-0" in caplog.text
+    assert "Failed to write status-task-a-0 to the status topic" in caplog.text
 
 
 def test_topics_are_written_once(rig: Rig, topic: MemoryTopic) -> None:
