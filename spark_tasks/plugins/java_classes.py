@@ -71,8 +71,8 @@ JAVA: Mapping[Kind, Mapping[str, str]] = {
     Kind.PREDICATE: {},
     Kind.CONVERTER: {
         "io.apicurio.registry.utils.converter.ProtobufConverter":
-            "use `io.confluent.connect.protobuf.ProtobufConverter`, and set apicurio.registry.serde.send-indexes=true and "
-            "…send-type-ref=false in Apicurio's own clients, whose default format differs",
+            "use `io.confluent.connect.protobuf.ProtobufConverter`, and set apicurio.registry.serde.send-indexes=true "
+            "and …send-type-ref=false in Apicurio's own clients, whose default format differs",
         "io.apicurio.registry.utils.converter.ExtJsonConverter":
             "nothing else reads its format; for new topics use `io.confluent.connect.json.JsonSchemaConverter` with "
             "Apicurio's URL that ends in /apis/ccompat/v7",
