@@ -11,7 +11,7 @@ from urllib.parse import urljoin
 import pyarrow as pa
 from typing_extensions import override
 
-from spark_tasks.config.definition import ConfigDef, ConfigKey, Importance, OneOfIgnoringCase, Type
+from spark_tasks.config.definition import ConfigDef, ConfigKey, Importance, OneOfIgnoringCase, Rule, Type
 from spark_tasks.data.columns import SCHEMA_KEY, Metadata
 from spark_tasks.data.schema import Schema, to_text
 from spark_tasks.errors import DataError
@@ -36,7 +36,8 @@ _JSON_KEYS = ConfigDef(
     flag("flatten.singleton.unions", Importance.LOW, "Whether a union of one schema is read as that schema.",
          default=True),
     ConfigKey("preserve.additional.properties", Type.BOOLEAN, default=False, importance=Importance.MEDIUM,
-              doc="Not supported: members that are not in the schema are dropped."),
+              validator=Rule("false, because members that are not in the schema are dropped", lambda v: not v),
+              doc="Not supported: must be false, because members that are not in the schema are dropped."),
 )  # fmt: skip
 _VALIDATE = "json.fail.invalid.schema"  # a key of the serializer; in Java the converter does not define it, either
 

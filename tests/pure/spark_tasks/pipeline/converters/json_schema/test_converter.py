@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from spark_tasks.errors import DataError
+from spark_tasks.errors import ConfigError, DataError
 from spark_tasks.pipeline.converters.base import BadRowsError
 from spark_tasks.pipeline.converters.json_schema.converter import JsonSchemaConverter
 from spark_tasks.registry.client import SchemaText
@@ -77,3 +77,12 @@ def test_a_record_without_content_is_the_only_bad_record():
     with pytest.raises(BadRowsError, match="does not match its schema") as bad:
         read(order(), ['{"a":"x"}', "", '{"a":"y"}'])
     assert [row for row, _ in bad.value.bad] == [1]
+
+
+def test_a_setting_that_would_keep_more_than_heeler_keeps_is_refused():
+    """Otherwise members that are not in the schema would be lost silently, although the user wants to keep them."""
+    url, key = {"schema.registry.url": "http://127.0.0.1:1"}, "preserve.additional.properties"
+    with pytest.raises(ConfigError, match=rf"Invalid value true for configuration {key}: must be false, .*dropped"):
+        JsonSchemaConverter().configure({**url, key: "true"}, is_key=False)
+    assert JsonSchemaConverter.config_def.validate_all({**url, "converter.type": "value", key: "true"})[key].errors
+    JsonSchemaConverter().configure({**url, key: "false"}, is_key=False)
