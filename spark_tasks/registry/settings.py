@@ -41,7 +41,7 @@ latest.cache.size INT LOW =1000 The maximum number of latest schemas to cache.
 latest.cache.ttl.sec INT LOW =-1 How long to cache a latest schema, in seconds; -1 means forever.
 use.latest.with.metadata STRING LOW - Not supported.
 schema.format STRING LOW - Not supported.
-execution.environment STRING MEDIUM - Not supported.
+execution.environment STRING MEDIUM - Has no effect: rules of data contracts are not run.
 rule.executors LIST LOW = Not supported: rules of data contracts are not run.
 rule.actions LIST LOW = Not supported: rules of data contracts are not run.
 rule.service.loader.enable BOOLEAN LOW =true Has no effect: no Java class is run.
