@@ -197,8 +197,8 @@ class Discovery:
         missing = [plugin for place in self._known for plugin in self._without_manifest(place)]
         if missing and self._mode == "hybrid_fail":
             names = ", ".join(f"{plugin.name} in {plugin.location}" for plugin in missing)
-            raise ConfigError(f"{MODE} is hybrid_fail, and these plugins have no manifest: {names}. Kafka's "
-                              "bin/connect-plugin-path.sh sync-manifests adds it")
+            raise ConfigError(f"{MODE} is hybrid_fail, and these plugins have no manifest: {names}. Add the missing "
+                              "manifests with Kafka's bin/connect-plugin-path.sh sync-manifests")
         return [plugin for plugins in self._known.values() for plugin in plugins or ()]
 
     def _listed(self, place: PluginLocation, listed: Iterable[Mapping[str, str]]) -> list[JavaPlugin]:
