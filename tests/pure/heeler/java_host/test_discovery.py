@@ -196,7 +196,7 @@ def test_plugin_discovery_has_kafka_connects_modes(folder, tmp_path, discovery, 
         if found is not None:
             assert [plugin.name for plugin in seen.plugins()] == found
         else:
-            with pytest.raises(ConfigError, match=rf"no manifest: some\.Nameless in {folder}/my plugin\. Add the missing"):
+            with pytest.raises(ConfigError, match=rf"no manifest: some\.Nameless in {folder}/my plugin\. Add the"):
                 seen.plugins()
 
 
