@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from spark_tasks.errors import ConfigError
 from spark_tasks.kafka.group_io import GroupIo
 from spark_tasks.kafka.watcher import EndWatchers
@@ -28,18 +26,11 @@ from spark_tasks.task import TaskContext, TaskRunner
 from spark_tasks.tasks.leases import Lease
 from spark_tasks.tasks.pace import IdleTasks
 
-MakeDelivery = Callable[[TaskContext, SourceSettings], Delivery | None]
-
 
 class Runners:
-    """Creates the runners of a worker's tasks, and owns what they share. A worker has one.
+    """Creates the runners of a worker's tasks, and owns what they share. A worker has one."""
 
-    `make_delivery` returns the Delivery of a source task; by default exactly-once if the context has a guard.
-    """
-
-    def __init__(
-        self, plugins: Plugins, engine: AnyEngine, *, make_delivery: MakeDelivery | None = None
-    ) -> None:
+    def __init__(self, plugins: Plugins, engine: AnyEngine) -> None:
         """Starts nothing, but plugins that ask PySpark for a session get the engine's from now on."""
         self.engine = engine
         self._shared_spark = SharedSpark(self.engine.await_spark)
@@ -48,7 +39,6 @@ class Runners:
         self._io = GroupIo()
         self._shared_batches = SharedBatches(self.engine)
         self._idle = IdleTasks()
-        self._make_delivery = make_delivery or delivery_of
 
     def make(self, context: TaskContext) -> TaskRunner:
         """Returns the runner of a task, not started. Raises ConfigError, PluginNotFoundError."""
@@ -64,7 +54,7 @@ class Runners:
                 runner = self._sink(context, sink, connector)
         elif issubclass(connector, SourceConnector):
             settings = SourceSettings.of(context)
-            delivery = self._make_delivery(context, settings)
+            delivery = delivery_of(context, settings)
             if make is not None:
                 runner = make(context, settings, self._cut(context, is_sink=False, java=True), delivery)
             else:

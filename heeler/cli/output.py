@@ -47,12 +47,11 @@ def print_data(data: Any, form: Format) -> None:
     click.echo(data_text(data, form).encode())
 
 
-def console(*, wide: bool | None = None) -> Console:
-    """A console on standard output. `wide`: do not wrap lines; None: unless standard output is a terminal."""
+def console() -> Console:
+    """A console on standard output; lines are wrapped only if that is a terminal."""
     from rich.console import Console
 
-    wide = not sys.stdout.isatty() if wide is None else wide
-    return Console(width=WIDE if wide else None, highlight=False, markup=False, emoji=False)
+    return Console(width=None if sys.stdout.isatty() else WIDE, highlight=False, markup=False, emoji=False)
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:

@@ -36,11 +36,11 @@ COMPILER: Final = JarSet("Eclipse compiler 3.46.100", (("org.eclipse.jdt", "ecj"
 _COMPILE_S: Final = 120
 
 
-def identity(sources: Path = SOURCES) -> str:
+def identity() -> str:
     """A hash of the sources and jars of the host."""
     digest = hashlib.sha256(f"{RUNTIME.modules} {COMPILER.modules}".encode())
-    for file in sorted(sources.rglob("*.java")):
-        digest.update(str(file.relative_to(sources)).encode() + b"\0" + file.read_bytes() + b"\0")
+    for file in sorted(SOURCES.rglob("*.java")):
+        digest.update(str(file.relative_to(SOURCES)).encode() + b"\0" + file.read_bytes() + b"\0")
     return digest.hexdigest()[:16]
 
 
@@ -50,9 +50,9 @@ def host_classpath() -> str:
     return os.pathsep.join((str(compiled(jars)), jars))
 
 
-def compiled(jars: str, sources: Path = SOURCES) -> Path:
+def compiled(jars: str) -> Path:
     """The folder of the host's classes. Raises SetupError."""
-    target = cache_root() / f"java-host-{identity(sources)}"
+    target = cache_root() / f"java-host-{identity()}"
     if target.is_dir():
         return target
     compiler = classpath(resolve(COMPILER, _logger.info))
@@ -62,7 +62,7 @@ def compiled(jars: str, sources: Path = SOURCES) -> Path:
         raise SetupError(f"Cannot write to the cache {target.parent}: {error}. Set HEELER_CACHE to a writable folder."
                          ) from error
     try:
-        _compile(compiler, jars, sources, work)
+        _compile(compiler, jars, work)
         with suppress(OSError):  # another process was faster
             work.rename(target)
     finally:
@@ -72,9 +72,9 @@ def compiled(jars: str, sources: Path = SOURCES) -> Path:
     return target
 
 
-def _compile(compiler: str, jars: str, sources: Path, into: Path) -> None:
+def _compile(compiler: str, jars: str, into: Path) -> None:
     command = [find_java(), "-jar", compiler, "--release", str(MINIMUM), "-nowarn", "-proc:none", "-d", str(into),
-               "-classpath", jars, *map(str, sorted(sources.rglob("*.java")))]
+               "-classpath", jars, *map(str, sorted(SOURCES.rglob("*.java")))]
     try:
         done = subprocess.run(  # noqa: S603 - the user's Java and a compiler from the cache
             command, capture_output=True, text=True, timeout=_COMPILE_S, check=False, stdin=subprocess.DEVNULL)

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 
 DAY = 86_400_000
 CUTOVER = -141_427  # the first Gregorian day, counted from 1970-01-01
-_MONTH_STARTS = (0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334)
 _OTHER_DATES = frozenset("DwWFEY")
 
 

@@ -14,9 +14,6 @@ from typing import Any, Final, Literal, TypeVar
 
 T = TypeVar("T")
 Phase = Literal["plan", "wait", "read", "fetch", "decode", "convert", "transform", "write", "commit"]
-PHASES: Final[tuple[Phase, ...]] = (
-    "plan", "wait", "read", "fetch", "decode", "convert", "transform", "write", "commit",
-)
 _END: Final = object()
 _STAGE: Final = "_heeler_stage"
 

@@ -200,14 +200,7 @@ def require_struct(value: Any, purpose: str) -> Struct:
     return value
 
 
-def type_name(kind: Type) -> str:
-    """Returns Java's name of a type."""
-    return kind.name
-
-
 _DAY = 86_400_000
-
-
 _NARROW = {
     pa.int8(): np.int8, pa.int16(): np.int16, pa.int32(): np.int32, pa.float32(): np.float32, pa.uint8(): np.int16,
     pa.uint16(): np.int32,

@@ -8,7 +8,6 @@ from typing import Any
 
 from spark_tasks.config.definition import ConfigKey, Importance, OneOfIgnoringCase, Type
 from spark_tasks.data.schema import Schema
-from spark_tasks.data.schema import Type as ConnectType
 from spark_tasks.errors import ConfigError
 from spark_tasks.pipeline.java_values import JavaError, Struct, field_schema, require_map
 
@@ -88,8 +87,3 @@ def value_at(value: Any, path: Sequence[str], *, defaults: bool = True) -> Any:
             require_map(value, "nested field access")
         value = value.get(name, defaults=defaults) if isinstance(value, Struct) else value.get(name)
     return value
-
-
-def is_struct(schema: Schema | None) -> bool:
-    """Returns whether the schema is that of a struct."""
-    return schema is not None and schema.type is ConnectType.STRUCT
