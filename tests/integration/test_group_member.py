@@ -234,7 +234,7 @@ def test_a_member_ends_when_its_thread_has_ended(worker):
     """Its supervisor notices that; otherwise the work would continue outside the group unnoticed."""
     one = worker("w1").join()
     one.joined(30)
-    thread = one.coordinator.break_loop()
+    thread = one.break_loop()
     wait_until(lambda: not thread.is_alive(), what="the thread to die")
     one.member.tell(HerderAlive())
     wait_until(lambda: not one.member.is_alive(), 20, "the member to die")

@@ -1,7 +1,11 @@
 """The part of a herder that the group needs: answers JoinPreparing, follows assignments, rejoins after a revocation."""
 
 import queue
+import selectors
+import threading
 import time
+from concurrent.futures import Future
+from dataclasses import replace
 
 from actors.assignment.protocol import Allocation, Membership, Protocol
 from actors.group.coordinator import GroupCoordinator, GroupSettings
@@ -14,22 +18,17 @@ CONFIG = ClusterConfigState(offset=7, connector_configs={"a": {}, "b": {}}, task
 EVERYTHING = frozenset(CONFIG.connectors()).union(*(CONFIG.tasks(name) for name in CONFIG.connectors()))
 
 
-class Coordinator(GroupCoordinator):
-    """The real coordinator, with failures that a test triggers."""
+class Selector(selectors.DefaultSelector):
+    """What the client's network loop waits with; it raises an error once `broken` is set."""
 
-    def crash(self):
-        """Close every connection without leaving the group."""
-        self._client.close()
+    broken = False
 
-    def break_loop(self):
-        """Cause a defect in the client's network loop. Returns the thread that ends because of it."""
-        thread = self._net._io_thread  # noqa: SLF001 - kafka-python's
-        self._net._poll_once = lambda: 1 // 0  # noqa: SLF001
-        self.wake()
-        return thread
+    def select(self, timeout=None):
+        assert not self.broken, "a defect in the network loop"
+        return super().select(timeout)
 
 
-class GarbageCoordinator(Coordinator):
+class GarbageCoordinator(GroupCoordinator):
     """As the leader, it assigns garbage once `sends_garbage` is set."""
 
     sends_garbage = False
@@ -46,7 +45,7 @@ class FakeHerder:
     ones.
     """
 
-    def __init__(self, bootstrap_servers, group, name, config=CONFIG, *, kind=Coordinator, offers=None, **settings):
+    def __init__(self, bootstrap_servers, group, name, config=CONFIG, *, kind=GroupCoordinator, offers=None, **settings):
         self.events = queue.Queue()
         self.owned = Allocation()
         self.config = config
@@ -56,10 +55,12 @@ class FakeHerder:
         options = {"session_timeout_ms": 6000, "heartbeat_interval_ms": 1000, "max_delay_ms": 0, **settings}
         client = {"bootstrap_servers": bootstrap_servers, "client_id": name}
         self.settings = GroupSettings(group_id=group, url=f"http://{name}:8083/", client=client, **options)
-        self.coordinator: Coordinator | None = None
+        self.selector = Selector()
+        self.coordinator: GroupCoordinator | None = None
 
-        def made(*arguments):
-            self.coordinator = kind(*arguments)
+        def made(settings, *arguments):
+            client = {**settings.client, "selector": lambda: self.selector}
+            self.coordinator = kind(replace(settings, client=client), *arguments)
             if offers is not None:
                 self.coordinator.offers = lambda: offers
             return self.coordinator
@@ -127,9 +128,21 @@ class FakeHerder:
         """Run something on the member's IO thread, where a stopped process or a lost request would have its effect."""
         self.coordinator.post(function)
 
+    def break_loop(self):
+        """Cause a defect in the client's network loop. Returns the thread that ends because of it."""
+        thread = Future()
+        self.on_io_thread(lambda: thread.set_result(threading.current_thread()))
+        found = thread.result(10)
+        self.selector.broken = True
+        self.coordinator.wake()
+        return found
+
     def crash(self):
         """End like a killed process, without leaving the group."""
-        self.coordinator.crash()
+        async def stay():
+            pass
+
+        self.coordinator.finish(stay)
         self.member.stop(block=False)
         self.membership, self.owned = None, Allocation()
 
