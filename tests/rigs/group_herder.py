@@ -45,7 +45,9 @@ class FakeHerder:
     ones.
     """
 
-    def __init__(self, bootstrap_servers, group, name, config=CONFIG, *, kind=GroupCoordinator, offers=None, **settings):
+    def __init__(
+        self, bootstrap_servers, group, name, config=CONFIG, *, kind=GroupCoordinator, offers=None, **settings
+    ):
         self.events = queue.Queue()
         self.owned = Allocation()
         self.config = config

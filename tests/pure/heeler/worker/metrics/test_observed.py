@@ -29,7 +29,7 @@ def test_counters_follow_any_history(seed, monkeypatch):
         assert seen.tasks == sum(map(is_task, node.state.slots))
         for starts in (seen.connector_starts, seen.task_starts):
             assert starts.attempts >= starts.succeeded + starts.failed
-        assert seen.rebalances.seconds >= 0
+        assert seen.rebalances.seconds >= seen.rebalances.count, "each takes a moment at least"
         if node.state.phase is Phase.RESOLVED:
             assert seen.rebalances.begun is None
         restarts = sum(sum(causes.values()) for causes in seen.restarts.values())
