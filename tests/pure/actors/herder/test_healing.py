@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from actors.messages.events import TaskRecovered, TaskStalled
 from actors.messages.ids import Epoch
 from actors.messages.requests import PutConnector, RestartConnectorAndTasks, RestartTask, SetTargetState
 from heeler.worker.metrics.observed import Observed
-from heeler.worker.settings import healing_of
-from spark_tasks.config.healing import WORKER, Healing
-from spark_tasks.errors import ConfigError
+from spark_tasks.config.healing import Healing
 from storage.config.state import RestartRequest
 from storage.ids import ConnectorName, ConnectorTaskId, ItemId, State, TargetState
 from storage.status.state import Restarts, Stall, Status
@@ -382,44 +377,3 @@ def test_a_failed_task_of_a_paused_connector_becomes_paused() -> None:
     world.ask("w0", SetTargetState(C, TargetState.PAUSED))
     world.settle()
     assert said(world).state is State.PAUSED
-
-
-# ---------------------------------------------------------------- the policy
-TIMES = st.lists(st.integers(0, 10**9), max_size=30).map(sorted)
-
-
-@given(TIMES, st.integers(0, 10**9), st.integers(1, 10), st.integers(1, 10**8), st.integers(0, 10**6),
-       st.integers(0, 10**6))
-def test_no_period_has_more_restarts_than_the_limit(times: list[int], now: int, limit: int, period: int, first: int,
-                                                    longest: int) -> None:
-    policy = Healing(failed=True, limit=limit, period_ms=period, first_ms=first, longest_ms=longest)
-    done: list[int] = []
-    for at in [t for t in times if t <= now]:
-        then = policy.next_ms(done, at)
-        assert then >= at
-        if done and then < done[-1]:
-            then = done[-1]
-        done = [*policy.counted_restarts(done, then), then]
-        assert len([t for t in done if t > then - period]) <= limit
-
-
-@pytest.mark.parametrize(("worker", "connector", "expected"), [
-    ({}, {}, Healing()),
-    ({"errors.restart.policy": "failed"}, {}, Healing(failed=True)),
-    ({"errors.restart.policy": "all", "errors.restart.limit": "3"}, {"errors.restart.limit": "5"},
-     Healing(failed=True, stalled=True, limit=5)),
-    ({"errors.restart.policy": "all"}, {"errors.restart.policy": "none"}, Healing()),
-    ({}, {"errors.restart.policy": "failed", "errors.restart.period.ms": "5000",
-          "errors.restart.backoff.initial.ms": "0", "errors.restart.backoff.max.ms": "7"},
-     Healing(failed=True, period_ms=5000, first_ms=0, longest_ms=7)),
-    ({"errors.restart.policy": "failed"}, {"errors.restart.policy": "sometimes"}, Healing()),
-    ({"errors.restart.policy": "failed"}, {"errors.restart.limit": "${file:x:y}"}, Healing()),
-])
-def test_a_connectors_settings_take_precedence(worker: Mapping[str, str], connector: Mapping[str, str],
-                                                       expected: Healing) -> None:
-    assert healing_of(WORKER.parse(worker))(dict(connector)) == expected
-
-
-def test_an_invalid_restart_limit_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"errors\.restart\.limit"):
-        Healing.of(WORKER.parse({}), {"errors.restart.limit": "0"})

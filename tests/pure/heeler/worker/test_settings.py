@@ -1,7 +1,13 @@
-"""What a worker's tasks take from its configuration."""
+"""What a worker's tasks take from its configuration, and which restart policy a connector has."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+import pytest
+
+from heeler.worker.settings import healing_of
+from spark_tasks.config.healing import WORKER, Healing
 from tests.rigs.tasks import worker_settings
 
 
@@ -16,3 +22,21 @@ def test_worker_settings_for_tasks_are_parsed() -> None:
         "bootstrap.servers": "localhost:9", "consumer.fetch.min.bytes": "2", "ssl.truststore.type": "PEM"}
     assert found.converters == {
         "key.converter": "none", "value.converter": "x.Y", "value.converter.schemas.enable": "false"}
+
+
+@pytest.mark.parametrize(("worker", "connector", "expected"), [
+    ({}, {}, Healing()),
+    ({"errors.restart.policy": "failed"}, {}, Healing(failed=True)),
+    ({"errors.restart.policy": "all", "errors.restart.limit": "3"}, {"errors.restart.limit": "5"},
+     Healing(failed=True, stalled=True, limit=5)),
+    ({"errors.restart.policy": "all"}, {"errors.restart.policy": "none"}, Healing()),
+    ({}, {"errors.restart.policy": "failed", "errors.restart.period.ms": "5000",
+          "errors.restart.backoff.initial.ms": "0", "errors.restart.backoff.max.ms": "7"},
+     Healing(failed=True, period_ms=5000, first_ms=0, longest_ms=7)),
+    ({"errors.restart.policy": "failed"}, {"errors.restart.policy": "sometimes"}, Healing()),
+    ({"errors.restart.policy": "failed"}, {"errors.restart.limit": "${file:x:y}"}, Healing()),
+])
+def test_a_connectors_restart_policy_takes_precedence(
+    worker: Mapping[str, str], connector: Mapping[str, str], expected: Healing
+) -> None:
+    assert healing_of(WORKER.parse(worker))(dict(connector)) == expected
