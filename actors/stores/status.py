@@ -32,8 +32,7 @@ from actors.ticker import Ticker
 from spark_tasks.futures import complete, error_of, fail
 from spark_tasks.process.rate_limited_log import RateLimitedLog
 from storage.ids import ConnectorName
-from storage.log.errors import is_retriable
-from storage.log.protocol import SuspendedError, TopicLog
+from storage.log.protocol import SuspendedError, TopicLog, is_retriable
 from storage.log.record import KeyValue, LogRecord
 from storage.status.fold import WriteBook, WriteTicket, admit, fold, forget, may_repeat
 from storage.status.records import status_record, topic_key, topic_record

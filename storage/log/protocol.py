@@ -9,17 +9,23 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from typing import Protocol
 
-from kafka.errors import KafkaError, RetriableError
+import kafka.errors
 
+from spark_tasks.errors import RetriableError
 from storage.log.record import KeyValue, LogRecord, Position
 
 
-class SuspendedError(KafkaError):  # type: ignore[misc]
+class SuspendedError(kafka.errors.KafkaError):  # type: ignore[misc]
     """A record was not sent because it had been decided on before this process was suspended past its session."""
 
 
-class UnsentError(RetriableError):  # type: ignore[misc]
+class UnsentError(kafka.errors.RetriableError):  # type: ignore[misc]
     """A record was not sent because of a SuspendedError of another record in its batch."""
+
+
+def is_retriable(error: BaseException) -> bool:
+    """Whether the same write may succeed later: no leader, a timeout, a lost connection."""
+    return isinstance(error, RetriableError | kafka.errors.RetriableError | kafka.errors.KafkaTimeoutError)
 
 
 OnRecords = Callable[[Sequence[LogRecord]], None]
