@@ -493,6 +493,13 @@ def test_rigs_and_fakes_are_in_one_folder():
     assert [str(file) for file in found if not tests.fullmatch(file.name)] == []
 
 
+def test_no_file_of_tests_is_imported():
+    """What several of them use is a rig or a fixture."""
+    imported = re.compile(r"^\s*(from|import) tests\.[\w.]*\btest_", re.MULTILINE)
+    files = sorted((ROOT / "tests").rglob("*.py"))
+    assert [str(file.relative_to(ROOT)) for file in files if imported.search(file.read_text())] == []
+
+
 def test_no_test_is_left_out():
     """`make test` finds the tests of these folders by their marks alone."""
     files = [f for folder in ("integration", "interop") for f in (ROOT / "tests" / folder).rglob("test_*.py")]

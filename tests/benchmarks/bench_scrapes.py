@@ -28,7 +28,7 @@ from pathlib import Path
 
 from heeler.embedded_kafka.broker import EmbeddedBroker
 from tests.benchmarks.bench_latency import SETTINGS
-from tests.integration.test_worker_metrics import get
+from tests.rigs.scrape import get
 from tests.rigs.support import wait_until
 from tests.rigs.workers import Kafka, Rig, processes_of, running_worker
 

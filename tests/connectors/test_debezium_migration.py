@@ -15,10 +15,10 @@ import psutil
 import pytest
 
 from heeler.embedded_kafka.ports import free_port
-from tests.interop.test_migration import commands
 from tests.rigs import debezium
 from tests.rigs.debezium import SOURCE
 from tests.rigs.java_worker import JavaWorker
+from tests.rigs.migration_guide import commands
 from tests.rigs.postgres import running_postgres
 from tests.rigs.support import wait_until
 from tests.rigs.workers import Kafka, worker_settings

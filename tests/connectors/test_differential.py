@@ -11,8 +11,8 @@ import pytest
 from heeler.embedded_kafka.broker import EmbeddedBroker
 from heeler.embedded_kafka.jars import KAFKA_VERSION
 from heeler.java_host.install import Coordinates, install
-from tests.connectors.test_iceberg import ICEBERG, NEEDED, orders, rows
 from tests.rigs.debezium import SINK as JDBC
+from tests.rigs.iceberg import ICEBERG, NEEDED, orders, rows
 from tests.rigs.java_connectors import FILE_SINK, FILE_SOURCE
 from tests.rigs.java_worker import JavaWorker
 from tests.rigs.postgres import running_postgres

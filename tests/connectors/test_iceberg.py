@@ -9,14 +9,12 @@ import json
 import pytest
 
 from heeler.java_host.install import Coordinates, install
+from tests.rigs.iceberg import ICEBERG, NEEDED, orders, rows
 from tests.rigs.support import wait_until
 from tests.rigs.workers import JSON, PATIENT, Kafka, processes_of, running_worker
 
 pytestmark = [pytest.mark.connectors, pytest.mark.timeout(900)]
 
-ICEBERG, HADOOP = "1.12.0", "3.4.1"
-NEEDED = (f"org.apache.iceberg:iceberg-parquet:{ICEBERG}", f"org.apache.hadoop:hadoop-client-runtime:{HADOOP}",
-          f"org.apache.hadoop:hadoop-client-api:{HADOOP}")
 SOON_S = 180.0
 
 
@@ -28,20 +26,6 @@ def rig(broker, tmp_path):
     more = {"plugin_path": str(jars), "offset_flush_interval_ms": "500", "java_plugins_jvm_options": "-Xmx512M"}
     with running_worker(Kafka(broker.bootstrap_servers), tmp_path / "worker", "iceberg", **more, **PATIENT) as rig:
         yield rig
-
-
-def rows(warehouse):
-    """Of the newest snapshot."""
-    from pyiceberg.table import StaticTable
-
-    found = sorted(warehouse.glob("shop/orders/metadata/v*.metadata.json"), key=lambda f: int(f.name[1:].split(".")[0]))
-    if not found:
-        return []
-    return sorted(StaticTable.from_metadata(str(found[-1])).scan().to_arrow().to_pylist(), key=lambda row: row["id"])
-
-
-def orders(first, count):
-    return [{"id": n, "item": f"item {n}", "amount": n / 4} for n in range(first, first + count)]
 
 
 def test_rows_are_written_to_the_table_exactly_once(rig, topic_name, tmp_path):

@@ -9,9 +9,8 @@ import pytest
 from click.testing import CliRunner
 
 from heeler.cli.main import main
-from tests.integration.test_self_healing import QUICK
-from tests.integration.test_worker_failures import failing
 from tests.rigs.cli_tour import Terminal, tour
+from tests.rigs.failing_sources import QUICK, failing
 from tests.rigs.support import wait_until
 
 pytestmark = pytest.mark.integration

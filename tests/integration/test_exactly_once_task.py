@@ -17,9 +17,9 @@ from spark_tasks.kafka.errors import ProducerFencedError
 from spark_tasks.kafka.records.errors import RecordTooLargeError
 from spark_tasks.spark.context import SparkLostError
 from storage.offsets.stores import OffsetStores
-from tests.integration.test_dead_letters import letters
 from tests.rigs.exactly_once_tasks import Guard, OnceRig
 from tests.rigs.support import wait_until
+from tests.rigs.topic_reader import letters
 
 pytestmark = pytest.mark.integration
 

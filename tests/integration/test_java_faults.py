@@ -12,7 +12,6 @@ import psutil
 import pytest
 
 from spark_tasks.host_frames import message
-from tests.integration.test_worker_metrics import metrics
 from tests.rigs.java_connectors import (
     FILE_SOURCE,
     SLOW_S,
@@ -27,6 +26,7 @@ from tests.rigs.java_connectors import (
     wait_offset,
     worker_with_jars,
 )
+from tests.rigs.scrape import metrics
 from tests.rigs.support import wait_until
 from tests.rigs.workers import has_ended, shared, wait_gone
 

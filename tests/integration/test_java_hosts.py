@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from tests.integration.test_worker_metrics import get, metrics
 from tests.rigs.java_connectors import FILE_SOURCE, SLOW_S, counting, jvms, lines_of, wait_offset
 from tests.rigs.java_jars import plugin_folder
+from tests.rigs.scrape import get, metrics
 from tests.rigs.support import wait_until
 from tests.rigs.workers import PATIENT, PLUGINS, Rig, running_worker, wait_gone
 

@@ -6,14 +6,11 @@ import re
 
 import pytest
 
-from tests.integration.test_worker_failures import FAILED, RUNNING, failing, hanging
-from tests.integration.test_worker_metrics import metrics
+from tests.rigs.failing_sources import FAILED, QUICK, RUNNING, failing, hanging
+from tests.rigs.scrape import metrics
 from tests.rigs.support import wait_until
 
 pytestmark = pytest.mark.integration
-
-QUICK = {"errors.restart.policy": "failed", "errors.restart.backoff.initial.ms": "200",
-         "errors.restart.backoff.max.ms": "500", "errors.restart.limit": "1000"}
 
 
 def stalled(rig, name):

@@ -8,8 +8,8 @@ import pyarrow.dataset as ds
 import pytest
 
 from heeler.cli.rest_client import RestError
-from tests.integration.test_worker_metrics import metrics
 from tests.rigs.cluster import Cluster
+from tests.rigs.scrape import metrics
 from tests.rigs.support import wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]

@@ -10,11 +10,11 @@ import uuid
 import pytest
 
 from heeler.cli.rest_client import RestError
+from tests.rigs.failing_sources import FAILED, RUNNING, STOPPED, failing, hanging
 from tests.rigs.support import wait_until
 
 pytestmark = pytest.mark.integration
 
-RUNNING, FAILED, STOPPED = "RUNNING", "FAILED", "STOPPED"
 BAD = {
     "no class": ({}, "Connector config {name=%s} contains no connector type"),
     "unknown class": ({"connector.class": "Nonsense"}, "Failed to find any class that implements Connector"),
@@ -31,14 +31,6 @@ BAD = {
     "name": ({"connector.class": "FileStreamSource", "topic": "t", "name": "other"},
              "Connector name configuration (other) doesn't match connector name in the URL (%s)"),
 }
-
-
-def hanging(release, at="", **more):
-    return {"connector.class": "HangingSource", "at": at, "release": str(release), "topic": "hanging", **more}
-
-
-def failing(release, at, topic="failing"):
-    return {"connector.class": "FailingSource", "at": at, "release": str(release), "topic": topic}
 
 
 @pytest.mark.parametrize("case", BAD)

@@ -2,40 +2,14 @@
 
 from __future__ import annotations
 
-import http.client
-
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
 from tests.rigs.metrics import UNIT, promtool
+from tests.rigs.scrape import get, metrics
 from tests.rigs.support import wait_until
 from tests.rigs.workers import SOON_S
 
 pytestmark = pytest.mark.integration
-
-
-def get(rig, path: str) -> tuple[int, str, str]:
-    """Status, media type and text of an answer."""
-    host = rig.rest.url.removeprefix("http://")
-    connection = http.client.HTTPConnection(host, timeout=20)
-    try:
-        connection.request("GET", path, headers={"Accept": "application/openmetrics-text,text/plain;q=0.5"})
-        answer = connection.getresponse()
-        return answer.status, answer.getheader("Content-Type", ""), answer.read().decode()
-    finally:
-        connection.close()
-
-
-def metrics(rig) -> dict[tuple[str, ...], float]:
-    """Values by name and the labels connector, task, and whatever else but the worker, in the order of their names."""
-    status, kind, page = get(rig, "/metrics")
-    assert (status, kind) == (200, "text/plain; version=0.0.4; charset=utf-8")
-    found = {}
-    for family in text_string_to_metric_families(page):
-        for sample in family.samples:
-            others = [v for k, v in sorted(sample.labels.items()) if k != "worker"]
-            found[(sample.name, *others)] = sample.value
-    return found
 
 
 def test_metrics_of_a_source_and_a_sink(rig):

@@ -13,7 +13,7 @@ from heeler.cli.worker_process import WorkerProcess
 from heeler.embedded_kafka.broker import EmbeddedBroker
 from heeler.embedded_kafka.java import find_java
 from heeler.embedded_kafka.ports import free_port
-from tests.integration.test_worker_metrics import metrics
+from tests.rigs.scrape import metrics
 from tests.rigs.serving import Certificates, make_certificates
 from tests.rigs.workers import SOON_S, Kafka, running_worker
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -14,19 +13,11 @@ import pytest
 
 from heeler.embedded_kafka.ports import free_port
 from tests.rigs.java_worker import JavaWorker
+from tests.rigs.migration_guide import commands
 from tests.rigs.support import wait_until
 from tests.rigs.workers import Kafka
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(400)]
-
-GUIDE = Path(__file__).parents[2] / "docs/migrating-from-java.md"
-
-
-def commands(java_port, heeler_port):
-    """All commands of the guide, one after the other, with the addresses of this test."""
-    blocks = re.findall(r"```sh\n(.*?)```", GUIDE.read_text(), re.DOTALL)
-    script = "set -eu -o pipefail\ntrap 'kill $(jobs -p) 2>/dev/null || true' EXIT\n" + "\n".join(blocks)
-    return script.replace("8083", str(java_port)).replace("8084", str(heeler_port))
 
 
 def test_the_migration_guide_works_as_written(broker, tmp_path, worker_properties):

@@ -14,16 +14,7 @@ from actors.assignment.protocol import MemberMetadata
 from actors.assignment.weights import Weights
 from storage.config.state import ClusterConfigState
 from storage.ids import ConnectorTaskId
-from tests.property.test_assignment_cooperative import (
-    DELAYS,
-    NAMES,
-    Group,
-    check_back_at_once,
-    histories,
-    live,
-    settled,
-    small,
-)
+from tests.rigs.assignment import DELAYS, NAMES, Group, check_back_at_once, histories, live, settled, small
 
 WEIGHTS = st.sampled_from([None, None, 1, 2, 3, 10, 50])
 

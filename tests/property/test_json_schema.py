@@ -21,7 +21,7 @@ from spark_tasks.pipeline.converters.json_schema.to_connect import connect_schem
 from spark_tasks.pipeline.converters.json_schema.to_json_schema import json_schema_text
 from spark_tasks.pipeline.converters.json_schema.values import Reader, Writer
 from spark_tasks.pipeline.converters.json_typed import TypedReader
-from tests.property.test_avro import arrow, records, same
+from tests.rigs.connect_values import arrow, records, same
 
 OPTIONS = JsonSchemaOptions()
 

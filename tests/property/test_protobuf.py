@@ -14,8 +14,8 @@ from spark_tasks.pipeline.converters.protobuf.names import ProtobufOptions
 from spark_tasks.pipeline.converters.protobuf.to_connect import connect_schema
 from spark_tasks.pipeline.converters.protobuf.to_protobuf import protobuf_file
 from spark_tasks.pipeline.converters.protobuf.tree import Schemas
-from tests.property.test_avro import LOGICAL, PLAIN, arrow, decimals, optional
-from tests.property.test_avro import records as avro_records
+from tests.rigs.connect_values import LOGICAL, PLAIN, arrow, decimals, optional
+from tests.rigs.connect_values import records as avro_records
 
 WORDS = st.text("abcxyz", min_size=1, max_size=6).filter(lambda word: word not in ("key", "value"))
 KEYS = st.sampled_from([Type.STRING, Type.INT32, Type.INT64, Type.BOOLEAN])

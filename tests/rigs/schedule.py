@@ -13,7 +13,7 @@ from xdist.scheduler import LoadFileScheduling
 
 _SHARED_WORKER: Final = (
     "worker_failures", "worker_lifecycle", "worker_offsets", "worker_data", "worker_plugins", "worker_fairness",
-    "worker_metrics", "self_healing", "tasks_auto", "dead_letters", "api_described", "cli_cluster",
+    "worker_metrics", "self_healing", "tasks_auto", "replays", "api_described", "cli_cluster",
 )
 _SCHEMA_REGISTRY: Final = ("avro", "json_schema", "protobuf", "every_converter", "access", "worker")
 _JAVA_WORKER: Final = ("java_plugins", "java_sinks")

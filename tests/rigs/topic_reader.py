@@ -23,3 +23,12 @@ def read_topic(servers: str, topic: str, *, committed: bool = True, within_s: fl
             assert message.error().code() == KafkaError._PARTITION_EOF, message.error()  # noqa: SLF001 - so it is called
     finally:
         consumer.close()
+
+
+def letters(bootstrap: str, topic: str) -> list[tuple[bytes | None, dict[str, str]]]:
+    """Value and headers of all dead letters in a topic, those of committed transactions only."""
+    found = []
+    for message in read_topic(bootstrap, topic):
+        headers = {k.removeprefix("__connect.errors."): v.decode() for k, v in message.headers() or () if v is not None}
+        found.append((message.value(), headers))
+    return found

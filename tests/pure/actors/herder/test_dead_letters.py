@@ -6,9 +6,8 @@ import pytest
 
 from actors.errors import BadRequestError, ConflictError, NotAssignedError, NotFoundError
 from actors.herder.dead_letters import QUEUE
-from actors.messages.requests import ReplayDeadLetters, SetTargetState, StopConnectorRequest
+from actors.messages.requests import PutConnector, ReplayDeadLetters, SetTargetState, StopConnectorRequest
 from storage.ids import ConnectorName, ConnectorTaskId, TargetState
-from tests.pure.actors.herder.test_core import put, started
 from tests.rigs.herder.world import World
 
 C = ConnectorName("c")
@@ -16,8 +15,10 @@ ASK = ReplayDeadLetters(C, {})
 
 
 def sinks(workers: int = 1, *, queue: str = "dead") -> World:
-    world = started(workers, settings={"connector_type": lambda _: "sink"})
-    world.ask(world.leader or "", put("c", **({QUEUE: queue} if queue else {})))
+    world = World(workers, settings={"connector_type": lambda _: "sink"})
+    world.settle()
+    config = {"name": "c", **({QUEUE: queue} if queue else {})}
+    world.ask(world.leader or "", PutConnector(C, config, replace=False))
     world.settle()
     return world
 
@@ -60,9 +61,10 @@ def test_a_replay_into_a_connector_that_does_not_run_is_refused() -> None:
 
 
 def test_a_replay_into_a_source_or_an_unknown_connector_is_refused() -> None:
-    world = started()
+    world = World(1)
+    world.settle()
     assert isinstance(refusal(world), NotFoundError)
-    world.ask("w0", put("c", **{QUEUE: "dead"}))
+    world.ask("w0", PutConnector(C, {"name": "c", QUEUE: "dead"}, replace=False))
     world.settle()
     error = refusal(world)
     assert isinstance(error, BadRequestError)

@@ -11,8 +11,8 @@ from actors.messages.requests import SIGNATURE_DIGESTS, PutConnector, PutTaskCon
 from heeler.worker.settings import herder_settings, new_session_key
 from storage.config.state import SessionKey
 from storage.ids import ConnectorName
-from tests.pure.heeler.worker.test_config import with_
 from tests.rigs.herder.world import World
+from tests.rigs.worker_configs import with_
 
 C = ConnectorName("c")
 TTL_MS = 60_000

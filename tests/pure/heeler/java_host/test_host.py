@@ -2,61 +2,14 @@
 
 from __future__ import annotations
 
-import socket
-from dataclasses import replace
-
 import pytest
 
 from heeler.java_host import host
-from heeler.java_host.host import JavaHost, collector
-from heeler.java_host.settings import JavaHostSettings
+from heeler.java_host.host import collector
 from spark_tasks.errors import ConnectError
 from spark_tasks.host_frames import HostGoneError, message
+from tests.rigs.host_processes import RETIRE, hosts
 from tests.rigs.support import wait_until
-
-RETIRE = {"op": "retire", "why": "It is old"}
-
-
-class Process:
-    """In the place of a HostProcess."""
-
-    made: list[Process] = []  # noqa: RUF012
-
-    def __init__(self, _command, whose):
-        self.whose, self.alive, self.accepts, self.closed, self.ends = whose, True, True, 0, []
-        self.made.append(self)
-        self.folder = f"folder {len(self.made)}"
-
-    def connect(self):
-        if not (self.alive and self.accepts):
-            raise HostGoneError("it takes none")
-        mine, other = socket.socketpair()
-        self.ends.append(mine)
-        return other
-
-    def why(self):
-        return "it was played"
-
-    def close(self, _why=""):
-        self.alive = False
-        self.closed += 1
-        for end in self.ends:
-            end.close()
-
-
-@pytest.fixture
-def made(monkeypatch):
-    monkeypatch.setattr(host, "HostProcess", Process)
-    monkeypatch.setattr(host, "HostPulse", lambda *_: None)
-    monkeypatch.setattr(host, "LINGER_S", 0.0)
-    Process.made.clear()
-    yield Process.made
-    for process in Process.made:
-        process.close()
-
-
-def hosts(**more):
-    return JavaHost(lambda _: ("", "service_load"), replace(JavaHostSettings.of({}), **{"grace_s": 600.0, **more}))
 
 
 def test_connectors_share_one_host_which_is_restarted_after_its_end(made):

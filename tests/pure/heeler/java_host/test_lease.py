@@ -11,7 +11,7 @@ import pytest
 from heeler.java_host.lease import HostLease
 from spark_tasks.host_frames import HEAD, HostGoneError, message
 from spark_tasks.metrics.task import TaskMetrics
-from tests.pure.heeler.java_host.test_host import RETIRE, hosts, made  # noqa: F401 - a fixture
+from tests.rigs.host_processes import RETIRE, hosts
 from tests.rigs.support import wait_until
 
 
@@ -25,7 +25,7 @@ def received(process):
 
 
 @pytest.fixture
-def rig(made):  # noqa: F811
+def rig(made):
     woken = threading.Event()
     metrics = TaskMetrics()
     lease = HostLease(hosts(), SimpleNamespace(id="c-0", connector_name="c", wake=woken.set, metrics=metrics))

@@ -20,8 +20,8 @@ from spark_tasks.host_frames import BATCH, HEAD
 from spark_tasks.kafka.errors import KafkaUnavailableError
 from spark_tasks.sinks.settings import SinkSettings
 from spark_tasks.task import TaskContext
-from tests.pure.heeler.java_host.test_source_task import Host, failure_of, stepped
-from tests.pure.spark_tasks.test_host_frames import packed
+from tests.rigs.host_frames import packed
+from tests.rigs.host_sessions import Host, failure_of, stepped
 from tests.rigs.support import wait_until
 from tests.rigs.tasks import worker_settings
 

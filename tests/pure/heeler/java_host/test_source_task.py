@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import queue
 import select
-import socket
 import threading
 from base64 import b64decode
 from types import SimpleNamespace
@@ -14,14 +11,12 @@ import numpy as np
 import pytest
 
 from heeler.java_host import frame_writer, source_task
-from heeler.java_host.connection import Connection, JavaPluginError
 from heeler.java_host.source_task import JavaSourceTask
 from spark_tasks.errors import StartCancelledError
-from spark_tasks.host_frames import BATCH, HEAD, message
 from spark_tasks.sources.delivery import Lane
 from spark_tasks.sources.settings import SourceSettings
 from spark_tasks.task import TaskContext
-from tests.pure.spark_tasks.test_host_frames import packed
+from tests.rigs.host_sessions import Host, failure_of, stepped
 from tests.rigs.support import wait_until
 from tests.rigs.tasks import worker_settings
 
@@ -64,41 +59,6 @@ class Kafka:
 
     def read(self):
         return [({"of": "count"}, {"next": 9007199254740993})]
-
-
-class Host:
-    """Each `connect` is a new session, at whose other end this test is."""
-
-    def __init__(self):
-        self.sessions = queue.Queue()
-
-    def connect(self, on_message, offsets, name, _connector):
-        mine, other = socket.socketpair()
-        self.sessions.put(Session(mine))
-        return Connection(other, on_message, offsets, name)
-
-
-class Session:
-    def __init__(self, sock):
-        self.socket = sock
-        sock.settimeout(10)
-        self.frames = 0
-
-    def read(self):
-        _, number, size = HEAD.unpack(self.socket.recv(HEAD.size, socket.MSG_WAITALL))
-        return number, json.loads(self.socket.recv(size, socket.MSG_WAITALL))
-
-    def op(self):
-        return self.read()[1]["op"]
-
-    def say(self, op, number=0, **content):
-        self.socket.sendall(message(number, {"op": op, **content}))
-
-    def frame(self, *values, offset, more=False, wanted=False, signal=None):
-        self.frames += 1
-        body = packed([("t", -1, 5, None, value, []) for value in values],
-                      [['{"p":1}', json.dumps({"n": offset})]], more, wanted, signal)
-        self.socket.sendall(HEAD.pack(BATCH, self.frames, len(body)) + body)
 
 
 @pytest.fixture
@@ -150,22 +110,6 @@ def started(rig):
     rig.task.run_once()
     assert session.op() == "resume"
     return session
-
-
-def stepped(rig):
-    """run_once when something has come."""
-    assert rig.woken.wait(10)
-    rig.woken.clear()
-    return rig.task.run_once()
-
-
-def failure_of(rig):
-    """What the task fails with, in this step or the next."""
-    while True:
-        try:
-            stepped(rig)
-        except JavaPluginError as error:
-            return error
 
 
 def test_the_workers_converters_are_used_if_none_are_configured(rig):

@@ -15,24 +15,11 @@ from spark_tasks.config.masking import process_secrets
 from spark_tasks.errors import ConfigError
 from spark_tasks.plugins.config_providers import ConfigTransformer
 from spark_tasks.spark.residents.settings import ExecutorSettings
-
-BASE = {
-    "bootstrap.servers": "b1:9092, b2:9092",
-    "group.id": "g",
-    "key.converter": "org.apache.kafka.connect.storage.StringConverter",
-    "value.converter": "org.apache.kafka.connect.json.JsonConverter",
-    "config.storage.topic": "c",
-    "offset.storage.topic": "o",
-    "status.storage.topic": "s",
-}
+from tests.rigs.worker_configs import BASE, with_
 
 
 def make(**changes):
     return WorkerConfig.of(BASE | {k.replace("_", "."): v for k, v in changes.items()})
-
-
-def with_(props):
-    return WorkerConfig.of(BASE | props)
 
 
 def test_defaults_are_kafka_connects():

@@ -18,7 +18,7 @@ from spark_tasks.kafka.errors import KafkaRefusedError
 from spark_tasks.kafka.fetch import read_range
 from spark_tasks.kafka.records import CorruptRecordsError, UnsupportedFormatError, encode
 from spark_tasks.kafka.records.layout import TRANSACTIONAL
-from tests.pure.spark_tasks.kafka.test_sender import Cluster, Io
+from tests.rigs.loop_cluster import Cluster, Io
 
 
 class FetchIo(Io):

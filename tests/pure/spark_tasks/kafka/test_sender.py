@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import pickle
 import re
 import threading
@@ -15,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kafka.protocol.admin import DescribeProducersRequest, DescribeProducersResponse
-from kafka.protocol.producer import ProduceRequest, ProduceResponse
+from kafka.protocol.producer import ProduceResponse
 
 from spark_tasks.data.columns import RAW_SCHEMA
 from spark_tasks.errors import ConnectError
@@ -24,6 +23,7 @@ from spark_tasks.kafka.errors import KafkaRefusedError, OutOfOrderSequenceError,
 from spark_tasks.kafka.identity import ProducerIdentity
 from spark_tasks.kafka.records import RecordTooLargeError, decode
 from spark_tasks.kafka.records.layout import SUFFIX
+from tests.rigs.loop_cluster import Cluster
 
 ME = ProducerIdentity(7, 0)
 
@@ -96,69 +96,6 @@ class Broker:
             self.recent[where].append((sequence, count))
         self.logs[where] += decode(data).records.column("value").to_pylist()
         return 0
-
-
-class Io:
-    """The IO thread's contract on asyncio."""
-
-    request_timeout_ms = 1000
-    alive = True
-
-    def __init__(self, broker):
-        self.broker = broker
-        self.lanes = set()
-        self.runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
-        self.loop = self.runner.get_loop()
-        self.thread = threading.Thread(target=self.loop.run_forever, daemon=True)
-        self.thread.start()
-
-    def start(self, function, *arguments):
-        def begin():
-            result = function(*arguments)
-            if asyncio.iscoroutine(result):
-                self.loop.create_task(result)
-
-        self.loop.call_soon_threadsafe(begin)
-
-    async def send(self, request, _node, *, lane):
-        if isinstance(request, ProduceRequest):
-            self.lanes |= {(topic.name, part.index, lane)
-                           for topic in request.topic_data for part in topic.partition_data}
-        answer = await self.broker.answer(request)
-        await asyncio.sleep(0)
-        return answer
-
-    async def sleep(self, _milliseconds):
-        await asyncio.sleep(0)
-
-    def close(self):
-        self.loop.call_soon_threadsafe(self.loop.stop)
-        self.thread.join()
-        self.runner.close()  # cancels tasks, even those that have not begun, as the connections' own loop does
-
-
-class Cluster:
-    """One node leads everything; the leader has to be looked for again after it was forgotten."""
-
-    def __init__(self, broker, partitions=1):
-        self.io = Io(broker)
-        self.known = set()
-        self.count = partitions
-
-    def partitions(self, _topic, *, create):
-        assert create
-        return tuple(range(self.count))
-
-    def known_leader(self, topic, partition):
-        return 1 if (topic, partition) in self.known else None
-
-    async def find_leader(self, topic, partition, _deadline):
-        await asyncio.sleep(0)
-        self.known.add((topic, partition))
-        return 1
-
-    def forget_leaders(self, topic):
-        self.known = {where for where in self.known if where[0] != topic}
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from spark_tasks.host_frames import BATCH, HEAD, message
 from spark_tasks.pipeline import java_chain
 from spark_tasks.pipeline.java_chain import JavaFirstPipeline, JavaLastPipeline, JavaPart
 from spark_tasks.plugins.cut import Cut
-from tests.pure.spark_tasks.test_host_frames import packed
+from tests.rigs.host_frames import packed
 
 CONNECT = "org.apache.kafka.connect."
 JSON, STRING = f"{CONNECT}json.JsonConverter", f"{CONNECT}storage.StringConverter"

@@ -6,7 +6,9 @@ import pytest
 
 from spark_tasks.plugins import Kind, Plugins
 from spark_tasks.validation import plugin_config
-from tests.pure.spark_tasks.validation.test_golden import ANSWERS
+from tests.golden.validate import cases
+
+ANSWERS = cases.load()
 
 PLUGINS = Plugins()
 JAVA = "org.apache.kafka."

@@ -8,8 +8,10 @@ import pytest
 
 from spark_tasks.plugins import Kind, Plugins, discovery
 from spark_tasks.plugins.java_classes import JAVA, instead
-from tests.pure.spark_tasks.validation.test_golden import ANSWERS
+from tests.golden.validate import cases
 from tests.rigs.plugins_page import DOCUMENT, page
+
+ANSWERS = cases.load()
 
 
 def test_the_plugins_page_is_up_to_date():

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
-from pathlib import Path
 
 import pytest
 
@@ -13,12 +11,8 @@ from spark_tasks.errors import ConfigError
 from spark_tasks.plugins import PluginNotFoundError, Plugins
 from spark_tasks.plugins.config_providers import ConfigTransformer, EnvVarConfigProvider, FileConfigProvider
 from spark_tasks.validation import NoConnectorClassError, plugin_config, validate_connector
+from tests.golden.validate import cases
 from tests.rigs.java_plugins import java_like
-
-_spec = importlib.util.spec_from_file_location(
-    "golden_validate_cases", Path(__file__).parents[3] / "golden" / "validate" / "cases.py")
-cases = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(cases)
 
 ANSWERS = cases.load()
 PLUGINS = java_like()

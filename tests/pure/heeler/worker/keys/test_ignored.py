@@ -19,8 +19,8 @@ from spark_tasks.kafka.client_config import client_settings
 from spark_tasks.kafka.client_properties import client_properties
 from spark_tasks.plugins import Plugins
 from spark_tasks.validation import validate_connector
-from tests.pure.heeler.worker.test_config import BASE
 from tests.rigs.sources import FILES, nodes
+from tests.rigs.worker_configs import BASE
 
 LISTS = (  # they name keys without using them
     "heeler/worker/keys/worker.py", "heeler/worker/keys/clients.py", "heeler/worker/keys/ignored.py",
