@@ -114,6 +114,24 @@ def connect_timestamps(timestamps: pa.Array) -> pa.Array:
     return pa.array(values, mask=missing) if missing.any() else timestamps
 
 
+def milliseconds(timestamps: pa.Array) -> pa.Array:
+    """Returns timestamps as milliseconds since the epoch (int64); integers count as such."""
+    if pa.types.is_timestamp(timestamps.type):
+        timestamps = timestamps.cast(pa.timestamp("ms", timestamps.type.tz), safe=False)
+    return timestamps.cast(pa.int64())
+
+
+def moment_numbers(array: pa.Array) -> pa.Array:
+    """Returns the numbers by which Connect encodes moments: of timestamps the milliseconds since the epoch (int64), of
+    times those since midnight (int32), of dates the days since the epoch (int32).
+    """
+    if pa.types.is_timestamp(array.type):
+        return milliseconds(array)
+    if pa.types.is_time(array.type):
+        return array.cast(pa.time32("ms"), safe=False).cast(pa.int32())
+    return array.cast(pa.date32()).cast(pa.int32())
+
+
 def in_order(batches: Sequence[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yields all records in the order of their offsets, those of one batch that follow each other in one piece."""
     if len(batches) == 1:

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from spark_tasks.data.columns import Metadata, is_json, metadata_of, nulls_are_absent
+from spark_tasks.data.columns import Metadata, is_json, metadata_of, moment_numbers, nulls_are_absent
 from spark_tasks.data.schema import DECIMAL, Schema, Type
 from spark_tasks.errors import DataError
 from spark_tasks.java.hash import hash_order
@@ -277,10 +277,7 @@ def scalars(array: pa.Array) -> list[Any]:
 
 
 def _millis(array: pa.Array) -> pa.Array:
-    kind = array.type
-    if pa.types.is_timestamp(kind):
-        return array.cast(pa.timestamp("ms", kind.tz), safe=False).cast(pa.int64())
-    if pa.types.is_time(kind):
-        return array.cast(pa.time32("ms"), safe=False).cast(pa.int32())
-    days = array.cast(pa.date32()).cast(pa.int32())
-    return pa.array([None if day is None else day * _DAY for day in days.to_pylist()], pa.int64())
+    numbers = moment_numbers(array)
+    if not pa.types.is_date(array.type):
+        return numbers
+    return pa.array([None if day is None else day * _DAY for day in numbers.to_pylist()], pa.int64())

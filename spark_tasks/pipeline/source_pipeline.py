@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_tasks.data.columns import HEADERS_TYPE, RAW_SCHEMA, no_headers, one_topic
+from spark_tasks.data.columns import HEADERS_TYPE, RAW_SCHEMA, milliseconds, no_headers, one_topic
 from spark_tasks.data.rows import as_value, plain, value_field
 from spark_tasks.errors import ConfigError, DataError
 from spark_tasks.metrics.phases import phase
@@ -110,7 +110,7 @@ class SourcePipeline(ConfiguredPipeline):
         if not self.stages.chain.stages:
             return batch
         if "timestamp" in batch.schema.names:
-            batch = put(batch, "timestamp", _millis(batch.column("timestamp")))
+            batch = put(batch, "timestamp", milliseconds(batch.column("timestamp")))
         topic = self._connector.get("topic")
         if "topic" in batch.schema.names or not topic:
             return batch
@@ -226,7 +226,7 @@ def _timestamps(batch: pa.RecordBatch, size: int) -> tuple[pa.Array, list[tuple[
     now = int(time.time() * 1000)
     if "timestamp" not in batch.schema.names:
         return pa.array(np.full(size, now, np.int64)), []
-    known = _millis(batch.column("timestamp")).fill_null(-1)
+    known = milliseconds(batch.column("timestamp")).fill_null(-1)
     present = pc.greater_equal(known, 0)
     bad: list[tuple[int, Exception]] = []
     if present.false_count:
@@ -257,9 +257,3 @@ def _is_int32(one: pa.Array) -> bool:
     except pa.ArrowInvalid:
         return False
     return True
-
-
-def _millis(timestamps: pa.Array) -> pa.Array:
-    if pa.types.is_timestamp(timestamps.type):
-        timestamps = timestamps.cast(pa.timestamp("ms"), safe=False)
-    return timestamps.cast(pa.int64())

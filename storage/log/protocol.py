@@ -25,7 +25,7 @@ class UnsentError(kafka.errors.RetriableError):  # type: ignore[misc]
 
 def is_retriable(error: BaseException) -> bool:
     """Whether the same write may succeed later: no leader, a timeout, a lost connection."""
-    return isinstance(error, RetriableError | kafka.errors.RetriableError | kafka.errors.KafkaTimeoutError)
+    return isinstance(error, RetriableError | kafka.errors.RetriableError)
 
 
 OnRecords = Callable[[Sequence[LogRecord]], None]

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from spark_tasks.arrays.buffers import list_offsets
 from spark_tasks.arrays.concatenation import JoinedField, join, join_members, null_like
-from spark_tasks.data.columns import SCHEMA_KEY, Metadata, is_json, metadata_of, nulls_are_absent
+from spark_tasks.data.columns import SCHEMA_KEY, Metadata, is_json, metadata_of, milliseconds, nulls_are_absent
 from spark_tasks.java.calendar import CUTOVER, DAY
 from spark_tasks.java.double import java_double
 from spark_tasks.java.hash import hash_order
@@ -61,7 +61,7 @@ def _date(array: pa.Array) -> pa.Array:
     if pa.types.is_time(array.type):
         array = array.cast(pa.time32("ms")).cast(pa.int32()).cast(pa.int64())
     stamps = array if pa.types.is_timestamp(array.type) else array.cast(pa.timestamp("ms"))
-    millis = stamps.cast(pa.timestamp("ms", stamps.type.tz), safe=False).cast(pa.int64())
+    millis = milliseconds(stamps)
     ends = pc.min_max(millis)
     if ends["min"].is_valid and not _PLAIN[0] <= ends["min"].as_py() <= ends["max"].as_py() < _PLAIN[1]:
         return pa.array([None if moment is None else date_text(moment) for moment in millis.to_pylist()], pa.string())

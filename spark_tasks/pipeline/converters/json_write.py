@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from spark_tasks.arrays.buffers import list_offsets
 from spark_tasks.arrays.concatenation import JoinedField, join, join_members, null_like
 from spark_tasks.data.arrow_types import EXACT
-from spark_tasks.data.columns import Metadata, is_json, metadata_of, nulls_are_absent
+from spark_tasks.data.columns import Metadata, is_json, metadata_of, moment_numbers, nulls_are_absent
 from spark_tasks.data.schema import Schema, Type
 from spark_tasks.errors import DataError
 from spark_tasks.java.hash import hash_order
@@ -138,12 +138,8 @@ def _bytes(array: pa.Array) -> pa.Array:
 
 
 def _moment(array: pa.Array) -> pa.Array:
-    """Returns dates as days since the epoch, times as ms since midnight, timestamps as ms since the epoch."""
-    if pa.types.is_timestamp(array.type):
-        return integer_texts(array.cast(pa.timestamp("ms", array.type.tz), safe=False).cast(pa.int64()))
-    if pa.types.is_time(array.type):
-        return array.cast(pa.time32("ms"), safe=False).cast(pa.int32()).cast(pa.string())
-    return array.cast(pa.date32()).cast(pa.int32()).cast(pa.string())
+    numbers = moment_numbers(array)
+    return integer_texts(numbers) if pa.types.is_int64(numbers.type) else numbers.cast(pa.string())
 
 
 _SCALARS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.Array], pa.Array]], ...] = (

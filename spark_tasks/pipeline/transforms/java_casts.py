@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_tasks.data.columns import moment_numbers
 from spark_tasks.data.schema import DATE, MOMENT_NAMES, TIME, Schema, Type
 from spark_tasks.errors import DataError
 from spark_tasks.java.numbers import float_texts, integer_texts
@@ -165,7 +166,7 @@ def cast_column(array: pa.Array, schema: Schema | None, target: Type) -> pa.Arra
     if schema is not None and schema.name in MOMENT_NAMES:
         if target is Type.STRING or not pa.types.is_temporal(kind):
             raise NotInColumnsError
-        array = _encoded(array)
+        array = moment_numbers(array)
         kind = array.type
     if kind == _ARROW[target]:
         return array
@@ -176,15 +177,6 @@ def cast_column(array: pa.Array, schema: Schema | None, target: Type) -> pa.Arra
     if pa.types.is_integer(kind) or pa.types.is_floating(kind):
         return _from_number(array, target)
     raise NotInColumnsError
-
-
-def _encoded(array: pa.Array) -> pa.Array:
-    kind = array.type
-    if pa.types.is_timestamp(kind):
-        return array.cast(pa.timestamp("ms", kind.tz), safe=False).cast(pa.int64())
-    if pa.types.is_time(kind):
-        return array.cast(pa.time32("ms"), safe=False).cast(pa.int32())
-    return array.cast(pa.date32()).cast(pa.int32())
 
 
 def _from_text(array: pa.Array, target: Type) -> pa.Array:

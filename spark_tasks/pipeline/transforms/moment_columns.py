@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_tasks.arrays.buffers import string_array
+from spark_tasks.data.columns import moment_numbers
 from spark_tasks.java.simple_date_format import Piece, pieces, text_of
 from spark_tasks.pipeline.transforms.moment_texts import parse_column
 from spark_tasks.pipeline.transforms.rows import NotInColumnsError
@@ -40,13 +41,10 @@ def to_millis(array: pa.Array, kind: str, pattern: str, unit: tuple[int, int]) -
         if not pa.types.is_int64(arrow):
             raise NotInColumnsError
         return pc.multiply_checked(array, up) if down == 1 else pc.divide(array, down)
-    if pa.types.is_timestamp(arrow):
-        return array.cast(pa.timestamp("ms", arrow.tz), safe=False).cast(pa.int64())
-    if pa.types.is_time(arrow):
-        return array.cast(pa.time32("ms"), safe=False).cast(pa.int32()).cast(pa.int64())
-    if pa.types.is_date(arrow):
-        return pc.multiply(array.cast(pa.date32()).cast(pa.int32()).cast(pa.int64()), _DAY)
-    raise NotInColumnsError
+    if not (pa.types.is_timestamp(arrow) or pa.types.is_time(arrow) or pa.types.is_date(arrow)):
+        raise NotInColumnsError
+    numbers = moment_numbers(array).cast(pa.int64())
+    return pc.multiply(numbers, _DAY) if pa.types.is_date(arrow) else numbers
 
 
 def from_millis(millis: pa.Array, target: str, pattern: str, unit: tuple[int, int]) -> pa.Array:

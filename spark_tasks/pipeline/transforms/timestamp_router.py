@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -11,6 +10,7 @@ import pyarrow.compute as pc
 from typing_extensions import override
 
 from spark_tasks.config.definition import ConfigDef, ConfigKey, Importance, Type
+from spark_tasks.data.columns import milliseconds
 from spark_tasks.errors import ConfigError
 from spark_tasks.java.simple_date_format import format_millis, pieces
 from spark_tasks.pipeline.converters.base import BadRowError
@@ -52,7 +52,8 @@ class TimestampRouter(Transform):
         if missing is not None:
             raise BadRowError(missing, "Timestamp missing on record")
         topics = topics_of(batch)
-        times = np.floor_divide(_millis(batch.column("timestamp")), self._unit)
+        millis = milliseconds(batch.column("timestamp")).to_numpy(zero_copy_only=False)
+        times = np.floor_divide(millis, self._unit)
         distinct, which = np.unique(times, return_inverse=True)
         pair = which.astype(np.int64) * len(topics.dictionary) + topics.indices.to_numpy(zero_copy_only=False)
         pairs, index = np.unique(pair, return_inverse=True)
@@ -74,9 +75,3 @@ class TimestampRouter(Transform):
     def _name(self, topic: str, millis: int) -> str:
         name = str(self._topic).replace("${topic}", topic)
         return name.replace("${timestamp}", format_millis(self._pattern, millis))
-
-
-def _millis(array: pa.Array) -> Any:
-    if pa.types.is_timestamp(array.type):
-        array = array.cast(pa.timestamp("ms", array.type.tz), safe=False)
-    return array.cast(pa.int64()).to_numpy(zero_copy_only=False)
