@@ -27,17 +27,19 @@ def nests_deeper(value: Any, limit: int = MAX_DEPTH) -> bool:
     return True
 
 
-def may_nest_deeper(text: str, limit: int = MAX_DEPTH) -> bool:
-    """Returns False only if the JSON text is nested at most `limit` levels deep. Much faster than parsing it."""
-    return text.count("[") + text.count("{") > limit
+def may_nest_deeper(text: str) -> bool:
+    """Returns False only if the JSON text is nested at most MAX_DEPTH levels deep. Much faster than parsing it."""
+    return text.count("[") + text.count("{") > MAX_DEPTH
 
 
-def has_longer_name(value: Any, limit: int = MAX_NAME_LENGTH) -> bool:
-    """Returns whether a field of an object in `value` has a name of more than `limit` bytes. Does not recurse."""
+def has_longer_name(value: Any) -> bool:
+    """Returns whether a field of an object in `value` has a name of more than MAX_NAME_LENGTH bytes. Does not
+    recurse.
+    """
     level = [value]
     while level:
         objects = [item for item in level if isinstance(item, Mapping)]
-        if any(len(name.encode(errors="replace")) > limit for item in objects for name in item):
+        if any(len(name.encode(errors="replace")) > MAX_NAME_LENGTH for item in objects for name in item):
             return True
         lists = [item for item in level if isinstance(item, (list, tuple))]
         level = [item for many in (*lists, *(one.values() for one in objects)) for item in many]

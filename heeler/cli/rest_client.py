@@ -219,10 +219,8 @@ class ConnectClient:
 class RestClient(ConnectClient):
     """A client of one worker, by host and port; with `tls` over https."""
 
-    def __init__(self, host: str, port: int, timeout: float = 30.0, tls: ssl.SSLContext | None = None) -> None:
-        super().__init__([f"{'https' if tls else 'http'}://{host}:{port}"], timeout=timeout, tls=tls)
-        self.host = host
-        self.port = port
+    def __init__(self, host: str, port: int, *, tls: ssl.SSLContext | None = None) -> None:
+        super().__init__([f"{'https' if tls else 'http'}://{host}:{port}"], tls=tls)
 
 
 def _parsed(text: str, url: str) -> Any:

@@ -13,7 +13,6 @@ from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any, Final
 
 import kafka.errors as protocol
@@ -39,6 +38,7 @@ _logger = logging.getLogger(__name__)
 _BOOTSTRAP_TIMEOUT_MS: Final = 5_000  # short, as the task can be stopped only between attempts
 _JOIN_TIMEOUT_MS: Final = 30_000
 _CLOSE_TIMEOUT_MS: Final = 3_000
+_FETCH_TIMEOUT_MS: Final = 5_000  # of committed offsets
 _SETTLING_S: Final = 0.05
 SETTLED_S: Final = 10.0  # after a join; the other tasks of a new connector have joined by then
 _SESSION_KEY: Final = "consumer.override.session.timeout.ms (the worker's consumer.session.timeout.ms)"
@@ -311,25 +311,24 @@ class GroupConsumer:
         """Returns the partitions of this member."""
         return frozenset((tp.topic, tp.partition) for tp in self._subscription.assigned_partitions())
 
-    def committed(self, partitions: Collection[TopicPartition], timeout_ms: int = 5_000) -> dict[TopicPartition, int]:
+    def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """Returns the group's committed offsets. Partitions without one are missing."""
-        wanted = [KafkaTopicPartition(*tp) for tp in partitions]
-        try:
-            committed = self._coordinator.fetch_committed_offsets(wanted, timeout_ms=timeout_ms)
-        except protocol.KafkaError as error:
-            raise translated(error, f"reading the offsets of consumer group {self._settings.group_id}") from error
-        return {(tp.topic, tp.partition): item.offset for tp, item in committed.items() if item.offset >= 0}
+        return {partition: item.offset for partition, item in self._committed(partitions).items()}
 
-    def committed_with_metadata(self, partition: TopicPartition, timeout_ms: int = 5_000) -> tuple[int, str] | None:
+    def committed_with_metadata(self, partition: TopicPartition) -> tuple[int, str] | None:
         """Returns the committed offset and metadata of a partition, or None if there is none. The partition need not be
         assigned to this member.
         """
-        wanted = KafkaTopicPartition(*partition)
+        item = self._committed([partition]).get(partition)
+        return None if item is None else (item.offset, item.metadata or "")
+
+    def _committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
+        wanted = [KafkaTopicPartition(*tp) for tp in partitions]
         try:
-            item = self._coordinator.fetch_committed_offsets([wanted], timeout_ms=timeout_ms).get(wanted)
+            found = self._coordinator.fetch_committed_offsets(wanted, timeout_ms=_FETCH_TIMEOUT_MS)
         except protocol.KafkaError as error:
             raise translated(error, f"reading the offsets of consumer group {self._settings.group_id}") from error
-        return None if item is None or item.offset < 0 else (item.offset, item.metadata or "")
+        return {(tp.topic, tp.partition): item for tp, item in found.items() if item.offset >= 0}
 
     def commit(self, offsets: Mapping[TopicPartition, int], timeout_ms: int = 5_000, metadata: str = "") -> None:
         """Commits offsets, with metadata. Raises CommitRefusedError if this is no longer a member of the
@@ -342,8 +341,7 @@ class GroupConsumer:
             raise KafkaUnavailableError("no response to a commit of offsets") from error
 
     def begin_commit(
-        self, offsets: Mapping[TopicPartition, int], timeout_ms: int = 5_000,
-        metadata: Mapping[TopicPartition, str] = MappingProxyType({}),
+        self, offsets: Mapping[TopicPartition, int], timeout_ms: int, metadata: Mapping[TopicPartition, str]
     ) -> Future[None]:
         """Commits without waiting. If the commit fails, `wake` is called. Wait for the future before the next join: a
         commit is sent with the generation at that time, which may be a later one.

@@ -174,9 +174,9 @@ class TransactionMember:
 
     def __init__(
         self, cluster: KafkaCluster, identity: ProducerIdentity, added: Iterable[TopicPartition],
-        likely: Iterable[TopicPartition] = (), timeout_ms: float = DEFAULT_TIMEOUT_MS,
+        likely: Iterable[TopicPartition] = (),
     ) -> None:  # fmt: skip
-        self._owner = TransactionOwner(cluster, identity.transactional_id or "", timeout_ms=timeout_ms)
+        self._owner = TransactionOwner(cluster, identity.transactional_id or "")
         self._owner.adopt(identity, added)
         self._likely = frozenset(likely)
 

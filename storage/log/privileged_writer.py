@@ -28,9 +28,7 @@ class KafkaPrivilegedWriter(PrivilegedWriter):
     the end of the process.
     """
 
-    def __init__(
-        self, topic: str, clients: Mapping[str, Any], *, transactional_id: str, client_id: str, timeout: float = 30.0
-    ) -> None:
+    def __init__(self, topic: str, clients: Mapping[str, Any], *, transactional_id: str, client_id: str) -> None:
         self._topic = topic
         self._settings = {
             "reconnect_backoff_max_ms": 1000,
@@ -39,7 +37,7 @@ class KafkaPrivilegedWriter(PrivilegedWriter):
             "kafka_client": client_for(topic),
             "transactional_id": transactional_id,
             "acks": "all",
-            "max_block_ms": int(timeout * 1000),
+            "max_block_ms": 30_000,
             "retry_backoff_ms": 5,  # retried until the previous transaction is complete; 100 ms would add up
             "metrics_enabled": False,
         }
