@@ -73,9 +73,10 @@ def test_a_replay_into_a_source_or_an_unknown_connector_is_refused() -> None:
 
 
 def test_a_replay_into_a_connector_without_tasks_can_be_tried_again() -> None:
-    world = started(settings={"connector_type": lambda _: "sink"})
+    world = World(1, settings={"connector_type": lambda _: "sink"})
+    world.settle()
     world.tasks = 0
-    world.ask("w0", put("c", **{QUEUE: "dead"}))
+    world.ask("w0", PutConnector(C, {"name": "c", QUEUE: "dead"}, replace=False))
     world.settle()
     error = refusal(world)
     assert isinstance(error, ConflictError)
