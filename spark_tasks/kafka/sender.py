@@ -281,8 +281,8 @@ class Sender:
                 ),
             )
             return
-        if getattr(error, "invalid_metadata", False):
-            self._cluster.forget_leaders(batch.where[0])
+        # After any error, as in read_range: a broker that hangs or has left the cluster cannot say that it no longer leads.
+        self._cluster.forget_leaders(batch.where[0])
         queue.failed.append(batch)
 
     def _resume_if_due(self, queue: _PartitionQueue) -> None:

@@ -254,6 +254,33 @@ def test_nonexistent_partitions_are_refused(started):
             appender.append("t", partition, raw([b"a", b"b"]))
 
 
+@pytest.mark.parametrize("error", [
+    protocol.UnknownBrokerIdError, protocol.NodeNotReadyError, protocol.RequestTimedOutError, protocol.KafkaTimeoutError,
+    ConnectionResetError,
+])  # fmt: skip
+def test_the_leader_is_looked_up_again_if_its_broker_is_gone(started, error):
+    """Or hangs: another broker leads the partition by then, and only brokers that are alive say so."""
+    broker = Broker()
+    cluster = started(broker)
+    answers, looked_up = broker.answer, []
+
+    async def answer(request):
+        if len(looked_up) < 2:
+            raise error(1)
+        return await answers(request)
+
+    async def find_leader(topic, partition, _deadline):
+        looked_up.append(topic)
+        cluster.known.add((topic, partition))
+        return 1
+
+    broker.answer, cluster.find_leader = answer, find_leader
+    appender = Appender(cluster, ME, delivery_timeout_ms=5_000)
+    appender.append("t", 0, raw([b"x"]))
+    appender.flush()
+    assert broker.logs["t", 0] == [b"x"]
+
+
 def test_the_partitioner_is_used_for_records_without_a_partition(started):
     broker = Broker()
     appender = Appender(started(broker, partitions=4), ME)
