@@ -132,6 +132,8 @@ class Appender:
             placed = rows_by_partition(chosen)
             if given is not None and len(given) and int(given.min()) < -1:  # -1: the partitioner chooses
                 raise NoSuchPartitionError.of(topic, int(given.min()), count)
+        if len(chosen) and int(chosen.max()) >= count:
+            count = len(self._cluster.partitions(topic, create=True, expected=int(chosen.max())))
         if len(chosen) and not 0 <= int(chosen.min()) <= int(chosen.max()) < count:
             outside = chosen[(chosen < 0) | (chosen >= count)]
             raise NoSuchPartitionError.of(topic, int(outside[0]), count)

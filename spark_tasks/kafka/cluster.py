@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 import weakref
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -22,6 +23,8 @@ TopicPartition = tuple[str, int]
 Isolation = Literal["read_uncommitted", "read_committed"]
 
 DEFAULT_TIMEOUT_MS: Final = 60_000
+_MAX_AGE_MS: Final = 300_000  # Kafka's default of metadata.max.age.ms
+_MIN_AGE_MS: Final = 1_000  # of leaders, even if the setting is 0: senders have to find the leaders of several topics
 _UNKNOWN_TOPIC_MS: Final = 3_000  # time for all brokers to learn of a new topic
 _REBOOTSTRAP_AFTER: Final = 6  # attempts without a response, about a second of backoff
 _NO_ANSWER: Final = (protocol.KafkaConnectionError, protocol.NodeNotReadyError, protocol.KafkaTimeoutError, OSError)
@@ -43,14 +46,18 @@ class KafkaCluster:
         self.io = Connections(settings)
         weakref.finalize(self, _close_soon, self.io).atexit = False
         self._leaders: dict[str, dict[int, int]] = {}
+        self._max_age_s = max(float(settings.get("metadata_max_age_ms", _MAX_AGE_MS)), _MIN_AGE_MS) / 1000
+        self._expire_at: dict[str, float] = {}  # when leaders are looked up again (time.monotonic)
 
     def partitions(
-        self, topic: str, *, create: bool = False, timeout_ms: float = DEFAULT_TIMEOUT_MS,
+        self, topic: str, *, create: bool = False, expected: int = -1, timeout_ms: float = DEFAULT_TIMEOUT_MS,
     ) -> tuple[int, ...]:  # fmt: skip
-        """Returns the topic's partitions in ascending order. `create`: lets the broker create the topic if automatic
-        creation is enabled there. Raises UnknownTopicError.
+        """Returns the topic's partitions in ascending order, as they were at most metadata.max.age.ms ago. `create`:
+        lets the broker create the topic if automatic creation is enabled there. `expected`: a partition that may have
+        been added since: if it is not known, the brokers are asked. Raises UnknownTopicError.
         """
-        leaders = self._run(f"finding the partitions of {topic}", self.leaders, topic, Deadline(timeout_ms), create)
+        doing, deadline = f"finding the partitions of {topic}", Deadline(timeout_ms)
+        leaders = self._run(doing, self.leaders, topic, deadline, create, expected)
         return tuple(sorted(leaders))
 
     def leader(self, topic: str, partition: int, *, timeout_ms: float = DEFAULT_TIMEOUT_MS) -> int:
@@ -127,10 +134,12 @@ class KafkaCluster:
                     self.io.forget_brokers()
                 await self.io.sleep(wait)
 
-    async def leaders(self, topic: str, deadline: Deadline, create: bool = False) -> dict[int, int]:
+    async def leaders(
+        self, topic: str, deadline: Deadline, create: bool = False, expected: int = -1
+    ) -> dict[int, int]:
         """Returns the leader of each partition (-1: it has none at present). Raises UnknownTopicError."""
         known = self._leaders.get(topic)
-        if known is not None:
+        if known is not None and expected < len(known) and time.monotonic() < self._expire_at[topic]:
             return known
         if not create:
             deadline = Deadline(min(_UNKNOWN_TOPIC_MS, deadline.left_ms))
@@ -170,7 +179,7 @@ class KafkaCluster:
             for found in await self._describe(topics, create=False):
                 self._leaders.pop(found.name, None)
                 if not found.error_code:
-                    self._leaders[found.name] = _leaders(found)
+                    self._keep(found)
 
         await self.retrying(attempt, deadline)
 
@@ -179,7 +188,18 @@ class KafkaCluster:
         error = protocol.for_code(found.error_code)
         if error is not protocol.NoError:
             raise error(topic)
-        leaders = self._leaders[topic] = _leaders(found)
+        return self._keep(found)
+
+    def _keep(self, topic: Any) -> dict[int, int]:
+        """Keeps the leader of each partition in the metadata of a topic, and drops those of topics that are no longer
+        used: a source may write to another topic every hour.
+        """
+        now = time.monotonic()
+        for old in [name for name, at in self._expire_at.items() if at <= now]:
+            del self._expire_at[old]
+            self._leaders.pop(old, None)
+        leaders = self._leaders[topic.name] = {item.partition_index: item.leader_id for item in topic.partitions}
+        self._expire_at[topic.name] = now + self._max_age_s
         return leaders
 
     async def _describe(self, topics: Iterable[str], *, create: bool) -> Sequence[Any]:
@@ -282,11 +302,6 @@ class KafkaCluster:
             return ProducerIdentity(response.producer_id, response.producer_epoch, transactional_id)
 
         return await self.retrying(attempt, deadline)
-
-
-def _leaders(topic: Any) -> dict[int, int]:
-    """The leader of each partition in the metadata of a topic."""
-    return {item.partition_index: item.leader_id for item in topic.partitions}
 
 
 def _close_soon(io: Connections) -> None:

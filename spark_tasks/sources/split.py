@@ -199,7 +199,8 @@ class _Writer:
                 self._job.creation.ensure(self._cluster, topic)
             self.topics[topic] = None
         if tolerant and partitions is not None:
-            count = len(self._cluster.partitions(topic, create=True))
+            largest = pc.max(partitions).as_py()
+            count = len(self._cluster.partitions(topic, create=True, expected=-1 if largest is None else largest))
             raw, partitions = self._without(topic, partitions, raw, unroutable(topic, partitions, count))
             if not len(raw):
                 return

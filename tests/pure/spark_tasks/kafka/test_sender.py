@@ -254,6 +254,17 @@ def test_nonexistent_partitions_are_refused(started):
             appender.append("t", partition, raw([b"a", b"b"]))
 
 
+def test_a_record_can_have_a_partition_that_was_added_a_moment_ago(started):
+    broker = Broker()
+    cluster = started(broker, partitions=2)
+    cluster.after_more_were_added = 3
+    appender = Appender(cluster, ME)
+    appender.append("t", np.array([0, 2]), raw([b"a", b"b"]))
+    appender.append("t", 2, raw([b"c"]))
+    appender.flush()
+    assert broker.logs == {("t", 0): [b"a"], ("t", 2): [b"b", b"c"]}
+
+
 @pytest.mark.parametrize("error", [
     protocol.UnknownBrokerIdError, protocol.NodeNotReadyError, protocol.RequestTimedOutError, protocol.KafkaTimeoutError,
     ConnectionResetError,
