@@ -281,7 +281,7 @@ class Sender:
                 ),
             )
             return
-        # After any error, as in read_range: a broker that hangs or has left the cluster cannot say that it no longer leads.
+        # After any error, as in read_range: a broker that hangs or has left cannot say that it no longer leads.
         self._cluster.forget_leaders(batch.where[0])
         queue.failed.append(batch)
 

@@ -280,8 +280,11 @@ class EndWatcher:
             at = {tp: self._ends[tp].high if tp in self._ends else -1 for tp in partitions}
             unknown = [tp for tp, offset in at.items() if offset < 0 or tp in self._lost]
         if unknown:
-            await self._leave(await self._request_ends(node, unknown))
-            return True
+            lost = await self._request_ends(node, unknown)
+            await self._leave(lost)
+            if len(lost) < len(unknown) or len(lost) == len(at):
+                return True
+            at = {tp: offset for tp, offset in at.items() if tp not in lost}  # the others must not wait for these
         session = self._sessions[node]
         request = session.request(
             at, max_wait_ms=MAX_WAIT_MS, max_bytes=_RESPONSE_BYTES, partition_bytes=_PARTITION_BYTES)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -42,11 +41,11 @@ class Io:
 
 
 @pytest.fixture
-def cluster() -> Iterator[KafkaCluster]:
+def cluster() -> KafkaCluster:
     found = KafkaCluster({"bootstrap_servers": ["127.0.0.1:1"], "metadata_max_age_ms": 60_000})
     found.io.close()
     found.io = Io()  # type: ignore[assignment]
-    yield found
+    return found
 
 
 @pytest.fixture

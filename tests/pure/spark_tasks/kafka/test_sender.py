@@ -266,8 +266,8 @@ def test_a_record_can_have_a_partition_that_was_added_a_moment_ago(started):
 
 
 @pytest.mark.parametrize("error", [
-    protocol.UnknownBrokerIdError, protocol.NodeNotReadyError, protocol.RequestTimedOutError, protocol.KafkaTimeoutError,
-    ConnectionResetError,
+    protocol.UnknownBrokerIdError, protocol.NodeNotReadyError, protocol.RequestTimedOutError,
+    protocol.KafkaTimeoutError, ConnectionResetError,
 ])  # fmt: skip
 def test_the_leader_is_looked_up_again_if_its_broker_is_gone(started, error):
     """Or hangs: another broker leads the partition by then, and only brokers that are alive say so."""

@@ -27,6 +27,8 @@ class Brokers:
         self.leads: dict[TopicPartition, int] = {}  # no other partition exists
         self.ends: dict[TopicPartition, int] = defaultdict(int)
         self.known: dict[TopicPartition, int] = {}
+        self.silent: set[TopicPartition] = set()  # whose leaders cannot say their ends
+        self.refusals = 0
         self.searched = threading.Event()  # for a topic that does not exist
         self.io = self
         self.tasks: set[asyncio.Task[Any]] = set()
@@ -57,6 +59,8 @@ class Brokers:
 
     def fetched(self, node: int, partition: TopicPartition, offset: int) -> Any:
         error = 0 if self.leads.get(partition) == node else protocol.NotLeaderForPartitionError.errno
+        if not error and partition in self.silent:
+            error = protocol.KafkaStorageError.errno
         if not error and offset > self.ends[partition]:
             error = protocol.OffsetOutOfRangeError.errno
         return SimpleNamespace(
@@ -70,7 +74,7 @@ class Brokers:
         self.known = {tp: node for tp, node in self.known.items() if tp[0] != topic}
 
     async def look_up_leaders(self, topics: list[str], _deadline: Any) -> None:
-        await asyncio.sleep(PAUSE_S)
+        await asyncio.sleep(0)  # faster than the pauses, as with brokers
         self.known |= {tp: node for tp, node in self.leads.items() if tp[0] in topics}
         if not {topic for topic, _ in self.leads}.issuperset(topics):
             self.searched.set()
@@ -79,7 +83,9 @@ class Brokers:
         self, node: int, partitions: list[TopicPartition], _which: str, _level: str, found: dict[TopicPartition, int]
     ) -> None:
         await asyncio.sleep(PAUSE_S)
-        found.update((tp, self.ends[tp]) for tp in partitions if self.leads.get(tp) == node)
+        able = {tp for tp in partitions if self.leads.get(tp) == node and tp not in self.silent}
+        self.refusals += len(partitions) - len(able)
+        found.update((tp, self.ends[tp]) for tp in able)
 
     def close(self) -> None:
         self.loop.call_soon_threadsafe(self.loop.stop)
@@ -146,6 +152,27 @@ def test_a_partition_that_its_leader_has_lost_does_not_delay_the_others(brokers:
     brokers.leads[lost] = 2  # it is created again
     brokers.ends[lost] = 3
     assert news_of_lost.wait(SOON_S)
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_partition_whose_leader_cannot_say_its_end_does_not_delay_the_others(brokers: Brokers, known: bool) -> None:
+    """A disk of the broker failed, or it has just been elected, and its followers are behind (KIP-207)."""
+    stays, silent = ("t", 0), ("t", 1)
+    brokers.leads.update({stays: 1, silent: 1})
+    brokers.known |= brokers.leads
+    watcher = EndWatcher(cast("KafkaCluster", brokers))
+    if not known:
+        brokers.silent.add(silent)
+    news, news_of_silent = watched(watcher, stays), watched(watcher, silent)
+    if known:
+        wait_until(lambda: watcher.known_end(silent, "read_uncommitted") == 0)
+        brokers.silent.add(silent)
+    wait_until(lambda: brokers.refusals > 2)
+    brokers.ends[stays] = 5
+    assert news.wait(SOON_S)
+    brokers.ends[silent] = 3
+    brokers.silent.clear()
+    assert news_of_silent.wait(SOON_S)
 
 
 def test_a_log_that_has_become_shorter_is_news(brokers: Brokers) -> None:
