@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from spark_tasks.sinks import shared_batches
+from spark_tasks.sinks import lending
 from spark_tasks.sinks.task import UPKEEP_MS
 from tests.rigs.support import wait_until
 from tests.rigs.task_rigs import SinkRig
@@ -51,7 +50,9 @@ class SharedRig(SinkRig):
 
 
 @pytest.fixture
-def rig(broker: Any, tmp_path: Path) -> Iterator[SharedRig]:
+def rig(broker: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SharedRig]:
+    for limit in ("QUICK_S", "BLOCKED_S"):  # no write counts as slow, however busy the machine is
+        monkeypatch.setattr(lending, limit, 60.0)
     rig = SharedRig(broker.bootstrap_servers, tmp_path)
     yield rig
     rig.close()
@@ -117,20 +118,18 @@ def test_a_lent_task_can_be_paused_resumed_and_stopped(rig: SharedRig) -> None:
     assert rig.committed() == {0: rig.sent // 2, 1: rig.sent // 2}
 
 
-def test_a_write_that_hangs_delays_no_other_task(rig: SharedRig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_write_that_hangs_delays_no_other_task(rig: SharedRig) -> None:
     """The shared split is cut off, and each task continues on its own."""
-    monkeypatch.setattr(shared_batches, "CUT_OFF_S", 0.3)
-    monkeypatch.setattr(shared_batches, "TICK_S", 0.1)
     loops = rig.start_both()
     rig.expect_all()
-    wait_until(lambda: all(rig.lent(loop) for loop in loops), 30, "both tasks are lent again, even if a write was slow")
-    rig.send_text("sleep", 0)
+    wait_until(lambda: all(rig.lent(loop) for loop in loops), 30, "both tasks are lent again")
+    rig.send_text("hang", 0)
     rig.send_text("other", 1)
-    for n in itertools.count():
+    for n in range(20):
         rig.send_text(f"after {n}", 1)
-        if n > 20 and f"after {n - 10}" in rig.values():
-            break
-    wait_until(lambda: {"sleep", "other"} <= set(rig.values()), 20, "the hanging record is written in a second attempt")
+        wait_until(lambda n=n: f"after {n}" in rig.values(), 20, "records pass while the write hangs")
+    wait_until(lambda: {"hang", "other"} <= set(rig.values()), 20, "the hanging record is written in a second attempt")
+    (rig.notes.path / "free").touch()
 
 
 def test_an_error_fails_the_task_whose_it_is(rig: SharedRig) -> None:

@@ -26,6 +26,7 @@ from spark_tasks.data.columns import SCHEMA_KEY
 from spark_tasks.errors import ConnectError, RetriableError
 from spark_tasks.plugins.api import Options, SinkConnector, SourceConnector
 from spark_tasks.plugins.errant_records import errant_record_reporter
+from tests.rigs.support import wait_until
 
 
 class Folder:
@@ -296,7 +297,8 @@ class RowWriter(DataSourceWriter):  # type: ignore[misc]
 
 
 class PlainWriter(DataSourceArrowWriter):  # type: ignore[misc]
-    """Notes as NotesWriter, but has nothing to commit. A record `sleep` takes half a minute, once; `fail` always fails.
+    """Notes as NotesWriter, but has nothing to commit. A record `hang` hangs, once, until there is a file `free`;
+    `fail` always fails.
     """
 
     def __init__(self, options: Options) -> None:
@@ -306,8 +308,8 @@ class PlainWriter(DataSourceArrowWriter):  # type: ignore[misc]
         count = 0
         for batch in iterator:
             values = batch.column("value").to_pylist()
-            if "sleep" in values and self.folder.once("sleep"):
-                time.sleep(30)
+            if "hang" in values and self.folder.once("hang"):
+                wait_until((self.folder.path / "free").exists, 100, "the test lets the write go on")
             if "fail" in values:
                 raise ConnectError("as it is asked to")
             self.folder.say("writes", batch.column("topic")[0].as_py(), batch.column("partition")[0].as_py(),
