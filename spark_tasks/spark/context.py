@@ -115,22 +115,22 @@ class SparkJobs:
         conf = SparkConf(loadDefaults=False)
         for key, value in settings.items():
             conf.set(key, value)
+        self.slots = 1
         try:
             self._context = SparkContext(gateway=gateway, conf=conf)
+            # Paths of this machine do not apply to a cluster, whose executors get spark.executorEnv.*.
+            here = {"PYTHONPATH": python_path()} if self._is_local else {}
+            self._context.environment.update({**ENVIRONMENT, NEEDED: needed(), **here})
+            # Otherwise it prints a traceback whenever the JVM ends, because the connection breaks.
+            self._context._accumulatorServer.handle_error = lambda *_arguments: None  # noqa: SLF001
+            self.count_slots()
+            self._jvm = self._context._jvm  # noqa: SLF001 - there is no public API for Python commands
+            self._environment = self._convert(self._context.environment)
+            self._nothing = self._convert([])
         except Exception as error:
             why = _first_line(error)  # needs the JVM
-            self._end_jvm(STOP_TIMEOUT_S)
+            self._end_jvm(STOP_TIMEOUT_S)  # otherwise PySpark would go on to use its connection
             raise SparkStartError(f"Spark did not start: {why}") from error
-        # Paths of this machine do not apply to a cluster, whose executors get spark.executorEnv.*.
-        here = {"PYTHONPATH": python_path()} if self._is_local else {}
-        self._context.environment.update({**ENVIRONMENT, NEEDED: needed(), **here})
-        # Otherwise it prints a traceback whenever the JVM ends, because the connection breaks.
-        self._context._accumulatorServer.handle_error = lambda *_arguments: None  # noqa: SLF001
-        self.slots = 1
-        self.count_slots()
-        self._jvm = self._context._jvm  # noqa: SLF001 - there is no public API for Python commands
-        self._environment = self._convert(self._context.environment)
-        self._nothing = self._convert([])
 
     def _convert(self, value: dict[str, str] | list[Any]) -> Any:
         from py4j.java_collections import ListConverter, MapConverter  # noqa: PLC0415

@@ -7,7 +7,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+from spark_tasks.spark.context import SparkJobs, spark_settings
 from spark_tasks.spark.engine import SparkEngine
+from spark_tasks.spark.gateway import SparkStartError
 from tests.rigs.splits import Answer
 from tests.rigs.support import wait_until
 from tests.rigs.workers import jvms, leftovers, wait_gone
@@ -43,3 +45,21 @@ def test_a_killed_jvm_leaves_no_file(temporary: Path, monkeypatch: pytest.Monkey
     jvm.kill()
     engine.close()
     assert leftovers(temporary) == []
+
+
+def test_a_jvm_that_ends_as_soon_as_it_has_started_leaves_no_file_and_can_be_replaced(
+    temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(temporary))
+    settings = spark_settings({})
+
+    def killed(spark: SparkJobs) -> None:
+        psutil.Process(spark.pid).kill()
+        assert not spark.process_lives(START_S)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(SparkJobs, "count_slots", killed)
+        with pytest.raises(SparkStartError):
+            SparkJobs(settings)
+    assert leftovers(temporary) == []
+    SparkJobs(settings).close()
