@@ -91,12 +91,14 @@ class OffsetOutOfRangeError(ConnectError):
 _FENCED = (protocol.ProducerFencedError, protocol.InvalidProducerEpochError, protocol.TransactionCoordinatorFencedError)
 _OUT_OF_ORDER = (protocol.OutOfOrderSequenceNumberError, protocol.UnknownProducerIdError)
 _ABORTABLE = (protocol.TransactionAbortableError, protocol.InvalidTxnStateError, protocol.InvalidProducerIdMappingError)
+# Retriable for Kafka's clients, too: a batch was damaged on its way to the broker.
+_RETRIABLE = (protocol.RetriableError, protocol.CorruptRecordError, protocol.UnknownBrokerIdError, OSError)
 _AUTHORIZATION = (protocol.AuthorizationError, protocol.SaslAuthenticationFailedError)
 
 
 def is_retriable(error: BaseException) -> bool:
     """Returns whether the same request may succeed a little later, perhaps at another broker."""
-    return isinstance(error, (protocol.RetriableError, protocol.UnknownBrokerIdError, OSError))
+    return isinstance(error, _RETRIABLE)
 
 
 def translated(error: BaseException, doing: str, why: str | None = None) -> ConnectError:

@@ -24,8 +24,10 @@ class UnsentError(kafka.errors.RetriableError):  # type: ignore[misc]
 
 
 def is_retriable(error: BaseException) -> bool:
-    """Whether the same write may succeed later: no leader, a timeout, a lost connection."""
-    return isinstance(error, RetriableError | kafka.errors.RetriableError)
+    """Whether the same write may succeed later: no leader, a timeout, a lost connection, or a batch that was damaged on
+    its way to the broker.
+    """
+    return isinstance(error, RetriableError | kafka.errors.RetriableError | kafka.errors.CorruptRecordError)
 
 
 OnRecords = Callable[[Sequence[LogRecord]], None]

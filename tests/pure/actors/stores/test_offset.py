@@ -8,7 +8,7 @@ from typing import Any
 
 import pykka
 import pytest
-from kafka.errors import KafkaTimeoutError, TopicAuthorizationFailedError
+from kafka.errors import CorruptRecordError, KafkaTimeoutError, TopicAuthorizationFailedError
 
 from actors.messages.commands import ReadSourceOffsets, WriteSourceOffsets
 from actors.stores.offset import OffsetStoreActor
@@ -112,7 +112,7 @@ def test_temporary_errors_are_distinguished_from_permanent_ones(world: World) ->
         return caught.value
 
     store = world.stores.of(C)
-    for passing in (SuspendedError("it slept"), KafkaTimeoutError("no leader")):
+    for passing in (SuspendedError("it slept"), KafkaTimeoutError("no leader"), CorruptRecordError("damaged")):
         assert isinstance(raised(store, passing), RetriableError)
     assert not isinstance(raised(store, TopicAuthorizationFailedError("no")), RetriableError)
     unopened: Future[None] = Future()

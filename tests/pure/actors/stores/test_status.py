@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pykka
 import pytest
-from kafka.errors import KafkaTimeoutError, TopicAuthorizationFailedError
+from kafka.errors import CorruptRecordError, KafkaTimeoutError, TopicAuthorizationFailedError
 
 from actors.messages.commands import DeleteTopicStatuses, FlushStatuses, PutStatus, PutTopicStatus, ReadStatuses
 from actors.messages.events import StatusesFlushed, StatusesRead
@@ -76,7 +76,7 @@ def test_safe_writes_do_not_replace_the_status_of_a_newer_worker(rig: Rig, topic
 
 def test_a_write_that_fails_temporarily_is_repeated(rig: Rig, topic: MemoryTopic) -> None:
     ref, view = rig.status_store(MemoryTopicLog(topic))
-    failures = [KafkaTimeoutError()] * 3
+    failures = [KafkaTimeoutError(), CorruptRecordError(), KafkaTimeoutError()]
     topic.refuse = lambda _: failures.pop() if failures else None
     decide(ref, PutStatus(RUNNING, safe=False))
     flush(rig, ref)  # a failed send is no reason to hold a rebalance up

@@ -123,7 +123,7 @@ def numbers(first, count):
 FAULTS = [
     None, "lost request", "lost response", "no result", "restart", protocol.NotLeaderForPartitionError.errno,
     protocol.NotEnoughReplicasAfterAppendError.errno, protocol.RequestTimedOutError.errno,
-    protocol.ConcurrentTransactionsError.errno,
+    protocol.ConcurrentTransactionsError.errno, protocol.CorruptRecordError.errno,
 ]  # fmt: skip
 
 
