@@ -109,6 +109,7 @@ class JavaSinkTask(JavaTask):
             self.restarting = True
             return self._retry_state.later(error)
         except RetriableError as error:  # for example, Kafka cannot be reached
+            self._positions.doubt()
             return self._retry_state.later(error)
 
     def _step(self, session: Session) -> Progress:

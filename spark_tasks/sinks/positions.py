@@ -42,7 +42,7 @@ class Positions:
         self._at: dict[TopicPartition, int] = {}
         self._ends: dict[TopicPartition, int] = {}  # the newest known ones
         self._looked_at = float("-inf")  # when a task that reads nothing last looked up the ends
-        self._doubtful = False
+        self._doubtful = self._doubts_ends = False
         self._assigned: frozenset[TopicPartition] = frozenset()
         self._committed: Committed | None = None
 
@@ -74,10 +74,12 @@ class Positions:
         self._at = {}
 
     def doubt(self) -> None:
-        """Records that a batch failed. A sink that stores offsets itself may have a part of it nevertheless, so it is
-        asked for its offsets before the next batch.
+        """Records that a batch failed. Before the next one, the ends are requested: the log may have lost records for
+        which the batch waited. A sink that stores offsets itself may have a part of the batch nevertheless, so it is
+        asked for its offsets.
         """
         self._doubtful = self._resume_from is not None
+        self._doubts_ends = True
 
     def _look_up(self) -> None:
         if self._doubtful:
@@ -120,7 +122,9 @@ class Positions:
         """
         self._look_up()
         found, self._looked_at = [], float("-inf")
-        self._ends = self._watcher.ends(list(self._at), self.isolation)
+        look_up = self._watcher.refresh if self._doubts_ends else self._watcher.ends
+        self._ends = look_up(list(self._at), self.isolation)
+        self._doubts_ends = False
         for tp, end in self._ends.items():
             start = self._at[tp]
             if end > start:

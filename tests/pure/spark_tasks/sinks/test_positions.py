@@ -19,12 +19,15 @@ class Watcher:
 
     def __init__(self, high: int, stable: int) -> None:
         self.known = {"read_uncommitted": high, "read_committed": stable}
+        self.requested: dict[Isolation, int] = {}  # the ends that brokers know by now
         self.cluster = SimpleNamespace(offsets=lambda *_, **__: {TP: 3})
 
     def ends(self, partitions: Any, isolation: Isolation) -> dict[Any, int]:
         return dict.fromkeys(partitions, self.known[isolation])
 
-    refresh = ends
+    def refresh(self, partitions: Any, isolation: Isolation) -> dict[Any, int]:
+        self.known |= self.requested
+        return self.ends(partitions, isolation)
 
     def known_end(self, _: Any, isolation: Isolation) -> int:
         return self.known[isolation]
@@ -81,6 +84,16 @@ def test_a_truncated_log_is_read_according_to_the_reset_policy() -> None:
     reading = positions(Watcher(50, 50))
     reading.ranges(100)
     assert reading.ranges(100) == [(TP, 3, 50)]
+
+
+def test_after_a_failed_batch_the_ends_are_requested() -> None:
+    """The log may have lost records after this position, for which the batch waited in vain."""
+    watcher = Watcher(70, 70)
+    watcher.requested = {"read_committed": 65}
+    reading = positions(watcher)
+    assert reading.ranges(100) == [(TP, 60, 70)]
+    reading.doubt()
+    assert reading.ranges(100) == [(TP, 60, 65)]
 
 
 def test_a_sink_whose_offsets_exceed_the_log_fails() -> None:
