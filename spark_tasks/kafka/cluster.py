@@ -134,6 +134,24 @@ class KafkaCluster:
                     self.io.forget_brokers()
                 await self.io.sleep(wait)
 
+    async def retrying_at_coordinator(
+        self, transactional_id: str, attempt: Callable[[], Awaitable[T]], deadline: Deadline
+    ) -> T:
+        """As `retrying`, for requests to the coordinator of a transactional id. After an error the coordinator is
+        looked up again: it may have moved.
+        """
+
+        async def attempt_anew() -> T:
+            try:
+                return await attempt()
+            except protocol.ConcurrentTransactionsError:  # it is still ending the previous transaction
+                raise
+            except (protocol.KafkaError, OSError):
+                self.io.forget_coordinator(transactional_id)
+                raise
+
+        return await self.retrying(attempt_anew, deadline)
+
     async def leaders(
         self, topic: str, deadline: Deadline, create: bool = False, expected: int = -1
     ) -> dict[int, int]:
@@ -301,7 +319,9 @@ class KafkaCluster:
                 raise error(transactional_id)
             return ProducerIdentity(response.producer_id, response.producer_epoch, transactional_id)
 
-        return await self.retrying(attempt, deadline)
+        if transactional_id is None:
+            return await self.retrying(attempt, deadline)
+        return await self.retrying_at_coordinator(transactional_id, attempt, deadline)
 
 
 def _close_soon(io: Connections) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, Final
 
 import kafka.errors as protocol
@@ -127,19 +128,10 @@ class TransactionOwner:
 
     def _run(self, doing: str, function: Callable[..., Awaitable[None]], *arguments: Any) -> None:
         doing = f"{doing} the transaction of {self._transactional_id}"
+        attempt, cluster = partial(function, *arguments), self._cluster
         deadline = Deadline(self._timeout_ms, first_ms=_FIRST_WAIT_MS, largest_ms=_LARGEST_WAIT_MS)
-
-        async def attempt() -> None:
-            try:
-                await function(*arguments)
-            except protocol.ConcurrentTransactionsError:
-                raise
-            except (protocol.KafkaError, OSError):
-                self._cluster.io.forget_coordinator(self._transactional_id)
-                raise
-
         try:
-            self._cluster.io.run(self._cluster.retrying, attempt, deadline)
+            cluster.io.run(cluster.retrying_at_coordinator, self._transactional_id, attempt, deadline)
         except (protocol.KafkaError, OSError) as error:
             raise translated(error, doing) from error
 

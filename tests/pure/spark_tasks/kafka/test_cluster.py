@@ -7,11 +7,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from kafka.errors import KafkaConnectionError, NotCoordinatorError
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
+from kafka.protocol.producer import InitProducerIdResponse
 
 from spark_tasks.kafka import cluster as module
 from spark_tasks.kafka.cluster import KafkaCluster
 from spark_tasks.kafka.connections import Deadline
+from spark_tasks.kafka.identity import ProducerIdentity
 
 TOPIC = MetadataResponse.MetadataResponseTopic
 LEADERS = {"here": {0: 1, 1: -1}, "there": {0: 2}}
@@ -90,3 +93,42 @@ def test_leaders_of_topics_that_are_no_longer_used_are_dropped(cluster: KafkaClu
     clock.now = 119.0
     leaders(cluster, "there")
     assert cluster.known_leader("here", 0) is None
+
+
+class MovedCoordinator:
+    """The coordinator of a transactional id was at broker 1, and is at broker 2 now."""
+
+    def __init__(self, *, runs: bool) -> None:
+        self.known: int | None = 1
+        self.runs = runs
+
+    async def bootstrap(self, _timeout_ms: float) -> None:
+        pass
+
+    async def sleep(self, _milliseconds: float) -> None:
+        await asyncio.sleep(0)
+
+    async def coordinator(self, _transactional_id: str) -> int:
+        if self.known is None:
+            self.known = 2
+        return self.known
+
+    def forget_brokers(self) -> None:
+        pass
+
+    def forget_coordinator(self, _transactional_id: str) -> None:
+        self.known = None
+
+    async def send(self, _request: Any, node: int) -> InitProducerIdResponse:
+        if node == 1 and not self.runs:
+            raise KafkaConnectionError("refused")
+        error = NotCoordinatorError.errno if node == 1 else 0
+        return InitProducerIdResponse(throttle_time_ms=0, error_code=error, producer_id=7, producer_epoch=3)
+
+
+@pytest.mark.parametrize("runs", [True, False], ids=["the former coordinator runs", "it has ended"])
+def test_a_producer_is_initialized_at_a_coordinator_that_has_moved(cluster: KafkaCluster, runs: bool) -> None:
+    """A task is restarted after the broker that had been the coordinator of its transactional id."""
+    cluster.io = MovedCoordinator(runs=runs)  # type: ignore[assignment]
+    found = asyncio.run(cluster.new_identity("id", 60_000, -1, -1, Deadline(5_000)))
+    assert found == ProducerIdentity(7, 3, "id")
