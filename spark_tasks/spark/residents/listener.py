@@ -134,9 +134,10 @@ class ExecutorListener:
         return Ticket(number, token, "", self.host, port, self._certificate, stacks, slow_s)
 
     def forget(self, number: int) -> None:
-        """Withdraws a ticket."""
+        """Withdraws a ticket, or removes the file with its stacks that a killed process has left."""
         with self._lock:
             expected = self._expected.pop(number, None)
+        (self.folder / str(number)).unlink(missing_ok=True)
         if expected is not None and expected.leash is not None:
             expected.leash.close()
 

@@ -37,7 +37,7 @@ class Expects(Protocol):
         """A ticket for the process with this number."""
 
     def forget(self, number: int) -> None:
-        """Withdraws the ticket of the process with this number."""
+        """Withdraws the ticket of the process with this number, and removes what it has left when it has ended."""
 
 
 @dataclass(slots=True, eq=False)

@@ -269,6 +269,7 @@ class ProcessManager:
                 outcome = error
             self._over(resident, item, outcome)
         line.close_after(DEATH_S)
+        self._listener.forget(resident.number)
         with self._lock:
             self._dying.pop(resident, None)
             self._changed()

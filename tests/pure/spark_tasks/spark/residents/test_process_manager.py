@@ -56,6 +56,16 @@ def test_a_dead_idle_process_is_detected_and_replaced(rig: Rig) -> None:
     assert rig.processes.idle != [resident]
 
 
+def test_a_process_that_is_killed_leaves_no_file_with_its_stacks(rig: Rig) -> None:
+    batch = rig.gate("a-0", "hangs")
+    with rig.lock:
+        (number,) = [number for number, one in rig.processes.residents.items() if one.item is not None]
+    stacks = rig.listener.folder / str(number)
+    stacks.touch()  # as a process does
+    rig.pool.cancel(batch)
+    wait_until(lambda: not stacks.exists())
+
+
 def test_old_processes_end_when_the_first_new_one_has_joined(rig: Rig) -> None:
     """A running split is completed in its process."""
     held = rig.gate("a-0", "held")
