@@ -281,8 +281,8 @@ class Sender:
                 ),
             )
             return
-        # After any error, as in read_range: a broker that hangs or has left cannot say that it no longer leads.
-        self._cluster.forget_leaders(batch.where[0])
+        if _may_have_moved(error):
+            self._cluster.forget_leaders(batch.where[0])
         queue.failed.append(batch)
 
     def _resume_if_due(self, queue: _PartitionQueue) -> None:
@@ -304,6 +304,15 @@ class Sender:
         if not self._stopped:
             self._stopped = True
             self._broken(error)
+
+
+def _may_have_moved(error: Exception) -> bool:
+    """Returns whether a partition may have another leader: its broker says so, or has not responded. A broker that
+    hangs or has left the cluster cannot say that it no longer leads.
+    """
+    if isinstance(error, protocol.RequestTimedOutError) or not isinstance(error, protocol.BrokerResponseError):
+        return True
+    return bool(error.invalid_metadata)
 
 
 def _results(response: Any) -> dict[TopicPartition, Exception | int]:
