@@ -53,17 +53,19 @@ class Flight:
 class TaskMetrics:
     """The metrics of a task since its start. Only the task's thread updates them; any thread may read single values.
 
-    Points in time are seconds since 1970, or None if the event has not happened.
+    Points in time are seconds of `time.monotonic`, so that no rate, age or ratio depends on the machine's clock, which may
+    be set; None if the event has not happened.
     """
 
     def __init__(self, kind: Literal["source", "sink", ""] = "") -> None:
         self.kind = kind
         self.plugins = PluginMetrics()
-        self.started = time.time()
+        self.started = time.monotonic()
         self.records = {"read": 0, "write": 0}
         self.bytes = {"read": 0, "write": 0}
         self.record_rates = {"read": Window(), "write": Window()}
         self.last: dict[str, float | None] = {"read": None, "write": None, "commit": None, "error": None}
+        self.last_error_ms = 0  # since 1970; 0 if there was none
         self.phases: dict[str, tuple[int, float]] = {}  # count and total seconds
         self.errors: dict[str, int] = {}  # by stage
         self.retries = 0
@@ -98,7 +100,7 @@ class TaskMetrics:
 
     def add_splits(self, splits: Iterable[SplitFigures | None]) -> None:
         """Adds the results of a batch's splits."""
-        now = time.time()
+        now = time.monotonic()
         totals: dict[str, float] = {}
         read = read_bytes = written = written_bytes = 0
         for split in splits:
@@ -128,7 +130,7 @@ class TaskMetrics:
     def committed(self, seconds: float) -> None:
         """Counts a commit of offsets. `seconds`: its duration."""
         self._commit("done")
-        now = time.time()
+        now = time.monotonic()
         self.last["commit"] = now
         self.commit_seconds.add(seconds, now)
         self.add_phase("commit", seconds)
@@ -137,7 +139,7 @@ class TaskMetrics:
     def transaction_ended(self) -> None:
         """Counts a transaction with all records since the previous one."""
         size, self._transaction = self._transaction, 0
-        self.transactions.add(size, time.time())
+        self.transactions.add(size, time.monotonic())
 
     def commit_failed(self) -> None:
         """Counts a commit of offsets that failed."""
@@ -149,13 +151,13 @@ class TaskMetrics:
 
     def _commit(self, how: str) -> None:
         self.commits[how] += 1
-        self.commit_rates[how].add(1, time.time())
+        self.commit_rates[how].add(1, time.monotonic())
 
     def failed(self, error: BaseException, stage: str, *, again: bool) -> None:
         """Counts an error. `stage`: its stage, unless the error is marked with one. `again`: whether it is retried."""
         where = stage_of(error) or stage
         self.errors[where] = self.errors.get(where, 0) + 1
-        self.last["error"] = time.time()
+        self._erred()
         self.logged += 1
         self.active = 0
         if again:
@@ -170,10 +172,14 @@ class TaskMetrics:
         for phase, count in skipped.items():
             self.errors[phase] = self.errors.get(phase, 0) + count
             self.skipped += count
-            self.last["error"] = time.time()
+            self._erred()
         self.logged += logged
         self.letters += letters
         self.lost_letters += lost
+
+    def _erred(self) -> None:
+        self.last["error"] = time.monotonic()
+        self.last_error_ms = time.time_ns() // 1_000_000
 
     @contextmanager
     def counting_failures(self, stage: str) -> Iterator[None]:
@@ -187,7 +193,7 @@ class TaskMetrics:
     def running(self, *, paused: bool) -> None:
         """Records that the task is running, or paused, from now on."""
         self._settle()
-        now = time.time()
+        now = time.monotonic()
         self._running_since, self._paused_since = (None, now) if paused else (now, None)
 
     def stopped(self) -> None:
@@ -196,13 +202,15 @@ class TaskMetrics:
         self._running_since = self._paused_since = None
 
     def _settle(self) -> None:
-        now = time.time()
+        now = time.monotonic()
         self._ran += now - self._running_since if self._running_since is not None else 0.0
         self._paused += now - self._paused_since if self._paused_since is not None else 0.0
 
     # ------------------------------------------------------------ reads by the metrics endpoint
     def ratios(self, now: float) -> tuple[float, float]:
-        """Returns the fractions of the time since the start in which the task was running and paused."""
+        """Returns the fractions of the time since the start in which the task was running and paused. `now`: of
+        `time.monotonic`.
+        """
         lifetime = max(now - self.started, 1e-9)
         running, paused = self._running_since, self._paused_since
         ran = self._ran + (now - running if running is not None else 0.0)

@@ -141,7 +141,7 @@ FIGURES: Sequence[_Figure] = (
     _Figure(_ERRORS, "deadletterqueue-produce-failures", "Records that could not be written to the dead letter queue.",
             lambda t, _: t.lost_letters),
     _Figure(_ERRORS, "last-error-timestamp", "When the last error occurred, in milliseconds since 1970; 0: never.",
-            lambda t, _: 1000 * (t.last["error"] or 0)),
+            lambda t, _: t.last_error_ms),
 )
 
 

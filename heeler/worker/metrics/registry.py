@@ -110,7 +110,7 @@ class WorkerMetrics:
         return page.text(_process())
 
     def _task_rows(self, inboxes: Mapping[ItemId, int]) -> list[TaskRow]:
-        now, config, statuses = time.time(), self._configs(), self._statuses()
+        now, config, statuses = time.monotonic(), self._configs(), self._statuses()
         rows = []
         classes_by_task: dict[ConnectorTaskId, tuple[object, Mapping[str, str]]] = {}
         for name, found in statuses.tasks.items():

@@ -332,7 +332,8 @@ def _changed(cluster: Cluster, step: int, now: float) -> None:
     elif step == 3:
         found = cluster.metrics.task(ConnectorTaskId(ConnectorName("50%s"), 1))
         found.add_phase("transform", 0.25)
-        found.last["error"] = 0.0  # 0 in the total becomes 0.0
+        found.last["error"] = now
+        found.last_error_ms = 0.0  # 0 in the total becomes 0.0
     elif step == 4:
         cluster.metrics.task(ConnectorTaskId(ConnectorName("out"), 0))
     elif step == 5:
@@ -351,10 +352,26 @@ def without_process(cluster: Cluster) -> str:
     return page
 
 
+def stop_clocks(monkeypatch: pytest.MonkeyPatch, monotonic: float, wall: float = 1_800_000_000.0) -> None:
+    monkeypatch.setattr("time.time", lambda: wall)
+    monkeypatch.setattr("time.time_ns", lambda: int(wall * 1_000_000_000))
+    monkeypatch.setattr("time.monotonic", lambda: monotonic)
+
+
+@pytest.mark.parametrize("step", [-86_400.0, 86_400.0])
+def test_setting_the_machines_clock_changes_no_metric(monkeypatch, step):
+    stop_clocks(monkeypatch, 1000.0)
+    cluster = made()
+    before = without_process(cluster)
+    assert 'kafka_connect_task_error_metrics_last_error_timestamp{connector="src",task="0"' in before
+    assert " 1800000000000\n" in before
+    stop_clocks(monkeypatch, 1000.0, 1_800_000_000.0 + step)
+    assert without_process(cluster) == before
+
+
 def test_a_page_made_from_parts_of_the_last_one_is_as_if_made_anew(monkeypatch):
-    now = 1_800_000_000.0
-    monkeypatch.setattr("time.time", lambda: now)
-    monkeypatch.setattr("time.monotonic", lambda: 1000.0)
+    now = 1000.0
+    stop_clocks(monkeypatch, now)
     cluster, shown = made(), set()
     for step in range(8):
         _changed(cluster, step, now)
