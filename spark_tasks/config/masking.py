@@ -18,11 +18,12 @@ import json
 import re
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache, lru_cache
 from typing import Any, Final
 from urllib.parse import quote, quote_plus
 
+from spark_tasks.config.occurrences import Occurrences
 from spark_tasks.config.types import Type
 
 MASK: Final = "[hidden]"
@@ -31,7 +32,6 @@ ANYWHERE: Final = 8
 _PLAIN: Final = ("true", "false", "null", "none")
 OWNERS: Final = 10_000
 VALUES_EACH: Final = 1000  # per owner; some values expire within minutes, and clients may validate any number of them
-_PIECE: Final = 16_384  # characters of a text that are examined at a time
 _WORD = re.compile(r"[^\W_]")
 # A password inside a value such as sasl.jaas.config.
 _QUOTED = re.compile(
@@ -45,9 +45,6 @@ _PARAMETER = re.compile(
 _NAMES = re.compile(
     r"password|secret|jaas|token|passphrase|credential(?!s\.source$)|user\.info$|\.key$|private", re.IGNORECASE
 )
-
-# A form of a secret, and a function that returns its (start, end) positions in a text that contains it.
-Finder = tuple[str, Callable[[str], Iterable[tuple[int, int]]]]
 
 
 def secret_name(key: str) -> bool:
@@ -110,13 +107,13 @@ class Secrets:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._values: OrderedDict[str | None, OrderedDict[str, None]] = OrderedDict()
-        self._index = _Index()
+        self._index = Occurrences()
 
     @classmethod
     def of(cls, values: Iterable[str]) -> Secrets:
         """Returns an instance for these values alone, which also hides values that are too short to hide elsewhere."""
         made = cls()
-        made._index = _Index(values, alone=1)
+        made._index = _index(values, alone=1)
         return made
 
     def add(self, owner: str | None, values: Iterable[str]) -> None:
@@ -129,12 +126,12 @@ class Secrets:
         with self._lock:
             known = self._values.setdefault(owner, OrderedDict())
             self._values.move_to_end(owner)
-            self._index.add(value for value in new if value not in known)
+            _add(self._index, (value for value in new if value not in known))
             for value in new:
                 known[value] = None
                 known.move_to_end(value)
             if _shortened(known, VALUES_EACH) or _shortened(self._values, OWNERS):
-                self._index = _Index({value for values in self._values.values() for value in values})
+                self._index = _index({value for values in self._values.values() for value in values})
 
     def mask(self, text: str) -> str:
         """Returns the text with `[hidden]` in place of each secret."""
@@ -170,36 +167,6 @@ def process_secrets() -> Secrets:
     return Secrets()
 
 
-class _Index:
-    """The forms of secrets by their first characters, so that one pass over a text finds any of thousands."""
-
-    def __init__(self, values: Iterable[str] = (), alone: int = ALONE) -> None:
-        self._alone = alone
-        self._finders: dict[str, tuple[Finder, ...]] = {}
-        self.add(values)
-
-    def add(self, values: Iterable[str]) -> None:
-        """Adds secrets. Call it on one thread at a time; other threads may call `spans` at the same time."""
-        for value in values:
-            for find in _finders_of(value, self._alone):
-                start = find[0][: self._alone]
-                known = self._finders.get(start, ())
-                if find not in known:
-                    self._finders[start] = (*known, find)
-
-    def spans(self, text: str) -> Iterator[tuple[int, int]]:
-        """Yields start and end of each secret in the text. They may overlap."""
-        if self._finders:
-            starts: set[str] = set()
-            for first in range(0, len(text), _PIECE):  # a set of all parts of a long text would take 60 times its size
-                parts = {text[at : at + self._alone] for at in range(first, min(first + _PIECE, len(text)))}
-                starts.update(filter(self._finders.__contains__, parts))
-            for start in starts:
-                for form, find in self._finders[start]:
-                    if form in text:
-                        yield from find(text)
-
-
 def _shortened(known: OrderedDict[Any, Any], limit: int) -> bool:
     """Removes the oldest tenth if there are more than `limit` entries, so that this is rarely necessary. Returns
     whether entries were removed.
@@ -211,9 +178,22 @@ def _shortened(known: OrderedDict[Any, Any], limit: int) -> bool:
     return True
 
 
+def _index(values: Iterable[str], alone: int = ALONE) -> Occurrences:
+    made = Occurrences()
+    _add(made, values, alone)
+    return made
+
+
+def _add(index: Occurrences, values: Iterable[str], alone: int = ALONE) -> None:
+    for value in values:
+        for form, anywhere in _forms_of(value, alone):
+            index.add(form, anywhere=anywhere)
+
+
 @lru_cache(maxsize=OWNERS)  # when a worker starts, thousands of connectors add their values one after the other
-def _finders_of(value: str, alone: int) -> tuple[Finder, ...]:
-    finders: dict[str, Finder] = {}
+def _forms_of(value: str, alone: int) -> tuple[tuple[str, bool], ...]:
+    """The texts to hide, and whether also inside words."""
+    found: dict[str, bool] = {}
     lines = [line.strip() for line in value.splitlines()]
     for part in dict.fromkeys([value.strip(), *(line for line in lines if not line.startswith("-----"))]):
         if len(part) < alone or part in MASK or (alone > 1 and part.lower() in _PLAIN):
@@ -221,23 +201,6 @@ def _finders_of(value: str, alone: int) -> tuple[Finder, ...]:
         if len(part) < ALONE and not _WORD.search(part):
             continue
         for form in forms(part):
-            finders[form] = (form, _find_anywhere(form) if len(part) >= ANYWHERE else _find_word(form))
-        finders |= {code: (code, _find_anywhere(code)) for code in codes(part)}
-    return tuple(finders.values())
-
-
-def _find_anywhere(form: str) -> Callable[[str], Iterable[tuple[int, int]]]:
-    def find(text: str) -> Iterator[tuple[int, int]]:
-        at = text.find(form)
-        while at >= 0:
-            yield at, at + len(form)
-            at = text.find(form, at + 1)
-
-    return find
-
-
-def _find_word(form: str) -> Callable[[str], Iterable[tuple[int, int]]]:
-    before = r"(?:(?<![^\W_])|(?<=\\[nrt]))" if _WORD.match(form) else ""
-    after = r"(?![^\W_])" if _WORD.match(form[-1]) else ""
-    pattern = re.compile(f"{before}{re.escape(form)}{after}")
-    return lambda text: (match.span() for match in pattern.finditer(text))
+            found[form] = found.get(form, False) or len(part) >= ANYWHERE
+        found |= dict.fromkeys(codes(part), True)
+    return tuple(found.items())
