@@ -151,6 +151,9 @@ class OffsetRequests:
     def _alter_source(self, request: AlterOffsets, config: Mapping[str, str], plugin: type[SourceConnector]) -> bool:
         own = self._config.own_offsets(config)
         offsets: Pairs | None = request.offsets
+        if not plugin.nested_offsets:
+            for pair in offsets or ():
+                check_source_offset(*pair)
         producer = self._fence_former_tasks(request.connector) if self._config.exactly_once else None
         if offsets is None:
             known = self._ask_store(lambda done: ReadSourceOffsets(request.connector, done, own))
@@ -196,6 +199,18 @@ class OffsetRequests:
 
     def _group_offsets(self, config: Mapping[str, str]) -> GroupOffsets:
         return GroupOffsets(client_properties(self._config.originals, config, "admin"))
+
+
+def check_source_offset(partition: Mapping[str, Any], offset: Mapping[str, Any] | None) -> None:
+    """Raises ConnectError, with Kafka Connect's messages, for values that its offsets cannot have: lists, maps, and
+    integers of more than 64 bits.
+    """
+    for field, value in (*partition.items(), *(offset or {}).items()):
+        kind = {list: "ARRAY", dict: "MAP"}.get(type(value))
+        if isinstance(value, int) and not -(2**63) <= value < 2**63:
+            kind = "class java.math.BigInteger"
+        if kind is not None:
+            raise ConnectError(f"Offsets may only contain primitive types as values, but field {field} contains {kind}")
 
 
 def sink_offset(partition: Mapping[str, Any] | None, offset: Mapping[str, Any] | None

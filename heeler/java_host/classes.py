@@ -236,6 +236,8 @@ class _JavaConnector(JavaPlugins, Connector):
 class JavaSourceConnector(_JavaConnector, SourceConnector):
     """Base of the classes that represent source connectors."""
 
+    nested_offsets = False
+
     @classmethod
     def exactly_once_support(cls, config: Options) -> bool | None:
         """Calls its `exactlyOnceSupport`."""

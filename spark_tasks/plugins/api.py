@@ -100,6 +100,9 @@ class SourceConnector(Connector):
     yields: ClassVar[Shape] = "records"
     """"records": batches have the columns of columns.CONNECT_COLUMNS; "rows": each row is the value of a record."""
 
+    nested_offsets: ClassVar[bool] = True
+    """Whether offsets may contain lists and maps, as those of PySpark's readers may. Kafka Connect's may not."""
+
     def __init_subclass__(cls, **arguments: Any) -> None:
         super().__init_subclass__(**arguments)
         cls.mistake = vars(cls).get("mistake") or _shape_mistake(cls, "yields", cls.yields)

@@ -43,6 +43,7 @@ class FileStreamSourceConnector(SourceConnector):
     """
 
     version = "4.3.1"
+    nested_offsets = False
     aliases = ("org.apache.kafka.connect.file.FileStreamSourceConnector", "FileStreamSource")
     config_def = ConfigDef(
         ConfigKey(

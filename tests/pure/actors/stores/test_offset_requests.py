@@ -14,7 +14,7 @@ import pytest
 from actors.errors import BadRequestError
 from actors.messages.requests import AlterOffsets, GetOffsets
 from actors.stores import offset_requests
-from actors.stores.offset_requests import OffsetRequests, sink_offset
+from actors.stores.offset_requests import OffsetRequests, check_source_offset, sink_offset
 from spark_tasks.errors import ConnectError
 from spark_tasks.plugins.api import SourceConnector
 from storage.ids import ConnectorName
@@ -58,6 +58,37 @@ def test_a_plugin_that_exits_is_the_answer(monkeypatch: pytest.MonkeyPatch, requ
     answered: Future[Exception | None] = Future()
     requests.start(AlterOffsets(C, (({"f": 1}, None),)), lambda _, error: answered.set_result(error))
     assert str(answered.result(20)) == "the plugin raised SystemExit: 3"
+
+
+@pytest.mark.parametrize(("partition", "offset", "kind"), [
+    ({"x": {"a": 1}}, {"position": 3}, "MAP"), ({"f": "a", "x": []}, None, "ARRAY"), ({"f": "a"}, {"x": [3]}, "ARRAY"),
+    ({"f": "a"}, {"x": {}}, "MAP"), ({"f": "a"}, {"x": 2**63}, "class java.math.BigInteger"),
+    ({"f": "a"}, {"x": -(2**63) - 1}, "class java.math.BigInteger"),
+])
+def test_source_offsets_of_a_type_that_java_refuses(partition, offset, kind):
+    with pytest.raises(ConnectError) as error:
+        check_source_offset(partition, offset)
+    assert str(error.value) == f"Offsets may only contain primitive types as values, but field x contains {kind}"
+
+
+def test_source_offsets_may_have_any_primitive_type():
+    check_source_offset({"f": "a", "n": None}, {"x": 2**63 - 1, "y": -(2**63), "z": 1.5, "t": True})
+    check_source_offset({}, None)
+
+
+@pytest.mark.parametrize(("nested", "offsets", "refused"), [
+    (False, (({"f": {}}, None),), True), (True, (({"f": {}}, None),), False), (False, (({"f": 1}, None),), False),
+])
+def test_only_pythons_sources_have_offsets_with_lists_and_maps(
+    monkeypatch: pytest.MonkeyPatch, requests: OffsetRequests, nested: bool, offsets: Any, refused: bool,
+) -> None:
+    asked: list[object] = []
+    monkeypatch.setattr(SourceConnector, "nested_offsets", nested)
+    monkeypatch.setattr(SourceConnector, "alter_offsets", lambda *_: asked.append(1))
+    answered: Future[Exception | None] = Future()
+    requests.start(AlterOffsets(C, offsets), lambda _, error: answered.set_result(error))
+    assert ("Offsets may only contain primitive types" in str(answered.result(20))) is refused
+    assert bool(asked) is not refused, "the plugin is asked after the check, as in Kafka Connect"
 
 
 # ---------------------------------------------------------------- sinks
