@@ -18,11 +18,16 @@ class Aside:
         self._function = function
         self._thread: threading.Thread | None = None
 
+    @property
+    def busy(self) -> bool:
+        """Whether the last run has not ended."""
+        return self._thread is not None and self._thread.is_alive()
+
     def begin(self, *arguments: Any) -> None:
         """Starts a run, unless the previous one has not ended. Does not wait. Raises RuntimeError if the system has no
         thread left.
         """
-        if self._thread is None or not self._thread.is_alive():
+        if not self.busy:
             thread = threading.Thread(target=self._run, args=arguments, name=self._name, daemon=True)
             thread.start()
             self._thread = thread

@@ -22,6 +22,7 @@ from typing_extensions import override
 
 from spark_tasks.spark.daemon import import_all, refuse_threads
 from spark_tasks.spark.environment import needed
+from spark_tasks.spark.residents.aside import Aside
 from spark_tasks.spark.residents.link import ExecutorJob, joined, serve
 from spark_tasks.spark.residents.listener import Line
 from spark_tasks.spark.residents.process import Expects, Launcher
@@ -93,6 +94,7 @@ class ForkServer(Launcher):
         self._listener = listener
         self._number = number
         self._max_processes = max_processes
+        self._asking = Aside("fork-server", self._start)
         self._lock = threading.Lock()
         self._line: Line | None = None
         self._expected: int | None = None
@@ -107,11 +109,15 @@ class ForkServer(Launcher):
         return self._max_processes if self._line is not None and self._lives() else 0
 
     def keep(self) -> None:
-        """Starts a server in the background if there is none. Called periodically."""
+        """Starts a server in the background if there is none. Called periodically. While Spark's JVM is suspended, one
+        request waits for it, and its ticket stays valid; another one would only wait, too.
+        """
         with self._lock:
             if self._line is not None and self._line.ended:
                 self._line.close()
                 self._line = None
+            if self._asking.busy:
+                return
             since = time.monotonic() - self._asked_at
             if self._closed or self._line is not None or since < (RETRY_S if self._expected is None else START_S):
                 return
@@ -119,7 +125,7 @@ class ForkServer(Launcher):
                 self._listener.forget(self._expected)
             self._asked_at, self._expected = time.monotonic(), self._number()
             ticket = self._listener.expect(self._expected)
-        threading.Thread(target=self._start, args=(ticket,), name="fork-server", daemon=True).start()
+        self._asking.begin(ticket)
 
     def _start(self, ticket: Ticket) -> None:
         try:
