@@ -88,3 +88,26 @@ def test_lenient_input_is_read_as_by_jackson() -> None:
 def test_any_bytes_give_a_value_or_a_value_error(data: bytes) -> None:
     with contextlib.suppress(ValueError):
         loads(data)
+
+
+@pytest.mark.parametrize(("data", "value"), [  # recorded from Kafka Connect 4.3.1
+    (b"01", 1), (b"-01", -1), (b"00", 0), (b'{"a":[007, -00.5, 1.0, "001", "\\"02"]}', {"a": [7, -0.5, 1.0, "001", '"02']}),
+    (b"[-0.0]", [0.0]), (b"1e400", float("inf")), (b"1e-400", 0.0), (b"\xef\xbb\xbf ", None), (b"\xef\xbb\xbf{}", {}),
+    (b'{"a":1,"a":2}', {"a": 2}), (b"{}\xff", {}), (b"{} x", {}), (b'"a"\xff', "a"), (b"1 x", 1), (b"null x", None),
+    (b"null,", None), (b"true]", True), (b"null[", None), (b"null$", None), (b'"\xc0\x80"', "\0"),
+    (b'{"\xc1\x81":"\xc0\xa2"}', {"A": '"'}), (b'"\xe0\x80\x80"', "\0"), (b'"\xf4\x90\x80\x80"', "\udc00\udc00"),
+    ('{"a":1}'.encode("utf-16-be") + b"x", {"a": 1}),
+])  # fmt: skip
+def test_odd_json_that_java_accepts(data: bytes, value: object) -> None:
+    assert repr(loads(data)) == repr(value)
+
+
+@pytest.mark.parametrize("data", [  # recorded from Kafka Connect 4.3.1
+    b"nullx", b"truex", b"null1", b"null_", b"null\xc3\xa9", b"null\xff", b"1x", b"1]", b"1,", b"1/", b"1\x0b", b'1"a"',
+    b"1[", b"1\xff", b"1.", b"1.e1", b"1e", b"1e+", b"[1.]", b"1\x00\x002", b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff",
+    b'"\xff"', b'"\x80"', b'"a\xc3"', b'"\xed\xa0\x80"', b'"\xc3', b'{"a":NaN}', b"[+1]", b"[.5]", b'"\0"', b'{"a":1,}',
+    b"[1e9999999999]", b"[0e9999999999]", b"[1e-9999999999]", b"[0x10]", b"['a']", b"[1,]", b"[/**/1]",
+])  # fmt: skip
+def test_odd_json_that_java_refuses(data: bytes) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011 - the message is Python's
+        loads(data)
