@@ -155,9 +155,6 @@ def _check_end(value: object, rest: str) -> None:
     """Raises ValueError if Jackson refuses what follows a value that is not in an object or a list."""
     if not rest or isinstance(value, str | list | dict):
         return
-    if value is None or isinstance(value, bool):
-        free = _AFTER_WORD.match(rest) is not None
-    else:
-        free = rest[0] in _SPACE
-    if not free:
+    word = value is None or isinstance(value, bool)
+    if not (_AFTER_WORD.match(rest) if word else rest[0] in _SPACE):
         raise ValueError(f"{rest[0]!r} follows the value")
