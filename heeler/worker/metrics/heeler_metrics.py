@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 
 from actors.instances.scaler import Scaled
-from heeler.worker.metrics.observed import Observed
+from heeler.worker.metrics.observed import CAUSES, Observed
 from heeler.worker.metrics.rows import STATES, ConnectorRow, TaskRow
 from heeler.worker.metrics.text import Kind, Page, labels
 from spark_tasks.metrics.engine import EngineFigures, memory_of
@@ -15,6 +15,11 @@ from spark_tasks.metrics.task import TaskMetrics
 from storage.ids import ConnectorName, ConnectorTaskId
 
 _DROPPED = "heeler_plugin_dropped_total"
+_AFTER_READING = ("convert", "transform", "write", "commit", "task")
+_NO_ERRORS: Mapping[str, Mapping[str, int]] = {
+    "": {}, "source": dict.fromkeys(("read", *_AFTER_READING), 0),
+    "sink": dict.fromkeys(("fetch", "decode", *_AFTER_READING), 0),
+}  # fmt: skip
 _NUMBERS = ", ".join(f"{number} {state.value.lower()}" for state, number in STATES.items())
 
 
@@ -22,8 +27,7 @@ def connectors(page: Page, rows: Sequence[ConnectorRow]) -> None:
     """Metrics of connectors."""
     page.add("heeler_connector_state", "gauge", f"The connector's state: {_NUMBERS}.",
              [(row.labels, STATES[row.state]) for row in rows if row.state is not None])
-    page.add("heeler_connector_restarts_total", "counter", "Restarts of a connector, by cause.",
-             _restarts(rows))
+    _restarts(page, "connector", rows)
     _healing(page, "connector", rows)
 
 
@@ -31,8 +35,7 @@ def tasks(page: Page, rows: Sequence[TaskRow]) -> None:
     """Metrics of tasks."""
     page.add("heeler_task_state", "gauge", f"The task's state: {_NUMBERS}. Includes tasks that failed to start.",
              [(row.labels, STATES[row.state]) for row in rows])
-    page.add("heeler_task_restarts_total", "counter", "Restarts of a task, by cause.",
-             _restarts(rows))
+    _restarts(page, "task", rows)
     _healing(page, "task", rows)
     with_metrics: list[tuple[TaskRow, TaskMetrics]] = [(row, row.metrics) for row in rows if row.metrics is not None]
     places = [row.labels for row, _ in with_metrics]
@@ -44,9 +47,7 @@ def tasks(page: Page, rows: Sequence[TaskRow]) -> None:
                     [count for _, task in with_metrics
                      for counts in (task.records if what == "records" else task.bytes,)
                      for count in (counts["read"], counts["write"])])
-    page.add("heeler_task_errors_total", "counter", "Errors of batches by stage.",
-             [(f'{row.labels},stage="{stage}"', count) for row, task in with_metrics for stage, count in list(
-                 task.errors.items())])
+    _errors(page, with_metrics)
     page.column("heeler_task_retries_total", "counter", "Batches that were retried after an error.", places,
                 [task.retries for _, task in with_metrics])
     for stage in ("read", "write", "commit", "error"):
@@ -88,8 +89,21 @@ def stalled(page: Page, rows: Sequence[TaskRow], found: Collection[ConnectorTask
              [(row.labels, int(row.id in found)) for row in rows])
 
 
-def _restarts(rows: Iterable[TaskRow | ConnectorRow]) -> list[tuple[str, float]]:
-    return [(f'{row.labels},cause="{cause}"', count) for row in rows for cause, count in list(row.restarts.items())]
+def _restarts(page: Page, kind: str, rows: Sequence[TaskRow] | Sequence[ConnectorRow]) -> None:
+    """A series for each cause from the start: Prometheus cannot see the first increase of one that begins with 1."""
+    places = page.kept.get(f"{kind} restarts", [row.labels for row in rows], lambda: [
+        f'{row.labels},cause="{cause}"' for row in rows for cause in CAUSES])
+    page.column(f"heeler_{kind}_restarts_total", "counter", f"Restarts of a {kind}, by cause.", places,
+                [row.restarts.get(cause, 0) for row in rows for cause in CAUSES])
+
+
+def _errors(page: Page, with_metrics: Sequence[tuple[TaskRow, TaskMetrics]]) -> None:
+    """A series for each stage from the start, as for restarts, and for what else has failed."""
+    rows = [(row.labels, {**_NO_ERRORS[task.kind], **task.errors}) for row, task in with_metrics]
+    places = page.kept.get("errors", [(place, tuple(errors)) for place, errors in rows], lambda: [
+        f'{place},stage="{stage}"' for place, errors in rows for stage in errors])
+    page.column("heeler_task_errors_total", "counter", "Errors of batches by stage.", places,
+                [count for _, errors in rows for count in errors.values()])
 
 
 def _healing(page: Page, kind: str, rows: Iterable[TaskRow | ConnectorRow]) -> None:

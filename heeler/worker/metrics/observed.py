@@ -11,6 +11,7 @@ from spark_tasks.metrics.windows import Window
 from storage.config.state import ClusterConfigState
 from storage.ids import ConnectorName, ItemId, State, TargetState
 
+CAUSES = ("failure", "stall", "request", "config", "rebalance")  # of a restart, see cause_of
 _REBALANCING = (Phase.JOINING, Phase.REVOKING, Phase.SYNCING)
 
 

@@ -185,6 +185,18 @@ def test_heelers_own_metrics_have_their_values(cluster):
     assert found[("process_cpu_seconds_total", ())] > 0
 
 
+def test_counters_of_errors_and_restarts_begin_with_zero(cluster):
+    found = samples(cluster.metrics.page([OWN]))
+    causes = {dict(place)["cause"] for name, place in found if name == "heeler_task_restarts_total"}
+    assert causes == {"failure", "stall", "request", "config", "rebalance"}
+    assert {value for (name, _), value in found.items() if name.endswith("_restarts_total")} == {0}
+    stages = {(dict(place)["connector"], dict(place)["stage"]): value for (name, place), value in found.items()
+              if name == "heeler_task_errors_total"}
+    after = {"convert": 0, "transform": 0, "write": 0, "commit": 1, "task": 0}
+    assert stages == {**{("src", stage): count for stage, count in {"read": 0, **after}.items()},
+                      **{("out", stage): count for stage, count in {"fetch": 0, "decode": 0, **after}.items()}}
+
+
 def test_metrics_of_plugins_with_names_that_collide_are_shown_once(cluster):
     for number, connector in enumerate(("src", "out")):
         plugin = cluster.metrics.connector(ConnectorName(connector))
