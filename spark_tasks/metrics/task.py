@@ -53,8 +53,8 @@ class Flight:
 class TaskMetrics:
     """The metrics of a task since its start. Only the task's thread updates them; any thread may read single values.
 
-    Points in time are seconds of `time.monotonic`, so that no rate, age or ratio depends on the machine's clock. They are
-    None if the event has not happened.
+    Points in time are seconds of `time.monotonic`, so that no rate, age or ratio depends on the machine's clock. None:
+    the event has not happened.
     """
 
     def __init__(self, kind: Literal["source", "sink", ""] = "") -> None:

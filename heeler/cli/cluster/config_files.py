@@ -16,7 +16,7 @@ import yaml
 from heeler.cli.cluster.plan import secrets_of
 from heeler.cli.safe_text import safe
 from heeler.errors import SetupError
-from spark_tasks.config.masking import process_secrets
+from spark_tasks.config.masking import MASK, process_secrets
 from spark_tasks.errors import json_kind
 
 ENDINGS: Final = (".json", ".yaml", ".yml", ".properties")
@@ -68,6 +68,9 @@ def read_connectors(paths: Iterable[Path]) -> list[Wanted]:
         if wanted.name in first:
             wrong.append(f"{wanted.file}: connector {safe(wanted.name)} is also defined in {first[wanted.name]}")
         first.setdefault(wanted.name, wanted.file)
+        wrong += [f"{wanted.file}: connector {safe(wanted.name)}: {safe(key)} has {MASK} in place of a secret. Write "
+                  "the secret (heeler connectors show --show-secrets), or a placeholder of a config provider"
+                  for key in _hidden(wanted.config)]
         process_secrets().add(wanted.name, secrets_of(wanted.config))
     if wrong:
         raise ConfigFileError("\n".join(wrong))
@@ -99,6 +102,12 @@ def why_unreadable(error: Exception) -> str:
     if isinstance(error, yaml.YAMLError):
         return safe(f"it is not valid YAML: {str(error).partition(chr(10))[0]}")
     return safe(" ".join(str(error).split()))
+
+
+def _hidden(config: Mapping[str, str]) -> list[str]:
+    """The keys whose secrets are hidden, because the file was made from what was shown, in a text or by a worker."""
+    return [key for key, value in config.items()
+            if value == MASK or any(MASK in secret for secret in secrets_of({key: value}))]
 
 
 def _files(folder: Path) -> list[Path]:

@@ -76,6 +76,8 @@ def profile_of(urls: Sequence[str], name: str | None, environ: Mapping[str, str]
     if not file.exists():
         if wanted:
             raise SetupError(f"There is no profile {wanted}: {file} does not exist")
+        if environ.get("HEELER_PROFILES"):
+            raise SetupError(f"{file}, which HEELER_PROFILES names, does not exist")
         return Profile((DEFAULT_URL,))
     return parse_profiles(_read(file), wanted, str(file))
 

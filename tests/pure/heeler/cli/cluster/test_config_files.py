@@ -70,3 +70,17 @@ def test_a_part_of_a_folder_that_cannot_be_read_is_an_error(tmp_path, monkeypatc
     monkeypatch.setattr(os, "scandir", scandir)
     with pytest.raises(ConfigFileError, match=f"^{tmp_path}/closed: Permission denied$"):
         read_connectors([tmp_path])
+
+
+@pytest.mark.parametrize("line", [
+    "db.password: '[hidden]'", "pin: '[hidden]'", "url: 'jdbc:x://h/db?user=u&password=[hidden]'",
+    "url: 'http://u:[hidden]@h'",
+])
+def test_a_hidden_secret_is_not_written_back(tmp_path, line):
+    """As in `heeler connectors show c -o json > c.json; heeler connectors apply c.json`."""
+    file = tmp_path / "c.yaml"
+    file.write_text(f"{CONNECTOR}{line}\nregex: 'a[hidden]b'\n")
+    with pytest.raises(ConfigFileError) as error:
+        read_connectors([file])
+    assert f"{file}: connector c: {line.partition(':')[0]} has [hidden] in place of a secret." in str(error.value)
+    assert "regex" not in str(error.value)

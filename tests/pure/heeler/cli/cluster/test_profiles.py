@@ -30,6 +30,8 @@ def test_profiles_contain_address_and_user(fake, tmp_path):
     assert asked("--profile", "gone", HEELER_URL=fake.url).exit_code == 3
     assert asked(HEELER_PROFILE="gone", HEELER_URL=fake.url).exit_code == 0
     assert asked("--profile", "none").exit_code == 2
+    gone = asked(HEELER_PROFILES=str(tmp_path / "none"))
+    assert (gone.exit_code, "none, which HEELER_PROFILES names, does not exist" in gone.stderr) == (2, True)
     assert asked("--url", fake.url.replace("//", "//bob:x@")).exit_code == 0
     assert fake.headers[-1]["Authorization"] == "Basic Ym9iOng="
     assert "x@" not in asked("--url", "http://bob:x@127.0.0.1:1").output
