@@ -54,6 +54,11 @@ def console() -> Console:
     return Console(width=None if sys.stdout.isatty() else WIDE, highlight=False, markup=False, emoji=False)
 
 
+def is_screen() -> bool:
+    """Whether standard output is a terminal that can show a text in place of another."""
+    return sys.stdout.isatty() and not console().is_dumb_terminal
+
+
 def table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
     """A table with safe text in its cells and colored states."""
     from rich.table import Table

@@ -16,11 +16,11 @@ from tests.rigs.fake_connect import FakeConnect
 class OnATerminal:
     """The command in a process with a terminal of its own."""
 
-    def __init__(self, *words: str) -> None:
+    def __init__(self, *words: str, kind: str = "xterm") -> None:
         self._control, terminal = pty.openpty()
         name = os.ttyname(terminal)  # the first one that a session opens is where its Ctrl-C comes from
         shell = ["sh", "-c", f'exec "$@" <{name} >{name} 2>&1', "sh", sys.executable, "-m", "heeler", *words]
-        self.process = subprocess.Popen(shell, start_new_session=True, env={**os.environ, "TERM": "xterm"})
+        self.process = subprocess.Popen(shell, start_new_session=True, env={**os.environ, "TERM": kind})
         self.output = ""
         self._terminal = terminal  # open as long as this reads
 

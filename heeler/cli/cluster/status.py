@@ -11,6 +11,7 @@ import click
 
 from heeler.cli.cluster.session import NO, ClusterSession, cluster_command, complete_connectors
 from heeler.cli.safe_text import safe, safe_lines
+from heeler.cli.terminal import interrupting_signals
 from spark_tasks.errors import ConnectError
 
 if TYPE_CHECKING:
@@ -102,7 +103,9 @@ def _watch(session: ClusterSession, names: tuple[str, ...], interval: float) -> 
     """
     import sys
 
-    if session.format == "table" and sys.stdout.isatty():
+    from heeler.cli.output import is_screen
+
+    if session.format == "table" and is_screen():
         _live(session, names, interval)
         return
     before: Any = None
@@ -129,7 +132,8 @@ def _live(session: ClusterSession, names: tuple[str, ...], interval: float) -> N
 
     from heeler.cli.output import console, fitting
 
-    with Live(console=console(), auto_refresh=False, vertical_overflow="crop") as live:
+    # The signals, too, show the cursor again.
+    with interrupting_signals(), Live(console=console(), auto_refresh=False, vertical_overflow="crop") as live:
         while True:
             try:
                 shown: Any = fitting(*_table(rows(ask(session, names)[1])), _SPARE)

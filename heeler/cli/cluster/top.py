@@ -8,12 +8,14 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from heeler.cli.cluster.session import ClusterSession, cluster_command
+from heeler.cli.terminal import interrupting_signals
 from spark_tasks.errors import ConnectError
 
 if TYPE_CHECKING:
@@ -48,9 +50,10 @@ def top(session: ClusterSession, interval: float, times: int | None) -> None:
     Records, lag and errors come from heeler's metrics. For Java workers, only the rate of sinks is known, from offsets.
     """
     from heeler.cli.cluster.status import ask
+    from heeler.cli.output import is_screen
 
     before: TopFigures | None = None
-    screen = _Screen(live=sys.stdout.isatty() and times is None and session.format == "table")
+    screen = _Screen(live=times is None and session.format == "table" and is_screen())
     with screen:
         count = 0
         while True:
@@ -158,6 +161,7 @@ class _Screen:
 
     def __init__(self, *, live: bool) -> None:
         self._live: Any = None
+        self._end = ExitStack()
         if live:
             from rich.live import Live
 
@@ -167,11 +171,11 @@ class _Screen:
 
     def __enter__(self) -> None:
         if self._live is not None:
-            self._live.start()
+            self._end.enter_context(interrupting_signals())  # they, too, restore the terminal
+            self._end.enter_context(self._live)
 
     def __exit__(self, *_: object) -> None:
-        if self._live is not None:
-            self._live.stop()
+        self._end.close()
 
     def show(self, session: ClusterSession, rows: Sequence[tuple[Any, ...]]) -> None:
         """Shows rows, in place of the former ones on a terminal."""

@@ -19,8 +19,8 @@ def on_a_terminal(fake):
     """Starts commands for the fake; those that a failed test leaves are killed."""
     started = []
 
-    def start(*words):
-        started.append(OnATerminal(*words, "--url", fake.url))
+    def start(*words, **more):
+        started.append(OnATerminal(*words, "--url", fake.url, **more))
         return started[-1]
 
     yield start

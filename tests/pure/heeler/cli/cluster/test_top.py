@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -67,6 +68,28 @@ def test_top_is_a_full_screen_until_ctrl_c(fake, on_a_terminal):
     data.interrupt()
     assert data.end() == 130
     assert "\x1b[?1049" not in data.output
+
+
+@pytest.mark.parametrize(("words", "restored"), [
+    (("top", "--interval", "0.2"), "\x1b[?1049l"), (("connectors", "status", "--watch"), "\x1b[?25h"),
+])
+def test_signals_restore_the_terminal(fake, on_a_terminal, words, restored):
+    fake.answers |= {"GET /connectors": (200, {"c": {"status": STATUS}}), "GET /metrics": (200, metrics(1000, 7))}
+    shown = on_a_terminal(*words)
+    shown.until("task 0", "Boom")
+    shown.process.terminate()
+    assert shown.end() == 130
+    assert restored in shown.output
+
+
+@pytest.mark.parametrize("words", [("top", "--interval", "0.2"), ("connectors", "status", "--watch")])
+def test_terminals_that_cannot_move_their_cursor_get_lines(fake, on_a_terminal, words):
+    """As in an editor's shell; a screen would show nothing there."""
+    fake.answers |= {"GET /connectors": (200, {"c": {"status": STATUS}}), "GET /metrics": (200, metrics(1000, 7))}
+    shown = on_a_terminal(*words, kind="dumb")
+    shown.until("task 0", "Boom")
+    shown.interrupt()
+    assert shown.end() == 130
 
 
 def screen(rows, width, height):
