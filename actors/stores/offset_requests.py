@@ -206,7 +206,7 @@ def check_source_offset(partition: Mapping[str, Any], offset: Mapping[str, Any] 
     integers of more than 64 bits.
     """
     for field, value in (*partition.items(), *(offset or {}).items()):
-        kind = {list: "ARRAY", dict: "MAP"}.get(type(value))
+        kind = "ARRAY" if isinstance(value, list) else "MAP" if isinstance(value, dict) else None
         if isinstance(value, int) and not -(2**63) <= value < 2**63:
             kind = "class java.math.BigInteger"
         if kind is not None:

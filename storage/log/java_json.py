@@ -110,7 +110,7 @@ def _text(data: bytes) -> str:
 
 def _lenient(data: bytes) -> str:
     """UTF-8 as Jackson reads it: characters may be longer than necessary, or beyond Unicode's."""
-    parts = []
+    parts: list[str] = []
     while True:
         try:
             return "".join([*parts, data.decode()])
