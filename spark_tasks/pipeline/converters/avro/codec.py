@@ -70,9 +70,9 @@ class AvroCodec:
         self._branches: dict[tuple[int, int], str] = {}
         inner = self._plain(node)
         self._check_arrays(node)
-        value = {"name": "v", "type": inner}
+        record = {"type": "record", "name": "r", "fields": [{"name": "v", "type": inner}]}
         try:
-            self._parsed = parse_schema({"type": "record", "name": "r", "fields": [value]})
+            self._to_write, self._to_read = parse_schema(record), _by_index(parse_schema(record))
         except SchemaParseException as error:
             raise DataError(f"an Avro schema is not valid: {error}") from error
         # For pyruhvro, bytes are declared as texts, which have the same layout in Avro and Arrow and which it does not
@@ -175,7 +175,7 @@ class AvroCodec:
 
     def _read(self, payload: bytes) -> Any:
         record: Any = fastavro.schemaless_reader(
-            io.BytesIO(payload), self._parsed, None, handle_unicode_errors="replace"
+            io.BytesIO(payload), self._to_read, None, handle_unicode_errors="replace"
         )
         return record["v"]
 
@@ -193,10 +193,26 @@ class AvroCodec:
     def _write(self, value: Any) -> bytes:
         out = io.BytesIO()
         try:
-            fastavro.schemaless_writer(out, self._parsed, {"v": self._for_writer(value)})
+            fastavro.schemaless_writer(out, self._to_write, {"v": self._for_writer(value)})
         except (ValueError, TypeError, OverflowError) as error:
             raise DataError(f"Error serializing Avro message: {error}") from error
         return out.getvalue()
+
+
+def _by_index(parsed: Any) -> Any:
+    """Returns fastavro's schema with mappings in place of the lists of branches and symbols. In a list, it would find
+    something for a negative index of a record, too.
+    """
+    if isinstance(parsed, list):
+        return {"type": "union", **dict(enumerate(map(_by_index, parsed)))}
+    if isinstance(parsed, dict):
+        for key in parsed.keys() & {"type", "items", "values"}:
+            parsed[key] = _by_index(parsed[key])
+        for field in parsed.get("fields", ()):
+            field["type"] = _by_index(field["type"])
+        if "symbols" in parsed:
+            parsed["symbols"] = dict(enumerate(parsed["symbols"]))
+    return parsed
 
 
 def _record_text(fields: list[dict[str, str]], inner: Any) -> str:

@@ -13,6 +13,7 @@ from spark_tasks.pipeline.converters.avro.names import AvroOptions
 from spark_tasks.pipeline.converters.avro.to_avro import avro_text
 from spark_tasks.pipeline.converters.avro.to_connect import connect_schema
 from spark_tasks.pipeline.converters.avro.tree import parse
+from spark_tasks.pipeline.converters.base import BadRowsError
 
 INT, TEXT = Schema(Type.INT32), Schema(Type.STRING)
 
@@ -132,3 +133,29 @@ def test_exponentially_nested_schemas_are_refused():
             {"name": "a", "type": fields[0]}, {"name": "b", "type": f"R{level - 1}" if level else "int"}]}]
     with pytest.raises(DataError, match="more than 20000 types"):
         parse(json.dumps(fields[0]))
+
+
+ENUM = {"type": "enum", "name": "E", "symbols": ["A", "B", "C"]}
+PAIR = {"type": "record", "name": "R", "fields": [{"name": "one", "type": ENUM}, {"name": "two", "type": "E"}]}
+
+
+@pytest.mark.parametrize("fast", [True, False])
+@pytest.mark.parametrize(("definition", "payload", "value"), [
+    (ENUM, "_", "C"), (["null", "int"], "_06", None), (["int", "null"], "_06", None),
+    (["null", "int", "string"], "_0261", {"b1": None, "b2": "a"}), (["null", "boolean", ENUM], "04_", None),
+    ({"type": "array", "items": ENUM}, "02_00", ["C"]), ({"type": "map", "values": ENUM}, "020261_00", [("a", "C")]),
+    (PAIR, "_02", {"f0": "C", "f1": "B"}), (PAIR, "02_", {"f0": "B", "f1": "C"}),
+])
+def test_a_negative_index_of_an_enum_or_union_is_a_bad_record(definition, payload, value, fast):
+    """fastavro, like Python, would count from the end."""
+    codec = AvroCodec(parse(json.dumps(definition)), fast=fast)
+
+    def with_index(zigzag):
+        return bytes.fromhex(payload.replace("_", zigzag))
+
+    if value is not None:
+        assert codec.decode([with_index("04")]).to_pylist() == [value]
+    negative = [with_index(zigzag) for zigzag in ("01", "03", "05", "ffffffffffffffffff01")]
+    with pytest.raises(BadRowsError) as bad:
+        codec.decode(negative)
+    assert [row for row, _ in bad.value.bad] == [0, 1, 2, 3]
