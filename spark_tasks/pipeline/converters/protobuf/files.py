@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 
 from google.protobuf import descriptor_pb2, wrappers_pb2
@@ -42,6 +43,7 @@ message Decimal { bytes value = 1; uint32 precision = 2; int32 scale = 3; }
 """
 _TEXTS = {META_FILE: _META_TEXT, "confluent/type/decimal.proto": _DECIMAL_TEXT}
 _TIMEOUT_S = 60
+_KEPT = 100  # results of the compiler
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./-]*")
 _MAX_BRACKETS = 200  # nested brackets; a nested message needs one pair
 WRAPPERS_TEXT = 'syntax = "proto3";\npackage google.protobuf;\n\n' + "\n".join(
@@ -77,42 +79,78 @@ def files_of(text: str, references: Mapping[str, str]) -> Files:
     """Returns the files of a schema. `text`: its text or, as some clients register it, its descriptor in Base64.
     `references`: the texts of the files that it imports, by name. Raises DataError, RetriableError.
 
-    Runs protoc in its own process, so that no registered schema can crash the worker.
+    Runs protoc in its own process, so that no registered schema can crash the worker. The results of the last schemas
+    are kept, so that records with a schema that is not valid cost no process for each batch.
     """
+    found = _compiled(text, tuple(references.items()))
+    if isinstance(found, str):
+        raise DataError(found)
+    return found
+
+
+@lru_cache(_KEPT)
+def _compiled(text: str, references: tuple[tuple[str, str], ...]) -> Files | str:
+    """Returns the files, or what is wrong with the schema. Raises DataError, RetriableError for what may be different
+    the next time.
+    """
+    try:
+        return _files(text, dict(references))
+    except _InvalidSchemaError as error:
+        return str(error)
+
+
+class _InvalidSchemaError(DataError):
+    """A schema cannot be compiled, whenever it is tried."""
+
+
+def _files(text: str, references: Mapping[str, str]) -> Files:
     texts = {**_TEXTS, **references, MAIN: text}
     for name, one in texts.items():
         if not _NAME.fullmatch(name) or ".." in name:
-            raise DataError(f"a Protobuf schema has a reference with the invalid file name {name[:100]!r}")
+            raise _InvalidSchemaError(f"a Protobuf schema has a reference with the invalid file name {name[:100]!r}")
         if _bracket_depth(one) > _MAX_BRACKETS:
-            raise DataError(f"a Protobuf schema is nested more than {_MAX_BRACKETS} levels deep")
+            raise _InvalidSchemaError(f"a Protobuf schema is nested more than {_MAX_BRACKETS} levels deep")
     descriptors = {name: found for name, one in texts.items() if (found := _decoded(name, one)) is not None}
-    with tempfile.TemporaryDirectory(prefix="heeler-protobuf-") as folder:
-        root, out, others = Path(folder, "in"), Path(folder, "out"), Path(folder, "descriptors")
-        root.mkdir()
-        others.write_bytes(descriptor_pb2.FileDescriptorSet(file=descriptors.values()).SerializeToString())
-        for name, one in texts.items():
-            if name not in descriptors:
-                (root / name).parent.mkdir(parents=True, exist_ok=True)
-                (root / name).write_text(one, encoding="utf-8", errors="replace")
-        _protoc([f"-I{root}", *_google_types(), "--include_imports", f"--descriptor_set_in={others}",
-                 f"--descriptor_set_out={out}", MAIN])
-        return tuple(descriptor_pb2.FileDescriptorSet.FromString(out.read_bytes()).file)
+    try:
+        with tempfile.TemporaryDirectory(prefix="heeler-protobuf-") as folder:
+            return _output(Path(folder), {name: one for name, one in texts.items() if name not in descriptors},
+                           descriptor_pb2.FileDescriptorSet(file=descriptors.values()))
+    except OSError as error:  # such as no memory for a process or no space: the schema is not the cause
+        raise RetriableError(f"could not run the compiler of Protobuf schemas: {error}") from error
 
 
-def _protoc(arguments: list[str]) -> None:
-    command = [sys.executable, "-m", "grpc_tools.protoc", *arguments]
+def _output(folder: Path, texts: Mapping[str, str], descriptors: descriptor_pb2.FileDescriptorSet) -> Files:
+    """Returns the compiler's output. `folder`: for its files."""
+    out, others, arguments = folder / "out", folder / "descriptors", folder / "arguments"
+    others.write_bytes(descriptors.SerializeToString())
+    names = {}  # by path, because a name may be too long for one
+    for number, (name, text) in enumerate(texts.items()):
+        path = folder / f"{number}.proto"
+        path.write_text(text, encoding="utf-8", errors="replace")
+        names[str(path)] = name
+    arguments.write_text("\n".join([
+        *(f"-I{name}={path}" for path, name in names.items()), *_google_types(), "--include_imports",
+        f"--descriptor_set_in={others}", f"--descriptor_set_out={out}", MAIN]), encoding="utf-8")
+    _protoc(arguments, names)
+    return tuple(descriptor_pb2.FileDescriptorSet.FromString(out.read_bytes()).file)
+
+
+def _protoc(arguments: Path, names: Mapping[str, str]) -> None:
+    """Runs the compiler. `names`: of the files, by path, for its messages."""
+    command = [sys.executable, "-m", "grpc_tools.protoc", f"@{arguments}"]
     try:
         done = subprocess.run(command, capture_output=True, timeout=_TIMEOUT_S, check=False, text=True,  # noqa: S603
                               errors="replace")
     except subprocess.TimeoutExpired as error:
         raise DataError(f"compiling a Protobuf schema took longer than {_TIMEOUT_S} s") from error
-    except OSError as error:  # such as no memory for a process: the schema is not the cause
-        raise RetriableError(f"could not start the compiler of Protobuf schemas: {error}") from error
     if done.returncode:
-        folder = arguments[0].removeprefix("-I") + "/"
-        lines = done.stderr.replace(folder, "").splitlines()
+        lines = done.stderr.splitlines()
         words = " ".join(line for line in lines if not re.search(r"warning:|WARNING:|^W\d{4} ", line))
-        raise DataError(f"a Protobuf schema is not valid: {words[:500] or f'exit code {done.returncode}'}")
+        for path, name in names.items():
+            words = words.replace(path, name)
+        told = f"a Protobuf schema is not valid: {words[:500] or f'exit code {done.returncode}'}"
+        by_protoc = any(words.startswith(f"{name}:") for name in names.values())
+        raise _InvalidSchemaError(told) if by_protoc else DataError(told)  # otherwise it may have been killed
 
 
 def _google_types() -> list[str]:

@@ -2,7 +2,9 @@
 
 import base64
 import datetime as dt
+import subprocess
 import sys
+import tempfile
 
 import pyarrow as pa
 import pytest
@@ -10,7 +12,7 @@ from google.protobuf import descriptor_pb2
 
 from spark_tasks.data.arrow_types import to_arrow
 from spark_tasks.data.schema import DATE, DECIMAL, TIME, TIMESTAMP, Field, Schema, Type
-from spark_tasks.errors import ConfigError, DataError
+from spark_tasks.errors import ConfigError, DataError, RetriableError
 from spark_tasks.pipeline.converters.base import BadRowError, BadRowsError
 from spark_tasks.pipeline.converters.protobuf import columns
 from spark_tasks.pipeline.converters.protobuf import names as n
@@ -198,6 +200,61 @@ def test_hostile_schemas_are_refused_or_need_little_memory():
     assert codec.decode(codec.encode(pa.array([{"f536870911": 7}], codec.type))).to_pylist() == [{"f536870911": 7}]
     with pytest.raises(DataError, match="invalid file name"):
         files_of(PROTO, {"../up.proto": "x"})
+
+
+@pytest.mark.parametrize("names", [("a" * 5000 + ".proto",), ("x", "x/y.proto"), ("heeler-main.proto/x",)])
+def test_a_reference_may_have_any_name(names):
+    """Also one that no file can have."""
+    texts = {name: f'syntax = "proto3"; message B{i} {{ int32 x = 1; }}' for i, name in enumerate(names)}
+    imports = "".join(f'import "{name}";' for name in names)
+    fields = "".join(f"B{i} b{i} = {i + 1};" for i in range(len(names)))
+    files = files_of(f'syntax = "proto3"; {imports} message A {{ {fields} }}', texts)
+    assert [one.fields[0].name for one in (field.schema for field in connect_schema(
+        Schemas(files).message((0,)), ProtobufOptions()).fields)] == ["x"] * len(names)
+
+
+@pytest.fixture
+def processes(monkeypatch):
+    """The commands that were run."""
+    found, run = [], subprocess.run
+    monkeypatch.setattr(subprocess, "run", lambda command, **more: found.append(command) or run(command, **more))
+    return found
+
+
+def test_a_schema_is_compiled_once(processes):
+    """Also one that is not valid, although its reader is made for each batch. A corrected one is another schema."""
+    wrong = 'syntax = "proto3"; message Once { Missing a = 1; }'
+    for _ in range(3):
+        with pytest.raises(DataError, match=r'heeler-main\.proto:1:35: "Missing" is not defined'):
+            files_of(wrong, {})
+    assert len(processes) == 1
+    for _ in range(3):
+        files_of(wrong.replace("Missing", "int32"), {})
+    assert len(processes) == 2
+
+
+@pytest.mark.parametrize(("failure", "error"), [
+    (OSError(12, "Cannot allocate memory"), RetriableError), (subprocess.TimeoutExpired("protoc", 60), DataError),
+    (subprocess.CompletedProcess([], -9, "", ""), DataError),
+])
+def test_a_compiler_that_was_killed_or_did_not_start_is_tried_again(monkeypatch, failure, error):
+    def failing(*_, **__):
+        if isinstance(failure, Exception):
+            raise failure
+        return failure
+
+    text = f'syntax = "proto3"; message Again {{ int32 {type(failure).__name__} = 1; }}'
+    with monkeypatch.context() as patched:
+        patched.setattr(subprocess, "run", failing)
+        with pytest.raises(error):
+            files_of(text, {})
+    assert of(text).fields
+
+
+def test_no_space_for_the_compilers_files_is_no_bad_record(monkeypatch, tmp_path):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
+    with pytest.raises(RetriableError, match="could not run the compiler"):
+        files_of('syntax = "proto3"; message NoSpace { int32 x = 1; }', {})
 
 
 def test_a_serialized_descriptor_is_accepted_as_a_schema():
