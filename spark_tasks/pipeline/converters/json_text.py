@@ -55,7 +55,9 @@ class NotJsonError(DataError):
 
 
 def canonical(value: Any) -> str:
-    """Returns the value as plain JSON, from which `parse` and json_tape read the same value."""
+    """Returns the value as plain JSON, from which `parse` and json_tape read the same value; but NaN, which JSON does not
+    have, becomes a text, as in Java.
+    """
     if isinstance(value, dict):
         return "{" + ",".join(f"{canonical(name)}:{canonical(one)}" for name, one in value.items()) + "}"
     if isinstance(value, list):
@@ -64,6 +66,8 @@ def canonical(value: Any) -> str:
         return str(value)
     if isinstance(value, float) and math.isinf(value):
         return "1e9999" if value > 0 else "-1e9999"
+    if isinstance(value, float) and math.isnan(value):
+        return '"NaN"'
     return json.dumps(value, ensure_ascii=False)
 
 

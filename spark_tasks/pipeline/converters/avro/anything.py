@@ -16,6 +16,8 @@ from fastavro.schema import parse_schema
 from spark_tasks.data.columns import Metadata
 from spark_tasks.errors import DataError
 from spark_tasks.limits import MAX_DEPTH
+from spark_tasks.pipeline.converters import json_text
+from spark_tasks.pipeline.converters.avro.codec import by_index
 from spark_tasks.pipeline.converters.avro.to_avro import ANYTHING
 from spark_tasks.pipeline.converters.base import BadRowsError, Column
 from spark_tasks.pipeline.converters.json_columns import parse_columns
@@ -44,7 +46,7 @@ def _levels(level: int) -> Any:
 
 # fastavro calls itself for each level of a value, and thousands of levels would end the process: so the schema to read
 # with is not recursive
-_BOUNDED = parse_schema(_levels(MAX_DEPTH + 2))
+_BOUNDED = by_index(parse_schema(_levels(MAX_DEPTH + 2)))
 
 
 def is_anything(text: str) -> bool:
@@ -67,7 +69,7 @@ def read(payloads: list[bytes], skip: int) -> Column:
             value = _value(fastavro.schemaless_reader(
                 io.BytesIO(payload[skip:]), _BOUNDED, None, handle_unicode_errors="replace"
             ), 0)
-            texts.append(json.dumps(value).encode())
+            texts.append(json_text.canonical(value).encode())
         except Exception as error:  # noqa: BLE001 - fastavro has no error class for invalid bytes
             bad.append((row, DataError(f"Error deserializing Avro message: {type(error).__name__}: {error}")))
     if bad:

@@ -72,7 +72,7 @@ class AvroCodec:
         self._check_arrays(node)
         record = {"type": "record", "name": "r", "fields": [{"name": "v", "type": inner}]}
         try:
-            self._to_write, self._to_read = parse_schema(record), _by_index(parse_schema(record))
+            self._to_write, self._to_read = parse_schema(record), by_index(parse_schema(record))
         except SchemaParseException as error:
             raise DataError(f"an Avro schema is not valid: {error}") from error
         # For pyruhvro, bytes are declared as texts, which have the same layout in Avro and Arrow and which it does not
@@ -199,17 +199,17 @@ class AvroCodec:
         return out.getvalue()
 
 
-def _by_index(parsed: Any) -> Any:
+def by_index(parsed: Any) -> Any:
     """Returns fastavro's schema with mappings in place of the lists of branches and symbols. In a list, it would find
     something for a negative index of a record, too.
     """
     if isinstance(parsed, list):
-        return {"type": "union", **dict(enumerate(map(_by_index, parsed)))}
+        return {"type": "union", **dict(enumerate(map(by_index, parsed)))}
     if isinstance(parsed, dict):
         for key in parsed.keys() & {"type", "items", "values"}:
-            parsed[key] = _by_index(parsed[key])
+            parsed[key] = by_index(parsed[key])
         for field in parsed.get("fields", ()):
-            field["type"] = _by_index(field["type"])
+            field["type"] = by_index(field["type"])
         if "symbols" in parsed:
             parsed["symbols"] = dict(enumerate(parsed["symbols"]))
     return parsed

@@ -137,7 +137,7 @@ class _Mapping:
         doc = schema.doc if self._options.discard else doc
         definition: dict[str, Any] = {"name": name, "type": kind, **({"doc": doc} if doc is not None else {})}
         if schema.default is not None:
-            default = self._default(schema, json.loads(schema.default))
+            default = self._default_of(schema)
             if not _is_odd(default):
                 definition["default"] = default
         elif schema.optional:
@@ -199,7 +199,7 @@ class _Mapping:
             definition[n.CONNECT_PARAMETERS] = parameters
         flagged = not self._options.discard and n.FIELD_DEFAULT in dict(schema.parameters)
         if schema.default is not None and not flagged:
-            default = self._default(schema, json.loads(schema.default))
+            default = self._default_of(schema)
             if not _is_odd(default):
                 definition[n.CONNECT_DEFAULT] = default
         if schema.name is not None:
@@ -210,8 +210,16 @@ class _Mapping:
     def _parameters(self, schema: Schema) -> dict[str, str]:
         return {key: value for key, value in schema.parameters if self._options.discard or key != n.FIELD_DEFAULT}
 
+    def _default_of(self, schema: Schema) -> Any:
+        """Returns the default of a schema that has one, as a default in Avro. Raises DataError."""
+        try:
+            return self._default(schema, json.loads(schema.default or "null"))
+        except (TypeError, ValueError, AttributeError) as error:
+            raise DataError(f"the default {str(schema.default)[:100]} is not a value of the type {schema.type.value}: "
+                            f"{error}") from error
+
     def _default(self, schema: Schema, value: Any) -> Any:
-        """Converts a default from a payload of JsonConverter to a default in Avro."""
+        """Converts a default from a payload of JsonConverter."""
         if value is None:
             return None
         match schema.type:
@@ -258,5 +266,7 @@ def _core(schema: Schema) -> tuple[Any, ...]:
 
 
 def _is_odd(default: Any) -> bool:
-    """Returns whether a default is a number that JSON does not have: NaN or an infinity."""
+    """Returns whether a default is or contains a number that JSON does not have: NaN or an infinity."""
+    if isinstance(default, list | dict):
+        return any(map(_is_odd, default.values() if isinstance(default, dict) else default))
     return isinstance(default, float) and not math.isfinite(default)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import logging
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -287,7 +288,11 @@ _PYTHON: Mapping[str, Any] = {
 def _plain_default(kind: str, value: Any) -> Any:
     if not isinstance(value, _PYTHON[kind]) or (isinstance(value, bool) and kind != "boolean"):
         raise TypeError(f"{str(value)[:100]} is not a valid {kind}")
-    return float(value) if kind in ("float", "double") else value
+    if kind not in ("float", "double"):
+        return value
+    if not math.isfinite(value):  # Java cannot read a schema with NaN, and a default cannot hold an infinity
+        raise ValueError(f"{value} is not a number of JSON")
+    return float(value)
 
 
 def _java_text(value: Any) -> str:

@@ -1,6 +1,7 @@
 """Schemaless values in Avro."""
 
 import io
+import math
 
 import fastavro
 import pyarrow as pa
@@ -38,3 +39,24 @@ def test_values_of_nearly_100_levels_are_read():
     found, metadata = anything.read([payload(value)], 0)
     assert anything.to_python(found, metadata) == [expected]
     assert anything.write(found, metadata) == pa.array([payload(value)])
+
+
+@pytest.mark.parametrize("other", [{"double": 1.5}, {"string": "x"}])
+@pytest.mark.parametrize("wrap", [lambda value: value, lambda value: {"array": [value]},
+                                  lambda value: {"map": [{"key": {"string": "k"}, "value": value}]}])
+def test_numbers_that_json_does_not_have_are_values(wrap, other):
+    """Infinities stay what they are. NaN becomes a text, as in JsonConverter; it used to be a bad record."""
+    payloads = [payload(wrap(value)) for value in ({"double": math.inf}, {"float": -math.inf}, other)]
+    found, metadata = anything.read(payloads, 0)
+    written = anything.write(found, metadata).to_pylist()
+    assert written == [payloads[0], payload(wrap({"double": -math.inf})), payloads[2]]
+    found, metadata = anything.read([payload(wrap({"double": math.nan})), payloads[2]], 0)
+    assert anything.write(found, metadata).to_pylist() == [payload(wrap({"string": "NaN"})), payloads[2]]
+
+
+@pytest.mark.parametrize("index", ["01", "03"])
+@pytest.mark.parametrize("place", range(9))
+def test_a_negative_index_of_a_union_is_a_bad_record(index, place):
+    hostile = b"\0" * place + bytes.fromhex(index) + b"\0" * 20
+    with pytest.raises(BadRowsError):
+        anything.read([hostile], 0)

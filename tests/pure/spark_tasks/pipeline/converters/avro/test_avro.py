@@ -1,6 +1,7 @@
 """Avro schemas to and from Connect's, in the words of Confluent's converter."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -159,3 +160,30 @@ def test_a_negative_index_of_an_enum_or_union_is_a_bad_record(definition, payloa
     with pytest.raises(BadRowsError) as bad:
         codec.decode(negative)
     assert [row for row, _ in bad.value.bad] == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("default", ["NaN", "Infinity", "-1e400", "[NaN]"])
+def test_a_default_that_is_no_number_of_json_is_ignored(default):
+    """It would be read as 0, and a registry would refuse it."""
+    kind = '{"type":"array","items":"double"}' if default.startswith("[") else '"double"'
+    text = '{"type":"record","name":"R","fields":[{"name":"x","type":%s,"default":%s}]}' % (kind, default)
+    schema = connect_schema(parse(text), AvroOptions())
+    assert schema.fields[0].schema.default is None
+    assert "default" not in written(schema)["fields"][0]
+
+
+def test_defaults_that_avro_does_not_have_are_not_written():
+    items = Schema(Type.ARRAY, value=Schema(Type.FLOAT64))
+    inner = struct("In", x=items, optional=True)
+    found = avro_text(struct("R", a=replace(items, default='["NaN"]'), b=replace(inner, default='{"x":["Infinity"]}'),
+                             c=Schema(Type.FLOAT64, default='"NaN"')), AvroOptions())
+    assert "default" not in found
+
+
+@pytest.mark.parametrize(("schema", "default"), [
+    (Schema(Type.FLOAT64), '"abc"'), (Schema(Type.BYTES), "1"), (Schema(Type.ARRAY, value=INT), "true"),
+    (Schema(Type.MAP, key=TEXT, value=INT), '"ab"'), (struct(x=INT), "[]"),
+])
+def test_a_default_of_another_type_is_an_error_that_names_it(schema, default):
+    with pytest.raises(DataError, match="the default .* is not a value of the type"):
+        written(struct(a=replace(schema, default=default)))
