@@ -38,6 +38,7 @@ from spark_tasks.pipeline.transforms.sql_query import (
 
 _TYPES = (pa.null(), pa.string(), pa.list_(pa.null()), pa.int64(), pa.map_(pa.string(), pa.null()))
 """Types for a column of which this batch has no value. Most functions take null; each other type suits some."""
+_SETTING = frozenset(f"record.{name}" for name in SETTABLE)
 _MAX_TYPED = 3  # columns for which types are tried, since each combination is planned
 _MAX_KNOWN = 1000
 
@@ -90,7 +91,10 @@ class Sql(Transform):
         rows = self._rows(*self._table(batch))
         metadata = {field.name: dict(field.metadata or {}) for field in rows.schema}
         columns = dict(zip(rows.schema.names, rows.columns, strict=True))
-        result = batch.take(columns.pop(ROW))
+        places = columns.pop(ROW)
+        if not columns.keys() <= _SETTING:
+            batch = _without_content(batch)  # a value of which unnest makes many records would be copied for each
+        result = batch.take(places)
         typed = schema_of(batch.schema.field("value").metadata) is not None
         for name in SETTABLE:
             new = columns.pop(f"record.{name}", None)
@@ -239,6 +243,13 @@ def _with_part(
         array, schema = _plain(array, metadata)
         return put(batch, name, array, described(schema) if typed else metadata)
     return put(batch, name, array.cast(SETTABLE[name]))
+
+
+def _without_content(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Returns the batch with a value that only shows which records are tombstones, and their schema."""
+    index = batch.schema.get_field_index("value")
+    flags = pc.if_else(batch.column(index).is_valid(), True, pa.scalar(None, pa.bool_()))
+    return batch.set_column(index, batch.schema.field(index).with_type(pa.bool_()), flags)
 
 
 def _value(
