@@ -80,6 +80,19 @@ def plugin_code() -> Iterator[None]:
         raise PluginExitError(f"the plugin raised {type(error).__name__}: {error}") from error
 
 
+@contextmanager
+def rust_code() -> Iterator[None]:
+    """A context manager for calls of a library in Rust. Raises DataError for a panic, which is no Exception in Python,
+    although a record can cause it.
+    """
+    try:
+        yield
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":  # PyO3 exports no class
+            raise
+        raise DataError(f"a library cannot process the data: {error}") from error
+
+
 def is_permanent(error: BaseException) -> bool:
     """Returns whether a retry cannot resolve the error: it or one of its causes is `permanent`, an ImportError, or an
     error of a database driver with a `sqlstate` of class 28 (rejected credentials). A RetriableError among them wins.

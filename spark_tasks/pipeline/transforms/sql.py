@@ -17,7 +17,7 @@ from spark_tasks.data.arrow_types import from_arrow, to_arrow
 from spark_tasks.data.columns import is_json, struct_array
 from spark_tasks.data.schema import Field, Schema
 from spark_tasks.data.schema import Type as ConnectType
-from spark_tasks.errors import ConfigError, DataError
+from spark_tasks.errors import ConfigError, DataError, rust_code
 from spark_tasks.java.hash import hash_order
 from spark_tasks.pipeline.converters.base import BadRowError, schema_of
 from spark_tasks.pipeline.transforms.base import Transform
@@ -145,7 +145,7 @@ class Sql(Transform):
         return suitable
 
     def _collected(self, table: pa.RecordBatch, fields: list[str]) -> pa.RecordBatch:
-        with self._records(table):
+        with self._records(table), rust_code():
             frame = self._context.sql_with_options(self._query.text(fields, f", {ROW} "), self._options)
             check_plan(frame.logical_plan())
             batches = frame.collect()

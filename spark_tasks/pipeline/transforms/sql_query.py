@@ -35,6 +35,8 @@ _KEYWORDS = frozenset({
     "AND", "AS", "BETWEEN", "CASE", "ELSE", "END", "FALSE", "FROM", "ILIKE", "IN", "INTERVAL", "IS", "LIKE", "NOT",
     "NULL", "OR", "SELECT", "THEN", "TRUE", "WHEN", "WHERE",
 })  # fmt: skip
+_COUNTING = frozenset({"array_repeat", "array_resize", "list_repeat", "list_resize", "lpad", "repeat", "rpad"})
+"""Functions whose second argument is the length of the result. If there is not enough memory, they end the process."""
 _PLANS = frozenset({"Projection", "Filter", "TableScan", "Unnest", "SubqueryAlias"})
 _ALWAYS = re.compile(
     "^SQL error:|only supports a single SQL statement|^Error during planning: (?:Invalid function|"
@@ -112,6 +114,41 @@ def _columns(tokens: Sequence[re.Match[str]]) -> Iterator[str]:
         before = token[0].upper()
 
 
+def _check_counts(tokens: Sequence[re.Match[str]]) -> None:
+    """Raises ConfigError if a record could set the length of a result, and so end the process."""
+    for number, token in enumerate(tokens[:-1]):
+        name = (token["quoted"] or token[0]).lower()
+        if name in _COUNTING and tokens[number + 1][0] == "(":
+            arguments = _arguments(tokens[number + 2 :])
+            if len(arguments) > 1 and not _is_limited(arguments[1]):
+                raise ConfigError(f"the second argument of {name} must have a limit in the query, because a record with "
+                                  "a huge number would end the process: write a number, or least(…, 1000)")
+
+
+def _arguments(tokens: Sequence[re.Match[str]]) -> list[list[re.Match[str]]]:
+    """Returns the arguments of a function call, whose opening bracket comes before the tokens."""
+    arguments: list[list[re.Match[str]]] = [[]]
+    depth = 0
+    for token in tokens:
+        sign = token["sign"] or ""
+        if sign == ")" and depth == 0:
+            break
+        depth += (sign in {"(", "["}) - (sign in {")", "]"})
+        if sign == "," and depth == 0:
+            arguments.append([])
+        else:
+            arguments[-1].append(token)
+    return arguments
+
+
+def _is_limited(argument: Sequence[re.Match[str]]) -> bool:
+    """Returns whether an argument is a number or the least of a number and others."""
+    words = [token[0].lower() for token in argument]
+    if words[:2] == ["least", "("] and words[-1] == ")" and len(_arguments(argument[2:])) > 1:
+        return any(map(_is_limited, _arguments(argument[2:])))
+    return len(words) == 1 and words[0].isdigit()
+
+
 def parsed(text: str) -> SqlQuery:
     """Parses the query. Raises ConfigError unless it is one SELECT … FROM records …"""
     text = _with_offsets(text.strip().removesuffix(";"))
@@ -127,6 +164,7 @@ def parsed(text: str) -> SqlQuery:
     if combining := sorted(_COMBINING.intersection(words)):
         raise ConfigError(f"{combining[0]} combines several records, but a transform processes each record separately "
         "(put a column with this name in double quotes)")
+    _check_counts(tokens)
     depth, begin, before = 0, 0, ""
     parts: list[str] = []
     for number, (token, after) in enumerate(zip(tokens, [*tokens[1:], None], strict=True)):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 
+import pyruhvro
 import pytest
 
 from spark_tasks.errors import (
@@ -13,6 +15,7 @@ from spark_tasks.errors import (
     PermanentError,
     RetriableError,
     is_permanent,
+    rust_code,
 )
 from spark_tasks.kafka.errors import KafkaAuthorizationError, KafkaUnavailableError
 from spark_tasks.plugins import PluginNotFoundError
@@ -69,3 +72,12 @@ def test_circular_causes_are_tolerated() -> None:
     error = ConnectError("x")
     error.__cause__ = caused(ConnectError("y"), error)
     assert not is_permanent(error)
+
+
+def test_a_panic_in_rust_is_an_error_of_the_data():
+    """A panic is no Exception in Python."""
+    schema = json.dumps({"type": "record", "name": "r", "fields": [{"name": "v", "type": "null"}]})
+    with pytest.raises(DataError, match="a library cannot process the data: "), rust_code():
+        pyruhvro.deserialize_array([b""], schema)
+    with pytest.raises(KeyboardInterrupt), rust_code():
+        raise KeyboardInterrupt

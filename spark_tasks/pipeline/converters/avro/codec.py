@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyruhvro
 from fastavro.schema import SchemaParseException, parse_schema
 
-from spark_tasks.errors import DataError
+from spark_tasks.errors import DataError, rust_code
 from spark_tasks.pipeline.converters.avro.tree import NO_DEFAULT, Node
 from spark_tasks.pipeline.converters.base import BadRowsError
 
@@ -151,14 +151,11 @@ class AvroCodec:
 
     def _fast_decoded(self, payloads: list[bytes], skip: int) -> pa.Array | None:
         try:
-            found = pyruhvro.deserialize_array(payloads, self._text_to_read[skip]).column("v").cast(self._text_type)
-            found = _reinterpreted(found, self.type)
+            with rust_code():
+                batch = pyruhvro.deserialize_array(payloads, self._text_to_read[skip])
+            found = _reinterpreted(batch.column("v").cast(self._text_type), self.type)
             found.validate(full=True)  # texts may not be valid UTF-8
         except Exception:  # noqa: BLE001 - any error: fastavro finds the cause
-            return None
-        except BaseException as error:  # a Rust panic is not an Exception
-            if type(error).__name__ != "PanicException":
-                raise
             return None
         return found
 
@@ -184,7 +181,8 @@ class AvroCodec:
         if self._fast and len(values):
             batch = pa.RecordBatch.from_arrays([_reinterpreted(values, self._text_type)], names=["v"])
             try:
-                found: pa.Array = pyruhvro.serialize_record_batch(batch, self._text, 1)[0]
+                with rust_code():
+                    found: pa.Array = pyruhvro.serialize_record_batch(batch, self._text, 1)[0]
             except ValueError as error:
                 raise DataError(f"Error serializing Avro message: {error}") from error
             return found

@@ -18,7 +18,7 @@ from google.protobuf.message import DecodeError
 from ptars._lib import ProtoRegistry
 
 from spark_tasks.arrays.buffers import texts
-from spark_tasks.errors import DataError
+from spark_tasks.errors import DataError, rust_code
 from spark_tasks.pipeline.converters.base import BadRowsError
 from spark_tasks.pipeline.converters.protobuf.tree import Message, ProtobufField
 
@@ -104,14 +104,11 @@ class ProtobufCodec:
 
     def _fast_decoded(self, payloads: pa.Array) -> pa.Array | None:
         try:
-            batch = self._handler.array_to_record_batch(payloads)
+            with rust_code():
+                batch = self._handler.array_to_record_batch(payloads)
             found = _reinterpreted(pa.StructArray.from_arrays(batch.columns, fields=list(self._text_type)), self.type)
             found.validate(full=True)  # texts may not be valid UTF-8
         except Exception:  # noqa: BLE001 - any error: upb finds the cause
-            return None
-        except BaseException as error:  # a Rust panic is not an Exception
-            if type(error).__name__ != "PanicException":
-                raise
             return None
         return None if _has_repeated_oneofs(found, self._message) else found
 
@@ -134,7 +131,8 @@ class ProtobufCodec:
                              for value in values.to_pylist()], pa.binary())
         seen = _reinterpreted(values, self._text_type)
         batch = pa.RecordBatch.from_arrays(seen.flatten(), schema=pa.schema(list(self._text_type)))
-        found: pa.Array = self._handler.record_batch_to_array(batch)
+        with rust_code():
+            found: pa.Array = self._handler.record_batch_to_array(batch)
         return found
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from datafusion import DataFrame
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -300,6 +301,11 @@ def test_schemas_of_selected_fields_are_kept_and_others_created():
     ("SELECT sum(a) AS n FROM records", "combines several records"),
     ("SELECT a INTO b FROM records", "DDL not supported"),
     ("SELECT CAST(a AS FOO) AS b FROM records", "Unsupported SQL type FOO"),
+    ("SELECT repeat(s, n) AS x FROM records", "the second argument of repeat must have a limit"),
+    ("SELECT upper(\"Rpad\" (s, length(t), 'x')) AS x FROM records", "the second argument of rpad must"),
+    ("SELECT s FROM records WHERE lpad(s, n + 1) = 'x'", "the second argument of lpad must"),
+    ("SELECT array_repeat(array_repeat(1, n), 3) AS x FROM records", "the second argument of array_repeat must"),
+    ("SELECT list_resize([1, 2], least(n, m), 0) AS x FROM records", "the second argument of list_resize must"),
 ])  # fmt: skip
 def test_invalid_queries_are_refused(query, why):
     with pytest.raises(ConfigError, match=why):
@@ -310,6 +316,8 @@ def test_invalid_queries_are_refused(query, why):
 @pytest.mark.parametrize("query", [
     "SELECT *, value FROM records", "SELECT *, a FROM records", "SELECT unnest(items)['sku'] AS sku FROM records",
     "SELECT a['b']['c'] AS c, key['d'] AS d, headers[1]['key'] AS h FROM records", "SELECT 2.*a AS b FROM records",
+    "SELECT lpad(s, 8, '0') AS l, repeat(concat(s, ',', t), least(abs(n), 10)) AS r FROM records",
+    "SELECT repeat, lpad(s, LEAST(10, array_length([1, n]))) AS l, array_repeat([1, 2], 1000) AS a FROM records",
     "SELECT array_max(a) AS m, map_keys(b) AS k, to_timestamp(c) AS t, d + interval '1 day' AS e FROM records",
 ])  # fmt: skip
 def test_queries_that_depend_on_the_types_are_accepted(query):
@@ -368,3 +376,21 @@ def test_unnest_does_not_copy_the_value_for_each_item():
     [found] = through("SELECT unnest(items) AS item FROM records", value)
     assert len(found) == 400_000
     assert found.column("value")[0].as_py() == {"item": 1}
+
+
+def test_a_panic_of_the_library_makes_a_bad_record(monkeypatch):
+    """A panic in Rust is no Exception in Python. regexp_replace panics for a result of more than 2 GB."""
+    class PanicException(BaseException):
+        pass
+
+    collect = DataFrame.collect
+
+    def panicking(frame):
+        found = collect(frame)
+        if any("bad" in str(batch) for batch in found):
+            raise PanicException("byte array offset overflow")
+        return found
+
+    monkeypatch.setattr(DataFrame, "collect", panicking)
+    with pytest.raises(ToleranceExceededError, match="offset 2: a library cannot process .*: byte array offset"):
+        through("SELECT name FROM records", {"name": "a"}, {"name": "b"}, {"name": "bad"}, {"name": "c"})
