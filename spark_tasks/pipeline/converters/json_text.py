@@ -55,8 +55,8 @@ class NotJsonError(DataError):
 
 
 def canonical(value: Any) -> str:
-    """Returns the value as plain JSON, from which `parse` and json_tape read the same value; but NaN, which JSON does not
-    have, becomes a text, as in Java.
+    """Returns the value as plain JSON, from which `parse` and json_tape read the same value. But NaN, which JSON does
+    not have, becomes a text, as in Java.
     """
     if isinstance(value, dict):
         return "{" + ",".join(f"{canonical(name)}:{canonical(one)}" for name, one in value.items()) + "}"

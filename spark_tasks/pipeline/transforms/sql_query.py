@@ -121,8 +121,8 @@ def _check_counts(tokens: Sequence[re.Match[str]]) -> None:
         if name in _COUNTING and tokens[number + 1][0] == "(":
             arguments = _arguments(tokens[number + 2 :])
             if len(arguments) > 1 and not _is_limited(arguments[1]):
-                raise ConfigError(f"the second argument of {name} must have a limit in the query, because a record with "
-                                  "a huge number would end the process: write a number, or least(…, 1000)")
+                raise ConfigError(f"the second argument of {name} must have a limit in the query, because a record "
+                                  "with a huge number would end the process: write a number, or least(…, 1000)")
 
 
 def _arguments(tokens: Sequence[re.Match[str]]) -> list[list[re.Match[str]]]:

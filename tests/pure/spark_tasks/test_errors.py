@@ -76,8 +76,8 @@ def test_circular_causes_are_tolerated() -> None:
 
 def test_a_panic_in_rust_is_an_error_of_the_data():
     """A panic is no Exception in Python."""
-    schema = json.dumps({"type": "record", "name": "r", "fields": [{"name": "v", "type": "null"}]})
+    schema = json.dumps({"type": "record", "name": "r", "fields": [{"name": "v", "type": "bytes"}]})
     with pytest.raises(DataError, match="a library cannot process the data: "), rust_code():
-        pyruhvro.deserialize_array([b""], schema)
+        pyruhvro.deserialize_array([b"\0\0"], schema)
     with pytest.raises(KeyboardInterrupt), rust_code():
         raise KeyboardInterrupt

@@ -392,5 +392,5 @@ def test_a_panic_of_the_library_makes_a_bad_record(monkeypatch):
         return found
 
     monkeypatch.setattr(DataFrame, "collect", panicking)
-    with pytest.raises(ToleranceExceededError, match="offset 2: a library cannot process .*: byte array offset"):
+    with pytest.raises(ToleranceExceededError, match=r"offset 2: a library cannot process .*: byte array offset"):
         through("SELECT name FROM records", {"name": "a"}, {"name": "b"}, {"name": "bad"}, {"name": "c"})

@@ -166,7 +166,7 @@ def test_a_negative_index_of_an_enum_or_union_is_a_bad_record(definition, payloa
 def test_a_default_that_is_no_number_of_json_is_ignored(default):
     """It would be read as 0, and a registry would refuse it."""
     kind = '{"type":"array","items":"double"}' if default.startswith("[") else '"double"'
-    text = '{"type":"record","name":"R","fields":[{"name":"x","type":%s,"default":%s}]}' % (kind, default)
+    text = f'{{"type":"record","name":"R","fields":[{{"name":"x","type":{kind},"default":{default}}}]}}'
     schema = connect_schema(parse(text), AvroOptions())
     assert schema.fields[0].schema.default is None
     assert "default" not in written(schema)["fields"][0]
@@ -185,5 +185,5 @@ def test_defaults_that_avro_does_not_have_are_not_written():
     (Schema(Type.MAP, key=TEXT, value=INT), '"ab"'), (struct(x=INT), "[]"),
 ])
 def test_a_default_of_another_type_is_an_error_that_names_it(schema, default):
-    with pytest.raises(DataError, match="the default .* is not a value of the type"):
+    with pytest.raises(DataError, match=r"the default .* is not a value of the type"):
         written(struct(a=replace(schema, default=default)))
