@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from itertools import product
 from typing import Any
@@ -24,6 +24,7 @@ from spark_tasks.pipeline.transforms.base import Transform
 from spark_tasks.pipeline.transforms.field_transform import Columns, described
 from spark_tasks.pipeline.transforms.java_columns import column
 from spark_tasks.pipeline.transforms.rows import NotInColumnsError, connect_values, joined, put
+from spark_tasks.pipeline.transforms.sql_paths import Path, is_untyped, with_kinds, with_metadata
 from spark_tasks.pipeline.transforms.sql_query import (
     FIELD,
     PARTS,
@@ -39,8 +40,11 @@ from spark_tasks.pipeline.transforms.sql_query import (
 _TYPES = (pa.null(), pa.string(), pa.list_(pa.null()), pa.int64(), pa.map_(pa.string(), pa.null()))
 """Types for a column of which this batch has no value. Most functions take null; each other type suits some."""
 _SETTING = frozenset(f"record.{name}" for name in SETTABLE)
-_MAX_TYPED = 3  # columns for which types are tried, since each combination is planned
+_MAX_TYPED = 3  # columns, or paths into them, for which types are tried, since each combination is planned
 _MAX_KNOWN = 1000
+_WHOLE: frozenset[Path] = frozenset({()})
+Kinds = Mapping[str, Mapping[Path, pa.DataType]]
+"""Types by column and path into it."""
 
 
 class Sql(Transform):
@@ -59,7 +63,7 @@ class Sql(Transform):
         self._query = parsed(self.config_def.parse(configs)["query"])
         self.adds_records = self._query.unnests
         self._context, self._options = new_session()
-        self._known: dict[tuple[Any, ...], tuple[pa.DataType, ...]] = {}  # types that suit columns without values
+        self._known: dict[tuple[Any, ...], Kinds] = {}  # types that suit columns without values
 
     @override
     def apply(self, batch: pa.RecordBatch) -> list[pa.RecordBatch]:
@@ -111,33 +115,36 @@ class Sql(Transform):
         """Returns the query's rows. A column without values has no type, so that some functions fail, although they
         accept its nulls beside the values of other records. If so, it gets a type that suits the query.
         """
-        empty = [field.name for field in table.schema
-                 if pa.types.is_null(field.type) and field.name in self._query.columns]  # fmt: skip
-        types = self._known.get(_key(table))
-        if types is None:
+        kinds = self._known.get(_key(table))
+        if kinds is None:
+            slots = [(field.name, path) for field in table.schema if field.name in self._query.columns
+                     for path in sorted(self._query.paths.get(field.name, _WHOLE), key=str)
+                     if is_untyped(field.type, path)]  # fmt: skip
             try:
                 return self._collected(table, fields)
             except Exception as error:
-                if not empty or isinstance(error, ConfigError):
+                if not slots or isinstance(error, ConfigError):
                     raise
-                types = self._suitable(table, fields, empty)
-        return self._collected(_with_types(table, empty, types), fields)
+                kinds = self._suitable(table, fields, slots)
+        return self._collected(_with_types(table, kinds), fields)
 
-    def _suitable(self, table: pa.RecordBatch, fields: list[str], empty: list[str]) -> tuple[pa.DataType, ...]:
-        """Returns types for the empty columns with which the query accepts a record of nulls; nulls if there are none.
-        The result depends only on the columns' types, and not on the values of a bad record.
+    def _suitable(self, table: pa.RecordBatch, fields: list[str], slots: list[tuple[str, Path]]) -> Kinds:
+        """Returns types for the slots (columns and paths into them) with which the query accepts a record of nulls;
+        none if there are none. The result depends only on the columns' types, and not on the values of a bad record.
         """
         nulls = [pa.nulls(1, kind) for kind in table.schema.types]
         nulls[table.schema.get_field_index(ROW)] = pa.array([0])
         record = pa.record_batch(nulls, schema=table.schema)
-        combinations = _combinations(len(empty))
-        suitable = combinations[0]
-        for types in combinations:
+        suitable: Kinds = {}
+        for types in _combinations(len(slots)):
+            kinds: dict[str, dict[Path, pa.DataType]] = {}
+            for (name, path), kind in zip(slots, types, strict=True):
+                kinds.setdefault(name, {})[path] = kind
             try:
-                self._collected(_with_types(record, empty, types), fields)
+                self._collected(_with_types(record, kinds), fields)
             except Exception:  # noqa: BLE001, S112 - DataFusion has no error classes
                 continue
-            suitable = types
+            suitable = kinds
             break
         if len(self._known) >= _MAX_KNOWN:
             self._known.clear()
@@ -185,6 +192,9 @@ class Sql(Transform):
         if schema is None:  # a key that no record of this batch has
             for name in self._query.names - arrays.keys():
                 arrays[name] = pa.nulls(len(batch))
+            for name, paths in self._query.paths.items():
+                if not pa.types.is_null(arrays[name].type):
+                    arrays[name] = with_kinds(arrays[name], dict.fromkeys(paths, pa.null()))
         arrays[ROW] = pa.array(np.arange(len(batch)))
         columns = [pa.field(name, array.type, metadata=metadata.get(name)) for name, array in arrays.items()]
         return pa.record_batch([_from_start(array) for array in arrays.values()], schema=pa.schema(columns)), fields
@@ -206,11 +216,11 @@ def _key(table: pa.RecordBatch) -> tuple[Any, ...]:
     return (*table.schema.names, *table.schema.types)
 
 
-def _with_types(table: pa.RecordBatch, names: Sequence[str], types: Sequence[pa.DataType]) -> pa.RecordBatch:
-    for name, kind in zip(names, types, strict=True):
-        if not pa.types.is_null(kind):
-            index = table.schema.get_field_index(name)
-            table = table.set_column(index, table.schema.field(index).with_type(kind), pa.nulls(len(table), kind))
+def _with_types(table: pa.RecordBatch, kinds: Kinds) -> pa.RecordBatch:
+    for name, at in kinds.items():
+        index = table.schema.get_field_index(name)
+        array = with_kinds(table.column(index), at)
+        table = table.set_column(index, table.schema.field(index).with_type(array.type), array)
     return table
 
 
@@ -284,4 +294,5 @@ def _plain(array: pa.Array, metadata: Mapping[bytes, bytes]) -> tuple[pa.Array, 
     if pa.types.is_null(array.type):
         return array, from_arrow(array.type)
     schema = from_arrow(array.type)
-    return array.cast(to_arrow(schema), safe=not pa.types.is_timestamp(array.type)), schema  # now() has nanoseconds
+    kind = with_metadata(to_arrow(schema), array.type)
+    return array.cast(kind, safe=not pa.types.is_timestamp(array.type)), schema  # now() has nanoseconds

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ import pyarrow as pa
 
 from spark_tasks.data.columns import HEADERS_TYPE
 from spark_tasks.errors import ConfigError
+from spark_tasks.pipeline.transforms.sql_paths import Path
 
 if TYPE_CHECKING:
     from datafusion import SessionContext, SQLOptions
@@ -57,6 +59,7 @@ class SqlQuery:
     names: frozenset[str]  # all words that may be column names
     columns: frozenset[str]  # without those that are probably keywords, functions, types or new names
     unnests: bool = False  # may yield several rows for one
+    paths: Mapping[str, frozenset[Path]] = field(default_factory=dict)  # such as a: ('b', 1)
 
     def text(self, fields: list[str], more: str = "") -> str:
         """Returns the query for a value with these fields. `more`: additional columns to select."""
@@ -112,6 +115,22 @@ def _columns(tokens: Sequence[re.Match[str]]) -> Iterator[str]:
         elif word is not None and not word[0].isdigit() and word.upper() not in _KEYWORDS:
             yield word
         before = token[0].upper()
+
+
+def _paths(tokens: Sequence[re.Match[str]]) -> dict[str, frozenset[Path]]:
+    """Returns the paths into columns, such as ('b', 1) of a for a['b'][1], by column."""
+    found = defaultdict[str, set[Path]](set)
+    for number, token in enumerate(tokens):
+        name = token["word"] if token["quoted"] is None else token["quoted"].replace('""', '"')
+        path: list[str | int] = []
+        for start in range(number + 1, len(tokens) - 2, 3):
+            opened, step, closed = tokens[start : start + 3]
+            if opened[0] != "[" or closed[0] != "]" or (step["text"] is None and not step[0].isdigit()):
+                break
+            path.append(int(step[0]) if step["text"] is None else step["text"][1:-1].replace("''", "'"))
+        if name is not None and path:
+            found[name].add(tuple(path))
+    return {name: frozenset(paths) for name, paths in found.items()}
 
 
 def _check_counts(tokens: Sequence[re.Match[str]]) -> None:
@@ -181,7 +200,8 @@ def parsed(text: str) -> SqlQuery:
             if "," in [sign[0] for sign in tokens[number + 2 : number + 3]]:
                 raise ConfigError("it has a second table; the only table is records")
             parts += [text[begin : token.start()], text[token.start() :]]
-            return SqlQuery(tuple(parts), frozenset(names), frozenset(_columns(tokens)), "UNNEST" in words)
+            return SqlQuery(tuple(parts), frozenset(names), frozenset(_columns(tokens)), "UNNEST" in words,
+                            _paths(tokens))
         before = sign
     raise ConfigError("it has no FROM records")
 

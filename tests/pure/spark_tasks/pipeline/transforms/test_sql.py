@@ -17,6 +17,7 @@ from spark_tasks.config.validators import ConfigError
 from spark_tasks.data.columns import HEADERS_TYPE, SCHEMA_KEY
 from spark_tasks.data.schema import from_text
 from spark_tasks.errors import ToleranceExceededError
+from spark_tasks.pipeline.converters.python_values import to_python
 from spark_tasks.pipeline.failures import Failure
 from spark_tasks.pipeline.sink_pipeline import SinkPipeline
 from spark_tasks.pipeline.source_pipeline import SourcePipeline
@@ -235,6 +236,13 @@ def test_a_selected_tombstone_remains_a_tombstone():
     ("SELECT unnest(a) AS x FROM records", {"a": [1, 2]}),
     ("SELECT unnest(a)['b'] AS x FROM records", {"a": [{"b": 1}]}),
     ("SELECT upper(b) AS x FROM records WHERE array_length(a) > 1 OR a IS NULL", {"a": [1], "b": "x"}),
+    ("SELECT unnest(a['b']) AS x FROM records", {"a": {"b": [1, 2]}}),
+    ("SELECT unnest(a['b''s']['c'])['d'] AS x, a['e'] AS e FROM records", {"a": {"b's": {"c": [{"d": 1}]}, "e": 2}}),
+    ("SELECT date_trunc('day', a['at']) AS x, array_length(\"a\"['b']) AS n FROM records",
+     {"a": {"at": "2026-01-02T03:04:05Z", "b": [1]}}),
+    ("SELECT array_length(a[1]['b']) AS x FROM records", {"a": [{"b": [1, 2]}]}),
+    ("SELECT a, array_length(a['b']) AS x, trunc(c) AS z FROM records", {"a": {"b": [1]}, "c": 1.5}),
+    ("SELECT unnest(value['a']['b']) AS x FROM records", {"a": {"b": [1, 2]}}),
 ])  # fmt: skip
 def test_a_record_alone_has_the_result_that_it_has_beside_others(query, value):
     """Some functions take no column of nulls only, such as that of a tombstone that is alone in its batch."""
@@ -243,6 +251,28 @@ def test_a_record_alone_has_the_result_that_it_has_beside_others(query, value):
     alone = [one for other in others for one in selected(query, other)]
     assert together[len(together) - len(alone) :] == alone
     assert selected(query, *others) == alone
+
+
+@pytest.mark.parametrize(("query", "value", "expected"), [
+    ("SELECT a['b'] AS x FROM records", {"a": {"c": 1}}, {}),
+    ("SELECT a, a['b']['d'] AS x FROM records", {"a": {"c": 1}}, {"a": {"c": 1}, "x": None}),
+    ("SELECT *, a['b'] AS x FROM records", {"a": {"b": None}}, {"a": {"b": None}, "x": None}),
+    ("SELECT array_length(a['b']) AS x FROM records", {"a": {}}, {"x": None}),
+    ("SELECT *, date_trunc('day', a[1]['b']) AS x FROM records", {"a": [{"c": 1}, {}]}, {
+        "a": [{"c": 1}, {}], "x": None}),
+    ("SELECT value['a']['b'] AS x FROM records", {"c": 1}, {"x": None}),
+])  # fmt: skip
+def test_fields_in_fields_that_no_record_of_a_batch_has_are_no_error(query, value, expected):
+    """Like fields that only some records have, they are null, and absent if they are selected as they are."""
+    (batch,) = through(query, value)
+    assert to_python(batch.column("value"), batch.schema.field("value").metadata) == [expected]
+
+
+def test_what_a_record_does_not_have_inside_a_field_stays_absent():
+    values = [{"a": {"c": 1}}, {"a": {"b": 1}}, {"a": {"l": [{"x": 1}, {"y": None}]}}]
+    for query in ("SELECT * FROM records", "SELECT a FROM records"):
+        assert values == [value for batch in through(query, *values) for value in to_python(
+            batch.column("value"), batch.schema.field("value").metadata)]
 
 
 def test_a_bad_record_among_records_without_the_field_is_found():
