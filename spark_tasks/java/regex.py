@@ -240,7 +240,7 @@ class _Translator:
                 return _END if "d" not in self._flags else r"(?:(?=\n?\Z))"
             case "b" | "B":
                 self._at += 1
-                if self._text.startswith("{", self._at):
+                if char == "b" and self._text.startswith("{g", self._at):
                     raise self._error(r"\b{g} is not supported")
                 return f"(?:{_BOUNDARY})" if char == "b" else f"(?!{_BOUNDARY})"
             case "R":
