@@ -161,6 +161,9 @@ class _OpenFile:
     def takes(self, batch: pa.RecordBatch, schema: pa.Schema) -> bool:
         """Returns whether the batch can be added to this file. If it starts with the last offset of the file (of a
         record from which transforms have made several), limits do not matter.
+
+        Rows whose schemas alternate are not put together by schema: a task continues after the last file's offsets, and
+        files are claimed and renamed one after the other, so after a crash rows between those of a file would be lost.
         """
         limits = self._settings
         full = (
