@@ -22,14 +22,13 @@ from heeler.java_host.feed import Feed
 from heeler.java_host.host import JavaHost
 from heeler.java_host.session import Session, order, unexpected
 from heeler.java_host.task import JavaTask
+from spark_tasks.dead_letters.queue import write_letters
 from spark_tasks.errors import RetriableError
 from spark_tasks.host_frames import Batch, HostGoneError
-from spark_tasks.kafka.append import Appender
 from spark_tasks.kafka.cluster import TopicPartition
 from spark_tasks.kafka.errors import KafkaUnavailableError
 from spark_tasks.kafka.group_io import GroupIo
 from spark_tasks.kafka.membership import GroupConsumer
-from spark_tasks.kafka.shared_clusters import shared_cluster
 from spark_tasks.kafka.watcher import EndWatchers
 from spark_tasks.metrics.task import SplitFigures
 from spark_tasks.plugins.cut import Cut
@@ -147,6 +146,7 @@ class JavaSinkTask(JavaTask):
             return "letter"
         if not isinstance(event, dict) or event.get("op") == "failed":
             with suppress(KafkaUnavailableError):  # no need to report it: the records are read again
+                self._write_letters()  # including that of the record that has failed the task
                 self._commit_offsets()
             self._give_up()
             raise unexpected(event)
@@ -176,17 +176,18 @@ class JavaSinkTask(JavaTask):
 
     def _send_letters(self, session: Session) -> None:
         """Sends all dead letters received so far, before their records are committed."""
+        if self._letters:
+            session.connection.tell("letters", number=self._write_letters())
+
+    def _write_letters(self) -> int:
+        """Writes the dead letters received so far, and returns the number of the last one; 0 if there are none."""
         if not self._letters:
-            return
-        appender = Appender(shared_cluster(self._errors.client), None, **self._errors.appender)
-        try:
-            appender.append(self._errors.queue, None, pa.concat_batches([letter.raw for letter in self._letters]))
-            appender.flush()
-        finally:
-            appender.close()
-        session.connection.tell("letters", number=self._letters[-1].number)
-        self._metrics.refused({}, 0, len(self._letters), 0)
+            return 0
+        raw = pa.concat_batches([letter.raw for letter in self._letters])
+        self._metrics.refused({}, 0, *write_letters(self._errors, raw))
+        last = self._letters[-1].number
         self._letters.clear()
+        return last
 
     def _commit_offsets(self) -> None:
         """Commits pending offsets. Refused ones stay pending: the task rejoins, and tries again when it closes its

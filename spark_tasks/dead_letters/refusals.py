@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import traceback
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -14,9 +14,7 @@ import pyarrow as pa
 from spark_tasks.data.columns import HEADERS_TYPE
 from spark_tasks.dead_letters.error_handling import ErrorHandling
 from spark_tasks.dead_letters.letters import PREFIX
-from spark_tasks.kafka.append import Appender
-from spark_tasks.kafka.records.errors import RecordTooLargeError
-from spark_tasks.kafka.shared_clusters import shared_cluster
+from spark_tasks.dead_letters.queue import Append, append_letters, write_letters
 from spark_tasks.metrics.task import TaskMetrics
 from spark_tasks.pipeline.failures import Failure, raise_failure
 
@@ -25,7 +23,6 @@ _logger = logging.getLogger(__name__)
 _MAX_LINES: Final = 1000  # log lines for each split
 
 Header = tuple[str, bytes | None]
-Append = Callable[[str, pa.RecordBatch], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,33 +105,24 @@ class Refusals:
         """Writes the queued letters in the order of their records' offsets. `append(topic, batch)` writes a batch of
         RAW_SCHEMA. A letter that is too large for a request is logged instead.
         """
-        letters, self._letters = sorted(self._letters, key=lambda letter: letter[0].offset or 0), []
-        if not letters:
-            return
-        try:
-            append(self._handling.queue, _raw(letters, self._handling))
-            self._sent += len(letters)
-        except RecordTooLargeError:
-            for letter in letters:
-                try:
-                    append(self._handling.queue, _raw([letter], self._handling))
-                    self._sent += 1
-                except RecordTooLargeError as error:
-                    self._lost += 1
-                    queue = self._handling.queue
-                    _logger.error("Could not produce message to dead letter queue. topic=%s: %s", queue, error)  # noqa: TRY400
+        if self._letters:
+            self._written(append_letters(self._handling.queue, self._taken(), append))
 
     def send_apart(self) -> None:
-        """Writes the queued letters with a separate producer, for a sink."""
-        if not self._letters:
-            return
-        handling = self._handling
-        appender = Appender(shared_cluster(handling.client), None, **handling.appender)
-        try:
-            self.send(lambda topic, raw: appender.append(topic, None, raw))
-            appender.flush()
-        finally:
-            appender.close()
+        """Writes the queued letters with a separate producer, for a sink. A letter that is too large is logged instead,
+        also if only the broker finds it so.
+        """
+        if self._letters:
+            self._written(write_letters(self._handling, self._taken()))
+
+    def _taken(self) -> pa.RecordBatch:
+        letters, self._letters = sorted(self._letters, key=lambda letter: letter[0].offset or 0), []
+        return _raw(letters, self._handling)
+
+    def _written(self, counts: tuple[int, int]) -> None:
+        sent, lost = counts
+        self._sent += sent
+        self._lost += lost
 
 
 def _raw(letters: list[tuple[Original, list[Header]]], handling: ErrorHandling) -> pa.RecordBatch:

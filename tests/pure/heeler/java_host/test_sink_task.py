@@ -15,6 +15,7 @@ from heeler.java_host import feed, sink_task
 from heeler.java_host.feed import AHEAD, FRAME_RECORDS
 from heeler.java_host.sink_task import JavaSinkTask
 from spark_tasks.data.columns import RAW_SCHEMA
+from spark_tasks.dead_letters import queue
 from spark_tasks.dead_letters.error_handling import ErrorHandling
 from spark_tasks.host_frames import BATCH, HEAD
 from spark_tasks.kafka.errors import KafkaUnavailableError
@@ -103,9 +104,9 @@ def rig(monkeypatch):
     appender = SimpleNamespace(append=group.append, flush=group.flush, close=lambda: None)
     monkeypatch.setattr(feed, "read_range", read_range)
     monkeypatch.setattr(feed, "shared_cluster", lambda _: None)
-    monkeypatch.setattr(sink_task, "shared_cluster", lambda _: SimpleNamespace(partitions=lambda _: 1))
+    monkeypatch.setattr(queue, "shared_cluster", lambda _: None)
     monkeypatch.setattr(ErrorHandling, "prepare", lambda _: None)
-    monkeypatch.setattr(sink_task, "Appender", lambda *_, **__: appender)
+    monkeypatch.setattr(queue, "Appender", lambda *_, **__: appender)
     monkeypatch.setattr(sink_task, "GroupConsumer", lambda *_: group)
     used = []
     context = TaskContext(
@@ -259,6 +260,20 @@ def test_dead_letters_are_written_before_offsets_and_acknowledged(rig):
     assert rig.group.letters == [("dead", b"bad")]
     assert session.read()[1] == {"op": "letters", "number": 1}
     assert rig.group.commits == [(2, {TP: 1}, 1)]
+
+
+def test_the_letter_of_the_record_that_fails_the_task_is_written(rig):
+    """As in Java, whatever errors.tolerance is: the host sends it and then fails."""
+    session = started(rig)
+    rig.woken.clear()
+    body = packed([("dead", -1, 5, None, b"bad", [("h", b"x")])])
+    session.socket.sendall(HEAD.pack(BATCH, 1, len(body)) + body)
+    session.say("commit", offsets=[["t", 0, 1]])
+    session.say("failed", **{"class": "x.Boom", "message": "no", "trace": "at y"})
+    assert str(failure_of(rig)) == "x.Boom: no\nat y"
+    assert rig.group.letters == [("dead", b"bad")]
+    assert rig.group.commits == [(2, {TP: 1}, 1)]
+    assert rig.metrics.letters == 1
 
 
 def test_commits_wait_for_an_unavailable_kafka(rig):

@@ -1,0 +1,51 @@
+"""Writes dead letters, none of which may fail a task because of its size."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+
+import pyarrow as pa
+
+from spark_tasks.dead_letters.error_handling import ErrorHandling
+from spark_tasks.kafka.append import Appender
+from spark_tasks.kafka.records.errors import RecordTooLargeError
+from spark_tasks.kafka.shared_clusters import shared_cluster
+
+_logger = logging.getLogger(__name__)
+
+Append = Callable[[str, pa.RecordBatch], None]
+
+
+def append_letters(queue: str, letters: pa.RecordBatch, append: Append) -> tuple[int, int]:
+    """Appends letters (RAW_SCHEMA) to the topic `queue`. Returns how many were written and how many were not, because
+    they are too large; those are logged instead, as in Kafka Connect.
+
+    `append(topic, batch)`: if it raises RecordTooLargeError, it has to be able to append again.
+    """
+    try:
+        append(queue, letters)
+    except RecordTooLargeError as error:
+        if len(letters) == 1:
+            _logger.error("Could not produce message to dead letter queue. topic=%s: %s", queue, error)  # noqa: TRY400
+            return 0, 1
+        counts = [append_letters(queue, letters.slice(row, 1), append) for row in range(len(letters))]
+        return sum(sent for sent, _ in counts), sum(lost for _, lost in counts)
+    return len(letters), 0
+
+
+def write_letters(handling: ErrorHandling, letters: pa.RecordBatch) -> tuple[int, int]:
+    """As `append_letters`, with a separate producer, and waits until the letters are acknowledged. If the broker rejects
+    one as too large, others may be written twice.
+    """
+    return append_letters(handling.queue, letters, partial(_write, handling))
+
+
+def _write(handling: ErrorHandling, queue: str, letters: pa.RecordBatch) -> None:
+    appender = Appender(shared_cluster(handling.client), None, **handling.appender)
+    try:
+        appender.append(queue, None, letters)
+        appender.flush()
+    finally:
+        appender.close()
