@@ -26,6 +26,8 @@ from spark_tasks.plugins.api import TransactionSignal
 MESSAGE: Final = 1
 BATCH: Final = 2
 HEAD: Final = struct.Struct("<iiq")  # kind, id, bytes of the body
+REFUSED: Final = -2
+"""In place of a partition: the record could not be appended, which errors.tolerance allows."""
 _BODY: Final = struct.Struct("<iiii")  # rows, bytes of the meta JSON, sections, 0
 _TOPIC, _PARTITION, _TIMESTAMP, _KEY, _VALUE, _HEADERS, _HEADER_KEY, _HEADER_VALUE = 0, 1, 2, 3, 6, 9, 10, 13
 _SECTIONS: Final = 16
@@ -103,13 +105,19 @@ class AppendedPositions:
         if offset >= 0:
             self._offset[rows] = offset + np.arange(len(rows))
 
+    def refused(self, rows: np.ndarray[Any, Any]) -> None:
+        """Adds rows of the frame that could not be appended."""
+        self._partition[rows] = REFUSED
+
     def named(self, rows: np.ndarray[Any, Any], topic: str) -> None:
         """Adds the topic of some rows of the frame. Does nothing without `named`."""
         if self._topics is not None:
             self._topics.setdefault(topic, []).extend(rows.tolist())
 
     def to_json(self) -> Mapping[str, Any]:
-        """Returns the message for the host: partitions as little-endian int32, offsets as int64, in Base64."""
+        """Returns the message for the host: partitions as little-endian int32 (REFUSED for records that were not
+        appended), offsets as int64, in Base64.
+        """
         return {"frame": self._number, "topics": self._topics,
                 "partitions": b64encode(self._partition.tobytes()).decode(),
                 "offsets": b64encode(self._offset.tobytes()).decode()}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -11,29 +12,35 @@ import pyarrow as pa
 
 from heeler.java_host.source_splits import SourceSplits
 from spark_tasks.data.cut import CutRecords
+from spark_tasks.dead_letters.error_handling import ErrorHandling
+from spark_tasks.dead_letters.refusals import Refusals, Refused
 from spark_tasks.errors import DataError
 from spark_tasks.host_frames import AppendedPositions, Batch
-from spark_tasks.kafka.append import Appender
+from spark_tasks.kafka.append import DEFAULT_REQUEST_BYTES, Appender
 from spark_tasks.kafka.cluster import KafkaCluster, TopicPartition
 from spark_tasks.kafka.transactions import TransactionMember
 from spark_tasks.metrics.task import SplitFigures
 from spark_tasks.plugins.api import TransactionSignal
 from spark_tasks.sources.delivery import Lane
+from spark_tasks.sources.sound_records import SoundAppender
 
 
 class FrameWriter:
     """Appends the frames of one step; the appender is created for the first frame. `used` is called once for each
-    topic. `taking`: heeler's part of the chain; None if it has none.
+    topic. `taking`: heeler's part of the chain; None if it has none. `errors`: whether a record that cannot be appended
+    fails the task, and whether it is logged. As in Kafka Connect, it gets no dead letter.
     """
 
     def __init__(self, cluster: KafkaCluster, options: Mapping[str, Any], lane: Callable[[], Lane],
-                 used: Callable[[str], None], taking: SourceSplits | None) -> None:
+                 used: Callable[[str], None], taking: SourceSplits | None, errors: ErrorHandling) -> None:
         self._cluster = cluster
         self._options = options
         self._lane = lane
         self._used = used
         self._taking = taking
         self._appender: Appender | None = None
+        self._tolerant = errors.tolerant
+        self._refusals = Refusals(replace(errors, queue=""))
         self._topics: set[str] = set()
         self.offsets: dict[str, str] = {}
         self.number: int | None = None
@@ -49,6 +56,11 @@ class FrameWriter:
         """The appender's sequence numbers."""
         return self._open().sequences
 
+    @property
+    def refused(self) -> Refused:
+        """The records that could not be appended and are tolerated."""
+        return self._refusals.refused
+
     def _open(self) -> Appender:
         if self._appender is None:
             lane = self._lane()
@@ -62,45 +74,54 @@ class FrameWriter:
     def write(self, batch: Batch) -> None:
         """Appends a frame."""
         appender = self._open()
+        sound = SoundAppender(
+            appender, self._cluster, int(self._options.get("max_request_bytes", DEFAULT_REQUEST_BYTES)), self._use,
+            self._refusals if self._tolerant else None)
         named = batch.cut is not None
         positions = AppendedPositions(batch.number, len(batch.raw), named=named) if batch.wanted else None
         if self._taking is not None and batch.cut is not None:
-            self._write_taken(appender, self._taking, batch.cut, positions)
+            for topic, letters in self._write_taken(sound, self._taking, batch.cut, positions):
+                appender.append(topic, None, letters)
         else:
-            self._write_converted(appender, batch, positions)
+            self._write_converted(sound, batch, positions)
         if positions is not None:
             self.positions.append(positions)
         self.offsets |= dict(batch.offsets)
         self.number, self.in_poll, self.signal = batch.number, batch.more, batch.signal
 
     def _write_taken(
-        self, appender: Appender, taking: SourceSplits, records: CutRecords, positions: AppendedPositions | None
-    ) -> None:
+        self, sound: SoundAppender, taking: SourceSplits, records: CutRecords, positions: AppendedPositions | None
+    ) -> Sequence[tuple[str, pa.RecordBatch]]:
+        """Returns the dead letters."""
         taken = taking.taken(records)
+        count = size = 0
         for topic, partitions, raw in taken.records:
-            self._use(topic)
             rows = raw.column("offset").to_numpy()
             landed = None
             if positions is not None and rows.min(initial=0) >= 0:
-                positions.named(rows, topic)
                 landed = partial(_landed, positions, rows)
-            appender.append(topic, partitions, raw, landed)
-        for topic, letters in taken.letters:
-            appender.append(topic, None, letters)
-        self._count(taken.figures)
+            appended, kept = sound.append(topic, partitions, raw, landed)
+            if positions is not None and landed is not None:
+                positions.named(rows[kept], topic)
+            count, size = count + len(appended), size + appended.nbytes
+        self._count(taken.figures._replace(written=count, written_bytes=size))
+        return taken.letters
 
-    def _write_converted(self, appender: Appender, batch: Batch, positions: AppendedPositions | None) -> None:
+    def _write_converted(self, sound: SoundAppender, batch: Batch, positions: AppendedPositions | None) -> None:
+        count = size = 0
         for which, topic in enumerate(batch.topics):
-            self._use(topic)
             rows = np.flatnonzero(batch.topic == which)
             raw = batch.raw if len(rows) == len(batch.raw) else batch.raw.take(pa.array(rows))
             partitions = batch.partition[rows]
             if partitions.min(initial=0) < -1:
                 raise DataError(f"a record for topic {topic} has the invalid partition {partitions.min()}")
             landed = partial(_landed, positions, rows) if positions is not None else None
-            appender.append(topic, None if (partitions == -1).all() else partitions, raw, landed)
-        count, size = len(batch.raw), batch.raw.nbytes
-        self._count(SplitFigures(count, size, count, size))  # the host reports only what came out of the chain
+            appended, kept = sound.append(topic, None if (partitions == -1).all() else partitions, raw, landed)
+            if positions is not None:
+                positions.refused(np.delete(rows, kept))
+            count, size = count + len(appended), size + appended.nbytes
+        # The host reports only what came out of the chain.
+        self._count(SplitFigures(len(batch.raw), batch.raw.nbytes, count, size))
 
     def _use(self, topic: str) -> None:
         if topic not in self._topics:

@@ -59,6 +59,7 @@ class JavaSourceTask(JavaTask):
                        "converted": None if divided is None else sorted(divided.converted),
                        "boundaries": boundary is not None and boundary.kind is BoundaryKind.CONNECTOR}
         self._creation = settings.topics
+        self._errors = settings.errors
         self._flush_ms = max(1, context.worker.offset_flush_interval_ms)
         self._session_s = context.worker.session_timeout_ms / 1000
         self._opened_at = self._acknowledged_at = time.monotonic()
@@ -123,7 +124,7 @@ class JavaSourceTask(JavaTask):
     def _step(self, session: Session, until: float, *, wait: bool = False) -> Progress:
         """Appends and commits received frames; with `wait`, until the event "drained", which is the host's last one."""
         writer = FrameWriter(
-            self._cluster, self._options, lambda: self._delivery.lanes(1)[0], self._used, self._taking)
+            self._cluster, self._options, lambda: self._delivery.lanes(1)[0], self._used, self._taking, self._errors)
         error: ConnectError | None = None
         drained = False
         try:
@@ -169,6 +170,7 @@ class JavaSourceTask(JavaTask):
             return self._settle(finish=False)
         writer.flush()
         self._metrics.add_splits(writer.figures)
+        writer.refused.report_to(self._metrics, skipped=True)
         self._delivery.written([writer.sequences])
         if self._slept:
             raise RetriableError(_SUSPENDED)

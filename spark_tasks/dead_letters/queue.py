@@ -36,8 +36,8 @@ def append_letters(queue: str, letters: pa.RecordBatch, append: Append) -> tuple
 
 
 def write_letters(handling: ErrorHandling, letters: pa.RecordBatch) -> tuple[int, int]:
-    """As `append_letters`, with a separate producer, and waits until the letters are acknowledged. If the broker rejects
-    one as too large, others may be written twice.
+    """As `append_letters`, with a separate producer, and waits until the letters are acknowledged. If the broker
+    rejects one as too large, others may be written twice.
     """
     return append_letters(handling.queue, letters, partial(_write, handling))
 

@@ -12,9 +12,7 @@ from dataclasses import field as default
 from functools import lru_cache, partial
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark import cloudpickle
 from pyspark.sql import Row
 from pyspark.sql.conversion import LocalDataToArrowConversion
@@ -23,21 +21,18 @@ from pyspark.sql.types import StructType
 from spark_tasks.dead_letters.error_handling import ErrorHandling
 from spark_tasks.dead_letters.refusals import NONE_REFUSED, Original, Refusals, Refused
 from spark_tasks.errors import DataError, ToleranceExceededError
-from spark_tasks.kafka.append import DEFAULT_REQUEST_BYTES, Appender, partitions_given
+from spark_tasks.kafka.append import DEFAULT_REQUEST_BYTES, Appender
 from spark_tasks.kafka.cluster import TopicPartition
-from spark_tasks.kafka.errors import InvalidTopicError, NoSuchPartitionError
-from spark_tasks.kafka.records.encode import encode
-from spark_tasks.kafka.records.errors import RecordTooLargeError
 from spark_tasks.kafka.shared_clusters import shared_cluster
 from spark_tasks.kafka.topic_creation import TopicCreation
-from spark_tasks.kafka.topic_names import is_valid_topic
 from spark_tasks.kafka.transactions import TransactionMember
 from spark_tasks.metrics.phases import Stopwatch, each, measured, phase
 from spark_tasks.metrics.plugins import PluginMetrics, counting
 from spark_tasks.metrics.task import SplitFigures
-from spark_tasks.pipeline.failures import SOURCE_TASK, FailedStage, Failure
+from spark_tasks.pipeline.failures import Failure
 from spark_tasks.pipeline.source_pipeline import SourcePipeline
 from spark_tasks.sources.delivery import Lane
+from spark_tasks.sources.sound_records import SoundAppender
 from spark_tasks.sources.stream_offsets import StreamOffset, plain
 
 _logger = logging.getLogger(__name__)
@@ -154,8 +149,10 @@ class _Writer:
         if lane.identity is not None and lane.identity.transactional_id is not None:
             admit = TransactionMember(self._cluster, lane.identity, lane.added, lane.likely).admit
         self._appender = Appender(self._cluster, lane.identity, sequences=lane.sequences, admit=admit, **job.appender)
-        self._limit = int(job.appender.get("max_request_bytes", DEFAULT_REQUEST_BYTES))
         self.refusals = Refusals(job.errors)
+        self._sound = SoundAppender(
+            self._appender, self._cluster, int(job.appender.get("max_request_bytes", DEFAULT_REQUEST_BYTES)), self._use,
+            self.refusals if job.errors.tolerant else None)
         self.read = 0  # before the transforms
         self.read_bytes = 0
         self.records = 0
@@ -182,31 +179,15 @@ class _Writer:
             self.refusals.send(self._append_letters)  # with the other records: in their transaction, if any
 
     def _append(self, topic: str, partitions: pa.Array | None, raw: pa.RecordBatch) -> None:
-        tolerant = self._job.errors.tolerant  # KIP-779
-        if not is_valid_topic(topic):
-            if not tolerant:
-                raise InvalidTopicError.of(topic)
-            self._without(topic, partitions, raw, [(row, InvalidTopicError.of(topic)) for row in range(len(raw))])
-            return
-        if tolerant:
-            found = [(row, RecordTooLargeError(row, size, self._limit, topic))
-                     for row, size in too_large(raw, self._limit)]
-            raw, partitions = self._without(topic, partitions, raw, found, whole=False)
-        if not len(raw):
-            return
+        appended, _ = self._sound.append(topic, partitions, raw)
+        self.records += len(appended)
+        self.size += appended.nbytes
+
+    def _use(self, topic: str) -> None:
         if topic not in self.topics:
             if self._job.creation is not None:
                 self._job.creation.ensure(self._cluster, topic)
             self.topics[topic] = None
-        if tolerant and partitions is not None:
-            largest = pc.max(partitions).as_py()
-            count = len(self._cluster.partitions(topic, create=True, expected=-1 if largest is None else largest))
-            raw, partitions = self._without(topic, partitions, raw, unroutable(topic, partitions, count))
-            if not len(raw):
-                return
-        self._appender.append(topic, partitions, raw)
-        self.records += len(raw)
-        self.size += raw.nbytes
 
     def _append_letters(self, topic: str, raw: pa.RecordBatch) -> None:
         self._appender.append(topic, None, raw)
@@ -214,24 +195,6 @@ class _Writer:
     def _refuse(self, batch: pa.RecordBatch, failure: Failure) -> None:
         topic, _, raw = self._job.pipeline.original(batch, failure.row)
         self.refusals.add(failure, Original(topic, raw))
-
-    def _without(
-        self, topic: str, partitions: pa.Array | None, raw: pa.RecordBatch, bad: Sequence[tuple[int, Exception]], *,
-        whole: bool = True,
-    ) -> tuple[pa.RecordBatch, pa.Array | None]:
-        """Returns the batch and its partitions without bad records, which become letters. `whole`: whether letters
-        have all of the records.
-        """
-        if not bad:
-            return raw, partitions
-        keep = np.ones(len(raw), np.bool_)
-        for row, error in bad:
-            keep[row] = False
-            failure = Failure(FailedStage.KAFKA_PRODUCE, SOURCE_TASK, error, str(error), row)
-            record = raw.slice(row, 1)
-            self.refusals.add(failure, Original(topic, record if whole else cut_down(record, self._limit)))
-        mask = pa.array(keep)
-        return raw.filter(mask), None if partitions is None else partitions.filter(mask)
 
     def _send_apart(self) -> None:
         """Writes the dead letter of a record that is not tolerated. Writes it outside of the transaction, which the
@@ -241,54 +204,6 @@ class _Writer:
             self.refusals.send_apart()
         except Exception as error:  # noqa: BLE001 - the task fails with the earlier error
             _logger.warning("Could not write to the dead letter queue: %s", error)
-
-
-def unroutable(topic: str, partitions: pa.Array, count: int) -> list[tuple[int, Exception]]:
-    """Returns the rows with a partition that the topic, which has `count` of them, does not have."""
-    given = partitions_given(partitions)
-    if given is None:
-        return []
-    return [(row, NoSuchPartitionError.of(topic, int(given[row]), count))
-            for row in np.flatnonzero((given < -1) | (given >= count)).tolist()]
-
-
-def too_large(raw: pa.RecordBatch, limit: int) -> list[tuple[int, int]]:
-    """Returns (row, size as a batch of one record) of the records larger than `limit`. Sizes in bytes."""
-    if raw.nbytes < limit:
-        return []
-    rows_and_sizes = []
-    for row in np.flatnonzero(_sizes(raw) > limit // 2).tolist():
-        try:
-            encode(raw, rows=np.array([row]), no_timestamp=0, max_batch_bytes=limit)
-        except RecordTooLargeError as error:
-            rows_and_sizes.append((row, error.size))
-    return rows_and_sizes
-
-
-def _sizes(raw: pa.RecordBatch) -> np.ndarray[Any, Any]:
-    """Returns the bytes of each record's key, value and headers."""
-
-    def lengths(array: pa.Array) -> np.ndarray[Any, Any]:
-        found: np.ndarray[Any, Any] = pc.fill_null(pc.binary_length(array), 0).to_numpy().astype(np.int64)
-        return found
-
-    sizes: np.ndarray[Any, Any] = lengths(raw.column("key")) + lengths(raw.column("value"))
-    headers = raw.column("headers")
-    pairs, rows = pc.list_flatten(headers), pc.list_parent_indices(headers).to_numpy()
-    np.add.at(sizes, rows, lengths(pc.struct_field(pairs, "key")) + lengths(pc.struct_field(pairs, "value")))
-    return sizes
-
-
-def cut_down(raw: pa.RecordBatch, limit: int) -> pa.RecordBatch:
-    """Returns a record that is too large without its value, and without its headers and its key if more than half of
-    `limit` bytes remains: a dead letter also needs room for the headers that describe the error.
-    """
-    for part in ("value", "headers", "key"):
-        field = raw.schema.field(part)
-        raw = raw.set_column(raw.schema.get_field_index(part), field, pa.nulls(len(raw), field.type))
-        if _sizes(raw).max() <= limit // 2:
-            break
-    return raw
 
 
 def as_batches(rows: Iterable[Any], schema: StructType) -> Iterator[pa.RecordBatch]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import select
 import threading
 from base64 import b64decode
@@ -13,9 +14,12 @@ import pytest
 from heeler.java_host import frame_writer, source_task
 from heeler.java_host.source_task import JavaSourceTask
 from spark_tasks.errors import StartCancelledError
+from spark_tasks.host_frames import BATCH, HEAD
+from spark_tasks.kafka.errors import InvalidTopicError
 from spark_tasks.sources.delivery import Lane
 from spark_tasks.sources.settings import SourceSettings
 from spark_tasks.task import TaskContext
+from tests.rigs.host_frames import packed
 from tests.rigs.host_sessions import Host, failure_of, stepped
 from tests.rigs.support import wait_until
 from tests.rigs.tasks import worker_settings
@@ -63,7 +67,9 @@ class Kafka:
 
 @pytest.fixture
 def rig(monkeypatch, request):
-    """A parameter: more of the worker's properties."""
+    """A parameter: more of the worker's properties, and `errors.*` of the connector."""
+    more = getattr(request, "param", {})
+    errors = {key: value for key, value in more.items() if key.startswith("errors.")}
     kafka, host, woken = Kafka(), Host(), threading.Event()
 
     class Appender:
@@ -74,8 +80,8 @@ def rig(monkeypatch, request):
             start = len(kafka.appended) + len(self._batch)
             self._batch += [(topic, value) for value in raw.column("value").to_pylist()]
             if landed is not None:
-                landed(1, np.array([1, 0]), start)
-                landed(4, np.array([2]), -1)
+                landed(1, np.arange(min(2, len(raw)))[::-1], start)
+                landed(4, np.arange(2, len(raw)), -1)
 
         def flush(self):
             kafka.appended += self._batch
@@ -89,9 +95,9 @@ def rig(monkeypatch, request):
     context = TaskContext(
         connector_name="c", task=2,
         worker=worker_settings({"key.converter": JSON, "key.converter.schemas.enable": "false",
-                                "value.converter": JSON, **getattr(request, "param", {})}),
-        connector={"value.converter": "own.Converter"}, config={"task.class": "x.Task"}, engine=None, offsets=kafka,
-        wake=woken.set, topic_used=used.append)
+                                "value.converter": JSON, **more}),
+        connector={"value.converter": "own.Converter", **errors}, config={"task.class": "x.Task"}, engine=None,
+        offsets=kafka, wake=woken.set, topic_used=used.append)
     task = JavaSourceTask(context, SourceSettings.of(context), host, {"class": "x.Connector", "version": "1"}, kafka)
     rig = SimpleNamespace(task=task, kafka=kafka, host=host, woken=woken, used=used, metrics=context.metrics)
     yield rig
@@ -159,6 +165,35 @@ def test_commit_record_gets_the_positions_of_written_records(rig):
     assert place["frame"] == 1
     assert np.frombuffer(b64decode(place["partitions"]), "<i4").tolist() == [1, 1, 4]
     assert np.frombuffer(b64decode(place["offsets"]), "<i8").tolist() == [1, 0, -1]
+
+
+@pytest.mark.parametrize("rig", [{"errors.tolerance": "all", "errors.log.enable": "true"}], indirect=True)
+def test_records_that_cannot_be_written_are_left_out_if_errors_are_tolerated(rig, caplog):
+    """KIP-779. They failed the task, whatever errors.tolerance is. Plugins get no metadata of them."""
+    session = started(rig)
+    rig.woken.clear()
+    large = bytes(1_100_000)
+    body = packed([("t", -1, 5, None, b"one", []), ("bad name/", -1, 5, None, b"two", []),
+                   ("t", -1, 5, None, large, []), ("t", -1, 5, None, b"four", [])],
+                  [['{"p":1}', '{"n":4}']], wanted=True)  # fmt: skip
+    session.socket.sendall(HEAD.pack(BATCH, 1, len(body)) + body)
+    wait_until(lambda: stepped(rig).records == 2)
+    assert rig.kafka.appended == [("t", b"one"), ("t", b"four")]
+    assert rig.kafka.committed == [(2, [({"p": 1}, {"n": 4})])]
+    [place] = session.read()[1]["places"]
+    assert np.frombuffer(b64decode(place["partitions"]), "<i4").tolist() == [1, -2, -2, 1]
+    assert rig.metrics.skipped == 2
+    assert re.findall(r"stage 'KAFKA_PRODUCE' .*\.(\w+Exception)", caplog.text) == [
+        "RecordTooLargeException", "InvalidTopicException"]
+
+
+def test_a_record_for_an_invalid_topic_fails_the_task(rig):
+    session = started(rig)
+    body = packed([("bad name/", -1, 5, None, b"two", [])], [['{"p":1}', '{"n":4}']])
+    session.socket.sendall(HEAD.pack(BATCH, 1, len(body)) + body)
+    with pytest.raises(InvalidTopicError, match="'bad name/' is not a valid name of a topic"):
+        wait_until(lambda: stepped(rig) is None)
+    assert rig.kafka.committed == []
 
 
 @pytest.mark.parametrize("rig", [{"offset.flush.interval.ms": "1"}], indirect=True)

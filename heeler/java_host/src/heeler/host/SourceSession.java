@@ -38,6 +38,7 @@ import org.apache.kafka.connect.util.ConnectorTaskId;
  */
 final class SourceSession extends Session {
     private static final int FRAME_BYTES = 4 << 20;
+    private static final int REFUSED = -2; // as a partition
     private static final int SLICE = 500; // records that are converted at once; more would not fit into the CPU's caches
     private final Host host;
     private final Connection.Message first;
@@ -297,10 +298,10 @@ final class SourceSession extends Session {
         }
     }
 
-    /** Null if the worker's part of the chain has dropped the record. */
+    /** Null if the worker's part of the chain has dropped the record, or it could not be written and this is tolerated. */
     private static RecordMetadata metadata(Sent one, Placed where, int row) {
         String topic = where.topics() == null ? one.topic() : where.topics().get(row);
-        if (topic == null) return null;
+        if (topic == null || where.partitions().get(row) == REFUSED) return null;
         TopicPartition partition = new TopicPartition(topic, where.partitions().get(row));
         long offset = where.offsets().get(row);
         return new RecordMetadata(partition, offset, 0, one.timestamp(), one.keySize(), one.valueSize());
