@@ -109,11 +109,22 @@ class Refusals:
             self._written(append_letters(self._handling.queue, self._taken(), append))
 
     def send_apart(self) -> None:
-        """Writes the queued letters with a separate producer, for a sink. A letter that is too large is logged instead,
+        """Writes the queued letters with a separate producer. A letter that is too large is logged instead,
         also if only the broker finds it so.
         """
         if self._letters:
             self._written(write_letters(self._handling, self._taken()))
+
+    def end_source(self) -> None:
+        """Before a bad record fails a source's task: logs it, if errors are logged, and writes its letter, outside of
+        the transaction, which the failure aborts.
+        """
+        for line in self._lines:
+            _logger.error("%s", line)
+        try:
+            self.send_apart()
+        except Exception as error:  # noqa: BLE001 - the task fails with the earlier error
+            _logger.warning("Could not write to the dead letter queue: %s", error)
 
     def _taken(self) -> pa.RecordBatch:
         letters, self._letters = sorted(self._letters, key=lambda letter: letter[0].offset or 0), []

@@ -63,7 +63,7 @@ class JavaSourceSplit:
             try:
                 batches = tuple(job.pipeline.raw_batches(self.records, partial(_refusing, job, refusals)))
             except ToleranceExceededError:
-                _send_apart(refusals)
+                refusals.end_source()
                 raise
             refusals.send(lambda topic, letter: letters.append((topic, letter)))
             size = sum(one.nbytes for _, _, one in batches)
@@ -78,14 +78,6 @@ def _refusing(job: JavaSourceJob, refusals: Refusals, batch: pa.RecordBatch) -> 
         refusals.add(failure, Original(topic, raw))
 
     return refuse
-
-
-def _send_apart(refusals: Refusals) -> None:
-    """Writes dead letters outside of the transaction, which the failure of the task aborts."""
-    try:
-        refusals.send_apart()
-    except Exception as error:  # noqa: BLE001 - the task fails with the earlier error
-        _logger.warning("Could not write to the dead letter queue: %s", error)
 
 
 def java_source_job(context: TaskContext, errors: ErrorHandling, cut: Cut) -> bytes:

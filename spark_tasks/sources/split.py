@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import logging
 import pickle
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -34,8 +33,6 @@ from spark_tasks.pipeline.source_pipeline import SourcePipeline
 from spark_tasks.sources.delivery import Lane
 from spark_tasks.sources.sound_records import SoundAppender
 from spark_tasks.sources.stream_offsets import StreamOffset, plain
-
-_logger = logging.getLogger(__name__)
 
 _FIRST_TUPLES = 100  # in the first batch, while the size of rows is unknown
 _MAX_TUPLES = 10_000
@@ -174,7 +171,7 @@ class _Writer:
                     with phase("write"):
                         self._append(topic, partitions, raw)
             except ToleranceExceededError:
-                self._send_apart()
+                self.refusals.end_source()
                 raise
             self.refusals.send(self._append_letters)  # with the other records: in their transaction, if any
 
@@ -195,15 +192,6 @@ class _Writer:
     def _refuse(self, batch: pa.RecordBatch, failure: Failure) -> None:
         topic, _, raw = self._job.pipeline.original(batch, failure.row)
         self.refusals.add(failure, Original(topic, raw))
-
-    def _send_apart(self) -> None:
-        """Writes the dead letter of a record that is not tolerated. Writes it outside of the transaction, which the
-        failure of the task aborts.
-        """
-        try:
-            self.refusals.send_apart()
-        except Exception as error:  # noqa: BLE001 - the task fails with the earlier error
-            _logger.warning("Could not write to the dead letter queue: %s", error)
 
 
 def as_batches(rows: Iterable[Any], schema: StructType) -> Iterator[pa.RecordBatch]:

@@ -6,9 +6,11 @@ import pyarrow as pa
 import pytest
 
 from spark_tasks.data.columns import RAW_SCHEMA
+from spark_tasks.dead_letters import refusals as module
 from spark_tasks.dead_letters.error_handling import ErrorHandling
 from spark_tasks.dead_letters.refusals import Original, Refusals
 from spark_tasks.errors import DataError, ToleranceExceededError
+from spark_tasks.kafka.errors import KafkaUnavailableError
 from spark_tasks.kafka.records.errors import RecordTooLargeError
 from spark_tasks.metrics.task import TaskMetrics
 from spark_tasks.pipeline.failures import FailedStage, Failure
@@ -121,3 +123,25 @@ def test_skipped_records_are_counted_once(caplog):
     refusals.refused.report_to(raise_failure, skipped=False)
     assert (raise_failure.errors, raise_failure.skipped, raise_failure.letters) == ({}, 0, 2)
     assert sum("Error encountered" in line for line in caplog.messages) == 6
+
+
+@pytest.mark.parametrize("away", [False, True])
+def test_the_bad_record_that_fails_a_source_is_logged_and_has_a_letter(monkeypatch, caplog, away):
+    """The split has no result that could take the line to the worker; it was missing."""
+    written = []
+
+    def write(handling, raw):
+        if away:
+            raise KafkaUnavailableError("away")
+        written.append((handling.queue, len(raw)))
+        return len(raw), 0
+
+    monkeypatch.setattr(module, "write_letters", write)
+    refusals = Refusals(ErrorHandling("c", 3, queue="dead", log=True))
+    with pytest.raises(ToleranceExceededError):
+        refusals.add(FAILURE, original())
+    refusals.end_source()
+    assert written == ([] if away else [("dead", 1)])
+    assert "ERROR" in caplog.text
+    assert "Error encountered in task c-3. Executing stage" in caplog.text
+    assert ("Could not write to the dead letter queue: away" in caplog.text) is away
