@@ -23,6 +23,12 @@ MOMENT_NAMES = frozenset({DATE, TIME, TIMESTAMP})  # their values are java.util.
 LOGICAL_NAMES = MOMENT_NAMES | {DECIMAL}
 
 
+class SchemaBuilderError(DataError):
+    """Kafka Connect's SchemaBuilder refuses this."""
+
+    java_class = "org.apache.kafka.connect.errors.SchemaBuilderException"
+
+
 class Type(Enum):
     """Connect's types. The value of each is its name in JSON."""
 
@@ -192,16 +198,17 @@ def _inner(described: Mapping[str, Any], word: str, otherwise: str) -> Schema:
 def _fields(described: Any) -> tuple[Field, ...]:
     if not isinstance(described, list):
         raise DataError('Struct schema\'s "fields" argument is not an array.')
-    fields = []
+    fields: dict[str, Field] = {}
     for one in described:
         name = one.get("field") if isinstance(one, Mapping) else None
-        schema = from_json(one)
-        if not isinstance(name, str) or schema is None:
+        if not isinstance(name, str) or (schema := from_json(one)) is None:
             raise DataError("Struct schema's field name not specified properly")
-        fields.append(Field(name, schema))
-    if len({field.name for field in fields}) != len(fields):
-        raise DataError("Cannot create field because of field name duplication")
-    return tuple(fields)
+        if not name:
+            raise SchemaBuilderError("fieldName cannot be null.")
+        if name in fields:
+            raise SchemaBuilderError(f"Cannot create field because of field name duplication {name}")
+        fields[name] = Field(name, schema)
+    return tuple(fields.values())
 
 
 def _text(value: Any) -> str | None:

@@ -58,6 +58,23 @@ TYPED = [
     (None, json.dumps({"schema": {}, "payload": 1}).encode(), []),
     (None, json.dumps({**ENVELOPE, "more": 1}).encode(), []),
 ]
+D = C + "data."
+DECIMALS = {"type": "bytes", "name": D + "Decimal", "parameters": {"scale": "2"}}
+FIELD = {"field": "a", "type": "int32"}
+MAP = {"type": "map", "keys": {"type": "int32"}, "values": {"type": "int32"}}
+TYPED += [(None, json.dumps({"schema": schema, "payload": payload}).encode(), []) for schema, payload in (
+    ({"type": "bytes"}, "!!!!"), (DECIMALS, "1.234"), (DECIMALS, True),
+    ({"type": "bytes", "name": D + "Decimal"}, "AQ=="),
+    ({"type": "int32", "name": D + "Date"}, "5"), ({"type": "int32", "name": D + "Date"}, 2**31),
+    ({"type": "int32", "name": D + "Date", "default": "5"}, None),
+    ({"type": "int32", "name": D + "Time"}, [5]), ({"type": "int64", "name": D + "Timestamp"}, 1.5),
+    ({"type": "int32", "name": D + "Time"}, -5), (MAP, [[1, 2, 3]]), (MAP, [[1, 2], 1]), (MAP, {"1": 2}),
+    ({"type": "map", "keys": {"type": "string"}, "values": {"type": "int32"}}, [["a", 1]]),
+    ({"type": "struct", "fields": [FIELD]}, {}), ({"type": "struct", "fields": [FIELD]}, [1]),
+    ({"type": "array", "items": {"type": "struct", "fields": [FIELD]}}, [{"a": 1}, {}]),
+    ({"type": "struct", "fields": [1]}, {}), ({"type": "struct", "fields": [{"field": "", "type": "int32"}]}, {"": 1}),
+    ({"type": "struct", "fields": [FIELD, FIELD]}, {"a": 1}),
+)]
 SCHEMALESS = {
     "key.converter": C + "converters.LongConverter", "value.converter": JSON, "value.converter.schemas.enable": "false",
     "header.converter": JSON, "header.converter.schemas.enable": "false",

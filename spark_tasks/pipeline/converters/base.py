@@ -25,12 +25,15 @@ CONVERTER_KEYS = ConfigDef(
 
 
 class BadRowError(DataError):
-    """A row of the array cannot be converted. `reason`: the cause, an error or its message."""
+    """A row of the array cannot be converted. `reason`: the cause, an error or its message. `java_message`: see
+    ConnectError; by default that of the cause.
+    """
 
-    def __init__(self, row: int, reason: object) -> None:
+    def __init__(self, row: int, reason: object, java_message: str | None = None) -> None:
         super().__init__(str(reason))
         self.row = row
         self.reason = reason
+        self.java_message = java_message
 
 
 class BadRowsError(BadRowError):

@@ -19,7 +19,7 @@ from spark_tasks.arrays.buffers import Bools, Ints, all_valid, bool_array, numbe
 from spark_tasks.data.arrow_types import EXACT, MAX_DECIMAL_BITS, fitting_decimal, to_arrow
 from spark_tasks.data.columns import struct_array
 from spark_tasks.data.schema import DATE, DECIMAL, TIME, TIMESTAMP, Schema, Type
-from spark_tasks.errors import DataError
+from spark_tasks.errors import ConnectError, DataError
 from spark_tasks.java.hash import entry_order
 from spark_tasks.pipeline.converters import json_kernels as kernels
 from spark_tasks.pipeline.converters.base import BadRowError
@@ -27,6 +27,8 @@ from spark_tasks.pipeline.converters.json_columns import find_members, integers,
 from spark_tasks.pipeline.converters.json_tape import ARRAY, ESCAPED, FLOAT, INT, KEY, OBJECT, STRING, Tape
 from spark_tasks.pipeline.converters.times import check_times
 
+_NODES = {INT: "NUMBER", FLOAT: "NUMBER", STRING: "STRING", ESCAPED: "STRING", OBJECT: "OBJECT", ARRAY: "ARRAY"}
+_BAD_DECIMAL = "Invalid bytes for Decimal field"
 _INTEGERS: dict[Type, Any] = {Type.INT8: np.int8, Type.INT16: np.int16, Type.INT32: np.int32, Type.INT64: np.int64}
 
 
@@ -84,8 +86,13 @@ class TypedReader:
         return self._tape.kinds[tokens]
 
     def _require(self, tokens: Ints, kinds: tuple[int, ...], reason: str, offsets: Ints | None = None) -> None:
-        """Raises BadRowError for a token of another kind. `offsets`: of the lists whose items the tokens are."""
-        refuse(~np.isin(self._kinds(tokens), kinds), reason, offsets)
+        """Raises BadRowError for a token of another kind, which replaces `{}` in `reason`. `offsets`: of the lists
+        whose items the tokens are.
+        """
+        found = self._kinds(tokens)
+        wrong = ~np.isin(found, kinds)
+        if wrong.any():
+            refuse(wrong, reason.format(_NODES.get(int(found[np.argmax(wrong)]), "BOOLEAN")), offsets)
 
     def _integers(self, kind: Type, tokens: Ints) -> pa.Array:
         dtype = _INTEGERS[kind]
@@ -129,7 +136,7 @@ class TypedReader:
             try:
                 found.append(None if text is None else base64.b64decode(text, validate=True))
             except binascii.Error as error:
-                raise BadRowError(row, f"Invalid bytes field: {error}") from None
+                raise BadRowError(row, f"Invalid bytes field: {error}", "Invalid bytes field") from None
         return pa.array(found, pa.binary())
 
     def _array(self, schema: Schema, tokens: Ints) -> pa.Array:
@@ -176,7 +183,7 @@ class TypedReader:
         return pa.Array.from_buffers(kind, len(tokens), [None, pa.py_buffer(offsets)], children=[pairs])
 
     def _members(self, tokens: Ints) -> tuple[Ints, Ints, Ints]:
-        self._require(tokens, (OBJECT,), "Maps with string fields should be encoded as JSON objects")
+        self._require(tokens, (OBJECT,), "Maps with string fields should be encoded as JSON objects, but found {}")
         offsets = np.empty(len(tokens) + 1, np.int32)
         count = kernels.entry_counts(self._tape.kinds, self._tape.nexts, tokens, offsets)
         keys, values = np.empty(count, np.int32), np.empty(count, np.int32)
@@ -184,15 +191,20 @@ class TypedReader:
         return offsets, keys, values
 
     def _pairs(self, tokens: Ints) -> tuple[Ints, Ints, Ints]:
-        self._require(tokens, (ARRAY,), "Maps with non-string fields should be encoded as JSON array of tuples")
+        self._require(
+            tokens, (ARRAY,), "Maps with non-string fields should be encoded as JSON array of tuples, but found {}")
         offsets, pairs = self._items(tokens)
-        self._require(pairs, (ARRAY,), "Found invalid map entry instead of array tuple", offsets)
+        self._require(pairs, (ARRAY,), "Found invalid map entry instead of array tuple: {}", offsets)
         inner_offsets, inner = self._items(pairs)
-        refuse(np.diff(inner_offsets) != 2, "Found invalid map entry, expected length 2", offsets)
+        lengths = np.diff(inner_offsets)
+        wrong = lengths != 2
+        if wrong.any():
+            found = lengths[np.argmax(wrong)]
+            refuse(wrong, f"Found invalid map entry, expected length 2 but found :{found}", offsets)
         return offsets, inner[::2].copy(), inner[1::2].copy()
 
     def _struct(self, schema: Schema, tokens: Ints) -> pa.Array:
-        self._require(tokens, (OBJECT,), "Structs should be encoded as JSON objects")
+        self._require(tokens, (OBJECT,), "Structs should be encoded as JSON objects, but found {}")
         found = find_members(self._tape, tokens)
         if found is None:
             raise DataError("a struct has too many distinct members (thousands)")
@@ -204,13 +216,18 @@ class TypedReader:
             try:
                 children.append(self.build(field.schema, cell))
             except BadRowError as bad:
-                raise BadRowError(bad.row, f"field {field.name}: {bad}") from None
+                raise BadRowError(bad.row, f"field {field.name}: {bad}", java_message_of(bad)) from None
             fields.append(pa.field(field.name, to_arrow(field.schema), nullable=field.schema.optional))
         return struct_array(children, fields, len(tokens), None)
 
     def _decimal(self, schema: Schema, tokens: Ints) -> pa.Array:
-        kind = to_arrow(schema)
-        self._require(tokens, (INT, FLOAT, STRING, ESCAPED), "Invalid type for Decimal, it should be numeric or bytes")
+        self._require(tokens, (INT, FLOAT, STRING, ESCAPED),
+                      "Invalid type for Decimal, underlying representation should be numeric or bytes but was {}")
+        try:
+            kind = to_arrow(schema)
+        except DataError as error:
+            error.java_message = _BAD_DECIMAL
+            raise
         numeric = np.isin(self._kinds(tokens), (INT, FLOAT))
         numbers = raw(self._tape, np.where(numeric, tokens, -1).astype(np.int32))
         encoded = strings(self._tape, np.where(numeric, -1, tokens).astype(np.int32), ~numeric, escaped=True)
@@ -220,28 +237,39 @@ class TypedReader:
                 value = Decimal(number) if text is None else _unscaled(text, schema.scale)
                 found.append(fitting_decimal(value, kind))
             except (binascii.Error, ValueError) as error:
-                raise BadRowError(row, f"Invalid value for Decimal field: {error}") from None
+                raise BadRowError(row, f"Invalid value for Decimal field: {error}", _BAD_DECIMAL) from None
         return pa.array(found, kind)
 
     def _moment(self, schema: Schema, tokens: Ints) -> pa.Array:
-        self._require(tokens, (INT,), f"Invalid type for {schema.name}, its representation should be an integer")
+        name, number = str(schema.name).rpartition(".")[2], "integral" if schema.type is Type.INT64 else "integer"
+        wrong = f"Invalid type for {name}, underlying representation should be {number} but was "
+        self._require(tokens, (INT,), wrong + "{}")
         counts = integers(self._tape, tokens, None)
         if schema.type is Type.INT32:
             numbers = counts.to_numpy()
-            refuse(numbers != numbers.astype(np.int32), f"Invalid value for {schema.name}, it has more than 32 bits")
+            refuse(numbers != numbers.astype(np.int32), f"Invalid value for {schema.name}, it has more than 32 bits",
+                   java_message=wrong + "NUMBER")
             counts = counts.cast(pa.int32())
         if schema.name == TIME:
             check_times(counts)
         return counts.cast(to_arrow(schema))
 
 
-def refuse(wrong: Bools, reason: str, offsets: Ints | None = None) -> None:
+def refuse(wrong: Bools, reason: str, offsets: Ints | None = None, *, java_message: str | None = None) -> None:
     """Raises BadRowError for the first wrong value. `offsets`: if the values are items of lists, those of the
-    lists.
+    lists. `java_message`: see BadRowError.
     """
     if wrong.any():
         first = int(np.argmax(wrong))
-        raise BadRowError(first if offsets is None else _list_of(first, offsets), reason)
+        raise BadRowError(first if offsets is None else _list_of(first, offsets), reason, java_message)
+
+
+def java_message_of(error: BadRowError) -> str:
+    """Returns Kafka Connect's message for the innermost cause of an error."""
+    cause: object = error
+    while isinstance(cause, BadRowError) and isinstance(cause.reason, Exception):
+        cause = cause.reason
+    return (cause.java_message if isinstance(cause, ConnectError) else None) or str(cause)
 
 
 def _list_of(item: int, offsets: Ints) -> int:
@@ -286,7 +314,9 @@ def default_value(schema: Schema) -> pa.Array:
         tape = read_tape(pa.array([(schema.default or "null").encode()], pa.binary()))
         return TypedReader(tape).build(schema, tape.roots)
     except BadRowError as bad:  # its row is not one of the records
-        raise DataError(f"the schema has an invalid default, {str(schema.default)[:100]}: {bad}") from None
+        error = DataError(f"the schema has an invalid default, {str(schema.default)[:100]}: {bad}")
+        error.java_message = java_message_of(bad)
+        raise error from None
 
 
 def _truncated(text: str) -> int:

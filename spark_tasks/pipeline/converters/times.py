@@ -18,5 +18,5 @@ def check_times(millis: pa.Array) -> None:
     wrong = (numbers < 0) | (numbers > DAY)
     if wrong.any():
         row = int(np.argmax(wrong))
-        raise BadRowError(row, "Time values must use number of milliseconds greater than 0 and less than 86400000, not "
-                               f"{numbers[row]}")
+        range_text = "Time values must use number of milliseconds greater than 0 and less than 86400000"
+        raise BadRowError(row, f"{range_text}, not {numbers[row]}", range_text)

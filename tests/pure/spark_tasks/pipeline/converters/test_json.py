@@ -10,10 +10,11 @@ import pytest
 
 from spark_tasks.data.arrow_types import to_arrow
 from spark_tasks.data.columns import SCHEMA_KEY
-from spark_tasks.data.schema import DATE, DECIMAL, Field, Schema, Type, from_text, to_text
+from spark_tasks.data.schema import DATE, DECIMAL, TIME, TIMESTAMP, Field, Schema, Type, from_text, to_text
 from spark_tasks.errors import ConfigError, DataError
 from spark_tasks.pipeline.converters.base import BadRowError
 from spark_tasks.pipeline.converters.json import JsonConverter
+from spark_tasks.pipeline.failures import reason_of
 
 PRICE = Schema(Type.BYTES, name=DECIMAL, version=1, parameters=(("scale", "2"),))
 ROW = Schema(Type.STRUCT, fields=(
@@ -131,3 +132,49 @@ def test_a_number_that_a_decimal_does_not_have_is_a_bad_row(number):
 def test_numbers_with_many_zeros_are_exact():
     """PyArrow reads past a table of powers of ten if scales are far apart."""
     assert read(PRICE, "123." + "0" * 600, "0e-999999999") == [Decimal(123), Decimal(0)]
+
+
+def of(kind, **more):
+    return {"type": kind, **more}
+
+
+A = {"field": "a", "type": "int32"}
+DECIMALS = of("bytes", name=DECIMAL, parameters={"scale": "2"})
+IN_MAP = of("map", keys=of("int32"), values=of("int32"))
+
+
+@pytest.mark.parametrize(("schema", "payload", "message"), [
+    (of("bytes"), "!!!!", "Invalid bytes field"),
+    (DECIMALS, "1.234", "Invalid bytes for Decimal field"),
+    (DECIMALS, True, "Invalid type for Decimal, underlying representation should be numeric or bytes but was BOOLEAN"),
+    (of("bytes", name=DECIMAL), "AQ==", "Invalid bytes for Decimal field"),
+    (of("int32", name=DATE), "5", "Invalid type for Date, underlying representation should be integer but was STRING"),
+    (of("int32", name=DATE), 2**31,
+     "Invalid type for Date, underlying representation should be integer but was NUMBER"),
+    (of("int32", name=DATE, default="5"), None,
+     "Invalid type for Date, underlying representation should be integer but was STRING"),
+    (of("int32", name=TIME), [5], "Invalid type for Time, underlying representation should be integer but was ARRAY"),
+    (of("int64", name=TIMESTAMP), 1.5,
+     "Invalid type for Timestamp, underlying representation should be integral but was NUMBER"),
+    (of("int32", name=TIME), -5, "Time values must use number of milliseconds greater than 0 and less than 86400000"),
+    (IN_MAP, [[1, 2, 3]], "Found invalid map entry, expected length 2 but found :3"),
+    (IN_MAP, [[1, 2], 1], "Found invalid map entry instead of array tuple: NUMBER"),
+    (IN_MAP, {"1": 2}, "Maps with non-string fields should be encoded as JSON array of tuples, but found OBJECT"),
+    (of("map", keys=of("string"), values=of("int32")), [["a", 1]],
+     "Maps with string fields should be encoded as JSON objects, but found ARRAY"),
+    (of("struct", fields=[A]), {}, "Invalid null value for required INT32 field"),
+    (of("array", items=of("struct", fields=[A])), [{"a": 1}, {}], "Invalid null value for required INT32 field"),
+    (of("struct", fields=[A]), [1], "Structs should be encoded as JSON objects, but found ARRAY"),
+    (of("struct", fields=[1]), {}, "Struct schema's field name not specified properly"),
+    (of("struct", fields=[{"field": "", "type": "int32"}]), {"": 1}, "fieldName cannot be null."),
+    (of("struct", fields=[A, A]), {"a": 1}, "Cannot create field because of field name duplication a"),
+])
+def test_messages_for_dead_letters_are_javas(schema, payload, message):
+    """As tests/interop/test_dead_letters.py finds them in the letters of a Java worker."""
+    text = json.dumps({"schema": schema, "payload": payload}).encode()
+    with pytest.raises(DataError) as raised:
+        converter().to_connect("t", pa.array([text]))
+    error = reason_of(raised.value)
+    assert (error.java_message or str(error)) == message
+    builder = message.startswith(("fieldName", "Cannot create"))
+    assert error.java_class.endswith(".SchemaBuilderException" if builder else ".DataException")
