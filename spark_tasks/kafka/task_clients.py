@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Any, Final, Literal, TypeVar
 
 from spark_tasks.errors import ConfigError
@@ -12,7 +13,8 @@ from spark_tasks.kafka.client_config import client_settings
 from spark_tasks.kafka.cluster import Isolation
 from spark_tasks.kafka.membership import ConsumerSettings, assignors
 
-Reset = Literal["earliest", "latest", "none"]
+Reset = Literal["earliest", "latest", "none"] | timedelta
+"""auto.offset.reset; a duration is that of `by_duration:` (KIP-1106)."""
 T = TypeVar("T")
 
 
@@ -30,21 +32,36 @@ def isolation(properties: Mapping[str, str]) -> Isolation:
 
 def reset_policy(properties: Mapping[str, str]) -> Reset:
     """Returns `auto.offset.reset`, by default earliest as in Kafka Connect. Raises ConfigError."""
-    return _choice(properties, "auto.offset.reset", _RESETS)
+    text = properties.get(_RESET, "").strip()
+    kind, colon, duration = text.partition(":")
+    if not colon or kind.lower() != "by_duration":
+        return _choice(properties, _RESET, _RESETS, ", or by_duration:PnDTnHnMn.nS")
+    found = _DURATION.fullmatch(duration)
+    if found is None:
+        raise ConfigError(f"Invalid value {text} for configuration {_RESET}: {duration!r} is not a duration of the "
+                          "form PnDTnHnMn.nS, such as PT12H")
+    try:
+        return timedelta(**{unit: float(amount) for unit, amount in found.groupdict("0").items()})
+    except OverflowError:
+        return timedelta.max
 
 
+_RESET: Final = "auto.offset.reset"
+_DURATION: Final = re.compile(  # of java.time.Duration, which may not be negative here
+    r"P(?=.)(?:(?P<days>\d+)D)?(?:T(?=.)(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:\.\d{0,9})?)S)?)?",
+    re.IGNORECASE | re.ASCII)
 _LEVELS: Final[tuple[Isolation, ...]] = ("read_uncommitted", "read_committed")
-_RESETS: Final[tuple[Reset, ...]] = ("earliest", "latest", "none")
+_RESETS: Final[tuple[Literal["earliest", "latest", "none"], ...]] = ("earliest", "latest", "none")
 
 
-def _choice(properties: Mapping[str, str], key: str, allowed: tuple[T, ...]) -> T:
+def _choice(properties: Mapping[str, str], key: str, allowed: tuple[T, ...], more: str = "") -> T:
     text = properties.get(key, "").strip().lower()
     if not text:
         return allowed[0]
     for value in allowed:
         if value == text:
             return value
-    raise ConfigError(f"Invalid value {properties[key]} for configuration {key}: expected one of {allowed}")
+    raise ConfigError(f"Invalid value {properties[key]} for configuration {key}: expected one of {allowed}{more}")
 
 
 def number(properties: Mapping[str, str], key: str, default: int, minimum: int = 0) -> int:

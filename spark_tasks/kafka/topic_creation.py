@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,7 +19,8 @@ from spark_tasks.kafka.errors import UnknownTopicError, translated
 _logger = logging.getLogger(__name__)
 
 _PREFIX = "topic.creation."
-_OWN = ("include", "exclude", "replication.factor", "partitions")
+_PATTERNS = ("include", "exclude")
+_OWN = (*_PATTERNS, "replication.factor", "partitions")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +54,23 @@ class TopicCreation:
         return [g.strip() for g in self.connector.get(_PREFIX + "groups", "").split(",") if g.strip()]
 
     def _matches(self, group: str, key: str, topic: str) -> bool:
-        patterns = self.connector.get(f"{_PREFIX}{group}.{key}", "").split(",")
-        return any(compile_java(p.strip()).fullmatch(topic) for p in patterns if p.strip())
+        return any(pattern.fullmatch(topic) for pattern in self._patterns(group, key))
+
+    def _patterns(self, group: str, key: str) -> list[re.Pattern[str]]:
+        name = f"{_PREFIX}{group}.{key}"
+        texts = self.connector.get(name, "")
+        try:
+            return [compile_java(text.strip()) for text in texts.split(",") if text.strip()]
+        except re.error as error:
+            raise ConfigError(f"Invalid value {texts} for configuration {name}: Syntax error in regular expression: "
+                              f"{error}") from error
+
+    def check(self) -> None:
+        """Raises ConfigError for invalid settings of any group."""
+        for group in ("default", *self.groups):
+            self.settings(group)
+            for key in _PATTERNS:
+                self._patterns(group, key)
 
     def settings(self, group: str) -> TopicSettings:
         """Returns the settings of a group. Raises ConfigError."""
@@ -101,8 +118,7 @@ def topic_creation(connector: Mapping[str, str], admin: Mapping[str, Any]) -> To
     if not settings:
         return None
     creation = TopicCreation(settings, admin)
-    for group in ("default", *creation.groups):
-        creation.settings(group)
+    creation.check()
     return creation
 
 

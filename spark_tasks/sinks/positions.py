@@ -6,6 +6,8 @@ import logging
 import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
+from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from spark_tasks.errors import ConnectError
@@ -109,7 +111,15 @@ class Positions:
                 f"no offsets are committed for {_text(partitions)} and auto.offset.reset is none; commit some, or set"
                 " consumer.override.auto.offset.reset to earliest or latest"
             )
+        if isinstance(self._reset, timedelta):
+            return self._since(partitions, self._reset)
         return self._watcher.cluster.offsets(partitions, self._reset, self.isolation, timeout_ms=_TIMEOUT_MS)
+
+    def _since(self, partitions: list[TopicPartition], duration: timedelta) -> dict[TopicPartition, int]:
+        look_up = partial(self._watcher.cluster.offsets, isolation=self.isolation, timeout_ms=_TIMEOUT_MS)
+        offsets = look_up(partitions, max(0, int(1000 * (time.time() - duration.total_seconds()))))
+        older = [tp for tp, offset in offsets.items() if offset < 0]  # all their records are older
+        return offsets | (look_up(older, "latest") if older else {})
 
     def known(self) -> dict[TopicPartition, int]:
         """Returns all positions, after looking up those that are not known yet."""
@@ -194,7 +204,10 @@ class Positions:
         text = f"offset {self._at.get(tp)} of {topic}-{partition} is not in its log ({log_start} to {log_end - 1})"
         if self._reset == "none":
             raise OffsetsMissingError(f"{text} and auto.offset.reset is none")
-        self._at[tp] = log_start if self._reset == "earliest" else log_end
+        if isinstance(self._reset, timedelta):
+            self._at |= self._since([tp], self._reset)
+        else:
+            self._at[tp] = log_start if self._reset == "earliest" else log_end
         _logger.warning("%s; continuing at %d (auto.offset.reset=%s)", text, self._at[tp], self._reset)
 
     def advance(self, partition: TopicPartition, offset: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -164,3 +165,25 @@ def test_settings_reach_spark_in_a_file_for_its_user_only(tmp_path: Path) -> Non
     assert javaproperties.loads(file.read_text()) == settings
     with pytest.raises(FileExistsError):
         write_properties(settings, file)
+
+
+@pytest.mark.parametrize(("text", "seconds"), [
+    ("PT1H", 3600), ("p2dt3h4m5.5s", 2 * 86400 + 3 * 3600 + 4 * 60 + 5.5), ("P1D", 86400), ("PT0S", 0)])
+def test_reading_may_start_a_duration_ago(text, seconds):
+    """KIP-1106. Java's workers accept it; the tasks failed."""
+    assert reset_policy({"auto.offset.reset": f"by_duration:{text}"}) == timedelta(seconds=seconds)
+
+
+@pytest.mark.parametrize("text", ["", "P", "PT", "P1DT", "1H", "PT-1H", "P1Y", "PT 1H"])
+def test_other_durations_are_refused(text):
+    with pytest.raises(ConfigError, match=r"auto\.offset\.reset: .* is not a duration of the form"):
+        reset_policy({"auto.offset.reset": f"by_duration:{text}"})
+
+
+@pytest.mark.parametrize("key", ["include", "exclude"])
+def test_the_patterns_of_all_groups_are_checked(key):
+    """As in Kafka Connect, even if no topic has to be created; the error was one of `re`, when one had to be."""
+    settings = {"topic.creation.default.partitions": "1", "topic.creation.default.replication.factor": "1",
+                "topic.creation.groups": "g", f"topic.creation.g.{key}": "a.*,("}
+    with pytest.raises(ConfigError, match=rf"Invalid value a\.\*,\( for .* topic\.creation\.g\.{key}: Syntax error"):
+        topic_creation(settings, {})

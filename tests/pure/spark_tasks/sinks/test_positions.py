@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
 
@@ -94,6 +95,27 @@ def test_after_a_failed_batch_the_ends_are_requested() -> None:
     assert reading.ranges(100) == [(TP, 60, 70)]
     reading.doubt()
     assert reading.ranges(100) == [(TP, 60, 65)]
+
+
+def test_reading_may_start_a_duration_ago(monkeypatch) -> None:
+    """KIP-1106: at the first record that is not older; at the end if all are."""
+    asked = []
+    old, young = ("t", 0), ("t", 1)
+
+    def offsets(partitions: Any, which: Any, isolation: Isolation, timeout_ms: float) -> dict[Any, int]:
+        asked.append((partitions, which))
+        return {tp: 50 if which == "latest" else -1 if tp == old else 7 for tp in partitions}
+
+    monkeypatch.setattr("spark_tasks.sinks.positions.time.time", lambda: 10_000.5)
+    watcher: Any = Watcher(50, 50)
+    watcher.cluster = SimpleNamespace(offsets=offsets)
+    reading = Positions(watcher, "read_committed", timedelta(hours=1), None)
+    reading.assign(frozenset([old, young]), lambda _: {})
+    assert reading.at() == {old: 50, young: 7}
+    assert asked == [([old, young], 6_400_500), ([old], "latest")]
+    reading.advance(young, 90)
+    reading.out_of_range(*young, 3, 50)
+    assert reading.at() == {old: 50, young: 7}
 
 
 def test_a_sink_whose_offsets_exceed_the_log_fails() -> None:
