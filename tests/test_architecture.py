@@ -64,8 +64,8 @@ ROOMS = {
         "spark_tasks.process", "spark_tasks.task",
     ),
     "spark_tasks.connectors": (
-        "spark_tasks.arrays", "spark_tasks.config", "spark_tasks.data", "spark_tasks.pipeline", "spark_tasks.plugins",
-        "spark_tasks.process",
+        "spark_tasks.arrays", "spark_tasks.config", "spark_tasks.data", "spark_tasks.java", "spark_tasks.pipeline",
+        "spark_tasks.plugins", "spark_tasks.process",
     ),
     "spark_tasks.spark": (
         "spark_tasks", "spark_tasks.config", "spark_tasks.connectors", "spark_tasks.data", "spark_tasks.kafka",

@@ -21,6 +21,7 @@ from spark_tasks.arrays.memory import (
     zero_bytes,
 )
 from spark_tasks.data.columns import Metadata
+from spark_tasks.java.utf8 import decoded
 from spark_tasks.pipeline.converters.base import rows_by_code
 from spark_tasks.pipeline.converters.java_text import to_texts
 
@@ -50,7 +51,7 @@ def _as_text(lines: pa.Array) -> pa.Array:
     try:
         return lines.cast(pa.string())
     except pa.ArrowInvalid:
-        return pa.array([line.decode("utf-8", "replace") for line in lines.to_pylist()], pa.string())
+        return pa.array([decoded(line) for line in lines.to_pylist()], pa.string())
 
 
 @jit

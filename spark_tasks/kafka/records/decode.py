@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from spark_tasks.arrays.buffers import frozen
 from spark_tasks.data.columns import HEADERS_TYPE, RAW_SCHEMA, no_headers
+from spark_tasks.java.utf8 import decoded
 from spark_tasks.kafka.record_limit import DEFAULT_MAX_RECORD_BYTES
 from spark_tasks.kafka.records import decode_kernels as kernels
 from spark_tasks.kafka.records.errors import CorruptRecordsError, OversizedRecordError
@@ -307,7 +308,7 @@ def _readable(names: pa.Array) -> pa.Array:
         names.validate(full=True)
     except pa.ArrowInvalid:
         raw = names.view(pa.binary()).to_pylist()
-        return pa.array([name.decode("utf-8", "replace") for name in raw], pa.string())
+        return pa.array([decoded(name) for name in raw], pa.string())
     return names
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from typing_extensions import override
 
 from spark_tasks.data.schema import BYTES, Schema
+from spark_tasks.java.utf8 import decoded
 from spark_tasks.pipeline.converters import values
 from spark_tasks.pipeline.converters.base import HeaderConverter
 
@@ -29,7 +30,7 @@ class SimpleHeaderConverter(HeaderConverter):
         if value is None:
             return None, None
         try:
-            return values.parse_string(value.decode("utf-8", "replace"))
+            return values.parse_string(decoded(value))
         except (ValueError, ArithmeticError, RecursionError) as error:
             _logger.warning("Could not read header %r on topic %s, so it remains bytes: %s", name, topic, error)
             return BYTES, value

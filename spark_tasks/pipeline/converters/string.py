@@ -15,6 +15,7 @@ from spark_tasks.config.definition import ConfigDef, ConfigKey, Importance, Type
 from spark_tasks.data.columns import SCHEMA_KEY, Metadata
 from spark_tasks.data.schema import OPTIONAL_STRING, Schema, to_text
 from spark_tasks.errors import ConfigError
+from spark_tasks.java.utf8 import decoded
 from spark_tasks.pipeline.converters.base import CONVERTER_KEYS, Column, Converter, HeaderConverter
 from spark_tasks.pipeline.converters.java_text import to_texts
 from spark_tasks.pipeline.java_texts import java_text
@@ -57,8 +58,8 @@ class StringConverter(Converter, HeaderConverter):
                 return as_strings(array), _METADATA
             except pa.ArrowInvalid:
                 pass  # some text is not UTF-8: invalid bytes are replaced below, as in Java
-        decoded = [None if value is None else self._decode(value) for value in array.to_pylist()]
-        return pa.array(decoded, pa.string()), _METADATA
+        read = [None if value is None else self._decode(value) for value in array.to_pylist()]
+        return pa.array(read, pa.string()), _METADATA
 
     @override
     def from_connect(self, topic: str, array: pa.Array, metadata: Metadata | None = None) -> pa.Array:
@@ -76,6 +77,8 @@ class StringConverter(Converter, HeaderConverter):
         return None if value is None else self._encode(java_text(value))
 
     def _decode(self, value: bytes) -> str:
+        if self._utf8:
+            return decoded(value)
         if self._codec.name == "utf-16" and value[:2] not in _MARKS:
             return value.decode("utf-16-be", "replace")  # as in Java without a byte order mark
         if self._codec.name == "utf-32" and value[:4] not in _LONG_MARKS:
