@@ -169,8 +169,9 @@ def on_report(turn: Turn, report: ConnectorStateReported | TaskStateReported) ->
     if report.state is State.FAILED and not slot.stopping:
         healing.on_failed(turn, item)
     turn.status(item, report.state, report.trace, report.version)
+    # As in Kafka Connect, where only the creation of a task belongs to the request to restart it.
+    failed = report.state is State.FAILED and not (isinstance(report, TaskStateReported) and report.created)
     for request_id in slot.waiting:
-        failed = report.state is State.FAILED
         turn.reply(request_id, error=ConnectError(f"Failed to start {kind}: {item}") if failed else None)
     if report.state in _BECAME and report.state is not slot.state:
         became = _BECAME[report.state]

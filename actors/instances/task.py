@@ -123,6 +123,7 @@ class TaskActor(pykka.ThreadingActor):
         self._start: StartTask | None = None
         self._runner: TaskRunner | None = None
         self._error: BaseException | None = None
+        self._created = False
         self._version: str | None = None
         self._restarting = False
         self._step_queued = False
@@ -193,6 +194,7 @@ class TaskActor(pykka.ThreadingActor):
         if self._start is None:
             return
         self._runner = self._make_runner(self._start, self.wake)
+        self._created = True
         self._version = self._runner.version
         if self._pace is not None:
             self._pace.runner = self._runner
@@ -247,7 +249,7 @@ class TaskActor(pykka.ThreadingActor):
             self._start.task, self._epoch, state,
             trace=trace_of(self._error) if failed and self._error is not None else None,
             version=self._version, stopped_for_good=self._phase is TaskPhase.ENDED,
-            permanent=failed and self._error is not None and is_permanent(self._error),
+            permanent=failed and self._error is not None and is_permanent(self._error), created=self._created,
         ))
 
     def _run_once(self) -> None:

@@ -80,7 +80,10 @@ class ConnectorStateReported:
 
 @dataclass(frozen=True, slots=True)
 class TaskStateReported:
-    """A task instance reports its state. `stopped_for_good` and `permanent`: as in ConnectorStateReported."""
+    """A task instance reports its state. `stopped_for_good` and `permanent`: as in ConnectorStateReported.
+
+    `created`: its runner exists. In Kafka Connect, a task runs from then on, whatever happens when it starts.
+    """
 
     task: ConnectorTaskId
     epoch: Epoch
@@ -89,6 +92,7 @@ class TaskStateReported:
     version: str | None = None
     stopped_for_good: bool = False
     permanent: bool = False
+    created: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
+
+import pytest
 
 from actors.assignment.protocol import Assignment, Membership, Protocol
 from actors.herder.core import step
-from actors.herder.effects import Effect
+from actors.herder.effects import Effect, Reply
 from actors.herder.events import Event
 from actors.herder.standing import Follower, Gate, Joining, StoppingItems
 from actors.herder.state import HerderSettings, HerderState, Slot, Stopping
 from actors.messages.commands import AllowJoin, FlushStatuses, PutStatus
-from actors.messages.events import ConnectorStateReported, CoordinatorLost, StatusesFlushed
-from actors.messages.ids import Epoch
+from actors.messages.events import ConnectorStateReported, CoordinatorLost, StatusesFlushed, TaskStateReported
+from actors.messages.ids import Epoch, RequestId
 from storage.config.state import ClusterConfigState
-from storage.ids import ConnectorName, State, WorkerId
+from storage.ids import ConnectorName, ConnectorTaskId, State, WorkerId
 from storage.status.state import StatusState
 
 A, B = ConnectorName("a"), ConnectorName("b")
@@ -50,3 +53,18 @@ def test_statuses_of_work_that_stops_during_a_flush_are_flushed_too() -> None:
     assert isinstance(second, FlushStatuses)
     assert rig.happens(StatusesFlushed(first.op)) == []
     assert [type(effect) for effect in rig.happens(StatusesFlushed(second.op))] == [AllowJoin]
+
+
+@pytest.mark.parametrize(("report", "error"), [
+    (TaskStateReported(ConnectorTaskId(A, 0), Epoch(3), State.FAILED, "no such file", created=True), None),
+    (TaskStateReported(ConnectorTaskId(A, 0), Epoch(3), State.FAILED, "no such class"), "Failed to start task: a-0"),
+    (ConnectorStateReported(A, Epoch(3), State.FAILED, "no such host"), "Failed to start connector: a"),
+])
+def test_a_request_to_restart_a_task_succeeds_once_the_task_exists(report: Any, error: str | None) -> None:
+    """As in Kafka Connect: the failure of its start is only in its status."""
+    item = report.task if isinstance(report, TaskStateReported) else report.connector
+    rig, asked = Rig(), RequestId(7)
+    rig.state = replace(rig.state, slots={item: Slot(Epoch(3), waiting=(asked,))})
+    _, effects = step(rig.state, Event(report, 1, StatusState(), "test"))
+    [reply] = [effect for effect in effects if isinstance(effect, Reply)]
+    assert (reply.request_id, None if reply.error is None else str(reply.error)) == (asked, error)

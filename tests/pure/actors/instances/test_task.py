@@ -216,7 +216,18 @@ def test_a_start_that_raises_fails_the_task(rig: Rig) -> None:
     rig.start(ScriptedRunner(start_error=ConnectError("no such file")))
     rig.await_states(State.FAILED)
     assert rig.runner.calls == ["start", "close"]
-    assert rig.reports[0].version == "7.1"
+    assert (rig.reports[0].version, rig.reports[0].created) == ("7.1", True)
+
+
+def test_a_task_that_cannot_be_created_fails(rig: Rig) -> None:
+    rig.actors = TaskActors(rig.reports.append, no_task, rig.ticker)
+    rig.start(ScriptedRunner())
+    rig.await_states(State.FAILED)
+    assert not rig.reports[0].created
+
+
+def no_task(_start: StartTask, _wake: Callable[[], None]) -> Any:
+    raise ConfigError("no such class")
 
 
 @pytest.mark.parametrize("error", [SystemExit(3), asyncio.CancelledError("too late")])
