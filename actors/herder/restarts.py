@@ -44,7 +44,7 @@ def plan(request: RestartRequest, statuses: StatusState) -> RestartPlan | None:
 
 
 def _restarting(status: Status, restart: bool) -> Status:
-    return replace(status, state=State.RESTARTING, trace=None) if restart else status
+    return replace(status, state=State.RESTARTING) if restart else status
 
 
 def state_info(state: HerderState, plan_: RestartPlan) -> ConnectorStateInfo:

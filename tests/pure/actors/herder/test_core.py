@@ -193,6 +193,18 @@ def test_a_restart_requested_during_a_rebalance_is_complete(steps: int) -> None:
     world.check_at_rest()
 
 
+def test_the_answer_to_a_restart_keeps_the_traces_of_what_failed() -> None:
+    world = started()
+    world.ask("w0", put("c"))
+    world.settle()
+    world.nodes["w0"].fail(ConnectorTaskId(C, 0))
+    world.settle()
+    request = world.ask("w0", RestartConnectorAndTasks(RestartRequest(C, only_failed=True, include_tasks=True)))
+    world.settle()
+    task = world.replies[request].value.tasks[0]
+    assert (task.state, task.trace.partition("\n")[0]) == (State.RESTARTING, "OSError: the database is away")
+
+
 def test_a_task_restart_is_sent_to_its_owner() -> None:
     world = started(2)
     leader = world.leader or ""
