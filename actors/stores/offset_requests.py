@@ -5,6 +5,7 @@ The herder has checked before that this worker may do it (leader, connector stop
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -228,7 +229,7 @@ def sink_offset(partition: Mapping[str, Any] | None, offset: Mapping[str, Any] |
         raise BadRequestError("Kafka topic names must be valid strings and may not be null")
     if partition["kafka_partition"] is None:
         raise BadRequestError("Kafka partitions must be valid numbers and may not be null")
-    key = (str(partition["kafka_topic"]), _integer(partition["kafka_partition"], "partition", bits=32))
+    key = (_text(partition["kafka_topic"]), _integer(partition["kafka_partition"], "partition", bits=32))
     if offset is None:
         return key, None
     if "kafka_offset" not in offset:
@@ -240,8 +241,12 @@ def sink_offset(partition: Mapping[str, Any] | None, offset: Mapping[str, Any] |
 
 
 def _integer(value: Any, what: str, bits: int) -> int:
-    text = "null" if value is None else str(value)  # both 10 and "10" are numbers here
+    text = _text(value)  # both 10 and "10" are numbers here
     if re.fullmatch(r"[+-]?[0-9]{1,19}", text) is None or not -(2 ** (bits - 1)) <= int(text) < 2 ** (bits - 1):
         raise BadRequestError(f"Failed to parse the following Kafka {what} value in the provided offsets: '{text}'. "
                               f"{what.capitalize()} values for sink connectors need to be integers.")
     return int(text)
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)

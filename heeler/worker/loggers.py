@@ -42,6 +42,7 @@ class WorkerLoggers:
 
     def level(self, name: str) -> LoggerLevel | None:
         """The effective level of a logger; None if there is no such logger."""
+        name = _named(name)
         return self._of(name) if name == ROOT or name in self._names() else None
 
     def set_level(self, namespace: str, level: str) -> Sequence[str]:
@@ -49,6 +50,7 @@ class WorkerLoggers:
         keep their `last_modified_ms`.
         """
         number = parse_level(level)
+        namespace = _named(namespace)
         with self._lock:
             names = self._names()
             below = names if namespace == ROOT else [n for n in names if n.startswith(namespace + ".")]
@@ -77,3 +79,8 @@ class WorkerLoggers:
     def _names() -> list[str]:
         known = logging.Logger.manager.loggerDict
         return sorted(name for name, logger in list(known.items()) if isinstance(logger, logging.Logger))
+
+
+def _named(logger: str) -> str:
+    """The name of the logger; that of the root logger may be in any case, as in Kafka Connect."""
+    return ROOT if logger.lower() == ROOT else logger

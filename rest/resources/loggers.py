@@ -57,6 +57,7 @@ def _level(body: dict[str, Any] | None) -> str:
         raise BadRequestError("Desired 'level' parameter was not specified in request.")
     if not level:
         raise HttpError(500, "Illegal null or empty Level name.")
-    if level.upper() not in LEVELS:
+    name = str(level).strip().upper()
+    if name not in LEVELS:
         raise NotFoundError(f"invalid log level '{level}'.")
-    return str(level).upper()
+    return name

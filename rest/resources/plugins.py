@@ -20,7 +20,7 @@ def blueprint(context: ResourceContext) -> Blueprint:
 
     @routes.get("")
     def list_plugins() -> Response:
-        only_connectors = request.args.get("connectorsOnly", "true").lower() == "true"
+        only_connectors = (request.args.get("connectorsOnly") or "true").lower() == "true"  # also if it is empty
         shown = [p for p in view.plugins() if not only_connectors or p.kind in {"source", "sink"}]
         return json_response([plugin_info(plugin) for plugin in shown])
 

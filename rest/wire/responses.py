@@ -18,6 +18,8 @@ from spark_tasks.config.auto_tasks import as_put
 from storage.ids import ConnectorName, ConnectorTaskId
 from storage.status.state import Status
 
+# As in Kafka Connect's addresses. It also leaves `;` and `/`, which then do not lead back to the connector.
+_PLAIN_IN_PATHS = ":,=&+'()@!*$~"
 UNDEFINED_VERSION = "undefined"  # Kafka Connect writes this for a plugin without a version, and does not show it
 
 
@@ -42,7 +44,7 @@ def created_response(outcome: Created | Remote) -> Response:
     if not created:
         return json_response(body)
     response = json_response(body, 201)
-    response.headers["Location"] = f"{request.host_url}connectors/{quote(name, safe='')}"
+    response.headers["Location"] = f"{request.host_url}connectors/{quote(name, safe=_PLAIN_IN_PATHS)}"
     return response
 
 

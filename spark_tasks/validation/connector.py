@@ -162,11 +162,14 @@ def plugin_config(plugins: Plugins, name: str, version: str | None = None) -> li
     """Returns the body of GET /connector-plugins/{name}/config: the plugin's keys and, for a connector, the common
     ones.
 
-    Raises PluginNotFoundError, and ConfigError if no version of the plugin meets `version`.
+    Raises PluginNotFoundError, and ConfigError if no version of the plugin meets `version`, or for a config provider.
     """
     plugin = plugins.search(name)
     if plugin is None:
         raise PluginNotFoundError(f"Unknown plugin {name}.")
+    if plugin.kind is Kind.CONFIG_PROVIDER:
+        raise ConfigError(f"Invalid plugin class {name}. Valid types are sink, source, converter, header_converter, "
+                          "transformation, predicate.")
     try:
         chosen = plugins.find(plugin.kind, plugin.name, version)
     except PluginVersionError as error:

@@ -62,7 +62,7 @@ def validate_overrides(client: Kind, policy: Policy, props: Mapping[str, Any], w
     insecure = refused(client_properties(worker, given, client))
     values = []
     for full, raw in props.items():
-        if not full.startswith(prefix):
+        if not full.startswith(prefix) or full == prefix:
             continue
         value = ConfigValue(full.removeprefix(prefix), raw)
         try:

@@ -255,6 +255,8 @@ LIFE = [
     Step("none left", "GET", "/connectors"),
 ]
 
+ODD = "odd:,=&+'()@!*$~"  # none of these characters is encoded in a path
+
 CREATE = [
     create("paused", source(), initial_state="PAUSED"),
     Step("starts paused", "GET", "/connectors/paused/status",
@@ -263,6 +265,9 @@ CREATE = [
     Step("starts stopped", "GET", "/connectors/stopped/status", until={"connector": {"state": "STOPPED"}}),
     create("started", source(), initial_state="Running"),
     running("started"),
+    create(ODD, source(), initial_state="STOPPED"),
+    Step("the oddly named connector", "GET", f"/connectors/{ODD}"),
+    delete(ODD),
     create("bad-state", source(), initial_state="STARTED"),
     create("empty-state", source(), initial_state=""),
     create("null-state", source(), initial_state=None),
@@ -411,6 +416,8 @@ PLUGINS = [
     Step("connector plugins", "GET", "/connector-plugins"),
     Step("connector plugins, said so", "GET", "/connector-plugins?connectorsOnly=true"),
     Step("connector plugins, trailing slash", "GET", "/connector-plugins/"),
+    Step("connectorsOnly is empty", "GET", "/connector-plugins?connectorsOnly="),
+    Step("connectorsOnly has no value", "GET", "/connector-plugins?connectorsOnly"),
     Step("connectorsOnly is no boolean", "GET", "/connector-plugins?connectorsOnly=maybe"),
     Step("all plugins", "GET", "/connector-plugins?connectorsOnly=false"),
     Step("post", "POST", "/connector-plugins", {}),
@@ -449,6 +456,7 @@ LOGGERS = [
     Step("list body", "PUT", "/admin/loggers/golden.log", raw="[]"),
     Step("set", "PUT", "/admin/loggers/golden.log", {"level": "debug"}),
     Step("the set logger", "GET", "/admin/loggers/golden.log"),
+    Step("level with spaces around", "PUT", "/admin/loggers/golden.log", {"level": " debug "}),
     Step("set a child", "PUT", "/admin/loggers/golden.log.child", {"level": "WARN", "more": "x"}),
     Step("set both", "PUT", "/admin/loggers/golden.log", {"level": "ERROR"}),
     Step("the child now", "GET", "/admin/loggers/golden.log.child"),

@@ -196,6 +196,7 @@ PLUGIN_CONFIGS = (
     "org.apache.kafka.connect.json.JsonConverter", "StringConverter",
     "org.apache.kafka.connect.storage.SimpleHeaderConverter", "org.apache.kafka.connect.transforms.InsertField$Value",
     P + "TopicNameMatches", P + "RecordIsTombstone", "Nope", "org.apache.kafka.connect.transforms.InsertField",
+    "org.apache.kafka.common.config.provider.FileConfigProvider", "FileConfigProvider",
 )
 
 

@@ -136,6 +136,11 @@ def test_any_name_can_be_used(name: str, path: str) -> None:
     assert client.get("/connectors").json == []
 
 
+def test_location_is_encoded_as_little_as_by_java() -> None:
+    made = client_of(FakeWorker()).post("/connectors", json={"name": "a:b,c=d&e+f'(g)@!*$~;/ %é", "config": SOURCE})
+    assert made.headers["Location"] == "http://localhost/connectors/a:b,c=d&e+f'(g)@!*$~%3B%2F%20%25%C3%A9"
+
+
 ANY_NAME = FakeWorker()
 ANY_NAME_CLIENT = client_of(ANY_NAME)
 
@@ -276,6 +281,12 @@ def test_cluster_scope_is_passed_to_the_store() -> None:
     answer = client_of(worker).put("/admin/loggers/a.b?scope=Cluster", json={"level": "trace"})
     assert answer.status_code == 204
     assert worker.asked == [SetClusterLoggerLevel("a.b", "TRACE")]
+
+
+def test_spaces_around_a_level_are_ignored() -> None:
+    worker = FakeWorker()
+    assert client_of(worker).put("/admin/loggers/a.b?scope=cluster", json={"level": " info "}).status_code == 204
+    assert worker.asked == [SetClusterLoggerLevel("a.b", "INFO")]
 
 
 def test_cors_headers_are_those_of_java() -> None:

@@ -112,6 +112,8 @@ def test_numbers_in_sink_offsets_may_be_strings():
       for wrong in ("x", "", " 1", "1_0", 1.5, 2**31)),
     (PLACE, {}, "The offset for a sink connector should either be null or contain the key 'kafka_offset'"),
     (PLACE, {"kafka_offset": None}, FAILED.format("offset", "null", "Offset")),
+    ({**PLACE, "kafka_partition": True}, None, FAILED.format("partition", "true", "Partition")),
+    (PLACE, {"kafka_offset": False}, FAILED.format("offset", "false", "Offset")),
     (PLACE, {"kafka_offset": 2**63}, FAILED.format("offset", 2**63, "Offset")),
 ])
 def test_invalid_sink_offsets_are_refused(partition, offset, text):

@@ -47,3 +47,15 @@ def test_an_invalid_level_in_the_config_topic_is_ignored(
     shown = loggers.level(NAME)
     assert shown is not None
     assert shown.level == "WARN"
+
+
+def test_the_root_logger_may_be_named_in_any_case(loggers: WorkerLoggers, monkeypatch: pytest.MonkeyPatch) -> None:
+    alone = logging.Manager(logging.RootLogger(logging.INFO))
+    below = alone.getLogger(NAME)
+    monkeypatch.setattr(logging.Logger, "manager", alone)
+    monkeypatch.setattr(logging, "getLogger", lambda name=None: alone.getLogger(name) if name else alone.root)
+    assert loggers.set_level("ROOT", "WARN") == [NAME, "root"]
+    assert (alone.root.level, below.level) == (logging.WARNING, logging.WARNING)
+    shown = loggers.level("Root")
+    assert shown is not None
+    assert shown == loggers.level("root")

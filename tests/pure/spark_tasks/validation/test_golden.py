@@ -147,6 +147,20 @@ def test_an_unknown_plugin_is_reported_as_by_java():
         plugin_config(PLUGINS, "Nope")
 
 
+@pytest.mark.parametrize("name", ["org.apache.kafka.common.config.provider.FileConfigProvider", "FileConfigProvider"])
+def test_a_config_provider_has_no_keys_to_show(name):
+    with pytest.raises(ConfigError, match=re.escape(ANSWERS[f"config {name}"]["body"]["message"])):
+        plugin_config(Plugins(), name)
+
+
+def test_a_prefix_alone_overrides_nothing():
+    """As in Kafka Connect, which leaves the key out of its response."""
+    config = {**cases.SOURCE, "producer.override.": "x"}
+    infos = validate_connector(config, plugins=PLUGINS, worker={**WORKER, **cases.WORKERS["none"]})
+    assert infos.error_count == 0
+    assert "producer.override." not in [entry["value"]["name"] for entry in infos.to_json()["configs"]]
+
+
 def test_keys_of_self_healing_are_listed_only_for_connectors_that_use_them():
     config = {"name": "n", "connector.class": "FileStreamSink", "topics": "t", "file": "x"}
     plain = validate_connector(config, plugins=PLUGINS, worker=WORKER)
