@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from email.utils import formatdate
+from http import HTTPStatus
 
 from flask import Flask, Response, request
 from werkzeug.exceptions import BadRequest, NotAcceptable, NotFound, UnsupportedMediaType
@@ -19,6 +20,7 @@ from rest.wire.view import WorkerView
 JSON = "application/json"
 ACCEPTABLE = frozenset({"", "*/*", "*", JSON, "application/*"})
 ALWAYS = frozenset({"root.health", "metrics.metrics", "openapi.document", "openapi.page"})  # served without Kafka too
+STATUS_LINES = {status.value: f"{status.value} {status.phrase}" for status in HTTPStatus}
 ANY_BODY = frozenset({"root", "internal"})  # blueprints whose resources ignore a request's media type
 
 
@@ -44,7 +46,10 @@ def install(app: Flask, view: WorkerView, settings: RestSettings) -> None:
 
 
 def _typed(response: Response) -> Response:
-    """Corrects the media type of responses that Flask makes by itself (to OPTIONS): text/html with an empty body."""
+    """Corrects the media type of responses that Flask makes by itself (to OPTIONS): text/html with an empty body. The
+    status line has HTTP's words; Werkzeug writes them in capitals.
+    """
+    response.status = STATUS_LINES.get(response.status_code, response.status)
     if response.mimetype == "text/html" and request.endpoint != "openapi.page":
         response.mimetype = JSON
     return response

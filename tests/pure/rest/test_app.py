@@ -136,6 +136,15 @@ def test_any_name_can_be_used(name: str, path: str) -> None:
     assert client.get("/connectors").json == []
 
 
+@pytest.mark.parametrize(("method", "path", "line"), [
+    ("GET", "/connectors", "200 OK"), ("GET", "/connectors/a", "404 Not Found"), ("POST", "/nope", "404 Not Found"),
+    ("PATCH", "/connectors", "405 Method Not Allowed"), ("POST", "/connectors", "500 Internal Server Error"),
+])
+def test_status_lines_are_written_as_usual(method: str, path: str, line: str) -> None:
+    """Clients show them to people."""
+    assert client_of(FakeWorker()).open(path, method=method).status == line
+
+
 def test_location_is_encoded_as_little_as_by_java() -> None:
     made = client_of(FakeWorker()).post("/connectors", json={"name": "a:b,c=d&e+f'(g)@!*$~;/ %é", "config": SOURCE})
     assert made.headers["Location"] == "http://localhost/connectors/a:b,c=d&e+f'(g)@!*$~%3B%2F%20%25%C3%A9"
