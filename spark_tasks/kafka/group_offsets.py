@@ -86,6 +86,8 @@ class GroupOffsets:
 def _translated(call: Callable[[], T]) -> T:
     try:
         return call()
+    except GroupIdNotFoundError as error:  # an offset of it was to be removed
+        raise OffsetNotChangedError(type(error).__name__) from error
     except KafkaError as error:
         raise ConnectError(f"Kafka refused to read or change the consumer group's offsets: {error!r}") from error
 
