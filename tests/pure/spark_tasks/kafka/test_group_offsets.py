@@ -27,5 +27,5 @@ class NoGroups:
 def test_no_offset_can_be_removed_from_a_group_that_does_not_exist(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(group_offsets, "KafkaAdminClient", NoGroups)
     with (GroupOffsets({"bootstrap.servers": "none:1"}) as groups,
-          pytest.raises(OffsetNotChangedError, match="^GroupIdNotFoundError$")):
+          pytest.raises(OffsetNotChangedError, match=r"^GroupIdNotFoundError$")):
         groups.alter("g", {("t", 0): None})
