@@ -22,6 +22,7 @@ from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
 from kafka.protocol.metadata import CoordinatorType, FindCoordinatorRequest, MetadataResponse
 
 from spark_tasks.backoff import doubled
+from spark_tasks.kafka.recovery import RecoveringManager
 
 _logger = logging.getLogger(__name__)
 
@@ -251,10 +252,14 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
             raise error
 
 
+class _ClientManager(RecoveringManager, Manager):
+    """For clients that do not use Connections, which recover themselves (see `forget_brokers`)."""
+
+
 def net_client(**configs: Any) -> KafkaNetClient:
     """Returns a `kafka_client` for the library's own clients that reports rejected logins."""
     net = Loop(**configs)
-    return KafkaNetClient(net=net, manager=Manager(net, **configs))
+    return KafkaNetClient(net=net, manager=_ClientManager(net, **configs))
 
 
 class Connections:

@@ -19,6 +19,7 @@ import kafka.errors as protocol
 from kafka.coordinator.base import BaseCoordinator
 from kafka.coordinator.heartbeat import Heartbeat
 from kafka.net.compat import KafkaNetClient
+from kafka.net.selector import NetworkSelector
 from kafka.net.wakeup_notifier import WakeupNotifier
 from kafka.protocol.consumer import UNKNOWN_MEMBER_ID, HeartbeatRequest
 from kafka.structs import MemberState
@@ -28,6 +29,7 @@ from spark_tasks.errors import ConnectError, RetriableError
 from spark_tasks.kafka.client_metrics import ClientMetrics
 from spark_tasks.kafka.errors import KafkaRefusedError, KafkaUnavailableError, join_refusal
 from spark_tasks.kafka.io_future import IoFuture
+from spark_tasks.kafka.recovery import RecoveringManager
 
 _logger = logging.getLogger(__name__)
 
@@ -105,8 +107,10 @@ class GroupMember(BaseCoordinator):  # type: ignore[misc]
     def __init__(self, settings: MemberSettings, lost: Callable[[str], None]) -> None:
         metrics = {"metrics": settings.metrics, "metric_group_prefix": "connect"}
         selector = {"selector": settings.metrics.selector} if settings.metrics is not None else {}
+        client = {**_CLIENT_DEFAULTS, **settings.client, **metrics, **selector}
+        net = NetworkSelector(**client)
         super().__init__(
-            KafkaNetClient(**{**_CLIENT_DEFAULTS, **settings.client, **metrics, **selector}),
+            KafkaNetClient(net=net, manager=RecoveringManager(net, **client)),
             group_id=settings.group_id,
             session_timeout_ms=settings.session_timeout_ms,
             heartbeat_interval_ms=settings.heartbeat_interval_ms,

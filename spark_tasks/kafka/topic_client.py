@@ -9,8 +9,11 @@ from kafka import KafkaConsumer
 from kafka.errors import UnknownTopicOrPartitionError
 from kafka.future import Future
 from kafka.net.compat import KafkaNetClient
+from kafka.net.selector import NetworkSelector
 from kafka.protocol.producer import ProduceRequest
 from typing_extensions import override
+
+from spark_tasks.kafka.recovery import RecoveringManager
 
 _METADATA_BACKOFF_MS: Final = 20  # between metadata requests; the library's 100 ms would delay every start
 
@@ -35,6 +38,8 @@ def client_for(topic: str, check: Callable[[], Exception | None] | None = None) 
     """
 
     def make(**configs: Any) -> KafkaNetClient:
+        net = NetworkSelector(**configs)
+        configs |= {"net": net, "manager": RecoveringManager(net, **configs)}
         client = KafkaNetClient(**configs) if check is None else _CheckedClient(check, **configs)
         client.cluster.config["retry_backoff_ms"] = _METADATA_BACKOFF_MS
         client.cluster.config["allow_auto_create_topics"] = False  # such a topic would not be compacted
