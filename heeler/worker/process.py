@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pykka
@@ -91,7 +92,6 @@ from storage.status.view import StatusView
 
 _logger = logging.getLogger(__name__)
 
-LOAD_TIMEOUT_S = 90.0
 HALT_GRACE_S = 10.0  # on top of task.shutdown.graceful.timeout.ms
 PULSE_MS = 1000
 
@@ -233,10 +233,9 @@ class Worker:
         for name, ready in (("config", self._configs.ready), ("status", self._statuses.ready),
                             ("offset", self._offsets_ready)):
             topic = self.config[f"{name}.storage.topic"]
-            try:
-                wait_for(ready, self.halting, LOAD_TIMEOUT_S)
-            except TimeoutError:
-                raise ConnectError(f"The {name} topic {topic} could not be read in {LOAD_TIMEOUT_S:.0f} s") from None
+            wait_for(ready, self.halting, partial(
+                _logger.warning, "The %s topic %s has not been read to its end yet. The worker starts when it has been",
+                name, topic))
 
     def _start_herder(self, parts: KafkaParts, data_plane: DataPlane) -> None:
         config = self.config

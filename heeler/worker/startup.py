@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import math
 import resource
 import signal
 import threading
@@ -23,6 +22,7 @@ from storage.daemon_pool import DaemonPool
 
 T = TypeVar("T")
 _POLL_S = 0.05
+STILL_S = 30.0  # how often a start says what it still waits for
 _FILES = 65_536
 _GARBAGE_AFTER = 20_000  # container objects that have been created and not freed; Python's default is 700
 
@@ -88,9 +88,13 @@ def stop_on_signals(stop: Callable[[str], None]) -> None:
         signal.signal(name, lambda number, _frame: stop(f"received {signal.Signals(number).name}"))
 
 
-def wait_for(future: Future[T], stop: threading.Event, timeout_s: float = math.inf) -> T:
-    """The future's result. Raises StoppedError as soon as `stop` is set, TimeoutError after the time."""
-    left = timeout_s
+def wait_for(
+    future: Future[T], stop: threading.Event, still: Callable[[], object] = lambda: None, still_s: float = STILL_S
+) -> T:
+    """The future's result. Raises StoppedError as soon as `stop` is set. Calls `still` each time that it has waited for
+    another `still_s` seconds.
+    """
+    left = still_s
     while True:
         try:
             return future.result(min(_POLL_S, left))
@@ -101,7 +105,8 @@ def wait_for(future: Future[T], stop: threading.Event, timeout_s: float = math.i
                 raise StoppedError("The worker was stopped before it had finished starting") from None
             left -= _POLL_S
             if left <= 0:
-                raise
+                still()
+                left = still_s
 
 
 class HerderWatch:

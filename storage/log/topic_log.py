@@ -117,7 +117,8 @@ class KafkaTopicLog(TopicLog):
         number = self._freshness.hold(since)
         try:
             acknowledged = self._make_producer().send(self._topic, key=key, value=value)
-        except KafkaError as error:  # too large, not authorized, or no metadata in time
+        # Too large, not authorized, no metadata in time; RuntimeError: the library's network loop has ended.
+        except (KafkaError, RuntimeError) as error:
             self._freshness.release(number)
             fail(sent, error)
             return sent
