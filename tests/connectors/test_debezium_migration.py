@@ -68,7 +68,7 @@ def test_debezium_moves_to_heeler_and_back(broker, tmp_path):
 
         def reached(number):
             for table in TABLES:
-                topic = f"moving.public.{table}"
+                topic = f"{table}.public.{table}"
                 wait_until(lambda of=topic: kafka.end(of) and debezium.events(kafka, of)[-1][1] >= number,
                            SOON_S, f"row {number} of {table}")
 
@@ -76,7 +76,7 @@ def test_debezium_moves_to_heeler_and_back(broker, tmp_path):
             java.start()
             for table in TABLES:
                 java.rest.put_config(table, debezium.source(
-                    postgres, table, topic_prefix="moving", slot_name=table, publication_name=table,
+                    postgres, table, topic_prefix=table, slot_name=table, publication_name=table,
                     publication_autocreate_mode="filtered"))
             writer.start()
             reached(writer.more())
@@ -113,5 +113,5 @@ kill "$HEELER_PID"''', 1)
             writer.ended.set()
             java.stop(0)
     for table in TABLES:
-        rows = [(key, amount) for _, key, amount in debezium.events(kafka, f"moving.public.{table}")]
+        rows = [(key, amount) for _, key, amount in debezium.events(kafka, f"{table}.public.{table}")]
         assert rows == [(n, 2 * n) for n in range(1, writer.count + 1)]
