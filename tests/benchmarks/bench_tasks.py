@@ -35,6 +35,7 @@ from spark_tasks.plugins import Plugins
 from spark_tasks.runners import Runners
 from spark_tasks.spark.life import EngineState
 from spark_tasks.spark.residents.engine import ResidentEngine
+from tests.rigs.splits import Answer
 from tests.rigs.support import wait_until
 from tests.rigs.tasks import Loop, MemoryOffsets, ThreadEngine, context_of
 
@@ -201,6 +202,7 @@ def measure(runners: Runners, worker: dict[str, str], bootstrap: str, folder: Pa
             out.writelines(record(i) + "\n" for i in range(count))
         runs["source-string"] = lambda: run_source(runners, worker, bootstrap, file, count, {})
         runs["source-json"] = lambda: run_source(runners, worker, bootstrap, file, count, json_form)
+    runners.engine.submit("first-0", [Answer(1)]).result(120)  # Spark starts with the first batch
     wait_until(lambda: runners.engine.state is EngineState.RUNNING, 120, "Spark")
     for name, run in runs.items():
         if not name.startswith(arguments.only):
