@@ -72,7 +72,7 @@ class Occurrences:
         import numpy as np  # noqa: PLC0415 - takes a tenth of a second, and most texts are lines
 
         starts = "".join(self._starts[size].copy())
-        known = self._tables.get(size)
+        known = self._tables.get(size)  # of as many characters: none is ever removed
         if known is None or known[0] != len(starts):
             table = np.zeros(1 << _TABLE_BITS, bool)
             table[_hashes(starts, size)[::size]] = True

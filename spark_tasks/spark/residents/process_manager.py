@@ -1,8 +1,8 @@
 """A worker's executor processes: starts them on demand, gives them splits one at a time, and ends or kills them.
 
 Each process has a thread here that sends it a split and waits for the answer, so that processes do not delay each
-other. A small split is sent at once, by the thread that gives it: waking another one takes a tenth of a millisecond if
-the CPU was idle, as much as Python code of some length.
+other. A small split is sent at once, by the thread that gives it: to wake another thread takes a tenth of a
+millisecond if the CPU was idle.
 """
 
 from __future__ import annotations
