@@ -224,9 +224,8 @@ def _set_target_state(turn: Turn, request_id: RequestId, name: ConnectorName, st
 
 def _stop(turn: Turn, request_id: RequestId, request: StopConnectorRequest) -> None:
     name = request.connector
-    refusal = _not_leader(turn, "Only the leader can transition connectors to the STOPPED state.") or _not_found(
-        turn, name, "Unknown connector {}"
-    )
+    refusal = _not_found(turn, name, "Unknown connector {}") or _not_leader(
+        turn, "Only the leader can transition connectors to the STOPPED state.")
     if not _refused(turn, request_id, refusal):
         # The empty task set first: once the connector is STOPPED none of its tasks may be left (KIP-875).
         then = WriteNext(request_id, PutTargetState(name, TargetState.STOPPED))
@@ -243,7 +242,7 @@ def _restart_task(turn: Turn, request_id: RequestId, request: RestartTask) -> No
     task = request.task
     if _refused(turn, request_id, _not_found(turn, task.connector, "Unknown connector: {}")):
         return
-    if task not in turn.state.config.tasks(task.connector):
+    if task not in turn.state.config.task_configs:  # also has the tasks of a stopped connector, as in Kafka Connect
         turn.reply(request_id, error=NotFoundError(f"Unknown task: {task}"))
     elif zombie_fencing.reads_first(turn.state, task):
         zombie_fencing.restart(turn, request_id, request)

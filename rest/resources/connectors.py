@@ -12,6 +12,7 @@ from actors.errors import BadRequestError, NotFoundError
 from actors.messages.requests import DeleteConnector, GetConnector, GetTaskConfigs, PatchConnector, PutConnector
 from rest.errors import HttpError
 from rest.forwarding import Remote
+from rest.herder_client import HerderClient
 from rest.resources.context import ResourceContext
 from rest.server.rules import json_body
 from rest.wire import responses
@@ -62,7 +63,7 @@ def blueprint(context: ResourceContext) -> Blueprint:
 
     @routes.patch("/<name:connector>/config")
     def patch_config(connector: ConnectorName) -> Response:
-        patch = _config()
+        patch = _patch(herder, connector)
         outcome = herder.answer_or_forward(PatchConnector(connector, patch), patch)
         info = responses.remote_info(outcome) if isinstance(outcome, Remote) else responses.connector_info(outcome.info)
         return json_response(info)
@@ -120,6 +121,13 @@ def pairs(offsets: list[dict[str, Any] | None]) -> tuple[tuple[Any, Any], ...]:
 
 def _config() -> Config:
     return _present(parse(json_body(), CONFIG))
+
+
+def _patch(herder: HerderClient, connector: ConnectorName) -> Config:
+    body = parse(json_body(), CONFIG)
+    if body is None:
+        herder.answer(GetConnector(connector))  # an unknown connector is reported first
+    return _present(body)
 
 
 def _present(config: Config | None) -> Config:

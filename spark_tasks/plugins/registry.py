@@ -119,7 +119,8 @@ class Plugins:
         """Like `find`, but returns None if no plugin has the name. Raises PluginNotFoundError if several plugins have
         the name, or the plugin cannot be imported.
         """
-        plugin = self._by_name(kind, name.strip()) or self._by_declared_alias(kind, name.strip())
+        name = _as_parsed(kind, name)
+        plugin = self._by_name(kind, name) or self._by_declared_alias(kind, name)
         wanted = requirement(version)
         if plugin is None or wanted is None:
             return plugin
@@ -143,7 +144,7 @@ class Plugins:
     def exists(self, kind: Kind, name: str) -> bool:
         """Returns whether a plugin has the name. Imports nothing if it is the name of an entry point or a class."""
         try:
-            return bool(self._matching(kind, name.strip())) or self.get(kind, name) is not None
+            return bool(self._matching(kind, _as_parsed(kind, name))) or self.get(kind, name) is not None
         except PluginNotFoundError:
             return False
 
@@ -250,6 +251,11 @@ class Plugins:
             return self._load(found)
         except PluginNotFoundError:
             return None  # _import has logged it
+
+
+def _as_parsed(kind: Kind, name: str) -> str:
+    """The name as ConfigDef leaves it: only `connector.class` is of type STRING, which is not trimmed."""
+    return name if kind is Kind.CONNECTOR else name.strip()
 
 
 def _age(plugin: Plugin) -> tuple[bool, tuple[Any, ...]]:

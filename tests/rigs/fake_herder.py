@@ -283,7 +283,7 @@ class FakeWorker:
     def _restart(self, request: Any) -> ConnectorStateInfo | None:
         if isinstance(request, RestartTask):
             self._known(request.task.connector, "Unknown connector: {}")
-            if request.task not in self.config.tasks(request.task.connector):
+            if request.task not in self.config.task_configs:
                 raise NotFoundError(f"Unknown task: {request.task}")
             return None
         name = request.connector if isinstance(request, RestartConnectorOnly) else request.request.connector

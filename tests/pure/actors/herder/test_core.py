@@ -159,6 +159,28 @@ def test_requests_for_unknown_connectors_are_404() -> None:
     assert all(isinstance(world.replies[r].error, NotFoundError) for r in asked)
 
 
+def test_a_task_of_a_stopped_connector_is_known_but_runs_nowhere() -> None:
+    world = started()
+    world.ask("w0", put("c"))
+    world.settle()
+    world.ask("w0", StopConnectorRequest(C))
+    world.settle()
+    stopped, unknown = [world.ask("w0", RestartTask(ConnectorTaskId(C, n))) for n in (0, 7)]
+    world.settle()
+    error = world.replies[stopped].error
+    assert isinstance(error, NotAssignedError)
+    assert error.url is None
+    assert isinstance(world.replies[unknown].error, NotFoundError)
+
+
+def test_a_follower_knows_which_connectors_it_cannot_stop() -> None:
+    world = started(2)
+    follower = next(name for name in world.nodes if name != world.leader)
+    request = world.ask(follower, StopConnectorRequest(C))
+    world.settle()
+    assert isinstance(world.replies[request].error, NotFoundError)
+
+
 def test_a_restart_record_restarts_each_part_where_it_runs() -> None:
     world = started(2)
     world.ask(world.leader or "", put("c", **{"tasks.max": "3"}))

@@ -67,3 +67,11 @@ def test_tasks_max_auto_is_forwarded_as_a_number() -> None:
     assert patched.json is not None
     assert patched.json["config"] == {**SHOWN, "x": "1"}
     assert leader.config.connector_configs["a"] == {**STORED, "x": "1"}
+
+
+def test_a_patch_without_a_body_is_refused_after_an_unknown_connector() -> None:
+    worker = FakeWorker()
+    client = client_of(worker)
+    assert client.patch("/connectors/a/config", data="null", content_type="application/json").status_code == 404
+    client.post("/connectors", json={"name": "a", "config": SINK})
+    assert client.patch("/connectors/a/config", data="null", content_type="application/json").status_code == 500

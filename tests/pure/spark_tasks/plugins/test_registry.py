@@ -50,8 +50,7 @@ def test_a_module_in_a_folder_is_found_by_all_its_names(folder):
     plugins = registry(folder)
     cls = plugins.connector("acme_one.OneSourceConnector")
     assert issubclass(cls, SourceConnector)
-    for name in ("OneSourceConnector", "OneSource", "acme_one:OneSourceConnector", " OneSource ",
-                 "com.acme.OneSourceConnector"):
+    for name in ("OneSourceConnector", "OneSource", "acme_one:OneSourceConnector", "com.acme.OneSourceConnector"):
         assert plugins.connector(name) is cls, name
     assert [(i.class_name, i.kind, i.version, i.location) for i in plugins.all()] == [
         ("acme_one.OneSourceConnector", "source", "1.2", str(folder))]
@@ -179,6 +178,14 @@ def test_modules_named_as_plugins_are_not_imported(folder, monkeypatch, name):
 AT_START = "The worker finds plugins when it starts, in installed packages and the folders of plugin.path: restart "
 
 
+def test_only_the_names_of_connectors_have_to_be_exact():
+    """As in Kafka Connect, where `connector.class` is a string, and all others are classes."""
+    plugins = Plugins()
+    assert plugins.find(Kind.CONVERTER, " JsonConverter\t")
+    assert plugins.exists(Kind.CONVERTER, " JsonConverter\t")
+    assert not plugins.exists(Kind.CONNECTOR, "FileStreamSource ")
+
+
 def test_an_unknown_class_lists_the_known_ones(folder):
     (folder / "acme_known.py").write_text(source("KnownConnector") + source("OtherSinkConnector"))
     with pytest.raises(PluginNotFoundError) as caught:
@@ -200,6 +207,7 @@ FILE, JAVA = "org.apache.kafka.connect.file.FileStream", "of Java Kafka Connect 
     (Kind.TRANSFORMATION, "InsertField$Value", f"Did you mean {SMT}InsertField$Value?"),
     (Kind.TRANSFORMATION, f"{SMT}InsertFeild$Value", f"Did you mean {SMT}InsertField$Value or {SMT}HoistField$Value"),
     (Kind.CONVERTER, "JsonConvertor", "Did you mean JsonConverter or LongConverter or JsonSchemaConverter?"),
+    (Kind.CONNECTOR, " FileStreamSource ", "Did you mean FileStreamSource or"),
     (Kind.CONNECTOR, "Nothing like it", ""),
     (Kind.CONNECTOR, "", ""),
     (Kind.CONNECTOR, "x" * 10_000, ""),
