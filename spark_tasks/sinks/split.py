@@ -93,6 +93,13 @@ class SinkResult(NamedTuple):  # thousands a second are created and pickled, muc
     letters_since: Ends | None = None
     blocked: float = 0.0
 
+    @property
+    def uses_topic(self) -> bool:
+        """Whether the topic becomes one of the connector's active topics: with the first record that can be converted,
+        as in Kafka Connect (KIP-558).
+        """
+        return self.records > self.refused.by_phase.get("convert", 0)
+
 
 @dataclass(frozen=True, slots=True)
 class ConvertedRange:

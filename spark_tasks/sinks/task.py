@@ -340,7 +340,7 @@ class SinkTask(TaskRunner):
             records += result.records
             size += result.size
         self._metrics.lags = self._positions.lags()
-        for topic in sorted({result.topic for result in done if result.records}):
+        for topic in sorted({result.topic for result in done if result.uses_topic}):
             self._context.topic_used(topic)
         return Progress(records, size)
 
