@@ -32,6 +32,7 @@ FOLLOWING_LINES: Final = (
     "Bootstrap %s not ready; waiting", "Bootstrap failed: %s", "Marking the coordinator dead",
     "Heartbeat failed for group %s: coordinator (node %s)", "Failed to produce messages to topic-partition",
     "%s: Error receiving network data", "%s: Error sending request data",
+    "Attempt to join group %s failed due to fatal error",
 )
 """The beginnings of lines about consequences; always dropped: heeler logs those that matter itself."""
 _OF_LOGIN: Final = re.compile(r"(?:SaslAuthenticationFailedError: )+(.*)")
