@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from contextvars import copy_context
 from typing import Any, Final, TypeVar
+from weakref import WeakMethod
 
 import kafka.errors as protocol
 from kafka.net.compat import KafkaNetClient
@@ -210,10 +211,26 @@ def _data_first(data: bytes, error: Exception | None) -> tuple[bytes, Exception 
     return data, None if data else error
 
 
+def weak_call(method: Callable[[], object]) -> Callable[[], None]:
+    """Returns a function that calls the method as long as its object exists, and does not keep it alive."""
+    reference = WeakMethod(method)
+
+    def call() -> None:
+        if (alive := reference()) is not None:
+            alive()
+
+    return call
+
+
 class Manager(KafkaConnectionManager):  # type: ignore[misc]
     """Raises an error if a login or a certificate is rejected. The library retries until the timeout, and then reports
     only the timeout.
     """
+
+    def __init__(self, net: Any, **configs: Any) -> None:
+        # The loop's timer for the next call would keep a closed manager alive for connections.max.idle.ms.
+        self.close_idle_connections = weak_call(super().close_idle_connections)
+        super().__init__(net, **configs)
 
     async def _build_transport(self, node: Any, timeout_at: float | None = None) -> Any:
         options, proxy = self.config["socket_options"], self.config["proxy_url"]
@@ -227,13 +244,6 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
         except Exception as error:  # the other side may send anything
             raise protocol.KafkaConnectionError(f"Handshake failed: {error}") from error
         return transport
-
-    def close_idle_connections(self) -> None:
-        """Closes idle connections and schedules the next call, but not after `close`: the library's timer keeps closed
-        managers alive.
-        """
-        if not getattr(self, "closed", False):  # the library's constructor calls this before it sets the attribute
-            super().close_idle_connections()
 
     async def _connect(self, node: Any, conn: Any, *arguments: Any, **keywords: Any) -> None:
         await super()._connect(node, conn, *arguments, **keywords)
