@@ -19,6 +19,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -102,6 +103,7 @@ class ExecutorListener:
         self._slow_s = slow_s
         self._lock = threading.Lock()
         self._expected: dict[int, _Expected] = {}
+        self._withdrawn: deque[tuple[int, bytes]] = deque(maxlen=MAX_HANDSHAKES)
         self._handshakes = threading.Semaphore(MAX_HANDSHAKES)
         self._rejections = RateLimitedLog()
         self._certificate = ""
@@ -137,6 +139,8 @@ class ExecutorListener:
         """Withdraws a ticket, or removes the file with its stacks that a killed process has left."""
         with self._lock:
             expected = self._expected.pop(number, None)
+            if expected is not None:
+                self._withdrawn.append((number, expected.token))
         (self.folder / str(number)).unlink(missing_ok=True)
         if expected is not None and expected.leash is not None:
             expected.leash.close()
@@ -194,6 +198,12 @@ class ExecutorListener:
         hello = greeting.receive_hello()
         with self._lock:
             expected = self._expected.get(hello.number)
+            withdrawn = dict(self._withdrawn).get(hello.number)
+        if expected is None and withdrawn is not None:
+            greeting.check(withdrawn)
+            _logger.debug("Executor process %d was no longer expected when it connected", hello.number)
+            sock.close()
+            return
         if expected is None or hello.leash is (expected.leash is not None):
             raise ConnectionError("no such executor process is expected")
         proof = greeting.check(expected.token)

@@ -85,6 +85,19 @@ def test_connections_without_the_token_or_out_of_order_are_refused(listener: tup
     leash.close()
 
 
+def test_only_a_connection_of_a_stranger_is_worth_a_warning(
+    listener: tuple[ExecutorListener, Came], caplog: pytest.LogCaptureFixture
+) -> None:
+    """On a busy machine, a process may connect when the worker no longer waits for it."""
+    opened, _ = listener
+    ticket = opened.expect(1)
+    opened.forget(1)
+    refused(ticket, leash=True)
+    assert not caplog.records
+    refused(replace(ticket, token=bytes(32)), leash=True)
+    wait_until(lambda: "a wrong token" in caplog.text, 10)
+
+
 def make_noise(ticket: Ticket) -> socket.socket:
     if ticket.path:
         noisy = socket.socket(socket.AF_UNIX)
