@@ -218,7 +218,6 @@ def _commit(draft: _Draft, rest: str, value: Any) -> None:
         draft.write("inconsistent").add(connector)
     if waiting is not None:
         draft.deferred[connector] = {}
-        draft.own.discard(connector)
     draft.write("task_counts")[connector] = count
     draft.write("pending_fencing").add(connector)
     draft.report(TasksUpdated(connector, updated))

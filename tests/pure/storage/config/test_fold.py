@@ -121,6 +121,8 @@ def test_an_empty_task_set_is_consistent(topic: Topic) -> None:
     assert topic.state.tasks(A) == []
     assert topic.state.task_counts == {A: 0}
     assert topic.state.inconsistent == frozenset()
+    topic.add(to.commit(A, 0))
+    assert topic.state.task_config_generations == {}, "as in Java, it counts only task configs"
 
 
 def test_a_commit_without_connector_is_dropped(topic: Topic) -> None:
@@ -145,6 +147,13 @@ def test_deletion_removes_everything_except_what_fencing_needs(topic: Topic) -> 
     assert topic.state.inconsistent == {A}
 
 
+def test_a_connector_may_be_deleted_and_created_again_within_a_batch(topic: Topic) -> None:
+    topic.add(to.connector_config(A, {}), task(A, 0), task(A, 1), to.connector_config(A, None),
+              to.connector_config(A, {}), task(A, 0, "x"), to.commit(A, 1))
+    assert topic.state.raw_task_configs(A) == [{"task": "0x"}]
+    assert list(topic.state.task_configs) == [ConnectorTaskId(A, 0)]
+
+
 def test_fencing_is_pending_from_a_commit_to_the_task_count_record(topic: Topic) -> None:
     topic.add(to.connector_config(A, {}), task(A, 0), to.commit(A, 1))
     assert topic.add(to.task_count(A, 3)) == []
@@ -167,6 +176,7 @@ def test_restarts_and_logger_levels_are_for_workers_that_have_started() -> None:
     ]
     assert late.add(raw("restart-connector-a", None), raw("restart-connector-a", 1)) == []
     assert late.add(raw("logger-cluster-x", None), raw("logger-cluster-x", {"level": 1})) == []
+    assert late.add(raw("logger-x", {"level": "DEBUG"})) == [], "another kind of key"
 
 
 def test_session_keys_are_read_and_invalid_ones_ignored(topic: Topic) -> None:
@@ -187,6 +197,8 @@ def test_a_connector_may_be_named_anything(topic: Topic) -> None:
     dashed = ConnectorName("a-b-1")
     topic.add(to.connector_config(dashed, {}), task(dashed, 12), task(dashed, 0), to.commit(dashed, 1))
     assert ConnectorTaskId(dashed, 12) in topic.state.task_configs
+    assert topic.add((b"connector-\xff", b'{"properties": {}}')) == [ConnectorUpdated(ConnectorName("\ufffd"))], (
+        "Java decodes keys in the same way")
 
 
 @pytest.mark.parametrize("value", [None, b"null", [], "text", 5, {}, {"properties": []}, {"properties": None}])
@@ -194,8 +206,9 @@ def test_a_connector_may_be_named_anything(topic: Topic) -> None:
                                  "commit-a", "tasks-fencing-a", "session-key", "logger-cluster-", "session-keys"])
 def test_invalid_records_change_only_the_position(topic: Topic, key: str, value: object) -> None:
     topic.add(to.connector_config(A, {}), task(A, 0), to.commit(A, 1))
-    before = topic.state
+    before, deferred = topic.state, topic.deferred
     assert topic.add(raw(key, value)) == []
+    assert topic.deferred == deferred
     assert topic.state == ClusterConfigState(**{
         **{name: getattr(before, name) for name in ClusterConfigState.__slots__}, "offset": 4})
 

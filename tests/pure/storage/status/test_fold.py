@@ -83,6 +83,11 @@ def test_topics_are_kept_by_connector() -> None:
     assert A in state.topics
 
 
+def test_keys_that_are_not_utf_8_are_decoded_as_by_java() -> None:
+    state, _ = fold(StatusState(), log_of([(b"status-connector-\xff", to.status_record(connector())[1])]))
+    assert list(state.connectors) == ["\ufffd"]
+
+
 @pytest.mark.parametrize(
     "key",
     ["", "x", "status-", "status-connector-", "status-task-", "status-task-a", "status-task-a-", "status-task-a-x",
