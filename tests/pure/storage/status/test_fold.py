@@ -50,6 +50,17 @@ def test_a_tombstone_removes_a_connector_with_its_tasks() -> None:
     assert before.tasks == {A: {0: task(), 1: task(number=1)}}  # an older snapshot stays as it is
 
 
+def test_a_connector_may_be_deleted_and_created_again_within_a_batch(caplog: pytest.LogCaptureFixture) -> None:
+    topic, destroyed = to.topic_record(TopicStatus(TopicName("t"), A, 0, 1)), connector(State.DESTROYED)
+    records = [to.status_record(task(number=1)), topic, to.status_record(destroyed), (topic[0], None),
+               to.status_record(connector()), to.status_record(task()), to.status_record(task(State.DESTROYED)),
+               to.status_record(task(generation=2)), topic]
+    state, _ = fold(StatusState(), log_of(records))
+    assert (state.connectors, state.tasks) == ({A: connector()}, {A: {0: task(generation=2)}})
+    assert list(state.topics[A]) == ["t"]
+    assert caplog.messages == [], "each of these records is known"
+
+
 @pytest.mark.parametrize(
     ("current", "incoming", "ignored"),
     [
@@ -64,6 +75,8 @@ def test_a_tombstone_removes_a_connector_with_its_tasks() -> None:
         (connector(State.RUNNING, OTHER, 5), connector(State.FAILED, ME, -1), True),
         (connector(State.RUNNING, ME, 5), connector(State.FAILED, ME, -1), False),
         (task(State.RUNNING, OTHER, 5), task(State.FAILED, ME, 4), False),
+        (task(State.RUNNING, OTHER, 5), task(State.FAILED, ME, 0), False),
+        (task(State.PAUSED, OTHER, 5), task(State.UNASSIGNED, ME, 5), False),
         (connector(State.RUNNING, OTHER, 5), connector(State.UNASSIGNED, ME, 4), True),
     ],
 )
@@ -95,9 +108,11 @@ def test_keys_that_are_not_utf_8_are_decoded_as_by_java() -> None:
      "status-topic-t:connector-", "status-topic-t:", "status-topic-t:con"],
 )
 @pytest.mark.parametrize("value", [None, {"state": "RUNNING", "worker_id": "w", "generation": 1, "trace": None}])
-def test_malformed_keys_are_discarded(key: str, value: object) -> None:
+def test_malformed_keys_are_discarded(key: str, value: object, caplog: pytest.LogCaptureFixture) -> None:
     before = read(connector(), task())
     assert fold(before, log_of([raw(key, value)])) == (before, ())
+    [reported] = caplog.messages
+    assert reported.endswith(": unknown kind of key")
 
 
 @pytest.mark.parametrize(
@@ -130,6 +145,8 @@ def ticket_for(book: WriteBook, state: StatusState, status: Status, *, safe: boo
         (task(worker=OTHER, generation=1), task(State.UNASSIGNED, ME, 1), True),
         (task(worker=OTHER, generation=2), task(State.UNASSIGNED, ME, 1), False),
         (connector(worker=OTHER, generation=2), connector(State.UNASSIGNED, ME, 1), False),
+        (connector(worker=OTHER, generation=2), connector(State.FAILED, ME, 1), False),
+        (connector(worker=ME, generation=9), connector(State.UNASSIGNED, ME, 1), True),
     ],
 )
 def test_safe_writes_do_not_overwrite_a_newer_workers(current: Status | None, mine: Status, allowed: bool) -> None:
@@ -138,6 +155,11 @@ def test_safe_writes_do_not_overwrite_a_newer_workers(current: Status | None, mi
     assert (ticket is not None) is allowed
     assert book.generation == 1
     assert admit(WriteBook(), state, mine, safe=False)[1] is not None
+
+
+def test_what_this_worker_has_written_itself_may_be_taken_back_before_it_is_read() -> None:
+    book, _ = ticket_for(WriteBook(), read(), task(), safe=False)
+    assert admit(book, read(), task(State.UNASSIGNED), safe=True)[1] is not None
 
 
 def test_a_failed_write_is_repeated_while_nothing_is_newer() -> None:
