@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import zipfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from heeler.embedded_kafka.jars import KAFKA_VERSION, JarSet, classpath, resolve
+from heeler.embedded_kafka.jars import KAFKA_VERSION, JarSet, classpath, locked, resolve
 from heeler.embedded_kafka.java import find_java
 from heeler.java_host.host_classpath import COMPILER, RUNTIME, host_classpath
 from heeler.java_host.manifests import MANIFESTS, PROVIDERS
@@ -65,7 +66,20 @@ def compile_classes(sources: Iterable[Path], jars: str, into: Path) -> None:
 
 
 def compile_into(jar: Path) -> None:
-    """Compile tests/rigs/java into a jar with a manifest."""
+    """Compile tests/rigs/java into a jar with a manifest; once in a run of tests, because it takes a JVM seconds."""
+    run = os.environ.get("HEELER_TESTS_TEMPORARY")  # the folder that all processes of a run share (conftest.py)
+    if run is None:
+        _compile(jar)
+        return
+    made = Path(run, "mode.jar")
+    with locked(made.with_suffix(".lock")):
+        if not made.exists():
+            _compile(made.with_suffix(".new"))
+            made.with_suffix(".new").rename(made)
+    shutil.copy(made, jar)
+
+
+def _compile(jar: Path) -> None:
     classes = jar.with_suffix("")
     compile_classes(SOURCES.glob("*.java"), classpath(resolve(RUNTIME)), classes)
     with zipfile.ZipFile(jar, "w") as archive:
