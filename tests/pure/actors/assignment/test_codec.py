@@ -97,9 +97,10 @@ def test_an_unknown_error_is_a_failed_rebalance():
     assert decode_assignment(data[:2] + b"\0\x07" + data[4:]).failed
 
 
-@pytest.mark.parametrize(
-    "data", [b"", b"\0", b"\xff\xff", b"\0\2\0", GOLDEN["assignment-v2"][:-5], b"\0\1" + b"\x7f" * 40]
-)
+@pytest.mark.parametrize("data", [
+    b"", b"\0", b"\xff\xff", b"\0\2\0", GOLDEN["assignment-v2"][:-5], b"\0\1" + b"\x7f" * 40,
+    b"\xff\xff" + GOLDEN["assignment-v2"][2:], GOLDEN["assignment-v2"].replace(b"leader-1", b"leader-\xff"),
+])
 def test_damaged_bytes_raise_a_codec_error(data):
     with pytest.raises(CodecError):
         decode_assignment(data)
@@ -115,6 +116,10 @@ def test_impossible_counts_are_refused_at_once():
     head = GOLDEN["assignment-v1-failed"][:-12]
     with pytest.raises(CodecError, match="2147483647"):
         decode_assignment(head + b"\x7f\xff\xff\xff")
+    smallest = b"\0\0" + b"\0\0\0\0"  # of a connector: no name and no tasks
+    assert decode_assignment(head + b"\0\0\0\2" + smallest * 2).assigned == Allocation()
+    with pytest.raises(CodecError, match="invalid connector count 3"):
+        decode_assignment(head + b"\0\0\0\3" + smallest * 2)
 
 
 @pytest.mark.parametrize("url", ["x" * 32768, "\ud800"])
