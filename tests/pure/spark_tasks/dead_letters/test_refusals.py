@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pyarrow as pa
 import pytest
 
@@ -51,6 +53,16 @@ def test_a_dead_letter_has_the_record_and_headers_about_its_error():
     assert sent(refusals) == ([], []), "once"
 
 
+def test_headers_say_only_what_is_known():
+    """As Java's: a source's record has no partition and offset, an error without a text has a null message."""
+    refusals = Refusals(ErrorHandling("c", 2, tolerant=True, queue="dead", with_headers=True))
+    refusals.add(replace(FAILURE, error=ValueError()), Original("t", original().raw, None, None))
+    [letter] = sent(refusals)[1]
+    headers = {pair["key"].removeprefix("__connect.errors."): pair["value"] for pair in letter["headers"]}
+    assert not headers.keys() & {"partition", "offset"}
+    assert headers["exception.message"] is None
+
+
 def test_without_context_headers_a_dead_letter_is_the_original_record():
     refusals = Refusals(ErrorHandling(tolerant=True, queue="dead"))
     refusals.add(FAILURE, original())
@@ -77,6 +89,8 @@ def test_bad_records_are_logged_as_by_java():
         "org.apache.kafka.connect.errors.DataException: wrong"
     )
     assert "offset=7}." in refusals.refused.lines[1]
+    refusals.add(FAILURE, original(timestamp=0))
+    assert "offset=7, timestamp=0, timestampType=CreateTime}." in refusals.refused.lines[2]
     quiet = Refusals(ErrorHandling(tolerant=True))
     quiet.add(FAILURE, original())
     assert quiet.refused.lines == ()
@@ -123,6 +137,16 @@ def test_skipped_records_are_counted_once(caplog):
     refusals.refused.report_to(raise_failure, skipped=False)
     assert (raise_failure.errors, raise_failure.skipped, raise_failure.letters) == ({}, 0, 2)
     assert sum("Error encountered" in line for line in caplog.messages) == 6
+    assert len(caplog.messages) == 7, "and one for the letter"
+
+
+def test_very_many_bad_records_have_a_line_for_the_first_ones(monkeypatch, caplog):
+    monkeypatch.setattr(module, "_MAX_LINES", 2)
+    refusals = Refusals(ErrorHandling(tolerant=True, log=True))
+    for offset in range(5):
+        refusals.add(FAILURE, original(offset))
+    refusals.refused.report_to(TaskMetrics(), skipped=True)
+    assert caplog.messages[2:] == ["3 more errors of the same batch are not listed"]
 
 
 @pytest.mark.parametrize("away", [False, True])

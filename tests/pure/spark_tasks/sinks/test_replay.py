@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from spark_tasks.data.columns import RAW_SCHEMA
@@ -119,6 +119,16 @@ def test_filters_select_dead_letters(chose: dict[str, Any], found: list[int]) ->
     assert chosen({"filter": chose}, *ROWS) == found
 
 
+@pytest.mark.parametrize(("chose", "in_order"), [
+    ({}, True), ({"last_offset": 7}, True), ({"partition": 1}, True), ({"first_offset": 0}, True),
+    ({"first_offset": 1}, False), ({"topics": ["a"]}, False), ({"stages": ["TRANSFORMATION"]}, False),
+    ({"exception": "a"}, False), ({"message": "a"}, False), ({"from": 0}, False), ({"to": 1}, False),
+])
+def test_a_filter_that_leaves_letters_between_others_is_known(chose: dict[str, Any], in_order: bool) -> None:
+    """A sink that stores offsets itself would never get them."""
+    assert ReplayOrder.of({"filter": chose, "limit": 5}).in_order is in_order
+
+
 @pytest.mark.parametrize(("body", "words"), [
     ({"dryrun": True}, "unknown member dryrun"), ({"dry_run": "yes"}, "dry_run must be true or false"),
     ({"limit": 0}, "limit must be"), ({"limit": True}, "limit must be"), ({"limit": 1.5}, "limit must be"),
@@ -166,6 +176,8 @@ def test_replayed_offsets_survive_the_metadata(low: int, steps: list[tuple[int, 
     every = np.arange(130)
     assert set(every[done.covers(every)].tolist()) == known
     assert ReplayedOffsets.of(done.low, done.metadata()) == done
+    edges = [done.low, *(edge for span in done.spans for edge in span)]
+    assert edges == sorted(set(edges)), "no span is empty or touches another one: metadata has little room"
     assert done.low == next(n for n in range(200) if n not in known), "what is left of the queue begins there"
 
 
@@ -178,6 +190,20 @@ def test_without_a_filter_the_metadata_is_empty() -> None:
                                   "heeler-replay:eJz7/////w8ABfkB/g=="])
 def test_invalid_metadata_is_ignored(note: str) -> None:
     assert ReplayedOffsets.of(5, note) == ReplayedOffsets(5)
+
+
+@given(st.sets(st.integers(0, 2**63 - 1), min_size=3, max_size=31))
+@example({0, 128, 128 + 128**2})
+def test_offsets_of_any_size_survive_the_metadata(edges: set[int]) -> None:
+    low, *others = sorted(edges)
+    done = ReplayedOffsets(low, tuple(zip(others[::2], others[1::2], strict=False)))
+    assert ReplayedOffsets.of(low, done.metadata()) == done
+
+
+def test_offsets_that_kafka_does_not_have_are_ignored() -> None:
+    largest = ReplayedOffsets(5, ((2**63 - 2, 2**63 - 1),))
+    assert ReplayedOffsets.of(5, largest.metadata()) == largest
+    assert ReplayedOffsets.of(5, ReplayedOffsets(5, ((2**63 - 1, 2**63),)).metadata()) == ReplayedOffsets(5)
 
 
 def test_metadata_that_is_too_long_for_brokers_is_refused() -> None:
