@@ -35,7 +35,7 @@ class Leader:
         self.completed = -1
         self.max_delay_ms = max_delay_ms
 
-    def rebalance(self, config_, now_ms=0, offsets=None, completes=True, urls=None, **owned):
+    def rebalance(self, config_, now_ms=0, offsets=None, completes=True, urls=None, idle=(), **owned):
         self.generation += 1
         members = {
             id_: MemberMetadata(f"http://{(urls or {}).get(id_, id_)}/", (offsets or {}).get(id_, 5), allocation)
@@ -50,6 +50,7 @@ class Leader:
             last_completed=self.completed,
             now_ms=now_ms,
             max_delay_ms=self.max_delay_ms,
+            idle=idle,
         )
         if completes:
             self.completed = self.generation
@@ -126,6 +127,14 @@ def test_lost_work_waits_for_the_rest_of_the_delay(crashed):
     answers = crashed.rebalance(config(a=2, b=0), now_ms=1400, w1=own("a", "a-0"))
     assert delays(answers) == {600}
     assert given(answers) == {}
+
+
+def test_work_of_a_member_that_gets_nothing_new_is_lost_when_it_leaves():
+    leader = Leader()
+    answers = leader.rebalance(config(a=0, b=0), w1=own("a"), w2=own("b"), idle=["w2"])
+    assert (given(answers), taken(answers)) == ({}, {})
+    answers = leader.rebalance(config(a=0, b=0), w1=own("a"))
+    assert (given(answers), delays(answers)) == ({}, {1000})
 
 
 def test_new_work_does_not_wait_for_lost_work(crashed):

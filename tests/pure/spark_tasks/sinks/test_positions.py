@@ -97,6 +97,21 @@ def test_after_a_failed_batch_the_ends_are_requested() -> None:
     assert reading.ranges(100) == [(TP, 60, 65)]
 
 
+def test_a_sink_that_stores_offsets_determines_the_position_also_after_a_failed_batch() -> None:
+    """It may have written a part of that batch; what is committed does not matter."""
+    held = 62
+    reading = positions(Watcher(70, 70), SimpleNamespace(resume_from=lambda *_: held))
+    assert reading.ranges(100) == [(TP, 62, 70)]
+    held = 65
+    assert reading.ranges(100) == [(TP, 62, 70)], "it is asked only if there is doubt"
+    reading.doubt()
+    assert reading.ranges(100) == [(TP, 65, 70)]
+    empty = positions(Watcher(70, 70), SimpleNamespace(resume_from=lambda *_: None))
+    assert empty.ranges(100) == [(TP, 60, 70)]
+    empty.doubt()
+    assert empty.ranges(100) == [(TP, 60, 70)]
+
+
 def test_reading_may_start_a_duration_ago(monkeypatch) -> None:
     """KIP-1106: at the first record that is not older; at the end if all are."""
     asked = []
