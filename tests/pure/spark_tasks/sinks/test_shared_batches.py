@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import weakref
 from collections import deque
 from concurrent.futures import CancelledError, Future
 from typing import Any
@@ -107,6 +109,23 @@ def test_tasks_with_the_same_key_share_a_split_and_each_gets_its_own_results(rig
     wait_until(lambda: [task.collected for task, _ in tasks] == [[["A", "B"]], [], [["C"]]])
     assert blocker.collected == [["Z"]]
     assert all(rig.shared.take_back(loan, 5) and loan.outcome is None for _, loan in tasks)
+
+
+def test_nothing_is_left_of_a_task_that_was_taken_back_nor_of_the_thread_after_the_end() -> None:
+    before = set(threading.enumerate())
+    shared, task = SharedBatches(Engine()), Task("c-0", [])
+    known, loan = weakref.ref(task), shared.lend(task, "k")
+    shared.look([loan])
+    assert shared.take_back(loan, 5)
+    del task, loan
+
+    def forgotten() -> bool:
+        gc.collect()
+        return known() is None
+
+    wait_until(forgotten)
+    shared.close()
+    wait_until(lambda: "shared-batches" not in {thread.name for thread in set(threading.enumerate()) - before})
 
 
 def test_tasks_with_different_keys_share_no_split(rig: Rig) -> None:
