@@ -215,6 +215,7 @@ def test_a_task_that_has_to_plan_its_batch_itself_is_woken(rig: Rig, plan: Any) 
     task, loan = rig.lend("c-0", plan)
     rig.shared.look([loan])
     assert task.woken.wait(5)
+    assert loan.ended, "it is not asked again"
     assert rig.shared.take_back(loan, 5)
     assert loan.outcome is plan
     assert not rig.engine.flights
@@ -236,16 +237,19 @@ def test_a_task_gets_the_results_that_are_not_simple(rig: Rig) -> None:
 )
 def test_each_task_repeats_its_part_of_a_failed_split(rig: Rig, error: Exception, kind: type[Exception]) -> None:
     """An error that is a task's own fails it in its own split."""
+    _, first = rig.lend("c-9", ["z"])
+    rig.shared.look([first])
+    rig.flights(1)
     tasks = [rig.lend("c-0", ["a"]), rig.lend("c-1", ["b"])]
-    for _, loan in tasks:
-        rig.shared.look([loan])
-    wait_until(lambda: rig.engine.flights)
-    fail(rig.engine.flights[-1][2], error)
+    rig.shared.look([loan for _, loan in tasks])
+    rig.engine.end("Z")
+    rig.flights(2)
+    fail(rig.engine.flights[1][2], error)
     for task, loan in tasks:
-        if task.id in rig.engine.flights[-1][0] or loan.outcome is not None:
-            assert task.woken.wait(5)
-            assert rig.shared.take_back(loan, 5)
-            assert type(loan.outcome) is kind
+        assert task.woken.wait(5)
+        assert loan.ended, "it gets no other batch"
+        assert rig.shared.take_back(loan, 5)
+        assert type(loan.outcome) is kind
 
 
 def test_a_split_that_hangs_is_cut_off(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
