@@ -146,6 +146,21 @@ def test_reports_by_row_of_a_writer_that_sees_no_offsets():
     assert [(offset, str(error)) for offset, error in reports] == [(104, "104"), (122, "122")]
 
 
+class RaisingAndReporting(PickyRows):
+    def write(self, iterator):
+        rows = list(iterator)
+        if any(row.n == 110 for row in rows):
+            raise ValueError("one of them")
+        return super().write(iter(rows))
+
+
+def test_reports_of_calls_that_succeed_are_kept_if_another_one_fails():
+    """Each record is written, or has a dead letter."""
+    messages, reports = runner(RaisingAndReporting({104, 122}), "rows").write_accepted(list(batches(10, 5)))
+    assert [(offset, str(error)) for offset, error in reports] == [(104, "104"), (110, "one of them"), (122, "122")]
+    assert [n for message in messages for n in message] == [n for n in range(100, 130, 2) if n not in {104, 110, 122}]
+
+
 def test_a_reported_record_without_tolerance_fails_the_task():
     with pytest.raises(ToleranceExceededError, match="104: 104"):
         runner(PickyRows({104}), "rows", tolerant=False).write(batches(10))
