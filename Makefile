@@ -60,13 +60,11 @@ types: $(INSTALLED)
 	@$(BIN)/mypy
 
 # Three parts that take the same time, run as three processes, because tests also wait; each imports only what it tests.
-PURE_RECORDS := tests/pure/actors/assignment tests/pure/actors/herder tests/pure/spark_tasks/pipeline \
-	$(wildcard tests/property/test_*.py)
+PURE_RECORDS := tests/pure/actors tests/pure/spark_tasks/pipeline
 PURE_DATA    := $(filter-out %/pipeline tests/pure/%/__pycache__,$(patsubst %/,%,$(wildcard tests/pure/spark_tasks/*/))) \
-	$(wildcard tests/pure/spark_tasks/test_*.py) tests/pure/storage tests/pure/rest tests/examples
-PURE_OTHERS  := tests/contract $(wildcard tests/test_*.py) $(wildcard tests/pure/actors/test_*.py) \
-	$(filter-out %/__pycache__ tests/pure/actors tests/pure/spark_tasks $(PURE_RECORDS) $(PURE_DATA), \
-	$(patsubst %/,%,$(wildcard tests/pure/*/) $(wildcard tests/pure/actors/*/)))
+	$(wildcard tests/pure/spark_tasks/test_*.py) tests/pure/storage tests/examples
+PURE_OTHERS  := tests/contract $(wildcard tests/test_*.py tests/property/test_*.py) $(filter-out tests/pure/__% \
+	tests/pure/spark_tasks $(PURE_RECORDS) $(PURE_DATA),$(patsubst %/,%,$(wildcard tests/pure/*/)))
 PURE_TESTS    = $(BIN)/python -m pytest -q -m 'not integration and not interop'
 
 # Beside each other: lint needs one of two cores, and so does the compiling.
