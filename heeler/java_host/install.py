@@ -18,6 +18,7 @@ from heeler.java_host.manifests import MANIFESTS, names_in
 
 _PART: Final = re.compile(r"[A-Za-z0-9_.-]+")
 _CLASS: Final = re.compile(r"[\w.$]+")
+_KAFKAS: Final = ("connect-", "kafka-")
 _JAR: Final = re.compile(r"(.+?)-(\d+(?:\.\d+)*)(?:[.-].*)?")
 
 
@@ -54,7 +55,8 @@ def install(what: Coordinates, plugin_path: Path, progress: Progress,
     folder. Raises SetupError if the folder exists, or if an artifact cannot be fetched.
 
     Libraries that every Java plugin gets from the host (Kafka's clients, the plugin API, Jackson) are left out, unless
-    the host's version is older: a library does not work if one part is the plugin's and another part Kafka's.
+    the host's version is older or, for other libraries than Kafka's, has another major version, with other classes
+    (jakarta.* in place of javax.*): a library does not work if one part is the plugin's and another part the host's.
     """
     target = plugin_path / f"{what.artifact}-{what.version}"
     if target.exists():
@@ -66,7 +68,7 @@ def install(what: Coordinates, plugin_path: Path, progress: Progress,
     chosen = []
     for jar in sorted(jars.glob("*.jar")):
         name, version = _version(jar)
-        if jar.name in own or name not in shared or shared[name] < version:
+        if jar.name in own or not _replaces(name, shared.get(name, ()), version):
             chosen.append(jar)
     try:
         plugin_path.mkdir(parents=True, exist_ok=True)
@@ -89,6 +91,11 @@ def _version(jar: Path) -> tuple[str, tuple[int, ...]]:
     if match is None:
         return jar.stem, ()
     return match[1], tuple(map(int, match[2].split(".")))
+
+
+def _replaces(name: str, hosts: tuple[int, ...], version: tuple[int, ...]) -> bool:
+    """Whether the host's version of a library can be used in place of a plugin's."""
+    return bool(hosts) and hosts >= version and (hosts[:1] == version[:1] or name.startswith(_KAFKAS))
 
 
 def declared(folder: Path) -> list[str]:

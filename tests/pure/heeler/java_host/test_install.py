@@ -19,9 +19,10 @@ def registry(tmp_path):
     def make(jars, _progress):
         folder = tmp_path / jars.folder
         folder.mkdir(exist_ok=True)
-        host = ("kafka-clients-4.3.1", "jackson-core-2.21.2", "jackson-databind-2.9", "connect-api-4.3.1")
+        host = ("kafka-clients-4.3.1", "jackson-core-2.21.2", "jackson-databind-2.9", "connect-api-4.3.1",
+                "connect-json-4.3.1", "jetty-util-12.0.34")
         plugin = ("kafka-clients-4.3.1", "jackson-core-2.9.9", "jackson-databind-2.10.1", "connect-api-4.1.1-rc2",
-                  "mine-1.0", "driver-2", "plain")
+                  "connect-json-3.9.1", "jetty-util-9.4.57.v20241219", "mine-1.0", "driver-2", "plain")
         for name in host if jars is RUNTIME else plugin:
             with zipfile.ZipFile(folder / f"{name}.jar", "w") as archive:
                 archive.writestr("a", "b")
@@ -35,9 +36,10 @@ def registry(tmp_path):
 def test_a_plugin_is_put_into_a_folder_of_its_own(registry, tmp_path):
     done = install(Coordinates.parse("org.x:mine:1.0"), tmp_path / "path", lambda _: None, registry)
     found = sorted(f.name for f in done.folder.iterdir())
-    assert found == ["driver-2.jar", "jackson-databind-2.10.1.jar", "mine-1.0.jar", "plain.jar"]
+    assert found == ["driver-2.jar", "jackson-databind-2.10.1.jar", "jetty-util-9.4.57.v20241219.jar", "mine-1.0.jar",
+                     "plain.jar"]
     assert [f.name for f in (tmp_path / "path").iterdir()] == ["mine-1.0"]
-    assert (done.jars, done.plugins) == (4, ["org.x.Sink"])
+    assert (done.jars, done.plugins) == (5, ["org.x.Sink"])
     with pytest.raises(SetupError, match="already exists"):
         install(Coordinates.parse("org.x:mine:1.0"), tmp_path / "path", lambda _: None, registry)
 
