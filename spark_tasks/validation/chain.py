@@ -122,5 +122,6 @@ def _add(values: Mapping[str, ConfigValue], prefix: str, found: Iterable[ConfigV
     for one in found:
         value = values.get(prefix + one.name)
         if value is not None:
-            value.errors += () if value.errors else one.errors  # heeler has already reported an error of the type
+            # heeler has already reported the first one if the value is missing or has the wrong type.
+            value.errors += one.errors[1:] if value.errors else one.errors
             value.recommended_values, value.visible = one.recommended_values, one.visible

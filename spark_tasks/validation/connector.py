@@ -9,7 +9,7 @@ from spark_tasks.config import healing, scaling
 from spark_tasks.config.connector_keys import COMMON, SINK, SOURCE
 from spark_tasks.config.definition import ConfigDef, ConfigError, ConfigValue
 from spark_tasks.config.types import shown
-from spark_tasks.plugins import Kind, Plugin, PluginNotFoundError, Plugins, PluginVersionError
+from spark_tasks.plugins import Kind, PluginNotFoundError, Plugins, PluginVersionError
 from spark_tasks.validation.base import CONVERTERS, Subject, base_def, check_base, note_nulls
 from spark_tasks.validation.chain import chain_def, check_link, links
 from spark_tasks.validation.classes import config_def_of, lookup
@@ -175,9 +175,9 @@ def plugin_config(plugins: Plugins, name: str, version: str | None = None) -> li
     except PluginVersionError as error:
         raise ConfigError(str(error)) from error
     own = config_def_of(chosen) or ConfigDef()
-    return own.key_infos() + (_common_infos(chosen, plugins) if chosen.kind is Kind.CONNECTOR else [])
-
-
-def _common_infos(plugin: Plugin, plugins: Plugins) -> list[dict[str, Any]]:
-    subject = Subject(plugin, {}, plugins, {})
-    return base_def(subject, SINK if subject.is_sink else SOURCE, with_worker=False).key_infos()
+    if chosen.kind is not Kind.CONNECTOR:
+        return own.key_infos()
+    subject = Subject(chosen, {}, plugins, {})
+    common = base_def(subject, SINK if subject.is_sink else SOURCE, with_worker=False)
+    # A connector that defines a common key itself, such as errors.tolerance, describes it better.
+    return own.key_infos() + [info for info in common.key_infos() if info["name"] not in own]

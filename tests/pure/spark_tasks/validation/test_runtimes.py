@@ -10,7 +10,7 @@ from spark_tasks.config.definition import ConfigDef, ConfigKey, ConfigValue, Typ
 from spark_tasks.plugins import Kind, Plugins
 from spark_tasks.plugins.api import SourceConnector
 from spark_tasks.plugins.discovery import Found
-from spark_tasks.validation import validate_connector
+from spark_tasks.validation import plugin_config, validate_connector
 
 STRING = "org.apache.kafka.connect.storage.StringConverter"
 WORKER = {"group.id": "g", "key.converter": STRING, "value.converter": STRING}
@@ -31,8 +31,18 @@ class JavaMark(Mark):
     runtime = "java"
 
 
+class JavaCase(JavaMark):
+    config_def = ConfigDef(ConfigKey("case", Type.STRING), ConfigKey("size", Type.INT))
+
+    @classmethod
+    def examine(cls, config):  # noqa: ARG003
+        return [ConfigValue("case", errors=["Missing required configuration", "null is no case"]),
+                ConfigValue("size", 2, errors=["2 is odd for a size"])]
+
+
 class JavaSource(Source):
     runtime = "java"
+    config_def = KEYS.plus(ConfigKey("errors.tolerance", Type.STRING, doc="Of the plugin."))
     examined: ClassVar[list[dict[str, str]]] = []
 
     @classmethod
@@ -55,6 +65,7 @@ def plugins():
     java = [
         (found("java.Source", Kind.CONNECTOR, JavaSource), JavaSource),
         (found("java.Mark", Kind.TRANSFORMATION, JavaMark), JavaMark),
+        (found("java.Case", Kind.TRANSFORMATION, JavaCase), JavaCase),
         (found("java.Converter", Kind.CONVERTER, JavaMark), JavaMark),
         (found("both.Source", Kind.CONNECTOR, JavaSource), JavaSource),
     ]
@@ -106,3 +117,18 @@ def test_a_plugins_validation_gets_the_original_configuration(plugins):
     (value,) = (c.value for c in infos.configs if c.value and c.value["name"] == "topic")
     assert value == {"name": "topic", "value": "x", "recommended_values": ["a", "b"], "errors": ["no such topic"],
                      "visible": False}
+
+
+def test_the_keys_of_a_connector_that_defines_a_common_one_have_it_once(plugins):
+    keys = plugin_config(plugins, "java.Source")
+    assert [key["documentation"] for key in keys if key["name"] == "errors.tolerance"] == ["Of the plugin."]
+    assert {"tasks.max", "topic"} <= {key["name"] for key in keys}
+
+
+def test_what_a_java_transforms_validators_report_is_added_to_a_missing_value(plugins):
+    """As in Kafka Connect: the messages about missing values and types have the whole key."""
+    chain = {"transforms": "c", "transforms.c.type": "java.Case", "transforms.c.size": "2"}
+    wrong = errors(plugins, "py.Source", **chain)
+    assert wrong["transforms.c.case"] == [
+        'Missing required configuration "transforms.c.case" which has no default value.', "null is no case"]
+    assert wrong["transforms.c.size"] == ["2 is odd for a size"]
