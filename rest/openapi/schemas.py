@@ -54,8 +54,7 @@ _VERSION: Final = {
     **_NULLABLE_TEXT,
     "description": "The plugin's version; null in the status of a part that has just stopped, or is restarting.",
 }
-_STATUS: Final = {"state": STATE, "worker_id": TEXT, "version": _VERSION, "trace": TEXT, "restarts": _RESTARTS,
-                  "stalled": _STALLED}
+_STATUS: Final = {"state": STATE, "worker_id": TEXT, "version": _VERSION, "trace": TEXT}
 
 SCHEMAS: Final[dict[str, Schema]] = {
     "Error": an_object("error_code message", error_code=NUMBER, message=_NULLABLE_TEXT),
@@ -67,10 +66,10 @@ SCHEMAS: Final[dict[str, Schema]] = {
     "NewConnector": an_object(
         "name config", name=TEXT, config=ref("Config"),
         initial_state={"type": "string", "enum": ["RUNNING", "PAUSED", "STOPPED"], "nullable": True}),
-    "TaskStatus": an_object("id state worker_id", id=NUMBER, **_STATUS),
+    "TaskStatus": an_object("id state worker_id", id=NUMBER, **_STATUS, restarts=_RESTARTS, stalled=_STALLED),
     "ConnectorStatus": an_object("name connector tasks type", name=TEXT,
                                  connector=an_object("state worker_id", **_STATUS), tasks=listed(ref("TaskStatus")),
-                                 type=KIND),
+                                 type=KIND, restarts=_RESTARTS),
     "Task": an_object("id config", id=ref("TaskId"), config=ref("Config")),
     "Topics": {**mapped(an_object("topics", topics=listed(TEXT))), "description": "The key is the connector's name."},
     "Offsets": an_object("offsets", offsets=listed(an_object(

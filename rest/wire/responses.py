@@ -79,7 +79,7 @@ def status_of(view: WorkerView, name: ConnectorName) -> dict[str, Any]:
     kind = view.connector_type(view.config.connector_configs.get(name))
     tasks = statuses.tasks.get(name, {})
     shown = _states(name, status, tasks, kind)
-    shown["connector"] |= _extensions(status)
+    shown |= _extensions(status)  # clients such as AKHQ's read "connector" as a map of strings
     for task in shown["tasks"]:
         task.update(_extensions(tasks[task["id"]]))
     return shown

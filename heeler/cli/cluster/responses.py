@@ -95,11 +95,11 @@ def as_status(value: Any) -> ConnectorOverview:
     """Parses a status. Raises UnexpectedResponseError."""
     what = "a connector's status"
     fields = as_object(value, what)
-    connector = _part(as_object(fields.get("connector"), what), None)
+    connector = _part(as_object(fields.get("connector"), what), None, fields)
     tasks = [as_object(task, what) for task in as_list(fields.get("tasks"), what)]
     if not all(isinstance(task.get("id"), int) for task in tasks):
         raise UnexpectedResponseError(f"The response for {what} has a task whose id is not a number.")
-    parts = tuple(_part(task, task["id"]) for task in tasks)
+    parts = tuple(_part(task, task["id"], task) for task in tasks)
     return ConnectorOverview(as_text(fields.get("name")), as_text(fields.get("type")), connector, parts)
 
 
@@ -116,9 +116,10 @@ def expanded(value: Any) -> Mapping[str, Mapping[str, Any]]:
     return {name: as_object(parts, what) for name, parts in sorted(as_object(value, what).items())}
 
 
-def _part(fields: Mapping[str, Any], task: int | None) -> InstanceStatus:
+def _part(fields: Mapping[str, Any], task: int | None, extended: Mapping[str, Any]) -> InstanceStatus:
+    """`extended`: the object that has heeler's own fields."""
     state, worker, trace = (as_text(fields.get(name)) for name in ("state", "worker_id", "trace"))
-    restarts, stalled = _restarts(fields.get("restarts")), _stalled(fields.get("stalled"))
+    restarts, stalled = _restarts(extended.get("restarts")), _stalled(extended.get("stalled"))
     return InstanceStatus(task, state, worker, trace, restarts, stalled)
 
 

@@ -400,7 +400,8 @@ def test_restarts_and_stalls_are_only_in_statuses() -> None:
     shown = [client.get("/connectors/a/status").json, client.get("/connectors?expand=status").json["a"]["status"]]  # type: ignore[index]
     for status in shown:
         assert status is not None
-        assert status["connector"]["restarts"] == {"count": 1, "cause": "failed: x"}
+        assert status["restarts"] == {"count": 1, "cause": "failed: x"}
+        assert status["connector"].keys() == {"state", "worker_id", "version"}, "clients read it as a map of strings"
         assert [task.get("restarts") for task in status["tasks"]] == [first, {
             "count": 0, "cause": "failed: no", "permanent": True}, None]
         assert [task.get("stalled") for task in status["tasks"]] == [None, None, stalled]

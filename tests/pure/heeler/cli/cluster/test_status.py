@@ -74,6 +74,15 @@ def test_automatic_restarts_are_shown(fake, restarts, words):
     assert run(fake, "connectors", "status", "c", "-o", "json", code=1).stdout.count("restarts") == 1
 
 
+def test_automatic_restarts_of_the_connector_are_shown(fake):
+    restarts = {"count": 4, "cause": "failed: Boom"}
+    fake.answers |= {"GET /connectors/c/status": (200, {**STATUS, "restarts": restarts}),
+                     "GET /connectors/c": (200, INFO)}
+    first = run(fake, "connectors", "status", "c", code=1).stdout.splitlines()[1]
+    assert first.endswith("4; failed: Boom")
+    assert ", restarts: 4; failed: Boom\n" in run(fake, "connectors", "show", "c").stdout
+
+
 def test_status_and_show_report_stalled_tasks(fake):
     fake.answers |= {"GET /connectors/c/status": (200, STALLS), "GET /connectors/c": (200, INFO)}
     lines = run(fake, "connectors", "status", "c", code=1).stdout.splitlines()
