@@ -152,7 +152,8 @@ class JavaSinkTask(JavaTask):
             raise unexpected(event)
         match event["op"]:
             case "commit":
-                self._pending.add({(topic, partition): offset for topic, partition, offset in event["offsets"]})
+                offsets = {(topic, partition): offset for topic, partition, offset in event["offsets"]}
+                self._pending.add(self._positions.take_starts() | offsets)
             case "at":
                 self._feed.move([((topic, partition), offset) for topic, partition, offset in event["places"]])
             case "done" if self._feed.given:

@@ -42,6 +42,8 @@ class Positions:
         self._reset = reset
         self._resume_from = getattr(writer, "resume_from", None)
         self._at: dict[TopicPartition, int] = {}
+        self._chosen: dict[TopicPartition, int] = {}  # by `reset`, as nothing was committed
+        self._starts: dict[TopicPartition, int] = {}
         self._ends: dict[TopicPartition, int] = {}  # the newest known ones
         self._looked_at = float("-inf")  # when a task that reads nothing last looked up the ends
         self._doubtful = self._doubts_ends = False
@@ -68,12 +70,21 @@ class Positions:
     def assign(self, partitions: frozenset[TopicPartition], committed: Committed) -> None:
         """Sets a new assignment and looks up all positions again: another member may have read further meanwhile."""
         self._assigned, self._committed = partitions, committed
-        self._at = {}
+        self._chosen = {tp: offset for tp, offset in self._chosen.items() if tp in partitions}
+        self.forget()
         self._look_up()
 
     def forget(self) -> None:
         """Makes the next batch start at the committed offsets."""
-        self._at = {}
+        self._at, self._starts = {}, {}
+
+    def take_starts(self) -> dict[TopicPartition, int]:
+        """Returns where partitions without a committed offset began, once. As in Kafka Connect, this is committed with
+        the first batch: with `latest`, a restarted task would skip what has arrived meanwhile in partitions that it has
+        read nothing from.
+        """
+        starts, self._starts = self._starts, {}
+        return starts
 
     def doubt(self) -> None:
         """Records that a batch failed. Before the next one, the ends are requested: the log may have lost records for
@@ -95,9 +106,12 @@ class Positions:
         if left:
             offsets |= self._committed(left)
         fresh = [tp for tp in left if tp not in offsets]
-        if fresh:
-            offsets |= self._start_of(fresh)
-        self._at |= offsets
+        unknown = [tp for tp in fresh if tp not in self._chosen]
+        if unknown:
+            self._chosen |= self._start_of(unknown)
+        starts = {tp: self._chosen[tp] for tp in fresh}
+        self._starts |= starts
+        self._at |= offsets | starts
 
     def _sink_offset(self, partition: TopicPartition) -> int | None:
         if self._resume_from is None:
@@ -208,6 +222,9 @@ class Positions:
             self._at |= self._since([tp], self._reset)
         else:
             self._at[tp] = log_start if self._reset == "earliest" else log_end
+        for known in (self._chosen, self._starts):
+            if tp in known:
+                known[tp] = self._at[tp]
         _logger.warning("%s; continuing at %d (auto.offset.reset=%s)", text, self._at[tp], self._reset)
 
     def advance(self, partition: TopicPartition, offset: int) -> None:

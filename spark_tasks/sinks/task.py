@@ -318,7 +318,7 @@ class SinkTask(TaskRunner):
             if result.out_of_range is not None:
                 self._positions.out_of_range(result.topic, result.partition, *result.out_of_range)
         progress = self._advance(done)
-        self._pending.add({(r.topic, r.partition): r.next_offset for r in done})
+        self._pending.add(self._positions.take_starts() | {(r.topic, r.partition): r.next_offset for r in done})
         return progress
 
     def _commit_offsets(self) -> None:

@@ -111,7 +111,7 @@ def test_a_record_over_the_limit_fails_the_task_and_can_be_skipped(
     assert f"the record of {rig.topic}-0 at offset 2 has 300" in str(error)
     assert "more than the 20000 that heeler.max.record.bytes allows" in str(error)
     assert rig.values() == ["0", "1"], "what comes before it is written"
-    assert rig.committed() == {0: 2}
+    assert rig.committed() == {0: 2, 1: 0}
     loop.stop()
     group = ConsumerGroupTopicPartitions(f"connect-{rig.name}", [TopicPartition(rig.topic, 0, 3)])
     wait_until(lambda: _moved(rig, group), what="the group to be empty, its offset to be moved")
@@ -157,4 +157,4 @@ def test_a_batch_damaged_on_the_brokers_disk_fails_the_task_where_it_is(
     assert isinstance(error, CorruptRecordsError), error
     assert f"{rig.topic}-0 at offset 10 cannot be read" in str(error)
     assert rig.values() == [str(n) for n in range(10)], "what comes before it is written"
-    assert rig.committed() == {0: 10}
+    assert rig.committed() == {0: 10, 1: 0}

@@ -59,6 +59,21 @@ def test_an_idle_task_costs_nothing_and_wakes_at_once(rig: SinkRig) -> None:
         wait_until(lambda: loop.idle_ms == UPKEEP_MS)
 
 
+def test_a_sink_that_began_at_the_end_reads_what_arrived_in_idle_partitions_meanwhile(rig: SinkRig) -> None:
+    latest = {"consumer.override.auto.offset.reset": "latest"}
+    loop = rig.start(**latest)
+    wait_until(lambda: loop.idle_ms == UPKEEP_MS, what="the positions")
+    rig.producer.produce(rig.topic, b"1", partition=0)
+    rig.producer.flush(20)
+    loop.await_records(1)
+    loop.stop()
+    assert rig.committed() == {0: 1, 1: 0}
+    rig.producer.produce(rig.topic, b"2", partition=1)
+    rig.producer.flush(20)
+    rig.start(**latest).await_records(1)
+    assert rig.values() == ["1", "2"]
+
+
 def test_a_paused_sink_reads_nothing_until_it_is_resumed(rig: SinkRig) -> None:
     rig.produce(10)
     loop = rig.start()

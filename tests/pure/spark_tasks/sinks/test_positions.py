@@ -112,6 +112,27 @@ def test_a_sink_that_stores_offsets_determines_the_position_also_after_a_failed_
     assert empty.ranges(100) == [(TP, 60, 70)]
 
 
+def test_where_uncommitted_partitions_began_is_committed_with_the_first_batch() -> None:
+    """Otherwise latest would skip what arrives in idle partitions while the task restarts or the group rebalances."""
+    read, idle = ("t", 0), ("t", 1)
+    watcher: Any = Watcher(50, 50)
+    latest = {read: 70, idle: 50}
+    watcher.cluster = SimpleNamespace(offsets=lambda wanted, *_, **__: {tp: latest[tp] for tp in wanted})
+    reading = Positions(watcher, "read_committed", "latest", None)
+    reading.assign(frozenset([read, idle]), lambda _: {read: 60})
+    assert (reading.at(), reading.take_starts(), reading.take_starts()) == ({read: 60, idle: 50}, {idle: 50}, {})
+    latest[idle] = 55  # records have arrived
+    reading.forget()  # the commit was refused
+    assert (reading.known(), reading.take_starts()) == ({read: 60, idle: 50}, {idle: 50})
+    reading.assign(frozenset([read, idle]), lambda _: {read: 60})
+    assert reading.at() == {read: 60, idle: 50}
+    reading.assign(frozenset([read]), lambda _: {read: 60})
+    assert reading.take_starts() == {}, "of a partition that another member may have"
+    reading.assign(frozenset([read, idle]), lambda _: {read: 60})
+    reading.out_of_range(*idle, 80, 90)
+    assert (reading.at(), reading.take_starts()) == ({read: 60, idle: 90}, {idle: 90})
+
+
 def test_reading_may_start_a_duration_ago(monkeypatch) -> None:
     """KIP-1106: at the first record that is not older; at the end if all are."""
     asked = []
