@@ -18,12 +18,13 @@ from spark_tasks.data.rows import write_batches
 from spark_tasks.pipeline.sink_pipeline import SinkPipeline
 from spark_tasks.pipeline.source_pipeline import SourcePipeline
 from spark_tasks.plugins.api import SinkConnector, SourceConnector
+from spark_tasks.plugins.spark_task import as_spark_task
 from spark_tasks.sinks.writes import as_rows
 from spark_tasks.sources.split import as_batches, read_simple
 from spark_tasks.sources.stream_offsets import SourceOffsets, StreamOffset, from_connect, to_connect
 from spark_tasks.tasks.data_sources import data_source_of, pickled, writer_of
 from spark_tasks.tasks.pace import SplitSize
-from spark_tasks.trial import shown, streams_of
+from spark_tasks.trial import rows_of, shown, streams_of
 
 Emit = Callable[[dict[str, Any]], None]
 Save = Callable[[list[tuple[Any, Any]]], None]
@@ -58,7 +59,7 @@ class ForegroundSource:
                 plan = stream.plan(start, SplitSize())
                 if plan is None or plan.end is None:
                     continue
-                rows, end = _rows(stream.reader, plan.partitions), plan.end
+                rows, end = rows_of(stream.reader, plan.partitions), plan.end
             for batch in as_batches(rows, stream.schema):
                 for topic, _, raw in self._pipeline.to_raw(batch):
                     for record in shown([raw.drop_columns(["offset"])]):
@@ -97,15 +98,12 @@ class ForegroundSink:
             batches = map(as_rows, batches)
         messages: list[Any] = []
         try:
-            messages.append(write_batches(cloudpickle.loads(pickled(self._writer)), batches))
+            with as_spark_task():
+                messages.append(write_batches(cloudpickle.loads(pickled(self._writer)), batches))
             self._writer.commit(messages)
         except Exception:
             self._writer.abort(messages or [None])
             raise
-
-
-def _rows(reader: Any, partitions: Iterable[bytes]) -> Iterator[Any]:
-    return itertools.chain.from_iterable(reader.read(cloudpickle.loads(partition)) for partition in partitions)
 
 
 def _key(partition: Any) -> str:

@@ -29,6 +29,7 @@ from spark_tasks.pipeline.transforms.chain import Chain
 from spark_tasks.pipeline.transforms.rows import joined
 from spark_tasks.plugins import Plugins
 from spark_tasks.plugins.api import SinkConnector, SourceConnector, SourceOffset, SourcePartition
+from spark_tasks.plugins.spark_task import as_spark_task
 from spark_tasks.sinks.writes import as_rows
 from spark_tasks.sources.readers import StreamReader
 from spark_tasks.sources.split import as_batches, read_simple
@@ -282,8 +283,15 @@ def _some(stream: StreamReader, start: StreamOffset, limit: int) -> tuple[Iterat
     plan = stream.plan(start, SplitSize())
     if plan is None or plan.end is None:
         return iter(()), start
-    rows = itertools.chain.from_iterable(stream.reader.read(cloudpickle.loads(p)) for p in plan.partitions)
+    rows = rows_of(stream.reader, plan.partitions)
     return as_batches(itertools.islice(rows, limit), stream.schema), plan.end
+
+
+def rows_of(reader: Any, partitions: Iterable[bytes]) -> Iterator[Any]:
+    """Yields the rows, or batches, that a stream reader reads from pickled partitions."""
+    for number, partition in enumerate(partitions):
+        with as_spark_task(number):
+            yield from reader.read(cloudpickle.loads(partition))
 
 
 def _cut(batches: Iterable[pa.RecordBatch], limit: int) -> list[pa.RecordBatch]:

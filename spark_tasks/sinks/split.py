@@ -116,7 +116,7 @@ class ConvertedRange:
 class SinkSplit(NamedTuple):
     """The offsets `start` to `end` (exclusive) of a partition. `job`: a pickled SinkJob. `held`: record batches from
     `start` on that have been fetched already, in the broker's format. `letters`: writes dead letters once; None for at
-    least once.
+    least once. `number`: the split's in its batch.
     """
 
     job: bytes
@@ -127,6 +127,7 @@ class SinkSplit(NamedTuple):
     expected_seconds: float = 0.0
     held: bytes = b""
     letters: LettersOnce | None = None
+    number: int = 0
 
     def run(
         self, converted: ConvertedRange | None = None, shared: Mapping[str, float] = MappingProxyType({})
@@ -172,7 +173,8 @@ class SinkSplit(NamedTuple):
         was written (a second one, if the first call failed) and the writer's messages.
         """
         spacings, place = _spacings(self.job), (self.topic, self.partition)
-        runner = WriterRunner(job.writer, job.accepts, place, tolerant=job.errors.tolerant, refuse=reading.refuse_put)
+        runner = WriterRunner(job.writer, job.accepts, place, tolerant=job.errors.tolerant, refuse=reading.refuse_put,
+                              number=self.number)
         batches: Iterator[pa.RecordBatch] = itertools.chain([first], reading)
         spacing, raised = spacings.pop(place, None), None
         if spacing is None:

@@ -195,8 +195,8 @@ class SinkTask(TaskRunner):
             due_ms = self._pending.commit_due(consumer)
             return Progress(idle_ms=min(UPKEEP_MS, due_ms) if armed else 0)
         self._metrics.add_phase("plan", time.perf_counter() - begun)
-        splits = [DeferredSplit(partial(self._split, tp, start, end), self._size.seconds(end - start))
-                  for tp, start, end in ranges]
+        splits = [DeferredSplit(partial(self._split, number, tp, start, end), self._size.seconds(end - start))
+                  for number, (tp, start, end) in enumerate(ranges)]
         self._batch = (self._context.engine.submit(self._context.id, splits), consumer.generation())
         self._flight = Flight(self._batch[0])
         self._metrics.submitted(sum(end - start for _, start, end in ranges))
@@ -228,12 +228,12 @@ class SinkTask(TaskRunner):
             self._consumer = GroupConsumer(self._settings.consumer, self._io, self._context.wake)
         return self._consumer
 
-    def _split(self, tp: TopicPartition, start: int, end: int) -> SinkSplit:
+    def _split(self, number: int, tp: TopicPartition, start: int, end: int) -> SinkSplit:
         """Creates the split of a planned range, extended by records that have arrived while it waited for a process."""
         end = self._positions.end_by_now(tp, start, end, self._size.records)
         return SinkSplit(
             self._job, *tp, start, end, self._size.seconds(end - start), self._positions.held(tp, start),
-            self._marks.of(tp),
+            self._marks.of(tp), number,
         )
 
     def _collect(self, max_wait_s: float) -> Progress:

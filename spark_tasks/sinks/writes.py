@@ -18,6 +18,7 @@ from spark_tasks.pipeline.failures import FailedStage, Failure, StageFailedError
 from spark_tasks.plugins.api import Shape
 from spark_tasks.plugins.errant_records import reporting_to
 from spark_tasks.plugins.origin import Place, reading_from
+from spark_tasks.plugins.spark_task import as_spark_task
 from spark_tasks.sinks.suspects import RowGuesser
 
 SINK_TASK: Final = "org.apache.kafka.connect.sink.SinkTask"  # Kafka Connect's name for the stage's class
@@ -72,7 +73,8 @@ def write_together(writer: bytes, accepts: Shape, batch: pa.RecordBatch) -> tupl
     if not getattr(unpickled, "multi_partition", False):
         return None
     passed = as_rows(batch) if accepts == "rows" else batch
-    return (write_batches(unpickled, [passed] if len(passed) else []),)
+    with as_spark_task():
+        return (write_batches(unpickled, [passed] if len(passed) else []),)
 
 
 class WriterRunner:
@@ -80,19 +82,19 @@ class WriterRunner:
 
     def __init__(
         self, writer: bytes, accepts: Shape, place: Place | None, *, tolerant: bool,
-        refuse: Callable[[int, Exception], None],
+        refuse: Callable[[int, Exception], None], number: int = 0,
     ) -> None:
-        """`place`: the topic and partition of the records. `refuse` is called with the offset and the error of a
-        reported record if not `tolerant`; it raises.
+        """`place`: the topic and partition of the records. `number`: the split's in its batch. `refuse` is called with
+        the offset and the error of a reported record if not `tolerant`; it raises.
         """
         self._writer, self._accepts, self._place = writer, accepts, place
-        self._tolerant, self._refuse = tolerant, refuse
+        self._tolerant, self._refuse, self._number = tolerant, refuse, number
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> tuple[Any, Reports]:
         """Writes the batches in one call. Returns its commit message and its reports, ordered by offset."""
         reporter = _Reporter(tolerant=self._tolerant, refuse=self._refuse)
         given = reporter.given(batches)
-        with reporting_to(reporter), reading_from(self._place):
+        with reporting_to(reporter), reading_from(self._place), as_spark_task(self._number):
             message = write_batches(
                 cloudpickle.loads(self._writer), map(as_rows, given) if self._accepts == "rows" else given
             )

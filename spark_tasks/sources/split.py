@@ -30,6 +30,7 @@ from spark_tasks.metrics.plugins import PluginMetrics, counting
 from spark_tasks.metrics.task import SplitFigures
 from spark_tasks.pipeline.failures import Failure
 from spark_tasks.pipeline.source_pipeline import SourcePipeline
+from spark_tasks.plugins.spark_task import as_spark_task
 from spark_tasks.sources.delivery import Lane
 from spark_tasks.sources.sound_records import SoundAppender
 from spark_tasks.sources.stream_offsets import StreamOffset, plain
@@ -78,7 +79,8 @@ class SourceResult:
 @dataclass(frozen=True, slots=True)
 class SourceSplit:
     """Reads `partitions` (pickled InputPartitions) one after the other or, with `start` (a pickled offset), a simple
-    stream reader. Appends all records with one lane. `job`: a pickled SourceJob.
+    stream reader. Appends all records with one lane. `job`: a pickled SourceJob. `numbers`: that of the
+    first partition in the batch, and the difference to each next one.
     """
 
     job: bytes
@@ -86,6 +88,7 @@ class SourceSplit:
     partitions: tuple[bytes, ...] = ()
     start: bytes | None = None
     expected_seconds: float = 0.0
+    numbers: tuple[int, int] = (0, 1)
 
     def run(self) -> SourceResult:
         """Reads, converts and appends records, and waits until they are acknowledged."""
@@ -103,10 +106,11 @@ class SourceSplit:
                 with phase("read"):
                     rows, end = read_simple(reader, pickle.loads(self.start))
                 writer.write(rows)
-            for partition in self.partitions:
-                with phase("read"):
-                    rows = reader.read(cloudpickle.loads(partition))
-                writer.write(rows)
+            for number, partition in zip(itertools.count(*self.numbers), self.partitions):
+                with as_spark_task(number):
+                    with phase("read"):
+                        rows = reader.read(cloudpickle.loads(partition))
+                    writer.write(rows)
             with phase("write"):
                 writer.flush()
         finally:

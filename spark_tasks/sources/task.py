@@ -194,8 +194,8 @@ class SourceTask(TaskRunner):
             seconds = self._size.seconds(self._size.records)
             lanes = self._delivery.lanes(len(by_lane))
             splits = [
-                SourceSplit(self._job, lane, partitions, expected_seconds=seconds)
-                for lane, partitions in zip(lanes, by_lane, strict=True)
+                SourceSplit(self._job, lane, partitions, expected_seconds=seconds, numbers=(first, len(lanes)))
+                for first, (lane, partitions) in enumerate(zip(lanes, by_lane, strict=True))
             ]
         self._metrics.add_phase("plan", time.perf_counter() - begun)
         future = self._context.engine.submit(self._context.id, splits)

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from pyspark import TaskContext, cloudpickle
+from pyspark.sql.datasource import InputPartition
+
 from spark_tasks.pipeline.sink_pipeline import SinkPipeline
-from spark_tasks.trial import shown
+from spark_tasks.trial import rows_of, shown
 from tests.rigs.raw_records import JSON, raw_batch, worker
 
 INSERTED = {"value.converter": JSON, "value.converter.schemas.enable": "false", "transforms": "i",
@@ -17,3 +22,13 @@ def test_values_of_different_kinds_and_absent_keys_are_shown_as_they_are() -> No
     assert [row["value"] for row in shown(batches)] == [
         {"a": {"m": 1}, "b": 2, "s": "v"}, {"a": {"m": "x"}, "b": None, "s": "v"}, {"b": 3, "s": "v"},
     ]
+
+
+class Numbered:
+    def read(self, partition: Any) -> Any:
+        yield partition.value, TaskContext.get().partitionId()
+
+
+def test_a_reader_has_the_context_of_a_spark_task_for_each_partition() -> None:
+    partitions = [cloudpickle.dumps(InputPartition(name)) for name in "ab"]
+    assert list(rows_of(Numbered(), partitions)) == [("a", 0), ("b", 1)]

@@ -6,7 +6,7 @@ import sqlite3
 
 import pyarrow as pa
 import pytest
-from pyspark import cloudpickle
+from pyspark import TaskContext, cloudpickle
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceWriter
 
 from spark_tasks.errors import RetriableError, ToleranceExceededError
@@ -187,3 +187,23 @@ def test_a_report_of_a_nonexistent_record_is_refused(where, wrong):
 def test_there_is_no_reporter_outside_of_write():
     with pytest.raises(RuntimeError, match="write"):
         errant_record_reporter()
+
+
+class Named(DataSourceArrowWriter):
+    """Names what it writes by the ids of its Spark task, as many writers do."""
+
+    def write(self, iterator):
+        for _ in iterator:
+            pass
+        task = TaskContext.get()
+        return task.partitionId(), task.taskAttemptId(), task.attemptNumber(), task.getLocalProperty("x")
+
+
+def test_a_writer_has_the_context_of_a_spark_task_of_its_own():
+    before = TaskContext.get()
+    written = [WriterRunner(cloudpickle.dumps(Named()), "records", PLACE, tolerant=False, refuse=print, number=number)
+               .write(batches(10, 1))[0] for number in (0, 1, 1)]
+    assert [(partition, again, value) for partition, _, again, value in written] == [
+        (0, 0, None), (1, 0, None), (1, 0, None)]
+    assert len({attempt for _, attempt, *_ in written}) == 3
+    assert TaskContext.get() is before
