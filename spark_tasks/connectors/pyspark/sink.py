@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
+from pyspark import cloudpickle
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, DataSourceWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 from typing_extensions import override
 
 from spark_tasks.connectors.pyspark.formats import FORMAT_KEYS, make, problems
-from spark_tasks.data.rows import spark_rows, spark_schema
+from spark_tasks.data.rows import spark_schema, write_batches
 from spark_tasks.plugins.api import Options, SinkConnector
 
 
@@ -60,13 +59,15 @@ class AnySink(DataSource):  # type: ignore[misc]  # PySpark has no types
 
 @dataclass
 class Wrapped(WriterCommitMessage):  # type: ignore[misc]  # PySpark has no types
-    """The commit messages of the data source's writers, each with the schema of its writer as JSON."""
+    """The commit messages of the data source's writers, each with its writer, pickled before it wrote."""
 
-    messages: list[tuple[str, WriterCommitMessage | None]]
+    messages: list[tuple[bytes, WriterCommitMessage | None]]
 
 
 class AnyWriter(DataSourceArrowWriter):  # type: ignore[misc]  # PySpark has no types
-    """Uses a separate writer of the data source for each schema in the data."""
+    """Uses a separate writer of the data source for each schema in the data. As in Spark, a writer that writes is a
+    copy of the one that commits: it may have made up the name of a temporary folder when it was created.
+    """
 
     def __init__(self, source: DataSource) -> None:
         self._source = source
@@ -76,29 +77,28 @@ class AnyWriter(DataSourceArrowWriter):  # type: ignore[misc]  # PySpark has no 
         messages = []
         groups = itertools.groupby(iterator, key=lambda batch: batch.schema.remove_metadata())
         for schema, batches in groups:
-            columns = spark_schema(schema)
-            writer = self._source.writer(columns, overwrite=False)
-            by_row = (row for batch in batches for row in spark_rows(batch))
-            rows: Iterator[Any] = batches if isinstance(writer, DataSourceArrowWriter) else by_row
-            messages.append((columns.json(), writer.write(rows)))
+            writer = cloudpickle.dumps(self._source.writer(spark_schema(schema), overwrite=False))
+            messages.append((writer, write_batches(cloudpickle.loads(writer), batches)))
         return Wrapped(messages)
 
     @override
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        for writer, own in self._writers(messages):
+        for writer, own in _by_writer(messages):
             writer.commit(own)
 
     @override
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        for writer, own in self._writers(messages):
+        for writer, own in _by_writer(messages):
             writer.abort(own)
 
-    def _writers(
-        self, messages: Sequence[WriterCommitMessage | None]
-    ) -> Iterator[tuple[DataSourceWriter, list[WriterCommitMessage | None]]]:
-        by_schema: dict[str, list[WriterCommitMessage | None]] = {}
-        for message in messages:
-            for schema, own in message.messages if isinstance(message, Wrapped) else ():
-                by_schema.setdefault(schema, []).append(own)
-        for schema, own in by_schema.items():
-            yield self._source.writer(StructType.fromJson(json.loads(schema)), overwrite=False), own
+
+def _by_writer(
+    messages: Sequence[WriterCommitMessage | None],
+) -> Iterator[tuple[DataSourceWriter, list[WriterCommitMessage | None]]]:
+    """Yields each writer with its messages. Equal writers count as one."""
+    by_writer: dict[bytes, list[WriterCommitMessage | None]] = {}
+    for message in messages:
+        for writer, own in message.messages if isinstance(message, Wrapped) else ():
+            by_writer.setdefault(writer, []).append(own)
+    for writer, own in by_writer.items():
+        yield cloudpickle.loads(writer), own

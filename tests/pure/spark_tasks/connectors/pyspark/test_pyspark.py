@@ -1,6 +1,7 @@
 # ruff: noqa: N802, ARG002 - the names and signatures are PySpark's
 import pickle
 import textwrap
+import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -123,6 +124,30 @@ class ByRow(DataSourceWriter):
 
     def abort(self, messages):
         Keeping.committed.append(("aborted", len(messages)))
+
+
+class Staged(DataSource):
+    """Its writers write to a place with a name that they make up."""
+
+    places: dict = {}  # noqa: RUF012
+
+    def writer(self, schema, overwrite):
+        return StagedWriter()
+
+
+class StagedWriter(ByRow):
+    def __init__(self):
+        self.place = uuid.uuid4().hex
+
+    def write(self, iterator):
+        Staged.places[self.place] = [row.asDict() for row in iterator]
+        return Said([])
+
+    def commit(self, messages):
+        Keeping.committed.append((len(messages), Staged.places.pop(self.place)))
+
+    def abort(self, messages):
+        del Staged.places[self.place]
 
 
 class ByBatch(ByRow, DataSourceArrowWriter):
@@ -280,3 +305,13 @@ def test_sink_writers_get_the_columns_of_the_data(by):
     ]  # fmt: skip
     writer.abort([message])
     assert Keeping.committed[2:] == [("aborted", 1), ("aborted", 1)]
+
+
+def test_a_writer_commits_or_aborts_what_its_copy_has_written():
+    Keeping.committed.clear()
+    writer = PySparkSinkConnector.data_source({"format": f"{HERE}:Staged"}).writer(None, overwrite=False)
+    messages = [writer.write(iter([pa.record_batch({"id": [n]})])) for n in range(3)]
+    writer.commit(messages[:2])
+    assert Keeping.committed == [(1, [{"id": 0}]), (1, [{"id": 1}])]
+    writer.abort(messages[2:])
+    assert not Staged.places
