@@ -37,6 +37,7 @@ from spark_tasks.sources.stream_offsets import StreamOffset, plain
 
 _FIRST_TUPLES = 100  # in the first batch, while the size of rows is unknown
 _MAX_TUPLES = 10_000
+_GROWTH = 16  # of a batch of tuples, from the one before it
 _CONVERSION_ERRORS = (pa.ArrowException, ValueError, TypeError, AssertionError, ArithmeticError)  # of PySpark
 _END = object()  # of an iterator
 _MAX_ROWS = 65_536  # in a batch for the pipeline: enough to be fast, few enough to overlap with the append
@@ -221,11 +222,31 @@ def as_batches(rows: Iterable[Any], schema: StructType) -> Iterator[pa.RecordBat
         return
     if not schema.fields:
         raise DataError(f"the source yields {type(first).__name__}s, so its DataSource must implement schema()")
-    count = _FIRST_TUPLES
-    while some := list(itertools.islice(together, count)):
+    some = list(_first_tuples(together))
+    while some:
         table = _from_tuples(some, schema)
-        count = _batch_rows(table, _MAX_TUPLES)
         yield from table.to_batches()
+        # Not many more at once: the next rows may be larger than these.
+        some = list(itertools.islice(together, min(_batch_rows(table, _MAX_TUPLES), _GROWTH * len(some))))
+
+
+def _first_tuples(rows: Iterator[Any]) -> Iterator[Any]:
+    """Yields the first rows, fewer if they are large."""
+    size = 0
+    for row in itertools.islice(rows, _FIRST_TUPLES):
+        yield row
+        size += _size(row)
+        if size >= _MAX_BYTES:
+            return
+
+
+def _size(value: Any) -> int:
+    """Returns about how many bytes a value has if it is large."""
+    if isinstance(value, str | bytes | bytearray):
+        return len(value)
+    if isinstance(value, dict):
+        value = list(value.values())
+    return sum(map(_size, value)) if isinstance(value, list | tuple) else 0
 
 
 def _batch_rows(sample: pa.RecordBatch | pa.Table, max_rows: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import pickle
 import signal
@@ -101,7 +102,8 @@ def test_tuples_become_batches() -> None:
     (batch,) = as_batches(iter([(1, "a"), (2, None)]), SCHEMA)
     assert batch.to_pylist() == [{"id": 1, "name": "a"}, {"id": 2, "name": None}]
     assert list(as_batches(iter(()), SCHEMA)) == []
-    assert [len(b) for b in as_batches(((n, "x") for n in range(25_000)), SCHEMA)] == [100, 10_000, 10_000, 4_900]
+    assert [len(b) for b in as_batches(((n, "x") for n in range(25_000)), SCHEMA)] == [
+        100, 1_600, 10_000, 10_000, 3_300]
 
 
 @pytest.mark.parametrize(("rows", "reported"), [
@@ -141,6 +143,24 @@ def test_large_rows_are_batched_by_size() -> None:
         assert taken < ahead + len(batch) + 1, "rows were gathered before they were asked for"
         ahead += len(batch)
     assert ahead == 1_200
+
+
+@pytest.mark.parametrize(("schema", "row"), [
+    ("v string", ("x" * 10_000_000,)), ("v binary", (b"x" * 10_000_000,)),
+    ("v map<string, array<struct<a: string>>>", ({"k": [("x" * 5_000_000,), {"a": "x" * 5_000_000}]},)),
+])  # fmt: skip
+def test_few_large_rows_are_gathered_for_the_first_batch(schema: str, row: Any) -> None:
+    taken = itertools.count()
+    batches = as_batches((row for _ in taken), ddl.parse(schema))
+    assert [len(next(batches)) for _ in range(2)] == [4, 3]
+    assert next(taken) == 7
+
+
+def test_the_rows_after_small_ones_may_be_large() -> None:
+    """A hundred small rows do not show how large those after them are: thousands of large ones were gathered."""
+    taken = itertools.count()
+    batches = as_batches(((n, "x" if n < 100 else "x" * 50_000) for n in taken), SCHEMA)
+    assert [len(next(batches)) for _ in range(3)] == [100, 1_600, 670]
 
 
 def test_batches_are_cut_and_keep_their_order() -> None:
