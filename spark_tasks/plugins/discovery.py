@@ -32,6 +32,7 @@ _BASES = {  # the end of a base class's name -> the kind; the first match counts
     "DataSource": Kind.DATA_SOURCE,
 }
 _DECORATORS = {"source": Kind.CONNECTOR, "transform": Kind.TRANSFORMATION}
+Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef  # the last is a mistake, which is reported
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +141,7 @@ def in_source(file: Path, inside: Path, location: str, complain: Complain) -> li
     kinds: dict[str, Kind] = {}
     found = []
     for node in tree.body:
-        if not isinstance(node, ast.ClassDef | ast.FunctionDef) or (kind := _kind_of(node, kinds)) is None:
+        if not isinstance(node, Definition) or (kind := _kind_of(node, kinds)) is None:
             continue
         name = node.name
         kinds[name] = kind
@@ -149,7 +150,7 @@ def in_source(file: Path, inside: Path, location: str, complain: Complain) -> li
     return found
 
 
-def _format_of(node: ast.ClassDef | ast.FunctionDef, kind: Kind) -> str | None:
+def _format_of(node: Definition, kind: Kind) -> str | None:
     """Returns the format's name of a data source if its method `name` returns a literal, else None."""
     if kind is not Kind.DATA_SOURCE:
         return None
@@ -161,11 +162,11 @@ def _format_of(node: ast.ClassDef | ast.FunctionDef, kind: Kind) -> str | None:
             return None
 
 
-def _kind_of(node: ast.ClassDef | ast.FunctionDef, known: Mapping[str, Kind]) -> Kind | None:
+def _kind_of(node: Definition, known: Mapping[str, Kind]) -> Kind | None:
     """Returns the kind of plugin according to the names of its base classes or decorators, or None. `known`: the kinds
     of the preceding classes in the file.
     """
-    if isinstance(node, ast.FunctionDef):
+    if not isinstance(node, ast.ClassDef):
         decorators = [d.func if isinstance(d, ast.Call) else d for d in node.decorator_list]
         names = (getattr(d, "attr", getattr(d, "id", "")) for d in decorators)
         return next((_DECORATORS[name] for name in names if name in _DECORATORS), None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -14,6 +15,7 @@ from spark_tasks.plugins.api import Options, SourceConnector
 
 Offset = dict[str, Any]
 ReadNew = Callable[[Options, Offset], tuple[Iterable[tuple[Any, ...]], Offset]]
+_OTHER_FUNCTIONS = inspect.isgeneratorfunction, inspect.iscoroutinefunction, inspect.isasyncgenfunction
 _TOPIC = ConfigKey("topic", Type.STRING, importance=Importance.HIGH, doc="The topic to write to.")
 
 
@@ -66,10 +68,13 @@ def source(schema: str) -> Callable[[ReadNew], type[SourceConnector]]:
     if not isinstance(schema, str):
         return _connector(schema, "", "@source needs the schema of its rows, for example "
                           '@source("id bigint, name string")')
-    return lambda read_new: _connector(read_new, schema, _mistake(schema))
+    return lambda read_new: _connector(read_new, schema, _mistake(read_new, schema))
 
 
-def _mistake(schema: str) -> str | None:
+def _mistake(read_new: ReadNew, schema: str) -> str | None:
+    if any(is_one(read_new) for is_one in _OTHER_FUNCTIONS):
+        return (f"@source: {read_new.__name__} must return two values, its new rows and the offset after them; a "
+                "function with yield or async does not")
     try:
         names = ddl.parse(schema).names
     except ConfigError as error:

@@ -18,9 +18,10 @@ from spark_tasks.plugins.registry import describe_error, resolve
 
 _logger = logging.getLogger(__name__)
 _WHERE = (
-    "The worker finds data sources when it starts, in the folders of plugin.path and in installed packages whose "
-    "metadata mentions Spark. For any other data source, put a module with a class derived from it into a folder of "
-    "plugin.path, or add an entry point in the group heeler.data_sources to its package"
+    "Spark's own formats, such as csv or jdbc, are not written in Python and cannot be used. The worker finds data "
+    "sources when it starts, in the folders of plugin.path and in installed packages whose metadata mentions Spark. "
+    "For any other data source, put a module with a class derived from it into a folder of plugin.path, or add an "
+    "entry point in the group heeler.data_sources to its package"
 )
 
 FORMAT_KEYS = ConfigDef(

@@ -300,6 +300,16 @@ def test_the_error_for_a_source_without_columns_says_so(folder):
         registry(folder).connector("Bare")
 
 
+@pytest.mark.parametrize("function", [
+    "def Odd(options, start):\n    yield 1\n", "async def Odd(options, start):\n    return [], {}\n",
+    "async def Odd(options, start):\n    yield 1\n",
+])  # fmt: skip
+def test_the_error_for_a_source_that_returns_no_two_values_says_so(folder, function):
+    (folder / "acme_odd.py").write_text(f"from heeler import source\n\n@source('n int')\n{function}")
+    with pytest.raises(PluginNotFoundError, match=r"acme_odd\.Odd .* cannot be imported: @source: Odd must return two"):
+        registry(folder).connector("Odd")
+
+
 MISTAKES = """
     from heeler import ConfigDef, ConfigKey, SinkConnector, SourceConnector, Type, source
     from spark_tasks.pipeline.transforms.base import Transform

@@ -192,6 +192,7 @@ def test_unknown_or_unsuitable_formats_are_reported():
     assert error.startswith("Invalid value cuonting for configuration format: no data source has this name; did you "
                             "mean counting? available: ")
     assert "folders of plugin.path" in error
+    assert "Spark's own formats, such as csv or jdbc, are not written in Python" in error
     assert "entry point in the group heeler.data_sources" in error
     assert "no data source has this name" in PySparkSinkConnector.validate({"format": "no.such.Thing"})["format"][0]
     assert PySparkSinkConnector.validate({"format": f"{HERE}:Keeping"}) == {}
