@@ -1,14 +1,13 @@
 """Finds PySpark's Python data sources, which a connector can use by their `format`. Reads metadata and source files,
 but imports nothing.
 
-A data source is a class with a base class whose name ends with DataSource. It is found in the folders of `plugin.path`,
-in installed distributions whose metadata mentions Spark, and in modules named `pyspark_…`, as PySpark does. Any other
-data source needs an entry point in the group `heeler.data_sources`.
+A data source is a class with a base class whose name ends with DataSource. It is found in modules of the folders of
+`plugin.path`, in distributions (installed, or in such a folder) whose metadata mentions Spark, and in modules named
+`pyspark_…`, as PySpark does. Any other data source needs an entry point in the group `heeler.data_sources`.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Iterator
 from functools import cache
 from importlib import metadata
@@ -20,9 +19,8 @@ from spark_tasks.plugins import discovery
 from spark_tasks.plugins.discovery import Found
 from spark_tasks.plugins.kinds import Kind
 
-_logger = logging.getLogger(__name__)
 in_folders: dict[Found, None] = {}
-_EXCLUDED = ("heeler", "pyspark")  # distributions
+_CLASSPATH = "classpath"
 
 
 def add(found: Iterable[Found]) -> None:
@@ -45,12 +43,7 @@ def installed() -> tuple[Found, ...]:
 
 def _in_distributions() -> Iterator[Found]:
     for distribution in metadata.distributions():
-        about = distribution.read_text("METADATA") or ""
-        if "spark" not in about.lower() or distribution.metadata["Name"] in _EXCLUDED:
-            continue
-        for file in distribution.files or ():
-            if file.suffix == ".py" and ".." not in file.parts:
-                yield from _in_file(Path(str(file.locate())), Path(file))
+        yield from discovery.data_sources_of(distribution, _CLASSPATH)
 
 
 def _by_convention() -> Iterator[Found]:
@@ -61,15 +54,4 @@ def _by_convention() -> Iterator[Found]:
             continue
         files = sorted(Path(root, info.name).rglob("*.py")) if info.ispkg else [Path(root, f"{info.name}.py")]
         for file in files:
-            yield from _in_file(file, file.relative_to(root))
-
-
-def _in_file(file: Path, inside: Path) -> Iterator[Found]:
-    try:
-        if b"DataSource" not in file.read_bytes():
-            return
-    except OSError as error:
-        _logger.debug("Could not read %s: %s", file, error)
-        return
-    found = discovery.in_source(file, inside, "classpath", _logger.debug)
-    yield from (f for f in found if f.kind is Kind.DATA_SOURCE)
+            yield from discovery.data_sources_in(file, file.relative_to(root), _CLASSPATH)

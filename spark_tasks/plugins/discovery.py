@@ -31,6 +31,7 @@ _BASES = {  # the end of a base class's name -> the kind; the first match counts
     "ConfigProvider": Kind.CONFIG_PROVIDER,
     "DataSource": Kind.DATA_SOURCE,
 }
+_NO_DATA_SOURCES = ("heeler", "pyspark")  # distributions
 _DECORATORS = {"source": Kind.CONNECTOR, "transform": Kind.TRANSFORMATION}
 Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef  # the last is a mistake, which is reported
 
@@ -98,13 +99,36 @@ def _in_place(place: Path, complain: Complain) -> list[Found]:
     for distribution in metadata.distributions(path=[location]):
         claimed.update(_top_level(distribution))
         points = [p for p in distribution.entry_points if p.group in _GROUPS]
-        found += [f for p in points if (f := _from_entry_point(p, location))]
+        published = [f for p in points if (f := _from_entry_point(p, location))]
+        targets = {f.target for f in published}
+        found += [*published, *(f for f in data_sources_of(distribution, location) if f.target not in targets)]
     if place.is_dir():
         for file in sorted(place.rglob("*.py")):
             inside = file.relative_to(place)
             if inside.parts[0].removesuffix(".py") not in claimed and _importable(place, inside):
                 found += in_source(file, inside, location, complain)
     return [replace(one, place=absolute) for one in found]
+
+
+def data_sources_of(distribution: metadata.Distribution, location: str) -> Iterator[Found]:
+    """Yields the data sources in the files of a distribution whose metadata mentions Spark."""
+    about = distribution.read_text("METADATA") or ""
+    if "spark" not in about.lower() or distribution.metadata["Name"] in _NO_DATA_SOURCES:
+        return
+    for file in distribution.files or ():
+        if file.suffix == ".py" and ".." not in file.parts:
+            yield from data_sources_in(Path(str(file.locate())), Path(file), location)
+
+
+def data_sources_in(file: Path, inside: Path, location: str) -> Iterator[Found]:
+    """Yields the data sources that a Python file of a package defines. `inside`: as for `in_source`."""
+    try:
+        if b"DataSource" not in file.read_bytes():
+            return
+    except OSError as error:
+        _logger.debug("Could not read %s: %s", file, error)
+        return
+    yield from (f for f in in_source(file, inside, location, _logger.debug) if f.kind is Kind.DATA_SOURCE)
 
 
 def _top_level(distribution: metadata.Distribution) -> set[str]:

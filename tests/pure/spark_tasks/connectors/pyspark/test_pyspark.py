@@ -278,6 +278,19 @@ def test_formats_of_installed_packages_are_found_under_any_package_name(site):
     assert "no data source has this name" in problem("acme_silent_t:Silent")
 
 
+def test_formats_of_packages_that_pip_put_into_a_folder_are_found(tmp_path):
+    install(tmp_path, "acme-target", "Data sources for Apache Spark",
+            {"acme_target/__init__.py": "", "acme_target/inner.py": sample() + sample("Published", "'x'")},
+            "[heeler.data_sources]\npublic = acme_target.inner:Published\n")
+    install(tmp_path, "acme-silent", "Says nothing", {"acme_silent.py": sample("Silent", "'silent'")})
+    found = [*discovery.in_folders([str(tmp_path)], print)]
+    assert {(f.alias, f.target) for f in found} == {
+        ("public", "acme_target.inner:Published"), ("sample", "acme_target.inner:Sample")}
+    data_sources.add(found)
+    assert not problem("sample")
+    assert "no data source has this name" in problem("silent")
+
+
 def test_an_ambiguous_format_name_is_reported(site):
     for which in ("a", "b"):
         install(site, f"acme-{which}", "for Spark", {f"acme_t_{which}.py": sample()})
