@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from math import isfinite
 from typing import Any
 
 from spark_tasks.errors import DataError
@@ -36,9 +37,13 @@ def to_connect(reader: Any, task: int, offset: StreamOffset) -> SourceOffsets:
     if hasattr(reader, "to_source_offsets"):
         offsets: SourceOffsets = reader.to_source_offsets(offset)
         return offsets
-    simple = all(isinstance(value, str | int | float | bool | None) for value in offset.values())
-    flat = simple and _NESTED not in offset
+    flat = all(map(_is_plain, offset.values())) and _NESTED not in offset
     return [({"task": task}, offset if flat else {_NESTED: json.dumps(offset)})]
+
+
+def _is_plain(value: Any) -> bool:
+    """Returns whether a value is the same after Kafka Connect's JSON, in which NaN and infinities become texts."""
+    return isinstance(value, str | int | None) or (isinstance(value, float) and isfinite(value))
 
 
 def from_connect(reader: Any, task: int, offsets: SourceOffsets) -> StreamOffset:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from datetime import date
+from math import inf
 from typing import Any
 
 import pytest
@@ -41,6 +43,13 @@ def test_stream_offsets_round_trip_as_flat_maps(offset: dict[str, Any], task: in
         assert partition == {"task": task}
         assert all(isinstance(v, str | int | bool | None) for v in value.values())
     assert from_connect(Plain(), task, [({"task": 9}, {"at": 9}), *written]) == offset
+
+
+def test_infinite_numbers_in_offsets_are_numbers_again() -> None:
+    """Kafka Connect's JSON, which is that of the offsets topic, makes them texts."""
+    written = to_connect(Plain(), 0, {"low": -inf, "high": 1.5})
+    stored = [(partition, json.loads(json.dumps(offset), parse_constant=str)) for partition, offset in written]
+    assert from_connect(Plain(), 0, stored) == {"low": -inf, "high": 1.5}
 
 
 def test_without_committed_offsets_the_initial_offset_is_used() -> None:
