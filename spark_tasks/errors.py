@@ -93,6 +93,14 @@ def rust_code() -> Iterator[None]:
         raise DataError(f"a library cannot process the data: {error}") from error
 
 
+def text_of(error: BaseException) -> str:
+    """Returns the type and the message of a plugin's error, as `ValueError: no such row`. `str` may raise anything."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:  # noqa: BLE001 - plugin code
+        return f"{type(error).__name__}, whose message cannot be shown"
+
+
 def is_permanent(error: BaseException) -> bool:
     """Returns whether a retry cannot resolve the error: it or one of its causes is `permanent`, an ImportError, or an
     error of a database driver with a `sqlstate` of class 28 (rejected credentials). A RetriableError among them wins.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from functools import lru_cache
 from typing import Any
 
@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 from spark_tasks.data.arrow_types import from_arrow, to_arrow
 from spark_tasks.data.columns import SCHEMA_KEY, struct_array
 from spark_tasks.data.schema import to_text
-from spark_tasks.errors import DataError
+from spark_tasks.errors import ConnectError, DataError
 
 
 def plain(array: pa.Array) -> pa.Array:
@@ -77,10 +77,15 @@ def spark_rows(batch: pa.RecordBatch) -> list[Row]:
 
 
 def write_batches(writer: DataSourceWriter, batches: Iterable[pa.RecordBatch]) -> Any:
-    """Writes the batches and returns the writer's commit message. A writer that does not take Arrow gets Rows."""
-    if isinstance(writer, DataSourceArrowWriter):
-        return writer.write(iter(batches))
-    return writer.write(row for batch in batches for row in spark_rows(batch))
+    """Writes the batches and returns the writer's commit message. A writer that does not take Arrow gets Rows. Raises
+    ConnectError if `write` is a generator, which has written nothing.
+    """
+    by_row = (row for batch in batches for row in spark_rows(batch))
+    message = writer.write(iter(batches) if isinstance(writer, DataSourceArrowWriter) else by_row)
+    if isinstance(message, Generator):
+        raise ConnectError(f"{type(writer).__name__}.write() contains yield, so it writes nothing when it is called; "
+                           "it must write all records, and return a WriterCommitMessage or None")
+    return message
 
 
 def _known_to_spark(kind: pa.DataType) -> pa.DataType:

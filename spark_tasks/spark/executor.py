@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from spark_tasks.errors import ConnectError, PermanentError, RetriableError, is_permanent, plugin_code
+from spark_tasks.errors import ConnectError, PermanentError, RetriableError, is_permanent, plugin_code, text_of
 from spark_tasks.metrics.phases import mark, stage_of
 from spark_tasks.spark.stacks import stacks_available
 from spark_tasks.task import Split
@@ -106,12 +106,20 @@ def pickled_outcomes(outcomes: list[Outcome]) -> bytes:
     try:
         return pickle.dumps(outcomes, pickle.HIGHEST_PROTOCOL)
     except Exception:  # noqa: BLE001 - a value contains a plugin's object, the commit message of a sink's writer
-        return pickle.dumps([_picklable(outcome) for outcome in outcomes], pickle.HIGHEST_PROTOCOL)
+        return _dumps_as_spark([_picklable(outcome) for outcome in outcomes])
+
+
+def _dumps_as_spark(value: Any) -> bytes:
+    """Pickles also lambdas and local classes, as Spark does, which takes much longer."""
+    from pyspark import cloudpickle  # noqa: PLC0415 - as above
+
+    pickled: bytes = cloudpickle.dumps(value)
+    return pickled
 
 
 def _picklable(outcome: Outcome) -> Outcome:
     try:
-        pickle.dumps(outcome)
+        _dumps_as_spark(outcome)
     except Exception as error:  # noqa: BLE001 - as above
         return failed_outcome(SplitError(f"the result of a split cannot be sent to the worker: {error}"))
     return outcome
@@ -129,7 +137,7 @@ def failed_outcome(error: Exception, seconds: float = 0.0) -> Outcome:
             kind = RetriableSplitError
         elif is_permanent(error):
             kind = PermanentSplitError
-        bare = kind(f"{type(error).__name__}: {error}")
+        bare = kind(text_of(error))
     return Outcome(error=bare, trace=trace, seconds=seconds, stage=stage)
 
 

@@ -9,7 +9,7 @@ import pytest
 from pyspark import TaskContext, cloudpickle
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceWriter
 
-from spark_tasks.errors import RetriableError, ToleranceExceededError
+from spark_tasks.errors import ConnectError, RetriableError, ToleranceExceededError
 from spark_tasks.plugins.errant_records import errant_record_reporter
 from spark_tasks.sinks.writes import WriterRunner
 
@@ -207,3 +207,13 @@ def test_a_writer_has_the_context_of_a_spark_task_of_its_own():
         (0, 0, None), (1, 0, None), (1, 0, None)]
     assert len({attempt for _, attempt, *_ in written}) == 3
     assert TaskContext.get() is before
+
+
+class Lazy(DataSourceArrowWriter):
+    def write(self, iterator):
+        yield from iterator
+
+
+def test_a_write_that_is_a_generator_is_an_error():
+    with pytest.raises(ConnectError, match=r"^Lazy\.write\(\) contains yield, so it writes nothing"):
+        runner(Lazy()).write(batches(10))

@@ -24,7 +24,7 @@ from spark_tasks.errors import DataError, PluginExitError, RetriableError
 from spark_tasks.sinks.writes import as_rows
 from spark_tasks.sources.readers import distribute
 from spark_tasks.sources.split import as_batches, read_simple
-from spark_tasks.spark.executor import Outcome, SplitError, SplitRunner, run_split, value_of
+from spark_tasks.spark.executor import Outcome, SplitError, SplitRunner, failed_outcome, run_split, value_of
 
 
 class Good:
@@ -83,6 +83,39 @@ def test_a_result_that_cannot_be_sent_is_the_error_of_its_split() -> None:
     assert [first.value, third.value] == [7, 7]
     with pytest.raises(SplitError, match="result of a split cannot be sent to the worker: cannot pickle 'generator'"):
         value_of(second)
+
+
+class Local:
+    """Its result is of a class that pickle cannot find, as Spark allows for commit messages."""
+
+    def run(self) -> object:
+        class Message:
+            rows = 3
+
+        return Message()
+
+
+class UnreadableError(Exception):
+    def __str__(self) -> str:
+        raise KeyError("message")
+
+    __repr__ = __str__
+
+    def __reduce__(self) -> Any:
+        raise KeyError("state")
+
+
+def test_a_result_of_a_local_class_is_sent_as_in_spark() -> None:
+    (answer,) = SplitRunner([[pickle.dumps(Local())]])(0, iter(()))
+    (outcome,) = pickle.loads(answer)
+    assert value_of(outcome).rows == 3
+
+
+def test_an_error_without_a_message_is_reported_by_its_type() -> None:
+    """It ended the executor process."""
+    outcome = failed_outcome(UnreadableError())
+    with pytest.raises(SplitError, match=r"^UnreadableError, whose message cannot be shown$"):
+        value_of(outcome)
 
 
 class Unsendable:
