@@ -26,8 +26,13 @@ _DECIMALS = ("decimal", "dec", "numeric")
 
 
 def parse(text: str) -> types.StructType:
-    """Parses a schema string. Raises ConfigError, whose message shows the place of the error."""
+    """Parses a schema string, also in the form of `StructType.simpleString()`. Raises ConfigError, whose message shows
+    the place of the error.
+    """
     parser = _Parser(text)
+    whole = parser.whole_struct()
+    if whole is not None:
+        return whole
     fields = parser.fields(end=None)
     return types.StructType(fields)
 
@@ -50,6 +55,15 @@ class _Parser:
                 self._tokens.append(("word", word) if word is not None else ("sign", sign))
             at = match.end()
         self._at = 0
+
+    def whole_struct(self) -> types.StructType | None:
+        """Parses `struct<…>`, or returns None: a column may have the name struct."""
+        if [value.lower() for _, value in self._tokens[:2]] != ["struct", "<"]:
+            return None
+        found = self._type()
+        if not self._ends(None) or not isinstance(found, types.StructType):
+            raise self._wrong("nothing may follow the struct")
+        return found
 
     def fields(self, end: str | None) -> list[types.StructField]:
         """Parses `name [:] type [NOT NULL] [COMMENT 'text']`, separated by commas, up to the sign `end`, or to the end
@@ -96,6 +110,13 @@ class _Parser:
             return types.DecimalType(precision, scale)
         if name in ("varchar", "char"):
             return types.StringType()
+        if name == "time":
+            return types.TimeType(*numbers[:1])
+        if name == "timestamp" and self._accept("word", "without"):
+            self._words("time", "zone")
+            return types.TimestampNTZType()
+        if name == "timestamp" and self._accept("word", "with"):
+            self._words("local", "time", "zone")
         if name not in _SIMPLE:
             raise self._wrong(f"unknown type {name}")
         return _SIMPLE[name]()
@@ -120,6 +141,11 @@ class _Parser:
             raise self._wrong("a name, type or string is missing")
         self._at += 1
         return self._tokens[self._at - 1][1]
+
+    def _words(self, *words: str) -> None:
+        for word in words:
+            if not self._accept("word", word):
+                raise self._wrong(f"{word} is missing")
 
     def _accept(self, kind: str, value: str) -> bool:
         if self._at < len(self._tokens) and self._tokens[self._at][0] == kind:

@@ -34,10 +34,19 @@ def test_schemas_are_parsed_as_by_spark() -> None:
     ])
     assert parse("`a b` int, `back``tick` int").names == ["a b", "back`tick"]
     assert parse("") == StructType()
+    assert parse("t time, u TIME(3), struct int").simpleString() == "struct<t:time(6),u:time(3),struct:int>"
+    assert parse("a timestamp without time zone, b timestamp with local time zone, c timestamp").simpleString() == (
+        "struct<a:timestamp_ntz,b:timestamp,c:timestamp>")
+
+
+def test_the_text_of_a_schema_is_a_schema() -> None:
+    text = "struct<a:int,b:struct<c:array<string>>>"
+    assert parse(text).simpleString() == text
 
 
 @pytest.mark.parametrize(
-    "text", ["id", "id int,", "id foo", "a array<int", "a map<int>", "a int; b int", "a decimal(x)"]
+    "text", ["id", "id int,", "id foo", "a array<int", "a map<int>", "a int; b int", "a decimal(x)",
+             "struct<a:int>, b int", "a timestamp with time zone"]
 )
 def test_an_invalid_schema_text_is_an_error(text: str) -> None:
     with pytest.raises(ConfigError, match="schema"):
