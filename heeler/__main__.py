@@ -17,9 +17,11 @@ def run() -> None:
     """
     _open_standard_streams()
     try:
+        from heeler.cli.ending import ending_despite_plugins  # noqa: PLC0415 - with the next
         from heeler.cli.main import main  # noqa: PLC0415 - takes long enough for a Ctrl-C
 
-        main()
+        with ending_despite_plugins():
+            main()
     except KeyboardInterrupt:
         sys.exit(128 + signal.SIGINT)
     except OSError as error:

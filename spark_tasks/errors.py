@@ -68,15 +68,18 @@ class BusyError(ConnectError):
 
 
 @contextmanager
-def plugin_code() -> Iterator[None]:
+def plugin_code(*, interruptible: bool = False) -> Iterator[None]:
     """A context manager for calls of a plugin. Raises PluginExitError for what is not an Exception: threads end after
-    such errors, and Pykka even stops all actors.
+    such errors, and Pykka even stops all actors. `interruptible`: a KeyboardInterrupt is the user's, in the main thread
+    of a command.
     """
     try:
         yield
     except Exception:
         raise
     except BaseException as error:
+        if interruptible and isinstance(error, KeyboardInterrupt):
+            raise
         raise PluginExitError(f"the plugin raised {type(error).__name__}: {error}") from error
 
 

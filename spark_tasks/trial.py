@@ -21,7 +21,7 @@ from pyspark import cloudpickle
 
 from spark_tasks.config.masking import hide_passwords, process_secrets
 from spark_tasks.data.columns import HEADERS_TYPE, RAW_SCHEMA, is_json, nulls_are_absent
-from spark_tasks.errors import ConfigError, ConnectError, DataError
+from spark_tasks.errors import ConfigError, ConnectError, DataError, PluginExitError, plugin_code
 from spark_tasks.metrics.plugins import PluginMetrics
 from spark_tasks.pipeline.sink_pipeline import SinkPipeline
 from spark_tasks.pipeline.source_pipeline import SourcePipeline
@@ -92,12 +92,13 @@ def try_connector(
     that is a traceback. Raises ConfigError, PluginNotFoundError or another ConnectError if no stage can run.
     """
     name = config.get("connector.class", "")
-    connector = plugins.connector_of(config).cls
-    hide_passwords(config.get("name", ""), config, connector)
-    if issubclass(connector, SourceConnector):
-        return list(_masked(_stopping(_source(connector, name, worker, config, limit))))
-    if issubclass(connector, SinkConnector):
-        return list(_masked(_stopping(_sink(connector, name, worker, config, records(), limit))))
+    with plugin_code(interruptible=True):
+        connector = plugins.connector_of(config).cls
+        hide_passwords(config.get("name", ""), config, connector)
+        if issubclass(connector, SourceConnector):
+            return list(_masked(_stopping(_source(connector, name, worker, config, limit))))
+        if issubclass(connector, SinkConnector):
+            return list(_masked(_stopping(_sink(connector, name, worker, config, records(), limit))))
     raise ConfigError(f"Invalid value {name} for configuration connector.class: it is neither a source nor a sink")
 
 
@@ -152,10 +153,11 @@ def _source(
     pipeline = SourcePipeline(worker, config, rows=connector.yields == "rows")
     stages = pipeline.stages
     try:
-        batches = _cut(_read(connector, config, limit), limit)
-    except ConnectError:
-        raise  # its message says what is wrong with the configuration
-    except Exception as error:  # noqa: BLE001 - plugin code; its author needs the traceback
+        with plugin_code(interruptible=True):
+            batches = _cut(_read(connector, config, limit), limit)
+    except Exception as error:  # plugin code, whose author needs the traceback
+        if isinstance(error, ConnectError) and not isinstance(error, PluginExitError):
+            raise  # its message says what is wrong with the configuration
         yield StageRecords("read", name, [], error="".join(traceback.format_exception(error)).strip())
         return
     yield StageRecords("read", name, shown(batches))

@@ -21,7 +21,7 @@ from heeler.cli.safe_text import safe_json
 from heeler.cli.terminal import errors_without_trace, interrupting_signals, plugins_print_apart
 from heeler.cli.trial import connector_of
 from heeler.errors import SetupError
-from spark_tasks.errors import ConnectError
+from spark_tasks.errors import ConnectError, PluginExitError, plugin_code
 
 if TYPE_CHECKING:
     from spark_tasks.plugins.api import SinkConnector, SourceConnector
@@ -62,13 +62,14 @@ def run(
             watch.start(Path(code))
         try:
             try:
-                _run(file, records, kept, worker_config, out, once=once, watch=watch)
+                with plugin_code(interruptible=True):
+                    _run(file, records, kept, worker_config, out, once=once, watch=watch)
             except (ChangedError, _ReaderGoneError):
                 raise
             except Exception as error:  # noqa: BLE001 - plugin code
                 _tell(error)
                 if code is None or once or not reload:
-                    sys.exit(getattr(error, "exit_code", 2) if isinstance(error, ConnectError) else 1)
+                    sys.exit(getattr(error, "exit_code", 2) if _is_message(error) else 1)
                 click.echo("heeler: waiting for the next change", err=True)
                 while True:
                     watch.check()
@@ -86,10 +87,14 @@ def _tell(error: Exception) -> None:
     """Prints a ConnectError as one message, and any other error of the plugin with its stack trace, for the plugin's
     author. The stream masks both.
     """
-    if isinstance(error, ConnectError):
+    if _is_message(error):
         click.echo(f"heeler: {error}", err=True)
     else:
         click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
+
+
+def _is_message(error: Exception) -> bool:
+    return isinstance(error, ConnectError) and not isinstance(error, PluginExitError)
 
 
 def _run(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
+import subprocess
+import sys
 
 import pytest
 from click.testing import CliRunner
@@ -257,3 +259,40 @@ def test_an_unknown_class_or_several_connectors_cannot_be_tried(tmp_path):
     assert "NoSuchConnector" in run(file, code=2).stderr
     file.write_text("- {name: a, connector.class: X}\n- {name: b, connector.class: X}\n")
     assert "one at a time" in run(file, code=2).stderr
+
+
+@pytest.mark.parametrize("command", ["try", "run"])
+@pytest.mark.parametrize("ending", ["sys.exit(0)", "raise GeneratorExit"])
+def test_a_source_that_ends_the_process_is_an_error_with_its_trace(tmp_path, command, ending):
+    (tmp_path / "quits.py").write_text("import sys\nfrom heeler import source\n\n\n@source('n bigint')\n"
+                                       f"def Quits(options, start):\n    {ending}\n")
+    file = tmp_path / "c.yaml"
+    file.write_text(f"name: c\nconnector.class: Quits\ntopic: t\nplugin.path: {tmp_path}\n")
+    done = CliRunner().invoke(main, [command, str(file)])
+    assert done.exit_code == 1
+    assert f"    {ending}\n" in done.output
+    assert "PluginExitError: the plugin raised " in done.output
+
+
+THREADS = """
+import sys, threading, time
+from concurrent.futures import ThreadPoolExecutor
+from heeler import source
+
+threading.Thread(target=time.sleep, args=(1e6,)).start()
+ThreadPoolExecutor(1).submit(time.sleep, 1e6)
+
+@source("n bigint")
+def Watching(options, start):
+    return [] if start else [(7,)], {"n": 1}
+"""
+
+
+@pytest.mark.parametrize("words", [["try"], ["run", "--once"]])
+def test_a_command_ends_though_threads_of_a_plugin_do_not(tmp_path, words):
+    (tmp_path / "watching.py").write_text(THREADS)
+    file = tmp_path / "c.yaml"
+    file.write_text(f"name: c\nconnector.class: Watching\ntopic: t\nplugin.path: {tmp_path}\n")
+    done = subprocess.run([sys.executable, "-m", "heeler", *words, str(file)], capture_output=True, text=True,
+                          timeout=120, check=True)
+    assert '"payload' in done.stdout.replace("\\", "")

@@ -1,0 +1,41 @@
+"""The end of a process that has run plugins."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Final
+
+_logger = logging.getLogger(__name__)
+_GRACE_S: Final = 5.0
+
+
+@contextmanager
+def ending_despite_plugins() -> Iterator[None]:
+    """A context manager for the body of the program. If Python has not ended a few seconds later, because it waits for
+    threads, thread pools or child processes that a plugin has not ended, the process ends with `os._exit`.
+    """
+    code = 1
+    try:
+        yield
+        code = 0
+    except SystemExit as ending:
+        code = ending.code if isinstance(ending.code, int) else int(ending.code is not None)
+        raise
+    finally:
+        threading.Thread(target=_end_anyway, args=(code,), name="ending", daemon=True).start()
+
+
+def _end_anyway(code: int) -> None:
+    time.sleep(_GRACE_S)
+    _logger.warning("The process ends without waiting any longer for threads or child processes of a plugin: %s",
+                    ", ".join(sorted(thread.name for thread in threading.enumerate())))
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(Exception):  # the other end may be gone
+            stream.flush()
+    os._exit(code)
