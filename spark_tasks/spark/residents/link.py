@@ -26,6 +26,7 @@ from spark_tasks.spark.residents import wire
 from spark_tasks.spark.residents.wire import Ticket
 
 STACK_SIGNAL = signal.SIGUSR2  # writes the stacks of all threads, even if one holds the interpreter lock
+_HANGUP = "hangup"  # the name of a thread
 _FROM_KERNEL = 0x80  # SI_KERNEL, the code of a signal that no process has sent
 _open: set[socket.socket] = set()
 
@@ -118,7 +119,8 @@ def _survive_the_daemon() -> None:
     """
     if sys.platform == "linux":
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})  # before other threads are started: they inherit it
-        threading.Thread(target=_await_hangup, name="hangup", daemon=True).start()
+        if not any(thread.name == _HANGUP for thread in threading.enumerate()):  # Spark uses processes again
+            threading.Thread(target=_await_hangup, name=_HANGUP, daemon=True).start()
 
 
 def _await_hangup() -> None:

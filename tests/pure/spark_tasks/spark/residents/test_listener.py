@@ -154,12 +154,20 @@ def test_executors_can_join_again_after_the_system_had_no_thread_left(
     arrived.get(timeout=10)[1].close()
 
 
-def executor(ticket: Ticket) -> subprocess.Popen[bytes]:
+SERVE = "import pickle, sys, spark_tasks.spark.residents.link as l; l.serve(pickle.load(sys.stdin.buffer))"
+AGAIN = f"""{SERVE}
+import threading
+threads = threading.active_count()
+l.serve(pickle.load(sys.stdin.buffer))
+sys.exit(threading.active_count() - threads)
+"""
+
+
+def executor(*tickets: Ticket, program: str = SERVE) -> subprocess.Popen[bytes]:
     """A process that serves."""
-    program = "import pickle, sys, spark_tasks.spark.residents.link as l; l.serve(pickle.load(sys.stdin.buffer))"
     process = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE)
     assert process.stdin is not None
-    process.stdin.write(pickle.dumps(ticket))
+    process.stdin.write(b"".join(map(pickle.dumps, tickets)))
     process.stdin.close()
     return process
 
@@ -184,6 +192,17 @@ def test_a_process_serves_until_it_is_ended_and_can_always_be_killed(
     assert [process.wait(30) for process in processes] == [0, -signal.SIGKILL, -signal.SIGKILL]
     for line in lines.values():
         line.close_after(5)
+
+
+@pytest.mark.integration  # a process of its own
+def test_a_process_that_serves_again_has_no_more_threads(listener: tuple[ExecutorListener, Came]) -> None:
+    opened, arrived = listener
+    process = executor(opened.expect(1), opened.expect(2), program=AGAIN)
+    for _ in range(2):
+        _, line = arrived.get(timeout=60)
+        line.go()
+        line.close_after(5)
+    assert process.wait(30) == 0
 
 
 def test_an_executor_connects_only_to_its_own_worker() -> None:
