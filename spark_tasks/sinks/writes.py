@@ -156,4 +156,6 @@ def as_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
     if not pa.types.is_struct(value.type):
         return batch.select(["value"])
     fields = [value.type.field(i) for i in range(value.type.num_fields)]
+    if not fields:
+        return pa.RecordBatch.from_struct_array(value)  # has rows, unlike a batch of no arrays
     return pa.RecordBatch.from_arrays(value.flatten(), schema=pa.schema(fields))

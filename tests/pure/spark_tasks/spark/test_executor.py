@@ -298,6 +298,8 @@ def test_rows_for_a_sink_have_the_fields_of_the_value() -> None:
     value = pa.array([{"a": 1, "b": "x"}])
     assert as_rows(pa.record_batch({"offset": [0], "value": value})).to_pylist() == [{"a": 1, "b": "x"}]
     assert as_rows(pa.record_batch({"offset": [0], "value": ["x"]})).to_pylist() == [{"value": "x"}]
+    empty = as_rows(pa.record_batch({"offset": [0, 1, 2], "value": pa.array([{}, None, {}], pa.struct([]))}))
+    assert len(empty) == len(spark_rows(empty)) == 3
 
 
 @pytest.mark.usefixtures("_in_new_york")
