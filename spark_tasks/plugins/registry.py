@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from spark_tasks import spaces
 from spark_tasks.config.definition import ConfigDef
-from spark_tasks.errors import ConfigError, ConnectError, plugin_code
+from spark_tasks.errors import ConfigError, ConnectError, PluginExitError, plugin_code
 from spark_tasks.plugins import data_sources, discovery
 from spark_tasks.plugins.advice import READ_AT_START, advice
 from spark_tasks.plugins.discovery import Found
@@ -293,7 +293,8 @@ def _check(cls: type[Any]) -> None:
 
 def describe_error(error: Exception) -> str:
     """Formats the error of a plugin's module, with the last line of the plugin's own code in its traceback."""
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if not _OURS.search(f.filename)]
+    raised = error.__cause__ if isinstance(error, PluginExitError) and error.__cause__ else error
+    frames = [f for f in traceback.extract_tb(raised.__traceback__) if not _OURS.search(f.filename)]
     if isinstance(error, SyntaxError):
         return str(error)  # contains the line
     where = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""

@@ -310,6 +310,12 @@ def test_the_error_for_a_source_that_returns_no_two_values_says_so(folder, funct
         registry(folder).connector("Odd")
 
 
+def test_the_error_for_a_module_that_exits_names_its_line(folder):
+    (folder / "acme_exit.py").write_text("import sys\n\nsys.exit(7)\n" + source("ExitConnector"))
+    with pytest.raises(PluginNotFoundError, match=r"the plugin raised SystemExit: 7 \(acme_exit\.py, line 3\)$"):
+        registry(folder).connector("ExitConnector")
+
+
 MISTAKES = """
     from heeler import ConfigDef, ConfigKey, SinkConnector, SourceConnector, Type, source
     from spark_tasks.pipeline.transforms.base import Transform
