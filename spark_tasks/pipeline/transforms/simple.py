@@ -199,6 +199,8 @@ def _inferred(value: Any) -> Schema:
 
 
 def _java_value(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        value = value.item()
     if isinstance(value, datetime):
         moment = value if value.tzinfo else value.replace(tzinfo=UTC)
         return Moment((moment - _EPOCH) // timedelta(milliseconds=1))

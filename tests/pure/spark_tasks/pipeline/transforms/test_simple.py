@@ -7,6 +7,7 @@ import re
 from datetime import UTC, datetime
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -179,6 +180,16 @@ def test_an_outage_makes_no_bad_record(outage, batches):
     with pytest.raises(StageOutageError, match=r"transforms\.s \(ask\): the service is down") as caught:
         list(Stage("s", "ask", configured(ask)).apply(numbers()))
     assert isinstance(caught.value.__cause__, outage)
+
+
+def test_values_may_be_scalars_of_numpy():
+    @transform
+    def count(record):
+        record.value = {"n": np.int64(7), "at": np.datetime64("2026-01-01T00:00", "us"), "all": [np.float32(0.5)]}
+        return record
+
+    (batch,) = applied(count, numbers())
+    assert batch.column("value")[0].as_py() == {"n": 7, "at": datetime(2026, 1, 1, tzinfo=UTC), "all": [0.5]}
 
 
 def test_an_outage_in_the_search_for_the_bad_record_makes_no_bad_record():
