@@ -110,7 +110,7 @@ class SourcePipeline(ConfiguredPipeline):
         if not self.stages.chain.stages:
             return batch
         if "timestamp" in batch.schema.names:
-            batch = put(batch, "timestamp", milliseconds(batch.column("timestamp")))
+            batch = put(batch, "timestamp", _milliseconds(batch))
         topic = self._connector.get("topic")
         if "topic" in batch.schema.names or not topic:
             return batch
@@ -165,6 +165,8 @@ class SourcePipeline(ConfiguredPipeline):
         if "headers" not in batch.schema.names:
             return no_headers(len(batch))
         headers = batch.column("headers")
+        if not _are_headers(headers.type):
+            raise _wrong_type("headers", headers.type, "a list of structs of key and value")
         name = type(self.stages.header).__name__
         with stage(FailedStage.HEADER_CONVERTER, self.stages.names["header"],
                    f"headers of a record for topic {topic} cannot be written by {name}"):
@@ -226,13 +228,32 @@ def _timestamps(batch: pa.RecordBatch, size: int) -> tuple[pa.Array, list[tuple[
     now = int(time.time() * 1000)
     if "timestamp" not in batch.schema.names:
         return pa.array(np.full(size, now, np.int64)), []
-    known = milliseconds(batch.column("timestamp")).fill_null(-1)
+    known = _milliseconds(batch).fill_null(-1)
     present = pc.greater_equal(known, 0)
     bad: list[tuple[int, Exception]] = []
     if present.false_count:
         bad = [(row, _InvalidTimestampError(f"Invalid record timestamp {known[row].as_py()}"))
                for row in pc.indices_nonzero(pc.less(known, -1)).to_pylist()]
     return pc.if_else(present, known, now), bad
+
+
+def _milliseconds(batch: pa.RecordBatch) -> pa.Array:
+    given = batch.column("timestamp")
+    try:
+        return milliseconds(given)
+    except pa.ArrowException:
+        raise _wrong_type("timestamp", given.type, "a timestamp, or int64 (milliseconds since 1970)") from None
+
+
+def _are_headers(kind: pa.DataType) -> bool:
+    if pa.types.is_null(kind):
+        return True
+    pair = getattr(kind, "value_type", pa.null())
+    return pa.types.is_struct(pair) and {"key", "value"} <= {field.name for field in pair}
+
+
+def _wrong_type(column: str, given: pa.DataType, wanted: str) -> DataError:
+    return DataError(f"the source's column {column} has the type {given}; it must be {wanted}")
 
 
 def _partitions(batch: pa.RecordBatch) -> tuple[pa.Array | None, list[tuple[int, Exception]]]:
@@ -245,7 +266,7 @@ def _partitions(batch: pa.RecordBatch) -> tuple[pa.Array | None, list[tuple[int,
     try:
         return given.cast(pa.int32()), []
     except pa.ArrowNotImplementedError:
-        raise DataError(f"the source's column partition has the type {given.type}; it must be int32") from None
+        raise _wrong_type("partition", given.type, "int32") from None
     except pa.ArrowInvalid:
         return None, [(row, DataError(f"Invalid record partition {given[row].as_py()}: it must be an int32"))
                       for row in range(len(given)) if not _is_int32(given.slice(row, 1))]

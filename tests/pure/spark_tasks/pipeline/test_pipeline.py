@@ -209,10 +209,15 @@ def test_a_partition_that_is_no_int32_makes_a_bad_record(given, wrong):
         list(SourcePipeline(worker(), {"topic": "x"}).to_raw(source_batch(value=list("abcd"), partition=given)))
 
 
-def test_partitions_of_another_type_are_an_error():
-    lists = pa.array([[1]], pa.list_(pa.int32()))
-    with pytest.raises(DataError, match="the source's column partition has the type list<"):
-        list(SourcePipeline(worker(), {"topic": "x"}).to_raw(source_batch(value=["v"], partition=lists)))
+@pytest.mark.parametrize(("column", "given", "shown"), [
+    ("partition", pa.array([[1]], pa.list_(pa.int32())), "list<"), ("timestamp", pa.array(["today"]), "string"),
+    ("timestamp", pa.array([[1]]), "list<"), ("headers", pa.array(["a"]), "string"),
+    ("headers", pa.array([[("a", "b")]], pa.map_(pa.string(), pa.string())), "map<"),
+    ("headers", pa.array([[{"name": "a"}]]), "list<"),
+])  # fmt: skip
+def test_columns_of_another_type_are_an_error(column, given, shown):
+    with pytest.raises(DataError, match=f"the source's column {column} has the type {shown}.*; it must be "):
+        list(SourcePipeline(worker(), {"topic": "x"}).to_raw(source_batch(value=["v"], **{column: given})))
 
 
 def test_timestamp_router_supports_timestamps_before_1970():
