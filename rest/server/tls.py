@@ -16,7 +16,7 @@ from pathlib import Path
 
 from spark_tasks.config.unsupported import refuse_https
 from spark_tasks.errors import ConfigError
-from spark_tasks.kafka.security.key_stores import certificates, identity, is_pem, read_store
+from spark_tasks.kafka.security.key_stores import certificates, identity, is_pem, pem_text, read_store
 
 _VERSIONS = {
     "TLSv1.2": ssl.TLSVersion.TLSv1_2,
@@ -49,7 +49,7 @@ def server_context(tls: Mapping[str, str]) -> ssl.SSLContext:
     context.verify_mode = _CLIENT_AUTH[client_auth]
     trusted = _trusted(tls)
     if trusted is not None:
-        context.load_verify_locations(cadata=trusted)
+        _load_trusted(context, trusted)
     elif client_auth != "none":
         context.load_default_certs(ssl.Purpose.CLIENT_AUTH)
     _restrict(context, tls)
@@ -68,7 +68,7 @@ def client_context(tls: Mapping[str, str]) -> ssl.SSLContext:
     if trusted is None:
         context.load_default_certs()
     else:
-        context.load_verify_locations(cadata=trusted)
+        _load_trusted(context, trusted)
     own = _identity(tls)
     if own is not None:
         _load_identity(context, own)
@@ -87,8 +87,8 @@ def pem_certificates(tls: Mapping[str, str]) -> list[str]:
 def _identity(tls: Mapping[str, str]) -> _Identity | None:
     key_password = tls.get("ssl.key.password")
     if "ssl.keystore.key" in tls:
-        chain = tls.get("ssl.keystore.certificate.chain", "")
-        return _Identity(f"{tls['ssl.keystore.key']}\n{chain}\n".encode(), key_password)
+        key, chain = tls["ssl.keystore.key"], tls.get("ssl.keystore.certificate.chain", "")
+        return _Identity((pem_text(key) + pem_text(chain)).encode(), key_password)
     if not tls.get("ssl.keystore.location"):
         return None
     store_password = tls.get("ssl.keystore.password")
@@ -100,12 +100,21 @@ def _identity(tls: Mapping[str, str]) -> _Identity | None:
 
 def _trusted(tls: Mapping[str, str]) -> str | None:
     """The trusted certificates in PEM; None for the system's."""
-    if "ssl.truststore.certificates" in tls:
-        return tls["ssl.truststore.certificates"]
+    if tls.get("ssl.truststore.certificates"):
+        return pem_text(tls["ssl.truststore.certificates"])
     if not tls.get("ssl.truststore.location"):
         return None
     content = read_store("ssl.truststore.location", tls["ssl.truststore.location"])
-    return content.decode() if is_pem(content) else certificates(content, tls.get("ssl.truststore.password"))
+    if is_pem(content):
+        return pem_text(content.decode(errors="replace"))
+    return certificates(content, tls.get("ssl.truststore.password"))
+
+
+def _load_trusted(context: ssl.SSLContext, trusted: str) -> None:
+    try:
+        context.load_verify_locations(cadata=trusted)
+    except (ssl.SSLError, ValueError) as error:  # ValueError: empty
+        raise ConfigError(f"The ssl.truststore settings do not contain certificates in PEM: {error}") from None
 
 
 def _load_identity(context: ssl.SSLContext, own: _Identity) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from spark_tasks.config.unsupported import refuse
 from spark_tasks.errors import ConfigError
-from spark_tasks.kafka.security.key_stores import certificates, identity, is_pem, read_store
+from spark_tasks.kafka.security.key_stores import certificates, identity, is_pem, pem_text, read_store
 from spark_tasks.process.private_files import private_folder
 
 _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -159,9 +159,10 @@ def _pem_text_file(properties: Mapping[str, str], key: str) -> str | None:
     text = properties.get(key, "").strip()
     if not text:
         return None
-    if "-----BEGIN" not in text:
-        raise ConfigError(f"{key} (value hidden) is not PEM: it has no line that starts with -----BEGIN")
-    return _private_file(text.replace("\\n", "\n") + "\n")
+    pem = pem_text(text)
+    if not pem:
+        raise ConfigError(f"{key} (value hidden) is not PEM: it has no -----BEGIN …----- with its -----END …-----")
+    return _private_file(pem)
 
 
 def _private_file(text: str) -> str:

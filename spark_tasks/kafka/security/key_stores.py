@@ -5,14 +5,19 @@ converted to PKCS12 first.
 
 from __future__ import annotations
 
+import re
+import textwrap
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from spark_tasks.errors import ConfigError
 from spark_tasks.kafka.security.jks import is_jks, to_pkcs12
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.serialization.pkcs12 import PKCS12KeyAndCertificates
+
+_BLOCK: Final = re.compile(r"(-----BEGIN ([^-\r\n]+)-----)(.*?)(-----END \2-----)", re.DOTALL)
+_LINE: Final = 64  # characters; OpenSSL reads no line of more than 254
 
 
 def read_store(key: str, location: str) -> bytes:
@@ -26,6 +31,21 @@ def read_store(key: str, location: str) -> bytes:
 def is_pem(content: bytes) -> bool:
     """Returns whether a store is PEM text."""
     return b"-----BEGIN" in content
+
+
+def pem_text(text: str) -> str:
+    """Returns the keys and certificates of a PEM text in the form that OpenSSL reads, without what is between them. The
+    lines of a value that continues (with a backslash) over several lines of a properties file have become one, which
+    Java reads. Empty if there are none.
+    """
+    return "".join(f"{begin}\n{_lines(body)}\n{end}\n"
+                   for begin, _, body, end in _BLOCK.findall(text.replace("\\n", "\n")))
+
+
+def _lines(body: str) -> str:
+    if ":" in body:  # the headers of a key that OpenSSL itself has encrypted
+        return body.strip()
+    return textwrap.fill("".join(body.split()), _LINE)
 
 
 def identity(content: bytes, password: str | None, key_password: str | None) -> bytes:

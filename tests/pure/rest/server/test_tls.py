@@ -57,13 +57,25 @@ def test_https_with_every_kind_of_key_store(certificates: Certificates, keys: di
         assert server.advertised_url == f"https://127.0.0.1:{server.ports[0]}/"
 
 
-def test_https_with_certificates_in_the_properties(certificates: Certificates) -> None:
-    key, _, chain = certificates.pem.read_text().partition("-----BEGIN CERTIFICATE")
+@pytest.mark.parametrize("end", ["\n", "\\n", " "])
+def test_https_with_certificates_in_the_properties(certificates: Certificates, end: str) -> None:
+    """`end`: of lines; a space if a value continues over several lines of the properties file."""
+    key, _, chain = certificates.pem.read_text().replace("\n", end).partition("-----BEGIN CERTIFICATE")
+    trusted = certificates.certificate.read_text().replace("\n", end)
     inline = {"ssl.keystore.key": key, "ssl.keystore.certificate.chain": "-----BEGIN CERTIFICATE" + chain,
-              "ssl.truststore.certificates": certificates.certificate.read_text(), "ssl.client.auth": "required",
+              "ssl.truststore.certificates": trusted, "ssl.client.auth": "required",
               "ssl.enabled.protocols": "TLSv1.2", "ssl.cipher.suites": "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384"}
     with serving(FakeWorker(), replace(RestSettings(), listeners=HTTPS, tls=inline)) as server:
         assert get_over_tls(server.ports[0], client_context(inline)) == 200
+
+
+def test_a_trust_store_may_have_lines_of_any_characters(certificates: Certificates, tmp_path: Path) -> None:
+    """OpenSSL writes the names of a certificate above it."""
+    text = f"subject=O = M\u00fcller\n{certificates.certificate.read_text()}"
+    (tmp_path / "trust").write_text(text, encoding="utf-8")
+    tls = tls_of(certificates) | {"ssl.truststore.location": str(tmp_path / "trust")}
+    with serving(FakeWorker(), replace(RestSettings(), listeners=HTTPS, tls=tls)) as server:
+        assert get_over_tls(server.ports[0], client_context(tls)) == 200
 
 
 @pytest.mark.parametrize(("suites", "version"), [
@@ -136,6 +148,7 @@ def test_workers_forward_over_tls(certificates: Certificates) -> None:
     ({"ssl.keystore.location": "PEM", "ssl.provider": "BCFIPS"}, "cannot honor it"),
     ({"ssl.keystore.location": "PEM", "ssl.trustmanager.algorithm": "Pins"}, "cannot honor it"),
     ({"ssl.keystore.key": "x", "ssl.keystore.certificate.chain": "y"}, "ssl.keystore"),
+    ({"ssl.keystore.location": "PEM", "ssl.truststore.certificates": "x"}, "ssl.truststore"),
 ])
 def test_bad_tls_settings_are_explained(
     tls: dict[str, str], words: str, certificates: Certificates, tmp_path: Path

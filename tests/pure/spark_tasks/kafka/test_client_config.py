@@ -101,7 +101,16 @@ def test_pem_texts_may_have_lines_of_any_characters(pem):
     """OpenSSL writes the names of a certificate above it."""
     found = client_settings({**SERVER, "security.protocol": "SSL",
                              "ssl.truststore.certificates": f"subject=O = M\u00fcller\n{pem[1]}"})
-    assert "M\u00fcller" in Path(found["ssl_cafile"]).read_text(encoding="utf-8")
+    assert Path(found["ssl_cafile"]).read_text(encoding="utf-8") == pem[1]
+
+
+def test_a_pem_text_may_be_one_line(pem):
+    """As are values that continue over several lines of a properties file; Java reads them."""
+    key, certificate = (" ".join(text.split("\n")) for text in pem)
+    found = client_settings({**SERVER, "security.protocol": "SSL", "ssl.truststore.certificates": certificate * 2,
+                             "ssl.keystore.certificate.chain": certificate, "ssl.keystore.key": key})
+    texts = [Path(found[name]).read_text() for name in ("ssl_keyfile", "ssl_certfile", "ssl_cafile")]
+    assert texts == [*pem, pem[1] * 2]
 
 
 def test_tls_supports_pem_files(pem, tmp_path):
