@@ -17,11 +17,11 @@ from heeler.worker.keys.worker import KNOWN_PREFIXES, WORKER_KEYS
 from heeler.worker.providers import configured
 from spark_tasks.config.definition import ConfigDef, Type, invalid
 from spark_tasks.config.masking import MASK, passwords, process_secrets, secret_name
+from spark_tasks.config.override_policy import policy_of
 from spark_tasks.errors import ConfigError, ConnectError
 from spark_tasks.plugins.config_providers import ConfigProvider, ConfigTransformer
 from spark_tasks.spark.residents.settings import RESIDENT
 from spark_tasks.spark.security import authenticates, authentication, is_local
-from spark_tasks.validation.overrides import policy_of
 from storage.offsets.own_topic import OwnOffsets
 from storage.offsets.placement import own_offsets
 

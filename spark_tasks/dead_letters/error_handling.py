@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from spark_tasks.config.connector_keys import SINK
 from spark_tasks.config.definition import ConfigDef
 from spark_tasks.errors import ConfigError, ConnectError, RetriableError
+from spark_tasks.kafka.client_properties import client_properties
 from spark_tasks.kafka.errors import InvalidTopicError, UnknownTopicError
 from spark_tasks.kafka.producer_settings import ProducerSettings
 from spark_tasks.kafka.shared_clusters import shared_cluster
+from spark_tasks.kafka.task_clients import connection_settings
 from spark_tasks.kafka.topic_creation import TopicSettings, create_topic
 from spark_tasks.kafka.topic_names import is_valid_topic
 from spark_tasks.task import TaskContext
@@ -47,15 +49,20 @@ class ErrorHandling:
     admin: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, context: TaskContext, producer: ProducerSettings, admin: Mapping[str, Any]) -> ErrorHandling:
-        """Parses the connector's configuration. `producer` and `admin`: settings of its clients. Raises ConfigError."""
+    def of(cls, context: TaskContext) -> ErrorHandling:
+        """Parses the connector's configuration. Raises ConfigError."""
         tolerance, timeout, delay, log, records, queue, replication, headers = (
             _DEFINITION.parse(context.connector).values())
-        return cls(
+        own = cls(
             context.connector_name, context.task, tolerance == "all", int(timeout), int(delay), bool(log),
-            bool(records), (queue or "").strip(), int(replication), bool(headers), producer.client, producer.appender,
-            admin,
+            bool(records), (queue or "").strip(), int(replication), bool(headers),
         )
+        if not own.queue:
+            return own  # without the clients, whose settings are not validated then
+        producer, admin = (
+            client_properties(context.worker.clients, context.connector, kind) for kind in ("producer", "admin"))
+        letters = ProducerSettings.of(producer)
+        return replace(own, client=letters.client, appender=letters.appender, admin=connection_settings(admin))
 
     def prepare(self) -> None:
         """Creates the queue's topic if it does not exist. Raises RetriableError, ConnectError."""

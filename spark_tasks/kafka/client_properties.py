@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, Literal
 
+from spark_tasks.config.override_policy import OVERRIDES, policy_of
 from spark_tasks.errors import ConfigError
 from spark_tasks.kafka.client_config import CONNECTION_NUMBERS
 
@@ -12,7 +13,7 @@ Kind = Literal["producer", "consumer", "admin"]
 
 _OF_THE_WORKER: Final = frozenset({"bootstrap.servers", "client.dns.lookup", *CONNECTION_NUMBERS})
 _SECURITY: Final = ("security.", "ssl.", "sasl.")
-_PREFIXES: Final = ("producer.", "consumer.", "admin.")
+_PREFIXES: Final = ("producer.", "consumer.", "admin.", OVERRIDES)
 
 
 def of_worker(worker: Mapping[str, str]) -> dict[str, str]:
@@ -26,8 +27,10 @@ def client_properties(worker: Mapping[str, str], connector: Mapping[str, str], k
     The worker's connection and security settings come first; then `<kind>.*` of the worker, then `<kind>.override.*` of
     the connector (KIP-458) override them. (Java inherits only the bootstrap servers, so that a secured cluster needs
     every setting several times.) If one of these prefixes sets `bootstrap.servers`, it means another cluster, and
-    nothing is inherited. Raises ConfigError for an override that is null, as in config records of other programs.
+    nothing is inherited. Raises ConfigError for an override that is null, as in config records of other programs, and
+    for one that the worker's policy does not allow: the policy may be newer than the connector.
     """
+    _check_allowed(worker, connector, f"{kind}.override.")
     base = {k: v for k, v in worker.items() if k in _OF_THE_WORKER or k.startswith(_SECURITY)}
     for settings, prefix in ((worker, f"{kind}."), (connector, f"{kind}.override.")):
         own = {k.removeprefix(prefix): v for k, v in settings.items() if k.startswith(prefix)}
@@ -36,6 +39,15 @@ def client_properties(worker: Mapping[str, str], connector: Mapping[str, str], k
                 raise ConfigError(f"Invalid value null for configuration {prefix}{key}: must not be null")
         base = own if "bootstrap.servers" in own else {**base, **own}
     return base
+
+
+def _check_allowed(worker: Mapping[str, str], connector: Mapping[str, str], prefix: str) -> None:
+    overridden = sorted(key.removeprefix(prefix) for key in connector if key.startswith(prefix) and key != prefix)
+    if not overridden:
+        return
+    policy = policy_of(worker)
+    if wrong := [why for key in overridden if (why := policy(key))]:
+        raise ConfigError(f"Client Config Overrides not allowed ({prefix}*): {' '.join(wrong)}")
 
 
 def same_brokers(one: Mapping[str, str], other: Mapping[str, str]) -> bool:

@@ -12,9 +12,11 @@ import kafka.errors as protocol
 
 from spark_tasks.errors import ConfigError
 from spark_tasks.java.regex import compile_java
+from spark_tasks.kafka.client_properties import client_properties
 from spark_tasks.kafka.cluster import KafkaCluster
 from spark_tasks.kafka.connections import net_client
 from spark_tasks.kafka.errors import UnknownTopicError, translated
+from spark_tasks.kafka.task_clients import connection_settings
 
 _logger = logging.getLogger(__name__)
 
@@ -109,15 +111,16 @@ def create_topic(admin: Mapping[str, Any], topic: str, wanted: TopicSettings) ->
         client.close()
 
 
-def topic_creation(connector: Mapping[str, str], admin: Mapping[str, Any]) -> TopicCreation | None:
-    """Returns the connector's settings, or None if it leaves topic creation to the brokers.
+def topic_creation(connector: Mapping[str, str], clients: Mapping[str, str]) -> TopicCreation | None:
+    """Returns the connector's settings, or None if it leaves topic creation to the brokers. `clients`: the worker's
+    properties for the clients of its connectors.
 
     Raises ConfigError for invalid settings of any group, even if no topic has to be created.
     """
     settings = {k: v for k, v in connector.items() if k.startswith(_PREFIX) and v is not None}
     if not settings:
         return None
-    creation = TopicCreation(settings, admin)
+    creation = TopicCreation(settings, connection_settings(client_properties(clients, connector, "admin")))
     creation.check()
     return creation
 

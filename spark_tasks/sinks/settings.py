@@ -10,7 +10,6 @@ from spark_tasks.dead_letters.error_handling import ErrorHandling
 from spark_tasks.kafka.client_properties import client_properties
 from spark_tasks.kafka.cluster import Isolation
 from spark_tasks.kafka.membership import ConsumerSettings
-from spark_tasks.kafka.producer_settings import ProducerSettings
 from spark_tasks.kafka.task_clients import (
     Reset,
     connection_settings,
@@ -46,7 +45,5 @@ class SinkSettings:
             isolation=isolation(properties),
             reset=reset_policy(properties),
             max_poll_records=number(properties, "max.poll.records", 0, 1) or None,
-            errors=ErrorHandling.of(
-                context, ProducerSettings.of(client_properties(clients, connector, "producer")),
-                connection_settings(client_properties(clients, connector, "admin"))),
+            errors=ErrorHandling.of(context),
         )

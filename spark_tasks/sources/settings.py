@@ -11,7 +11,7 @@ from spark_tasks.dead_letters.error_handling import ErrorHandling
 from spark_tasks.errors import ConfigError
 from spark_tasks.kafka.client_properties import client_properties
 from spark_tasks.kafka.producer_settings import ProducerSettings
-from spark_tasks.kafka.task_clients import connection_settings, number
+from spark_tasks.kafka.task_clients import number
 from spark_tasks.kafka.topic_creation import TopicCreation, topic_creation
 from spark_tasks.sources.boundaries import Boundary
 from spark_tasks.task import TaskContext
@@ -66,8 +66,5 @@ class SourceSettings:
         properties = client_properties(clients, connector, "producer")
         transactions = None if context.guard is None else TransactionSettings.of(context, properties)
         producer = ProducerSettings.of(properties)
-        admin = connection_settings(client_properties(clients, connector, "admin"))
-        return cls(
-            producer, topic_creation(connector, admin) if context.worker.topic_creation else None,
-            ErrorHandling.of(context, producer, admin), transactions,
-        )
+        topics = topic_creation(connector, clients) if context.worker.topic_creation else None
+        return cls(producer, topics, ErrorHandling.of(context), transactions)

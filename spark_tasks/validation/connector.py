@@ -8,6 +8,7 @@ from typing import Any
 from spark_tasks.config import healing, scaling
 from spark_tasks.config.connector_keys import COMMON, SINK, SOURCE
 from spark_tasks.config.definition import ConfigDef, ConfigError, ConfigValue
+from spark_tasks.config.override_policy import policy_of
 from spark_tasks.config.types import shown
 from spark_tasks.plugins import Kind, PluginNotFoundError, Plugins, PluginVersionError
 from spark_tasks.validation.base import CONVERTERS, Subject, base_def, check_base, note_nulls
@@ -15,7 +16,7 @@ from spark_tasks.validation.chain import chain_def, check_link, links
 from spark_tasks.validation.classes import config_def_of, lookup
 from spark_tasks.validation.given import Given
 from spark_tasks.validation.infos import ConfigInfos, merged, of_keys, under_prefix
-from spark_tasks.validation.overrides import clients_of, policy_of, validate_overrides
+from spark_tasks.validation.overrides import clients_of, validate_overrides
 from spark_tasks.validation.rules import check_scaling, check_sink, check_source
 from spark_tasks.validation.runtimes import check_runtimes
 

@@ -2,55 +2,15 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from spark_tasks.config.client_keys import client_config_def
 from spark_tasks.config.definition import ConfigError, ConfigValue, parse_type
-from spark_tasks.config.types import Type
+from spark_tasks.config.override_policy import Policy
 from spark_tasks.config.unsupported import refused
 from spark_tasks.kafka.client_properties import Kind, client_properties
 from spark_tasks.validation.infos import ConfigInfos, under_prefix
-
-_PRINCIPAL = ("sasl.jaas.config", "sasl.mechanism", "security.protocol")
-_POLICY = "connector.client.config.override.policy"
-_CLASS = re.compile(r"org\.apache\.kafka\.connect\.connector\.policy\.(\w+)ConnectorClientConfigOverridePolicy")
-
-Policy = Callable[[str], str | None]
-"""Returns an error if a client's setting may not be overridden, else None."""
-
-
-def policy_of(worker: Mapping[str, str]) -> Policy:
-    """Returns the policy in the worker's properties: All (the default), None, Principal or Allowlist. Raises
-    ConfigError for any other name.
-    """
-    given = worker.get(_POLICY, "All").strip()
-    java = _CLASS.fullmatch(given)
-    name = java[1] if java else given.removesuffix("ConnectorClientConfigOverridePolicy")
-    match name.lower():
-        case "all":
-            return lambda _: None
-        case "none":
-            return _only((), "None")
-        case "principal":
-            return _only(_PRINCIPAL, "Principal")
-        case "allowlist":
-            allowed = parse_type(_POLICY, worker.get("connector.client.config.override.allowlist", ""), Type.LIST)
-            return _only(tuple(allowed), "Allowlist")
-        case _:
-            raise ConfigError(f"Invalid value {given} for configuration {_POLICY}: heeler does not support custom "
-                              "policy classes. Use All, None, Principal, or Allowlist, which allows the settings in "
-                              "connector.client.config.override.allowlist")
-
-
-def _only(allowed: tuple[str, ...], name: str) -> Policy:
-    def check(key: str) -> str | None:
-        if key in allowed:
-            return None
-        return f"The '{name}' policy does not allow '{key}' to be overridden in the connector configuration."
-
-    return check
 
 
 def validate_overrides(client: Kind, policy: Policy, props: Mapping[str, Any], worker: Mapping[str, str]
@@ -58,7 +18,8 @@ def validate_overrides(client: Kind, policy: Policy, props: Mapping[str, Any], w
     """Validates the overrides of one kind of client. `props`: the connector's configuration."""
     prefix = f"{client}.override."
     keys = client_config_def(client).keys
-    given = {key: str(value) for key, value in props.items() if value is not None}
+    given = {key: str(value) for key, value in props.items()
+             if value is not None and not (key.startswith(prefix) and policy(key.removeprefix(prefix)))}
     insecure = refused(client_properties(worker, given, client))
     values = []
     for full, raw in props.items():

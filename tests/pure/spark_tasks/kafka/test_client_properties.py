@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from spark_tasks.errors import ConfigError
-from spark_tasks.kafka.client_properties import client_properties, same_brokers
+from spark_tasks.kafka.client_properties import client_properties, of_worker, same_brokers
 
 WORKER = {"bootstrap.servers": "a:9092", "group.id": "g", "security.protocol": "PLAINTEXT", "key.converter": "x"}
 
@@ -32,6 +32,26 @@ def test_an_override_that_is_null_is_an_error_that_names_it() -> None:
     with pytest.raises(ConfigError, match=r"^Invalid value null for configuration producer\.override\.bootstrap\.serv"):
         client_properties(WORKER, connector, "producer")
     assert client_properties(WORKER, connector, "admin") == client_properties(WORKER, {}, "admin")
+
+
+@pytest.mark.parametrize(("policy", "allowed"), [
+    ("None", ()), ("Principal", ("sasl.jaas.config",)), ("Allowlist", ("acks",)), ("All", ("acks", "sasl.jaas.config")),
+])
+def test_a_policy_applies_to_connectors_that_are_older_or_were_written_to_the_topic(
+    policy: str, allowed: tuple[str, ...]
+) -> None:
+    """Whichever client is created, for a task or for a request, as in Kafka Connect."""
+    prefix = "connector.client.config.override."
+    worker = {**WORKER, f"{prefix}policy": policy, f"{prefix}allowlist": "acks"}
+    for known in (worker, of_worker(worker)):
+        for key in ("acks", "sasl.jaas.config"):
+            connector = {f"admin.override.{key}": "x", "admin.override.": "alone, it overrides nothing"}
+            assert "acks" not in client_properties(known, connector, "producer")
+            if key in allowed:
+                assert client_properties(known, connector, "admin")[key] == "x"
+            else:
+                with pytest.raises(ConfigError, match=rf"^Client Config Overrides not allowed.*'{policy}'.*'{key}'"):
+                    client_properties(known, connector, "admin")
 
 
 @pytest.mark.parametrize(("other", "same"), [

@@ -77,7 +77,7 @@ CREATION = {
 
 
 def test_topics_are_created_by_the_first_group_that_matches() -> None:
-    found = topic_creation(CREATION, {})
+    found = topic_creation(CREATION, WORKER)
     assert found is not None
     assert found.settings_of("log-7") == TopicSettings(1, 3, {"retention.ms": "9"})
     assert found.settings_of("log-0") == TopicSettings(5, -1, {})
@@ -85,12 +85,12 @@ def test_topics_are_created_by_the_first_group_that_matches() -> None:
 
 
 def test_topics_are_left_to_the_brokers() -> None:
-    assert topic_creation({"topic": "t"}, {}) is None
+    assert topic_creation({"topic": "t"}, WORKER) is None
 
 
 def test_a_setting_of_topic_creation_that_is_null_is_not_set() -> None:
     nulls: Any = {"topic.creation.groups": None, "topic.creation.default.cleanup.policy": None}
-    found = topic_creation({**CREATION, **nulls}, {})
+    found = topic_creation({**CREATION, **nulls}, WORKER)
     assert found is not None
     assert found.settings_of("log-7") == TopicSettings(5, 3, {})
 
@@ -103,7 +103,7 @@ def test_a_setting_of_topic_creation_that_is_null_is_not_set() -> None:
 ])
 def test_invalid_topic_creation_settings_are_refused(changed: dict[str, Any], why: str) -> None:
     with pytest.raises(ConfigError, match=why):
-        topic_creation({**CREATION, **changed}, {})
+        topic_creation({**CREATION, **changed}, WORKER)
 
 
 @pytest.mark.parametrize(("settings", "folder", "enabled"), [
@@ -186,4 +186,4 @@ def test_the_patterns_of_all_groups_are_checked(key):
     settings = {"topic.creation.default.partitions": "1", "topic.creation.default.replication.factor": "1",
                 "topic.creation.groups": "g", f"topic.creation.g.{key}": "a.*,("}
     with pytest.raises(ConfigError, match=rf"Invalid value a\.\*,\( for .* topic\.creation\.g\.{key}: Syntax error"):
-        topic_creation(settings, {})
+        topic_creation(settings, WORKER)

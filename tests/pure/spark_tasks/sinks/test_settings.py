@@ -24,10 +24,20 @@ def test_sink_settings_of_the_connector_precede_the_workers() -> None:
     ({"consumer_override_max_poll_records": "0"},
      "Invalid value 0 for configuration max.poll.records: must be a whole number of at least 1"),
     ({"consumer_override_isolation_level": "x"}, "Invalid value x for configuration isolation.level"),
-    ({"producer_override_acks": "x"}, "Invalid value x for configuration acks"),
+    ({"producer_override_acks": "x", "errors_deadletterqueue_topic_name": "d"},
+     "Invalid value x for configuration acks"),
     ({"errors_tolerance": "some"}, "Invalid value some for configuration errors.tolerance"),
 ])
 def test_defects_of_a_sink_are_reported(connector: dict[str, str], message: str) -> None:
     with pytest.raises(ConfigError) as raised:
         SinkSettings.of(context_with(topics="t", **connector))
     assert str(raised.value).startswith(message)
+
+
+def test_overrides_of_clients_that_a_sink_does_not_use_do_not_matter() -> None:
+    """Only those of clients that it uses are validated, and may be refused."""
+    overrides = {f"{client}_override_{key}": "x" for client in ("producer", "admin") for key in ("acks", "client_id")}
+    worker = {"connector.client.config.override.policy": "None"}
+    assert SinkSettings.of(context_with(worker, topics="t", **overrides)).errors.client == {}
+    with pytest.raises(ConfigError, match="not allowed"):
+        SinkSettings.of(context_with(worker, topics="t", errors_deadletterqueue_topic_name="d", **overrides))
