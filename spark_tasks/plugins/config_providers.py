@@ -7,6 +7,7 @@ and the log have the placeholder.
 
 from __future__ import annotations
 
+import io
 import itertools
 import logging
 import os
@@ -23,6 +24,7 @@ from typing_extensions import override
 
 from spark_tasks.config.masking import process_secrets
 from spark_tasks.errors import ConfigError
+from spark_tasks.process.bounded_read import read_settings_file
 
 _logger = logging.getLogger(__name__)
 _PLACEHOLDER = re.compile(r"\$\{([^}]*?):(([^}]*?):)?([^}]*?)\}")
@@ -105,8 +107,8 @@ class FileConfigProvider(_PathConfigProvider):
         if file is None:
             return ConfigData({})
         try:
-            with file.open(encoding="utf-8") as opened:
-                properties: dict[str, str] = javaproperties.load(opened)
+            with io.TextIOWrapper(io.BytesIO(read_settings_file(file)), encoding="utf-8") as text:
+                properties: dict[str, str] = javaproperties.load(text)
         except (OSError, ValueError) as error:
             raise ConfigError(f"Could not read properties from file {path}: {error}") from error
         return ConfigData({k: v for k, v in properties.items() if keys is None or k in keys})
@@ -129,7 +131,7 @@ class DirectoryConfigProvider(_PathConfigProvider):
             return ConfigData({})
         try:
             files = [f for f in folder.iterdir() if (keys is None or f.name in keys) and f.is_file()]
-            return ConfigData({f.name: f.read_bytes().decode() for f in files})
+            return ConfigData({f.name: read_settings_file(f).decode() for f in files})
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(f"Could not read the files of directory {path}: {error}") from error
 

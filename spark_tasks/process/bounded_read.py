@@ -1,12 +1,17 @@
-"""Reads a response of unknown length, with limits on its size and duration."""
+"""Reads what others choose, with limits: responses of unknown length, and files that a configuration names."""
 
 from __future__ import annotations
 
 import math
+import os
+import stat
 import time
 from collections.abc import Callable
+from pathlib import Path
+from typing import Final
 
-_CHUNK = 65_536
+_CHUNK: Final = 65_536
+_MAX_FILE_BYTES: Final = 16 << 20
 
 
 class TooLongError(ValueError):
@@ -28,3 +33,16 @@ def read_bounded(read: Callable[[int], bytes], max_bytes: int, deadline: float =
         if time.monotonic() > deadline:
             raise TimeoutError("the response takes too long")
     return b"".join(parts)
+
+
+def read_settings_file(file: Path) -> bytes:
+    """Returns the content of a regular file of at most 16 MiB that a connector's configuration names. Another one could
+    take all memory, as a device without an end does, or never be read, as a pipe. Raises OSError.
+    """
+    with open(file, "rb", opener=lambda path, flags: os.open(path, flags | os.O_NONBLOCK)) as opened:
+        if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
+            raise OSError("it is not a regular file")
+        content = opened.read(_MAX_FILE_BYTES + 1)
+    if len(content) > _MAX_FILE_BYTES:
+        raise OSError(f"it has more than {_MAX_FILE_BYTES >> 20} MiB")
+    return content

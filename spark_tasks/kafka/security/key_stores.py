@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from spark_tasks.errors import ConfigError
 from spark_tasks.kafka.security.jks import is_jks, to_pkcs12
+from spark_tasks.process.bounded_read import read_settings_file
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.serialization.pkcs12 import PKCS12KeyAndCertificates
@@ -23,9 +24,9 @@ _LINE: Final = 64  # characters; OpenSSL reads no line of more than 254
 def read_store(key: str, location: str) -> bytes:
     """Returns a store's content. `key`: the setting that has its location, for the message. Raises ConfigError."""
     try:
-        return Path(location).read_bytes()
+        return read_settings_file(Path(location))
     except OSError as error:
-        raise ConfigError(f"{key}: {location} cannot be read: {error.strerror}") from None
+        raise ConfigError(f"{key}: {location} cannot be read: {error.strerror or error}") from None
 
 
 def is_pem(content: bytes) -> bool:

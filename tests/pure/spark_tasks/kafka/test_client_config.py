@@ -183,6 +183,7 @@ def test_jks_stores_are_converted_to_pem(keytool):
         ({**SERVER, "security.protocol": "SASL_SSL"}, "GSSAPI.*PLAIN, SCRAM"),
         ({**SERVER, "security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"}, "no username and no password"),
         ({**SERVER, "security.protocol": "SSL", "ssl.truststore.location": "/no"}, "ssl.truststore.location: /no can"),
+        ({**SERVER, "security.protocol": "SSL", "ssl.keystore.location": "/dev/zero"}, "zero .* not a regular file"),
         ({**SERVER, "security.protocol": "SSL", "ssl.keystore.type": "BCFKS"}, "BCFKS.*PEM, PKCS12, JKS"),
         (
             {**SERVER, "security.protocol": "SSL", "ssl.keystore.key": "k", "ssl.keystore.certificate.chain": "c"},

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -101,6 +103,20 @@ def test_file_provider_reads_java_properties(tmp_path):
     assert provider.get("").data == {}
     with pytest.raises(ConfigError, match="Could not read properties from file /none"):
         provider.get("/none")
+
+
+def test_files_that_could_exhaust_memory_or_be_waited_for_are_not_read(tmp_path):
+    """A request may name any file that the provider may read."""
+    os.mkfifo(tmp_path / "pipe")
+    with (tmp_path / "large").open("wb") as large:
+        large.truncate(1 << 40)
+    provider = FileConfigProvider()
+    for file, why in (("/dev/zero", "not a regular file"), (tmp_path / "pipe", "not a regular file"),
+                      (tmp_path, "directory"), (tmp_path / "large", "more than 16 MiB")):
+        with pytest.raises(ConfigError, match=f"Could not read properties from file {file}: .*{why}"):
+            provider.get(str(file))
+    with pytest.raises(ConfigError, match="more than 16 MiB"):
+        DirectoryConfigProvider().get(str(tmp_path), {"large"})
 
 
 def test_directory_provider_reads_regular_files(tmp_path):
