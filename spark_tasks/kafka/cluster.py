@@ -28,6 +28,8 @@ _MIN_AGE_MS: Final = 1_000  # of leaders, even if the setting is 0: senders have
 _UNKNOWN_TOPIC_MS: Final = 3_000  # time for all brokers to learn of a new topic
 _REBOOTSTRAP_AFTER: Final = 6  # attempts without a response, about a second of backoff
 _NO_ANSWER: Final = (protocol.KafkaConnectionError, protocol.NodeNotReadyError, protocol.KafkaTimeoutError, OSError)
+_DESCRIBE: Final = "DESCRIBE permission on the topic"
+_PRODUCE: Final = "IDEMPOTENT_WRITE permission on the cluster, or WRITE permission on any topic"
 
 LEVELS: Final = {
     "read_uncommitted": IsolationLevel.READ_UNCOMMITTED,
@@ -57,13 +59,13 @@ class KafkaCluster:
         been added since: if it is not known, the brokers are asked. Raises UnknownTopicError.
         """
         doing, deadline = f"finding the partitions of {topic}", Deadline(timeout_ms)
-        leaders = self._run(doing, self.leaders, topic, deadline, create, expected)
+        leaders = self._run(doing, _DESCRIBE, self.leaders, topic, deadline, create, expected)
         return tuple(sorted(leaders))
 
     def leader(self, topic: str, partition: int, *, timeout_ms: float = DEFAULT_TIMEOUT_MS) -> int:
         """The broker that leads the partition."""
         doing = f"finding the leader of {topic}-{partition}"
-        return self._run(doing, self.find_leader, topic, partition, Deadline(timeout_ms))
+        return self._run(doing, _DESCRIBE, self.find_leader, topic, partition, Deadline(timeout_ms))
 
     def offsets(
         self,
@@ -81,7 +83,8 @@ class KafkaCluster:
         """
         wanted = list(dict.fromkeys(partitions))
         deadline = Deadline(timeout_ms)
-        return self._run(f"listing {which} offsets", self.find_offsets, wanted, which, isolation, deadline)
+        doing = f"listing {which} offsets"
+        return self._run(doing, _DESCRIBE, self.find_offsets, wanted, which, isolation, deadline)
 
     def init_producer_id(
         self,
@@ -98,17 +101,17 @@ class KafkaCluster:
         """
         deadline = Deadline(deadline_ms, first_ms=2, largest_ms=500)
         doing = f"initializing producer {transactional_id or ''}".strip()
-        return self._run(doing, self.new_identity, transactional_id, timeout_ms, producer_id, epoch, deadline)
+        return self._run(doing, _PRODUCE, self.new_identity, transactional_id, timeout_ms, producer_id, epoch, deadline)
 
     def close(self) -> None:
         """Closes all connections. The object cannot be used afterwards."""
         self.io.close()
 
-    def _run(self, doing: str, function: Callable[..., Awaitable[T]], *arguments: Any) -> T:
+    def _run(self, doing: str, needs: str, function: Callable[..., Awaitable[T]], *arguments: Any) -> T:
         try:
             return self.io.run(function, *arguments)
         except (protocol.KafkaError, OSError) as error:
-            raise translated(error, doing) from error
+            raise translated(error, doing, needs=needs) from error
 
     # The methods below run on the IO thread.
 

@@ -101,12 +101,16 @@ def is_retriable(error: BaseException) -> bool:
     return isinstance(error, _RETRIABLE)
 
 
-def translated(error: BaseException, doing: str, why: str | None = None) -> ConnectError:
+def translated(error: BaseException, doing: str, why: str | None = None, needs: str = "") -> ConnectError:
     """Translates an error of kafka-python. `doing`: the attempted action, for the message; `why`: an explanation that
-    replaces the error's own text.
+    replaces the error's own text; `needs`: the permission that the action requires.
     """
     if isinstance(error, ConnectError):
         return error
+    if isinstance(error, protocol.TransactionalIdAuthorizationFailedError):
+        needs = "WRITE permission on the transactional id"
+    if needs and isinstance(error, protocol.AuthorizationError):
+        why = f"{type(error).__name__}: the principal of this client needs {needs}"
     text = f"{doing}: {why or error}"
     code = int(getattr(error, "errno", -1) or -1)
     if isinstance(error, _FENCED):
@@ -135,6 +139,8 @@ def join_refusal(error: BaseException, group_id: str, session_timeout_ms: int, k
                 "partition.assignment.strategy), or a group of another type already has this name")
     if isinstance(error, protocol.GroupAuthorizationFailedError):
         return f"{error}; the principal of this client needs READ permission on the group {group_id}"
+    if isinstance(error, protocol.TopicAuthorizationFailedError):
+        return f"{error}; the principal of this client needs READ permission on the topics"
     if isinstance(error, protocol.GroupMaxSizeReachedError):
         return f"{error}; the brokers' group.max.size limits the number of members of the group {group_id}"
     if isinstance(error, protocol.UnknownError):

@@ -126,7 +126,8 @@ class _Fetcher:
         """Waits for the next response. Raises a ConnectError if fetching has failed."""
         item = self._pieces.get()
         if isinstance(item, BaseException):
-            raise translated(item, f"fetching {self._topic}-{self._partition} at {self._position}") from item
+            doing = f"fetching {self._topic}-{self._partition} at {self._position}"
+            raise translated(item, doing, needs="READ permission on the topic") from item
         if self._pending:
             self._cluster.io.start(self._continue)
         return item

@@ -267,7 +267,7 @@ class GroupConsumer:
             if self.stays():
                 return True
             if coordinator.refused:
-                raise protocol.TopicAuthorizationFailedError(coordinator.refused)
+                raise protocol.TopicAuthorizationFailedError(", ".join(sorted(coordinator.refused)))
             leaving()
             joined = bool(coordinator.poll(timeout_ms=timeout_ms)) and coordinator.stable()
         except protocol.KafkaError as error:
@@ -327,7 +327,8 @@ class GroupConsumer:
         try:
             found = self._coordinator.fetch_committed_offsets(wanted, timeout_ms=_FETCH_TIMEOUT_MS)
         except protocol.KafkaError as error:
-            raise translated(error, f"reading the offsets of consumer group {self._settings.group_id}") from error
+            doing = f"reading the offsets of consumer group {self._settings.group_id}"
+            raise translated(error, doing, needs="READ permission on the group and its topics") from error
         return {(tp.topic, tp.partition): item for tp, item in found.items() if item.offset >= 0}
 
     def commit(self, offsets: Mapping[TopicPartition, int], timeout_ms: int = 5_000, metadata: str = "") -> None:
@@ -370,7 +371,8 @@ class GroupConsumer:
             self._coordinator.request_rejoin()
             return CommitRefusedError(f"consumer group {group} refused the commit: {error}")
         if isinstance(error, protocol.KafkaError):
-            return translated(error, f"committing offsets of consumer group {group}")
+            needs = "READ permission on the group and its topics"
+            return translated(error, f"committing offsets of consumer group {group}", needs=needs)
         return error if isinstance(error, Exception) else ConnectError("the worker is stopping")
 
     def close(self) -> None:

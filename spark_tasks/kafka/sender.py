@@ -27,6 +27,7 @@ _FIRST_WAIT_MS: Final = 10.0
 # Connections to each broker, which handles one request per connection at a time. A partition always uses the same one.
 _CONNECTIONS: Final = 2
 _LARGEST_WAIT_MS: Final = 1000.0
+_WRITE: Final = "WRITE permission on the topic"
 
 
 _Connection = tuple[int, int]  # broker, number of the connection to it
@@ -167,7 +168,7 @@ class Sender:
         try:
             await self._cluster.find_leader(*partition, Deadline(self._delivery_timeout_ms))
         except (ConnectError, protocol.KafkaError, OSError) as error:
-            self._fail(translated(error, f"finding the leader of {partition[0]}-{partition[1]}"))
+            self._fail(translated(error, f"finding the leader of {partition[0]}-{partition[1]}", needs=_WRITE))
         queue.pausing = False
         self._resume_if_due(queue)
         self._pump_soon()
@@ -193,7 +194,7 @@ class Sender:
         try:
             await self._send_and_settle(connection, batches)
         except Exception as error:  # noqa: BLE001 - the caller of append waits for a result
-            self._fail(translated(error, f"appending to {batches[0].where[0]}-{batches[0].where[1]}"))
+            self._fail(translated(error, f"appending to {batches[0].where[0]}-{batches[0].where[1]}", needs=_WRITE))
 
     async def _send_and_settle(self, connection: _Connection, batches: list[PendingBatch]) -> None:
         node, number = connection
@@ -256,7 +257,7 @@ class Sender:
         elif is_retriable(result) or self._follows_a_failed_batch(queue, batch, result):
             self._retry(queue, batch, result)
         else:
-            self._fail(translated(result, f"appending to {batch.where[0]}-{batch.where[1]}"))
+            self._fail(translated(result, f"appending to {batch.where[0]}-{batch.where[1]}", needs=_WRITE))
         self._resume_if_due(queue)
 
     def _cut(self, queue: _PartitionQueue, batch: PendingBatch) -> None:

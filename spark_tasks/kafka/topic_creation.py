@@ -106,7 +106,8 @@ def create_topic(admin: Mapping[str, Any], topic: str, wanted: TopicSettings) ->
     except protocol.TopicAlreadyExistsError:
         _logger.debug("Another client has created topic %s in the meantime", topic)
     except protocol.KafkaError as error:
-        raise translated(error, f"creating topic {topic}") from error
+        needs = "CREATE permission on the topic or the cluster; or create the topic yourself"
+        raise translated(error, f"creating topic {topic}", needs=needs) from error
     finally:
         client.close()
 

@@ -133,7 +133,7 @@ class TransactionOwner:
         try:
             cluster.io.run(cluster.retrying_at_coordinator, self._transactional_id, attempt, deadline)
         except (protocol.KafkaError, OSError) as error:
-            raise translated(error, doing) from error
+            raise translated(error, doing, needs="WRITE permission on the topics") from error
 
     # The methods below run on the IO thread.
 

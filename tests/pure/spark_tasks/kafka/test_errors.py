@@ -1,0 +1,33 @@
+"""What the errors of brokers say to users."""
+
+from __future__ import annotations
+
+import kafka.errors as protocol
+import pytest
+
+from spark_tasks.kafka.errors import KafkaAuthorizationError, join_refusal, translated
+
+WRITE = "WRITE permission on the topic"
+
+
+@pytest.mark.parametrize(("error", "needed"), [
+    (protocol.TopicAuthorizationFailedError("Request 'CreateTopicsRequest(version=7, …)' failed with …"), WRITE),
+    (protocol.TransactionalIdAuthorizationFailedError(), "WRITE permission on the transactional id"),
+])
+def test_an_error_of_authorization_names_the_permission_that_is_needed(
+    error: protocol.KafkaError, needed: str
+) -> None:
+    found = translated(error, "writing to t-0", needs=WRITE)
+    assert isinstance(found, KafkaAuthorizationError)
+    assert str(found) == f"writing to t-0: {type(error).__name__}: the principal of this client needs {needed}"
+
+
+def test_other_errors_say_nothing_about_permissions() -> None:
+    for error in (protocol.SaslAuthenticationFailedError("wrong password"), protocol.NotLeaderForPartitionError()):
+        assert str(translated(error, "appending to t-0", needs=WRITE)) == f"appending to t-0: {error}"
+
+
+def test_a_group_with_topics_that_its_member_may_not_read() -> None:
+    text = join_refusal(protocol.TopicAuthorizationFailedError("a, b"), "g", 1)
+    assert text.endswith("TopicAuthorizationFailedError: a, b; the principal of this client needs READ permission on "
+                         "the topics")
