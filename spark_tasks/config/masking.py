@@ -34,8 +34,9 @@ OWNERS: Final = 10_000
 VALUES_EACH: Final = 1000  # per owner; some values expire within minutes, and clients may validate any number of them
 _WORD = re.compile(r"[^\W_]")
 # A password inside a value such as sasl.jaas.config.
-_QUOTED = re.compile(
-    r"""(?:password|secret|token)\w*\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)')""", re.IGNORECASE
+_INNER = re.compile(
+    r"""(?:password|secret|token)\w*\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|(?!\$\{)([^\s;"']+))""",
+    re.IGNORECASE,
 )
 # Passwords in a URL, which may contain an @, and in its parameters, as in JDBC's URLs.
 _IN_URL = re.compile(r"://[^/\s:@]*:([^/\s]+)@")
@@ -53,21 +54,21 @@ def secret_name(key: str) -> bool:
 
 
 def passwords(config: Mapping[str, Any], more: Iterable[str] = ()) -> list[str]:
-    """Returns the secrets of a configuration: the values of keys with a secret's name and of the keys `more`, quoted
+    """Returns the secrets of a configuration: the values of keys with a secret's name and of the keys `more`,
     passwords in those values (as in sasl.jaas.config), and passwords in user:password (of *.user.info, and in the URLs
     of any value) and in parameters of URLs.
     """
     values = [config[key] for key in {*more, *filter(secret_name, config)} if isinstance(config.get(key), str)]
-    inner = [re.sub(r"\\(.)", r"\1", m[1] or m[2] or "") for text in values for m in _QUOTED.finditer(text)]
+    inner = [m[3] or re.sub(r"\\(.)", r"\1", m[1] or m[2] or "") for text in values for m in _INNER.finditer(text)]
     pairs = [str(value).partition(":")[2] for key, value in config.items() if key.endswith("user.info")]
     urls = [m[1] for value in config.values() if isinstance(value, str) for kind in (_IN_URL, _PARAMETER)
             for m in kind.finditer(value)]
     return [*values, *inner, *filter(None, pairs), *urls]
 
 
-def hide_passwords(connector: str, config: Mapping[str, Any], plugin: type[Any]) -> None:
-    """Makes this process hide the passwords of a connector. `plugin`: its class, whose config_def has the types of its
-    keys.
+def hide_passwords(connector: str | None, config: Mapping[str, Any], plugin: type[Any]) -> None:
+    """Makes this process hide the passwords of a connector (None: of one that is only validated). `plugin`: its class,
+    whose config_def has the types of its keys.
     """
     keys = getattr(getattr(plugin, "config_def", None), "keys", {})
     own = [name for name, key in keys.items() if key.type is Type.PASSWORD]

@@ -16,7 +16,7 @@ _PIECE: Final = 16_384  # characters of a text that numpy examines at a time: th
 _TABLE_BITS: Final = 20
 _FACTORS: Final = (2654435761, 2246822519, 3266489917, 668265263)  # odd numbers with bits all over
 _ALNUM = re.compile(r"[^\W_]")
-_ESCAPES: Final = (r"\n", r"\r", r"\t")  # their letter belongs to no word
+_ESCAPE = re.compile(r"\\(?:[nrt]|x[0-9a-f]{2}|u[0-9a-f]{4})\Z")  # its letters and digits belong to no word
 
 
 class Occurrences:
@@ -97,4 +97,4 @@ def _alone(text: str, start: int, end: int) -> bool:
     if _ALNUM.match(text, end - 1) and _ALNUM.match(text, end):
         return False
     free = start == 0 or not _ALNUM.match(text, start) or not _ALNUM.match(text, start - 1)
-    return free or text[max(0, start - 2) : start] in _ESCAPES
+    return free or _ESCAPE.search(text, max(0, start - 6), start) is not None

@@ -1,6 +1,7 @@
 """Filters the log of kafka-python: what concerns nobody, and what other lines say better.
 
-Lines about lost and refused connections are replaced with one line: while brokers are down, each client logs several a
+Lines at DEBUG have no records, which include the configurations of connectors, and no credentials, as in Java. Lines
+about lost and refused connections are replaced with one line: while brokers are down, each client logs several a
 second. The parts of the worker that an outage affects log its consequences.
 """
 
@@ -8,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import re
-from typing import Final
+from typing import Any, Final
 
 from spark_tasks.process.rate_limited_log import RateLimitedLog
 
@@ -35,6 +36,11 @@ FOLLOWING_LINES: Final = (
     "Attempt to join group %s failed due to fatal error",
 )
 """The beginnings of lines about consequences; always dropped: heeler logs those that matter itself."""
+WITH_CONTENTS: Final = (
+    "kafka.net.connection", "kafka.producer.kafka", "kafka.producer.sender", "kafka.protocol.parser",
+)
+"""Loggers whose lines at DEBUG would contain what is sent and received."""
+_CONTENTS: Final = ("ProduceRequest", "FetchResponse", "SaslAuthenticateRequest", "SaslAuthenticateResponse")
 _OF_LOGIN: Final = re.compile(r"(?:SaslAuthenticationFailedError: )+(.*)")
 _OF_CONNECTION: Final = re.compile(r"KafkaConnectionError|NodeNotReadyError|socket disconnected|RequestTimedOut")
 
@@ -74,6 +80,24 @@ def _no_slow_step(record: logging.LogRecord) -> bool:
     return enabled or "blocking the event loop" not in str(record.msg)
 
 
+def without_contents(record: logging.LogRecord) -> bool:
+    """Replaces bytes, and messages that contain records or credentials, by what they are."""
+    if isinstance(record.args, tuple):
+        record.args = tuple(map(_described, record.args))
+    return True
+
+
+def _described(argument: Any) -> Any:
+    if isinstance(argument, (bytes, bytearray, memoryview)):
+        return f"<{len(argument)} bytes>"
+    if isinstance(argument, dict):
+        return {key: _described(value) for key, value in argument.items()}
+    if type(argument) in (list, tuple):
+        return [_described(item) for item in argument]
+    name = type(argument).__name__
+    return f"{name}(…)" if name in _CONTENTS else argument
+
+
 def _reason(line: str) -> str:
     """The last part of a line, such as `111 ECONNREFUSED`; an unmatched parenthesis belongs to what came before."""
     return _without_end(line.rpartition(": ")[2])
@@ -89,6 +113,8 @@ def install() -> None:
     for name in SILENT:
         logging.getLogger(name).setLevel(logging.CRITICAL)
     logging.getLogger(EVENT_LOOP).addFilter(_no_slow_step)
+    for name in WITH_CONTENTS:
+        logging.getLogger(name).addFilter(without_contents)
     for name in LOGGERS:
         logger = logging.getLogger(name)
         if not any(isinstance(old, ConnectionLines) for old in logger.filters):

@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from spark_tasks.config.masking import process_secrets
 from spark_tasks.errors import ConnectError
 from spark_tasks.spark.output import pump
 from spark_tasks.spark.security import write_properties
@@ -160,7 +161,9 @@ def _await_connection(process: subprocess.Popen[bytes], connection: Path, stop: 
         stop.wait(0.02)
     data = connection.read_bytes()
     port, length = struct.unpack_from(">ii", data)
-    return port, data[8 : 8 + length].decode()
+    secret = data[8 : 8 + length].decode()
+    process_secrets().add("", [secret])  # Py4J logs it at DEBUG
+    return port, secret
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

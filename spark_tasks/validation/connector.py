@@ -8,6 +8,7 @@ from typing import Any
 from spark_tasks.config import healing, scaling
 from spark_tasks.config.connector_keys import COMMON, SINK, SOURCE
 from spark_tasks.config.definition import ConfigDef, ConfigError, ConfigValue
+from spark_tasks.config.masking import hide_passwords
 from spark_tasks.config.override_policy import policy_of
 from spark_tasks.config.types import shown
 from spark_tasks.plugins import Kind, PluginNotFoundError, Plugins, PluginVersionError
@@ -69,6 +70,7 @@ def _validated(
         subject = Subject(plugins.find(Kind.CONNECTOR, name, version), props, plugins, worker)
     except (PluginVersionError, ConfigError):
         return _unfit_version(name, Subject(plugins.find(Kind.CONNECTOR, name), props, plugins, worker))
+    hide_passwords(None, props, subject.plugin.cls)
     kind = "sink" if subject.is_sink else "source"
     stage(f"validating {kind} connector-specific properties for the connector")
     definition, values = _framework(subject)

@@ -71,6 +71,8 @@ def test_a_text_without_secrets_is_unchanged(text):
     ("prod", "the product of prod", f"the product of {MASK}"),
     ("5432", "at db:5432, 54321 times", f"at db:{MASK}, 54321 times"),
     ("prod", r"'a\nprod\n'", rf"'a\n{MASK}\n'"),
+    ("s3cr3t", repr(b"\0user\0s3cr3t"), rf"b'\x00user\x00{MASK}'"),  # a login's bytes in kafka-python's lines at DEBUG
+    ("s3cr3t", "x00s3cr3t", "x00s3cr3t"),
     ("abc", "abc abc", "abc abc"),
     ("true", "it is true", "it is true"),
     ("", "all", "all"),
@@ -122,6 +124,15 @@ def test_passwords_of_a_configuration_are_found():
     config = {"ssl.key.password": "p1", "sasl.jaas.config": 'M required username="u" password="a\\"b";', "topic": "t",
               "pin": "1234", "oauth.client.secret": None}
     assert sorted(passwords(config, ["pin"])) == sorted(["p1", config["sasl.jaas.config"], "1234", 'a"b'])
+
+
+@pytest.mark.parametrize(("option", "found"), [
+    ("password=hunter2", ["hunter2"]), ("password = 'a b'", ["a b"]), ("clientSecret=x1y2", ["x1y2"]),
+    ("password=${env:PW}", []),
+])
+def test_passwords_of_a_login_may_be_unquoted(option, found):
+    login = f"M required username=u {option};"
+    assert passwords({"sasl.jaas.config": login}) == [login, *found]
 
 
 def test_the_password_of_a_schema_registry():

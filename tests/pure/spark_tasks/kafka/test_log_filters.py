@@ -8,13 +8,17 @@ import logging
 from collections.abc import Iterator
 
 import pytest
+from kafka import TopicPartition
 from kafka.errors import SaslAuthenticationFailedError
+from kafka.protocol.producer import ProduceRequest
+from kafka.protocol.sasl import SaslAuthenticateRequest
 
 from spark_tasks.kafka import log_filters
-from spark_tasks.kafka.log_filters import CONNECTION_LINES, FOLLOWING_LINES, LOGGERS, ConnectionLines
+from spark_tasks.kafka.log_filters import CONNECTION_LINES, FOLLOWING_LINES, LOGGERS, WITH_CONTENTS, ConnectionLines
 
 MODULES = ("kafka.consumer.fetcher", "kafka.coordinator.base", "kafka.net.connection", "kafka.net.manager",
            "kafka.net.transport", "kafka.producer.producer_batch")
+TP = TopicPartition("t", 0)
 
 
 @pytest.fixture
@@ -73,3 +77,16 @@ def test_the_filter_is_installed_once() -> None:
     log_filters.install()
     for name in LOGGERS:
         assert len([one for one in logging.getLogger(name).filters if isinstance(one, ConnectionLines)]) == 1
+
+
+@pytest.mark.parametrize("logger", WITH_CONTENTS)
+def test_lines_at_debug_have_no_records_and_no_credentials(logger: str, caplog: pytest.LogCaptureFixture) -> None:
+    """A record of the config topic contains a connector's passwords before this process knows them."""
+    log_filters.install()
+    login, written = SaslAuthenticateRequest(auth_bytes=b"\0me\0secret"), ProduceRequest(topic_data=[])
+    with caplog.at_level(logging.DEBUG, logger):
+        logging.getLogger(logger).debug("%s Send: %r %s %s", "me", b"secret", login, {1: written})
+        logging.getLogger(logger).debug("value=%r headers=%r to %s", bytearray(b"secret"), [("a", b"secret")], TP)
+    first, second = (record.getMessage() for record in caplog.records)
+    assert first == "me Send: '<6 bytes>' SaslAuthenticateRequest(…) {1: 'ProduceRequest(…)'}"
+    assert second == f"value='<6 bytes>' headers=[['a', '<6 bytes>']] to {TP}"

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from spark_tasks.config.masking import MASK
+from spark_tasks.config.masking import MASK, process_secrets
 from spark_tasks.plugins.config_providers import ConfigTransformer, EnvVarConfigProvider
 from spark_tasks.validation import validate_connector
 from tests.rigs.java_plugins import java_like
@@ -62,3 +62,9 @@ def test_other_values_are_shown() -> None:
     found = said("s3cr3t", file="${env:S}", topic="a-topic", batch_size="x")
     assert '"value": "a-topic"' in found
     assert "Invalid value x for configuration batch.size" in found
+
+
+def test_a_password_is_hidden_in_this_process_once_it_is_validated() -> None:
+    """Before the connector is started, its configuration is already logged, by kafka-python at DEBUG for example."""
+    said("", producer_override_sasl_jaas_config='M required username="u" password="s3cr3t-of-a-new-one";')
+    assert process_secrets().mask("with s3cr3t-of-a-new-one") == f"with {MASK}"
