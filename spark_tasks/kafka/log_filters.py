@@ -26,11 +26,11 @@ LOGGERS: Final = (
 CONNECTION_LINES: Final = (
     "%s: Connection lost: %s", "Connection failed: %s", "%s: socket disconnected", "%s: Abort (%s)",
     "Fetch to node %s failed: %s", "Error sending %s to node %s [%s]", "Bootstrap connection to %s failed: %s",
-    "Group Coordinator Request failed: %s",
 )
 """The beginnings of lines about connections; dropped if their error is a connection error, or a refused login."""
 FOLLOWING_LINES: Final = (
     "Bootstrap %s not ready; waiting", "Bootstrap failed: %s", "Marking the coordinator dead",
+    "Group Coordinator Request failed: %s",
     "Heartbeat failed for group %s: coordinator (node %s)", "Failed to produce messages to topic-partition",
     "%s: Error receiving network data", "%s: Error sending request data",
     "Attempt to join group %s failed due to fatal error",

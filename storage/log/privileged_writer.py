@@ -12,6 +12,7 @@ from kafka.errors import KafkaError
 from typing_extensions import override
 
 from spark_tasks.errors import ConnectError
+from spark_tasks.kafka.errors import translated
 from spark_tasks.kafka.topic_client import client_for
 from storage.daemon_pool import DaemonPool
 from storage.errors import PrivilegedWriteError
@@ -69,8 +70,9 @@ class KafkaPrivilegedWriter(PrivilegedWriter):
             self._producer.init_transactions()
         except KafkaError as error:
             self._give_up()
-            message = f"Failed to create and initialize fencable producer for topic {self._topic}: {error}"
-            raise ConnectError(message) from error
+            doing = (f"Failed to create and initialize fencable producer for topic {self._topic} (transactional.id "
+                     f"{self._settings['transactional_id']})")
+            raise ConnectError(str(translated(error, doing))) from error
 
     def _write(self, records: Sequence[KeyValue]) -> list[Position]:
         if self._producer is None:

@@ -238,8 +238,9 @@ class KafkaTopicLog(TopicLog):
             if time.monotonic() > deadline or self._stopping.wait(0.05):
                 raise ConnectError(
                     f"Could not look up partition metadata for topic '{self._topic}' in {TOPIC_WAIT_S:.0f} s. There "
-                    "may be a connectivity issue, or the topic does not exist, or has just been created and needs more "
-                    "time"
+                    "may be a connectivity issue, or the topic does not exist (the worker creates it if its principal "
+                    "has CREATE permission), or the principal lacks DESCRIBE permission on it, or it has just been "
+                    "created and needs more time"
                 )
         partitions = [TopicPartition(self._topic, number) for number in sorted(numbers)]
         begins = self._known(partitions, OffsetSpec.EARLIEST)

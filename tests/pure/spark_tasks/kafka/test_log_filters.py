@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 from kafka import TopicPartition
-from kafka.errors import SaslAuthenticationFailedError
+from kafka.errors import GroupAuthorizationFailedError, SaslAuthenticationFailedError
 from kafka.protocol.producer import ProduceRequest
 from kafka.protocol.sasl import SaslAuthenticateRequest
 
@@ -52,6 +52,14 @@ def test_the_reason_is_quoted_without_the_parenthesis_around_it(
 ) -> None:
     manager.warning("%s: Abort (%s)", "<transport>", "KafkaConnectionError: socket disconnected")
     assert "Connections to Kafka are failing (socket disconnected). Clients" in caplog.text
+
+
+def test_a_group_without_permission_is_no_line_a_second(
+    manager: logging.Logger, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The error of the worker or task names the permission that is needed, once."""
+    manager.error("Group Coordinator Request failed: %s", GroupAuthorizationFailedError("g"))
+    assert caplog.text == ""
 
 
 def test_a_refused_login_is_one_line(manager: logging.Logger, caplog: pytest.LogCaptureFixture) -> None:
