@@ -23,6 +23,7 @@ from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
 from kafka.protocol.metadata import CoordinatorType, FindCoordinatorRequest, MetadataResponse
 
 from spark_tasks.backoff import doubled
+from spark_tasks.kafka.errors import tls_refusal
 from spark_tasks.kafka.recovery import RecoveringManager
 
 _logger = logging.getLogger(__name__)
@@ -248,8 +249,7 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
     async def _connect(self, node: Any, conn: Any, *arguments: Any, **keywords: Any) -> None:
         await super()._connect(node, conn, *arguments, **keywords)
         error = conn.init_future.exception if conn.init_future.failed() else None
-        if "CERTIFICATE_VERIFY_FAILED" in str(error):
-            error = protocol.SaslAuthenticationFailedError(f"the broker's certificate is not trusted: {error}")
+        error = tls_refusal(error) or error
         if isinstance(error, protocol.UnsupportedSaslMechanismError):
             error = type(error)(f"the broker does not support the SASL mechanism {self.config['sasl_mechanism']}")
         if isinstance(error, _REFUSALS):

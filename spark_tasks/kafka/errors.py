@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Self
 
 import kafka.errors as protocol
@@ -93,7 +94,23 @@ _OUT_OF_ORDER = (protocol.OutOfOrderSequenceNumberError, protocol.UnknownProduce
 _ABORTABLE = (protocol.TransactionAbortableError, protocol.InvalidTxnStateError, protocol.InvalidProducerIdMappingError)
 # Retriable for Kafka's clients, too: a batch was damaged on its way to the broker.
 _RETRIABLE = (protocol.RetriableError, protocol.CorruptRecordError, protocol.UnknownBrokerIdError, OSError)
+# Alerts of a broker that does not accept this client. With TLS 1.3, they arrive after the handshake.
+_TLS_ALERT = re.compile(
+    r"ALERT_(?:\w*CERTIFICATE|UNKNOWN_CA|ACCESS_DENIED|HANDSHAKE_FAILURE|PROTOCOL_VERSION|INSUFFICIENT_SECURITY)")
 _AUTHORIZATION = (protocol.AuthorizationError, protocol.SaslAuthenticationFailedError)
+
+
+def tls_refusal(error: BaseException | None) -> protocol.KafkaError | None:
+    """Returns the error of a connection that one side refuses because of a certificate or TLS's settings: unlike other
+    errors of connections, it does not go away by itself. None for any other error.
+    """
+    text = str(error)
+    if "CERTIFICATE_VERIFY_FAILED" in text:
+        return protocol.SaslAuthenticationFailedError(f"the broker's certificate is not trusted: {text}")
+    if _TLS_ALERT.search(text):
+        return protocol.SaslAuthenticationFailedError(
+            f"the broker refuses the TLS connection; it may require another certificate (ssl.keystore.*): {text}")
+    return None
 
 
 def is_retriable(error: BaseException) -> bool:

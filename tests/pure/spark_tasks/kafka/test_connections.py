@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import itertools
 import logging
 import re
 import socket
+import socketserver
+import ssl
 import sys
 import threading
 import time
 import weakref
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from kafka.errors import SaslAuthenticationFailedError
 
 from heeler.worker.logs import ConnectFormatter, log_context
 from spark_tasks.kafka.connections import Connections, Loop, Manager, TcpTransport, UnfinishedFrame
+from tests.rigs.serving import Certificates, make_certificates
 from tests.rigs.support import wait_until
 
 
@@ -223,3 +229,40 @@ def test_log_lines_of_the_loop_name_the_task_it_works_for() -> None:
         log.removeHandler(handler)
     expected = (("[orders|task-0] ", "task 0"), ("[orders|task-1] ", "task 1"), ("", "none"))
     assert lines == [f"ERROR {about}{name}{when}" for about, name in expected for when in ("", ", later", ", at last")]
+
+
+@contextlib.contextmanager
+def tls_listener(own: Certificates, version: ssl.TLSVersion) -> Iterator[int]:
+    """The port of a listener that accepts only clients with its own certificate, and never answers them."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(own.pem)
+    context.load_verify_locations(own.certificate)
+    context.verify_mode, context.maximum_version = ssl.CERT_REQUIRED, version
+
+    class Handler(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            with contextlib.suppress(OSError), context.wrap_socket(self.request, server_side=True) as secured:
+                while secured.recv(1000):
+                    pass
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server.server_address[1]
+        server.shutdown()
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+@pytest.mark.parametrize("with_certificate", [False, True])
+def test_a_broker_that_refuses_the_certificate_of_a_client_is_not_asked_again(tmp_path, version, with_certificate):
+    """As in Kafka's clients: it was retried forever."""
+    own, other = make_certificates(tmp_path / "own"), make_certificates(tmp_path / "other")
+    mine = {"ssl_certfile": str(other.pem), "ssl_keyfile": str(other.pem)} if with_certificate else {}
+    with tls_listener(own, version) as port:
+        made = Connections({"bootstrap_servers": [f"127.0.0.1:{port}"], "security_protocol": "SSL",
+                            "ssl_cafile": str(own.certificate), **mine})
+        try:
+            with pytest.raises(SaslAuthenticationFailedError, match=r"refuses the TLS connection.*keystore.*ALERT"):
+                made.run(made.bootstrap, 60_000)
+        finally:
+            made.close()
