@@ -134,6 +134,11 @@ class Secrets:
             if _shortened(known, VALUES_EACH) or _shortened(self._values, OWNERS):
                 self._index = _index({value for values in self._values.values() for value in values})
 
+    def of_connector(self, connector: str) -> tuple[str, ...]:
+        """Returns the known secrets of a connector and of the worker."""
+        with self._lock:
+            return (*self._values.get("", ()), *self._values.get(connector, ()))
+
     def mask(self, text: str) -> str:
         """Returns the text with `[hidden]` in place of each secret."""
         spans = sorted(self._index.spans(text))

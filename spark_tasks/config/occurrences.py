@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 _START: Final = 4  # characters of a word that are looked for first
 _KEY: Final = 64  # a longer word is compared as a whole only where its first 64 characters occur
-_SHORT: Final = 4096  # characters up to which numpy would not be faster
+_SHORT: Final = 1024  # characters up to which numpy would not be faster
 _PIECE: Final = 16_384  # characters of a text that numpy examines at a time: they fit into the processor's caches
 _TABLE_BITS: Final = 20
 _FACTORS: Final = (2654435761, 2246822519, 3266489917, 668265263)  # odd numbers with bits all over

@@ -8,6 +8,7 @@ from typing import Any
 
 from spark_tasks.config.connector_keys import SINK
 from spark_tasks.config.definition import ConfigDef
+from spark_tasks.config.masking import process_secrets
 from spark_tasks.errors import ConfigError, ConnectError, RetriableError
 from spark_tasks.kafka.client_properties import client_properties
 from spark_tasks.kafka.errors import InvalidTopicError, UnknownTopicError
@@ -31,7 +32,7 @@ class ErrorHandling:
     """The parsed settings; picklable. `tolerant`: errors.tolerance is `all`. `retry_timeout_ms`: -1 means forever.
     `log`, `log_records`: errors.log.enable and errors.log.include.messages. `queue`: the dead letter queue's topic,
     empty for none. `with_headers`: errors.deadletterqueue.context.headers.enable. `client`, `appender`: settings of the
-    producer; `admin`: settings of the admin client that creates the topic.
+    producer; `admin`: settings of the admin client that creates the topic. `secrets`: what letters must not contain.
     """
 
     connector: str = ""
@@ -47,6 +48,7 @@ class ErrorHandling:
     client: Mapping[str, Any] = field(default_factory=dict)
     appender: Mapping[str, Any] = field(default_factory=dict)
     admin: Mapping[str, Any] = field(default_factory=dict)
+    secrets: tuple[str, ...] = field(default=(), repr=False)
 
     @classmethod
     def of(cls, context: TaskContext) -> ErrorHandling:
@@ -62,7 +64,8 @@ class ErrorHandling:
         producer, admin = (
             client_properties(context.worker.clients, context.connector, kind) for kind in ("producer", "admin"))
         letters = ProducerSettings.of(producer)
-        return replace(own, client=letters.client, appender=letters.appender, admin=connection_settings(admin))
+        return replace(own, client=letters.client, appender=letters.appender, admin=connection_settings(admin),
+                       secrets=process_secrets().of_connector(context.connector_name))
 
     def prepare(self) -> None:
         """Creates the queue's topic if it does not exist. Raises RetriableError, ConnectError."""

@@ -11,6 +11,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from spark_tasks.config.masking import process_secrets
 from spark_tasks.data.columns import HEADERS_TYPE
 from spark_tasks.dead_letters.error_handling import ErrorHandling
 from spark_tasks.dead_letters.letters import PREFIX
@@ -68,6 +69,7 @@ class Refusals:
 
     def __init__(self, handling: ErrorHandling) -> None:
         self._handling = handling
+        process_secrets().add(handling.connector, handling.secrets)  # this process may be another one than the worker's
         self._letters: list[tuple[Original, list[Header]]] = []
         self._lines: list[str] = []
         self._count = 0
@@ -164,8 +166,9 @@ def context_headers(failure: Failure, original: Original, handling: ErrorHandlin
         "exception.class.name": failure.error_class,
     }
     headers: list[Header] = [(PREFIX + name, text.encode()) for name, text in texts.items() if text is not None]
-    message = failure.message
-    trace = "".join(traceback.format_exception(failure.error))
+    mask = process_secrets().mask
+    message = None if failure.message is None else mask(failure.message)
+    trace = mask("".join(traceback.format_exception(failure.error)))
     return [
         *headers,
         (PREFIX + "exception.message", None if message is None else message.encode(errors="replace")),

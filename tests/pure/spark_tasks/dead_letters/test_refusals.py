@@ -63,6 +63,17 @@ def test_headers_say_only_what_is_known():
     assert headers["exception.message"] is None
 
 
+def test_a_dead_letter_contains_no_secret_of_its_connector():
+    refusals = Refusals(ErrorHandling("c", 2, tolerant=True, queue="dead", with_headers=True, secrets=("s3cr3t-0815",)))
+    error = DataError("cannot log in with s3cr3t-0815")
+    refusals.add(Failure(FailedStage.TRANSFORMATION, "a.B", error, f"value: {error}", 0), original())
+    [letter] = sent(refusals)[1]
+    headers = {pair["key"]: pair["value"] for pair in letter["headers"]}
+    assert headers["__connect.errors.exception.message"] == b"cannot log in with [hidden]"
+    assert b"cannot log in with [hidden]" in headers["__connect.errors.exception.stacktrace"]
+    assert b"s3cr3t-0815" not in b"".join(filter(None, headers.values()))
+
+
 def test_without_context_headers_a_dead_letter_is_the_original_record():
     refusals = Refusals(ErrorHandling(tolerant=True, queue="dead"))
     refusals.add(FAILURE, original())

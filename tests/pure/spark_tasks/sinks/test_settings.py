@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from spark_tasks.config.masking import hide_passwords
 from spark_tasks.errors import ConfigError
 from spark_tasks.sinks.settings import SinkSettings
 from tests.rigs.tasks import context_with
@@ -41,3 +42,10 @@ def test_overrides_of_clients_that_a_sink_does_not_use_do_not_matter() -> None:
     assert SinkSettings.of(context_with(worker, topics="t", **overrides)).errors.client == {}
     with pytest.raises(ConfigError, match="not allowed"):
         SinkSettings.of(context_with(worker, topics="t", errors_deadletterqueue_topic_name="d", **overrides))
+
+
+def test_letters_know_the_secrets_of_their_connector() -> None:
+    hide_passwords("c", {"producer.override.ssl.key.password": "s3cr3t-4711"}, object)
+    queue = {"errors_deadletterqueue_topic_name": "d"}
+    assert "s3cr3t-4711" in SinkSettings.of(context_with(topics="t", **queue)).errors.secrets
+    assert SinkSettings.of(context_with(topics="t")).errors.secrets == ()
