@@ -13,6 +13,7 @@ from typing import Final
 
 from heeler.embedded_kafka.jars import JarSet, Progress, resolve
 from heeler.errors import SetupError
+from heeler.java_host.class_files import BROKEN
 from heeler.java_host.host_classpath import RUNTIME
 from heeler.java_host.manifests import MANIFESTS, names_in
 
@@ -76,13 +77,14 @@ def install(what: Coordinates, plugin_path: Path, progress: Progress,
         try:
             for jar in chosen:
                 shutil.copyfile(jar, work / jar.name)
+            plugins = declared(work)
             work.chmod(0o755)
             work.rename(target)
         finally:
             shutil.rmtree(work, ignore_errors=True)
     except OSError as error:
         raise SetupError(f"Cannot write to {plugin_path}: {error}") from error
-    return Installed(target, len(chosen), declared(target))
+    return Installed(target, len(chosen), plugins)
 
 
 def _version(jar: Path) -> tuple[str, tuple[int, ...]]:
@@ -106,7 +108,7 @@ def declared(folder: Path) -> list[str]:
             with zipfile.ZipFile(jar) as archive:
                 names = [name for name in archive.namelist() if name.startswith(MANIFESTS)]
                 texts = [archive.read(name) for name in names]
-        except (OSError, zipfile.BadZipFile) as error:
-            raise SetupError(f"{jar} cannot be read: {error}") from error
+        except (OSError, *BROKEN) as error:
+            raise SetupError(f"{jar.name} cannot be read: {error}") from error
         classes |= dict.fromkeys(name for text in texts for name in names_in(text) if _CLASS.fullmatch(name))
     return sorted(classes)

@@ -81,7 +81,7 @@ SSL_KEYS = ConfigDef(
 )
 
 SASL_KEYS = ConfigDef(
-    _key("sasl.mechanism", "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER or GSSAPI."),
+    _key("sasl.mechanism", "PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512; others only for Java workers."),
     _key("sasl.jaas.config",
          "User and password as in Java clients: a login module and its options, ended by a semicolon."),
     _key("sasl.client.callback.handler.class", "Callback of the client." + _JVM),

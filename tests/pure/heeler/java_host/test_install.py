@@ -57,6 +57,23 @@ def test_additional_artifacts_are_installed_too(registry, tmp_path):
     assert (done.folder / "jackson-core-2.9.9.jar").exists()  # though it is older than Kafka's: it was asked for
 
 
+def test_a_damaged_jar_is_reported_and_nothing_is_installed(tmp_path):
+    def resolve(jars, _progress):
+        folder = tmp_path / jars.folder
+        folder.mkdir(exist_ok=True)
+        with zipfile.ZipFile(folder / "mine-1.0.jar", "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("META-INF/services/org.apache.kafka.connect.sink.SinkConnector", "org.x.Sink\n" * 99)
+        damaged = bytearray((folder / "mine-1.0.jar").read_bytes())
+        at = damaged.index(b"SinkConnector") + len(b"SinkConnector")
+        damaged[at : at + 4] = b"\xff" * 4
+        (folder / "mine-1.0.jar").write_bytes(damaged)
+        return folder
+
+    with pytest.raises(SetupError, match=r"^mine-1\.0\.jar cannot be read"):
+        install(Coordinates.parse("org.x:mine:1.0"), tmp_path / "path", lambda _: None, resolve)
+    assert list((tmp_path / "path").iterdir()) == []
+
+
 def test_a_folder_that_cannot_be_written_is_reported(registry, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(SetupError, match="Cannot write to"):
