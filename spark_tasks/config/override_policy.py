@@ -11,7 +11,7 @@ from spark_tasks.config.types import Type
 OVERRIDES = "connector.client.config.override."
 """The prefix of the worker's properties that define the policy."""
 _PRINCIPAL = ("sasl.jaas.config", "sasl.mechanism", "security.protocol")
-_POLICY, _ALLOWLIST = OVERRIDES + "policy", OVERRIDES + "allowlist"
+_POLICY, _ALLOWLIST = "connector.client.config.override.policy", "connector.client.config.override.allowlist"
 _CLASS = re.compile(r"org\.apache\.kafka\.connect\.connector\.policy\.(\w+)ConnectorClientConfigOverridePolicy")
 
 Policy = Callable[[str], str | None]
