@@ -44,7 +44,8 @@ _PARAMETER = re.compile(
     r"[?&;][\w.-]*(?:password|passwd|pwd|passphrase|secret|token)=(?!\$\{)([^&;\s]+)", re.IGNORECASE
 )
 _NAMES = re.compile(
-    r"password|secret|jaas|token|passphrase|credential(?!s\.source$)|user\.info$|\.key$|private", re.IGNORECASE
+    r"password|passwd|pwd|secret|jaas|token|passphrase|credential(?!s\.source$)|user\.info$|\.key$|api[._-]?key|private",
+    re.IGNORECASE,
 )
 
 

@@ -126,6 +126,11 @@ def test_passwords_of_a_configuration_are_found():
     assert sorted(passwords(config, ["pin"])) == sorted(["p1", config["sasl.jaas.config"], "1234", 'a"b'])
 
 
+@pytest.mark.parametrize("key", ["db.passwd", "smtp.pwd", "apikey", "search.api_key", "http.Api-Key"])
+def test_other_names_of_secrets(key):
+    assert passwords({key: "hunter2", "message.key.field": "id", "keyspace": "k"}) == ["hunter2"]
+
+
 @pytest.mark.parametrize(("option", "found"), [
     ("password=hunter2", ["hunter2"]), ("password = 'a b'", ["a b"]), ("clientSecret=x1y2", ["x1y2"]),
     ("password=${env:PW}", []),
