@@ -205,7 +205,7 @@ class ExecutorListener:
             sock.close()
             return
         if expected is None or hello.leash is (expected.leash is not None):
-            raise ConnectionError("no such executor process is expected; one of this worker may have come too late")
+            raise ConnectionError("no such executor process is expected")
         proof = greeting.check(expected.token)
         with self._lock:
             if self._expected.get(hello.number) is not expected or hello.leash is (expected.leash is not None):
