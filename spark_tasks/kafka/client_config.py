@@ -9,7 +9,9 @@ import ssl
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
+
+from typing_extensions import override
 
 from spark_tasks.config.unsupported import refuse
 from spark_tasks.errors import ConfigError
@@ -165,6 +167,22 @@ def _pem_text_file(properties: Mapping[str, str], key: str) -> str | None:
     return _private_file(pem)
 
 
+class _PrivateFile(str):
+    """The path of a file with a text. Where it is unpickled, as on another machine, it is that of such a file there."""
+
+    __slots__ = ("_text",)
+    _text: str
+
+    def __new__(cls, path: str, text: str) -> Self:
+        made = super().__new__(cls, path)
+        made._text = text
+        return made
+
+    @override
+    def __reduce__(self) -> tuple[Callable[[str], str], tuple[str]]:
+        return _private_file, (self._text,)
+
+
 def _private_file(text: str) -> str:
     """Returns a file with this text that only this user can read. Equal texts share a file, to limit their number."""
     digest = hashlib.sha256(text.encode()).hexdigest()[:32]
@@ -175,7 +193,7 @@ def _private_file(text: str) -> str:
         with os.fdopen(handle, "w", encoding="utf-8") as out:
             out.write(text)
         Path(unfinished).replace(file)
-    return str(file)
+    return _PrivateFile(str(file), text)
 
 
 def _check_files(settings: Mapping[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import stat
 import subprocess
 import tempfile
@@ -95,6 +96,16 @@ def test_tls_supports_pem_texts(pem):
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
     assert client_settings(properties) == settings
+
+
+def test_pem_texts_are_sent_to_executors_on_other_machines(pem, tmp_path, monkeypatch):
+    """Which do not have the worker's temporary files."""
+    sent = pickle.dumps(client_settings({**SERVER, "security.protocol": "SSL", "ssl.truststore.certificates": pem[1]}))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "elsewhere"))
+    (tmp_path / "elsewhere").mkdir()
+    file = Path(pickle.loads(sent)["ssl_cafile"])
+    assert file.read_text() == pem[1]
+    assert file.is_relative_to(tmp_path / "elsewhere")
 
 
 def test_pem_texts_may_have_lines_of_any_characters(pem):
