@@ -23,6 +23,7 @@ ENDINGS: Final = (".json", ".yaml", ".yml", ".properties")
 LARGEST: Final = 4 * 1024 * 1024  # bytes of one file
 _STATES: Final = ("RUNNING", "PAUSED", "STOPPED")
 _ALSO: Final = {"name", "config", "initial_state", "tasks", "type"}  # the last two, of GET's response, are ignored
+_SPACE: Final = " \t\n\r\x0b\x0c"  # what a worker removes around a name; other spaces are part of it
 _MAX_ENTRIES: Final = 10_000  # entries of a YAML mapping with all that it merges
 _MAX_MERGED: Final = 500_000  # entries that all mappings of a YAML file merge
 _MERGE: Final = "tag:yaml.org,2002:merge"
@@ -178,10 +179,10 @@ def _wanted(item: Any, stem: str, file: str) -> Wanted:
     given = item.get("name") if wrapped else None
     if given is not None and not isinstance(given, str):
         raise ValueError(f"the name must be a string, not {json_kind(given)}")
-    name = (given or config.get("name") or stem).strip()
+    name = (given or config.get("name") or stem).strip(_SPACE)
     if not name:
         raise ValueError("the connector has no name")
-    if config.get("name", name).strip() != name:
+    if config.get("name", name).strip(_SPACE) != name:
         raise ValueError(f"the connector's name is {name}, but {config['name']} in its config")
     if "connector.class" not in config:
         raise ValueError(f"connector {name} has no connector.class")

@@ -84,3 +84,11 @@ def test_a_hidden_secret_is_not_written_back(tmp_path, line):
         read_connectors([file])
     assert f"{file}: connector c: {line.partition(':')[0]} has [hidden] in place of a secret." in str(error.value)
     assert "regex" not in str(error.value)
+
+
+def test_a_name_keeps_the_spaces_that_a_worker_keeps(tmp_path):
+    """Otherwise apply --prune would delete such a connector, and create another one."""
+    file = tmp_path / "c.json"
+    file.write_text(r'[{"name": "\u00a0c\u3000", "connector.class": "X"},'
+                    r' {"name": " c\t", "connector.class": "X"}]')
+    assert [wanted.name for wanted in read_connectors([file])] == ["\u00a0c\u3000", "c"]
