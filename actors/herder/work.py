@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from actors.errors import ConflictError
 from actors.herder import healing
 from actors.herder.effects import AbandonInstance, CancelTimer, ChangeInstance, StartInstance, StopInstance, Timer
 from actors.herder.events import TimerFired
@@ -208,7 +209,7 @@ def _gone(turn: Turn, item: ItemId) -> None:
         start(turn, item, slot.waiting, stopping.successor)
     else:
         for request_id in slot.waiting:
-            turn.reply(request_id, error=ConnectError(f"{item} was stopped before it could be restarted"))
+            turn.reply(request_id, error=ConflictError(f"{item} was stopped before it could be restarted"))
     if item in turn.state.releasing:
         turn.state = replace(turn.state, release=with_items(turn.state.release, turn.state.releasing - {item}))
         if not turn.state.releasing:

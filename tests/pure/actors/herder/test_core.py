@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from actors.assignment.protocol import Protocol
-from actors.errors import AlreadyExistsError, NotAssignedError, NotFoundError, NotLeaderError
+from actors.errors import AlreadyExistsError, ConflictError, NotAssignedError, NotFoundError, NotLeaderError
 from actors.herder.events import HaltRequested
 from actors.herder.standing import Phase
 from actors.messages.commands import StartTask
@@ -261,6 +261,22 @@ def test_a_lost_coordinator_stops_the_work_until_the_worker_has_joined_again() -
     world.lose_coordinator("w0")
     world.settle()
     world.check_at_rest()
+
+
+def test_a_restart_that_a_rebalance_interrupts_may_be_repeated() -> None:
+    world = started()
+    world.ask("w0", put("c"))
+    world.settle()
+    task = ConnectorTaskId(C, 0)
+    request = world.ask("w0", RestartTask(task))
+    while not world.nodes["w0"].state.slots[task].stopping:
+        assert world.step()
+    world.lose_coordinator("w0")
+    world.settle()
+    assert isinstance(world.replies[request].error, ConflictError)
+    request = world.ask("w0", RestartTask(task))
+    world.settle()
+    assert world.replies[request].error is None
 
 
 def test_halting_writes_unassigned_and_refuses_requests() -> None:
