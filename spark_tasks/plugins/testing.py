@@ -25,6 +25,7 @@ from pyspark import cloudpickle
 
 from spark_tasks.data.rows import write_batches
 from spark_tasks.plugins.origin import reading_from
+from spark_tasks.plugins.spark_task import as_spark_task
 
 TOPIC = "contract-topic"
 Place = tuple[str, int, int]
@@ -83,7 +84,7 @@ class _Run:
             if count > 0:
                 pieces = [(first, count // 2), (first + count // 2, count - count // 2)]
                 batches = [self._sink.batch(topic, partition, at, some) for at, some in pieces if some]
-                with reading_from((TOPIC, partition)):
+                with reading_from((TOPIC, partition)), as_spark_task(partition):
                     message = write_batches(cloudpickle.loads(pickled), batches)
                 messages.append(pickle.loads(pickle.dumps(message)))
         return messages
