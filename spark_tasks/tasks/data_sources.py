@@ -51,7 +51,7 @@ def stream_reader_of(source: Any, schema: StructType) -> tuple[Any, bool]:
 def writer_of(source: Any) -> Any:
     """Returns the data source's writer, for appending. Raises ConnectError."""
     try:
-        return source.writer(schema_of(source), overwrite=False)
+        return source.writer(schema_of(source), False)
     except _MISSING as error:
         raise _without(source, "writer(schema, overwrite), so nothing can be written to it") from error
 

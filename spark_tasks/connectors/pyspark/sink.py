@@ -77,7 +77,7 @@ class AnyWriter(DataSourceArrowWriter):  # type: ignore[misc]  # PySpark has no 
         messages = []
         groups = itertools.groupby(iterator, key=lambda batch: batch.schema.remove_metadata())
         for schema, batches in groups:
-            writer = cloudpickle.dumps(self._source.writer(spark_schema(schema), overwrite=False))
+            writer = cloudpickle.dumps(self._source.writer(spark_schema(schema), False))
             messages.append((writer, write_batches(cloudpickle.loads(writer), batches)))
         return Wrapped(messages)
 

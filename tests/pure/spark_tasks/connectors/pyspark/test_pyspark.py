@@ -108,7 +108,7 @@ class Said(WriterCommitMessage):
 class Keeping(DataSource):
     committed: list = []  # noqa: RUF012
 
-    def writer(self, schema, overwrite):
+    def writer(self, schema, replaces):  # Spark, too, passes arguments by position
         return (ByRow if self.options.get("by") == "row" else ByBatch)(schema)
 
 
