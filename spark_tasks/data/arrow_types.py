@@ -58,7 +58,8 @@ def to_arrow(schema: Schema) -> pa.DataType:
 
 
 def _decimal(schema: Schema) -> pa.DataType:
-    precision = dict(schema.parameters).get(PRECISION, DEFAULT_PRECISION)
+    digits = DEFAULT_PRECISION if schema.scale <= DEFAULT_PRECISION else MAX_DIGITS
+    precision = dict(schema.parameters).get(PRECISION, digits)
     try:
         return decimal_type(int(precision), schema.scale)
     except (ValueError, OverflowError) as error:

@@ -30,6 +30,11 @@ def test_every_other_scale_has_a_type(scale):
         assert pa.array([fitting_decimal(number, kind)], kind).to_pylist() == [number]
 
 
+def test_numbers_with_many_decimal_places_may_have_other_digits_too():
+    kind = to_arrow(schema(40))
+    assert pa.array([fitting_decimal(Decimal("12.5"), kind)], kind).to_pylist() == [Decimal("12.5")]
+
+
 numbers = st.decimals(allow_nan=False, allow_infinity=False) | st.builds(
     lambda digits, exponent: Decimal((digits < 0, tuple(map(int, str(abs(digits)))), exponent)),
     st.integers(-10**50, 10**50), st.integers(-10**9, 10**9) | st.integers(-50, 50))
