@@ -123,16 +123,13 @@ class HostProcess:
         """Logs the JVM's output in the worker's log, with the logger that a line names and about the connector or task
         that wrote it; after `close`, only at DEBUG.
         """
-        level, logger = logging.INFO, _output  # a stack trace belongs to the line before it
         with os.fdopen(reading, encoding="utf-8", errors="replace") as lines:
             for line in lines:
                 about = about_of(_WHOSE.match(line))
                 plain = _WHOSE.sub("", line).rstrip()
                 match = _LEVEL.match(plain)
-                if match:
-                    level, logger = SLF4J[match[1]], logging.getLogger(match[2]) if match[2] else _output
-                elif not plain[:1].isspace() and not plain.startswith("Caused by"):
-                    level, logger = logging.INFO, _output
+                level = SLF4J[match[1]] if match else logging.INFO
+                logger = logging.getLogger(match[2]) if match and match[2] else _output
                 self._last = match[3] if match else plain
                 logger.log(logging.DEBUG if self._closed else level, "%s", self._last, extra=about)
 

@@ -130,6 +130,7 @@ def test_log_lines_of_plugins_have_their_names(rig, topic_name):
     rig.create(f"{topic_name}-print", counting(topic_name), ["RUNNING", "RUNNING"])
     printed = rf"INFO \[{topic_name}-print\|task-0\] printed by the plugin: {topic_name}-print \(heeler.java:"
     wait_until(lambda: there(printed), what="what it prints")
+    wait_until(lambda: there(rf"INFO \[{topic_name}-print\|task-0\] in two lines \(heeler.java:"), what="all of it")
 
 
 def test_records_keep_keys_headers_timestamps_and_offsets_their_numbers(rig, topic_name):
@@ -207,6 +208,13 @@ def test_a_bad_record_of_a_java_source_is_skipped_if_errors_are_tolerated(rig, t
     assert numbers(rig, topic_name) == [0, 1, 2, 4, 5, 6, 7, 8, 9]
     assert re.search(rf"Error encountered in task {topic_name}-0. Executing stage 'VALUE_CONVERTER' with class "
                      "'org.apache.kafka.connect.converters.LongConverter'", rig.process.log.read_text())
+
+    def logged(line):
+        whole = rf"ERROR \[{topic_name}\|task-0\] {line}.* \(org.apache.kafka.connect.runtime.errors.LogReporter"
+        return re.search(whole, rig.process.log.read_text())
+
+    wait_until(lambda: logged("org.apache.kafka.connect.errors.DataException") and logged(r"\tat .*LongConverter"),
+               what="a stack trace with the level and logger of its message")
 
 
 def test_a_timestamp_of_minus_one_is_none_and_earlier_ones_fail_the_task(rig, topic_name):

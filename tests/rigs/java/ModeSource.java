@@ -105,7 +105,7 @@ public class ModeSource extends SourceConnector {
 
         @Override public void start(Map<String, String> given) {
             config = given;
-            System.out.println("printed by the plugin: " + given.get("name"));
+            System.out.println("printed by the plugin: " + given.get("name") + "\nin two lines");
             if (given.get("mode").equals("hang-start")) sleep();
             PluginMetrics metrics = context.pluginMetrics();
             if (given.get("mode").equals("measure")) {

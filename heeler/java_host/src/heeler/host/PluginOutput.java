@@ -3,16 +3,22 @@ package heeler.host;
 import java.io.PrintStream;
 import java.lang.reflect.Field;
 import java.util.Map;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
 import org.slf4j.LoggerFactory;
 
 /**
  * The output of this process and its plugins: each line begins with the connector and task that its thread works for,
  * between marks, for the worker's log. A thread that a plugin starts works for the same connector and task as the thread that starts it.
+ * All lines of a message and of the stack trace after it have its level and logger, because other threads print between them.
  */
 final class PluginOutput extends PrintStream {
     private static final String MARK = "\u0001";
     private static final Map<String, Integer> LEVELS = Map.of("TRACE", 0, "DEBUG", 10, "INFO", 20, "WARN", 30, "ERROR", 40, "OFF", 50);
+    private static final Pattern HEAD = Pattern.compile("\\[(TRACE|DEBUG|INFO|WARN|ERROR)\\] ([\\w.$-]+ - )?");
     private static final InheritableThreadLocal<String> OWNER = new InheritableThreadLocal<>();
+
+    private final ThreadLocal<String> head = ThreadLocal.withInitial(() -> ""); // of the thread's current message
 
     PluginOutput(PrintStream out) {
         super(out, true);
@@ -33,11 +39,24 @@ final class PluginOutput extends PrintStream {
     }
 
     @Override public void println(String line) {
-        super.println(owner() + line);
+        Matcher found = HEAD.matcher(String.valueOf(line));
+        head.set(found.lookingAt() ? found.group() : "");
+        super.println(owner() + marked(line));
     }
 
+    /** Throwable prints its stack trace with this. */
     @Override public void println(Object line) {
-        super.println((Object) (owner() + line));
+        super.println((Object) (owner() + head.get() + marked(line)));
+    }
+
+    private String marked(Object lines) {
+        return String.valueOf(lines).replace("\n", "\n" + owner() + head.get());
+    }
+
+    /** slf4j-simple calls this after a message and its stack trace. */
+    @Override public void flush() {
+        head.remove();
+        super.flush();
     }
 
     /** Sets the level of a logger and those below it. slf4j-simple has no other way to change it at run time. */
