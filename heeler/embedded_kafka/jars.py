@@ -12,6 +12,7 @@ import importlib.util
 import json
 import logging
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -164,7 +165,7 @@ def _run_ivy(jars: JarSet, work: Path, progress: Progress) -> None:
                 name = rest.split(" ")[0].rpartition("/")[2]
                 progress(Step(f"{jars.title}: {name}", counts["downloading"], counts["found"]))
     if ivy.returncode != 0 or not any((work / "jars").glob("*.jar")):
-        raise SetupError(_unreachable(jars, output))
+        raise SetupError(_why_not(jars, output))
 
 
 def ivy_jar() -> Path:
@@ -204,10 +205,26 @@ IVY_SETTINGS = """<ivysettings>
 """
 
 
-def _unreachable(jars: JarSet, output: list[str]) -> str:
+_NO_ACCESS = re.compile(r"Server access error at url .*|Host \S+ not found")
+_MISSING = re.compile(r"(?:Parent=|module not found: )([^#\s]+)#([^;\s]+);([^)\s]+)")
+
+
+def _why_not(jars: JarSet, output: list[str]) -> str:
+    """What to say about Ivy's output. It reports each module as not found that it could not ask for, too; a missing
+    parent is the reason why its child was not found, and comes first.
+    """
+    lines = [line.strip() for line in output]
+    access = next(filter(None, map(_NO_ACCESS.search, lines)), None)
+    missing = next(filter(None, map(_MISSING.search, lines)), None)
+    if missing is not None and access is None:
+        return (
+            f"Cannot fetch {jars.title}: the package registry (Maven Central) does not have "
+            f"{':'.join(missing.groups())}. Check group, artifact and version, or set HEELER_IVY_SETTINGS to the Ivy "
+            "settings file of a registry that has it."
+        )
     signs = ("not found", "FAILED", "refused", "timed out", "ERROR")
-    telling = [x.strip() for x in output if any(sign in x for sign in signs)]
-    reason = telling[0] if telling else (output[-1] if output else "no output")
+    telling = [line for line in lines if any(sign in line for sign in signs)] or lines[-1:] or ["no output"]
+    reason = telling[0] if access is None else access[0]
     return (
         f"Cannot fetch {jars.title}: the package registry (Maven Central) could not be reached or lacks a file, and "
         f"{cache_root()} has no copy ({reason[:300]}). Connect this machine to the network once, copy that folder from "

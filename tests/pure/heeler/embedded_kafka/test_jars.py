@@ -54,6 +54,22 @@ def test_an_incomplete_download_leaves_nothing_to_use(cache, fake_java, monkeypa
     assert is_complete(resolve(JARS))
 
 
+@pytest.mark.parametrize(("ivy", "said"), [
+    (["  module not found: org.x#one;1.0", "  :: org.x#one;1.0: not found"], "does not have org.x:one:1.0. Check"),
+    (["io problem: Impossible to load parent for file:/a. Parent=org.x#all;1)", "module not found: org.x#one;1.0"],
+     "does not have org.x:all:1. Check"),
+    (["  module not found: org.x#one;1.0", "Server access error at url u (ConnectException: Connection refused)"],
+     "could not be reached or lacks a file, .*Connection refused"),
+    (["Host h not found. url=u", "  module not found: org.x#one;1.0"], r"could not be reached .*\(Host h not found\)"),
+])
+def test_a_missing_artifact_and_an_unreachable_registry_are_told_apart(cache, fake_java, monkeypatch, ivy, said):
+    """Lines that Ivy prints."""
+    fake_java()
+    monkeypatch.setenv("IVY_DOES", "; ".join(f"echo '{line}'" for line in ivy) + "; exit 1")
+    with pytest.raises(SetupError, match=said):
+        resolve(JARS)
+
+
 @pytest.mark.parametrize("damage", ["truncate", "remove", "list"])
 def test_a_damaged_copy_is_downloaded_again(cache, fake_java, damage):
     home = fake_java()
