@@ -15,7 +15,7 @@ from werkzeug.test import Client
 from actors.errors import BadRequestError, RebalanceNeededError, TimedOutError
 from actors.messages.requests import AlterOffsets, PutConnector, PutTaskConfigs, RequestStage, SetClusterLoggerLevel
 from rest.server.settings import RestSettings
-from spark_tasks.errors import ConfigError
+from spark_tasks.errors import ConfigError, ConnectError
 from storage.ids import ConnectorName, ConnectorTaskId, State, TargetState, TopicName
 from storage.status.state import Restarts, Stall, Status, StatusState, TopicStatus
 from tests.rigs.fake_herder import WORKER, FakeWorker
@@ -102,6 +102,10 @@ def test_a_defect_is_a_500_without_a_stack_trace(caplog: pytest.LogCaptureFixtur
     answer = client_of(FakeWorker(redirect=ZeroDivisionError("1/0"))).get("/connectors/a")
     assert answer.json == {"error_code": 500, "message": "1/0"}
     assert "ZeroDivisionError" in caplog.text
+    assert [(record.levelname, bool(record.exc_info)) for record in caplog.records] == [("ERROR", True)]
+    caplog.clear()
+    assert client_of(FakeWorker(redirect=ConnectError("expected"))).get("/connectors/a").status_code == 500
+    assert [(record.levelname, bool(record.exc_info)) for record in caplog.records] == [("WARNING", False)]
 
 
 @pytest.mark.parametrize(("error", "message"), [
@@ -174,6 +178,18 @@ def test_an_invalid_path_is_400(path: str) -> None:
 
 
 # ---------------------------------------------------------------- create
+def test_a_method_that_a_resource_does_not_have_is_405_with_those_that_it_has() -> None:
+    answer = client_of(FakeWorker()).delete("/connectors")
+    assert (answer.status_code, set(answer.headers["Allow"].split(", "))) == (405, {"GET", "HEAD", "OPTIONS", "POST"})
+
+
+@pytest.mark.parametrize(("task", "known"), [("2147483647", True), ("-2147483648", True), ("2147483648", False)])
+def test_the_number_of_a_task_is_a_java_int(task: str, known: bool) -> None:
+    answer = client_of(FakeWorker()).get(f"/connectors/a/tasks/{task}/status")
+    assert (answer.status_code, answer.json is not None) == (404, True)
+    assert ("No status found for task" in answer.text) is known
+
+
 def test_initial_state_reaches_the_herder() -> None:
     worker = FakeWorker()
     body = {"name": " c ", "config": SOURCE, "initial_state": "stopped"}

@@ -136,6 +136,8 @@ def test_a_task_restart_is_forwarded_to_the_owner() -> None:
     (502, b"<html>", (500, 500, "IO Error trying to forward REST request")),
     (401, b"User cannot access the resource.", (500, 500, "IO Error trying to forward REST request")),
     (500, {}, (500, 500, "IO Error trying to forward REST request")),
+    (400, {"error_code": 400, "message": "bad"}, (400, 400, "bad")),
+    (300, {}, (500, 500, "Unexpected status code when handling forwarded request: 300")),
     (302, {}, (500, 500, "Unexpected status code when handling forwarded request: 302")),
     (201, b"{", (500, 500, "IO Error trying to forward REST request")),
 ])

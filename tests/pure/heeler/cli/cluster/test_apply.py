@@ -48,6 +48,17 @@ def test_create_prints_what_was_created_without_secrets(fake, tmp_path):
     assert run(fake, "connectors", "create", str(file)).stdout == "c: created\n"
 
 
+def test_a_connector_is_created_in_the_state_that_its_file_names(fake, tmp_path):
+    wanted = {"name": "c", "config": {"connector.class": "X"}, "initial_state": "STOPPED"}
+    file = tmp_path / "c.json"
+    file.write_text(json.dumps(wanted))
+    fake.answers["POST /connectors"] = (201, INFO)
+    apply(fake, file, "--yes")
+    run(fake, "connectors", "create", str(file))
+    config = {**wanted["config"], "name": "c"}
+    assert [body for request, body in fake.asked if request == "POST /connectors"] == [{**wanted, "config": config}] * 2
+
+
 def test_secrets_are_masked_by_name_and_by_the_plugins_declaration(fake, tmp_path):
     config = {"connector.class": "X", "pin": "918273645", "db.password": "swordfish", "from": "${file:/p:pw}",
               "url": "jdbc:x://u:swordfish@9@h", "jdbc": "jdbc:x://h?password=swordfish9", "copy": "is swordfish here"}

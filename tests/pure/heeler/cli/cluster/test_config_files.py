@@ -7,7 +7,7 @@ import os
 import pytest
 from click.testing import CliRunner
 
-from heeler.cli.cluster.config_files import ConfigFileError, read_connectors
+from heeler.cli.cluster.config_files import LARGEST, ConfigFileError, read_connectors
 from heeler.cli.main import main
 from tests.rigs.cli_fake import run
 
@@ -32,6 +32,13 @@ def test_a_file_that_is_not_yaml(fake, tmp_path, text, reason):
     assert "unicode string" not in said
     listed = CliRunner(env={"HEELER_PROFILES": str(file), "HEELER_URL": ""}).invoke(main, ["connectors", "list"])
     assert (listed.exit_code, reason in listed.stderr) == (2, True), listed.output
+
+
+def test_a_file_that_is_too_large(fake, tmp_path):
+    file = tmp_path / "c.json"
+    file.write_text('{"name": "c", "connector.class": "X"}' + " " * LARGEST)
+    assert "c.json exceeds 4 MiB, the limit" in run(fake, "validate", str(file), code=2).stderr
+    assert fake.asked == []
 
 
 CONNECTOR = "connector.class: X\n"

@@ -90,3 +90,18 @@ def test_machine_readable_lists_have_no_secrets(listed, form, parse):
     assert parse(shown)["c"]["info"]["config"] == {**CONFIG, "sasl.jaas.config": "[hidden]", "pin": "[hidden]"}
     shown = run(listed, "connectors", "list", "-o", form, "--show-secrets").stdout
     assert parse(shown)["c"]["info"]["config"] == CONFIG
+
+
+@pytest.mark.parametrize(("state", "code"), [("RUNNING", 0), ("FAILED", 1)])
+def test_tasks_have_their_states_and_no_secrets(fake, state, code):
+    task = {"id": {"connector": "c", "task": 0}, "config": {"db.password": "swordfish", "a": "1"}}
+    fake.answers |= {
+        "GET /connectors/c/tasks": (200, [task, {**task, "id": {"connector": "c", "task": 1}}]),
+        "GET /connectors/c/status": (200, {**STATUS, "tasks": [{"id": 0, "state": state, "worker_id": "w:1"}]}),
+        "GET /connectors/c/config": (200, INFO["config"]),
+    }
+    done = run(fake, "connectors", "tasks", "c", code=code).stdout
+    assert [line.split()[:2] for line in done.splitlines()[1:]] == [["0", state], ["1", "(no"]]
+    assert "db.password=[hidden]" in done
+    assert "swordfish" not in done
+    assert "swordfish" in run(fake, "connectors", "tasks", "c", "--show-secrets", code=code).stdout

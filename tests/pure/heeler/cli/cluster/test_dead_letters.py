@@ -32,6 +32,7 @@ def test_a_replay_counts_each_letter_and_those_refused_again(fake):
     rows = dict(line.rsplit(maxsplit=1) for line in run(fake, "connectors", "replay", "c", "-y").stdout.splitlines())
     assert rows["replayed before"] == "3"
     assert "of these refused again" not in rows
+    assert (rows["stage TASK_PUT"], rows["exception E"]) == ("2", "2")
     fake.answers[path] = (202, {**REPLAY, "replayed": 2, "refused_again": 1})
     done = run(fake, "connectors", "replay", "c", "-y", code=1).stdout
     assert "of these refused again" in done

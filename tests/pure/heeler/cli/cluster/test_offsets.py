@@ -90,6 +90,14 @@ def test_reset_moves_a_sink_but_not_its_dead_letters(fake, monkeypatch, to, offs
         ("t", offset), ("t", offset)]
 
 
+@pytest.mark.parametrize("config", [{"connector.class": "X", "topic": "t"}, {"connector.class": "X", "topics": " "}])
+def test_only_a_sink_with_topics_is_moved(fake, config):
+    fake.answers["GET /connectors/c/config"] = (200, config)
+    fake.answers["GET /connectors/c/offsets"] = (200, {"offsets": []})
+    assert "c is not a sink, or has not read any topic yet" in run(
+        fake, "offsets", "reset", "c", "--to", "earliest", "-y", code=2).stderr
+
+
 def test_a_sink_cannot_be_reset_to_an_offset(fake):
     assert "heeler offsets set CONNECTOR TOPIC:PARTITION=OFFSET" in run(
         fake, "offsets", "reset", "c", "--to", "7", code=2).stderr

@@ -1,6 +1,8 @@
-"""`heeler plugins`."""
+"""`heeler plugins` and `heeler loggers`."""
 
 from __future__ import annotations
+
+import pytest
 
 from tests.rigs.cli_fake import run
 
@@ -14,3 +16,15 @@ def test_plugins_list_shows_the_runtime_in_use_where_there_are_two(fake):
         ["TYPE", "CLASS", "VERSION", "RUNTIME"], ["sink", "b.Both", "4.3.1", "java"], ["source", "a.Plain", "1"]]
     fake.answers["GET /connector-plugins"] = (200, [plain])
     assert "RUNTIME" not in run(fake, "plugins", "list").stdout
+
+
+@pytest.mark.parametrize(("words", "asked"), [
+    (("plugins", "list"), ("GET /connector-plugins?connectorsOnly=true", None)),
+    (("plugins", "list", "--all"), ("GET /connector-plugins?connectorsOnly=false", None)),
+    (("loggers", "set", "a.b", "debug"), ("PUT /admin/loggers/a.b?scope=worker", {"level": "DEBUG"})),
+    (("loggers", "set", "a.b", "debug", "--cluster"), ("PUT /admin/loggers/a.b?scope=cluster", {"level": "DEBUG"})),
+])
+def test_options_reach_the_worker(fake, words, asked):
+    fake.answers |= {"GET /connector-plugins": (200, []), "PUT /admin/loggers/a.b": (200, [])}
+    run(fake, *words)
+    assert fake.asked == [asked]
