@@ -176,7 +176,27 @@ def test_a_worker_that_is_back_does_not_end_the_delay_of_another_one():
     assert delays(answers) == {0}
 
 
-def test_a_worker_that_is_back_gets_no_more_than_its_share(crashed):
+@pytest.fixture
+def half():
+    """A leader whose other member, w2, had a-1 and a-3 and is gone; the rest of its delay is 1000 ms."""
+    leader = Leader()
+    assert given(leader.rebalance(config(a=4), w1=None, w2=None))["w2"] == own("a-1", "a-3")
+    leader.rebalance(config(a=4), now_ms=1000, w1=own("a", "a-0", "a-2"))
+    return leader
+
+
+def test_a_worker_that_is_back_leaves_what_exceeds_its_share_to_others(half):
+    answers = half.rebalance(config(a=4), now_ms=1500, urls={"w5": "w2"}, w1=own("a", "a-0", "a-2"), w3=None, w5=None)
+    assert given(answers) == {"w5": own("a-1"), "w3": own("a-3")}
+
+
+def test_lost_work_goes_first_to_workers_that_joined_during_the_delay(half):
+    half.rebalance(config(a=4), now_ms=1500, w1=own("a", "a-0", "a-2"), w5=None)
+    answers = half.rebalance(config(a=4), now_ms=2000, w1=own("a", "a-0", "a-2"), w3=None, w5=own())
+    assert given(answers) == {"w5": own("a-1"), "w3": own("a-3")}
+
+
+def test_a_worker_that_is_back_gets_what_it_had(crashed):
     answers = crashed.rebalance(config(a=2, b=0, c=0, d=0, e=1), now_ms=1400, w1=own("a", "a-0"))
     mine = own("a", "a-0").plus(answers["w1"].assigned)
     answers = crashed.rebalance(config(a=2, b=0, c=0, d=0, e=1), now_ms=1500, urls=BACK, w1=mine, w3=own())
