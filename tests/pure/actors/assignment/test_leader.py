@@ -93,6 +93,37 @@ def test_names_too_long_for_the_protocol_are_left_out():
     assert {item for item, _ in made.left_out} == {"c" * 32_768, ConnectorTaskId("c" * 32_768, 0), "ü" * 16_384}
 
 
+def test_without_room_for_all_whole_connectors_with_the_longest_names_are_left_out():
+    names = ["a", "b" * 3000, "c", "d" * 4000]
+    config = ClusterConfigState(offset=5, connector_configs={name: {} for name in names},
+                                task_counts=dict.fromkeys(names, 2))
+    members = {"w1": MemberMetadata("http://1/", 5)}
+    every = {*names, *(task for name in names for task in config.tasks(name))}
+    full = 20_000 - run(Protocol.SESSIONED, members, config, record_bytes=20_000)[0].room
+    for spared, chosen in ((0, ""), (1, "d"), (4000, "d"), (4100, "db"), (7050, "dbc")):
+        made, answers = run(Protocol.SESSIONED, members, config, record_bytes=full - spared)
+        left_out = {item for item, _ in made.left_out}
+        assert left_out == {item for name in names if name[0] in chosen for item in (name, *config.tasks(name))}
+        assert left_out | answers["w1"].assigned.items == every
+        assert made.room >= 0
+        assert all(f"take {full} bytes" in why and f"at most {full - spared} bytes" in why for _, why in made.left_out)
+
+
+def test_moves_that_do_not_fit_into_the_record_are_made_in_steps(caplog):
+    name = "n" * 1000
+    config = ClusterConfigState(offset=5, connector_configs={f"{name}{n}": {} for n in range(8)})
+    members = {"w1": MemberMetadata("http://1/", 5, Allocation(tuple(config.connectors()))),
+               "w2": MemberMetadata("http://2/", 5, Allocation())}
+    made, answers = run(Protocol.SESSIONED, members, config)
+    assert (len(answers["w1"].revoked.items), caplog.messages) == (4, [])
+    less = made.record_bytes - made.room - 1
+    made, answers = run(Protocol.SESSIONED, members, config, record_bytes=less)
+    assert len(answers["w1"].revoked.items) == 2
+    assert made.room >= 0
+    [said] = caplog.messages
+    assert said.startswith("Work is moved to other workers in several steps: ")
+
+
 @given(st.dictionaries(st.text(min_size=1, max_size=60), st.integers(0, 5), min_size=1, max_size=12),
        st.integers(600, 5000), st.integers(1, 4), st.sampled_from(Protocol), st.randoms())
 def test_a_rebalance_that_does_not_fit_into_the_record_moves_nothing(counts, limit, workers, protocol, chance):
