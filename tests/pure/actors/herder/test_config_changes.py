@@ -7,7 +7,7 @@ import pytest
 from actors.assignment.protocol import Allocation, Assignment, Membership, Protocol
 from actors.herder import core
 from actors.herder.config_changes import ITEMS_PER_MS, MIN_PAUSE_MS
-from actors.herder.effects import Effect, Reply, SetTimer, StartInstance, StopInstance, Timer
+from actors.herder.effects import Effect, Reply, SetLoggerLevel, SetTimer, StartInstance, StopInstance, Timer
 from actors.herder.events import Event, Loaded, RequestReceived, TimerFired
 from actors.herder.standing import Follower, Joining, Phase, Resolved, member_of
 from actors.herder.state import HerderSettings, HerderState, Slot
@@ -15,7 +15,13 @@ from actors.messages.commands import RequestRejoin
 from actors.messages.events import ConfigChanged, Joined, JoinPreparing
 from actors.messages.ids import Epoch, RequestId
 from actors.messages.requests import GetConnector
-from storage.config.state import ClusterConfigState, ConnectorRemoved, ConnectorUpdated, TasksUpdated
+from storage.config.state import (
+    ClusterConfigState,
+    ConnectorRemoved,
+    ConnectorUpdated,
+    LoggerLevelChanged,
+    TasksUpdated,
+)
 from storage.ids import ConnectorName, ConnectorTaskId, State, WorkerId
 from storage.status.state import StatusState
 
@@ -101,6 +107,12 @@ def test_a_task_of_a_connector_that_was_created_again_gets_its_new_config() -> N
     state, _ = step(state, ConfigChanged(config(7, "new"), (TasksUpdated(C, (task,)),)), 30)
     state, effects = step(state, Joined(follower(7)), 40)
     assert [e.item for e in effects if isinstance(e, StopInstance)] == [task]
+
+
+def test_a_log_level_for_all_workers_is_set_at_once() -> None:
+    state, effects = step(settled(1), ConfigChanged(configs(1, 2), (LoggerLevelChanged("a.b", "DEBUG"),)), 2000)
+    assert effects == [SetLoggerLevel("a.b", "DEBUG")]
+    assert state.phase is Phase.RESOLVED
 
 
 def test_what_is_read_just_before_the_stores_are_ready_is_not_forgotten() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spark_tasks.errors import ConfigError
+from spark_tasks.plugins.api import TransactionSignal
 from spark_tasks.sources.boundaries import Boundary, BoundaryKind
 
 
@@ -24,6 +25,17 @@ def test_an_interval_of_0_which_validation_permits_ends_a_transaction_with_each_
     always = boundary(boundary="Interval", boundary_interval_ms="0")
     assert always.ends(0.0, "commit")
     assert always.due_ms(0.0) == 0
+
+
+@pytest.mark.parametrize(("kind", "open_ms", "signal", "ends"), [
+    ("poll", 0.0, "commit", True), ("interval", 499.0, "commit", False), ("interval", 500.0, "commit", True),
+    ("connector", 9999.0, "continue", False), ("connector", 0.0, "commit", True), ("connector", 0.0, "abort", True),
+])
+def test_when_a_transaction_ends(kind: str, open_ms: float, signal: TransactionSignal, ends: bool) -> None:
+    made = boundary(boundary=kind, boundary_interval_ms="500")
+    assert made.ends(open_ms, signal) is ends
+    assert made.due_ms(open_ms) == {"poll": 0.0, "interval": 500.0 - open_ms, "connector": None}[kind]
+    assert made.ends_with_the_task is (kind != "connector")
 
 
 @pytest.mark.parametrize(("key", "value"), [("boundary", "batch"), ("boundary_interval_ms", "-1")])

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, ReadMaxRows
 
 from spark_tasks.errors import DataError
 from spark_tasks.sources.readers import StreamReader
@@ -46,6 +47,21 @@ class Wrong(Reader):
         return 5
 
 
+class Limited(Reader):
+    """Notes the limits of its batches."""
+
+    def __init__(self, limit: ReadLimit) -> None:
+        super().__init__()
+        self.limit = limit
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        return self.limit
+
+    def latestOffset(self, start: Any, limit: ReadLimit) -> Any:
+        self.asked.append(limit)
+        return start
+
+
 class Source(DataSource):  # type: ignore[misc]
     def __init__(self, reader: DataSourceStreamReader) -> None:
         super().__init__({})
@@ -70,3 +86,17 @@ def test_a_reader_may_change_its_offset_dicts(kind: type[Reader]) -> None:
 def test_an_invalid_offset_is_reported() -> None:
     with pytest.raises(DataError, match="an offset of Wrong is a int; it must be a dict"):
         StreamReader(Source(Wrong())).plan({"1": 0}, SplitSize())
+
+
+@pytest.mark.parametrize(("limit", "size", "used"), [
+    (ReadMaxBytes(10_000), SplitSize(50, 20.0), ReadMaxBytes(1000)), (ReadMaxBytes(900), SplitSize(50, 20.0), None),
+    (ReadMaxBytes(10_000), SplitSize(50), ReadMaxBytes(4000)), (ReadMaxRows(100), SplitSize(50, 20.0), ReadMaxRows(50)),
+    (ReadMaxRows(40), SplitSize(50, 20.0), None), (ReadMaxRows(1_000_000), SplitSize(500_000), ReadMaxRows(10_000)),
+    (ReadAllAvailable(), SplitSize(50, 20.0), None),
+])
+def test_a_readers_limit_is_reduced_to_the_size_of_a_batch(
+    limit: ReadLimit, size: SplitSize, used: ReadLimit | None
+) -> None:
+    reader = Limited(limit)
+    assert StreamReader(Source(reader)).plan({"1": 0}, size) is None, "it says that there is nothing new"
+    assert reader.asked == [used or limit]
