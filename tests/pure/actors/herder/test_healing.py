@@ -258,6 +258,15 @@ def test_a_task_that_stalled_and_then_failed_has_failed() -> None:
         assert (said(world).state, said(world).stalled) == (State.FAILED, None)
 
 
+def test_a_stalled_task_that_fails_is_not_restarted_unless_failed_ones_are() -> None:
+    world = started(replace(POLICY, failed=False))
+    node = stall(world)
+    run(world, 500)
+    node.fail(T)
+    run(world, 100_000)
+    assert (said(world).state, said(world).restarts, said(world).stalled) == (State.FAILED, None, None)
+
+
 def test_a_task_that_waits_for_others_is_not_restarted() -> None:
     world = started()
     node = home(world, T)
