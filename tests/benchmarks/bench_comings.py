@@ -23,7 +23,7 @@ from heeler.embedded_kafka.broker import EmbeddedBroker
 from tests.benchmarks.bench_executor_kill import send
 from tests.benchmarks.bench_small_tasks import Lines, quantiles
 from tests.rigs.cluster import Cluster, http_call
-from tests.rigs.workers import PATIENT, SPARK_MS, Kafka
+from tests.rigs.workers import PATIENT, Kafka
 
 PATIENCE_S = 60.0
 STRING = {f"{part}.converter": "org.apache.kafka.connect.storage.StringConverter" for part in ("key", "value")}
@@ -83,7 +83,7 @@ def main() -> int:
         tempfile.TemporaryDirectory(prefix="hc-") as folder,
         EmbeddedBroker(data_dir=Path(folder) / "kafka", quick=True) as broker,
         Cluster(Kafka(broker.bootstrap_servers), Path(folder), "comings", 2, rest_rebalance_wait_ms="20000",
-                heeler_spark_start_delay_ms=SPARK_MS, **PATIENT) as cluster,
+                **PATIENT) as cluster,
     ):
         run(cluster, asked)
     return 0

@@ -42,7 +42,7 @@ from tests.rigs.exactly_once_cluster import Reader, numbers
 from tests.rigs.kafka_tools import abort_hanging_transactions
 from tests.rigs.support import BACK_SOON, wait_until
 from tests.rigs.task_rigs import STRING
-from tests.rigs.workers import SPARK_MS, Kafka
+from tests.rigs.workers import Kafka
 
 STREAMS = 4
 SETTLE_S = 300.0  # a hanging transaction is found when it is a minute old
@@ -86,8 +86,7 @@ class Chaos:
         with EmbeddedBroker(data_dir=self.folder / "kafka", quick=True, settings=settings) as self.broker:
             self.kafka = Kafka(self.broker.bootstrap_servers)
             self.kafka.create("numbers", STREAMS)
-            with Cluster(self.kafka, self.folder, "chaos", exactly_once_source_support="enabled",
-                         heeler_spark_start_delay_ms=SPARK_MS) as self.cluster:
+            with Cluster(self.kafka, self.folder, "chaos", exactly_once_source_support="enabled") as self.cluster:
                 numbers(self.cluster, "numbers", 3, streams=STREAMS, rate=self.rate, pace_ms="0")
                 self._sinks()
                 self.reader = Reader(self.kafka, "numbers")

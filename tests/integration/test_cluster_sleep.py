@@ -11,7 +11,7 @@ import pytest
 from heeler.embedded_kafka.broker import EmbeddedBroker
 from tests.rigs.cluster import Cluster
 from tests.rigs.support import BACK_SOON, wait_until
-from tests.rigs.workers import READY_S, SPARK_MS, Kafka, processes_of
+from tests.rigs.workers import READY_S, Kafka, processes_of
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400),
               pytest.mark.filterwarnings("ignore:list_groups")]  # what came in its place knows only consumers' groups
@@ -33,7 +33,7 @@ def cluster(fragile, tmp_path_factory):
     """Two workers, of which one runs, and a connector that records every start."""
     kafka = Kafka(fragile.bootstrap_servers)
     cluster = Cluster(kafka, tmp_path_factory.mktemp("sleep"), "sleepers", 2, session_timeout_ms="4000",
-                      scheduled_rebalance_max_delay_ms=TIMEOUT_MS, heeler_spark_start_delay_ms=SPARK_MS)
+                      scheduled_rebalance_max_delay_ms=TIMEOUT_MS)
     (cluster.folder / "starts").mkdir()
     try:
         cluster.workers[0].start().wait_ready(READY_S)

@@ -20,7 +20,7 @@ from heeler.embedded_kafka.jars import KAFKA_VERSION, JarSet
 from tests.rigs.exactly_once_tasks import visible
 from tests.rigs.java_worker import TIMES, JavaWorker
 from tests.rigs.support import wait_until
-from tests.rigs.workers import LATE_SPARK_MS, STRING, Kafka
+from tests.rigs.workers import SPARK_MS, STRING, Kafka
 
 pytestmark = [pytest.mark.interop, pytest.mark.integration, pytest.mark.timeout(400)]
 
@@ -50,7 +50,7 @@ class Mixed:
         }  # fmt: skip
         self.java = JavaWorker(folder, settings, TEST_PLUGINS)
         self.heeler = WorkerProcess(folder, {
-            **settings, **TIMES, "plugin.path": str(PLUGINS), "heeler.spark.start.delay.ms": LATE_SPARK_MS})
+            **settings, **TIMES, "plugin.path": str(PLUGINS), "heeler.spark.start.delay.ms": SPARK_MS})
         self.offsets_topic = settings["offset.storage.topic"]
         self.config_topic = settings["config.storage.topic"]
         self.counted: dict[str, int] = {}

@@ -13,7 +13,7 @@ from heeler.cli.worker_process import WorkerProcess
 from tests.rigs.cluster import Cluster
 from tests.rigs.java_worker import TIMES, JavaWorker
 from tests.rigs.support import wait_until
-from tests.rigs.workers import LATE_SPARK_MS, READY_S, Kafka
+from tests.rigs.workers import READY_S, SPARK_MS, Kafka
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(400)]
 
@@ -29,7 +29,7 @@ class Mixed(Cluster):
         self.settings = {**properties, **TIMES, "errors.restart.policy": "failed"}  # Java knows no such key
         self.settings.pop("listeners")
         self.java = JavaWorker(folder, self.settings)
-        self.heeler = WorkerProcess(folder, {**self.settings, "heeler.spark.start.delay.ms": LATE_SPARK_MS}, "heeler")
+        self.heeler = WorkerProcess(folder, {**self.settings, "heeler.spark.start.delay.ms": SPARK_MS}, "heeler")
         self.wanted = {}
         self.lines = 0
         self.up = []

@@ -16,7 +16,7 @@ from heeler.cli.worker_process import WorkerProcess
 from spark_tasks.connectors.intervals import SequenceSummary
 from spark_tasks.connectors.verify import read_summary
 from tests.rigs.support import wait_until
-from tests.rigs.workers import JSON, LATE_SPARK_MS, READY_S, Kafka, worker_settings
+from tests.rigs.workers import JSON, READY_S, Kafka, worker_settings
 
 SETTLE_S = 60.0  # after anything that happens to the cluster, on a busy machine
 # Of datagen: four batches a second. If each record came as soon as it is due, batches would follow one another and take
@@ -44,16 +44,13 @@ def http_call(
 
 
 class Cluster:
-    """`size` workers of one group; a context manager. `wanted` has the number of tasks of each connector.
-
-    A worker that runs for less than a minute has no Spark, unless `more` says otherwise.
-    """
+    """`size` workers of one group; a context manager. `wanted` has the number of tasks of each connector."""
 
     def __init__(self, kafka: Kafka, folder: Path, group: str, size: int = 3, **more: str) -> None:
         self.kafka = kafka
         self.folder = folder
         self.group = group
-        self.settings = worker_settings(kafka.servers, group, **{"heeler_spark_start_delay_ms": LATE_SPARK_MS, **more})
+        self.settings = worker_settings(kafka.servers, group, **more)
         self.workers = [WorkerProcess(folder, self.settings, f"worker-{n}") for n in range(size)]
         self.wanted: dict[str, int] = {}
 
