@@ -30,8 +30,9 @@ def name_refusal(connector: ConnectorName) -> Exception | None:
 
 def room_refusal(state: HerderState, connector: ConnectorName, items: int) -> Exception | None:
     """The error if the group has no room for this many more items of a connector; None if it has, or on a follower."""
-    if items > MAX_TASKS:
-        return BadRequestError(f"Connector {shown(connector)} has {items} tasks; the limit is {MAX_TASKS}")
+    tasks = state.config.task_count(connector) + items
+    if tasks > MAX_TASKS:
+        return BadRequestError(f"Connector {shown(connector)} has {tasks} tasks; the limit is {MAX_TASKS}")
     membership = state.membership
     if items <= 0 or membership is None or membership.room is None:
         return None
