@@ -13,7 +13,7 @@ import click
 
 from heeler.cli.cluster.session import NO, client_of
 from heeler.cli.output import Format, print_data, print_table
-from heeler.cli.terminal import errors_without_trace, shown_when_slow
+from heeler.cli.terminal import errors_without_trace, logging_disabled, shown_when_slow
 
 if TYPE_CHECKING:
     from heeler.doctor.findings import Check, Finding
@@ -38,12 +38,8 @@ def doctor(
     warnings.
     """
     with errors_without_trace():
-        logging.disable(logging.CRITICAL)  # the findings report all problems
-        try:
-            with shown_when_slow("Examining …"):
-                findings = list(_findings(file, overrides, urls, profile))
-        finally:
-            logging.disable(logging.NOTSET)
+        with logging_disabled(logging.CRITICAL), shown_when_slow("Examining …"):
+            findings = list(_findings(file, overrides, urls, profile))
         _show(findings, Format(output))
     context.exit(NO if any(finding.verdict == "error" for finding in findings) else 0)
 

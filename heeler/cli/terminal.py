@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import logging
 import signal
 import sys
 import threading
@@ -42,6 +43,17 @@ def escape_what_cannot_be_encoded() -> None:
     """
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
         sys.stdout.reconfigure(errors="backslashreplace")
+
+
+@contextmanager
+def logging_disabled(level: int) -> Iterator[None]:
+    """Logs nothing of this level and below: what it would say is in the command's own output."""
+    before = logging.root.manager.disable
+    logging.disable(level)
+    try:
+        yield
+    finally:
+        logging.disable(before)
 
 
 @contextmanager

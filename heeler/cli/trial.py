@@ -16,7 +16,13 @@ import click
 from heeler.cli.cluster.session import FILES, NO
 from heeler.cli.output import Format, print_data
 from heeler.cli.safe_text import safe, safe_json, safe_message
-from heeler.cli.terminal import errors_without_trace, interrupting_signals, plugins_print_apart, shown_when_slow
+from heeler.cli.terminal import (
+    errors_without_trace,
+    interrupting_signals,
+    logging_disabled,
+    plugins_print_apart,
+    shown_when_slow,
+)
 from heeler.cli.topics import asking_kafka, broker_options, broker_properties
 from heeler.errors import SetupError
 
@@ -59,8 +65,7 @@ def try_(
 
     --worker-config also determines the plugins, converters and config providers.
     """
-    with errors_without_trace(), interrupting_signals():
-        logging.disable(logging.WARNING)
+    with errors_without_trace(), interrupting_signals(), logging_disabled(logging.WARNING):
         with shown_when_slow("Trying …"), plugins_print_apart():
             seen = _tried(file, records, limit, bootstrap_servers, worker_config)
         if output == Format.TABLE:

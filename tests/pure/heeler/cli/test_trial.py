@@ -32,18 +32,12 @@ predicates.old.pattern: old.*
 def run(file, *words, code=0):
     done = CliRunner().invoke(main, ["try", str(file), *map(str, words)], catch_exceptions=False)
     assert done.exit_code == code, done.output
+    assert logging.getLogger().isEnabledFor(logging.WARNING), "as before"
     return done
 
 
 def stages(file, *words, code=0):
     return json.loads(run(file, *words, "-o", "json", code=code).stdout)["stages"]
-
-
-@pytest.fixture(autouse=True)
-def _logging_on():
-    """The command ends with its process, so it leaves logging disabled."""
-    yield
-    logging.disable(logging.NOTSET)
 
 
 @pytest.fixture
