@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import sys
 import threading
 import time
@@ -24,6 +25,9 @@ def ending_despite_plugins() -> Iterator[None]:
     try:
         yield
         code = 0
+    except KeyboardInterrupt:
+        code = 128 + signal.SIGINT
+        raise
     except SystemExit as ending:
         code = ending.code if isinstance(ending.code, int) else int(ending.code is not None)
         raise

@@ -63,6 +63,21 @@ def test_coroutines_cancelled_by_close_are_not_logged_as_defects(connections, ca
     assert [record for record in caplog.records if record.name.startswith("spark_tasks")] == []
 
 
+def test_idle_connections_are_looked_for_again_and_again() -> None:
+    loop = Loop()
+    manager = Manager(loop, bootstrap_servers=["127.0.0.1:1"], connections_max_idle_ms=1)
+    looked: list[int] = []
+
+    def none_used() -> list[object]:
+        looked.append(1)
+        return []
+
+    manager.least_used_connections = none_used
+    wait_until(lambda: loop.poll(timeout_ms=5) is None and len(looked) > 2)
+    manager.close()
+    loop.close()
+
+
 def test_a_closed_manager_is_released():
     """At once, not when connections.max.idle.ms have passed: a worker has hundreds of members in that time."""
     loop = Loop()
