@@ -130,8 +130,8 @@ ROOMS = {
         "spark_tasks.task", "storage.config", "storage.daemon_pool",
     ),
     "actors.stores": (
-        "actors.errors", "actors.herder", "actors.messages", "actors.peers", "actors.ticker", "spark_tasks.kafka",
-        "spark_tasks.plugins", "spark_tasks.process", "storage.",
+        "actors.errors", "actors.herder", "actors.messages", "actors.peers", "actors.ticker",
+        "spark_tasks.dead_letters", "spark_tasks.kafka", "spark_tasks.plugins", "spark_tasks.process", "storage.",
     ),
     "actors.system": (
         "actors.errors", "actors.instances", "actors.messages", "spark_tasks.config", "spark_tasks.plugins",

@@ -1,4 +1,4 @@
-"""Replay of a sink's dead letter queue, which the connector's first task does on the worker that runs it."""
+"""Replay of a dead letter queue, which the connector's first task does on the worker that runs it."""
 
 from __future__ import annotations
 
@@ -29,14 +29,7 @@ def _refusal(turn: Turn, request: ReplayDeadLetters) -> Exception | None:
     name, config = request.connector, turn.state.config
     if not config.contains(name):
         return NotFoundError(f"Connector {name} not found")
-    given = config.connector_configs[name]
-    if turn.state.settings.connector_type(given) == "source":
-        return BadRequestError(
-            f"{name} is a source: the queue of a source holds records as its converters wrote them before the "
-            "transforms, not what the source has read, so they cannot be replayed. Read the queue with heeler topics "
-            f"read, and have the source read the records again (PATCH /connectors/{name}/offsets)"
-        )
-    if not (given.get(QUEUE) or "").strip():
+    if not (config.connector_configs[name].get(QUEUE) or "").strip():
         return BadRequestError(f"{name} has no dead letter queue: {QUEUE} is not set")
     state = config.target_state(name)
     if state is not TargetState.STARTED:

@@ -19,7 +19,8 @@ from actors.messages.commands import ReadSourceOffsets, WriteSourceOffsets
 from actors.messages.replies import answer
 from actors.messages.requests import AlterOffsets, GetOffsets
 from actors.peers.producer_fencing import ProducerFencing
-from spark_tasks.errors import ConnectError, plugin_code
+from spark_tasks.dead_letters.replay_progress import check_progress, is_progress
+from spark_tasks.errors import ConfigError, ConnectError, plugin_code
 from spark_tasks.kafka.client_properties import client_properties
 from spark_tasks.kafka.group_offsets import GroupOffsets, OffsetNotChangedError
 from spark_tasks.kafka.task_clients import consumer_settings
@@ -152,14 +153,17 @@ class OffsetRequests:
     def _alter_source(self, request: AlterOffsets, config: Mapping[str, str], plugin: type[SourceConnector]) -> bool:
         own = self._config.own_offsets(config)
         offsets: Pairs | None = request.offsets
-        if not plugin.nested_offsets:
-            for pair in offsets or ():
+        for pair in offsets or ():
+            if is_progress(pair[0]):
+                _check_progress(*pair)
+            elif not plugin.nested_offsets:
                 check_source_offset(*pair)
         producer = self._fence_former_tasks(request.connector) if self._config.exactly_once else None
         if offsets is None:
             known = self._ask_store(lambda done: ReadSourceOffsets(request.connector, done, own))
             offsets = [(partition, None) for partition, _ in known]
-        elsewhere = plugin.alter_offsets(config, offsets)
+        of_reader = [pair for pair in offsets if not is_progress(pair[0])]
+        elsewhere = not of_reader or plugin.alter_offsets(config, of_reader)
         wanted = tuple(offsets) if request.offsets is not None else None
         self._ask_store(lambda done: WriteSourceOffsets(request.connector, wanted, done, own, producer))
         return elsewhere
@@ -212,6 +216,13 @@ def check_source_offset(partition: Mapping[str, Any], offset: Mapping[str, Any] 
             kind = "class java.math.BigInteger"
         if kind is not None:
             raise ConnectError(f"Offsets may only contain primitive types as values, but field {field} contains {kind}")
+
+
+def _check_progress(partition: Mapping[str, Any], offset: Mapping[str, Any] | None) -> None:
+    try:
+        check_progress(partition, offset)
+    except ConfigError as error:
+        raise BadRequestError(str(error)) from error
 
 
 def sink_offset(partition: Mapping[str, Any] | None, offset: Mapping[str, Any] | None

@@ -24,7 +24,6 @@ from spark_tasks.errors import ConnectError, RetriableError
 from spark_tasks.host_frames import AppendedPositions, Batch, HostGoneError
 from spark_tasks.kafka.shared_clusters import shared_cluster
 from spark_tasks.plugins.cut import Cut
-from spark_tasks.process.pulse import process_pulse
 from spark_tasks.sources.boundaries import BoundaryKind
 from spark_tasks.sources.delivery import AtLeastOnce, Delivery
 from spark_tasks.sources.settings import SourceSettings
@@ -33,7 +32,6 @@ from spark_tasks.task import Progress, TaskContext
 STEP_S: Final = 1.0  # how long frames are collected before a commit; messages are handled between steps
 IDLE_MS: Final = 60_000  # the reading thread wakes the task
 _NO_FRAME: Final = 0
-_SUSPENDED: Final = "this process was suspended for so long that another worker may be running its tasks"
 
 
 class JavaSourceTask(JavaTask):
@@ -51,7 +49,8 @@ class JavaSourceTask(JavaTask):
         producer = settings.producer
         self._options = producer.appender
         self._cluster = shared_cluster(producer.client)
-        self._delivery = delivery or AtLeastOnce(self._cluster, context.offsets, idempotent=producer.idempotent)
+        self._delivery = delivery or AtLeastOnce(
+            self._cluster, context.offsets, context.worker.session_timeout_ms, idempotent=producer.idempotent)
         boundary = self._delivery.boundary
         divided = cut if cut is not None and cut.divides else None
         self._taking = None if divided is None else SourceSplits(context, settings.errors, divided)
@@ -61,8 +60,7 @@ class JavaSourceTask(JavaTask):
         self._creation = settings.topics
         self._errors = settings.errors
         self._flush_ms = max(1, context.worker.offset_flush_interval_ms)
-        self._session_s = context.worker.session_timeout_ms / 1000
-        self._opened_at = self._acknowledged_at = time.monotonic()
+        self._acknowledged_at = time.monotonic()
         self._topics: set[str] = set()
         self._positions: list[AppendedPositions] = []  # of frames that have not been reported to the plugin
         self._unacknowledged: int | None = None  # the last committed frame that has not been reported to the plugin
@@ -84,7 +82,7 @@ class JavaSourceTask(JavaTask):
 
     def _open(self) -> Session:
         self._delivery.recover()
-        self._opened_at = self._acknowledged_at = time.monotonic()
+        self._acknowledged_at = time.monotonic()
         self._unacknowledged = None
         self._polls = False
         session = self._held.open(
@@ -102,17 +100,12 @@ class JavaSourceTask(JavaTask):
     def _read_offsets(self) -> list[tuple[str, str]]:
         return as_texts(self._offsets.read())
 
-    @property
-    def _slept(self) -> bool:
-        """Whether another worker may run this task by now, and write its offsets (see SourceTask)."""
-        return self._delivery.boundary is None and process_pulse().longest_gap_since(self._opened_at) > self._session_s
-
     @override
     def _attempt(self) -> Progress:
         """Also runs while the task is paused, because records that were polled before are still written."""
         try:
-            if self._slept:
-                raise RetriableError(_SUSPENDED)  # noqa: TRY301
+            if self._held.session is not None:  # a new one begins with the committed offsets
+                self._delivery.check()
             session = self._held.current() or self._open()
             if self._polls is self._paused:
                 session.connection.tell("pause" if self._paused else "resume")
@@ -172,8 +165,7 @@ class JavaSourceTask(JavaTask):
         self._metrics.add_splits(writer.figures)
         writer.refused.report_to(self._metrics, skipped=True)
         self._delivery.written([writer.sequences])
-        if self._slept:
-            raise RetriableError(_SUSPENDED)
+        self._delivery.check()
         self._unacknowledged = writer.number
         self._positions += writer.positions
         self._retry_state.succeeded()

@@ -108,7 +108,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         200: Response("They were set", ref("Message")), **_CHANGE}, body=ref("Offsets")),
     "offsets.reset": Operation("Delete all offsets of a stopped connector.", {
         200: Response("They were deleted", ref("Message")), **_CHANGE}),
-    "dead_letters.replay": Operation("Replay the dead letter queue to the sink.", {
+    "dead_letters.replay": Operation("Replay the dead letter queue to the connector.", {
         202: Response("The replay has started; GET returns its progress", ref("ReplayProgress")), **_CHANGE,
         409: _error("A replay is already running, or the connector's first task is not running yet: try again later")},
         body=ref("Replay")),

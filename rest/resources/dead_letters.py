@@ -1,4 +1,4 @@
-"""/connectors/{name}/dead-letters/replay: replays a sink's dead letter queue into the sink. An extension of heeler."""
+"""/connectors/{name}/dead-letters/replay: replays a dead letter queue to its connector. An extension of heeler."""
 
 from __future__ import annotations
 

@@ -67,6 +67,11 @@ class ErrorHandling:
         return replace(own, client=letters.client, appender=letters.appender, admin=connection_settings(admin),
                        secrets=process_secrets().of_connector(context.connector_name))
 
+    @property
+    def replayable(self) -> bool:
+        """Whether letters have the headers that a replay needs."""
+        return bool(self.queue) and self.with_headers and self.tolerant
+
     def prepare(self) -> None:
         """Creates the queue's topic if it does not exist. Raises RetriableError, ConnectError."""
         if not self.queue:

@@ -14,11 +14,14 @@ import pyarrow.compute as pc
 from spark_tasks.data.columns import HEADERS_TYPE
 
 PREFIX: Final = "__connect.errors."
+LETTER_PREFIX: Final = "heeler.letter."
+"""Of heeler's own headers of dead letters."""
 MARKER: Final = "heeler.replay.of"
 """The header that marks a replayed record. Its value is topic-partition-offset of the letter."""
 
 Rows = np.ndarray[Any, np.dtype[np.int64]]
 _INT32: Final = "^[0-9]{1,9}$"  # fits into an int32, and is more than any real partition; similarly for offsets
+_INT32_OR_NONE: Final = "^(-1|[0-9]{1,9})$"
 _INT64: Final = "^[0-9]{1,18}$"
 
 
@@ -41,14 +44,9 @@ class DeadLetters:
     def of(cls, raw: pa.RecordBatch) -> DeadLetters:
         """Parses a batch of the queue, which may contain records that are not dead letters."""
         headers = raw.column("headers")
-        flat, parents = pc.list_flatten(headers), pc.list_parent_indices(headers).to_numpy()
-        names, values = pc.struct_field(flat, "key"), pc.struct_field(flat, "value")
 
         def texts(name: str) -> pa.Array:
-            rows = pc.indices_nonzero(pc.equal(names, PREFIX + name)).to_numpy().astype(np.int64)
-            places = np.full(len(raw), -1, np.int64)
-            places[parents[rows]] = rows  # if there are several, the last one is the newest
-            return _texts(values.take(pa.array(places, mask=places < 0)))
+            return _texts(_header(headers, PREFIX + name))
 
         return cls(
             raw, texts("connector.name"), texts("topic"), _numbers(texts("partition"), _INT32),
@@ -61,6 +59,27 @@ class DeadLetters:
         known = [self.connector, self.topic, self.partition, self.offset]
         complete: np.ndarray[Any, Any] = np.logical_and.reduce([c.is_valid().to_numpy(False) for c in known])
         return complete
+
+    def header(self, name: str) -> pa.Array:
+        """Returns each letter's last header of this name (binary)."""
+        return _header(self.raw.column("headers"), name)
+
+    def numbers(self, name: str) -> pa.Array:
+        """Returns each letter's last header of this name as int64, -1 or larger; null if it is no such number."""
+        return _numbers(_texts(self.header(name)), _INT32_OR_NONE)
+
+    def are_of(self, connector: str) -> np.ndarray[Any, Any]:
+        """Returns for each letter whether its record is one of this connector."""
+        same: np.ndarray[Any, Any] = pc.equal(self.connector, connector).fill_null(False).to_numpy(zero_copy_only=False)
+        return same
+
+
+def _header(headers: pa.Array, name: str) -> pa.Array:
+    flat, parents = pc.list_flatten(headers), pc.list_parent_indices(headers).to_numpy()
+    rows = pc.indices_nonzero(pc.equal(pc.struct_field(flat, "key"), name)).to_numpy().astype(np.int64)
+    places = np.full(len(headers), -1, np.int64)
+    places[parents[rows]] = rows  # if there are several, the last one is the newest
+    return pc.struct_field(flat, "value").take(pa.array(places, mask=places < 0))
 
 
 def _texts(found: pa.Array) -> pa.Array:
@@ -108,17 +127,20 @@ def runs(letters: DeadLetters, rows: Rows, mark: Callable[[int], bytes | None], 
     runs = []
     for begin, end in itertools.pairwise(bounds):
         run_rows = rows[begin:end]
-        raw = _stripped(letters.raw.take(pa.array(run_rows)), [mark(int(place)) for place in places[run_rows]])
+        raw = own_records(letters.raw.take(pa.array(run_rows)), [mark(int(place)) for place in places[run_rows]])
         raw = raw.set_column(0, raw.schema.field(0), pa.array(offsets[begin:end]))
         runs.append(Run(names[codes[begin]], int(partitions[begin]), raw, places[run_rows]))
     return runs
 
 
-def _stripped(raw: pa.RecordBatch, marks: list[bytes | None]) -> pa.RecordBatch:
+def own_records(raw: pa.RecordBatch, marks: list[bytes | None]) -> pa.RecordBatch:
+    """Returns letters (RAW_SCHEMA) without the headers that were added to the record. `marks`: the values of their
+    MARKER headers; None adds no header.
+    """
     headers = []
     for pairs, mark in zip(raw.column("headers").to_pylist(), marks, strict=True):
         own = [(pair["key"], pair["value"]) for pair in pairs or ()
-               if not pair["key"].startswith(PREFIX) and pair["key"] != MARKER]
+               if not pair["key"].startswith((PREFIX, LETTER_PREFIX)) and pair["key"] != MARKER]
         headers.append([*own, (MARKER, mark)] if mark is not None else own or None)
     place = raw.schema.get_field_index("headers")
     return raw.set_column(place, raw.schema.field(place), pa.array(headers, HEADERS_TYPE))

@@ -29,13 +29,15 @@ Header = tuple[str, bytes | None]
 @dataclass(frozen=True, slots=True)
 class Original:
     """A record as it was read. `raw`: a batch (RAW_SCHEMA) of this one record. `topic`, `partition`, `offset`: its
-    position in Kafka; for a source's record the topic it was to be written to, and None.
+    position in Kafka; for a source's record the topic it was to be written to, and None. `origin`: headers of its
+    letter, with which a source's record can be replayed.
     """
 
     topic: str
     raw: pa.RecordBatch
     partition: int | None = None
     offset: int | None = None
+    origin: tuple[Header, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +175,7 @@ def context_headers(failure: Failure, original: Original, handling: ErrorHandlin
         *headers,
         (PREFIX + "exception.message", None if message is None else message.encode(errors="replace")),
         (PREFIX + "exception.stacktrace", trace.encode(errors="replace")),
+        *original.origin,
     ]
 
 

@@ -22,6 +22,7 @@ from typing import Any
 from pyspark.sql.datasource import DataSourceWriter
 from typing_extensions import override
 
+from spark_tasks.dead_letters.replays import Replays
 from spark_tasks.errors import ConnectError, RetriableError
 from spark_tasks.kafka.cluster import TopicPartition
 from spark_tasks.kafka.errors import KafkaUnavailableError
@@ -38,8 +39,8 @@ from spark_tasks.sinks.commits import COMMIT_TIMEOUT_MS, PendingOffsets
 from spark_tasks.sinks.lending import Lending
 from spark_tasks.sinks.letter_marks import LetterMarks
 from spark_tasks.sinks.positions import Positions
-from spark_tasks.sinks.replay_split import ReplayResult, messages_of
-from spark_tasks.sinks.replays import Replays
+from spark_tasks.sinks.replay_commit import commit_replay
+from spark_tasks.sinks.replay_split import ReplayResult, ReplaySplit, messages_of
 from spark_tasks.sinks.settings import SinkSettings
 from spark_tasks.sinks.shared_batches import SharedBatches
 from spark_tasks.sinks.split import SinkJob, SinkResult, SinkSplit
@@ -256,9 +257,10 @@ class SinkTask(TaskRunner):
             return self._failed(error, [])
         self._batch = None
         if self._replays.in_flight:
-            return self._replays.collect(
-                results[0], self._writer, self._member, lambda: self._is_current(generation),
-                lambda result: self._abort([result]))
+            result: ReplayResult = results[0]
+            return self._replays.collect(result.counts, result.refused, lambda part: commit_replay(
+                part, result, self._writer, self._member, lambda: self._is_current(generation),
+                lambda failed: self._abort([failed])))
         return self._collect_batch(results, generation)
 
     def _collect_batch(self, results: Sequence[SinkResult], generation: tuple[int, str] | None) -> Progress:
@@ -283,12 +285,13 @@ class SinkTask(TaskRunner):
         """Starts a replay of the dead letter queue and returns its state. `order`: see ReplayOrder; with None, returns
         the state of the last replay, or None if there was none. Raises ConfigError and BusyError.
         """
-        return self._replays.order(order, self._writer)
+        return self._replays.order(order, getattr(self._writer, "resume_from", None))
 
     def _replay_next(self, consumer: GroupConsumer) -> Progress:
-        split = self._replays.next_split(self._job, self._watcher.cluster, consumer)
-        if split is None:
+        part = self._replays.next_range(self._watcher.cluster, consumer.committed_with_metadata)
+        if part is None:
             return Progress()
+        split = ReplaySplit(self._job, part)
         self._batch = (self._context.engine.submit(self._context.id, [split]), consumer.generation())
         return self._collect(MAX_WAIT_S)
 

@@ -7,15 +7,18 @@ batch to batch.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from typing_extensions import override
 
+from spark_tasks.errors import RetriableError
 from spark_tasks.kafka.cluster import KafkaCluster, TopicPartition
 from spark_tasks.kafka.identity import ProducerIdentity
 from spark_tasks.plugins.api import TransactionSignal
+from spark_tasks.process.pulse import process_pulse
 from spark_tasks.sources.boundaries import Boundary
 from spark_tasks.sources.stream_offsets import Changed, SourceOffsets
 from spark_tasks.task import OffsetStore
@@ -47,6 +50,15 @@ class Delivery(Protocol):
     @property
     def overlaps(self) -> bool:
         """Whether the next batch may start while the offsets of the last one are being written."""
+
+    @property
+    def suspended(self) -> bool:
+        """Whether this process was suspended for so long since `recover` that another worker may run this task and have
+        written its offsets. Always False with transactions, as Kafka fences them.
+        """
+
+    def check(self) -> None:
+        """Raises RetriableError if `suspended`. Called before offsets are written."""
 
     def start(self) -> None:
         """Called before the first batch. A transactional delivery fences earlier producers."""
@@ -108,12 +120,26 @@ class AtLeastOnce(Delivery):
     due_ms = None
     open = False
 
-    def __init__(self, cluster: KafkaCluster, offsets: OffsetStore, *, idempotent: bool = True) -> None:
+    def __init__(
+        self, cluster: KafkaCluster, offsets: OffsetStore, session_timeout_ms: float, *, idempotent: bool = True
+    ) -> None:
         self._cluster = cluster
         self._offsets = offsets
+        self._session_s = session_timeout_ms / 1000
+        self._recovered_at = time.monotonic()
         self._idempotent = idempotent
         self._lanes: list[Lane] = []
         self._changed = Changed()
+
+    @property
+    @override
+    def suspended(self) -> bool:
+        return process_pulse().longest_gap_since(self._recovered_at) > self._session_s
+
+    @override
+    def check(self) -> None:
+        if self.suspended:
+            raise RetriableError("this process was suspended for so long that another worker may be running its tasks")
 
     @override
     def start(self) -> None:
@@ -150,7 +176,7 @@ class AtLeastOnce(Delivery):
 
     @override
     def recover(self) -> None:
-        """Does nothing, as the next lanes are new ones."""
+        self._recovered_at = time.monotonic()  # the next lanes are new ones
 
     @override
     def failure(self, error: Exception) -> Exception:

@@ -27,9 +27,9 @@ class JavaChainSourceTask(SourceTask):
         self._chain = LeasedChain(pipeline, lease)
 
     @override
-    def _submit(self) -> bool:
+    def _current_job(self) -> bytes:
         self._job = self._chain.follow(self._job)
-        return super()._submit()
+        return self._job
 
     @override
     def close(self) -> None:

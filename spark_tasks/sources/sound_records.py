@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_tasks.dead_letters.refusals import Original, Refusals
+from spark_tasks.dead_letters.source_records import produced_header
 from spark_tasks.kafka.append import Appender, partitions_given
 from spark_tasks.kafka.cluster import KafkaCluster
 from spark_tasks.kafka.errors import InvalidTopicError, NoSuchPartitionError
@@ -67,7 +68,8 @@ class SoundAppender:
             count = len(self._cluster.partitions(topic, create=True, expected=int(given.max())))
             if lost := unroutable(topic, given, count):
                 for row, mistake in lost:
-                    refusals.add(_failure(row, mistake), Original(topic, raw.slice(row, 1)))
+                    refusals.add(_failure(row, mistake), Original(
+                        topic, raw.slice(row, 1), origin=produced_header(int(given[row]))))
                 kept = np.delete(np.arange(len(raw)), [row for row, _ in lost])
                 raw, partitions = _taken(kept, raw, partitions)
                 rows = rows[kept]

@@ -19,6 +19,7 @@ from pyspark.sql.types import StructType
 
 from spark_tasks.dead_letters.error_handling import ErrorHandling
 from spark_tasks.dead_letters.refusals import NONE_REFUSED, Original, Refusals, Refused
+from spark_tasks.dead_letters.source_records import record_header
 from spark_tasks.errors import DataError, ToleranceExceededError
 from spark_tasks.kafka.append import DEFAULT_REQUEST_BYTES, Appender
 from spark_tasks.kafka.cluster import TopicPartition
@@ -98,20 +99,20 @@ class SourceSplit:
 
     def _run(self, watch: Stopwatch, plugins: PluginMetrics) -> SourceResult:
         begun = time.perf_counter()
-        job = _unpickled(self.job)
+        job = unpickled_job(self.job)
         reader = cloudpickle.loads(job.reader)
-        writer = _Writer(job, self.lane)
+        writer = RecordWriter(job, self.lane)
         end = None
         try:
             if self.start is not None:
                 with phase("read"):
                     rows, end = read_simple(reader, pickle.loads(self.start))
-                writer.write(rows)
+                writer.write_rows(rows)
             for number, partition in zip(itertools.count(*self.numbers), self.partitions):
                 with as_spark_task(number):
                     with phase("read"):
                         rows = reader.read(cloudpickle.loads(partition))
-                    writer.write(rows)
+                    writer.write_rows(rows)
             with phase("write"):
                 writer.flush()
         finally:
@@ -141,8 +142,8 @@ def read_simple(reader: Any, start: StreamOffset) -> tuple[Iterable[Any], Stream
     return rows, end
 
 
-class _Writer:
-    """Converts rows, appends them, and counts records and bytes."""
+class RecordWriter:
+    """Converts records, appends them, and counts records and bytes. `lane`: its producer."""
 
     def __init__(self, job: SourceJob, lane: Lane) -> None:
         self._job = job
@@ -152,9 +153,9 @@ class _Writer:
             admit = TransactionMember(self._cluster, lane.identity, lane.added, lane.likely).admit
         self._appender = Appender(self._cluster, lane.identity, sequences=lane.sequences, admit=admit, **job.appender)
         self.refusals = Refusals(job.errors)
+        self._limit = int(job.appender.get("max_request_bytes", DEFAULT_REQUEST_BYTES))
         self._sound = SoundAppender(
-            self._appender, self._cluster, int(job.appender.get("max_request_bytes", DEFAULT_REQUEST_BYTES)), self._use,
-            self.refusals if job.errors.tolerant else None)
+            self._appender, self._cluster, self._limit, self._use, self.refusals if job.errors.tolerant else None)
         self.read = 0  # before the transforms
         self.read_bytes = 0
         self.records = 0
@@ -165,20 +166,32 @@ class _Writer:
 
     @property
     def sequences(self) -> Mapping[TopicPartition, int]:
+        """The next sequence numbers of the lane."""
         return self._appender.sequences
 
-    def write(self, rows: Iterable[Any]) -> None:
+    def write_rows(self, rows: Iterable[Any]) -> None:
+        """Appends a reader's rows."""
         for batch in each("read", as_batches(rows, self._job.schema)):
-            self.read += len(batch)
-            self.read_bytes += batch.nbytes
-            try:
-                for topic, partitions, raw in self._job.pipeline.to_raw(batch, partial(self._refuse, batch)):
-                    with phase("write"):
-                        self._append(topic, partitions, raw)
-            except ToleranceExceededError:
-                self.refusals.end_source()
-                raise
-            self.refusals.send(self._append_letters)  # with the other records: in their transaction, if any
+            self.write(batch)
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Appends the records of a batch as the source read it."""
+        self.read += len(batch)
+        self.read_bytes += batch.nbytes
+        try:
+            for topic, partitions, raw in self._job.pipeline.to_raw(batch, partial(self._refuse, batch)):
+                with phase("write"):
+                    self._append(topic, partitions, raw)
+        except ToleranceExceededError:
+            self.refusals.end_source()
+            raise
+        self.refusals.send(self._append_letters)  # with the other records: in their transaction, if any
+
+    def write_produced(self, topic: str, partitions: pa.Array, raw: pa.RecordBatch) -> None:
+        """Appends records that the pipeline has already transformed and converted."""
+        with phase("write"):
+            self._append(topic, partitions, raw)
+        self.refusals.send(self._append_letters)
 
     def _append(self, topic: str, partitions: pa.Array | None, raw: pa.RecordBatch) -> None:
         appended, _ = self._sound.append(topic, partitions, raw)
@@ -196,7 +209,8 @@ class _Writer:
 
     def _refuse(self, batch: pa.RecordBatch, failure: Failure) -> None:
         topic, _, raw = self._job.pipeline.original(batch, failure.row)
-        self.refusals.add(failure, Original(topic, raw))
+        origin = record_header(batch, failure.row, self._limit // 2 - raw.nbytes) if self._job.errors.replayable else ()
+        self.refusals.add(failure, Original(topic, raw, origin=origin))
 
 
 def as_batches(rows: Iterable[Any], schema: StructType) -> Iterator[pa.RecordBatch]:
@@ -305,6 +319,7 @@ def _by_name(row: Any, names: Sequence[str]) -> Any:
 
 
 @lru_cache(maxsize=256)
-def _unpickled(job: bytes) -> SourceJob:
+def unpickled_job(job: bytes) -> SourceJob:
+    """Returns a SourceJob, which all splits of a task in this process share."""
     unpickled: SourceJob = pickle.loads(job)
     return unpickled

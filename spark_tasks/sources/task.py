@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import pickle
 import time
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import suppress
@@ -19,6 +20,7 @@ from typing import Any
 
 from typing_extensions import override
 
+from spark_tasks.dead_letters.replay_progress import is_progress
 from spark_tasks.errors import ConnectError, RetriableError
 from spark_tasks.kafka.shared_clusters import shared_cluster
 from spark_tasks.metrics.phases import phase
@@ -26,10 +28,11 @@ from spark_tasks.metrics.plugins import work_for
 from spark_tasks.metrics.task import Flight
 from spark_tasks.pipeline.source_pipeline import SourcePipeline
 from spark_tasks.plugins.api import SourceConnector
-from spark_tasks.process.pulse import process_pulse
 from spark_tasks.sources.boundaries import signal_of
 from spark_tasks.sources.delivery import AtLeastOnce, Delivery
 from spark_tasks.sources.readers import BatchPlan, StreamReader, distribute
+from spark_tasks.sources.replay_split import SourceReplaySplit
+from spark_tasks.sources.replays import SourceReplays
 from spark_tasks.sources.settings import SourceSettings
 from spark_tasks.sources.split import SourceJob, SourceResult, SourceSplit
 from spark_tasks.sources.stream_offsets import StreamOffset, from_connect, to_connect
@@ -51,7 +54,7 @@ class _Batch:
     """A batch in flight."""
 
     future: Future[list[Any]]
-    plan: BatchPlan
+    plan: BatchPlan | None  # None: a range of a replay
     flight: Flight
 
 
@@ -70,18 +73,18 @@ class SourceTask(TaskRunner):
         self._offsets = context.offsets
         self._settings = settings
         cluster = shared_cluster(settings.producer.client)
-        self._delivery = delivery or AtLeastOnce(cluster, context.offsets, idempotent=settings.producer.idempotent)
+        self._delivery = delivery or AtLeastOnce(
+            cluster, context.offsets, context.worker.session_timeout_ms, idempotent=settings.producer.idempotent)
         self._size = SplitSize()
         self._errors = settings.errors
         limits = RetryLimits(self._errors.retry_timeout_ms, self._errors.retry_delay_max_ms)
         self._metrics = context.metrics
         self._metrics.kind = "source"
+        self._replays = SourceReplays(self._errors, self._metrics, cluster, context.offsets, self._delivery)
         self._retry_state = RetryState(context.id, self._metrics, limits)
         self._prepared = False
         self._idling = Idling()
         self._idle_tasks = idle or IdleTasks()
-        self._session_s = context.worker.session_timeout_ms / 1000
-        self._loaded_at = time.monotonic()
         self._paused = False
         self._cancelled = False
         self._batch: _Batch | None = None
@@ -129,17 +132,9 @@ class SourceTask(TaskRunner):
 
     def _load_offsets(self) -> StreamOffset:
         self._delivery.recover()
-        self._loaded_at = time.monotonic()
-        committed = self._offsets.read()
+        committed = [pair for pair in self._offsets.read() if not is_progress(pair[0])]
         self._position = from_connect(self._reading.reader, self._context.task, committed)
         return self._position
-
-    @property
-    def _was_suspended(self) -> bool:
-        """Whether this process was suspended for so long that another worker may run this task and have written its
-        offsets. Always False with transactions, as Kafka fences them.
-        """
-        return self._delivery.boundary is None and process_pulse().longest_gap_since(self._loaded_at) > self._session_s
 
     @override
     def run_once(self) -> Progress:
@@ -157,15 +152,13 @@ class SourceTask(TaskRunner):
         pause = self._retry_state.pause()
         if pause is not None:
             return pause
-        if self._was_suspended:
+        if self._delivery.suspended:
             self._position = None
         try:
-            submitted = self._submit()
+            submitted = self._submit_replay(alone=False) or self._submit() or self._submit_replay(alone=True)
         except Exception as error:  # noqa: BLE001 - plugin code
             return self._failed(error)
-        if not submitted:
-            return self._idle()
-        return self._collect(MAX_WAIT_S)
+        return self._collect(MAX_WAIT_S) if submitted else self._idle()
 
     def _while_paused(self) -> Progress:
         """Aborts a transaction that was given up, so that consumers do not have to wait for its timeout."""
@@ -188,19 +181,36 @@ class SourceTask(TaskRunner):
             return False
         if plan.start is not None:
             (lane,) = self._delivery.lanes(1)
-            splits = [SourceSplit(self._job, lane, start=plan.start)]
+            splits = [SourceSplit(self._current_job(), lane, start=plan.start)]
         else:
             by_lane = distribute(plan.partitions, self._delivery.max_lanes) if plan.partitions else []
-            seconds = self._size.seconds(self._size.records)
+            job, seconds = self._current_job(), self._size.seconds(self._size.records)
             lanes = self._delivery.lanes(len(by_lane))
             splits = [
-                SourceSplit(self._job, lane, partitions, expected_seconds=seconds, numbers=(first, len(lanes)))
+                SourceSplit(job, lane, partitions, expected_seconds=seconds, numbers=(first, len(lanes)))
                 for first, (lane, partitions) in enumerate(zip(lanes, by_lane, strict=True))
             ]
         self._metrics.add_phase("plan", time.perf_counter() - begun)
+        self._begin(plan, splits)
+        return True
+
+    def _submit_replay(self, *, alone: bool) -> bool:
+        """Submits the next range of a replay if it is its turn. `alone`: the reader has no new records."""
+        if not self._replays.takes_turn(alone=alone):
+            return False
+        if self._position is None:
+            self._load_offsets()
+        split = self._replays.next_split(self._current_job)
+        if split is not None:
+            self._begin(None, [split])
+        return split is not None
+
+    def _begin(self, plan: BatchPlan | None, splits: Sequence[SourceSplit | SourceReplaySplit]) -> None:
         future = self._context.engine.submit(self._context.id, splits)
         self._batch = _Batch(future, plan, Flight(future))
-        return True
+
+    def _current_job(self) -> bytes:
+        return self._job
 
     def _idle(self) -> Progress:
         try:
@@ -232,7 +242,7 @@ class SourceTask(TaskRunner):
         if self._batch is None:
             return Progress()
         try:
-            results: list[SourceResult] = self._batch.future.result(max_wait_s)
+            results: list[Any] = self._batch.future.result(max_wait_s)
         except FutureTimeoutError:
             return self._waiting.timed_out(self._batch.future)
         except CancelledError:
@@ -240,9 +250,17 @@ class SourceTask(TaskRunner):
             raise ConnectError(f"the batch of {self._context.id} was cancelled") from None
         except Exception as error:  # noqa: BLE001 - errors of Spark and of plugins
             return self._failed(error)
+        plan, flight, self._batch = self._batch.plan, self._batch.flight, None
+        if plan is None:
+            self._used(results[0].topics)
+            return self._replays.end(results[0], self._start_over)
+        return self._collect_batch(results, plan, flight, more=more)
+
+    def _collect_batch(
+        self, results: Sequence[SourceResult], plan: BatchPlan, flight: Flight, *, more: bool
+    ) -> Progress:
         for result in results:
             result.refused.report_to(self._metrics, skipped=self._errors.tolerant)
-        plan, flight, self._batch = self._batch.plan, self._batch.flight, None
         self._metrics.add_phase("wait", flight.waited(max((result.seconds for result in results), default=0.0)))
         self._metrics.add_splits(result.figures for result in results)
         end = plan.end if plan.end is not None else results[0].end
@@ -254,7 +272,7 @@ class SourceTask(TaskRunner):
         except Exception as error:  # noqa: BLE001 - plugin code
             return self._failed(error)
 
-    def _finish_batch(self, results: list[SourceResult], end: StreamOffset, *, more: bool) -> Progress:
+    def _finish_batch(self, results: Sequence[SourceResult], end: StreamOffset, *, more: bool) -> Progress:
         self._delivery.written([result.sequences for result in results])
         start, self._position, self._idling = self._position, end, Idling()
         self._idle_tasks.discard(self._context.id)
@@ -263,10 +281,9 @@ class SourceTask(TaskRunner):
         reader, boundary = self._reading.reader, self._delivery.boundary
         offsets = to_connect(reader, self._context.task, end)
         signal = signal_of(reader, boundary.kind, start or {}, end) if boundary is not None else "commit"
-        if self._was_suspended:
-            raise RetriableError("this process was suspended for so long that another worker may be running its tasks")
+        self._delivery.check()
         error: Exception | None = None
-        if more and self._delivery.overlaps and not self._paused:
+        if more and self._delivery.overlaps and not (self._paused or self._replays.running):
             try:
                 self._submit()
             except Exception as problem:  # noqa: BLE001 - plugin code; raised after the commit of this batch
@@ -281,10 +298,13 @@ class SourceTask(TaskRunner):
             raise error
         return Progress(sum(r.records for r in results), sum(r.size for r in results))
 
-    def _learn(self, results: list[SourceResult]) -> None:
+    def _learn(self, results: Sequence[SourceResult]) -> None:
         for result in results:
             self._size = self._size.after(result.records, result.size, result.seconds)
-        for topic in sorted({topic for result in results for topic in result.topics}):
+        self._used({topic for result in results for topic in result.topics})
+
+    def _used(self, topics: Iterable[str]) -> None:
+        for topic in sorted(topics):
             self._context.topic_used(topic)
 
     def _failed(self, error: Exception) -> Progress:
@@ -296,12 +316,23 @@ class SourceTask(TaskRunner):
             with suppress(Exception):  # it is repeated in any case
                 batch.future.result(LEFTOVER_S)
             self._context.engine.cancel(batch.future)
-        self._position = None
-        self._delivery.abort()
+        self._start_over()
         shown = self._delivery.failure(error)
+        if self._replays.in_flight and not self._cancelled:
+            self._replays.fail(shown)
+            return Progress()
         if self._cancelled or shown is not error:
             raise shown from error
         return self._retry_state.later(error)
+
+    def _start_over(self) -> None:
+        """Continues with the committed offsets, and new lanes."""
+        self._position = None
+        self._delivery.abort()
+
+    def replay(self, order: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+        """Starts a replay of the dead letter queue and returns its state, as SinkTask.replay does."""
+        return self._replays.order(order)
 
     @override
     def pause(self) -> None:
@@ -321,13 +352,13 @@ class SourceTask(TaskRunner):
         """Waits for a running batch and commits it, and commits an open transaction. Cancels a batch that is queued."""
         if self._batch is not None and self._batch.future.cancel():
             self._batch = None
+            self._replays.withdraw()
         while self._batch is not None:
             self._collect(MAX_WAIT_S, more=False)
         try:
             if not self._settle(finish=True) and self._delivery.open:
                 # The reader has not ended this transaction: its records are read again.
-                self._delivery.abort()
-                self._position = None
+                self._start_over()
         except Exception as error:  # noqa: BLE001 - plugin code
             self._failed(error)
 
@@ -357,8 +388,7 @@ class SourceTask(TaskRunner):
     @override
     def cancel(self) -> None:
         self._cancelled = True
-        self._delivery.cancel()
-        self._offsets.stop_reading()
+        self.stop_starting()
         self._give_up()
 
     def _give_up(self) -> None:

@@ -40,6 +40,7 @@ class Transactional(Delivery):
 
     max_lanes = 1
     overlaps = False
+    suspended = False
 
     def __init__(
         self, cluster: KafkaCluster, offsets: OffsetStore, guard: StartGuard, settings: TransactionSettings
@@ -58,6 +59,10 @@ class Transactional(Delivery):
         self._used: frozenset[TopicPartition] = frozenset()  # the partitions to which the last batch was appended
         self._begun: float | None = None
         self._broken = False
+
+    @override
+    def check(self) -> None:
+        """Does nothing, as brokers reject a former owner of the transactional id."""
 
     @override
     def start(self) -> None:

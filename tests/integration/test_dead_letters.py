@@ -201,7 +201,7 @@ def test_records_that_no_partition_takes_are_skipped(source: SourceRig) -> None:
     assert sorted((value, headers["stage"], headers["exception.class.name"].rpartition(".")[2], headers[
         "exception.message"].partition(";")[0][:45]) for value, headers in letters(source.bootstrap, dead)) == [
         (b"0:3", "KAFKA_PRODUCE", "InvalidTopicException", "'bad topic!' is not a valid name of a topic: "),
-        (b"0:4", "KAFKA_PRODUCE", "TimeoutException", f"partition 77 of topic {source.topic!r} does not exist"[:45]),
+        (b"0:4", "KAFKA_PRODUCE", "TimeoutException", f"partition 3 of topic {source.topic!r} does not exist"[:45]),
         (b"0:5", "KAFKA_PRODUCE", "TimeoutException", f"partition -5 of topic {source.topic!r} does not exist"[:45]),
     ]
 

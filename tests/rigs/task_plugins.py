@@ -176,7 +176,7 @@ def unroutable(topics: list[str], texts: list[str]) -> pa.RecordBatch:
     """Of each ten records, the fourth has no valid topic, the fifth and the sixth have partitions that do not exist."""
     last = [int(text[-1]) for text in texts]
     topics = ["bad topic!" if n == 3 else topic for n, topic in zip(last, topics, strict=True)]
-    partitions = pa.array([{4: 77, 5: -5}.get(n, 0) for n in last], pa.int32())
+    partitions = pa.array([{4: 3, 5: -5}.get(n, 0) for n in last], pa.int32())
     return pa.record_batch({"topic": topics, "value": texts, "partition": partitions})
 
 

@@ -29,6 +29,7 @@ def letters(bootstrap: str, topic: str) -> list[tuple[bytes | None, dict[str, st
     """Value and headers of all dead letters in a topic, those of committed transactions only."""
     found = []
     for message in read_topic(bootstrap, topic):
-        headers = {k.removeprefix("__connect.errors."): v.decode() for k, v in message.headers() or () if v is not None}
+        headers = {name.removeprefix("__connect.errors."): value.decode(errors="replace")
+                   for name, value in message.headers() or () if value is not None}
         found.append((message.value(), headers))
     return found

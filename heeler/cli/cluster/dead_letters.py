@@ -1,4 +1,4 @@
-"""`heeler connectors replay`: replays the records of a sink's dead letter queue into the sink."""
+"""`heeler connectors replay`: replays the records of a dead letter queue to its connector."""
 # ruff: noqa: PLC0415  (imports inside: the command line starts fast)
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ _COLUMNS: Final = ("WHAT", "LETTERS")
 _TOTALS: Final = (
     ("scanned", "scanned"), ("would be replayed", "would_replay"), ("replayed", "replayed"),
     ("of these refused again", "refused_again"), ("excluded by the filter", "left"),
-    ("already in the sink", "held_by_the_sink"), ("of other connectors, or without context headers", "not_replayable"),
+    ("already in the sink", "held_by_the_sink"),
+    ("of other connectors, or without the headers that a replay needs", "not_replayable"),
 )
 _APART: Final = ("would_replay", "replayed", "left", "held_by_the_sink", "not_replayable")
 """Each scanned letter counts as one of these, or was replayed before."""
@@ -42,9 +43,10 @@ _SAMPLE: Final = ("queue_partition", "queue_offset", "topic", "partition", "offs
 @cluster_command
 def replay(session: ClusterSession, connector: str, limit: int | None, values: bool, dry_run: bool, yes: bool,
            **chosen: Any) -> int:
-    """Replay the records of a sink's dead letter queue into the sink, except those that were replayed before.
+    """Replay the records of a connector's dead letter queue, except those that were replayed before.
 
-    Shows them first, then asks. The records go only to this sink. Requires a running sink on heeler workers with
+    Shows them first, then asks. A sink's records go only to this sink; a source's are written through its transforms
+    and converters. Requires a running connector on heeler workers with
     errors.tolerance=all and errors.deadletterqueue.context.headers.enable=true. Exits with 1 if records were refused
     again.
     """

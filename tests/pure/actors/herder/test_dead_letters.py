@@ -60,16 +60,18 @@ def test_a_replay_into_a_connector_that_does_not_run_is_refused() -> None:
     assert "c is stopped" in str(error)
 
 
-def test_a_replay_into_a_source_or_an_unknown_connector_is_refused() -> None:
+def test_a_replay_into_an_unknown_connector_is_refused() -> None:
     world = World(1)
     world.settle()
     assert isinstance(refusal(world), NotFoundError)
+
+
+def test_a_source_replays_its_letters_too() -> None:
+    world = World(1, settings={"connector_type": lambda _: "source"})
+    world.settle()
     world.ask("w0", PutConnector(C, {"name": "c", QUEUE: "dead"}, replace=False))
     world.settle()
-    error = refusal(world)
-    assert isinstance(error, BadRequestError)
-    assert "c is a source" in str(error)
-    assert "PATCH /connectors/c/offsets" in str(error)
+    assert refusal(world) is None
 
 
 def test_a_replay_into_a_connector_without_tasks_can_be_tried_again() -> None:

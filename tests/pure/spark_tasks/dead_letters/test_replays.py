@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from spark_tasks.dead_letters.error_handling import ErrorHandling
+from spark_tasks.dead_letters.replays import Replays
 from spark_tasks.errors import BusyError, RetriableError
 from spark_tasks.metrics.task import TaskMetrics
-from spark_tasks.sinks.replays import Replays
 
 BROKEN: Any = SimpleNamespace(partitions=None)  # any use of it raises an error
 
@@ -18,7 +18,7 @@ BROKEN: Any = SimpleNamespace(partitions=None)  # any use of it raises an error
 @pytest.fixture
 def replays() -> Replays:
     made = Replays(ErrorHandling(queue="dead", tolerant=True, connector="c"), TaskMetrics())
-    made.order({"dry_run": True}, None)
+    made.order({"dry_run": True})
     return made
 
 
@@ -29,23 +29,23 @@ def test_a_replay_alternates_with_batches_of_the_task(replays: Replays) -> None:
 
 def test_a_second_replay_is_refused_while_one_is_running(replays: Replays) -> None:
     with pytest.raises(BusyError):
-        replays.order({"dry_run": True}, None)
+        replays.order({"dry_run": True})
 
 
 def test_an_error_ends_the_replay_alone(replays: Replays) -> None:
     assert replays.takes_turn(alone=True)
-    assert replays.next_split(b"job", BROKEN, SimpleNamespace(committed_with_metadata=None)) is None  # type: ignore[arg-type]
+    assert replays.next_range(BROKEN, lambda _: None) is None
     assert not replays.running
     assert not replays.takes_turn(alone=True)
-    state = replays.order(None, None)
+    state = replays.order(None)
     assert state is not None
     assert state["state"] == "FAILED"
-    replays.order({"dry_run": True}, None)
+    replays.order({"dry_run": True})
     replays.fail(RetriableError("the target is away"))
     assert not replays.running
 
 
 def test_there_is_no_state_before_the_first_replay() -> None:
     replays = Replays(ErrorHandling(queue="dead", tolerant=True), TaskMetrics())
-    assert replays.order(None, None) is None
+    assert replays.order(None) is None
     assert not replays.takes_turn(alone=True)

@@ -1,4 +1,4 @@
-"""A replay of the dead letter queue by a sink task, between its batches: plans the splits and tracks the progress."""
+"""A replay of the dead letter queue by a task, between its batches: plans the ranges and tracks the progress."""
 
 from __future__ import annotations
 
@@ -12,20 +12,21 @@ import numpy as np
 
 from spark_tasks.dead_letters.error_handling import ErrorHandling
 from spark_tasks.dead_letters.order import ReplayOrder
+from spark_tasks.dead_letters.refusals import Refused
+from spark_tasks.dead_letters.replay_range import LetterRange, ReplayCounts, count_kind
 from spark_tasks.dead_letters.replayed_offsets import ReplayedOffsets
 from spark_tasks.errors import BusyError, ConfigError
 from spark_tasks.kafka.cluster import KafkaCluster, TopicPartition
 from spark_tasks.kafka.errors import UnknownTopicError
-from spark_tasks.sinks.replay_split import ReplayResult, ReplaySplit, count_kind
 
 _logger = logging.getLogger(__name__)
 
-STEP: Final = 20_000  # offsets of the queue in a split, so that the connector's own records do not wait for long
+STEP: Final = 20_000  # offsets of the queue in a range, so that the connector's own records do not wait for long
 SAMPLES: Final = 10
 _TIMEOUT_MS: Final = 5_000
 _NO_LIMIT: Final = 2**62
 
-CommittedWithMetadata = Callable[[TopicPartition], tuple[int, str] | None]
+Committed = Callable[[TopicPartition], tuple[int, str] | None]
 ResumeFrom = Callable[[str, int], int | None]
 
 
@@ -65,8 +66,8 @@ class Replay:
         """Whether the replay has not ended."""
         return self._state == "RUNNING"
 
-    def next_split(self, job: bytes, cluster: KafkaCluster, committed: CommittedWithMetadata) -> ReplaySplit | None:
-        """Returns the next split, or None if the replay is done. Raises ConnectError if Kafka does not return the
+    def next_range(self, cluster: KafkaCluster, committed: Committed) -> LetterRange | None:
+        """Returns the next range, or None if the replay is done. Raises ConnectError if Kafka does not return the
         queue's offsets.
         """
         if self._ends is None:
@@ -74,8 +75,8 @@ class Replay:
         room = (self._order.limit or _NO_LIMIT) - self._totals["chosen"]
         for partition, (at, end) in (self._ends or {}).items():
             if at < end and room:
-                return ReplaySplit(
-                    job, self._queue, partition, at, min(end, at + STEP), self._order, self._done[partition], room,
+                return LetterRange(
+                    self._queue, partition, at, min(end, at + STEP), self._order, self._done[partition], room,
                     SAMPLES - len(self._samples) if self._order.dry_run else 0, self._resume[partition],
                 )
         self._state = "DONE"
@@ -86,7 +87,7 @@ class Replay:
                      totals["refused"], totals["left"], totals["foreign"])
         return None
 
-    def _plan(self, cluster: KafkaCluster, committed: CommittedWithMetadata) -> None:
+    def _plan(self, cluster: KafkaCluster, committed: Committed) -> None:
         order, queue, ends = self._order, self._queue, dict[int, tuple[int, int]]()
         try:
             places = [(queue, p) for p in cluster.partitions(queue, timeout_ms=_TIMEOUT_MS)
@@ -107,23 +108,23 @@ class Replay:
             ends[partition] = max(first[place], done.low, order.first_offset), min(last[place], order.end_offset)
         self._ends = ends
 
-    def add_result(self, split: ReplaySplit, result: ReplayResult) -> None:
-        """Adds the result of a split whose records and offsets are committed."""
+    def add_result(self, part: LetterRange, result: ReplayCounts, refused: Refused) -> None:
+        """Adds the result of a range whose records and offsets are committed."""
         if self._ends is None:
             return
-        self._ends[split.partition] = result.next_offset, self._ends[split.partition][1]
-        self._done[split.partition] = result.done
+        self._ends[part.partition] = result.next_offset, self._ends[part.partition][1]
+        self._done[part.partition] = result.done
         for name in ("scanned", "chosen", "left", "foreign", "held"):
             self._totals[name] += getattr(result, name)
-        self._totals["refused"] += result.refused.count
-        for name, counts in result.counts.items():
+        self._totals["refused"] += refused.count
+        for name, counts in result.kinds.items():
             counter = self._counts.setdefault(name, Counter())
             for kind, count in counts.items():
                 count_kind(counter, kind, count)
         self._samples += result.samples
 
     def fail(self, error: Exception) -> None:
-        """Ends the replay with an error. Committed splits stay replayed, and the task continues."""
+        """Ends the replay with an error. Committed ranges stay replayed, and the task continues."""
         self._state, self._error = "FAILED", f"{type(error).__name__}: {error}"
         _logger.warning("Replay of dead letters for %s failed: %s", self._connector, self._error)
 

@@ -16,10 +16,10 @@ from spark_tasks.dead_letters.error_handling import ErrorHandling
 from spark_tasks.dead_letters.letters import MARKER, PREFIX, DeadLetters, runs
 from spark_tasks.dead_letters.order import ReplayOrder
 from spark_tasks.dead_letters.refusals import Refused
+from spark_tasks.dead_letters.replay import Replay
+from spark_tasks.dead_letters.replay_range import ReplayCounts, count_kind
 from spark_tasks.dead_letters.replayed_offsets import ReplayedOffsets, ScatteredError
 from spark_tasks.errors import ConfigError
-from spark_tasks.sinks.replay import Replay
-from spark_tasks.sinks.replay_split import ReplayResult, count_kind
 
 NOTHING = np.empty(0, np.int64)
 
@@ -237,12 +237,12 @@ def test_the_log_has_the_counts_of_a_replay_and_nothing_of_records(
     caplog.set_level("INFO")
     replay = Replay(ErrorHandling("c", tolerant=True, queue="q"), body, None, None)
     cluster: Any = OneQueue()
-    split = replay.next_split(b"", cluster, lambda _: None)
-    assert split is not None
+    part = replay.next_range(cluster, lambda _: None)
+    assert part is not None
     refused = Refused(0 if body else 1)
-    result = ReplayResult(3, ReplayedOffsets(), 3, 2, 1, samples=({"value": "SECRET"},), refused=refused)
-    replay.add_result(split, result)
-    assert replay.next_split(b"", cluster, lambda _: None) is None
+    result = ReplayCounts(3, ReplayedOffsets(), 3, 2, 1, samples=({"value": "SECRET"},))
+    replay.add_result(part, result, refused)
+    assert replay.next_range(cluster, lambda _: None) is None
     [line] = caplog.messages
     assert words in line
     assert "SECRET" not in line

@@ -1,0 +1,123 @@
+"""The records of a source's dead letters, for replays.
+
+The key and the value of such a letter are what the connector's converters make of the record, or a text if they cannot
+write it; neither can be converted back in all cases. So the letter has a header with the record as the source read it,
+before the transforms. A record that only Kafka refused has passed through the transforms and converters already: its
+letter has the bytes that were to be written, and a header that says so.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from spark_tasks.dead_letters.letters import LETTER_PREFIX, DeadLetters, Rows, own_records
+
+RECORD: Final = f"{LETTER_PREFIX}record"
+"""The header whose value is the record: an Arrow IPC stream with one batch of one row."""
+
+PRODUCED: Final = f"{LETTER_PREFIX}produced"
+"""The header of a letter with the bytes to be written. Its value is the Kafka partition, -1 if the producer chooses."""
+
+Header = tuple[str, bytes | None]
+
+
+def record_header(batch: pa.RecordBatch, row: int, limit: int) -> tuple[Header, ...]:
+    """Returns the header for a row of a source's batch; none if it would be larger than `limit` bytes."""
+    one = batch.slice(row, 1)
+    for number, column in enumerate(one.columns):
+        if pa.types.is_dictionary(column.type):  # its texts may be those of all rows
+            one = one.set_column(number, one.schema.field(number).with_type(column.type.value_type),
+                                 column.dictionary_decode())
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, one.schema) as stream:
+        stream.write_batch(one)
+    written = sink.getvalue()
+    return () if written.size > limit else ((RECORD, written.to_pybytes()),)
+
+
+def produced_header(partition: int) -> tuple[Header, ...]:
+    """Returns the header for a record that Kafka refused."""
+    return ((PRODUCED, str(partition).encode()),)
+
+
+def record_of(header: bytes | None) -> pa.RecordBatch | None:
+    """Returns the record in a RECORD header; None if there is none, or if it is not as `record_header` writes it."""
+    if header is None:
+        return None
+    try:
+        if any(map(_is_compressed, pa.ipc.MessageReader.open_stream(header))):  # it could be of any size
+            return None
+        batch = pa.ipc.open_stream(header).read_next_batch()
+        batch.validate(full=True)
+    except (pa.ArrowException, OSError, ValueError, StopIteration, struct.error):
+        return None
+    return batch if len(batch) == 1 else None
+
+
+@dataclass(frozen=True, slots=True)
+class Produced:
+    """Records (RAW_SCHEMA) of one topic that Kafka refused. `partitions`: -1 where the producer chooses."""
+
+    topic: str
+    partitions: pa.Array
+    raw: pa.RecordBatch
+
+
+class SourceLetters:
+    """A batch of the queue of a source (RAW_SCHEMA), which may contain other records."""
+
+    def __init__(self, raw: pa.RecordBatch, connector: str) -> None:
+        self.letters = DeadLetters.of(raw)
+        self._records = [record_of(header) for header in self.letters.header(RECORD).to_pylist()]
+        self._partitions = self.letters.numbers(PRODUCED).to_pylist()
+        sound = [record is not None or partition is not None
+                 for record, partition in zip(self._records, self._partitions, strict=True)]
+        self.replayable: np.ndarray[Any, Any] = (
+            np.array(sound, np.bool_) & self.letters.topic.is_valid().to_numpy(False)
+            & self.letters.are_of(connector))
+
+    def chosen(self, rows: Rows) -> Iterator[pa.RecordBatch | Produced]:
+        """Yields the records of these rows in order: as the source read them, or as they were to be written."""
+        run: list[pa.RecordBatch] = []
+        for row in rows.tolist():
+            record = self._records[row]
+            if run and (record is None or not record.schema.equals(run[0].schema, check_metadata=True)):
+                yield pa.concat_batches(run)
+                run = []
+            if record is not None:
+                run.append(record)
+            else:
+                raw = own_records(self.letters.raw.slice(row, 1), [None])
+                partition = pa.array([self._partitions[row]], pa.int32())
+                yield Produced(self.letters.topic[row].as_py(), partition, raw)
+        if run:
+            yield pa.concat_batches(run)
+
+
+def _is_compressed(message: pa.ipc.Message) -> bool:
+    """Whether a message has compressed buffers or is not one of a plain stream, by Arrow's Message.fbs: the third field
+    of a Message is its header, the fourth field of the header of a RecordBatch is its compression.
+    """
+    if message.type == "schema":
+        return False
+    data = message.metadata.to_pybytes()
+    (root,) = struct.unpack_from("<I", data)
+    header = _field(data, root, 2)
+    (distance,) = struct.unpack_from("<I", data, header)
+    return message.type != "record batch" or bool(_field(data, header + distance, 3))
+
+
+def _field(data: bytes, table: int, number: int) -> int:
+    """The place of a field of a flatbuffers table; 0 if the table does not have it."""
+    (back,) = struct.unpack_from("<i", data, table)
+    (size,) = struct.unpack_from("<H", data, table - back)
+    if 4 + 2 * number >= size:
+        return 0
+    (distance,) = struct.unpack_from("<H", data, table - back + 4 + 2 * number)
+    return table + distance if distance else 0

@@ -1,0 +1,161 @@
+"""Dead letters of sources that are replayed: through the repaired pipeline, or as they were to be written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import NewPartitions
+
+from spark_tasks.spark.context import SparkLostError
+from tests.rigs.exactly_once_tasks import OnceRig
+from tests.rigs.support import wait_until
+from tests.rigs.task_rigs import SourceRig
+from tests.rigs.tasks import Loop
+from tests.rigs.topic_reader import letters, read_topic
+from tests.rigs.workers import Rig
+
+pytestmark = pytest.mark.integration
+
+TRANSFORMS = "org.apache.kafka.connect.transforms."
+TOLERANT = {
+    "errors.tolerance": "all", "errors.deadletterqueue.topic.replication.factor": "1",
+    "errors.deadletterqueue.context.headers.enable": "true",
+}  # fmt: skip
+CAST = {"transforms": "cast", "transforms.cast.type": TRANSFORMS + "Cast$Value", "transforms.cast.spec": "int32"}
+BAD = [f"0:{n}" for n in range(5)]
+GOOD = [str(n) for n in range(5, 10)]
+
+
+def replayed(loop: Loop, **body: Any) -> Mapping[str, Any]:
+    """The end of a replay that the loop's task runs."""
+    states: list[Mapping[str, Any]] = []
+    loop.order(lambda runner: states.append(runner.replay(body)))  # type: ignore[attr-defined]
+
+    def over() -> bool:
+        loop.order(lambda runner: states.append(runner.replay(None)))  # type: ignore[attr-defined]
+        return bool(states) and states[-1]["state"] != "RUNNING"
+
+    wait_until(over, 60, "the end of the replay")
+    return states[-1]
+
+
+@pytest.fixture
+def once(broker: Any, tmp_path: Path) -> Iterator[OnceRig]:
+    rig = OnceRig(broker.bootstrap_servers, tmp_path)
+    yield rig
+    rig.close()
+
+
+@pytest.fixture
+def source(broker: Any, tmp_path: Path) -> Iterator[SourceRig]:
+    rig = SourceRig(broker.bootstrap_servers, tmp_path)
+    yield rig
+    rig.close()
+
+
+@pytest.mark.parametrize("boundary", ["poll", "interval", "connector"])
+def test_records_and_progress_of_a_replay_are_in_one_transaction(once: OnceRig, boundary: str) -> None:
+    dead = f"{once.topic}-dead"
+    options = {
+        **TOLERANT, "errors.deadletterqueue.topic.name": dead, "plain.from": "5", "commit.every": "5",
+        "transaction.boundary": boundary, "transaction.boundary.interval.ms": "100",
+    }  # fmt: skip
+    once.limit(10)
+    broken = once.start(**options, **CAST)
+    wait_until(lambda: once.values() == GOOD, 60, "the records that can be cast")
+    wait_until(lambda: len(letters(once.bootstrap, dead)) == 5, 60, "the letters of the others")
+    again = replayed(broken)
+    assert (again["state"], again["replayed"], again["refused_again"]) == ("DONE", 5, 5)
+    assert len(letters(once.bootstrap, dead)) == 10
+    broken.stop()
+
+    once.engine.lose_answers = [SparkLostError("the answer of the split is lost")]
+    repaired = once.start(**options)
+    failed = replayed(repaired)
+    assert failed["state"] == "FAILED"
+    assert "the answer of the split is lost" in failed["error"]
+    assert once.values() == GOOD, "what the split had written is aborted"
+    done = replayed(repaired)
+    assert (done["state"], done["replayed"], done["not_replayable"]) == ("DONE", 5, 0)
+    assert once.values() == [*GOOD, *BAD]
+    assert replayed(repaired)["replayed"] == 0
+    once.limit(11)
+    wait_until(lambda: once.values()[10:] == (["10"] if boundary != "connector" else []), 60, "the source's own record")
+    repaired.stop()
+    assert once.values(committed=False).count("0:0") == 2, "once aborted, once committed"
+    [progress] = [offset for partition, offset in once.offsets() if partition.get("heeler.dead.letters") == dead]
+    assert progress["offset"] > 10
+    assert len(letters(once.bootstrap, dead)) == 10, "nothing was refused"
+
+
+def test_records_that_kafka_refused_are_replayed_as_they_were_to_be_written(source: SourceRig) -> None:
+    """Partition 3 does not exist at first. The letter of the invalid topic, and that of partition -5, stay bad."""
+    source.make_topic(1)
+    source.limit(10)
+    dead = f"dead-{source.name}"
+    loop = source.start(**TOLERANT, **{"errors.deadletterqueue.topic.name": dead, "lost": "yes"})
+    loop.await_records(7, 60)
+    wait_until(lambda: len(letters(source.bootstrap, dead)) == 3, 60, "the letters")
+    dry = replayed(loop, dry_run=True)
+    assert (dry["scanned"], dry["would_replay"], dry["not_replayable"]) == (3, 1, 2)
+    [done] = source.admin.create_partitions([NewPartitions(source.topic, 4)]).values()
+    done.result(20)
+    wait_until(lambda: len(source.admin.list_topics(source.topic, timeout=20).topics[source.topic].partitions) == 4)
+    assert replayed(loop)["replayed"] == 1
+    assert source.records()[3] == ["0:4"]
+    [message] = [one for one in read_topic(source.bootstrap, source.topic) if one.partition() == 3]
+    assert message.headers() is None
+    assert [p for p, _ in source.offsets.written if "heeler.dead.letters" in p] == [
+        {"heeler.dead.letters": dead, "partition": 0}]
+    loop.stop()
+    again = source.start(**TOLERANT, **{"errors.deadletterqueue.topic.name": dead, "lost": "yes"})
+    assert replayed(again)["replayed"] == 0
+    source.limit(11)
+    again.await_records(1, 60)
+
+
+def test_a_sources_queue_is_replayed_through_the_repaired_transforms(rig: Rig, topic_name: str) -> None:
+    lines, dead, name = rig.folder / "in.txt", f"{topic_name}-dead", f"{topic_name}-source"
+    lines.write_text("1\ntwo\n3\n")
+    config = {
+        "connector.class": "FileStreamSource", "file": str(lines), "topic": topic_name, **TOLERANT,
+        "errors.deadletterqueue.topic.name": dead, "value.converter": "org.apache.kafka.connect.json.JsonConverter",
+        "value.converter.schemas.enable": "false", "transforms": "hoist,cast",
+        "transforms.hoist.type": TRANSFORMS + "HoistField$Value", "transforms.hoist.field": "n",
+        "transforms.cast.type": TRANSFORMS + "Cast$Value", "transforms.cast.spec": "n:int32",
+    }
+    rig.create(name, config, ["RUNNING", "RUNNING"])
+    rig.wait_records(dead, 1)
+    rig.wait_records(topic_name, 2)
+    path = f"/connectors/{name}/dead-letters/replay"
+    assert "No replay" in str(rig.refused("GET", path))
+    rig.call("PUT", f"/connectors/{name}/stop")
+    rig.create(name, {**config, "transforms.cast.spec": "n:string"})
+    rig.call("PUT", f"/connectors/{name}/resume")
+    rig.wait_states(name, ["RUNNING", "RUNNING"])
+    rig.call("POST", path)
+
+    def end() -> dict[str, Any] | None:
+        state: dict[str, Any] = rig.call("GET", path)
+        return state if state["state"] != "RUNNING" else None
+
+    state = wait_until(end, 60, "the end of the replay")
+    assert (state["state"], state["replayed"], state["by_stage"]) == ("DONE", 1, {"TRANSFORMATION": 1})
+    assert [m.value() for m in rig.kafka.messages(topic_name)] == [b'{"n":1}', b'{"n":3}', b'{"n":"two"}']
+
+    place = {"heeler.dead.letters": dead, "partition": 0}
+    shown = rig.call("GET", f"/connectors/{name}/offsets")["offsets"]
+    assert {"partition": place, "offset": {"offset": 1}} in shown
+    rig.call("PUT", f"/connectors/{name}/stop")
+    refused = rig.refused("PATCH", f"/connectors/{name}/offsets",
+                          {"offsets": [{"partition": place, "offset": {"offset": -1}}]})
+    assert refused.status == 400
+    rig.call("PATCH", f"/connectors/{name}/offsets", {"offsets": [{"partition": place, "offset": {"offset": 0}}]})
+    rig.call("PUT", f"/connectors/{name}/resume")
+    rig.wait_states(name, ["RUNNING", "RUNNING"])
+    rig.call("POST", path)
+    assert wait_until(end, 60, "the end of the replay")["replayed"] == 1
+    assert len(rig.kafka.messages(topic_name)) == 4, "again, and the file was not read again"

@@ -1,0 +1,136 @@
+"""A source's letter carries the record as the source read it; whatever else is in the queue is not replayed."""
+
+from __future__ import annotations
+
+import datetime as dt
+import random
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from spark_tasks.data.columns import RAW_SCHEMA, SCHEMA_KEY
+from spark_tasks.dead_letters.letters import PREFIX
+from spark_tasks.dead_letters.source_records import (
+    PRODUCED,
+    RECORD,
+    Produced,
+    SourceLetters,
+    produced_header,
+    record_header,
+    record_of,
+)
+
+LIMIT = 100_000
+VALUE = pa.field("value", pa.struct([("d", pa.decimal128(20, 3)), ("t", pa.timestamp("us", tz="UTC"))]),
+                 metadata={SCHEMA_KEY: b"{}"})
+BATCH = pa.RecordBatch.from_arrays(
+    [pa.array(["b", "a", "a"]).dictionary_encode(), pa.array([b"k", None, b"\x00"]),
+     pa.array([{"d": Decimal("1.500"), "t": dt.datetime(2026, 1, 1, tzinfo=dt.UTC)}, None, {"d": None, "t": None}],
+              VALUE.type), pa.nulls(3, pa.list_(pa.struct([("key", pa.string()), ("value", pa.int8())])))],
+    schema=pa.schema([pa.field("topic", pa.dictionary(pa.int32(), pa.string())), pa.field("key", pa.binary()), VALUE,
+                      pa.field("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.int8())])))]),
+)
+
+
+def blob(row: int = 0, batch: pa.RecordBatch = BATCH) -> bytes:
+    [(name, value)] = record_header(batch, row, LIMIT)
+    assert name == RECORD
+    assert value is not None
+    return value
+
+
+def queue(*headers: list[tuple[str, bytes | None]] | None, connector: bytes = b"c") -> pa.RecordBatch:
+    context = [(PREFIX + "connector.name", connector), (PREFIX + "topic", b"t")]
+    rows = [None if own is None else [("own", b"1"), *context, *own] for own in headers]
+    columns = {"offset": range(len(rows)), "timestamp": [7] * len(rows), "key": [b"k"] * len(rows),
+               "value": [b"v"] * len(rows), "headers": rows}
+    return pa.RecordBatch.from_pydict(
+        {field.name: pa.array(columns[field.name], field.type) for field in RAW_SCHEMA}, schema=RAW_SCHEMA)
+
+
+@pytest.mark.parametrize("row", range(3))
+def test_a_record_is_read_back_with_its_types_and_schema(row: int) -> None:
+    record = record_of(blob(row))
+    assert record is not None
+    assert record.to_pylist() == BATCH.slice(row, 1).to_pylist()
+    assert record.schema.field("value").equals(VALUE, check_metadata=True)
+
+
+def test_a_large_batch_does_not_make_the_records_header_larger() -> None:
+    topics = pa.array([f"topic-{n}" for n in range(10_000)])
+    batch = pa.RecordBatch.from_pydict({"topic": topics.dictionary_encode(), "value": topics})
+    assert len(blob(7, batch)) < 1000
+
+
+def test_a_record_larger_than_the_limit_has_no_header() -> None:
+    size = len(blob())
+    assert record_header(BATCH, 0, size) != ()
+    assert record_header(BATCH, 0, size - 1) == ()
+    assert record_header(BATCH, 0, -5) == ()
+
+
+def compressed() -> bytes:
+    sink = pa.BufferOutputStream()
+    batch = pa.RecordBatch.from_pydict({"value": ["a" * 1000]})
+    with pa.ipc.new_stream(sink, batch.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as stream:
+        stream.write_batch(batch)
+    written: bytes = sink.getvalue().to_pybytes()
+    return written
+
+
+def stream_of(*batches: pa.RecordBatch) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batches[0].schema) as stream:
+        for batch in batches:
+            stream.write_batch(batch)
+    written: bytes = sink.getvalue().to_pybytes()
+    return written
+
+
+@pytest.mark.parametrize("header", [
+    None, b"", b"x", blob()[:100], blob()[:-200], compressed(), stream_of(BATCH), stream_of(BATCH.slice(0, 0)),
+    stream_of(pa.RecordBatch.from_pydict({"value": ["a", "b"]})),
+])
+def test_what_is_no_record_of_a_source_is_recognized(header: bytes | None) -> None:
+    assert record_of(header) is None
+
+
+@given(st.integers(0, 2**32))
+@example(0)
+def test_a_damaged_record_never_ends_the_process(seed: int) -> None:
+    chance, damaged = random.Random(seed), bytearray(blob())
+    for _ in range(chance.randint(1, 8)):
+        damaged[chance.randrange(len(damaged))] = chance.randrange(256)
+    record = record_of(bytes(damaged[: chance.choice([len(damaged), chance.randrange(len(damaged))])]))
+    assert record is None or len(record) == 1
+
+
+def test_letters_with_a_record_or_its_bytes_are_replayable() -> None:
+    own: list[list[tuple[str, bytes | None]] | None] = [
+        [(RECORD, blob())], [(PRODUCED, b"3")], [(PRODUCED, b"-1")], [], None, [(RECORD, b"junk")], [(PRODUCED, b"-2")],
+        [(RECORD, None)], [(PRODUCED, b"99999999999")]]
+    assert SourceLetters(queue(*own), "c").replayable.tolist() == [True] * 3 + [False] * 6
+    assert not SourceLetters(queue(*own, connector=b"other"), "c").replayable.any()
+    assert SourceLetters(queue(), "c").replayable.tolist() == []
+
+
+def test_chosen_records_keep_their_order_and_those_of_one_schema_are_together() -> None:
+    other = pa.RecordBatch.from_pydict({"value": [1]})
+    letters = SourceLetters(queue(
+        [(RECORD, blob(0))], [(RECORD, blob(1))], [(RECORD, blob(0, other))], list(produced_header(3)),
+        [(RECORD, blob(2))]), "c")
+    found: list[Any] = list(letters.chosen(np.array([0, 1, 2, 3, 4])))
+    assert [len(one) for one in found if isinstance(one, pa.RecordBatch)] == [2, 1, 1]
+    assert found[0].to_pylist() == BATCH.slice(0, 2).to_pylist()
+    produced = found[2]
+    assert isinstance(produced, Produced)
+    assert (produced.topic, produced.partitions.to_pylist()) == ("t", [3])
+    [raw] = produced.raw.to_pylist()
+    assert raw["headers"] == [{"key": "own", "value": b"1"}]
+    assert (raw["key"], raw["value"], raw["timestamp"]) == (b"k", b"v", 7)
+    assert [len(one) for one in letters.chosen(np.array([1, 4]))] == [2]
