@@ -13,7 +13,7 @@ import pytest
 
 from heeler.java_host import frame_writer, source_task
 from heeler.java_host.source_task import JavaSourceTask
-from spark_tasks.errors import StartCancelledError
+from spark_tasks.errors import RetriableError, StartCancelledError
 from spark_tasks.host_frames import BATCH, HEAD
 from spark_tasks.kafka.errors import InvalidTopicError
 from spark_tasks.sources.delivery import Lane
@@ -36,13 +36,20 @@ class Kafka:
     def __init__(self):
         self.appended, self.committed, self.aborts, self.final = [], [], 0, True
         self.signals = []
+        self.suspended = False
 
     def start(self): ...
-    def recover(self): ...
     def cancel(self): ...
     def close(self): ...
     def close_soon(self): ...
     def written(self, sequences): ...
+
+    def recover(self):
+        self.suspended = False
+
+    def check(self):
+        if self.suspended:
+            raise RetriableError("this process was suspended")
 
     def lanes(self, count):
         return [Lane(None)] * count
@@ -260,6 +267,19 @@ def test_the_end_of_the_host_restarts_the_task(rig):
     assert session.op() == "resume"
     running.join(10)
     assert not rig.task.restarting
+
+
+def test_a_task_continues_with_the_committed_offsets_after_a_suspension(rig):
+    started(rig)
+    rig.kafka.suspended = True
+    running = threading.Thread(target=lambda: wait_until(lambda: rig.task.run_once().idle_ms > 1000))
+    running.start()
+    session = rig.host.sessions.get(timeout=10)
+    assert session.op() == "source"
+    session.say("started")
+    assert session.op() == "resume"
+    running.join(10)
+    assert rig.kafka.committed == []
 
 
 def test_pause_and_resume_are_sent_once(rig):
