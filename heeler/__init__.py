@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from spark_tasks.metrics.plugins import plugin_metrics as plugin_metrics
     from spark_tasks.pipeline.transforms.base import Predicate as Predicate
     from spark_tasks.pipeline.transforms.base import Transform as Transform
-    from spark_tasks.pipeline.transforms.simple import Record as Record
-    from spark_tasks.pipeline.transforms.simple import transform as transform
+    from spark_tasks.pipeline.transforms.function_transform import Record as Record
+    from spark_tasks.pipeline.transforms.function_transform import transform as transform
     from spark_tasks.plugins.api import Connector as Connector
     from spark_tasks.plugins.api import ConnectorContext as ConnectorContext
     from spark_tasks.plugins.api import SinkConnector as SinkConnector
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from spark_tasks.plugins.config_providers import ConfigData as ConfigData
     from spark_tasks.plugins.config_providers import ConfigProvider as ConfigProvider
     from spark_tasks.plugins.errant_records import errant_record_reporter as errant_record_reporter
+    from spark_tasks.plugins.function_source import source as source
     from spark_tasks.plugins.origin import kafka_partition as kafka_partition
-    from spark_tasks.plugins.simple import source as source
 
 _HOMES = {
     "spark_tasks.plugins.api": ("Connector", "ConnectorContext", "SinkConnector", "SourceConnector"),
@@ -43,9 +43,9 @@ _HOMES = {
     "spark_tasks.plugins.errant_records": ("errant_record_reporter",),
     "spark_tasks.plugins.origin": ("kafka_partition",),
     "spark_tasks.metrics.plugins": ("PluginMetrics", "plugin_metrics"),
-    "spark_tasks.plugins.simple": ("source",),
+    "spark_tasks.plugins.function_source": ("source",),
     "spark_tasks.pipeline.transforms.base": ("Predicate", "Transform"),
-    "spark_tasks.pipeline.transforms.simple": ("Record", "transform"),
+    "spark_tasks.pipeline.transforms.function_transform": ("Record", "transform"),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 __all__ = sorted(_HOME_OF)  # noqa: PLE0605 - the names of the table above

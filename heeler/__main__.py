@@ -17,8 +17,8 @@ def run() -> None:
     """
     _open_standard_streams()
     try:
-        from heeler.cli.ending import ending_despite_plugins  # noqa: PLC0415 - with the next
         from heeler.cli.main import main  # noqa: PLC0415 - takes long enough for a Ctrl-C
+        from heeler.cli.process_exit import ending_despite_plugins  # noqa: PLC0415 - with the next
 
         with ending_despite_plugins():
             main()

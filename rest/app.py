@@ -30,7 +30,7 @@ from rest.server import rules as http_rules
 from rest.server.paths import NameConverter, RawPaths, TaskConverter
 from rest.server.settings import RestSettings
 from rest.server.tls import client_context
-from rest.wire.view import WorkerView
+from rest.wire.worker_view import WorkerView
 
 PUBLIC = (root, connectors, lifecycle, offsets, dead_letters, topics, plugins, trial, internal, metrics, openapi)
 ADMIN = (loggers, logs, story)

@@ -24,7 +24,7 @@ from rest.server.paths import RAW_PATH
 from rest.server.request_limits import WAIT_HEADER, RequestLimits
 from rest.server.settings import RestSettings
 from rest.wire.responses import instant
-from rest.wire.view import WorkerView
+from rest.wire.worker_view import WorkerView
 from spark_tasks.process.worker_requests import PERMANENT_CONFLICT
 from storage.ids import Config
 

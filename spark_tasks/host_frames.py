@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_tasks.data.columns import HEADERS_TYPE, RAW_SCHEMA
-from spark_tasks.data.cut import CUT, CutRecords, is_converted, schema_text
+from spark_tasks.data.host_records import CUT, CutRecords, is_converted, schema_text
 from spark_tasks.errors import ConnectError, RetriableError
 from spark_tasks.plugins.api import TransactionSignal
 

@@ -10,7 +10,7 @@ from spark_tasks.pipeline.sink_pipeline import SinkPipeline
 from spark_tasks.pipeline.source_pipeline import SourcePipeline
 from spark_tasks.plugins import Plugins
 from spark_tasks.plugins.api import SinkConnector, SourceConnector
-from spark_tasks.plugins.cut import Cut, cut_of, far_plugin, with_converters
+from spark_tasks.plugins.chain_cut import Cut, cut_of, far_plugin, with_converters
 from spark_tasks.sinks.java_chain_task import JavaChainSinkTask
 from spark_tasks.sinks.settings import SinkSettings
 from spark_tasks.sinks.shared_batches import SharedBatches

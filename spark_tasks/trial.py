@@ -26,7 +26,7 @@ from spark_tasks.metrics.plugins import PluginMetrics
 from spark_tasks.pipeline.sink_pipeline import SinkPipeline
 from spark_tasks.pipeline.source_pipeline import SourcePipeline
 from spark_tasks.pipeline.transforms.chain import Chain
-from spark_tasks.pipeline.transforms.rows import joined
+from spark_tasks.pipeline.transforms.columns_or_rows import joined
 from spark_tasks.plugins import Plugins
 from spark_tasks.plugins.api import SinkConnector, SourceConnector, SourceOffset, SourcePartition
 from spark_tasks.plugins.spark_task import as_spark_task

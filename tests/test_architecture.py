@@ -142,7 +142,7 @@ ROOMS = {
     "rest.json_text": (),
     "rest.errors": ("rest.json_text", "actors.errors", "spark_tasks.config"),
     "rest.forwarding": ("rest.errors", "rest.json_text", "spark_tasks.process"),
-    "rest.signing": ("rest.errors", "actors.messages"),
+    "rest.signature_headers": ("rest.errors", "actors.messages"),
     "rest.wire": (
         "rest.errors", "rest.forwarding", "rest.json_text", "actors.errors", "actors.messages", "spark_tasks.config",
         "storage.config", "storage.status",

@@ -59,14 +59,14 @@ from actors.messages.commands import (
     RequestRejoin,
     WriteConfig,
 )
+from actors.messages.correlation_ids import Epoch, RequestId
 from actors.messages.events import ConnectorStateReported, Remark, TaskStateReported
-from actors.messages.ids import Epoch, RequestId
 from actors.messages.replies import answer
 from actors.messages.requests import Ask, GetStory
 from actors.ticker import Ticker
 from spark_tasks.config.masking import process_secrets
 from spark_tasks.errors import ConnectError
-from spark_tasks.process.pulse import Pulse
+from spark_tasks.process.suspension import Pulse
 from storage.ids import ConnectorName
 from storage.status.state import StatusState
 

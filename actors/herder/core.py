@@ -19,8 +19,8 @@ from actors.herder.standing import Phase
 from actors.herder.state import HerderState, PrivilegesClaimed, Publish, Queued, Reconfigure
 from actors.herder.table import EVENTS, OPS, impossible
 from actors.herder.turn import Turn
+from actors.messages.correlation_ids import OpId
 from actors.messages.events import ConfigOpDone, StatusesFlushed, StatusesRead
-from actors.messages.ids import OpId
 from storage.errors import PrivilegedWriteError
 
 

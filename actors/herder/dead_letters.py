@@ -6,7 +6,7 @@ from actors.errors import BadRequestError, ConflictError, NotFoundError
 from actors.herder import restarts
 from actors.herder.effects import Delegate
 from actors.herder.turn import Turn
-from actors.messages.ids import RequestId
+from actors.messages.correlation_ids import RequestId
 from actors.messages.requests import ReplayDeadLetters
 from storage.ids import ConnectorTaskId, TargetState
 

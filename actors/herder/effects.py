@@ -22,7 +22,7 @@ from actors.messages.commands import (
     StartTask,
     WriteConfig,
 )
-from actors.messages.ids import Epoch, OpId, RequestId
+from actors.messages.correlation_ids import Epoch, OpId, RequestId
 from actors.messages.requests import Request
 from storage.config.state import SessionKey
 from storage.ids import Config, ConnectorName, ItemId, TargetState

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from actors.herder.effects import TimerKey
+from actors.messages.correlation_ids import OpId, RequestId
 from actors.messages.events import (
     ConfigChanged,
     ConfigOpDone,
@@ -20,7 +21,6 @@ from actors.messages.events import (
     TaskStalled,
     TaskStateReported,
 )
-from actors.messages.ids import OpId, RequestId
 from actors.messages.requests import Request
 from storage.config.state import ClusterConfigState
 from storage.status.state import StatusState

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from actors.messages.ids import RequestId
+from actors.messages.correlation_ids import RequestId
 from storage.ids import ConnectorName, ConnectorTaskId
 
 

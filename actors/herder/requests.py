@@ -16,7 +16,7 @@ from actors.errors import (
     NotFoundError,
     NotLeaderError,
 )
-from actors.herder import dead_letters, limits, restarts, signing, task_configs, zombie_fencing
+from actors.herder import dead_letters, limits, request_signatures, restarts, task_configs, zombie_fencing
 from actors.herder.effects import Delegate, Validate
 from actors.herder.events import RequestReceived, TimerFired, Validated
 from actors.herder.fencing_state import RecordFencing
@@ -31,7 +31,7 @@ from actors.messages.commands import (
     RemoveConnectorConfig,
     WriteConfig,
 )
-from actors.messages.ids import RequestId
+from actors.messages.correlation_ids import RequestId
 from actors.messages.requests import (
     AlterOffsets,
     ConnectorInfo,
@@ -266,7 +266,7 @@ def _restart_all(turn: Turn, request_id: RequestId, request: RestartConnectorAnd
 
 def _put_tasks(turn: Turn, request_id: RequestId, request: PutTaskConfigs) -> None:
     name = request.connector
-    refusal = signing.refusal(turn.state, request.signature) or _not_leader(
+    refusal = request_signatures.refusal(turn.state, request.signature) or _not_leader(
         turn, "Only the leader may write task configurations."
     ) or _not_found(turn, name, "Connector {} not found")
     if refusal is None and request.configs and turn.state.config.target_state(name) is TargetState.STOPPED:

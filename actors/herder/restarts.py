@@ -10,7 +10,7 @@ from actors.errors import NotAssignedError, NotLeaderError, RequestTargetError
 from actors.herder import healing, work
 from actors.herder.state import HerderState, Restart, Successor
 from actors.herder.turn import Turn
-from actors.messages.ids import RequestId
+from actors.messages.correlation_ids import RequestId
 from actors.messages.requests import ConnectorStateInfo
 from spark_tasks.errors import ConnectError
 from storage.config.state import RestartRequest

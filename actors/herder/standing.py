@@ -11,7 +11,7 @@ from enum import Enum
 from typing import ClassVar, Literal
 
 from actors.assignment.protocol import Membership
-from actors.messages.ids import OpId
+from actors.messages.correlation_ids import OpId
 from storage.ids import ItemId
 
 NO_GENERATION = -1  # the generation of a worker outside the group

@@ -34,7 +34,7 @@ from actors.herder.standing import (
     StatusWrites,
 )
 from actors.messages.commands import ConfigWrite
-from actors.messages.ids import Epoch, OpId, RequestId
+from actors.messages.correlation_ids import Epoch, OpId, RequestId
 from actors.messages.requests import Request, RequestStage
 from spark_tasks.config.healing import Healing
 from storage.config.state import ClusterConfigState, RestartRequest

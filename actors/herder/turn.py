@@ -30,7 +30,7 @@ from actors.herder.state import (
     connector_of,
 )
 from actors.messages.commands import PutStatus
-from actors.messages.ids import OpId, RequestId
+from actors.messages.correlation_ids import OpId, RequestId
 from actors.messages.requests import Request, RequestStage
 from storage.ids import ConnectorTaskId, ItemId, State
 from storage.status.state import Status, StatusState

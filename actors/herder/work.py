@@ -24,8 +24,8 @@ from actors.herder.state import (
 )
 from actors.herder.turn import Turn
 from actors.messages.commands import AllowJoin, FlushStatuses, StartConnector, StartTask
+from actors.messages.correlation_ids import Epoch, RequestId
 from actors.messages.events import ConnectorStateReported, TaskStateReported
-from actors.messages.ids import Epoch, RequestId
 from spark_tasks.errors import ConnectError
 from storage.ids import ConnectorTaskId, ItemId, State, TargetState
 

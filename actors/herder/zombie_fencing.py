@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from actors.errors import BadRequestError, ConflictError, NotFoundError, NotLeaderError, RebalanceNeededError
-from actors.herder import signing, work
+from actors.herder import request_signatures, work
 from actors.herder.effects import FenceProducers
 from actors.herder.fencing_state import (
     Fenced,
@@ -27,7 +27,7 @@ from actors.herder.standing import Phase
 from actors.herder.state import HerderState, Successor
 from actors.herder.turn import Turn
 from actors.messages.commands import PutTaskCountRecord, ReadConfigToEnd, WriteConfig
-from actors.messages.ids import RequestId
+from actors.messages.correlation_ids import RequestId
 from actors.messages.requests import FenceZombies, RestartTask, VerifyTaskStart
 from spark_tasks.errors import ConnectError
 from storage.errors import PrivilegedWriteError
@@ -45,7 +45,7 @@ def transactional_id(group_id: str, connector: ConnectorName, task: int) -> str:
 def run(turn: Turn, request_id: RequestId, request: FenceZombies) -> None:
     """Begins a round of fencing, or joins one: a task of this worker or of another one is about to start."""
     name, state = request.connector, turn.state
-    refusal = (None if request.local else signing.refusal(state, request.signature)) or _refusal(state, name)
+    refusal = (None if request.local else request_signatures.refusal(state, request.signature)) or _refusal(state, name)
     if refusal is not None:
         turn.reply(request_id, error=refusal)
     elif name in state.fencings:

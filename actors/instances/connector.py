@@ -26,8 +26,8 @@ from actors.instances.connector_state import (
 from actors.instances.scaler import Watched
 from actors.instances.task import trace_of
 from actors.messages.commands import ChangeTargetState, GenerateTaskConfigs, StartConnector, Stop
+from actors.messages.correlation_ids import Epoch
 from actors.messages.events import ConnectorStateReported, TaskConfigsGenerated, TaskReconfigurationRequested
-from actors.messages.ids import Epoch
 from actors.pooled import ActorThreads, PooledActor
 from spark_tasks.config.connector_keys import SINK, SOURCE
 from spark_tasks.config.masking import hide_passwords

@@ -19,8 +19,8 @@ from actors.messages.commands import (
     StartTask,
     Stop,
 )
+from actors.messages.correlation_ids import Epoch
 from actors.messages.events import ConnectorStateReported, TaskConfigsGenerated, TaskStateReported
-from actors.messages.ids import Epoch
 from spark_tasks.errors import ConnectError, is_permanent
 from storage.ids import ConnectorTaskId, ItemId, State
 

@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from actors.messages.correlation_ids import Epoch
 from actors.messages.events import Remark, TaskReconfigurationRequested
-from actors.messages.ids import Epoch
 from spark_tasks.config import scaling
 from spark_tasks.config.scaling import Bounds, Scale
 from storage.ids import ConnectorName

@@ -22,8 +22,8 @@ from actors.errors import BadRequestError, ConflictError, NotFoundError
 from actors.instances.task_state import TaskAction, TaskEvent, TaskPhase, advance, reported, steps
 from actors.instances.watchdog import Pace, Watchdog
 from actors.messages.commands import ChangeTargetState, ReplayLetters, StartTask, Stop
+from actors.messages.correlation_ids import Epoch
 from actors.messages.events import TaskStateReported
-from actors.messages.ids import Epoch
 from spark_tasks import spaces
 from spark_tasks.config.masking import process_secrets
 from spark_tasks.errors import BusyError, ConfigError, StartCancelledError, is_permanent, plugin_code

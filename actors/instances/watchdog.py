@@ -15,8 +15,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from actors.messages.correlation_ids import Epoch
 from actors.messages.events import TaskRecovered, TaskStalled
-from actors.messages.ids import Epoch
 from spark_tasks import spaces
 from spark_tasks.config.masking import process_secrets
 from spark_tasks.task import TaskRunner

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from actors.assignment.protocol import Allocation
-from actors.messages.ids import OpId
+from actors.messages.correlation_ids import OpId
 from storage.config.state import RestartRequest, SessionKey
 from storage.ids import Config, ConnectorName, ConnectorTaskId, TargetState
 from storage.offsets.own_topic import OwnOffsets

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from actors.assignment.protocol import Membership
-from actors.messages.ids import Epoch, OpId
+from actors.messages.correlation_ids import Epoch, OpId
 from storage.config.state import ClusterConfigState, ConfigChange
 from storage.ids import Config, ConnectorName, ConnectorTaskId, ItemId, State
 

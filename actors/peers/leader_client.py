@@ -19,7 +19,7 @@ from urllib.parse import quote
 from actors.errors import RequestRefusedError
 from actors.herder.effects import SendTaskConfigs
 from actors.herder.events import TaskConfigsPublished
-from actors.herder.signing import sign
+from actors.herder.request_signatures import sign
 from spark_tasks.errors import ConnectError
 from spark_tasks.process.worker_requests import exchange
 from storage.config.state import SessionKey

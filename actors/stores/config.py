@@ -17,8 +17,8 @@ from typing import Any
 from typing_extensions import override
 
 from actors.messages.commands import ClaimWritePrivileges, Decided, PutLoggerLevel, ReadConfigToEnd, WriteConfig
+from actors.messages.correlation_ids import OpId
 from actors.messages.events import ConfigChanged, ConfigOpDone
-from actors.messages.ids import OpId
 from actors.messages.replies import answer
 from actors.messages.requests import Ask, SetClusterLoggerLevel
 from actors.stores.config_writes import WritePlan, plan
@@ -27,13 +27,13 @@ from actors.stores.log_events import CaughtUp, RecordsRead
 from actors.ticker import Ticker
 from spark_tasks.errors import ConnectError
 from spark_tasks.futures import complete, error_of, fail, gather
-from spark_tasks.process.pulse import process_pulse
+from spark_tasks.process.suspension import process_pulse
 from storage.config.fold import Deferred, fold
 from storage.config.state import ClusterConfigState
 from storage.config.view import ConfigView
 from storage.errors import PrivilegedWriteError
 from storage.ids import ConnectorName
-from storage.log.protocol import PrivilegedWriter, TopicLog
+from storage.log.interface import PrivilegedWriter, TopicLog
 from storage.log.record import LogRecord, Position
 
 _logger = logging.getLogger(__name__)

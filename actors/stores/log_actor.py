@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from actors.stores.log_events import CaughtUp, RecordsRead
 from spark_tasks.futures import error_of
-from storage.log.protocol import TopicLog
+from storage.log.interface import TopicLog
 
 _logger = logging.getLogger(__name__)
 

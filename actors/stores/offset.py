@@ -16,7 +16,7 @@ from typing_extensions import override
 from actors.messages.commands import Answer, ReadSourceOffsets, WriteSourceOffsets
 from spark_tasks.errors import ConnectError
 from spark_tasks.futures import complete, done, error_of, fail, then
-from storage.log.protocol import PrivilegedWriter
+from storage.log.interface import PrivilegedWriter
 from storage.offsets.fold import Offset, Partition
 from storage.offsets.own_topic import OwnOffsets
 from storage.offsets.stores import ConnectorOffsetStore, OffsetStores

@@ -23,8 +23,8 @@ from actors.messages.commands import (
     PutTopicStatus,
     ReadStatuses,
 )
+from actors.messages.correlation_ids import OpId
 from actors.messages.events import StatusesFlushed, StatusesRead
-from actors.messages.ids import OpId
 from actors.messages.requests import Ask, ResetTopics
 from actors.stores.log_actor import LogActor
 from actors.stores.log_events import CaughtUp, RecordsRead
@@ -32,7 +32,7 @@ from actors.ticker import Ticker
 from spark_tasks.futures import complete, error_of, fail
 from spark_tasks.process.rate_limited_log import RateLimitedLog
 from storage.ids import ConnectorName
-from storage.log.protocol import SuspendedError, TopicLog, is_retriable
+from storage.log.interface import SuspendedError, TopicLog, is_retriable
 from storage.log.record import KeyValue, LogRecord
 from storage.status.fold import WriteBook, WriteTicket, admit, fold, forget, may_repeat
 from storage.status.records import status_record, topic_key, topic_record

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from heeler.java_host.source_splits import SourceSplits
-from spark_tasks.data.cut import CutRecords
+from spark_tasks.data.host_records import CutRecords
 from spark_tasks.dead_letters.error_handling import ErrorHandling
 from spark_tasks.dead_letters.refusals import Refusals, Refused
 from spark_tasks.errors import DataError

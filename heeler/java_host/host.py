@@ -24,9 +24,9 @@ from heeler.embedded_kafka.java import find_java
 from heeler.errors import SetupError
 from heeler.java_host.connection import Connection, Event, NoResponseError
 from heeler.java_host.host_classpath import host_classpath
+from heeler.java_host.liveness import HostLiveness
 from heeler.java_host.plugin_metrics import figures
 from heeler.java_host.process import HostProcess
-from heeler.java_host.pulse import HostPulse
 from heeler.java_host.settings import ANSWER, OPTIONS, JavaHostSettings
 from spark_tasks.errors import ConnectError
 from spark_tasks.host_frames import HostGoneError
@@ -223,7 +223,7 @@ class _Host:
                     self._running.close()
                     self._running = None
         self._running = process = self._start()
-        HostPulse(process, self._settings.silence_s, lambda: self._silent(process),
+        HostLiveness(process, self._settings.silence_s, lambda: self._silent(process),
                   lambda why: self._retires(process, why), self._measured)
         return process.connect(), process
 

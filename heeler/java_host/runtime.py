@@ -84,7 +84,7 @@ class JavaRuntime:
 
     def _add(self, plugin: JavaPlugin, host: JavaHost) -> None:
         def make() -> type[Any]:
-            from heeler.java_host.classes import class_of  # noqa: PLC0415 - imports PySpark
+            from heeler.java_host.proxy_classes import class_of  # noqa: PLC0415 - imports PySpark
 
             return class_of(plugin, host)
 

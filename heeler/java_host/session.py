@@ -13,7 +13,7 @@ from heeler.java_host.plugin_metrics import figures
 from spark_tasks.errors import ConnectError, StartCancelledError
 from spark_tasks.host_frames import HostGoneError
 from spark_tasks.metrics.plugins import Figures
-from spark_tasks.plugins.cut import Cut, with_converters
+from spark_tasks.plugins.chain_cut import Cut, with_converters
 from spark_tasks.task import TaskContext
 
 _logger = logging.getLogger(__name__)

@@ -31,7 +31,7 @@ from spark_tasks.kafka.group_io import GroupIo
 from spark_tasks.kafka.membership import GroupConsumer
 from spark_tasks.kafka.watcher import EndWatchers
 from spark_tasks.metrics.task import SplitFigures
-from spark_tasks.plugins.cut import Cut
+from spark_tasks.plugins.chain_cut import Cut
 from spark_tasks.sinks.commits import PendingOffsets
 from spark_tasks.sinks.java_sink_split import java_sink_job
 from spark_tasks.sinks.positions import Positions

@@ -5,10 +5,10 @@ from __future__ import annotations
 from concurrent.futures import CancelledError, Future
 from typing import Any
 
-from spark_tasks.data.cut import CutRecords
+from spark_tasks.data.host_records import CutRecords
 from spark_tasks.dead_letters.error_handling import ErrorHandling
 from spark_tasks.errors import ConnectError
-from spark_tasks.plugins.cut import Cut
+from spark_tasks.plugins.chain_cut import Cut
 from spark_tasks.sources.java_source_split import JavaSourceResult, JavaSourceSplit, java_source_job
 from spark_tasks.task import TaskContext
 

@@ -23,7 +23,7 @@ from heeler.java_host.task import JavaTask
 from spark_tasks.errors import ConnectError, RetriableError
 from spark_tasks.host_frames import AppendedPositions, Batch, HostGoneError
 from spark_tasks.kafka.shared_clusters import shared_cluster
-from spark_tasks.plugins.cut import Cut
+from spark_tasks.plugins.chain_cut import Cut
 from spark_tasks.sources.boundaries import BoundaryKind
 from spark_tasks.sources.delivery import AtLeastOnce, Delivery
 from spark_tasks.sources.settings import SourceSettings

@@ -18,12 +18,12 @@ from actors.messages.commands import StartTask
 from actors.messages.events import Remark
 from actors.peers.start_guard import HerderGuard, Peers
 from heeler.worker.config import WorkerConfig
-from heeler.worker.settings import executor_settings
+from heeler.worker.part_settings import executor_settings
 from spark_tasks.config.masking import hide_passwords
 from spark_tasks.metrics.engine import EngineFigures
 from spark_tasks.metrics.task import TaskMetrics
 from spark_tasks.plugins import Plugins
-from spark_tasks.process.pandas_later import defer_pandas
+from spark_tasks.process.pandas_import import defer_pandas
 from spark_tasks.task import TaskContext, TaskRunner, WorkerSettings
 from spark_tasks.tasks.configs import check_tasks_max
 from storage.config.view import ConfigView

@@ -16,9 +16,9 @@ from spark_tasks.config.types import Type, parse_type
 from spark_tasks.errors import ConnectError
 from spark_tasks.kafka.client_config import client_settings
 from spark_tasks.kafka.connections import net_client
+from storage.log.interface import PrivilegedWriter
 from storage.log.internal_topics import connector_offsets, ensure_topics, internal_topics
 from storage.log.privileged_writer import KafkaPrivilegedWriter
-from storage.log.protocol import PrivilegedWriter
 from storage.log.topic_log import KafkaTopicLog
 from storage.offsets.own_topic import OwnOffsets
 

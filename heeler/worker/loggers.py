@@ -26,7 +26,7 @@ class LoggerLevel:
 
 
 class WorkerLoggers:
-    """Implements rest.wire.view.Loggers. Changes last until the process ends."""
+    """Implements rest.wire.worker_view.Loggers. Changes last until the process ends."""
 
     def __init__(self) -> None:
         self._modified: dict[str, int] = {}

@@ -64,9 +64,10 @@ from heeler.worker.data_plane import DataPlane, TaskRunners
 from heeler.worker.kafka_parts import KafkaParts
 from heeler.worker.logs import log_context
 from heeler.worker.metrics.registry import WorkerMetrics, queue_length
+from heeler.worker.part_settings import group_settings, herder_settings, new_session_key, progress_limit, task_settings
 from heeler.worker.providers import close_providers
+from heeler.worker.published_view import PublishedView
 from heeler.worker.reloads import Resolver
-from heeler.worker.settings import group_settings, herder_settings, new_session_key, progress_limit, task_settings
 from heeler.worker.startup import (
     HerderWatch,
     StoppedError,
@@ -76,14 +77,13 @@ from heeler.worker.startup import (
     stop_on_signals,
     wait_for,
 )
-from heeler.worker.trial import Trials
-from heeler.worker.view import PublishedView
+from heeler.worker.trial_process import Trials
 from rest.app import create_admin_app, create_app
 from rest.server.listeners import RestServer
 from rest.server.settings import RestSettings
 from spark_tasks.errors import ConfigError, ConnectError
 from spark_tasks.kafka.client_metrics import ClientMetrics, figures
-from spark_tasks.process.pulse import process_pulse
+from spark_tasks.process.suspension import process_pulse
 from storage.config.view import ConfigView
 from storage.ids import ConnectorName, ConnectorTaskId, ItemId, TopicName, WorkerId
 from storage.offsets.stores import OffsetStores, OffsetTopic

@@ -17,7 +17,7 @@ from heeler.java_host.runtime import JavaRuntime
 from heeler.java_host.settings import PREFER
 from heeler.worker.config import WorkerConfig
 from spark_tasks.errors import ConfigError, ConnectError
-from spark_tasks.plugins import Kind, Plugins, PluginVersionError, data_sources
+from spark_tasks.plugins import Kind, Plugins, PluginVersionError, data_source_discovery
 from storage.daemon_pool import DaemonPool
 
 T = TypeVar("T")
@@ -35,7 +35,7 @@ def checked_plugins(config: WorkerConfig, java: JavaRuntime | None = None) -> Pl
     """The worker's plugins, including the Java ones. Raises ConfigError, with Kafka Connect's message, if a converter
     of the worker does not exist.
     """
-    in_background(data_sources.installed)  # plugins that are installed after the worker's start do not count
+    in_background(data_source_discovery.installed)  # plugins that are installed after the worker's start do not count
     plugins = Plugins(config["plugin.path"], others=java.found if java else None,
                       complaints=java.complaints if java else (), passed_over=java.passed_over if java else None)
     for key, kind in (("key.converter", Kind.CONVERTER), ("value.converter", Kind.CONVERTER),

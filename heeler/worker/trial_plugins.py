@@ -11,7 +11,7 @@ from heeler.java_host.settings import PREFER
 from spark_tasks.errors import ConfigError
 from spark_tasks.plugins import Kind, Plugins
 from spark_tasks.plugins.advice import READ_AT_START
-from spark_tasks.plugins.cut import is_java
+from spark_tasks.plugins.chain_cut import is_java
 from spark_tasks.validation.connector import validate_connector
 
 _UNNAMED = "trial"  # a connector need not have a name to be tried

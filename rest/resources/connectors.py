@@ -18,7 +18,7 @@ from rest.server.rules import json_body
 from rest.wire import responses
 from rest.wire.entities import CONFIG, CREATE, parse
 from rest.wire.responses import created_response, json_response, no_body
-from rest.wire.view import WorkerView
+from rest.wire.worker_view import WorkerView
 from spark_tasks.config.auto_tasks import as_put, stored
 from storage.ids import Config, ConnectorName, ConnectorTaskId, TargetState
 

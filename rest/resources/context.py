@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from rest.herder_client import HerderClient
 from rest.server.settings import RestSettings
-from rest.wire.view import WorkerView
+from rest.wire.worker_view import WorkerView
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from flask import Blueprint, Response, request
 from actors.messages.requests import FenceZombies, PutTaskConfigs
 from rest.errors import HttpError
 from rest.resources.context import ResourceContext
-from rest.signing import signature_of
+from rest.signature_headers import signature_of
 from rest.wire.entities import TASK_CONFIGS, parse
 from rest.wire.responses import no_body
 from storage.ids import ConnectorName

@@ -15,7 +15,7 @@ from werkzeug.exceptions import BadRequest, NotAcceptable, NotFound, Unsupported
 
 from rest.server.keys import HeaderRule
 from rest.server.settings import Cors, RestSettings
-from rest.wire.view import WorkerView
+from rest.wire.worker_view import WorkerView
 
 JSON = "application/json"
 ACCEPTABLE = frozenset({"", "*/*", "*", JSON, "application/*"})

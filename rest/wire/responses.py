@@ -13,7 +13,7 @@ from actors.errors import NotFoundError
 from actors.messages.requests import ConnectorInfo, ConnectorStateInfo, Created, TaskInfo
 from rest.forwarding import Remote
 from rest.json_text import dumps
-from rest.wire.view import ShownLevel, ShownPlugin, WorkerView
+from rest.wire.worker_view import ShownLevel, ShownPlugin, WorkerView
 from spark_tasks.config.auto_tasks import as_put
 from storage.ids import ConnectorName, ConnectorTaskId
 from storage.status.state import Status

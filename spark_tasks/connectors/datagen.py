@@ -16,7 +16,7 @@ from typing_extensions import override
 
 from spark_tasks.arrays.buffers import string_array
 from spark_tasks.config.definition import ConfigDef, ConfigKey, Importance, NonEmpty, Type, at_least
-from spark_tasks.connectors.limits import max_rows
+from spark_tasks.connectors.read_limits import max_rows
 from spark_tasks.data.columns import SCHEMA_KEY, one_topic
 from spark_tasks.data.rows import as_value, value_field
 from spark_tasks.data.schema import STRING, to_text

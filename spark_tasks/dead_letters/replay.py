@@ -11,8 +11,8 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from spark_tasks.dead_letters.error_handling import ErrorHandling
-from spark_tasks.dead_letters.order import ReplayOrder
 from spark_tasks.dead_letters.refusals import Refused
+from spark_tasks.dead_letters.replay_order import ReplayOrder
 from spark_tasks.dead_letters.replay_range import LetterRange, ReplayCounts, count_kind
 from spark_tasks.dead_letters.replayed_offsets import ReplayedOffsets
 from spark_tasks.errors import BusyError, ConfigError

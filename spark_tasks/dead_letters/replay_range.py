@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_tasks.dead_letters.letters import DeadLetters, Rows
-from spark_tasks.dead_letters.order import ReplayOrder
+from spark_tasks.dead_letters.replay_order import ReplayOrder
 from spark_tasks.dead_letters.replayed_offsets import ReplayedOffsets
 
 _MAX_KINDS: Final = 100  # topics, stages and classes that are counted separately

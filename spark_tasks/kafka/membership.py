@@ -31,7 +31,7 @@ from spark_tasks.kafka.cluster import TopicPartition
 from spark_tasks.kafka.errors import KafkaUnavailableError, join_refusal, translated
 from spark_tasks.kafka.group_client import MemberClient, subscribe_to_pattern
 from spark_tasks.kafka.group_io import GroupIo
-from spark_tasks.process.pulse import process_pulse
+from spark_tasks.process.suspension import process_pulse
 
 _logger = logging.getLogger(__name__)
 

@@ -1,5 +1,5 @@
 """Pipelines of which the Java plugin host runs one part. Records pass between the parts with keys and values as
-JSON, as Kafka's JsonConverter writes it, and with separate schemas (data/cut.py).
+JSON, as Kafka's JsonConverter writes it, and with separate schemas (data/host_records.py).
 
 Null keys and values remain null; they do not become the JSON text `null`. A header that heeler converts is JSON that
 contains its schema.
@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from typing_extensions import override
 
 from spark_tasks.data.columns import HEADERS_TYPE, RAW_SCHEMA, SCHEMA_KEY, Metadata, connect_timestamps
-from spark_tasks.data.cut import CUT, CUT_SCHEMA, CutRecords, described
+from spark_tasks.data.host_records import CUT, CUT_SCHEMA, CutRecords, described
 from spark_tasks.data.rows import plain
 from spark_tasks.data.schema import from_text, to_text
 from spark_tasks.errors import ConnectError

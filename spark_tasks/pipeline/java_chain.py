@@ -16,7 +16,7 @@ import pyarrow as pa
 from typing_extensions import override
 
 from spark_tasks.data.columns import RAW_SCHEMA
-from spark_tasks.data.cut import described, schema_text
+from spark_tasks.data.host_records import described, schema_text
 from spark_tasks.data.schema import to_text
 from spark_tasks.errors import ConnectError, DataError, PermanentError
 from spark_tasks.host_frames import (
@@ -37,7 +37,7 @@ from spark_tasks.pipeline.failures import FailedStage, StageFailedError
 from spark_tasks.pipeline.handover import from_json, to_json
 from spark_tasks.pipeline.sink_pipeline import SinkPipeline, taken
 from spark_tasks.pipeline.source_pipeline import RawBatch, SourcePipeline
-from spark_tasks.plugins.cut import Cut, with_converters
+from spark_tasks.plugins.chain_cut import Cut, with_converters
 
 FRAME_BYTES: Final = 2 << 20  # one record may be larger
 _MAX_CONNECTIONS: Final = 16  # that a process keeps open

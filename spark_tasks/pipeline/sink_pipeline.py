@@ -32,7 +32,7 @@ from spark_tasks.pipeline.failures import (
 )
 from spark_tasks.pipeline.stage_factory import ConfiguredPipeline
 from spark_tasks.pipeline.transforms.chain import Chain, TransformError
-from spark_tasks.pipeline.transforms.rows import joined
+from spark_tasks.pipeline.transforms.columns_or_rows import joined
 
 _PLACE_FIELDS: Final = (
     pa.field("topic", pa.dictionary(pa.int32(), pa.string())), pa.field("partition", pa.int32()),

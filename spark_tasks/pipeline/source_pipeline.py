@@ -27,7 +27,7 @@ from spark_tasks.pipeline.failures import (
 )
 from spark_tasks.pipeline.stage_factory import ConfiguredPipeline
 from spark_tasks.pipeline.transforms.chain import TransformError
-from spark_tasks.pipeline.transforms.rows import put
+from spark_tasks.pipeline.transforms.columns_or_rows import put
 
 RawBatch = tuple[str, pa.Array | None, pa.RecordBatch]
 

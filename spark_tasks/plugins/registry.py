@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from spark_tasks import spaces
 from spark_tasks.config.definition import ConfigDef
 from spark_tasks.errors import ConfigError, ConnectError, PluginExitError, plugin_code
-from spark_tasks.plugins import data_sources, discovery
+from spark_tasks.plugins import data_source_discovery, discovery
 from spark_tasks.plugins.advice import READ_AT_START, advice
 from spark_tasks.plugins.discovery import Found
 from spark_tasks.plugins.kinds import (
@@ -70,7 +70,7 @@ class Plugins:
         self._found = [*(discovery.installed() if installed is None else installed), *folders]
         replaced = {(found.kind, found.name) for found in self._others}
         self._found = [found for found in self._found if (found.kind, found.name) not in replaced] + list(self._others)
-        data_sources.add(folders)
+        data_source_discovery.add(folders)
         code_folders.add(self.plugin_path)
         if not quiet:
             for complaint in self.complaints:

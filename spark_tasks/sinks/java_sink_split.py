@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter
 
 from spark_tasks.pipeline.handover import JavaSinkPipeline
-from spark_tasks.plugins.cut import Cut
+from spark_tasks.plugins.chain_cut import Cut
 from spark_tasks.sinks.settings import SinkSettings
 from spark_tasks.sinks.split import SinkJob
 from spark_tasks.task import TaskContext
@@ -18,7 +18,7 @@ from spark_tasks.tasks.data_sources import pickled
 
 
 class ReturningWriter(DataSourceArrowWriter):  # type: ignore[misc]
-    """A writer whose commit message is the list of the batches (CUT_SCHEMA, data/cut.py)."""
+    """A writer whose commit message is the list of the batches (CUT_SCHEMA, data/host_records.py)."""
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Any:
         """Returns the batches."""

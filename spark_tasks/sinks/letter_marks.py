@@ -1,5 +1,5 @@
 """Where in the dead letter queue the letters of a task's next records can begin, for a sink that writes one letter for
-each bad record (dead_letters/once.py).
+each bad record (dead_letters/letters_once.py).
 
 A mark belongs to a position: the ends of the queue at a time when no record from there on had a letter. It is committed
 as the metadata of the group's offset, so that another task finds it. A partition without a mark gets one, committed at
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from spark_tasks.dead_letters.error_handling import ErrorHandling
-from spark_tasks.dead_letters.once import Ends, LettersOnce, queue_ends
+from spark_tasks.dead_letters.letters_once import Ends, LettersOnce, queue_ends
 from spark_tasks.errors import ConnectError
 from spark_tasks.kafka.cluster import TopicPartition
 from spark_tasks.kafka.membership import GroupConsumer

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from spark_tasks.data.columns import in_order
 from spark_tasks.dead_letters.error_handling import ErrorHandling
-from spark_tasks.dead_letters.once import Ends, LettersOnce, send_once
+from spark_tasks.dead_letters.letters_once import Ends, LettersOnce, send_once
 from spark_tasks.dead_letters.refusals import NONE_REFUSED, Original, Refusals, Refused
 from spark_tasks.errors import RetriableError, ToleranceExceededError
 from spark_tasks.kafka.cluster import Isolation

@@ -18,7 +18,7 @@ from spark_tasks.errors import RetriableError
 from spark_tasks.kafka.cluster import KafkaCluster, TopicPartition
 from spark_tasks.kafka.identity import ProducerIdentity
 from spark_tasks.plugins.api import TransactionSignal
-from spark_tasks.process.pulse import process_pulse
+from spark_tasks.process.suspension import process_pulse
 from spark_tasks.sources.boundaries import Boundary
 from spark_tasks.sources.stream_offsets import Changed, SourceOffsets
 from spark_tasks.task import OffsetStore

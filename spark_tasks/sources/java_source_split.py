@@ -11,7 +11,7 @@ from logging import getLogger
 
 import pyarrow as pa
 
-from spark_tasks.data.cut import CutRecords
+from spark_tasks.data.host_records import CutRecords
 from spark_tasks.dead_letters.error_handling import ErrorHandling
 from spark_tasks.dead_letters.refusals import Original, Refusals, Refused
 from spark_tasks.errors import ToleranceExceededError
@@ -21,7 +21,7 @@ from spark_tasks.metrics.task import SplitFigures
 from spark_tasks.pipeline.failures import Failure, Refuse
 from spark_tasks.pipeline.handover import JavaSourcePipeline
 from spark_tasks.pipeline.source_pipeline import RawBatch
-from spark_tasks.plugins.cut import Cut
+from spark_tasks.plugins.chain_cut import Cut
 from spark_tasks.task import TaskContext
 
 _logger = getLogger(__name__)

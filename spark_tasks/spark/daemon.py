@@ -19,9 +19,9 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from spark_tasks.process.pandas_later import defer_pandas
+from spark_tasks.process.pandas_import import defer_pandas
 from spark_tasks.spark.environment import ENVIRONMENT, NEEDED
-from spark_tasks.spark.output import log_as_the_worker
+from spark_tasks.spark.process_output import log_as_the_worker
 
 # The order of imports. heeler's modules compile or load their kernels when they are imported or in `warm_up`.
 PRELOADED = (

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from spark_tasks.spark.engine import SparkEngine
+from spark_tasks.spark.batch_engine import SparkEngine
 from spark_tasks.spark.residents.engine import ResidentEngine
 from spark_tasks.spark.residents.monitor import Hangs
 from spark_tasks.spark.residents.settings import BATCH, ExecutorSettings

@@ -18,7 +18,7 @@ from typing import Any
 
 from spark_tasks.config.masking import process_secrets
 from spark_tasks.errors import ConnectError
-from spark_tasks.spark.output import pump
+from spark_tasks.spark.process_output import pump
 from spark_tasks.spark.security import write_properties
 
 _logger = logging.getLogger(__name__)

@@ -18,7 +18,7 @@ from spark_tasks.config.definition import (
     parse_type,
 )
 from spark_tasks.plugins import Kind, Plugins
-from spark_tasks.validation.classes import (
+from spark_tasks.validation.plugin_keys import (
     Values,
     add_version_error,
     check_class,

@@ -12,12 +12,12 @@ from spark_tasks.config.masking import hide_passwords
 from spark_tasks.config.override_policy import policy_of
 from spark_tasks.config.types import shown
 from spark_tasks.plugins import Kind, PluginNotFoundError, Plugins, PluginVersionError
-from spark_tasks.validation.base import CONVERTERS, Subject, base_def, check_base, note_nulls
 from spark_tasks.validation.chain import chain_def, check_link, links
-from spark_tasks.validation.classes import config_def_of, lookup
-from spark_tasks.validation.given import Given
+from spark_tasks.validation.common_keys import CONVERTERS, Subject, base_def, check_base, note_nulls
 from spark_tasks.validation.infos import ConfigInfos, merged, of_keys, under_prefix
 from spark_tasks.validation.overrides import clients_of, validate_overrides
+from spark_tasks.validation.plugin_keys import config_def_of, lookup
+from spark_tasks.validation.provider_values import Given
 from spark_tasks.validation.rules import check_scaling, check_sink, check_source
 from spark_tasks.validation.runtimes import check_runtimes
 

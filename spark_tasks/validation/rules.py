@@ -9,7 +9,7 @@ from spark_tasks.config.auto_tasks import AUTO, AUTO_MAX, MAX
 from spark_tasks.config.definition import ConfigValue, Type, parse_type
 from spark_tasks.config.types import shown
 from spark_tasks.java.regex import compile_java
-from spark_tasks.validation.base import Subject
+from spark_tasks.validation.common_keys import Subject
 
 if TYPE_CHECKING:
     from spark_tasks.plugins.api import SourceConnector

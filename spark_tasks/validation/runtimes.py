@@ -1,14 +1,14 @@
-"""Checks that a chain of both Python and Java plugins can be divided between the two runtimes (plugins/cut.py)."""
+"""Checks that a chain of Python and Java plugins can be divided between the two runtimes (plugins/chain_cut.py)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
 from spark_tasks.config.definition import ConfigValue
-from spark_tasks.plugins.cut import cut_of, is_java
-from spark_tasks.validation.base import CONVERTERS, Subject
+from spark_tasks.plugins.chain_cut import cut_of, is_java
 from spark_tasks.validation.chain import Link
-from spark_tasks.validation.classes import lookup
+from spark_tasks.validation.common_keys import CONVERTERS, Subject
+from spark_tasks.validation.plugin_keys import lookup
 
 
 def check_runtimes(subject: Subject, chain: Iterable[Link], values: Mapping[str, ConfigValue]) -> None:

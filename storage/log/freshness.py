@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 import threading
 
-from spark_tasks.process.pulse import process_pulse
-from storage.log.protocol import SuspendedError
+from spark_tasks.process.suspension import process_pulse
+from storage.log.interface import SuspendedError
 
 
 class Freshness:

@@ -16,7 +16,7 @@ from spark_tasks.kafka.errors import translated
 from spark_tasks.kafka.topic_client import client_for
 from storage.daemon_pool import DaemonPool
 from storage.errors import PrivilegedWriteError
-from storage.log.protocol import PrivilegedWriter
+from storage.log.interface import PrivilegedWriter
 from storage.log.record import KeyValue, Position
 
 _logger = logging.getLogger(__name__)

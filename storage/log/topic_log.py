@@ -30,7 +30,7 @@ from spark_tasks.kafka.topic_client import client_for, partitions_of
 from spark_tasks.process.rate_limited_log import RateLimitedLog
 from storage.daemon_pool import DaemonPool
 from storage.log.freshness import Freshness
-from storage.log.protocol import OnError, OnRecords, SuspendedError, TopicLog, UnsentError
+from storage.log.interface import OnError, OnRecords, SuspendedError, TopicLog, UnsentError
 from storage.log.read_progress import Ends, ReadProgress, ends_of
 from storage.log.record import LogRecord, Position
 

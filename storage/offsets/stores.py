@@ -17,7 +17,7 @@ import kafka.errors as protocol
 from spark_tasks.errors import ConnectError, RetriableError, StartCancelledError
 from spark_tasks.futures import done, error_of, gather, then
 from storage.ids import ConnectorName
-from storage.log.protocol import SuspendedError, TopicLog, is_retriable
+from storage.log.interface import SuspendedError, TopicLog, is_retriable
 from storage.log.record import KeyValue, LogRecord, Position
 from storage.offsets.fold import Offset, OffsetState, Partition, fold, merge, records_for
 from storage.offsets.own_topic import OwnOffsets

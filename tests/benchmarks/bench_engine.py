@@ -19,7 +19,7 @@ from pathlib import Path
 
 import psutil
 
-from spark_tasks.spark.engine import SparkEngine
+from spark_tasks.spark.batch_engine import SparkEngine
 from spark_tasks.spark.residents.engine import ResidentEngine
 from tests.rigs.splits import Answer, Describe, Hang
 from tests.rigs.support import wait_until

@@ -33,7 +33,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from heeler.embedded_kafka.broker import EmbeddedBroker
 from spark_tasks.plugins import Plugins
 from spark_tasks.runners import Runners
-from spark_tasks.spark.life import EngineState
+from spark_tasks.spark.lifecycle import EngineState
 from spark_tasks.spark.residents.engine import ResidentEngine
 from tests.rigs.splits import Answer
 from tests.rigs.support import wait_until

@@ -14,7 +14,7 @@ import pyarrow as pa
 from spark_tasks.data.columns import HEADERS_TYPE, one_topic
 from spark_tasks.pipeline.converters.json import JsonConverter
 from spark_tasks.pipeline.transforms.chain import Chain, make_chain
-from spark_tasks.pipeline.transforms.rows import put
+from spark_tasks.pipeline.transforms.columns_or_rows import put
 from spark_tasks.plugins import Kind, Plugins
 from tests.benchmarks.bench_converters import rate
 

@@ -8,7 +8,7 @@ from typing import Protocol
 
 import pytest
 
-from storage.log.protocol import PrivilegedWriter, TopicLog
+from storage.log.interface import PrivilegedWriter, TopicLog
 from tests.rigs.memory_log import MemoryPrivilegedWriter, MemoryTopic, MemoryTopicLog
 
 

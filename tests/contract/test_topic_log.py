@@ -8,7 +8,7 @@ from concurrent.futures import CancelledError
 import pytest
 
 from storage.errors import PrivilegedWriteError
-from storage.log.protocol import TopicLog
+from storage.log.interface import TopicLog
 from storage.log.record import LogRecord, Position
 from tests.contract.conftest import Logs
 

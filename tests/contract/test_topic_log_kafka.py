@@ -14,7 +14,7 @@ from kafka.admin import KafkaAdminClient
 
 from spark_tasks.errors import ConnectError, RetriableError
 from storage.ids import ConnectorName
-from storage.log.protocol import SuspendedError, is_retriable
+from storage.log.interface import SuspendedError, is_retriable
 from storage.log.record import LogRecord
 from storage.log.topic_log import KafkaTopicLog
 from storage.offsets.stores import OffsetStores, OffsetTopic

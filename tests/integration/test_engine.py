@@ -24,12 +24,12 @@ from pyspark.sql import SparkSession
 
 from spark_tasks.config.masking import process_secrets
 from spark_tasks.errors import ConnectError, DataError
+from spark_tasks.spark.batch_engine import SparkEngine
 from spark_tasks.spark.context import ExecutorEndedError, SparkLostError
-from spark_tasks.spark.engine import SparkEngine
 from spark_tasks.spark.engines import AnyEngine, engine_of
 from spark_tasks.spark.environment import OPTIONAL, needed, python_path
 from spark_tasks.spark.gateway import SparkStartError
-from spark_tasks.spark.life import EngineState
+from spark_tasks.spark.lifecycle import EngineState
 from spark_tasks.spark.plugin_sessions import SharedSpark
 from spark_tasks.spark.residents import engine as residents
 from spark_tasks.spark.residents import wire
@@ -125,7 +125,7 @@ def all_busy(engine: AnyEngine, folder: Path, count: int | None = None) -> list[
 def errors(caplog: pytest.LogCaptureFixture) -> list[str]:
     """What the engine has reported to an operator."""
     return [r.getMessage() for r in caplog.records if r.levelname == "ERROR"
-            and r.name == "spark_tasks.spark.life"]
+            and r.name == "spark_tasks.spark.lifecycle"]
 
 
 def test_results_are_in_the_order_of_the_splits(engine: AnyEngine) -> None:
@@ -191,7 +191,7 @@ def test_cancelling_a_hanging_split_ends_the_shared_job_it_is_in(
     engine: SparkEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The others repeat their batches, and no stacks are requested for them."""
-    monkeypatch.setattr("spark_tasks.spark.engine.LATE_S", 0.0)
+    monkeypatch.setattr("spark_tasks.spark.batch_engine.LATE_S", 0.0)
     busy = all_busy(engine, tmp_path)
     sign = tmp_path / "sign"
     hanging, other = engine.submit("late-0", [Hang(str(sign))]), engine.submit("late-1", [Answer(1)])
@@ -354,7 +354,7 @@ def test_every_split_runs_once_while_spark_stops_and_restarts(engine: ResidentEn
 def test_a_dead_jvm_is_started_again_and_reported(
     engine: AnyEngine, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("spark_tasks.spark.life.RESTART_AFTER_S", 0)  # a test before has killed one, too
+    monkeypatch.setattr("spark_tasks.spark.lifecycle.RESTART_AFTER_S", 0)  # a test before has killed one, too
     assert SparkSession.builder.getOrCreate().range(3).count() == 3, "a plugin gets a session on the worker's Spark"
     in_flight = engine.submit("a-0", [Hang(str(tmp_path / "started"))])
     wait_until((tmp_path / "started").exists)
@@ -371,7 +371,7 @@ def test_a_dead_jvm_is_started_again_and_reported(
 def test_spark_is_restarted_after_a_plugin_has_stopped_it(
     engine: AnyEngine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("spark_tasks.spark.life.RESTART_AFTER_S", 0)
+    monkeypatch.setattr("spark_tasks.spark.lifecycle.RESTART_AFTER_S", 0)
     on_spark(engine)
     in_flight = engine.submit("a-0", [Hang(str(tmp_path / "started"))])
     wait_until((tmp_path / "started").exists)

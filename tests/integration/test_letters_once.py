@@ -15,9 +15,9 @@ from confluent_kafka.admin import AclOperation, ResourceType
 from kafka import KafkaAdminClient
 
 from spark_tasks.data.columns import RAW_SCHEMA
-from spark_tasks.dead_letters import once
+from spark_tasks.dead_letters import letters_once
 from spark_tasks.dead_letters.error_handling import ErrorHandling
-from spark_tasks.dead_letters.once import LettersOnce, LettersTakenOverError, queue_ends, send_once
+from spark_tasks.dead_letters.letters_once import LettersOnce, LettersTakenOverError, queue_ends, send_once
 from spark_tasks.dead_letters.refusals import Original, Refusals
 from spark_tasks.kafka.task_clients import connection_settings
 from spark_tasks.pipeline.failures import FailedStage, Failure
@@ -150,15 +150,15 @@ def test_a_late_attempt_is_fenced_and_one_that_comes_later_finds_the_letters(
     handling = ErrorHandling(sink.name, tolerant=True, queue=dead(sink), with_headers=True, client=client)
     sink.make_topic(topic=dead(sink))
     place, how = (sink.topic, 0), LettersOnce(f"{sink.name}-letters", queue_ends(handling))
-    search = once.already_written
+    search = letters_once.already_written
 
     def searched(*arguments: Any) -> set[int]:
-        monkeypatch.setattr(once, "already_written", search)
+        monkeypatch.setattr(letters_once, "already_written", search)
         found = search(*arguments)
         assert send_once(refused(handling, sink.topic, 3, 5), handling, place, how) == (0,)
         return found
 
-    monkeypatch.setattr(once, "already_written", searched)
+    monkeypatch.setattr(letters_once, "already_written", searched)
     with pytest.raises(LettersTakenOverError):
         send_once(refused(handling, sink.topic, 3, 5), handling, place, how)
     assert letters(sink) == {b"3": 1, b"5": 1}

@@ -13,7 +13,7 @@ import pytest
 
 from heeler.embedded_kafka.java import find_java
 from spark_tasks.spark.archive import record, with_archive
-from spark_tasks.spark.engine import SparkEngine
+from spark_tasks.spark.batch_engine import SparkEngine
 from spark_tasks.spark.gateway import spark_home
 from tests.rigs.splits import Answer
 

@@ -12,8 +12,8 @@ from pyspark import SparkContext
 
 import tests
 from spark_tasks.errors import ConfigError
+from spark_tasks.spark.batch_engine import SparkEngine
 from spark_tasks.spark.context import SparkJobs, SparkLostError, spark_settings
-from spark_tasks.spark.engine import SparkEngine
 from spark_tasks.spark.gateway import SparkStartError
 from spark_tasks.spark.residents.engine import ResidentEngine
 from tests.rigs.spark_cluster import SECRET, SparkCluster

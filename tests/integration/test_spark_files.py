@@ -7,8 +7,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from spark_tasks.spark.batch_engine import SparkEngine
 from spark_tasks.spark.context import SparkJobs, spark_settings
-from spark_tasks.spark.engine import SparkEngine
 from spark_tasks.spark.gateway import SparkStartError
 from tests.rigs.splits import Answer
 from tests.rigs.support import wait_until

@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_tasks.data.columns import RAW_SCHEMA, SCHEMA_KEY
-from spark_tasks.data.cut import CutRecords, is_converted, schema_text
+from spark_tasks.data.host_records import CutRecords, is_converted, schema_text
 from spark_tasks.data.schema import from_text, to_text
 from spark_tasks.errors import ConnectError
 from spark_tasks.pipeline.handover import JavaSinkPipeline, JavaSourcePipeline, from_json, to_json
-from spark_tasks.plugins.cut import Cut
+from spark_tasks.plugins.chain_cut import Cut
 
 CONNECT = "org.apache.kafka.connect."
 JSON = f"{CONNECT}json.JsonConverter"

@@ -14,8 +14,8 @@ from collections.abc import Iterator
 import pytest
 
 from actors.messages.commands import ReadConfigToEnd
+from actors.messages.correlation_ids import OpId
 from actors.messages.events import ConfigChanged
-from actors.messages.ids import OpId
 from rest.json_text import dumps
 from storage.config.fold import fold
 from storage.config.state import ClusterConfigState

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_tasks.java.simple_date_format import format_millis, parse_millis
+from spark_tasks.pipeline.transforms.columns_or_rows import NotInColumnsError
 from spark_tasks.pipeline.transforms.moment_columns import format_column
 from spark_tasks.pipeline.transforms.moment_texts import parse_column
-from spark_tasks.pipeline.transforms.rows import NotInColumnsError
 
 PATTERNS = [
     "yyyy-MM-dd'T'HH:mm:ss.SSSXXX", "yyyy-MM-dd'T'HH:mm:ss.SSS", "EEE, d MMM yyyy HH:mm:ss z", "h:mm a", "d/M/yyyy",

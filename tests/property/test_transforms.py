@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from spark_tasks.errors import ConfigError, DataError
 from spark_tasks.pipeline.converters.base import BadRowsError
 from spark_tasks.pipeline.transforms.chain import make_chain
-from spark_tasks.pipeline.transforms.rows import ColumnsOrRows, NotInColumnsError
+from spark_tasks.pipeline.transforms.columns_or_rows import ColumnsOrRows, NotInColumnsError
 from spark_tasks.plugins import Plugins
 from tests.golden.transforms.cases import case
 from tests.golden.transforms.ours import connector_config, read, write

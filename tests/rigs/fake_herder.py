@@ -51,7 +51,7 @@ from actors.messages.requests import (
     ValidateConfig,
 )
 from heeler.worker.loggers import LoggerLevel
-from rest.wire.view import ConnectorType
+from rest.wire.worker_view import ConnectorType
 from spark_tasks.config.auto_tasks import as_put, stored
 from spark_tasks.errors import ConnectError
 from spark_tasks.plugins import PluginInfo

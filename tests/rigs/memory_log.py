@@ -13,7 +13,7 @@ from kafka.partitioner.default import murmur2
 from typing_extensions import override
 
 from storage.errors import PrivilegedWriteError
-from storage.log.protocol import OnError, OnRecords, PrivilegedWriter, TopicLog
+from storage.log.interface import OnError, OnRecords, PrivilegedWriter, TopicLog
 from storage.log.read_progress import ReadProgress, ends_of
 from storage.log.record import KeyValue, LogRecord, Position
 

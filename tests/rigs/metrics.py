@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from actors.herder.state import HerderSettings, HerderState, Slot
-from actors.messages.ids import Epoch
+from actors.messages.correlation_ids import Epoch
 from heeler.worker.metrics.registry import WorkerMetrics
 from spark_tasks.metrics.task import SplitFigures, TaskMetrics
 from storage.config.state import ClusterConfigState

@@ -11,13 +11,13 @@ from typing import Any
 import pykka
 
 from actors.messages.commands import ConfigWrite, Decided, FlushStatuses, PutStatus, WriteConfig
+from actors.messages.correlation_ids import OpId
 from actors.messages.events import ConfigOpDone, StatusesFlushed
-from actors.messages.ids import OpId
 from actors.stores.config import ConfigStoreActor
 from actors.stores.status import StatusStoreActor
 from actors.ticker import Ticker
 from storage.config.view import ConfigView
-from storage.log.protocol import PrivilegedWriter, TopicLog
+from storage.log.interface import PrivilegedWriter, TopicLog
 from storage.status.view import StatusView
 from tests.rigs.support import wait_until
 

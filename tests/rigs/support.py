@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from spark_tasks.process.pulse import Pulse
+from spark_tasks.process.suspension import Pulse
 
 if TYPE_CHECKING:
     import pytest

@@ -16,7 +16,7 @@ from functools import lru_cache
 from typing import Any
 
 from heeler.worker.config import WorkerConfig
-from heeler.worker.settings import task_settings
+from heeler.worker.part_settings import task_settings
 from spark_tasks.plugins import Kind, Plugins
 from spark_tasks.plugins.discovery import Found, installed
 from spark_tasks.spark.executor import run_split, value_of

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from actors.herder.state import HerderState
 from actors.instances.scaler import Scaled
-from heeler.worker.metrics import heeler_metrics, java
+from heeler.worker.metrics import connect_metrics, heeler_metrics
 from heeler.worker.metrics.observed import Observed
 from heeler.worker.metrics.rows import ConnectorRow, TaskRow, Version, classes_of
 from heeler.worker.metrics.text import Kept, Page, labels
@@ -91,11 +91,11 @@ class WorkerMetrics:
         tasks = self._task_rows(inboxes)
         connectors = self._connector_rows(tasks, inboxes)
         if JAVA in names:
-            java.worker(page, self._seen, worker_labels, time.monotonic(), self.client_id)
-            java.client(page, self.client(), worker_labels, self.client_id)
-            java.app_info(page, self.app_info, self._started, worker_labels, self.client_id)
-            java.connectors(page, connectors)
-            java.tasks(page, tasks)
+            connect_metrics.worker(page, self._seen, worker_labels, time.monotonic(), self.client_id)
+            connect_metrics.client(page, self.client(), worker_labels, self.client_id)
+            connect_metrics.app_info(page, self.app_info, self._started, worker_labels, self.client_id)
+            connect_metrics.connectors(page, connectors)
+            connect_metrics.tasks(page, tasks)
         if OWN not in names:
             return page.text()
         heeler_metrics.worker(page, self._seen, worker_labels, self._version)

@@ -20,8 +20,8 @@ from typing_extensions import override
 from spark_tasks.config.definition import ConfigDef, ConfigKey, Importance, NonEmpty, Type
 from spark_tasks.connectors.file_stream.line_ends import last_line_end, nth_line_end
 from spark_tasks.connectors.file_stream.standard_input import standard_input
-from spark_tasks.connectors.limits import DEFAULT_BYTES, max_bytes
 from spark_tasks.connectors.lines import split_lines
+from spark_tasks.connectors.read_limits import DEFAULT_BYTES, max_bytes
 from spark_tasks.data.columns import SCHEMA_KEY, one_topic
 from spark_tasks.data.schema import STRING, to_text
 from spark_tasks.errors import ConnectError, RetriableError

@@ -20,7 +20,7 @@ from typing_extensions import override
 
 from spark_tasks.connectors.files import formats
 from spark_tasks.connectors.files.settings import FileFormat, FilesSettings
-from spark_tasks.connectors.limits import DEFAULT_BYTES, max_bytes, max_files
+from spark_tasks.connectors.read_limits import DEFAULT_BYTES, max_bytes, max_files
 from spark_tasks.data.columns import one_topic
 from spark_tasks.errors import ConnectError
 from spark_tasks.plugins.api import SourceOffset, SourcePartition

@@ -12,7 +12,7 @@ from pyspark.sql.datasource import CaseInsensitiveDict, DataSource
 from spark_tasks.config.definition import ConfigDef, ConfigKey, Importance, NonEmpty, Type
 from spark_tasks.data import ddl
 from spark_tasks.errors import ConfigError
-from spark_tasks.plugins.data_sources import available
+from spark_tasks.plugins.data_source_discovery import available
 from spark_tasks.plugins.discovery import Found
 from spark_tasks.plugins.registry import describe_error, resolve
 

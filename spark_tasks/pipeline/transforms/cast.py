@@ -28,6 +28,7 @@ from spark_tasks.pipeline.java_values import (
     require_struct,
     schema_type,
 )
+from spark_tasks.pipeline.transforms.columns_or_rows import NotInColumnsError, Record
 from spark_tasks.pipeline.transforms.field_path import SYNTAX, parse_path
 from spark_tasks.pipeline.transforms.field_transform import (
     REPLACE_NULLS,
@@ -43,7 +44,6 @@ from spark_tasks.pipeline.transforms.field_transform import (
 )
 from spark_tasks.pipeline.transforms.java_casts import cast, cast_column, logical_number
 from spark_tasks.pipeline.transforms.java_columns import typed
-from spark_tasks.pipeline.transforms.rows import NotInColumnsError, Record
 
 _OUTPUT = ("INT8", "INT16", "INT32", "INT64", "FLOAT32", "FLOAT64", "BOOLEAN", "STRING")
 _INPUT = frozenset({*(Type[name] for name in _OUTPUT), Type.BYTES})

@@ -26,8 +26,8 @@ from spark_tasks.pipeline.failures import (
     reason_of,
 )
 from spark_tasks.pipeline.transforms.base import Predicate, Transform
+from spark_tasks.pipeline.transforms.columns_or_rows import joined
 from spark_tasks.pipeline.transforms.header_values import HeaderWriter, UnwritableHeaderError
-from spark_tasks.pipeline.transforms.rows import joined
 from spark_tasks.plugins import Kind, Plugin, Plugins
 
 

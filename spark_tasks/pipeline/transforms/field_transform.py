@@ -24,7 +24,7 @@ from spark_tasks.pipeline.converters.base import schema_of
 from spark_tasks.pipeline.converters.json_columns import parse_columns
 from spark_tasks.pipeline.converters.json_typed import default_value
 from spark_tasks.pipeline.java_values import JavaError, Struct, field_schema
-from spark_tasks.pipeline.transforms.rows import ColumnsOrRows, NotInColumnsError, Record, put
+from spark_tasks.pipeline.transforms.columns_or_rows import ColumnsOrRows, NotInColumnsError, Record, put
 
 Changed = tuple[pa.Array, dict[bytes, bytes] | None]
 Part = tuple[Schema | None, Any]

@@ -23,6 +23,7 @@ from spark_tasks.pipeline.java_values import (
     require_struct,
     schema_type,
 )
+from spark_tasks.pipeline.transforms.columns_or_rows import NotInColumnsError, Record
 from spark_tasks.pipeline.transforms.field_transform import (
     Changed,
     Columns,
@@ -34,7 +35,6 @@ from spark_tasks.pipeline.transforms.field_transform import (
     fields_of,
     for_key,
 )
-from spark_tasks.pipeline.transforms.rows import NotInColumnsError, Record
 
 
 class Flatten(FieldTransform):

@@ -16,6 +16,7 @@ from spark_tasks.errors import ConfigError
 from spark_tasks.java.hash import copied
 from spark_tasks.pipeline.converters.base import BadRowError
 from spark_tasks.pipeline.java_values import JavaError, Struct, require_map, require_struct
+from spark_tasks.pipeline.transforms.columns_or_rows import NotInColumnsError, Record, put
 from spark_tasks.pipeline.transforms.field_path import SYNTAX, parse_path, schema_at, value_at
 from spark_tasks.pipeline.transforms.field_transform import (
     REPLACE_NULLS,
@@ -27,7 +28,6 @@ from spark_tasks.pipeline.transforms.field_transform import (
 )
 from spark_tasks.pipeline.transforms.headers import with_headers
 from spark_tasks.pipeline.transforms.java_casts import cast_column
-from spark_tasks.pipeline.transforms.rows import NotInColumnsError, Record, put
 
 
 def _check_full(name: str, value: Any) -> None:

@@ -14,7 +14,7 @@ from spark_tasks.arrays.buffers import Ints, all_valid, frozen, list_offsets, st
 from spark_tasks.arrays.jit import kernel
 from spark_tasks.arrays.memory import copy_bytes
 from spark_tasks.data.columns import HEADERS_TYPE
-from spark_tasks.pipeline.transforms.rows import put
+from spark_tasks.pipeline.transforms.columns_or_rows import put
 
 _MAX_BYTES: Final = 2**31 - 1  # in a column with 32-bit offsets
 

@@ -16,8 +16,8 @@ from spark_tasks.data.schema import DATE, MOMENT_NAMES, TIME, Schema, Type
 from spark_tasks.errors import DataError
 from spark_tasks.java.numbers import float_texts, integer_texts
 from spark_tasks.pipeline.java_values import JavaError, Moment, class_name, is_number
+from spark_tasks.pipeline.transforms.columns_or_rows import NotInColumnsError, SuspectRowsError
 from spark_tasks.pipeline.transforms.moments import moment_text
-from spark_tasks.pipeline.transforms.rows import NotInColumnsError, SuspectRowsError
 
 _DAY = 86_400_000
 _BITS = {Type.INT8: 8, Type.INT16: 16, Type.INT32: 32, Type.INT64: 64}

@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 from spark_tasks.arrays.buffers import string_array
 from spark_tasks.data.columns import moment_numbers
 from spark_tasks.java.simple_date_format import Piece, pieces, text_of
+from spark_tasks.pipeline.transforms.columns_or_rows import NotInColumnsError
 from spark_tasks.pipeline.transforms.moment_texts import parse_column
-from spark_tasks.pipeline.transforms.rows import NotInColumnsError
 
 _DAY = 86_400_000
 # the range of numbers for each letter

@@ -11,7 +11,7 @@ import pyarrow as pa
 from spark_tasks.arrays.buffers import all_valid, frozen, number_array, texts
 from spark_tasks.arrays.jit import kernel
 from spark_tasks.java.simple_date_format import DAYS, HALVES, MONTHS, Piece, is_number, pieces
-from spark_tasks.pipeline.transforms.rows import NotInColumnsError
+from spark_tasks.pipeline.transforms.columns_or_rows import NotInColumnsError
 
 _SAME: Final = {"L": "M", "k": "H", "K": "h"}
 _LONGEST: Final = 9  # digits; a longer number may exceed an int

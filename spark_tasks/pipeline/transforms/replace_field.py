@@ -13,6 +13,7 @@ from spark_tasks.data.schema import Field, Schema
 from spark_tasks.data.schema import Type as ConnectType
 from spark_tasks.java.hash import capacity_for, hash_order
 from spark_tasks.pipeline.java_values import Struct, by_identity, require_map, require_struct
+from spark_tasks.pipeline.transforms.columns_or_rows import NotInColumnsError, Record
 from spark_tasks.pipeline.transforms.field_path import SYNTAX, parse_path
 from spark_tasks.pipeline.transforms.field_transform import (
     REPLACE_NULLS,
@@ -24,7 +25,6 @@ from spark_tasks.pipeline.transforms.field_transform import (
     fields_of,
     for_key,
 )
-from spark_tasks.pipeline.transforms.rows import NotInColumnsError, Record
 
 
 def _renames(pairs: Sequence[str]) -> dict[str, str]:

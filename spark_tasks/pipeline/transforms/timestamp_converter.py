@@ -27,6 +27,7 @@ from spark_tasks.pipeline.java_values import (
     require_struct,
 )
 from spark_tasks.pipeline.transforms import moment_columns
+from spark_tasks.pipeline.transforms.columns_or_rows import NotInColumnsError, Record
 from spark_tasks.pipeline.transforms.field_path import SYNTAX, parse_path
 from spark_tasks.pipeline.transforms.field_transform import (
     REPLACE_NULLS,
@@ -39,7 +40,6 @@ from spark_tasks.pipeline.transforms.field_transform import (
     fields_of,
     for_key,
 )
-from spark_tasks.pipeline.transforms.rows import NotInColumnsError, Record
 
 _DAY = 86_400_000
 _LONG = 2**63

@@ -15,7 +15,7 @@ from spark_tasks.errors import ConfigError
 from spark_tasks.java.simple_date_format import format_millis, pieces
 from spark_tasks.pipeline.converters.base import BadRowError
 from spark_tasks.pipeline.transforms.base import Transform
-from spark_tasks.pipeline.transforms.rows import put
+from spark_tasks.pipeline.transforms.columns_or_rows import put
 from spark_tasks.pipeline.transforms.topics import topics_of
 
 _DAY = 86_400_000

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pyarrow as pa
 
 from spark_tasks.errors import DataError
-from spark_tasks.pipeline.transforms.rows import put
+from spark_tasks.pipeline.transforms.columns_or_rows import put
 
 
 def topics_of(batch: pa.RecordBatch) -> pa.DictionaryArray:

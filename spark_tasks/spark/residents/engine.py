@@ -21,7 +21,7 @@ from typing_extensions import override
 from spark_tasks.metrics.engine import EngineFigures
 from spark_tasks.spark.context import SparkJobs, spark_settings
 from spark_tasks.spark.environment import python_path
-from spark_tasks.spark.life import EngineState, SparkLife
+from spark_tasks.spark.lifecycle import EngineState, SparkLife
 from spark_tasks.spark.residents.aside import Aside
 from spark_tasks.spark.residents.batches import SplitBatch, prepared
 from spark_tasks.spark.residents.fork_server import ForkServer

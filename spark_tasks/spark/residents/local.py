@@ -23,7 +23,7 @@ from typing_extensions import override
 
 from spark_tasks.spark.daemon import preload, refuse_threads
 from spark_tasks.spark.environment import ENVIRONMENT, python_path
-from spark_tasks.spark.output import log_as_the_worker, pump
+from spark_tasks.spark.process_output import log_as_the_worker, pump
 from spark_tasks.spark.residents.fork_server import fork_for_each, framed
 from spark_tasks.spark.residents.process import Launcher
 from spark_tasks.spark.residents.wire import Ticket

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from actors.herder.effects import FenceProducers, SendTaskConfigs
-from actors.messages.ids import OpId
+from actors.messages.correlation_ids import OpId
 from actors.messages.requests import GetOffsets
 from actors.peers.leader_client import LeaderClient
 from actors.peers.producer_fencing import ProducerFencing

@@ -11,8 +11,8 @@ from actors.assignment.protocol import Protocol
 from actors.assignment.weights import KEY, Weights
 from actors.herder.events import HaltRequested
 from actors.herder.state import connector_of
+from actors.messages.correlation_ids import Epoch
 from actors.messages.events import TaskReconfigurationRequested, TaskRecovered, TaskStalled
-from actors.messages.ids import Epoch
 from actors.messages.requests import (
     DeleteConnector,
     GetConnector,

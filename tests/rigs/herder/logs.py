@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from actors.messages.commands import ConfigWrite
+from actors.messages.correlation_ids import OpId
 from actors.messages.events import ConfigChanged, ConfigOpDone
-from actors.messages.ids import OpId
 from actors.stores.config_writes import WritePlan, plan
 from spark_tasks.errors import ConnectError
 from storage.config import fold as config_fold

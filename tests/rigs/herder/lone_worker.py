@@ -39,7 +39,7 @@ from actors.stores.config import ConfigStoreActor
 from actors.stores.status import StatusStoreActor
 from actors.ticker import Ticker
 from spark_tasks.plugins import Plugins
-from spark_tasks.process.pulse import Pulse
+from spark_tasks.process.suspension import Pulse
 from spark_tasks.task import Progress
 from storage.config.state import SessionKey
 from storage.config.view import ConfigView

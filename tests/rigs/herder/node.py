@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from actors.herder import core, effects, events
-from actors.herder.signing import sign
+from actors.herder.request_signatures import sign
 from actors.herder.state import HerderSettings, HerderState
 from actors.herder.story import RecordedStep
 from actors.messages.commands import (
@@ -31,6 +31,7 @@ from actors.messages.commands import (
     StartTask,
     WriteConfig,
 )
+from actors.messages.correlation_ids import OpId
 from actors.messages.events import (
     ConnectorStateReported,
     StatusesFlushed,
@@ -38,7 +39,6 @@ from actors.messages.events import (
     TaskConfigsGenerated,
     TaskStateReported,
 )
-from actors.messages.ids import OpId
 from actors.messages.requests import PutTaskConfigs
 from spark_tasks.errors import ConnectError
 from storage.config.state import SessionKey

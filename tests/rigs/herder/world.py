@@ -17,7 +17,7 @@ from actors.herder import effects, events
 from actors.herder.standing import Phase
 from actors.herder.story import RecordedStep
 from actors.messages.commands import StartTask
-from actors.messages.ids import RequestId
+from actors.messages.correlation_ids import RequestId
 from spark_tasks.errors import ConnectError
 from storage.config.state import ClusterConfigState
 from storage.ids import ConnectorTaskId, ItemId, State, TargetState

@@ -17,7 +17,7 @@ from spark_tasks.data.schema import Schema, to_text
 from spark_tasks.errors import DataError
 from spark_tasks.pipeline.converters.base import BadRowsError, Column
 from spark_tasks.pipeline.converters.json_columns import read_tape
-from spark_tasks.pipeline.converters.json_schema.fits import check_fits
+from spark_tasks.pipeline.converters.json_schema.compatibility import check_fits
 from spark_tasks.pipeline.converters.json_schema.names import JsonSchemaOptions
 from spark_tasks.pipeline.converters.json_schema.to_connect import connect_schema, parse
 from spark_tasks.pipeline.converters.json_schema.to_json_schema import json_schema_text

@@ -12,8 +12,8 @@ from actors.herder.events import Event, Loaded, RequestReceived, TimerFired
 from actors.herder.standing import Follower, Joining, Phase, Resolved, member_of
 from actors.herder.state import HerderSettings, HerderState, Slot
 from actors.messages.commands import RequestRejoin
+from actors.messages.correlation_ids import Epoch, RequestId
 from actors.messages.events import ConfigChanged, Joined, JoinPreparing
-from actors.messages.ids import Epoch, RequestId
 from actors.messages.requests import GetConnector
 from storage.config.state import (
     ClusterConfigState,

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
+from actors.messages.correlation_ids import Epoch
 from actors.messages.events import TaskRecovered, TaskStalled
-from actors.messages.ids import Epoch
 from actors.messages.requests import PutConnector, RestartConnectorAndTasks, RestartTask, SetTargetState
 from heeler.worker.metrics.observed import Observed
 from spark_tasks.config.healing import Healing

@@ -11,8 +11,8 @@ from actors.herder.effects import Delegate, Effect, Log, Reply, SetTimer, StopIn
 from actors.herder.events import Event, HaltRequested, RequestReceived, TimerFired, Validated
 from actors.herder.story import SHOWN, RecordedStep, Story, describe, subjects
 from actors.messages.commands import PutConnectorConfig, PutSessionKey, WriteConfig
+from actors.messages.correlation_ids import Epoch, OpId, RequestId
 from actors.messages.events import ConfigOpDone, ConnectorStateReported, Remark, TaskStateReported
-from actors.messages.ids import Epoch, OpId, RequestId
 from actors.messages.requests import (
     GetConnector,
     GetOffsets,

@@ -64,6 +64,7 @@ from actors.herder.state import (
 )
 from actors.herder.table import EVENTS, OPS, Kind, UnexpectedEventError, ignored, impossible
 from actors.messages.commands import PutTargetState
+from actors.messages.correlation_ids import Epoch, OpId, RequestId
 from actors.messages.events import (
     ConfigChanged,
     ConfigOpDone,
@@ -78,7 +79,6 @@ from actors.messages.events import (
     TaskStalled,
     TaskStateReported,
 )
-from actors.messages.ids import Epoch, OpId, RequestId
 from actors.messages.requests import HealthCheck
 from storage.config.state import ClusterConfigState
 from storage.ids import ConnectorName, ConnectorTaskId, State, TargetState, WorkerId

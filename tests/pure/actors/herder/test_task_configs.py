@@ -12,8 +12,8 @@ from actors.herder.effects import AskTaskConfigs
 from actors.herder.events import Event
 from actors.herder.standing import Follower, Resolved
 from actors.herder.state import HerderSettings, HerderState, Slot
+from actors.messages.correlation_ids import Epoch
 from actors.messages.events import TaskConfigsGenerated, TaskReconfigurationRequested
-from actors.messages.ids import Epoch
 from spark_tasks.errors import ConnectError
 from storage.config.state import ClusterConfigState
 from storage.ids import ConnectorName, State, WorkerId

@@ -19,8 +19,8 @@ from actors.messages.commands import (
     PutTaskConfigSet,
     RequestRejoin,
 )
+from actors.messages.correlation_ids import OpId, RequestId
 from actors.messages.events import ConfigOpDone, Joined, JoinPreparing, TaskReconfigurationRequested
-from actors.messages.ids import OpId, RequestId
 from actors.messages.requests import HealthCheck, PutConnector, StopConnectorRequest
 from actors.stores.config_writes import plan
 from storage.errors import PrivilegedWriteError

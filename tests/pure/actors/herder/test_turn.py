@@ -11,8 +11,8 @@ from actors.herder.effects import AskTaskConfigs, Effect, Reply, SetTimer, Timer
 from actors.herder.events import Event, RequestReceived, TimerFired
 from actors.herder.standing import Follower, Joining, Resolved
 from actors.herder.state import GeneratedTasks, Healed, HerderSettings, HerderState, Reconfigure, Slot
+from actors.messages.correlation_ids import Epoch, OpId, RequestId
 from actors.messages.events import ConnectorStateReported, Joined, TaskConfigsGenerated
-from actors.messages.ids import Epoch, OpId, RequestId
 from actors.messages.requests import HealthCheck
 from spark_tasks.config.healing import Healing
 from spark_tasks.errors import ConnectError

@@ -14,8 +14,8 @@ from actors.herder.events import Event
 from actors.herder.standing import Follower, Gate, Joining, StoppingItems
 from actors.herder.state import HerderSettings, HerderState, Slot, Stopping
 from actors.messages.commands import AllowJoin, FlushStatuses, PutStatus
+from actors.messages.correlation_ids import Epoch, RequestId
 from actors.messages.events import ConnectorStateReported, CoordinatorLost, StatusesFlushed, TaskStateReported
-from actors.messages.ids import Epoch, RequestId
 from storage.config.state import ClusterConfigState
 from storage.ids import ConnectorName, ConnectorTaskId, State, WorkerId
 from storage.status.state import StatusState

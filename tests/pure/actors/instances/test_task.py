@@ -14,8 +14,8 @@ import pytest
 from actors.errors import BadRequestError, ConflictError
 from actors.instances.task import TaskActors
 from actors.messages.commands import ChangeTargetState, ReplayLetters, StartTask, Stop
+from actors.messages.correlation_ids import Epoch
 from actors.messages.events import TaskStateReported
-from actors.messages.ids import Epoch
 from actors.ticker import Ticker
 from spark_tasks.errors import ConfigError, ConnectError
 from spark_tasks.task import Progress

@@ -14,8 +14,8 @@ import pytest
 from actors.instances.task import TaskActors
 from actors.instances.watchdog import Pace, Watchdog, stack_of
 from actors.messages.commands import StartTask, Stop
+from actors.messages.correlation_ids import Epoch
 from actors.messages.events import TaskRecovered, TaskStalled, TaskStateReported
-from actors.messages.ids import Epoch
 from actors.ticker import Ticker
 from spark_tasks.config.masking import process_secrets
 from spark_tasks.task import Progress

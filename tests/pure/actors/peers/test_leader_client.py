@@ -10,7 +10,7 @@ import pytest
 
 from actors.herder.effects import SendTaskConfigs
 from actors.herder.events import TaskConfigsPublished
-from actors.messages.ids import OpId
+from actors.messages.correlation_ids import OpId
 from actors.peers.leader_client import LeaderClient
 from spark_tasks.errors import ConnectError
 from storage.ids import ConnectorName

@@ -8,7 +8,7 @@ from typing import Any
 
 from actors.herder.effects import FenceProducers
 from actors.herder.events import ProducersFenced
-from actors.messages.ids import OpId
+from actors.messages.correlation_ids import OpId
 from actors.peers.producer_fencing import ProducerFencing
 from storage.ids import ConnectorName
 

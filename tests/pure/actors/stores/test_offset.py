@@ -16,7 +16,7 @@ from spark_tasks.errors import ConnectError, RetriableError
 from spark_tasks.task import OffsetStore
 from storage.errors import PrivilegedWriteError
 from storage.ids import ConnectorName, TopicName
-from storage.log.protocol import PrivilegedWriter, SuspendedError
+from storage.log.interface import PrivilegedWriter, SuspendedError
 from storage.offsets.own_topic import OwnOffsets
 from storage.offsets.stores import ConnectorOffsetStore, OffsetStores, OffsetTopic
 from tests.rigs.memory_log import MemoryPrivilegedWriter, MemoryTopic, MemoryTopicLog

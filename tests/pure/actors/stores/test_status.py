@@ -15,7 +15,7 @@ from actors.messages.commands import DeleteTopicStatuses, FlushStatuses, PutStat
 from actors.messages.events import StatusesFlushed, StatusesRead
 from actors.messages.requests import Ask, ResetTopics
 from storage.ids import ConnectorName, ConnectorTaskId, State, TopicName, WorkerId
-from storage.log.protocol import SuspendedError, UnsentError
+from storage.log.interface import SuspendedError, UnsentError
 from storage.log.record import Position
 from storage.status.records import status_record, topic_record
 from storage.status.state import Status, TopicStatus

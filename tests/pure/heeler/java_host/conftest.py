@@ -12,7 +12,7 @@ from tests.rigs.host_processes import Process
 def made(monkeypatch):
     """The processes that are started, simulated."""
     monkeypatch.setattr(host, "HostProcess", Process)
-    monkeypatch.setattr(host, "HostPulse", lambda *_: None)
+    monkeypatch.setattr(host, "HostLiveness", lambda *_: None)
     monkeypatch.setattr(host, "LINGER_S", 0.0)
     Process.made.clear()
     yield Process.made

@@ -12,7 +12,7 @@ import pytest
 
 from heeler.java_host import cut_feed
 from heeler.java_host.cut_feed import CutFeed
-from spark_tasks.data.cut import CUT_SCHEMA, described
+from spark_tasks.data.host_records import CUT_SCHEMA, described
 from spark_tasks.errors import ConnectError, ToleranceExceededError
 from spark_tasks.host_frames import HEAD
 from spark_tasks.metrics.task import TaskMetrics

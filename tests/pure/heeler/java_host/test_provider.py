@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from heeler.java_host.classes import class_of
 from heeler.java_host.connection import JavaPluginError, thrown
 from heeler.java_host.discovery import JavaPlugin
+from heeler.java_host.proxy_classes import class_of
 from spark_tasks.errors import ConfigError, ConnectError, is_permanent
 from spark_tasks.plugins.config_providers import ConfigData, ConfigProvider
 from spark_tasks.plugins.kinds import Kind

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from heeler.worker.config import WorkerConfig, from_environment, load_worker_config
 from heeler.worker.keys.worker import WORKER_KEYS
-from heeler.worker.settings import executor_settings
+from heeler.worker.part_settings import executor_settings
 from spark_tasks.config.masking import process_secrets
 from spark_tasks.errors import ConfigError
 from spark_tasks.plugins.config_providers import ConfigTransformer

@@ -12,8 +12,8 @@ import pytest
 from actors.herder.events import Event
 from actors.herder.story import Story
 from actors.instances.task import trace_of
+from actors.messages.correlation_ids import Epoch
 from actors.messages.events import TaskStateReported
-from actors.messages.ids import Epoch
 from heeler.worker.masked_output import MaskedStream, MaskingFilter, mask_output
 from spark_tasks.config.definition import ConfigDef, ConfigKey, Type
 from spark_tasks.config.masking import MASK, Secrets, hide_passwords, process_secrets

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from spark_tasks.data.columns import RAW_SCHEMA
 from spark_tasks.dead_letters.error_handling import ErrorHandling
 from spark_tasks.dead_letters.letters import MARKER, PREFIX, DeadLetters, runs
-from spark_tasks.dead_letters.order import ReplayOrder
 from spark_tasks.dead_letters.refusals import Refused
 from spark_tasks.dead_letters.replay import Replay
+from spark_tasks.dead_letters.replay_order import ReplayOrder
 from spark_tasks.dead_letters.replay_range import ReplayCounts, count_kind
 from spark_tasks.dead_letters.replayed_offsets import ReplayedOffsets, ScatteredError
 from spark_tasks.errors import ConfigError

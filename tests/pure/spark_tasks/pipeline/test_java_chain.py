@@ -15,7 +15,7 @@ from spark_tasks.errors import ConnectError, RetriableError, is_permanent
 from spark_tasks.host_frames import BATCH, HEAD, message
 from spark_tasks.pipeline import java_chain
 from spark_tasks.pipeline.java_chain import JavaFirstPipeline, JavaLastPipeline, JavaPart
-from spark_tasks.plugins.cut import Cut
+from spark_tasks.plugins.chain_cut import Cut
 from tests.rigs.host_frames import packed
 
 CONNECT = "org.apache.kafka.connect."

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from spark_tasks.dead_letters.error_handling import ErrorHandling
-from spark_tasks.dead_letters.order import ReplayOrder
 from spark_tasks.dead_letters.refusals import NONE_REFUSED
+from spark_tasks.dead_letters.replay_order import ReplayOrder
 from spark_tasks.dead_letters.replay_range import ReplayCounts
 from spark_tasks.dead_letters.replayed_offsets import ReplayedOffsets
 from spark_tasks.errors import RetriableError

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spark_tasks.spark.engine import SparkEngine
+from spark_tasks.spark.batch_engine import SparkEngine
 from spark_tasks.spark.engines import engine_of
 from spark_tasks.spark.residents.engine import ResidentEngine
 from spark_tasks.spark.residents.settings import ExecutorSettings

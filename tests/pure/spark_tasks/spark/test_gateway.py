@@ -17,7 +17,7 @@ from heeler.embedded_kafka.ports import free_port
 from spark_tasks.config.masking import process_secrets
 from spark_tasks.spark import gateway
 from spark_tasks.spark.gateway import SparkStartError, await_master, launch
-from spark_tasks.spark.output import pass_on
+from spark_tasks.spark.process_output import pass_on
 from tests.rigs.support import wait_until
 from tests.rigs.workers import wait_gone
 

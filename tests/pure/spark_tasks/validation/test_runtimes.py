@@ -86,7 +86,7 @@ def test_plugins_of_one_runtime_can_be_combined(plugins, side):
 
 
 def test_a_java_connector_takes_python_plugins_where_its_chain_can_be_cut(plugins):
-    """More cases: tests/pure/spark_tasks/plugins/test_cut.py."""
+    """More cases: tests/pure/spark_tasks/plugins/test_chain_cut.py."""
     java, python = {"transforms.j.type": "java.Mark"}, {"transforms.p.type": "py.Mark"}
     worker = {"key.converter": "py.Converter"}
     assert errors(plugins, "java.Source", worker, transforms="j,p", **java, **python) == {"topic": ["no such topic"]}

@@ -20,8 +20,8 @@ from actors.assignment.protocol import Allocation, Assignment, Membership, Proto
 from actors.herder.standing import Joining, Loading, Resolved, Syncing, member_of
 from actors.herder.state import Slot, Stopping, Successor
 from actors.instances.scaler import Scaled
-from actors.messages.ids import Epoch
-from heeler.worker.metrics import java
+from actors.messages.correlation_ids import Epoch
+from heeler.worker.metrics import connect_metrics
 from heeler.worker.metrics.observed import Observed, cause_of
 from heeler.worker.metrics.registry import JAVA, OWN
 from heeler.worker.metrics.rows import STATES
@@ -89,7 +89,7 @@ def test_every_metric_of_a_java_worker_exists(cluster):
             if keys in ("id", "client-id") and group == "app-info" and "Version" in attributes:
                 continue  # the same by another name
             for attribute in attributes:
-                name = java.name_of(group, attribute)
+                name = connect_metrics.name_of(group, attribute)
                 if name not in labels:
                     missing.add(name)
                 elif not {key.replace("-", "_") for key in keys.split(",") if key} <= labels[name]:
@@ -137,7 +137,8 @@ def test_every_metric_of_kafka_connect_exists(cluster):
     cluster.state = replace(cluster.state, standing=Resolved(member_of(_membership())))
     cluster.follow()
     found = {name for name, _ in samples(cluster.metrics.page({JAVA}))}
-    wanted = {java.name_of(group, attribute) for group, words in GROUPS.items() for attribute in words.split()}
+    wanted = {connect_metrics.name_of(group, attribute) for group, words in GROUPS.items()
+              for attribute in words.split()}
     assert wanted - found == set()
 
 

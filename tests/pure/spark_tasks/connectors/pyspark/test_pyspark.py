@@ -21,7 +21,7 @@ from pyspark.sql.datasource import (
 
 from spark_tasks.connectors.pyspark.sink import PySparkSinkConnector
 from spark_tasks.connectors.pyspark.source import PySparkSourceConnector
-from spark_tasks.plugins import Kind, data_sources, discovery
+from spark_tasks.plugins import Kind, data_source_discovery, discovery
 from spark_tasks.plugins.discovery import Found
 
 HERE = __name__
@@ -30,9 +30,10 @@ HERE = __name__
 @pytest.fixture(autouse=True)
 def offered(monkeypatch):
     """This file's data sources, as if it lay in a folder of plugin.path."""
-    monkeypatch.setattr(data_sources, "in_folders", {})
+    monkeypatch.setattr(data_source_discovery, "in_folders", {})
     found = discovery.in_source(Path(__file__), Path(f"{HERE.replace('.', '/')}.py"), "here", print)
-    data_sources.add([*found, Found(f"{HERE}.Counting", Kind.DATA_SOURCE, f"{HERE}:Counting", "here", "counting")])
+    counting = Found(f"{HERE}.Counting", Kind.DATA_SOURCE, f"{HERE}:Counting", "here", "counting")
+    data_source_discovery.add([*found, counting])
 
 
 class Counting(DataSource):
@@ -221,7 +222,7 @@ SAMPLE = """
 def site(tmp_path, monkeypatch):
     """A folder of installed packages, of which nothing is known yet."""
     monkeypatch.syspath_prepend(tmp_path)
-    caches = data_sources.installed, discovery.installed
+    caches = data_source_discovery.installed, discovery.installed
     for cache in caches:
         cache.cache_clear()
     yield tmp_path
@@ -265,7 +266,7 @@ def test_formats_of_installed_packages_are_found_under_any_package_name(site):
     install(site, "acme-silent", "Says nothing", {"acme_silent_t.py": sample("Silent", "'silent'")})
     install(site, "acme-published", "Says nothing", {"acme_published_t.py": sample("Published", "'x'")},
             "[heeler.data_sources]\npublic = acme_published_t:Published\n")
-    found = {(f.alias, f.target) for f in data_sources.installed() if f.target.startswith("acme_")}
+    found = {(f.alias, f.target) for f in data_source_discovery.installed() if f.target.startswith("acme_")}
     assert found == {("sample", "acme_sources_t.inner.sample:Sample"), (None, "acme_sources_t.inner.sample:Worked"),
                      ("broken", "acme_sources_t.broken:Broken"), ("public", "acme_published_t:Published")}
     assert not ran.exists()
@@ -286,7 +287,7 @@ def test_formats_of_packages_that_pip_put_into_a_folder_are_found(tmp_path):
     found = [*discovery.in_folders([str(tmp_path)], print)]
     assert {(f.alias, f.target) for f in found} == {
         ("public", "acme_target.inner:Published"), ("sample", "acme_target.inner:Sample")}
-    data_sources.add(found)
+    data_source_discovery.add(found)
     assert not problem("sample")
     assert "no data source has this name" in problem("silent")
 

@@ -15,8 +15,8 @@ from spark_tasks.pipeline.source_pipeline import SourcePipeline
 from spark_tasks.pipeline.transforms.base import Predicate, Transform
 from spark_tasks.pipeline.transforms.cast import Cast
 from spark_tasks.pipeline.transforms.chain import Stage, TransformError
+from spark_tasks.pipeline.transforms.columns_or_rows import read_records
 from spark_tasks.pipeline.transforms.field_path import parse_path
-from spark_tasks.pipeline.transforms.rows import read_records
 from tests.rigs.chains import T, chain, rows, sink
 from tests.rigs.raw_records import JSON, raw_batch, worker
 

@@ -10,8 +10,8 @@ import pytest
 
 from spark_tasks.data.schema import Type
 from spark_tasks.errors import DataError
+from spark_tasks.pipeline.transforms.columns_or_rows import SuspectRowsError
 from spark_tasks.pipeline.transforms.java_casts import cast, cast_column
-from spark_tasks.pipeline.transforms.rows import SuspectRowsError
 
 
 @pytest.mark.parametrize(("text", "target", "number"), [

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from spark_tasks.errors import ConnectError
-from spark_tasks.spark import life
+from spark_tasks.spark import lifecycle
 from spark_tasks.spark.residents import engine, monitor
 from spark_tasks.spark.residents.engine import ResidentEngine
 from spark_tasks.spark.residents.settings import ExecutorSettings
@@ -76,8 +76,8 @@ Start = Callable[..., ResidentEngine]
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> Start:
     """Starts an engine, and returns it when a process of Spark has joined."""
-    monkeypatch.setattr(life, "SparkJobs", Spark)
-    monkeypatch.setattr(life, "with_archive", dict)
+    monkeypatch.setattr(lifecycle, "SparkJobs", Spark)
+    monkeypatch.setattr(lifecycle, "with_archive", dict)
     monkeypatch.setattr(engine, "LocalLauncher", Launcher)
     monkeypatch.setattr(engine, "SparkLauncher", Launcher)
     monkeypatch.setattr(monitor, "TICK_S", 0.02)

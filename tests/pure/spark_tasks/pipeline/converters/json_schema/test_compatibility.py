@@ -5,7 +5,7 @@ import json
 import pytest
 
 from spark_tasks.errors import DataError
-from spark_tasks.pipeline.converters.json_schema.fits import check_fits
+from spark_tasks.pipeline.converters.json_schema.compatibility import check_fits
 
 MINE = {"type": "object", "properties": {
     "n": {"type": "integer", "connect.type": "int32"}, "text": {"type": "string"},

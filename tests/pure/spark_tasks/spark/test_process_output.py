@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_tasks.process.rate_limited_log import RateLimitedLog
-from spark_tasks.spark.output import SparkOutput
+from spark_tasks.spark.process_output import SparkOutput
 
 TRACE = ["\tat org.sparkproject.guava.base.Preconditions.checkArgument(Preconditions.java:119)\n", "\t... 21 more\n"]
 STRANGER = ["26/11/22 18:03:41 WARN TransportChannelHandler: Exception in connection from /127.0.0.1:49050\n",
@@ -68,7 +68,7 @@ def test_only_lines_about_rejected_connections_are_left_out(lines: list[str]) ->
 def test_startup_lines_are_logged_at_debug(line: str, caplog: pytest.LogCaptureFixture) -> None:
     assert passed([*STRANGER, f"{line}\n", *FAILURE]) == LINE + "".join(FAILURE)
     assert caplog.messages == []
-    caplog.set_level(logging.DEBUG, "spark_tasks.spark.output")
+    caplog.set_level(logging.DEBUG, "spark_tasks.spark.process_output")
     assert passed([f"{line}\n"]) == ""
     assert caplog.messages == [f"Spark: {line}"]
 

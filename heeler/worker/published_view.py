@@ -13,7 +13,7 @@ from actors.messages.requests import RequestStage
 from actors.system.validation import describe_plugin
 from heeler.worker.loggers import WorkerLoggers
 from heeler.worker.recent_logs import RecentLogs
-from heeler.worker.trial import Trials
+from heeler.worker.trial_process import Trials
 from spark_tasks.errors import ConnectError
 from spark_tasks.plugins import Kind, PluginInfo, Plugins
 from storage.config.state import ClusterConfigState
@@ -27,7 +27,7 @@ COMMIT = "heeler"
 
 
 class PublishedView:
-    """Implements rest.wire.view.WorkerView. Each attribute is replaced as a whole by its one writer."""
+    """Implements rest.wire.worker_view.WorkerView. Each attribute is replaced as a whole by its one writer."""
 
     version = KAFKA_VERSION
     commit = COMMIT

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_tasks.process.pulse import Pulse
+from spark_tasks.process.suspension import Pulse
 
 
 class Clock:

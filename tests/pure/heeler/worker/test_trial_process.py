@@ -7,8 +7,8 @@ import tracemalloc
 import pytest
 
 from actors.errors import BadRequestError, ConflictError
-from heeler.worker import trial
-from heeler.worker.trial import Trials
+from heeler.worker import trial_process
+from heeler.worker.trial_process import Trials
 from spark_tasks.errors import ConnectError
 
 pytestmark = pytest.mark.integration  # processes of their own
@@ -72,7 +72,7 @@ def test_a_connector_cannot_choose_the_code_that_a_worker_runs(tmp_path):
 
 def test_a_trial_that_hangs_is_aborted_and_its_slot_is_free_again(tmp_path, monkeypatch):
     (tmp_path / "loud.py").write_text(LOUD)
-    monkeypatch.setattr(trial, "LONGEST_S", 0.5)
+    monkeypatch.setattr(trial_process, "LONGEST_S", 0.5)
     trials = Trials({**WORKER, "plugin.path": str(tmp_path)}, {})
     for _ in range(3):
         with pytest.raises(ConnectError, match="was aborted"):

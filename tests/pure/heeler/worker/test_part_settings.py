@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from heeler.worker.settings import healing_of
+from heeler.worker.part_settings import healing_of
 from spark_tasks.config.healing import WORKER, Healing
 from tests.rigs.tasks import worker_settings
 

@@ -27,7 +27,7 @@ from spark_tasks.task import SourceOffset, SourcePartition, TaskContext, TaskRun
 if TYPE_CHECKING:
     from spark_tasks.kafka.group_io import GroupIo
     from spark_tasks.kafka.watcher import EndWatchers
-    from spark_tasks.plugins.cut import Cut
+    from spark_tasks.plugins.chain_cut import Cut
     from spark_tasks.sinks.settings import SinkSettings
     from spark_tasks.sources.delivery import Delivery
     from spark_tasks.sources.settings import SourceSettings

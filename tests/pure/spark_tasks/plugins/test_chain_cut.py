@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spark_tasks.plugins import Kind, PassedOver, Plugins
-from spark_tasks.plugins.cut import Cut, cut_of, far_plugin
+from spark_tasks.plugins.chain_cut import Cut, cut_of, far_plugin
 from spark_tasks.plugins.discovery import Found
 
 KAFKAS = "org.apache.kafka.connect."

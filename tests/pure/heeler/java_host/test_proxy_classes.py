@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from heeler.java_host.classes import class_of
 from heeler.java_host.connection import Event
 from heeler.java_host.discovery import JavaPlugin
+from heeler.java_host.proxy_classes import class_of
 from spark_tasks.host_frames import HostGoneError
 from spark_tasks.metrics.plugins import PluginMetrics
 from tests.rigs.support import wait_until

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from spark_tasks.spark import life
+from spark_tasks.spark import lifecycle
+from spark_tasks.spark.batch_engine import SparkEngine
 from spark_tasks.spark.context import SparkSilentError
-from spark_tasks.spark.engine import SparkEngine
 from spark_tasks.spark.executor import Outcome
 from tests.rigs.splits import Answer
 from tests.rigs.support import wait_until
@@ -58,8 +58,8 @@ class Spark:
 
 
 def test_batches_wait_quietly_if_a_new_spark_has_fewer_slots(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(life, "SparkJobs", Spark)
-    monkeypatch.setattr(life, "with_archive", dict)
+    monkeypatch.setattr(lifecycle, "SparkJobs", Spark)
+    monkeypatch.setattr(lifecycle, "with_archive", dict)
     engine = SparkEngine({})
     engine.start()
     engine.await_spark()
@@ -87,8 +87,8 @@ def test_batches_wait_quietly_if_a_new_spark_has_fewer_slots(monkeypatch: pytest
 
 def test_the_cancellation_of_a_batch_does_not_wait_for_a_suspended_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is asked for by the herder's thread."""
-    monkeypatch.setattr(life, "SparkJobs", Spark)
-    monkeypatch.setattr(life, "with_archive", dict)
+    monkeypatch.setattr(lifecycle, "SparkJobs", Spark)
+    monkeypatch.setattr(lifecycle, "with_archive", dict)
     monkeypatch.setattr(Spark, "started", 1)
     engine = SparkEngine({})
     engine.start()

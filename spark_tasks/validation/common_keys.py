@@ -10,7 +10,7 @@ from typing import Any
 
 from spark_tasks.config.definition import ConfigDef, ConfigKey, ConfigValue
 from spark_tasks.plugins import Kind, Plugin, Plugins
-from spark_tasks.validation.classes import Values, add_version_error, check_class, lookup, version_error
+from spark_tasks.validation.plugin_keys import Values, add_version_error, check_class, lookup, version_error
 
 CONVERTERS = {
     "key.converter": Kind.CONVERTER,

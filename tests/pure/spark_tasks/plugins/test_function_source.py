@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql.types import StructType
 
 from spark_tasks.errors import DataError
-from spark_tasks.plugins.simple import source
+from spark_tasks.plugins.function_source import source
 
 
 def reader(answer: Any) -> Any:

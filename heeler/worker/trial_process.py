@@ -49,8 +49,8 @@ class Trials:
             process_secrets().add(None, passwords(resolved))
             request = {"worker": self._worker, "config": resolved, "records": records, "limit": limit}
             done = subprocess.run(
-                [sys.executable, "-m", "heeler.worker.trial"], input=json.dumps(request), stdout=subprocess.PIPE,
-                stderr=printed.pipe, encoding="utf-8", timeout=LONGEST_S, check=False)
+                [sys.executable, "-m", "heeler.worker.trial_process"], input=json.dumps(request),
+                stdout=subprocess.PIPE, stderr=printed.pipe, encoding="utf-8", timeout=LONGEST_S, check=False)
         except subprocess.TimeoutExpired as error:
             raise ConnectError(f"The trial did not end within {LONGEST_S:.0f} s, and was aborted") from error
         finally:

@@ -1,5 +1,5 @@
-"""Records at the cut of a chain (plugins/cut.py), where they pass between heeler and the Java plugin host. Keys and
-values that heeler converts are JSON, as Kafka's JsonConverter writes it, with separate schemas; all others are the
+"""Records at the cut of a chain (plugins/chain_cut.py), where they pass between heeler and the Java plugin host. Keys
+and values that heeler converts are JSON, as Kafka's JsonConverter writes it, with separate schemas; all others are the
 bytes in Kafka.
 """
 

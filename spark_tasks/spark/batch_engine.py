@@ -25,7 +25,7 @@ from spark_tasks.metrics.engine import EngineFigures
 from spark_tasks.spark.context import SparkJobs, SparkLostError, SparkSilentError, spark_settings
 from spark_tasks.spark.executor import Outcome, value_of
 from spark_tasks.spark.jobs import Waiting, expected_seconds, next_job, spread
-from spark_tasks.spark.life import EngineState, SparkLife
+from spark_tasks.spark.lifecycle import EngineState, SparkLife
 from spark_tasks.task import Engine, Split
 
 _logger = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ pytestmark = pytest.mark.integration  # processes of their own
 
 PROGRAM = """
 import sys
-from spark_tasks.process.pandas_later import defer_pandas
+from spark_tasks.process.pandas_import import defer_pandas
 {before}
 defer_pandas()
 import pyarrow as pa
@@ -38,7 +38,7 @@ def test_pyarrow_supports_pandas_only_after_pandas_is_imported(before: str, afte
 def test_importing_pandas_fails_only_in_the_thread_that_postpones_it() -> None:
     program = """
 import sys, threading
-import spark_tasks.process.pandas_later as later
+import spark_tasks.process.pandas_import as later
 finder = later._PandasHook()
 sys.meta_path.insert(0, finder)
 def other():

@@ -16,7 +16,7 @@ EVERY_S: Final = 1.0
 _PARTS: Final = 10  # parts of the limit: if the worker itself was suspended, that counts as one part at most
 
 
-class HostPulse:
+class HostLiveness:
     """Sends requests until the JVM ends. `silent` is called once, after `limit_s` seconds without a response; `retires`
     is called repeatedly, with the reason, once the JVM has to be replaced; `measured` is called with the name of a
     config provider and its metrics (KIP-877) whenever they change, and with an empty list at the end.

@@ -8,8 +8,8 @@ import threading
 
 import pytest
 
-from heeler.java_host import pulse
-from heeler.java_host.pulse import HostPulse
+from heeler.java_host import liveness
+from heeler.java_host.liveness import HostLiveness
 from spark_tasks.host_frames import HEAD, message
 from tests.rigs.support import wait_until
 
@@ -30,7 +30,7 @@ class Process:
 
 @pytest.fixture
 def process(monkeypatch):
-    monkeypatch.setattr(pulse, "EVERY_S", 0.001)
+    monkeypatch.setattr(liveness, "EVERY_S", 0.001)
     made = Process()
     yield made
     made.end.close()
@@ -43,7 +43,7 @@ def refused(why):
 
 def test_metrics_of_config_providers_end_with_the_host(process):
     reported = []
-    HostPulse(process, 600.0, lambda: refused("silent"), refused, lambda *more: reported.append(more))
+    HostLiveness(process, 600.0, lambda: refused("silent"), refused, lambda *more: reported.append(more))
     assert process.read() == (0, "pulse")
     for value in (1, 2):
         process.end.sendall(message(0, {"op": "metrics", "provider": "v", "values": [{"value": value}]}))
@@ -53,7 +53,7 @@ def test_metrics_of_config_providers_end_with_the_host(process):
 
 def test_a_host_that_is_to_be_replaced_reports_it(process):
     reported = []
-    HostPulse(process, 600.0, lambda: refused("silent"), reported.append)
+    HostLiveness(process, 600.0, lambda: refused("silent"), reported.append)
     assert process.read() == (0, "pulse")
     process.end.sendall(message(process.read()[0], {"op": "retire", "why": "It is old"}))
     wait_until(lambda: reported == ["It is old"])
@@ -61,7 +61,7 @@ def test_a_host_that_is_to_be_replaced_reports_it(process):
 
 def test_a_host_that_no_longer_responds_is_reported_silent_once(process):
     silent = threading.Semaphore(0)
-    HostPulse(process, 0.05, silent.release, refused)
+    HostLiveness(process, 0.05, silent.release, refused)
     assert process.read() == (0, "pulse")
     for number in (1, 2, 3):
         assert process.read() == (number, "ping")
@@ -73,7 +73,7 @@ def test_a_host_that_no_longer_responds_is_reported_silent_once(process):
 
 def test_a_host_that_has_ended_is_not_reported_silent(process):
     before, silent = threading.active_count(), []
-    HostPulse(process, 600.0, lambda: silent.append(1), refused)
+    HostLiveness(process, 600.0, lambda: silent.append(1), refused)
     assert [process.read(), process.read()] == [(0, "pulse"), (1, "ping")]
     process.end.shutdown(socket.SHUT_RDWR)
     wait_until(lambda: threading.active_count() <= before, what="the end of its thread")

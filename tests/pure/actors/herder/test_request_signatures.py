@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from actors.herder.signing import sign
+from actors.herder.request_signatures import sign
 from actors.messages.requests import SIGNATURE_DIGESTS, PutConnector, PutTaskConfigs, Signature
-from heeler.worker.settings import herder_settings, new_session_key
+from heeler.worker.part_settings import herder_settings, new_session_key
 from storage.config.state import SessionKey
 from storage.ids import ConnectorName
 from tests.rigs.herder.world import World

@@ -25,9 +25,9 @@ from spark_tasks.pipeline.converters.base import BadRowError
 from spark_tasks.pipeline.failures import is_outage
 from spark_tasks.pipeline.java_values import Moment, Struct, is_number
 from spark_tasks.pipeline.transforms.base import Transform
+from spark_tasks.pipeline.transforms.columns_or_rows import Record as Row
+from spark_tasks.pipeline.transforms.columns_or_rows import put, read_records, write_records
 from spark_tasks.pipeline.transforms.java_casts import cast
-from spark_tasks.pipeline.transforms.rows import Record as Row
-from spark_tasks.pipeline.transforms.rows import put, read_records, write_records
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SMALL = (Type.INT8, Type.INT16, Type.INT32, Type.FLOAT32)
