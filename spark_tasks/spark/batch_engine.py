@@ -25,7 +25,7 @@ from spark_tasks.metrics.engine import EngineFigures
 from spark_tasks.spark.context import SparkJobs, SparkLostError, SparkSilentError, spark_settings
 from spark_tasks.spark.executor import Outcome, value_of
 from spark_tasks.spark.jobs import Waiting, expected_seconds, next_job, spread
-from spark_tasks.spark.lifecycle import EngineState, SparkLife
+from spark_tasks.spark.lifecycle import EngineState, SparkLifecycle
 from spark_tasks.task import Engine, Split
 
 _logger = logging.getLogger(__name__)
@@ -74,7 +74,7 @@ class SparkEngine(Engine):
 
     def __init__(self, spark: Mapping[str, str]) -> None:
         self._changed = threading.Condition()
-        self._life = SparkLife(
+        self._life = SparkLifecycle(
             spark_settings(spark), self._changed, up=self._up, failed=self._fail_waiting
         )
         self._waiting: dict[int, _Submission] = {}

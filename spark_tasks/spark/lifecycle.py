@@ -29,7 +29,7 @@ class EngineState(Enum):
     CLOSED = "closed"
 
 
-class SparkLife:
+class SparkLifecycle:
     """The lifecycle of a worker's Spark. `changed`: a condition with the engine's lock. `up` and `failed` are called
     when Spark is running or could not be started, in a thread of this object and without the lock.
     """

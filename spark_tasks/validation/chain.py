@@ -19,7 +19,7 @@ from spark_tasks.config.definition import (
 )
 from spark_tasks.plugins import Kind, Plugins
 from spark_tasks.validation.plugin_keys import (
-    Values,
+    RecommendedValues,
     add_version_error,
     check_class,
     config_def_of,
@@ -77,11 +77,13 @@ def chain_def(link: Link, props: Mapping[str, Any], plugins: Plugins) -> ConfigD
     versions = tuple(plugins.versions(plugin)) if plugin else ()
     definition = ConfigDef(
         ConfigKey(link.type_key, Type.CLASS, importance=Importance.HIGH, group=group, order=0, width=Width.LONG,
-                  display_name=f"{word} type for {link.alias}", recommender=Values(tuple(plugins.names(link.kind))),
+                  display_name=f"{word} type for {link.alias}",
+                  recommender=RecommendedValues(tuple(plugins.names(link.kind))),
                   doc=f"The plugin of {word.lower()} '{link.alias}'."),
         ConfigKey(link.version_key, Type.STRING, default=versions[-1] if versions else None, group=group, order=1,
                   importance=Importance.HIGH, width=Width.LONG, display_name=f"{word} version for {link.alias}",
-                  recommender=Values(versions), doc="The required version, or range of versions, of the plugin."),
+                  recommender=RecommendedValues(versions),
+                  doc="The required version, or range of versions, of the plugin."),
     )
     if plugin is None or version_error(plugins, plugin, props.get(link.version_key)):
         return definition

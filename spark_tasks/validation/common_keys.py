@@ -10,7 +10,7 @@ from typing import Any
 
 from spark_tasks.config.definition import ConfigDef, ConfigKey, ConfigValue
 from spark_tasks.plugins import Kind, Plugin, Plugins
-from spark_tasks.validation.plugin_keys import Values, add_version_error, check_class, lookup, version_error
+from spark_tasks.validation.plugin_keys import RecommendedValues, add_version_error, check_class, lookup, version_error
 
 CONVERTERS = {
     "key.converter": Kind.CONVERTER,
@@ -47,7 +47,7 @@ def base_def(subject: Subject, static: ConfigDef, *, with_worker: bool = True) -
     changed = {}
     versions = subject.plugins.versions(subject.plugin)
     key = static.keys["connector.plugin.version"]
-    changed[key.name] = replace(key, default=versions[-1], recommender=Values(tuple(versions)))
+    changed[key.name] = replace(key, default=versions[-1], recommender=RecommendedValues(tuple(versions)))
     for name, kind in CONVERTERS.items():
         changed.update(_converter_keys(subject, static, name, kind, with_worker=with_worker))
     return ConfigDef(*(changed.get(name, key) for name, key in static.keys.items()))
@@ -65,9 +65,9 @@ def _converter_keys(
     known = chosen is not None or (given is not None and subject.plugins.search(given) is not None)
     names = tuple(subject.plugins.names(kind))
     return {
-        class_key.name: replace(class_key, default=default and default.name, recommender=Values(names)),
+        class_key.name: replace(class_key, default=default and default.name, recommender=RecommendedValues(names)),
         version_key.name: replace(
-            version_key, default=versions[-1] if versions else None, recommender=Values(versions, show=known)
+            version_key, default=versions[-1] if versions else None, recommender=RecommendedValues(versions, show=known)
         ),
     }
 

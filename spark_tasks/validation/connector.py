@@ -17,7 +17,7 @@ from spark_tasks.validation.common_keys import CONVERTERS, Subject, base_def, ch
 from spark_tasks.validation.infos import ConfigInfos, merged, of_keys, under_prefix
 from spark_tasks.validation.overrides import clients_of, validate_overrides
 from spark_tasks.validation.plugin_keys import config_def_of, lookup
-from spark_tasks.validation.provider_values import Given
+from spark_tasks.validation.provider_values import ProviderValues
 from spark_tasks.validation.rules import check_scaling, check_sink, check_source
 from spark_tasks.validation.runtimes import check_runtimes
 
@@ -46,7 +46,7 @@ def validate_connector(
     """
     stage("resolving transformed configuration properties for the connector")
     props = resolve(config)
-    given = Given(config, props)
+    given = ProviderValues(config, props)
     try:
         return given.hidden(_validated(config, props, plugins, worker, stage))
     except Exception as error:

@@ -15,7 +15,7 @@ from spark_tasks.plugins import Kind, Plugin, PluginNotFoundError, Plugins, Plug
 
 
 @dataclass(frozen=True, slots=True)
-class Values(Recommender):
+class RecommendedValues(Recommender):
     """Recommends fixed values and has a fixed visibility, independent of other keys."""
 
     values: tuple[Any, ...]

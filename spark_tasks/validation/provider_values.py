@@ -15,7 +15,7 @@ from spark_tasks.validation.infos import ConfigInfo, ConfigInfos
 _NAMES = ("transforms", "predicates", "topic.creation.groups")
 
 
-class Given:
+class ProviderValues:
     """The values that config providers gave to a configuration. `raw`: the configuration with placeholders; `props`:
     with values.
     """

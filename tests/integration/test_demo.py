@@ -12,7 +12,7 @@ import pyarrow.dataset
 import pytest
 
 from heeler.cli.demo import PARTITIONS
-from spark_tasks.connectors.parquet.files import parse
+from spark_tasks.connectors.parquet.file_names import parse
 from tests.rigs.support import wait_until
 from tests.rigs.workers import leftovers, wait_gone
 

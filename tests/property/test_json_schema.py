@@ -19,7 +19,7 @@ from spark_tasks.pipeline.converters.json_columns import read_tape
 from spark_tasks.pipeline.converters.json_schema.names import ENUM, JsonSchemaOptions
 from spark_tasks.pipeline.converters.json_schema.to_connect import connect_schema
 from spark_tasks.pipeline.converters.json_schema.to_json_schema import json_schema_text
-from spark_tasks.pipeline.converters.json_schema.values import Reader, Writer
+from spark_tasks.pipeline.converters.json_schema.values import ConfluentReader, ConfluentWriter
 from spark_tasks.pipeline.converters.json_typed import TypedReader
 from tests.rigs.connect_values import arrow, records, same
 
@@ -60,9 +60,9 @@ def test_schemas_and_values_round_trip(pair):
     schema = changed(schema, default=None)
     array = arrow(values, schema)
     for numeric in (False, True):
-        written = Writer(numeric_decimals=numeric).write(array, schema)
+        written = ConfluentWriter(numeric_decimals=numeric).write(array, schema)
         tape = read_tape(written.cast(pa.binary()))
-        back = Reader(tape, may_lack=True).build(schema, tape.roots)
+        back = ConfluentReader(tape, may_lack=True).build(schema, tape.roots)
         back.validate(full=True)
         assert back.type == array.type
         assert same(back.to_pylist(), as_json(array.to_pylist()))
@@ -76,7 +76,7 @@ def test_decimals_keep_all_digits_in_rewritten_texts(number):
     schema = Schema(Type.STRUCT, fields=(Field("n", decimal), Field("m", Schema(Type.MAP, key=STRING, value=decimal))))
     for name in ("a", "\\ud800\\udc00"):
         tape = read_tape(pa.array([f'{{"n":{number},"m":{{"{name}":{number}}}}}'.encode()], pa.binary()))
-        [found] = Reader(tape, may_lack=True).build(schema, tape.roots).to_pylist()
+        [found] = ConfluentReader(tape, may_lack=True).build(schema, tape.roots).to_pylist()
         assert (found["n"], found["m"][0][1]) == (Decimal(number), Decimal(number))
 
 
@@ -100,9 +100,9 @@ def test_an_error_names_a_bad_record(pair, data):
     """In both JSON formats. The pipeline takes the record that an error names for bad without another attempt."""
     schema, values = pair
     schema = changed(schema, default=None)
-    texts = [json.loads(text) for text in Writer().write(arrow(values, schema), schema).to_pylist()]
+    texts = [json.loads(text) for text in ConfluentWriter().write(arrow(values, schema), schema).to_pylist()]
     payloads = [json.dumps(data.draw(damaged(one)) if data.draw(st.booleans()) else one).encode() for one in texts]
-    for reader in (partial(TypedReader, replace_nulls=False), partial(Reader, may_lack=True)):
+    for reader in (partial(TypedReader, replace_nulls=False), partial(ConfluentReader, may_lack=True)):
         alone = {row for row, payload in enumerate(payloads) if _error(reader, schema, [payload])}
         error = _error(reader, schema, payloads)
         assert (error is None) == (not alone)

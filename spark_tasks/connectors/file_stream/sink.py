@@ -75,7 +75,7 @@ class FileStreamSinkData(DataSource):  # type: ignore[misc]  # PySpark has no ty
 
 
 @dataclass
-class Written(WriterCommitMessage):  # type: ignore[misc]  # PySpark has no types
+class WrittenLines(WriterCommitMessage):  # type: ignore[misc]  # PySpark has no types
     """The commit message of one split. `lines`: for the worker to write to standard output."""
 
     rows: int
@@ -96,7 +96,7 @@ class LineWriter(DataSourceArrowWriter):  # type: ignore[misc]  # PySpark has no
         self._code = code
 
     @override
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenLines:
         fd = _open(self._file, self._code)
         try:
             rows = size = 0
@@ -105,7 +105,7 @@ class LineWriter(DataSourceArrowWriter):  # type: ignore[misc]  # PySpark has no
                 _append(fd, memoryview(lines))
                 rows += sum(map(len, batches))
                 size += lines.size
-            return Written(rows, size)
+            return WrittenLines(rows, size)
         finally:
             os.close(fd)
 
@@ -114,16 +114,16 @@ class StandardOutputWriter(DataSourceArrowWriter):  # type: ignore[misc]  # PySp
     """Writes lines to the worker's standard output."""
 
     @override
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenLines:
         pieces = [(sum(map(len, batches)), lines_of_values(batches).to_pybytes()) for batches in _together(iterator)]
         printed = b"".join(piece for _, piece in pieces)
-        return Written(sum(rows for rows, _ in pieces), len(printed), printed)
+        return WrittenLines(sum(rows for rows, _ in pieces), len(printed), printed)
 
     @override
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Writes the lines for standard output."""
         for message in messages:
-            if isinstance(message, Written) and message.lines:
+            if isinstance(message, WrittenLines) and message.lines:
                 sys.stdout.buffer.write(message.lines)
         sys.stdout.buffer.flush()
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from spark_tasks.connectors.parquet.files import OffsetRange, parse
+from spark_tasks.connectors.parquet.file_names import OffsetRange, parse
 
 _logger = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from pyspark.sql.types import StructType
 from typing_extensions import override
 
 from spark_tasks.config.definition import ConfigDef, ConfigKey, Importance, NonEmpty, OneOf, Type, at_least
-from spark_tasks.connectors.parquet.files import ParquetSettings
+from spark_tasks.connectors.parquet.settings import ParquetSettings
 from spark_tasks.connectors.parquet.writer import ParquetWriter
 from spark_tasks.plugins.api import Options, SinkConnector
 from spark_tasks.process import code_folders

@@ -20,7 +20,8 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from typing_extensions import override
 
 from spark_tasks.connectors.parquet.claims import KEPT_S, RANGE_KEY, claim, finish, name_of_claim
-from spark_tasks.connectors.parquet.files import OffsetRange, ParquetSettings, present
+from spark_tasks.connectors.parquet.file_names import OffsetRange, present
+from spark_tasks.connectors.parquet.settings import ParquetSettings
 from spark_tasks.data.columns import is_json, metadata_of
 from spark_tasks.errors import ConnectError, RetriableError
 from spark_tasks.pipeline.converters.json_columns import parse_columns
@@ -32,7 +33,7 @@ _STALE_S = 24 * 3600  # older hidden files do not belong to a running task
 
 
 @dataclass
-class Files(WriterCommitMessage):  # type: ignore[misc]  # PySpark has no types
+class WrittenFiles(WriterCommitMessage):  # type: ignore[misc]  # PySpark has no types
     """The commit message of one split: the paths of hidden files, and their offsets."""
 
     files: list[tuple[str, OffsetRange]]
@@ -52,7 +53,7 @@ class ParquetWriter(DataSourceArrowWriter):  # type: ignore[misc]  # PySpark has
         return ParquetWriter, (self.settings,)
 
     @override
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Files:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenFiles:
         settings, done = self.settings, list[tuple[str, OffsetRange]]()
         code_folders.check(settings.folder, settings.code)
         try:
@@ -76,11 +77,11 @@ class ParquetWriter(DataSourceArrowWriter):  # type: ignore[misc]  # PySpark has
                 current.discard()
             _remove(path for path, _ in done)
             raise
-        return Files(done)
+        return WrittenFiles(done)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Renames the files in the order of their offsets, so that a crash leaves no gap."""
-        files = sorted((r, path) for m in messages if isinstance(m, Files) for path, r in m.files)
+        files = sorted((r, path) for m in messages if isinstance(m, WrittenFiles) for path, r in m.files)
         for held in {(r.topic, r.partition) for r, _ in files}:
             self._refuse_overlap([r for r, _ in files if (r.topic, r.partition) == held])
         folder = Path(self.settings.folder)
@@ -118,7 +119,7 @@ class ParquetWriter(DataSourceArrowWriter):  # type: ignore[misc]  # PySpark has
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Removes the files of the splits."""
-        _remove(path for m in messages if isinstance(m, Files) for path, _ in m.files)
+        _remove(path for m in messages if isinstance(m, WrittenFiles) for path, _ in m.files)
 
     @override
     def resume_from(self, topic: str, partition: int) -> int | None:

@@ -21,8 +21,8 @@ from typing_extensions import override
 from spark_tasks.metrics.engine import EngineFigures
 from spark_tasks.spark.context import SparkJobs, spark_settings
 from spark_tasks.spark.environment import python_path
-from spark_tasks.spark.lifecycle import EngineState, SparkLife
-from spark_tasks.spark.residents.aside import Aside
+from spark_tasks.spark.lifecycle import EngineState, SparkLifecycle
+from spark_tasks.spark.residents.background_call import BackgroundCall
 from spark_tasks.spark.residents.batches import SplitBatch, prepared
 from spark_tasks.spark.residents.fork_server import ForkServer
 from spark_tasks.spark.residents.listener import ExecutorListener, Line
@@ -61,7 +61,7 @@ class ResidentEngine(Engine):
             self._settings = replace(self._settings, running=self._settings.max_processes)
         self._python_path = python_path()
         self._lock = threading.Condition(threading.RLock())
-        self._life = SparkLife(
+        self._life = SparkLifecycle(
             self._spark_settings, self._lock, up=self._up, failed=self._failed
         )
         self._pool: Pool | None = None
@@ -69,7 +69,7 @@ class ResidentEngine(Engine):
         self._launcher: SparkLauncher | None = None  # of the newest Spark
         self._fork_server: ForkServer | None = None
         self._monitor: Monitor | None = None
-        self._checking = Aside("engine-check", self._check)
+        self._checking = BackgroundCall("engine-check", self._check)
         self._early: list[tuple[SplitBatch, list[bytes | DeferredSplit]]] = []  # submitted before the start
         self._submitted = 0
         self._suspect_until = 0.0

@@ -22,7 +22,7 @@ from typing_extensions import override
 
 from spark_tasks.spark.daemon import import_all, refuse_threads
 from spark_tasks.spark.environment import needed
-from spark_tasks.spark.residents.aside import Aside
+from spark_tasks.spark.residents.background_call import BackgroundCall
 from spark_tasks.spark.residents.link import ExecutorJob, joined, serve
 from spark_tasks.spark.residents.listener import Line
 from spark_tasks.spark.residents.process import Expects, Launcher
@@ -94,7 +94,7 @@ class ForkServer(Launcher):
         self._listener = listener
         self._number = number
         self._max_processes = max_processes
-        self._asking = Aside("fork-server", self._start)
+        self._asking = BackgroundCall("fork-server", self._start)
         self._lock = threading.Lock()
         self._line: Line | None = None
         self._expected: int | None = None

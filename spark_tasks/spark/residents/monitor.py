@@ -1,6 +1,7 @@
 """Checks executor processes periodically: those that wait, hang, have been idle for long, or never joined.
 
-What asks Spark runs aside: while its JVM is suspended, processes that hang are still reported, and others replaced.
+Questions to Spark run in the background: while its JVM is suspended, processes that hang are still reported, and
+others replaced.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from spark_tasks.spark.executor import ExecutorTracebackError
-from spark_tasks.spark.residents.aside import Aside
+from spark_tasks.spark.residents.background_call import BackgroundCall
 from spark_tasks.spark.residents.fairness import connector_of
 from spark_tasks.spark.residents.link import STACK_SIGNAL
 from spark_tasks.spark.residents.listener import Line
@@ -54,7 +55,7 @@ class Monitor:
         self._hangs = hangs
         self._stop = threading.Event()
         self._looked = 0.0
-        self._asking: WeakKeyDictionary[Launcher, Aside] = WeakKeyDictionary()
+        self._asking: WeakKeyDictionary[Launcher, BackgroundCall] = WeakKeyDictionary()
         threading.Thread(target=self._run, name="executors-monitor", daemon=True).start()
 
     def close(self) -> None:
@@ -88,7 +89,7 @@ class Monitor:
             starting = [r for r in self._pool.processes.starting if self._looked - r.since > STARTING_S]
             slow = [r for r in self._pool.processes.residents.values() if self._is_slow(r)]
         for launcher in {r.launcher for r in starting}:
-            asking = self._asking.setdefault(launcher, Aside("executors-starting", self._find_failed))
+            asking = self._asking.setdefault(launcher, BackgroundCall("executors-starting", self._find_failed))
             asking.begin([r for r in starting if r.launcher is launcher])
         for resident in slow:
             threading.Thread(target=self._report_slow, args=(resident,), name="executors-stack", daemon=True).start()

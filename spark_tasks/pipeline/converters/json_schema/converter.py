@@ -21,7 +21,7 @@ from spark_tasks.pipeline.converters.json_schema.compatibility import check_fits
 from spark_tasks.pipeline.converters.json_schema.names import JsonSchemaOptions
 from spark_tasks.pipeline.converters.json_schema.to_connect import connect_schema, parse
 from spark_tasks.pipeline.converters.json_schema.to_json_schema import json_schema_text
-from spark_tasks.pipeline.converters.json_schema.values import Reader, Writer
+from spark_tasks.pipeline.converters.json_schema.values import ConfluentReader, ConfluentWriter
 from spark_tasks.pipeline.converters.registered import Read, RegisteredConverter, Write, flag, keys_of
 from spark_tasks.registry.client import SchemaText, require_packages
 
@@ -87,7 +87,7 @@ class JsonSchemaConverter(RegisteredConverter):
             texts = [payload[skip:] for payload in payloads]
             tape = read_tape(pa.array(texts, pa.binary()))
             validate(texts)
-            return Reader(tape, may_lack=True).build(schema, tape.roots), metadata
+            return ConfluentReader(tape, may_lack=True).build(schema, tape.roots), metadata
 
         return read
 
@@ -99,7 +99,8 @@ class JsonSchemaConverter(RegisteredConverter):
 
     @override
     def writer(self, schema: Schema | None, text: SchemaText, *, given: bool) -> Write:
-        writer = Writer(numeric_decimals=self._options.numeric, replace_nulls=not self._options.ignore_defaults)
+        options = self._options
+        writer = ConfluentWriter(numeric_decimals=options.numeric, replace_nulls=not options.ignore_defaults)
         references = self._registry.referenced(text) if given else {}
         if given and self._strict:
             own = self.describe(schema).text.text

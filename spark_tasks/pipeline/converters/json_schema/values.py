@@ -30,7 +30,7 @@ _KINDS = {
 }  # fmt: skip
 
 
-class Reader(TypedReader):
+class ConfluentReader(TypedReader):
     """Reads maps whose keys are not strings from arrays of objects, and unions to structs."""
 
     def _values(self, schema: Schema, tokens: Ints) -> pa.Array:
@@ -89,7 +89,7 @@ class Reader(TypedReader):
         return found.take(pa.array(np.cumsum(mine) - 1, mask=~mine))
 
 
-class Writer(JsonWriter):
+class ConfluentWriter(JsonWriter):
     """Writes no member for null if the schema requires a value."""
 
     @override

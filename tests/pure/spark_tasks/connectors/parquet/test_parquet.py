@@ -11,7 +11,7 @@ from pyspark import cloudpickle
 
 from spark_tasks.connectors.parquet.claims import claim
 from spark_tasks.connectors.parquet.connector import ParquetSinkConnector
-from spark_tasks.connectors.parquet.files import OffsetRange, parse, present
+from spark_tasks.connectors.parquet.file_names import OffsetRange, parse, present
 from spark_tasks.data.schema import DECIMAL
 from spark_tasks.errors import ConnectError, RetriableError
 from spark_tasks.pipeline.sink_pipeline import SinkPipeline

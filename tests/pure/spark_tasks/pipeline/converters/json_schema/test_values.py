@@ -6,14 +6,14 @@ import pytest
 from spark_tasks.data.schema import Schema, Type
 from spark_tasks.pipeline.converters.base import BadRowError
 from spark_tasks.pipeline.converters.json_columns import read_tape
-from spark_tasks.pipeline.converters.json_schema.values import Reader
+from spark_tasks.pipeline.converters.json_schema.values import ConfluentReader
 
 NUMBERS = Schema(Type.MAP, key=Schema(Type.INT32), value=Schema(Type.INT32))
 
 
 def read(schema, *payloads):
     tape = read_tape(pa.array([payload.encode() for payload in payloads]))
-    return Reader(tape, may_lack=True).build(schema, tape.roots).to_pylist()
+    return ConfluentReader(tape, may_lack=True).build(schema, tape.roots).to_pylist()
 
 
 @pytest.mark.parametrize("bad", ['{"key":1}', '{"value":1}', "{}", "[1,2]", "5", '{"key":1,"value":2,"more":3}'])

@@ -1,4 +1,4 @@
-"""Runs what may hang beside a thread that must not."""
+"""Calls, in a thread of their own, functions that may hang, for threads that must not."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 _logger = logging.getLogger(__name__)
 
 
-class Aside:
+class BackgroundCall:
     """Runs a function in a thread of its own, at most once at a time. Its owner calls `begin` in one thread only."""
 
     def __init__(self, name: str, function: Callable[..., None]) -> None:

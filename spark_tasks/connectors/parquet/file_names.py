@@ -1,4 +1,4 @@
-"""The settings of the parquet sink, and the names of its files, which contain their offsets."""
+"""The names of the parquet sink's files, which contain their offsets."""
 
 from __future__ import annotations
 
@@ -7,19 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _NAME = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)-(?P<first>\d{20})-(?P<last>\d{20})\.parquet")
-
-
-@dataclass(frozen=True, slots=True)
-class ParquetSettings:
-    """The settings of a writer. `records`, `bytes`, `millis`: the limits of a file; 0 means no limit."""
-
-    folder: str
-    compression: str
-    records: int
-    bytes: int
-    millis: int
-    kafka_columns: bool
-    code: tuple[str, ...] = ()  # folders of plugins, in which no file may be written
 
 
 @dataclass(frozen=True, slots=True, order=True)
