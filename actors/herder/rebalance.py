@@ -78,7 +78,8 @@ def on_joined(turn: Turn, event: Joined) -> None:
     next_rebalance = NextRebalance.OWED if assignment.revoked or outdated else NextRebalance.UNNEEDED
     member = member_of(membership, turn.state.claim)
     turn.state = replace(turn.state, standing=Revoking(member, next_rebalance), allocation=allocation)
-    delay = f"; the work of a lost worker is reassigned in {assignment.delay_ms} ms" if assignment.delay_ms > 0 else ""
+    delay_s = assignment.delay_ms / 1000
+    delay = f"; the work of a lost worker is reassigned in {delay_s:.0f} s" if delay_s > 0 else ""
     turn.log("INFO", f"Joined group at generation {membership.generation} with protocol {membership.protocol.value} "
                      f"as {'leader' if membership.is_leader else 'follower'}: assigned {_sizes(assignment.assigned)}, "
                      f"revoked {_sizes(assignment.revoked)}, now running {_sizes(allocation)}{delay}")

@@ -174,13 +174,25 @@ def on_report(turn: Turn, report: ConnectorStateReported | TaskStateReported) ->
     failed = report.state is State.FAILED and not (isinstance(report, TaskStateReported) and report.created)
     for request_id in slot.waiting:
         turn.reply(request_id, error=ConnectError(f"Failed to start {kind}: {item}") if failed else None)
-    if report.state in _BECAME and report.state is not slot.state:
-        became = _BECAME[report.state]
-        if slot.state is None and (report.state is State.RUNNING or slot.follows is not Successor.NONE):
-            became = slot.follows.start_text + ("" if report.state is State.RUNNING else f" ({report.state.value})")
+    if became := _became(slot, report.state):
         turn.log("INFO", f"{item}: {kind} {became}", item)
     if report.state is State.RUNNING and not isinstance(item, ConnectorTaskId):
         turn.enqueue(None, Reconfigure(item, 0, turn.now))
+
+
+def _became(slot: Slot, state: State) -> str | None:
+    """The words of the log line about an instance's new state; None if there is none. That it has failed is logged by
+    its actor.
+    """
+    if state is slot.state:
+        return None
+    if slot.state is not None:
+        return _BECAME.get(state)
+    if state is State.RUNNING:
+        return slot.follows.start_text
+    if slot.follows is not Successor.NONE:
+        return f"{slot.follows.start_text} ({state.value})"
+    return f"assigned to this worker, and {_BECAME[state]}" if state in _BECAME else None
 
 
 def on_stop_timeout(turn: Turn, event: TimerFired) -> None:

@@ -6,6 +6,7 @@ The herder has checked before that this worker may do it (leader, connector stop
 from __future__ import annotations
 
 import json
+import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -32,6 +33,8 @@ from storage.offsets.own_topic import OwnOffsets
 
 if TYPE_CHECKING:
     from spark_tasks.plugins.api import SinkConnector, SourceConnector
+
+_logger = logging.getLogger(__name__)
 
 Answer = Callable[[Any, Exception | None], None]
 Pairs = Sequence[tuple[Mapping[str, Any], Mapping[str, Any] | None]]
@@ -145,6 +148,7 @@ class OffsetRequests:
             elsewhere = self._alter_sink(request, config, plugin)
         else:
             elsewhere = self._alter_source(request, config, plugin)
+        _logger.info("%s: offsets %s on request", request.connector, altered, extra={"about": request.connector})
         if elsewhere:
             return f"The offsets for this connector have been {altered} successfully"
         return (f"The Connect framework-managed offsets for this connector have been {altered} successfully. "

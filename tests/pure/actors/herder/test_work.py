@@ -9,10 +9,10 @@ import pytest
 
 from actors.assignment.protocol import Assignment, Membership, Protocol
 from actors.herder.core import step
-from actors.herder.effects import Effect, Reply
+from actors.herder.effects import Effect, Log, Reply
 from actors.herder.events import Event
 from actors.herder.standing import Follower, Gate, Joining, StoppingItems
-from actors.herder.state import HerderSettings, HerderState, Slot, Stopping
+from actors.herder.state import HerderSettings, HerderState, Slot, Stopping, Successor
 from actors.messages.commands import AllowJoin, FlushStatuses, PutStatus
 from actors.messages.correlation_ids import Epoch, RequestId
 from actors.messages.events import ConnectorStateReported, CoordinatorLost, StatusesFlushed, TaskStateReported
@@ -68,3 +68,25 @@ def test_a_request_to_restart_a_task_succeeds_once_the_task_exists(report: Any, 
     _, effects = step(rig.state, Event(report, 1, StatusState(), "test"))
     [reply] = [effect for effect in effects if isinstance(effect, Reply)]
     assert (reply.request_id, None if reply.error is None else str(reply.error)) == (asked, error)
+
+
+@pytest.mark.parametrize(("follows", "before", "after", "line"), [
+    (Successor.NONE, None, State.RUNNING, "a-0: task started"),
+    (Successor.NONE, None, State.PAUSED, "a-0: task assigned to this worker, and paused"),
+    (Successor.NONE, State.RUNNING, State.PAUSED, "a-0: task paused"),
+    (Successor.NONE, State.PAUSED, State.RUNNING, "a-0: task resumed"),
+    (Successor.RESTART, None, State.RUNNING, "a-0: task restarted on request"),
+    (Successor.RESTART, None, State.FAILED, "a-0: task restarted on request (FAILED)"),
+    (Successor.NONE, None, State.FAILED, None),  # its actor has logged the error
+    (Successor.RESTART, State.RUNNING, State.FAILED, None),
+    (Successor.RESTART, State.RUNNING, State.RUNNING, None),
+])
+def test_what_becomes_of_an_instance_is_at_most_one_line(
+    follows: Successor, before: State | None, after: State, line: str | None
+) -> None:
+    task = ConnectorTaskId(A, 0)
+    store = ClusterConfigState(offset=1, connector_configs={A: {}})
+    state = HerderState(HerderSettings(WorkerId("me:1"), "g"), standing=Joining(), store=store, config=store,
+                        slots={task: Slot(Epoch(1), before, follows=follows)})
+    _, effects = step(state, Event(TaskStateReported(task, Epoch(1), after), 1, StatusState(), "test"))
+    assert [e.message for e in effects if isinstance(e, Log) and e.level == "INFO"] == ([line] if line else [])

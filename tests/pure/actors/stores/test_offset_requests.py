@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Iterator
 from concurrent.futures import Future
@@ -15,6 +16,7 @@ from actors.errors import BadRequestError
 from actors.messages.requests import AlterOffsets, GetOffsets
 from actors.stores import offset_requests
 from actors.stores.offset_requests import OffsetRequests, check_source_offset, sink_offset
+from heeler.worker.logs import subject
 from spark_tasks.errors import ConnectError
 from spark_tasks.plugins.api import SourceConnector
 from storage.ids import ConnectorName
@@ -51,6 +53,20 @@ def test_an_offsets_topic_that_does_not_respond_is_reported(requests: OffsetRequ
     error = answered.result(20)
     assert isinstance(error, ConnectError)
     assert "No answer from the offsets topic within 0 s: its brokers are unreachable" in str(error)
+
+
+@pytest.mark.parametrize(("offsets", "line"), [
+    ((({"f": 1}, None),), "c: offsets altered on request"), (None, "c: offsets reset on request"),
+])
+def test_changed_offsets_are_a_line_of_the_log(
+    requests: OffsetRequests, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, offsets: Any, line: str
+) -> None:
+    monkeypatch.setattr(Silent, "on_receive", lambda _, message: message.answer(()))
+    caplog.set_level(logging.INFO, offset_requests.__name__)
+    answered: Future[Exception | None] = Future()
+    requests.start(AlterOffsets(C, offsets), lambda _, error: answered.set_result(error))
+    assert answered.result(20) is None
+    assert [(record.getMessage(), subject(record)) for record in caplog.records] == [(line, ("c", None))]
 
 
 def test_a_plugin_that_exits_is_the_answer(monkeypatch: pytest.MonkeyPatch, requests: OffsetRequests) -> None:
