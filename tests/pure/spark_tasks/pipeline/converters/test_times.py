@@ -15,7 +15,7 @@ from spark_tasks.pipeline.converters.avro.tree import parse
 from spark_tasks.pipeline.converters.base import BadRowError
 from spark_tasks.pipeline.converters.json import JsonConverter
 from spark_tasks.pipeline.converters.json_columns import read_tape
-from spark_tasks.pipeline.converters.json_schema.values import Reader
+from spark_tasks.pipeline.converters.json_schema.values import ConfluentReader
 
 CLOCK = Schema(Type.INT32, name=TIME, version=1)
 ROW = Schema(Type.STRUCT, fields=(Field("at", CLOCK.as_optional()),))
@@ -29,7 +29,7 @@ def by_json(numbers):
 
 def by_json_schema(numbers):
     tape = read_tape(pa.array([json.dumps({"at": number}).encode() for number in numbers]))
-    return Reader(tape, may_lack=True).build(ROW, tape.roots)
+    return ConfluentReader(tape, may_lack=True).build(ROW, tape.roots)
 
 
 def by_avro(numbers):
