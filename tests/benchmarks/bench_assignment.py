@@ -8,7 +8,7 @@ import time
 
 from actors.assignment.codec import decode_assignment, encode_metadata
 from actors.assignment.cooperative import AssignorState
-from actors.assignment.leader import RoundPlan, plan
+from actors.assignment.leader import RebalancePlan, plan
 from actors.assignment.protocol import Allocation, MemberMetadata, Protocol
 from storage.config.state import ClusterConfigState
 from storage.ids import ConnectorName
@@ -37,7 +37,7 @@ def measure(workers: int = WORKERS, connectors: int = CONNECTORS, tasks: int = T
             for id_, items in owned.items()
         }
         started = time.perf_counter()
-        made: RoundPlan = plan(
+        made: RebalancePlan = plan(
             state,
             Protocol.SESSIONED,
             members,
