@@ -11,7 +11,7 @@ PIP     = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-
 # If a container image sets this, every process that tests start would compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 NIGHTLY := histories fuzz api-fuzz transforms-differential connectors chaos executors
-.PHONY: help demo test test-pure test-pure-records test-pure-data test-pure-others lint types herder-doc plugins-doc nightly $(NIGHTLY) bench wheel clean
+.PHONY: help demo test test-pure test-pure-records test-pure-data test-pure-others test-others lint ruff types herder-doc plugins-doc nightly $(NIGHTLY) bench wheel clean
 
 help:
 	@echo "make demo       move real data through heeler: CSV files, Kafka, Parquet, with a check of every count"
@@ -50,14 +50,17 @@ demo: $(READY)
 	@echo "== The demo: flights from a CSV file through Kafka into Parquet"
 	@$(BIN)/heeler demo $(ARGS)
 
-lint: $(INSTALLED)
+lint: ruff types
+
+ruff: $(INSTALLED)
 	@echo "== Lint (ruff)"
 	@$(BIN)/ruff check .
-	@$(MAKE) --no-print-directory types
 
 types: $(INSTALLED)
 	@echo "== Types (mypy, strict)"
 	@$(BIN)/mypy
+
+PURE_PARTS   := test-pure-records test-pure-data test-pure-others
 
 # Three parts that take the same time, run as three processes, because tests also wait; each imports only what it tests.
 PURE_RECORDS := tests/pure/actors tests/pure/spark_tasks/pipeline
@@ -70,7 +73,7 @@ PURE_TESTS    = $(BIN)/python -m pytest -q -m 'not integration and not interop'
 # Beside each other: lint needs one of two cores, and so does the compiling.
 test-pure: $(INSTALLED)
 	@echo "== Lint, types, and the tests without Kafka and Spark"
-	@$(MAKE) --no-print-directory -j 4 --output-sync=target lint test-pure-records test-pure-data test-pure-others
+	@$(MAKE) --no-print-directory -j 4 --output-sync=target lint $(PURE_PARTS)
 
 test-pure-records: $(READY)
 	@$(PURE_TESTS) $(PURE_RECORDS)
@@ -85,9 +88,15 @@ test-pure-others: $(READY)
 OTHERS = $(BIN)/python -m pytest --durations=15 -m 'integration or interop' \
 	tests/contract $(sort $(shell grep -rlE 'mark\.(integration|interop)\b' tests --include='test_*.py'))
 
+# The tests without Kafka and Spark keep two cores busy. The others wait for a good part of their time, so mypy runs beside them.
+test: $(INSTALLED)
+	@echo "== Lint, and the tests without Kafka and Spark"
+	@$(MAKE) --no-print-directory -j 4 --output-sync=target ruff $(PURE_PARTS)
+	@$(MAKE) --no-print-directory -j 2 types test-others
+
 # Three processes for two cores: each of them waits for a good part of its time. With the dozen processes that they start, a
 # test may exceed its timeouts. It is reported and gets a second try without others; if it fails twice, that is a defect.
-test: test-pure
+test-others: $(READY)
 	@echo "== All other tests: real Kafka, real Spark, Java Connect"
 	@$(OTHERS) -n 3 --dist loadfile || { test $$? -eq 1 && echo "== Repeating failed tests without others" && \
 		$(OTHERS) --last-failed --last-failed-no-failures none; }
