@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from heeler.cli.safe_text import safe, safe_json, unsafe
+from heeler.cli.safe_text import safe, safe_json, safe_yaml, unsafe
 
 if TYPE_CHECKING:
     from rich.console import Console, Group
@@ -140,4 +140,4 @@ def _yaml(data: Any) -> str:
         return dumper.represent_scalar("tag:yaml.org,2002:str", value, style='"' if unsafe(value) else None)
 
     Dumper.add_representer(str, text)
-    return safe_json(yaml.dump(data, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=1000)).rstrip("\n")
+    return safe_yaml(yaml.dump(data, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=1000)).rstrip("\n")

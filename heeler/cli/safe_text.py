@@ -4,12 +4,14 @@ characters are shown as escapes.
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any, Final
 
+from spark_tasks.process.log_lines import UNSAFE
+
 LONGEST: Final = 2000  # the most characters of a message
-# C0 without tab and line feed, DEL, C1, bidirectional controls, invisible characters, lone surrogates
-_UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]")
+_UNSAFE = re.compile(f"[{UNSAFE}\u200c\u200d]")  # with the invisible joiners, which make different names look alike
 _BREAKS = re.compile("[\t\n]")
 
 
@@ -29,8 +31,13 @@ def safe_message(text: str) -> str:
 
 
 def safe_json(text: str) -> str:
-    """JSON or quoted YAML with unsafe characters written as escapes, which do not change its meaning."""
-    return _UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+    """JSON with unsafe characters written as escapes, which do not change its meaning."""
+    return _UNSAFE.sub(lambda match: json.dumps(match[0])[1:-1] if match[0] > "\uffff" else _code(match), text)
+
+
+def safe_yaml(text: str) -> str:
+    """YAML whose strings with unsafe characters are in double quotes, with these characters written as escapes."""
+    return _UNSAFE.sub(_code, text)
 
 
 def unsafe(text: str) -> bool:
@@ -40,4 +47,9 @@ def unsafe(text: str) -> bool:
 
 def _escaped(match: re.Match[str]) -> str:
     code = ord(match[0])
-    return {9: "\\t", 10: "\\n", 13: "\\r"}.get(code) or (f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}")
+    return {9: "\\t", 10: "\\n", 13: "\\r"}.get(code) or (f"\\x{code:02x}" if code < 256 else _code(match))
+
+
+def _code(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import logging
 import re
+from typing import Final
 
-# Control characters except the tab, line ends, direction marks, invisible characters, surrogates.
-_UNSAFE = re.compile("[\x00-\x08\n-\x1f\x7f-\x9f\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f"
-                     "\ud800-\udfff\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]")
+# For a character class: control characters except the tab and the line feed, line ends, direction marks, invisible
+# characters, surrogates. A terminal or pager would act on them, or hide them.
+UNSAFE: Final = ("\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f"
+                 "\ud800-\udfff\ufeff\ufff9-\ufffb\U000e0000-\U000e007f")
+_UNSAFE = re.compile(f"[\n{UNSAFE}]")
 
 
 class LineFormatter(logging.Formatter):
