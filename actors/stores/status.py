@@ -32,7 +32,7 @@ from actors.ticker import Ticker
 from spark_tasks.futures import complete, error_of, fail
 from spark_tasks.process.rate_limited_log import RateLimitedLog
 from storage.ids import ConnectorName
-from storage.log.interface import SuspendedError, TopicLog, is_retriable
+from storage.log.interface import SuspendedError, TopicLog, may_be_repeated
 from storage.log.record import KeyValue, LogRecord
 from storage.status.fold import WriteBook, WriteTicket, admit, fold, forget, may_repeat
 from storage.status.records import status_record, topic_key, topic_record
@@ -181,7 +181,7 @@ class StatusStoreActor(LogActor):
             _logger.info("Did not write %s to the status topic: %s", write.record[0].decode(errors="replace"), error)
             self._topics_sent.discard(write.record[0])
             return
-        if not is_retriable(error):
+        if not may_be_repeated(error):
             _logger.error("Failed to write %s to the status topic: %r", write.record[0].decode(errors="replace"), error)
             self._topics_sent.discard(write.record[0])
             return

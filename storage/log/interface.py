@@ -12,6 +12,7 @@ from typing import Protocol
 import kafka.errors
 
 from spark_tasks.errors import RetriableError
+from spark_tasks.kafka.errors import is_retriable
 from storage.log.record import KeyValue, LogRecord, Position
 
 
@@ -23,11 +24,9 @@ class UnsentError(kafka.errors.RetriableError):  # type: ignore[misc]
     """A record was not sent because of a SuspendedError of another record in its batch."""
 
 
-def is_retriable(error: BaseException) -> bool:
-    """Whether the same write may succeed later: no leader, a timeout, a lost connection, or a batch that was damaged on
-    its way to the broker.
-    """
-    return isinstance(error, RetriableError | kafka.errors.RetriableError | kafka.errors.CorruptRecordError)
+def may_be_repeated(error: BaseException) -> bool:
+    """Whether the same write may succeed later, although this log has given it up."""
+    return isinstance(error, RetriableError) or is_retriable(error)
 
 
 OnRecords = Callable[[Sequence[LogRecord]], None]

@@ -17,7 +17,7 @@ import kafka.errors as protocol
 from spark_tasks.errors import ConnectError, RetriableError, StartCancelledError
 from spark_tasks.futures import done, error_of, gather, then
 from storage.ids import ConnectorName
-from storage.log.interface import SuspendedError, TopicLog, is_retriable
+from storage.log.interface import SuspendedError, TopicLog, may_be_repeated
 from storage.log.record import KeyValue, LogRecord, Position
 from storage.offsets.fold import Offset, OffsetState, Partition, fold, merge, records_for
 from storage.offsets.own_topic import OwnOffsets
@@ -198,7 +198,7 @@ class ConnectorOffsetStore:
             if self._unwanted.is_set() and isinstance(error, CancelledError):
                 raise StartCancelledError(f"{message}: the task is stopped") from None
             opened = not self._ready.done() or error_of(self._ready) is None  # its own topic is opened only once
-            retriable = opened and (isinstance(error, SuspendedError) or is_retriable(error))
+            retriable = opened and (isinstance(error, SuspendedError) or may_be_repeated(error))
             raise (RetriableError if retriable else ConnectError)(f"{message}: {error!r}") from error
 
 

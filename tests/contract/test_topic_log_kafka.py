@@ -14,7 +14,7 @@ from kafka.admin import KafkaAdminClient
 
 from spark_tasks.errors import ConnectError, RetriableError
 from storage.ids import ConnectorName
-from storage.log.interface import SuspendedError, is_retriable
+from storage.log.interface import SuspendedError, may_be_repeated
 from storage.log.record import LogRecord
 from storage.log.topic_log import KafkaTopicLog
 from storage.offsets.stores import OffsetStores, OffsetTopic
@@ -116,7 +116,7 @@ def test_a_record_in_a_batch_with_one_from_before_a_suspension_may_be_repeated(t
         late.result(WAIT)
     error = fresh.exception(WAIT)
     assert error is not None
-    assert is_retriable(error)
+    assert may_be_repeated(error)
     assert log.send(b"b", b"2").result(WAIT)
 
 
