@@ -201,6 +201,7 @@ CONFINED = {
 # What kafka-python documents. Everything else in it is private, and stands in one room.
 KAFKA_DOCUMENTED = {"kafka", "kafka.admin", "kafka.errors", "kafka.structs"}
 KAFKA_ROOM = "spark_tasks.kafka"
+KAFKA_VALUES = ("kafka.errors", "kafka.structs")  # documented classes that have no private parts
 
 # Pure: values in, values out, in themselves and in all of ours that they import. Time, chance, threads, files, sockets
 # and settings come in as values.
@@ -331,15 +332,31 @@ def is_documented(name: str) -> bool:
     return name in KAFKA_DOCUMENTED or (parent in KAFKA_DOCUMENTED and not is_module and not last.startswith("_"))
 
 
+@cache
+def origins(file: Path) -> dict[str, str]:
+    """The full name of everything that a file imports, by the name that it has there."""
+    found: dict[str, str] = {}
+    for node in nodes(file):
+        if isinstance(node, ast.Import):
+            found |= {alias.asname or alias.name.partition(".")[0]:
+                      alias.name if alias.asname else alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found |= {alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
 def private_kafka(file: Path) -> list[str]:
     """Which private parts of kafka-python a file uses: modules, base classes, and attributes of its objects."""
     used = {name for name in imports(file) if within(name, ("kafka",))}
     if not used:
         return []
     found = [name for name in used if not is_documented(name)]
+    named = origins(file)
     for node in nodes(file):
         if isinstance(node, ast.ClassDef):  # a subclass shares the private names of its base
-            found += [base for base in map(ast.unparse, node.bases) if f"kafka.{base}" in used]
+            bases = [f"{named.get(base.partition('.')[0], base)}{base.partition('.')[1]}{base.partition('.')[2]}"
+                     for base in map(ast.unparse, node.bases)]
+            found += [base for base in bases if within(base, ("kafka",)) and not within(base, KAFKA_VALUES)]
         elif isinstance(node, ast.Attribute) and re.match(r"_[a-z]", node.attr):
             owner = ast.unparse(node.value)
             found += [f"{owner}.{node.attr}"] if owner not in ("self", "cls") else []
