@@ -245,7 +245,7 @@ def as_jks(pkcs12):
     return stores
 
 
-@pytest.mark.parametrize("kind", ["pem", "pkcs12", "jks"])
+@pytest.mark.parametrize("kind", ["pem", "pkcs12", pytest.param("jks", marks=pytest.mark.integration)])  # starts Java
 def test_tls_supports_javas_key_stores(behind_tls, kind):
     url, made = behind_tls
     stores = {}
