@@ -8,6 +8,7 @@ import signal
 import psutil
 import pytest
 
+from spark_tasks.spark.residents.settings import default_running
 from tests.rigs.support import wait_until
 from tests.rigs.workers import SOON_S, wait_gone
 
@@ -56,6 +57,19 @@ def test_sources_that_sleep_for_an_hour_or_poll_for_long_block_no_others(rig, to
     assert [reads(sign).count("end") for sign in polls] != [n + 1 for n in ended], "nobody waited for all polls"
     for name in ticks:
         assert rig.rest.states(name) == ["RUNNING", "RUNNING"]
+
+
+def test_endless_loops_keep_no_others_from_running(rig, topic_name):
+    """As many splits as may use the CPU at the same time."""
+    ticks = [ticking(rig, f"{topic_name}-tick-{n}") for n in range(2)]
+    loops = [f"{topic_name}-loop-{n}" for n in range(default_running())]
+    signs = {name: waiting(rig, name, -1) for name in loops}
+    held = [wait_until(lambda s=sign: reads(s), SOON_S, "a loop to begin") for sign in signs.values()]
+    advance(rig, ticks)
+    loopers = [psutil.Process(int(pid)) for (pid,) in held]
+    for name in loops:
+        rig.delete(name)
+    wait_gone(loopers)
 
 
 def test_a_task_continues_when_its_executor_process_is_killed(rig, topic_name):

@@ -33,6 +33,7 @@ Hangs = Callable[[str, str], None]  # the task, and what is wrong
 TICK_S = 0.5
 QUICK_S = 0.05  # while splits wait: running ones may turn out to use no CPU
 BUSY = 0.25  # the share of a CPU above which a process is not considered to wait
+LONG_S = 3.0  # a split that has been running for longer leaves its share of the CPU to the system
 STARTING_S = 2.0  # before Spark is asked why a process has not joined
 STACK_S = 2.0  # how long a process may take to write its stacks
 _MAX_STACK = 8_000  # characters of stacks that are reported
@@ -76,7 +77,7 @@ class Monitor:
 
     def _turn(self) -> None:
         with self._lock:
-            self._find_waiting()
+            self._find_exempt()
             self._pool.dispatch()
         if time.monotonic() - self._looked < TICK_S:
             return
@@ -101,24 +102,26 @@ class Monitor:
             if (why := resident.launcher.failure(resident.number)) is not None:
                 self._pool.processes.never_joined(resident, why)
 
-    def _find_waiting(self) -> None:
-        """Finds splits that use no CPU, which do not count as running. Not on other machines: there the cores of the
-        cluster limit how many run.
+    def _find_exempt(self) -> None:
+        """Finds splits that do not count as running: those that use no CPU, and those that have been running for long,
+        since endless loops of one plugin must not keep all others from running; the system lets them share the CPUs.
+        Not on other machines: there the cores of the cluster limit how many run.
         """
         now = time.monotonic()
         for resident in self._pool.processes.residents.values():
             if resident.item is None or resident.line is None or now - resident.since < QUICK_S:
                 continue
             if not resident.line.pid:
-                resident.waits = True
+                resident.exempt = True
                 continue
             used = cpu_use(resident.line.pid)
             at, before = resident.cpu
             resident.cpu = (now, used.seconds if used is not None else 0.0)
             if used is None:  # not on this system
-                resident.waits = True
+                resident.exempt = True
             elif at:  # a process that is ready to run only waits for a CPU
-                resident.waits = not used.runnable and used.seconds - before < BUSY * (now - at)
+                waits = not used.runnable and used.seconds - before < BUSY * (now - at)
+                resident.exempt = waits or now - resident.since > LONG_S
 
     def _end_idle(self) -> None:
         processes = self._pool.processes
@@ -207,15 +210,25 @@ class Monitor:
                 batch.logged_at = self._looked
             busy = sorted((r for r in processes.residents.values() if r.item is not None), key=lambda r: r.since)
             holders = ", ".join(f"{r.item.batch.task} for {self._looked - r.since:.0f} s" for r in busy[:5] if r.item)
-            full, starting = processes.full, bool(processes.starting)
+            why = self._why_they_wait()
         for batch in late:
-            why = "All executor processes (heeler.executors.max) are busy" if full else "No process is idle"
-            why = "Processes are being started" if starting else why
             seconds = self._looked - batch.submitted_at
             text = (f"A batch of {batch.task} has been waiting for an executor process for {seconds:.0f} s. {why}. "
                     f"Running for the longest time: {holders or 'nothing'}")
             _logger.warning("%s", text, extra={"about": connector_of(batch.task)})
             self._hangs(batch.task, text)
+
+
+    def _why_they_wait(self) -> str:
+        """The caller holds the lock."""
+        processes = self._pool.processes
+        if processes.starting:
+            return "Processes are being started"
+        if processes.full and not processes.idle:
+            return "All executor processes (heeler.executors.max) are busy"
+        if processes.running >= self._settings.running:
+            return "As many splits as heeler.executors.running.max allows use the CPU"
+        return "Its connector occupies as many processes as it may" if processes.idle else "No process is idle"
 
 
 def _signal(line: Line) -> None:

@@ -1,8 +1,8 @@
 """Decides which split runs in which executor process, and how many processes are needed.
 
 A split has a process to itself while it runs; cancelling it kills only that process. The number of splits that run at a
-time is limited so that they use the CPUs well. A split that waits for something else does not count, and another
-process is started for splits that are ready to run.
+time is limited so that they use the CPUs well. A split that waits for something else does not count, nor does one that
+has been running for long, and another process is started for splits that are ready to run.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ class Resident:
     line: Line | None = None
     item: Item | None = None
     since: float = field(default_factory=time.monotonic)  # when it was requested, became idle or got its split
-    waits: bool = False  # its split uses no CPU, so it does not count as running
+    exempt: bool = False  # its split does not count as running: it uses no CPU, or has been running for long
     new: bool = True  # it has not been idle yet
     removed: bool = False  # killed or asked to end, and removed from all lists
     cpu: tuple[float, float] = (0.0, 0.0)  # when its CPU time was last read, and the CPU seconds

@@ -112,8 +112,8 @@ class ProcessManager:
 
     @property
     def running(self) -> int:
-        """How many splits are running and use the CPU. The caller holds the lock."""
-        return sum(1 for r in self.residents.values() if r.item is not None and not r.waits)
+        """How many splits are running and count. The caller holds the lock."""
+        return sum(1 for r in self.residents.values() if r.item is not None and not r.exempt)
 
     @property
     def settled(self) -> bool:
@@ -230,7 +230,7 @@ class ProcessManager:
     def give(self, item: Item) -> None:
         """Gives a split to the idle process that was used last. The caller holds the lock, and a process is idle."""
         resident = self.idle.pop()
-        resident.item, resident.since, resident.waits = item, time.monotonic(), False
+        resident.item, resident.since, resident.exempt = item, time.monotonic(), False
         resident.cpu, resident.slow_at = (0.0, 0.0), 0.0
         begun = 0
         if resident.line is not None and isinstance(item.split, bytes):

@@ -22,7 +22,8 @@ def default_running() -> int:
 @dataclass(frozen=True, slots=True)
 class ExecutorSettings:
     """`mode`: RESIDENT or BATCH, for which nothing else applies. `max_processes`: the maximum number of processes;
-    `running`: of splits that use the CPU at the same time (splits that wait for something else do not count).
+    `running`: of splits that use the CPU at the same time (those that wait for something else or run for long do not
+    count).
     `spark_delay_s`: how long after the first batch a local Spark is started; None: when the executors are quiet.
     """
 

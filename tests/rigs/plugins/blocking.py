@@ -1,4 +1,4 @@
-"""A source of ten numbers per second whose reader waits as long as configured."""
+"""A source of ten numbers per second whose reader waits as long as configured, or loops forever."""
 
 import os
 import time
@@ -25,6 +25,8 @@ class Reader(DataSourceStreamReader):
 
     def read(self, partition):
         self.note(os.getpid())
+        while self.wait < 0:
+            pass
         time.sleep(self.wait)
         self.note("end")
         for n in range(*partition.value):
@@ -48,7 +50,7 @@ class TicksSourceConnector(SourceConnector):
     yields = "rows"
     config_def = ConfigDef(
         ConfigKey("topic", Type.STRING, doc="The topic to write to."),
-        ConfigKey("seconds", Type.STRING, default="0", doc="How long each read waits."),
+        ConfigKey("seconds", Type.STRING, default="0", doc="How long each read waits; -1: it loops forever."),
         ConfigKey("sign", Type.STRING, default="", doc="A file for the process of each read that begins, and its end."),
     )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +11,7 @@ import pytest
 
 from spark_tasks.spark.residents import monitor, process_manager
 from spark_tasks.spark.residents.monitor import Monitor
+from spark_tasks.spark.residents.process_state import CpuUse
 from spark_tasks.spark.residents.settings import ExecutorSettings
 from spark_tasks.spark.residents.wire import Ticket
 from tests.rigs.executors import Rig, Suspended, Threads, gates
@@ -41,6 +44,22 @@ def test_splits_that_hang_are_reported_while_spark_is_suspended(rig: Rig, report
     gates["held"].set()
     assert held.result(20) == ["held"]
     suspended.resumed.set()
+
+
+def test_splits_that_use_the_cpu_for_long_do_not_keep_others_from_running(
+    rig: Rig, reports: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert reports == []
+    monkeypatch.setattr(monitor, "LONG_S", math.inf)
+    monkeypatch.setattr(monitor, "cpu_use", lambda _pid: CpuUse(time.process_time(), runnable=True))
+    endless = [rig.gate(f"e-{n}", f"endless-{n}") for n in range(SETTINGS.running)]
+    waits = rig.submit("a-0", Answer(1))
+    assert not rig.settled(waits)
+    monkeypatch.setattr(monitor, "LONG_S", 0.1)
+    assert waits.result(10) == [1], "while the others still run"
+    for n, future in enumerate(endless):
+        gates[f"endless-{n}"].set()
+        assert future.result(20) == [f"endless-{n}"]
 
 
 class Lost(Threads):

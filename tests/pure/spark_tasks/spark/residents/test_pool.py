@@ -32,7 +32,7 @@ def test_one_spare_process_is_kept_and_waiting_splits_make_room_for_others(rig: 
     with rig.lock:
         assert len(rig.pool.queue) == 1, "as many run as may"
         for resident in rig.processes.residents.values():
-            resident.waits = resident.item is not None
+            resident.exempt = resident.item is not None
         rig.pool.dispatch()
     assert waits.result(20) == [7]
     assert len(rig.processes.residents) <= MAX_PROCESSES

@@ -113,7 +113,7 @@ def test_a_stand_in_starts_processes_while_the_launcher_starts_none(
     held = [rig.gate(f"h{n}-0", f"held-{n}") for n in range(RUNNING)]
     with rig.lock:
         for resident in rig.processes.residents.values():
-            resident.waits = resident.item is not None
+            resident.exempt = resident.item is not None
     another = rig.submit("other-0", Answer(7))
     wait_until(lambda: rig.settled(another))
     assert another.result(1) == [7]
