@@ -80,7 +80,7 @@ def plugin_code(*, interruptible: bool = False) -> Iterator[None]:
     except BaseException as error:
         if interruptible and isinstance(error, KeyboardInterrupt):
             raise
-        raise PluginExitError(f"the plugin raised {type(error).__name__}: {error}") from error
+        raise PluginExitError(f"the plugin raised {text_of(error)}") from error
 
 
 @contextmanager
@@ -100,7 +100,7 @@ def text_of(error: BaseException) -> str:
     """Returns the type and the message of a plugin's error, as `ValueError: no such row`. `str` may raise anything."""
     try:
         return f"{type(error).__name__}: {error}"
-    except Exception:  # noqa: BLE001 - plugin code
+    except BaseException:  # noqa: BLE001 - plugin code
         return f"{type(error).__name__}, whose message cannot be shown"
 
 

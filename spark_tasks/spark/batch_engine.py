@@ -20,6 +20,7 @@ from typing import Any
 
 from typing_extensions import override
 
+from spark_tasks.errors import plugin_code
 from spark_tasks.futures import complete, fail
 from spark_tasks.metrics.engine import EngineFigures
 from spark_tasks.spark.context import SparkJobs, SparkLostError, SparkSilentError, spark_settings
@@ -51,7 +52,8 @@ class _Submission:
 
     def finish(self, outcomes: list[Outcome]) -> None:
         try:
-            results = [value_of(outcome) for outcome in outcomes]
+            with plugin_code():  # unpickled errors have it
+                results = [value_of(outcome) for outcome in outcomes]
         except Exception as error:  # noqa: BLE001 - the plugin may have raised anything in the executor
             self.fail(error)
             return
@@ -226,8 +228,9 @@ class SparkEngine(Engine):
         names = [submission.name for submission in job for _ in submission.pickled]
         layout = spread(len(flat), spark.slots, shared=len(job) > 1)
         try:
-            results = spark.run(group, tasks, [[flat[i] for i in numbers] for numbers in layout],
-                                [[names[i] for i in numbers] for numbers in layout])
+            with plugin_code():  # unpickled results have it
+                results = spark.run(group, tasks, [[flat[i] for i in numbers] for numbers in layout],
+                                    [[names[i] for i in numbers] for numbers in layout])
         except Exception as error:  # noqa: BLE001 - unpickling the results may raise anything
             lost = error if isinstance(error, SparkLostError) else SparkLostError(f"{tasks}: no result: {error!r}")
             self._alone |= {s.task for s in job}

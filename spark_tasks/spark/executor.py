@@ -7,6 +7,7 @@ which may also have splits of other tasks.
 
 from __future__ import annotations
 
+import logging
 import pickle
 import time
 import traceback
@@ -21,6 +22,9 @@ from spark_tasks.task import Split
 
 if TYPE_CHECKING:
     from pyspark import TaskContext
+
+
+_logger = logging.getLogger(__name__)
 
 
 class SplitError(ConnectError):
@@ -104,7 +108,8 @@ def run_split(pickled: bytes) -> Outcome:
 def pickled_outcomes(outcomes: list[Outcome]) -> bytes:
     """Pickles outcomes. A value that cannot be pickled becomes the error of its split."""
     try:
-        return pickle.dumps(outcomes, pickle.HIGHEST_PROTOCOL)
+        with plugin_code():
+            return pickle.dumps(outcomes, pickle.HIGHEST_PROTOCOL)
     except Exception:  # noqa: BLE001 - a value contains a plugin's object, the commit message of a sink's writer
         return _dumps_as_spark([_picklable(outcome) for outcome in outcomes])
 
@@ -119,7 +124,8 @@ def _dumps_as_spark(value: Any) -> bytes:
 
 def _picklable(outcome: Outcome) -> Outcome:
     try:
-        _dumps_as_spark(outcome)
+        with plugin_code():
+            _dumps_as_spark(outcome)
     except Exception as error:  # noqa: BLE001 - as above
         return failed_outcome(SplitError(f"the result of a split cannot be sent to the worker: {error}"))
     return outcome
@@ -127,18 +133,29 @@ def _picklable(outcome: Outcome) -> Outcome:
 
 def failed_outcome(error: Exception, seconds: float = 0.0) -> Outcome:
     """Returns the Outcome of an error, in a form that can be pickled."""
-    trace, stage = "".join(traceback.format_exception(error)), stage_of(error)
+    trace = "".join(traceback.format_exception(error))
+    try:
+        with plugin_code():
+            return Outcome(error=_sendable(error), trace=trace, seconds=seconds, stage=stage_of(error))
+    except Exception:  # noqa: BLE001 - the error's class may raise anything
+        return Outcome(error=SplitError(text_of(error)), trace=trace, seconds=seconds)
+
+
+def _sendable(error: Exception) -> Exception:
+    """Returns the error, or one with its text if it cannot be pickled or would become something else."""
     bare = error.with_traceback(None)
     try:
-        pickle.loads(pickle.dumps(bare))
+        with plugin_code():
+            if isinstance(pickle.loads(pickle.dumps(bare)), Exception):
+                return bare
     except Exception:  # noqa: BLE001 - exceptions with unusual constructors may raise anything
-        kind = SplitError
-        if isinstance(error, RetriableError):
-            kind = RetriableSplitError
-        elif is_permanent(error):
-            kind = PermanentSplitError
-        bare = kind(text_of(error))
-    return Outcome(error=bare, trace=trace, seconds=seconds, stage=stage)
+        _logger.debug("An error cannot be pickled: %s", text_of(error))
+    kind = SplitError
+    if isinstance(error, RetriableError):
+        kind = RetriableSplitError
+    elif is_permanent(error):
+        kind = PermanentSplitError
+    return kind(text_of(error))
 
 
 class ExecutorTracebackError(Exception):

@@ -40,6 +40,7 @@ from spark_tasks.spark.residents.settings import ExecutorSettings
 from tests.rigs.splits import (
     Answer,
     AnswerPoison,
+    AnswerTrap,
     Describe,
     EndProcess,
     Fail,
@@ -138,6 +139,8 @@ def test_a_result_that_cannot_be_read_fails_its_task_and_blocks_no_other(engine:
     for _ in range(slots(engine)):  # as many as there are threads that run jobs
         with pytest.raises(SparkLostError, match=r"^p-0: no result: .*no number"):
             engine.submit("p-0", [AnswerPoison()]).result(20)
+        with pytest.raises(SparkLostError, match=r"^t-0: no result: .*KeyboardInterrupt"):
+            engine.submit("t-0", [AnswerTrap()]).result(20)
     assert engine.submit("a-0", [Answer(1)]).result(20) == [1]
 
 

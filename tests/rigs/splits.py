@@ -50,6 +50,24 @@ class AnswerPoison:
         return Poison()
 
 
+def interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+@dataclass(frozen=True)
+class Trap:
+    """Unpickling it raises what is not an Exception."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return interrupt, ()
+
+
+@dataclass(frozen=True)
+class AnswerTrap:
+    def run(self) -> Trap:
+        return Trap()
+
+
 @dataclass(frozen=True)
 class Hang:
     """Creates the file and sleeps."""

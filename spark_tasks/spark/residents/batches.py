@@ -9,6 +9,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
+from spark_tasks.errors import plugin_code
 from spark_tasks.futures import complete, fail
 from spark_tasks.spark.context import SparkLostError
 from spark_tasks.spark.executor import Outcome, value_of
@@ -34,7 +35,8 @@ class SplitBatch:
             self.fail(self.lost)
             return
         try:
-            results = [value_of(outcome) for outcome in self.outcomes if outcome is not None]
+            with plugin_code():  # unpickled errors have it
+                results = [value_of(outcome) for outcome in self.outcomes if outcome is not None]
         except Exception as error:  # noqa: BLE001 - what the plugin raised in the executor
             self.fail(error)
             return

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterable
 
 from spark_tasks.backoff import doubled
+from spark_tasks.errors import plugin_code
 from spark_tasks.spark.context import ExecutorEndedError, SparkLostError
 from spark_tasks.spark.executor import Outcome
 from spark_tasks.spark.residents import wire
@@ -242,7 +243,8 @@ class ProcessManager:
         while (given := resident.inbox.get()) is not None:
             item, begun = given
             try:
-                payload = item.payload()
+                with plugin_code():
+                    payload = item.payload()
             except Exception as error:  # noqa: BLE001 - a plugin's objects may not be picklable
                 self._over(resident, item, error)
                 continue

@@ -13,8 +13,10 @@ from spark_tasks.errors import (
     ConnectError,
     DataError,
     PermanentError,
+    PluginExitError,
     RetriableError,
     is_permanent,
+    plugin_code,
     rust_code,
 )
 from spark_tasks.kafka.errors import KafkaAuthorizationError, KafkaUnavailableError
@@ -72,6 +74,18 @@ def test_circular_causes_are_tolerated() -> None:
     error = ConnectError("x")
     error.__cause__ = caused(ConnectError("y"), error)
     assert not is_permanent(error)
+
+
+class UnreadableExit(BaseException):
+    def __str__(self) -> str:
+        raise KeyboardInterrupt
+
+
+def test_what_a_plugin_raises_is_an_error_even_if_its_message_raises_something() -> None:
+    with pytest.raises(PluginExitError, match=r"^the plugin raised SystemExit: 3$"), plugin_code():
+        raise SystemExit(3)
+    with pytest.raises(PluginExitError, match=r"UnreadableExit, whose message cannot be shown$"), plugin_code():
+        raise UnreadableExit
 
 
 def test_a_panic_in_rust_is_an_error_of_the_data():

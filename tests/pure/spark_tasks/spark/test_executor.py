@@ -24,7 +24,15 @@ from spark_tasks.errors import DataError, PluginExitError, RetriableError
 from spark_tasks.sinks.writes import as_rows
 from spark_tasks.sources.readers import distribute
 from spark_tasks.sources.split import as_batches, read_simple
-from spark_tasks.spark.executor import Outcome, SplitError, SplitRunner, failed_outcome, run_split, value_of
+from spark_tasks.spark.executor import (
+    Outcome,
+    SplitError,
+    SplitRunner,
+    failed_outcome,
+    pickled_outcomes,
+    run_split,
+    value_of,
+)
 
 
 class Good:
@@ -118,9 +126,52 @@ def test_an_error_without_a_message_is_reported_by_its_type() -> None:
         value_of(outcome)
 
 
+class InterruptingError(Exception):
+    """Raises what is not an Exception, whatever is asked of it."""
+
+    def __str__(self) -> str:
+        raise SystemExit(4)
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in ("sqlstate", "permanent", "with_traceback"):
+            raise SystemExit(5)
+        return super().__getattribute__(name)
+
+
+class DisguisedError(Exception):
+    """Becomes something else on its way to the worker."""
+
+    def __reduce__(self) -> Any:
+        return KeyboardInterrupt, ()
+
+
+@pytest.mark.parametrize("kind", [InterruptingError, DisguisedError])
+def test_an_error_of_a_plugin_is_always_an_error_on_the_worker(kind: type[Exception]) -> None:
+    """The first one ended the executor process, the second one the worker's thread for it."""
+    outcome: Outcome = pickle.loads(pickled_outcomes([failed_outcome(kind())]))[0]
+    with pytest.raises(SplitError, match=kind.__name__):
+        value_of(outcome)
+
+
 class Unsendable:
     def run(self) -> object:
         return (n for n in range(3))
+
+
+class Exiting:
+    def __reduce__(self) -> Any:
+        raise SystemExit(6)
+
+
+class AnswersExiting:
+    def run(self) -> object:
+        return Exiting()
+
+
+def test_a_result_that_exits_when_it_is_pickled_is_the_error_of_its_split() -> None:
+    outcome: Outcome = pickle.loads(pickled_outcomes([run_split(pickle.dumps(AnswersExiting()))]))[0]
+    with pytest.raises(SplitError, match="cannot be sent to the worker: the plugin raised SystemExit: 6"):
+        value_of(outcome)
 
 
 class Raiser:
