@@ -104,6 +104,14 @@ def text_of(error: BaseException) -> str:
         return f"{type(error).__name__}, whose message cannot be shown"
 
 
+def shortened(text: str, limit: int) -> str:
+    """Returns a text with about `limit` characters of its beginning and its end if it is longer."""
+    if len(text) <= limit:
+        return text
+    half = limit // 2
+    return f"{text[:half]}\n… {len(text) - 2 * half} characters omitted …\n{text[-half:]}"
+
+
 def is_permanent(error: BaseException) -> bool:
     """Returns whether a retry cannot resolve the error: it or one of its causes is `permanent`, an ImportError, or an
     error of a database driver with a `sqlstate` of class 28 (rejected credentials). A RetriableError among them wins.

@@ -32,6 +32,7 @@ from actors.herder.state import (
 from actors.messages.commands import PutStatus
 from actors.messages.correlation_ids import OpId, RequestId
 from actors.messages.requests import Request, RequestStage
+from spark_tasks.errors import shortened
 from storage.ids import ConnectorTaskId, ItemId, State
 from storage.status.state import Status, StatusState
 
@@ -199,14 +200,7 @@ class Turn:
         healed = self.state.healed.get(item) if state is not State.UNASSIGNED else None
         slot = self.state.slots.get(item)
         stalled = slot.stalled if slot is not None and not slot.stopping and slot.state is state else None
-        status = Status(item, state, self.state.settings.worker_id, generation, trace and _bounded(trace), version,
+        trace = trace and shortened(trace, MAX_TRACE)
+        status = Status(item, state, self.state.settings.worker_id, generation, trace, version,
                         None if healed is None else healed.restarts, stalled)
         self.effects.append(PutStatus(status, safe))
-
-
-def _bounded(trace: str) -> str:
-    """The trace, shortened to its beginning and its end if it would not fit into a record."""
-    if len(trace) <= MAX_TRACE:
-        return trace
-    half = MAX_TRACE // 2
-    return f"{trace[:half]}\n… {len(trace) - 2 * half} characters omitted …\n{trace[-half:]}"

@@ -15,7 +15,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from spark_tasks.errors import ConnectError, PermanentError, RetriableError, is_permanent, plugin_code, text_of
+from spark_tasks.errors import (
+    ConnectError,
+    PermanentError,
+    RetriableError,
+    is_permanent,
+    plugin_code,
+    shortened,
+    text_of,
+)
 from spark_tasks.metrics.phases import mark, stage_of
 from spark_tasks.spark.stacks import stacks_available
 from spark_tasks.task import Split
@@ -25,6 +33,8 @@ if TYPE_CHECKING:
 
 
 _logger = logging.getLogger(__name__)
+_MAX_TEXT = 100_000  # characters of an error's message and of its trace
+_MAX_ERROR_BYTES = 1 << 20  # of a pickled error
 
 
 class SplitError(ConnectError):
@@ -133,29 +143,32 @@ def _picklable(outcome: Outcome) -> Outcome:
 
 def failed_outcome(error: Exception, seconds: float = 0.0) -> Outcome:
     """Returns the Outcome of an error, in a form that can be pickled."""
-    trace = "".join(traceback.format_exception(error))
+    trace = shortened("".join(traceback.format_exception(error)), _MAX_TEXT)
     try:
         with plugin_code():
             return Outcome(error=_sendable(error), trace=trace, seconds=seconds, stage=stage_of(error))
     except Exception:  # noqa: BLE001 - the error's class may raise anything
-        return Outcome(error=SplitError(text_of(error)), trace=trace, seconds=seconds)
+        return Outcome(error=SplitError(shortened(text_of(error), _MAX_TEXT)), trace=trace, seconds=seconds)
 
 
 def _sendable(error: Exception) -> Exception:
-    """Returns the error, or one with its text if it cannot be pickled or would become something else."""
+    """Returns the error, or one with its text if it cannot be pickled, would become something else, or is so large (the
+    statement with all its rows, say) that formatting and logging it would occupy the worker.
+    """
     bare = error.with_traceback(None)
     try:
         with plugin_code():
-            if isinstance(pickle.loads(pickle.dumps(bare)), Exception):
+            pickled = pickle.dumps(bare)
+            if len(pickled) <= _MAX_ERROR_BYTES and isinstance(pickle.loads(pickled), Exception):
                 return bare
     except Exception:  # noqa: BLE001 - exceptions with unusual constructors may raise anything
-        _logger.debug("An error cannot be pickled: %s", text_of(error))
+        _logger.debug("An error of type %s cannot be pickled", type(error).__name__)
     kind = SplitError
     if isinstance(error, RetriableError):
         kind = RetriableSplitError
     elif is_permanent(error):
         kind = PermanentSplitError
-    return kind(text_of(error))
+    return kind(shortened(text_of(error), _MAX_TEXT))
 
 
 class ExecutorTracebackError(Exception):

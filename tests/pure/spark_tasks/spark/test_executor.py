@@ -153,6 +153,15 @@ def test_an_error_of_a_plugin_is_always_an_error_on_the_worker(kind: type[Except
         value_of(outcome)
 
 
+def test_a_huge_message_is_shortened() -> None:
+    """To format and to log it took the worker's time, and so that of all its tasks."""
+    outcome = run_split(pickle.dumps(Bad(ValueError("begin" + "x" * 5_000_000 + "end"))))
+    answer = pickled_outcomes([outcome])
+    assert len(answer) < 500_000
+    with pytest.raises(SplitError, match=r"(?s)^ValueError: beginx.* 4900\d+ characters omitted .*xend$"):
+        value_of(pickle.loads(answer)[0])
+
+
 class Unsendable:
     def run(self) -> object:
         return (n for n in range(3))
