@@ -18,7 +18,7 @@ from actors.errors import (
 )
 from rest.json_text import dumps
 from spark_tasks.config.masking import process_secrets
-from spark_tasks.errors import ConfigError, ConnectError
+from spark_tasks.errors import ConfigError, ConnectError, message_of
 
 _logger = logging.getLogger(__name__)
 
@@ -79,7 +79,7 @@ def to_response(error: Exception) -> Response:
     if status == 500:
         known = isinstance(error, ConnectError)
         _logger.log(logging.WARNING if known else logging.ERROR, "%s %s failed: %s", request.method, request.path,
-                    error.__cause__ or error,  # the cause may have a stack trace of Java
+                    message_of(error.__cause__ or error) or error,  # the cause may have a stack trace of Java
                     exc_info=None if known else error)
     code = error.code if isinstance(error, HttpError) else status
     return json_error(status, code, str(error))

@@ -60,7 +60,9 @@ class ConfigError(ConnectError):
 
 
 class PluginExitError(ConnectError):
-    """A plugin raised something that is not an Exception, such as SystemExit or asyncio.CancelledError."""
+    """A plugin raised something that is not an Exception, such as SystemExit or asyncio.CancelledError; or an error
+    whose message cannot be shown.
+    """
 
 
 class BusyError(ConnectError):
@@ -70,14 +72,14 @@ class BusyError(ConnectError):
 @contextmanager
 def plugin_code(*, interruptible: bool = False) -> Iterator[None]:
     """A context manager for calls of a plugin. Raises PluginExitError for what is not an Exception: threads end after
-    such errors, and Pykka even stops all actors. `interruptible`: a KeyboardInterrupt is the user's, in the main thread
-    of a command.
+    such errors, and Pykka even stops all actors; and for errors whose `str` raises something, wherever it is called.
+    `interruptible`: a KeyboardInterrupt is the user's, in the main thread of a command.
     """
     try:
         yield
-    except Exception:
-        raise
     except BaseException as error:
+        if isinstance(error, Exception) and message_of(error) is not None:
+            raise
         if interruptible and isinstance(error, KeyboardInterrupt):
             raise
         raise PluginExitError(f"the plugin raised {text_of(error)}") from error
@@ -97,11 +99,17 @@ def rust_code() -> Iterator[None]:
 
 
 def text_of(error: BaseException) -> str:
-    """Returns the type and the message of a plugin's error, as `ValueError: no such row`. `str` may raise anything."""
+    """Returns the type and the message of a plugin's error, as `ValueError: no such row`."""
+    message, name = message_of(error), type(error).__name__
+    return f"{name}, whose message cannot be shown" if message is None else f"{name}: {message}"
+
+
+def message_of(error: BaseException) -> str | None:
+    """Returns the message of a plugin's error. `str` may raise anything; then there is none."""
     try:
-        return f"{type(error).__name__}: {error}"
+        return str(error)
     except BaseException:  # noqa: BLE001 - plugin code
-        return f"{type(error).__name__}, whose message cannot be shown"
+        return None
 
 
 def shortened(text: str, limit: int) -> str:

@@ -15,7 +15,7 @@ from werkzeug.test import Client
 from actors.errors import BadRequestError, RebalanceNeededError, TimedOutError
 from actors.messages.requests import AlterOffsets, PutConnector, PutTaskConfigs, RequestStage, SetClusterLoggerLevel
 from rest.server.settings import RestSettings
-from spark_tasks.errors import ConfigError, ConnectError
+from spark_tasks.errors import ConfigError, ConnectError, PluginExitError
 from storage.ids import ConnectorName, ConnectorTaskId, State, TargetState, TopicName
 from storage.status.state import Restarts, Stall, Status, StatusState, TopicStatus
 from tests.rigs.fake_herder import WORKER, FakeWorker
@@ -96,6 +96,19 @@ def test_a_read_during_a_rebalance_is_500_and_a_write_409() -> None:
     stale = ("Cannot complete request momentarily due to stale configuration (typically caused by a concurrent config "
              "change)")
     assert {str(answer.json["message"]) for answer in writes if answer.json} == {stale}
+
+
+class Unreadable(BaseException):
+    def __str__(self) -> str:
+        raise KeyboardInterrupt
+
+
+def test_an_error_with_an_unreadable_cause_is_a_500() -> None:
+    """It ended the thread of the listener."""
+    error = PluginExitError("the plugin exited")
+    error.__cause__ = Unreadable()
+    answer = client_of(FakeWorker(redirect=error)).get("/connectors/a")
+    assert answer.json == {"error_code": 500, "message": "the plugin exited"}
 
 
 def test_a_defect_is_a_500_without_a_stack_trace(caplog: pytest.LogCaptureFixture) -> None:

@@ -81,11 +81,17 @@ class UnreadableExit(BaseException):
         raise KeyboardInterrupt
 
 
+class UnreadableError(Exception):
+    __str__ = UnreadableExit.__str__
+
+
 def test_what_a_plugin_raises_is_an_error_even_if_its_message_raises_something() -> None:
     with pytest.raises(PluginExitError, match=r"^the plugin raised SystemExit: 3$"), plugin_code():
         raise SystemExit(3)
     with pytest.raises(PluginExitError, match=r"UnreadableExit, whose message cannot be shown$"), plugin_code():
         raise UnreadableExit
+    with pytest.raises(PluginExitError, match=r"UnreadableError, whose message cannot be shown$"), plugin_code():
+        raise UnreadableError
 
 
 def test_a_panic_in_rust_is_an_error_of_the_data():
