@@ -72,7 +72,8 @@ def test_endless_loops_keep_no_others_from_running(rig, topic_name):
     wait_gone(loopers)
 
 
-def test_a_task_continues_when_its_executor_process_is_killed(rig, topic_name):
+@pytest.mark.parametrize("by", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_task_continues_when_its_executor_process_is_killed_or_suspended(rig, topic_name, by):
     """And no record is missing."""
     sign = rig.folder / "reads"
     topic = rig.kafka.create(topic_name)
@@ -80,7 +81,7 @@ def test_a_task_continues_when_its_executor_process_is_killed(rig, topic_name):
     for _ in range(3):
         rig.wait_records(topic, rig.kafka.end(topic) + SOME)
         pid = int([text for text in reads(sign) if text != "end"][-1])
-        os.kill(pid, signal.SIGKILL)
+        os.kill(pid, by)
         wait_gone([psutil.Process(pid)] if psutil.pid_exists(pid) else [])
     rig.wait_records(topic, rig.kafka.end(topic) + SOME)
     numbers = sorted({int(value.removeprefix("Struct{value=").rstrip("}")) for value in rig.kafka.values(topic)})

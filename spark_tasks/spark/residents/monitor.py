@@ -24,7 +24,7 @@ from spark_tasks.spark.residents.link import STACK_SIGNAL
 from spark_tasks.spark.residents.listener import Line
 from spark_tasks.spark.residents.pool import Pool
 from spark_tasks.spark.residents.process import Launcher, Resident
-from spark_tasks.spark.residents.process_state import cpu_use
+from spark_tasks.spark.residents.process_state import cpu_use, is_suspended
 from spark_tasks.spark.residents.settings import ExecutorSettings
 
 _logger = logging.getLogger(__name__)
@@ -34,6 +34,7 @@ TICK_S = 0.5
 QUICK_S = 0.05  # while splits wait: running ones may turn out to use no CPU
 BUSY = 0.25  # the share of a CPU above which a process is not considered to wait
 LONG_S = 3.0  # a split that has been running for longer leaves its share of the CPU to the system
+SUSPENDED_S = 3.0  # a process that is suspended for longer while it runs a split is replaced
 STARTING_S = 2.0  # before Spark is asked why a process has not joined
 STACK_S = 2.0  # how long a process may take to write its stacks
 _MAX_STACK = 8_000  # characters of stacks that are reported
@@ -86,6 +87,7 @@ class Monitor:
         self._pool.processes.cut_off()
         with self._lock:
             self._pool.processes.find_dead()
+            self._replace_suspended()
             self._end_idle()
             starting = [r for r in self._pool.processes.starting if self._looked - r.since > STARTING_S]
             slow = [r for r in self._pool.processes.residents.values() if self._is_slow(r)]
@@ -122,6 +124,23 @@ class Monitor:
             elif at:  # a process that is ready to run only waits for a CPU
                 waits = not used.runnable and used.seconds - before < BUSY * (now - at)
                 resident.exempt = waits or now - resident.since > LONG_S
+
+    def _replace_suspended(self) -> None:
+        """Kills processes that somebody has suspended: idle ones at once, before they get a split. The caller holds the
+        lock.
+        """
+        found = []
+        for resident in self._pool.processes.residents.values():
+            if resident.line is None or not resident.line.pid or not is_suspended(resident.line.pid):
+                resident.suspended_at = 0.0
+                continue
+            resident.suspended_at = resident.suspended_at or self._looked
+            if resident.item is None or self._looked - resident.suspended_at > SUSPENDED_S:
+                found.append(resident)
+        for resident in found:
+            task = "an idle executor process" if resident.item is None else f"a process of {resident.item.batch.task}"
+            _logger.warning("Replacing %s, which is suspended (SIGSTOP)", task)
+        self._pool.processes.kill(found)
 
     def _end_idle(self) -> None:
         processes = self._pool.processes

@@ -53,6 +53,7 @@ class Resident:
     new: bool = True  # it has not been idle yet
     removed: bool = False  # killed or asked to end, and removed from all lists
     cpu: tuple[float, float] = (0.0, 0.0)  # when its CPU time was last read, and the CPU seconds
+    suspended_at: float = 0.0  # when it was found to be suspended
     slow_at: float = 0.0  # when its split was last reported as slow
     # For its thread: a split, and how many bytes of it have been sent; None: no more will follow
     inbox: queue.SimpleQueue[tuple[Item, int] | None] = field(default_factory=queue.SimpleQueue)

@@ -33,6 +33,16 @@ def cpu_use(pid: int) -> CpuUse | None:
     return CpuUse((int(fields[11]) + int(fields[12])) / _TICKS_PER_S, fields[0] == "R")
 
 
+def is_suspended(pid: int) -> bool:
+    """Whether a signal has stopped the process. False on other systems, and for one that a debugger looks at."""
+    if sys.platform != "linux":
+        return False
+    try:
+        return _fields(Path(f"/proc/{pid}/stat"))[0] == "T"
+    except OSError:
+        return False
+
+
 def has_ended(pid: int, within_s: float) -> bool:
     """Whether all threads of the process end within this time. False on other systems."""
     deadline = time.monotonic() + within_s

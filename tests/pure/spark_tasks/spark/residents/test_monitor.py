@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from spark_tasks.spark.context import SparkLostError
 from spark_tasks.spark.residents import monitor, process_manager
 from spark_tasks.spark.residents.monitor import Monitor
 from spark_tasks.spark.residents.process_state import CpuUse
@@ -60,6 +61,24 @@ def test_splits_that_use_the_cpu_for_long_do_not_keep_others_from_running(
     for n, future in enumerate(endless):
         gates[f"endless-{n}"].set()
         assert future.result(20) == [f"endless-{n}"]
+
+
+def test_suspended_processes_are_replaced(rig: Rig, reports: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Idle ones at once, those with a split after a while. Its batch is repeated by its task."""
+    assert reports == []
+    monkeypatch.setattr(monitor, "SUSPENDED_S", math.inf)
+    held = rig.gate("h-0", "held")
+    rig.idle(1)
+    before = {one.number for one in rig.processes.idle}
+    monkeypatch.setattr(monitor, "is_suspended", lambda _pid: True)
+    wait_until(lambda: before.isdisjoint(rig.processes.residents), what="idle processes to be replaced")
+    assert not held.done()
+    monkeypatch.setattr(monitor, "SUSPENDED_S", 0.1)
+    with pytest.raises(SparkLostError):
+        held.result(10)
+    monkeypatch.setattr(monitor, "is_suspended", lambda _pid: False)
+    assert rig.submit("a-0", Answer(1)).result(20) == [1]
+    gates["held"].set()
 
 
 class Lost(Threads):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from spark_tasks.spark.residents.process_state import cpu_use, has_ended
+from spark_tasks.spark.residents.process_state import cpu_use, has_ended, is_suspended
 from tests.rigs.support import wait_until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="other systems do not say")
@@ -35,6 +36,17 @@ def test_a_process_runs_as_long_as_one_of_its_threads() -> None:
         assert not has_ended(process.pid, 0.05)
         process.kill()
         assert has_ended(process.pid, 20)
+
+
+def test_a_suspended_process_is_distinguished() -> None:
+    with subprocess.Popen(["sleep", "60"]) as process:
+        assert not is_suspended(process.pid)
+        process.send_signal(signal.SIGSTOP)
+        wait_until(lambda: is_suspended(process.pid))
+        process.send_signal(signal.SIGCONT)
+        wait_until(lambda: not is_suspended(process.pid))
+        process.kill()
+    assert not is_suspended(process.pid), "it has ended"
 
 
 def test_the_cpu_use_of_a_process_is_measured() -> None:
