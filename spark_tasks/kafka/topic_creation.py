@@ -10,6 +10,8 @@ from typing import Any
 
 import kafka.errors as protocol
 
+from spark_tasks.config.connector_keys import SOURCE
+from spark_tasks.config.types import Type, invalid, parse_type
 from spark_tasks.errors import ConfigError
 from spark_tasks.java.regex import compile_java
 from spark_tasks.kafka.client_properties import client_properties
@@ -22,7 +24,12 @@ _logger = logging.getLogger(__name__)
 
 _PREFIX = "topic.creation."
 _PATTERNS = ("include", "exclude")
-_OWN = (*_PATTERNS, "replication.factor", "partitions")
+_NUMBERS = {"replication.factor": Type.SHORT, "partitions": Type.INT}
+_ALLOWED = {
+    "replication.factor": "Replication factor must be positive and not larger than the number of brokers in the Kafka "
+                          "cluster, or -1 to use the broker's default",
+    "partitions": "Number of partitions must be positive, or -1 to use the broker's default",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,24 +59,28 @@ class TopicCreation:
 
     @property
     def groups(self) -> list[str]:
-        """The groups other than the default one."""
-        return [g.strip() for g in self.connector.get(_PREFIX + "groups", "").split(",") if g.strip()]
+        """The groups other than the default one. Raises ConfigError."""
+        key = SOURCE.keys[_PREFIX + "groups"]
+        named: list[str] = parse_type(key.name, self.connector.get(key.name, ""), key.type)
+        if key.validator is not None:
+            key.validator(key.name, named)
+        return [group for group in named if group and group != "default"]
 
     def _matches(self, group: str, key: str, topic: str) -> bool:
         return any(pattern.fullmatch(topic) for pattern in self._patterns(group, key))
 
     def _patterns(self, group: str, key: str) -> list[re.Pattern[str]]:
         name = f"{_PREFIX}{group}.{key}"
-        texts = self.connector.get(name, "")
+        texts = parse_type(name, self.connector.get(name, ""), Type.LIST)
         try:
-            return [compile_java(text.strip()) for text in texts.split(",") if text.strip()]
+            return [compile_java(text) for text in texts if text]
         except re.error as error:
-            raise ConfigError(f"Invalid value {texts} for configuration {name}: Syntax error in regular expression: "
-                              f"{error}") from error
+            raise invalid(name, texts, f"Syntax error in regular expression: {error}") from error
 
     def check(self) -> None:
-        """Raises ConfigError for invalid settings of any group."""
-        for group in ("default", *self.groups):
+        """Raises ConfigError for invalid settings of any group. The patterns of the default group have no meaning."""
+        self.settings("default")
+        for group in self.groups:
             self.settings(group)
             for key in _PATTERNS:
                 self._patterns(group, key)
@@ -77,11 +88,21 @@ class TopicCreation:
     def settings(self, group: str) -> TopicSettings:
         """Returns the settings of a group. Raises ConfigError."""
         prefix = f"{_PREFIX}{group}."
-        group_settings = {k.removeprefix(prefix): v for k, v in self.connector.items() if k.startswith(prefix)}
-        inherited = {k: self.connector.get(f"{_PREFIX}default.{k}", "") for k in ("partitions", "replication.factor")}
-        numbers = {k: _number(prefix + k, group_settings.get(k) or inherited[k]) for k in inherited}
-        configs = {k: v for k, v in group_settings.items() if k not in _OWN}
-        return TopicSettings(numbers["partitions"], numbers["replication.factor"], configs)
+        own = {k.removeprefix(prefix): v for k, v in self.connector.items() if k.startswith(prefix)}
+        replication_factor, partitions = (self._number(group, key) for key in _NUMBERS)
+        configs = {k: v for k, v in own.items() if k not in (*_PATTERNS, *_NUMBERS)}
+        return TopicSettings(partitions, replication_factor, configs)
+
+    def _number(self, group: str, key: str) -> int:
+        name = f"{_PREFIX}{group}.{key}"
+        if name not in self.connector:
+            if group == "default":
+                raise ConfigError(f'Missing required configuration "{name}" which has no default value.')
+            return self._number("default", key)
+        value: int = parse_type(name, self.connector[name], _NUMBERS[key])
+        if value < 1 and value != -1:
+            raise invalid(name, value, _ALLOWED[key])
+        return value
 
     def ensure(self, cluster: KafkaCluster, topic: str) -> None:
         """Creates the topic unless it exists. Several tasks may call this at the same time. Raises ConnectError."""
@@ -124,15 +145,3 @@ def topic_creation(connector: Mapping[str, str], clients: Mapping[str, str]) -> 
     creation = TopicCreation(settings, connection_settings(client_properties(clients, connector, "admin")))
     creation.check()
     return creation
-
-
-def _number(key: str, text: str) -> int:
-    if not text.strip():
-        raise ConfigError(f'Missing required configuration "{key}" which has no default value.')
-    try:
-        value = int(text)
-    except ValueError:
-        value = 0
-    if value < 1 and value != -1:
-        raise ConfigError(f"Invalid value {text} for configuration {key}: must be -1, or at least 1")
-    return value

@@ -15,7 +15,6 @@ from spark_tasks.errors import ConfigError
 from spark_tasks.kafka.client_properties import client_properties
 from spark_tasks.kafka.producer_settings import appender_options
 from spark_tasks.kafka.task_clients import consumer_settings, isolation, reset_policy
-from spark_tasks.kafka.topic_creation import TopicSettings, topic_creation
 from spark_tasks.spark.context import spark_settings
 from spark_tasks.spark.security import authentication, python_sockets, write_properties
 
@@ -64,46 +63,6 @@ def test_an_appender_is_idempotent_unless_configured_otherwise() -> None:
     for bad in ({"acks": "2"}, {"compression.type": "rar"}):
         with pytest.raises(ConfigError):
             appender_options(bad)
-
-
-CREATION = {
-    "topic.creation.default.partitions": "5", "topic.creation.default.replication.factor": "3",
-    "topic.creation.default.cleanup.policy": "compact",
-    "topic.creation.groups": "logs, all",
-    "topic.creation.logs.include": "log-.*,x", "topic.creation.logs.exclude": "log-0",
-    "topic.creation.logs.partitions": "1", "topic.creation.logs.retention.ms": "9",
-    "topic.creation.all.include": "log-0", "topic.creation.all.replication.factor": "-1",
-}  # fmt: skip
-
-
-def test_topics_are_created_by_the_first_group_that_matches() -> None:
-    found = topic_creation(CREATION, WORKER)
-    assert found is not None
-    assert found.settings_of("log-7") == TopicSettings(1, 3, {"retention.ms": "9"})
-    assert found.settings_of("log-0") == TopicSettings(5, -1, {})
-    assert found.settings_of("my-log-7") == TopicSettings(5, 3, {"cleanup.policy": "compact"})
-
-
-def test_topics_are_left_to_the_brokers() -> None:
-    assert topic_creation({"topic": "t"}, WORKER) is None
-
-
-def test_a_setting_of_topic_creation_that_is_null_is_not_set() -> None:
-    nulls: Any = {"topic.creation.groups": None, "topic.creation.default.cleanup.policy": None}
-    found = topic_creation({**CREATION, **nulls}, WORKER)
-    assert found is not None
-    assert found.settings_of("log-7") == TopicSettings(5, 3, {})
-
-
-@pytest.mark.parametrize(("changed", "why"), [
-    ({"topic.creation.default.partitions": ""}, r'Missing required .* "topic\.creation\.default\.partitions"'),
-    ({"topic.creation.default.partitions": "x"}, r"Invalid value x for .*topic\.creation\.default\.partitions"),
-    ({"topic.creation.default.partitions": None}, r'Missing required .* "topic\.creation\.default\.partitions"'),
-    ({"topic.creation.logs.partitions": "0"}, r"Invalid value 0 for .*topic\.creation\.logs\.partitions"),
-])
-def test_invalid_topic_creation_settings_are_refused(changed: dict[str, Any], why: str) -> None:
-    with pytest.raises(ConfigError, match=why):
-        topic_creation({**CREATION, **changed}, WORKER)
 
 
 @pytest.mark.parametrize(("settings", "folder", "enabled"), [
@@ -178,12 +137,3 @@ def test_reading_may_start_a_duration_ago(text, seconds):
 def test_other_durations_are_refused(text):
     with pytest.raises(ConfigError, match=r"auto\.offset\.reset: .* is not a duration of the form"):
         reset_policy({"auto.offset.reset": f"by_duration:{text}"})
-
-
-@pytest.mark.parametrize("key", ["include", "exclude"])
-def test_the_patterns_of_all_groups_are_checked(key):
-    """As in Kafka Connect, even if no topic has to be created; the error was one of `re`, when one had to be."""
-    settings = {"topic.creation.default.partitions": "1", "topic.creation.default.replication.factor": "1",
-                "topic.creation.groups": "g", f"topic.creation.g.{key}": "a.*,("}
-    with pytest.raises(ConfigError, match=rf"Invalid value a\.\*,\( for .* topic\.creation\.g\.{key}: Syntax error"):
-        topic_creation(settings, WORKER)
