@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import traceback
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
+_MAX_MESSAGE: Final = 10_000  # characters of each message in a stack trace
 _REFUSED_LOGIN: Final = "28"  # invalid authorization specification, in ISO/IEC 9075
 
 
@@ -118,6 +120,26 @@ def shortened(text: str, limit: int) -> str:
         return text
     half = limit // 2
     return f"{text[:half]}\n… {len(text) - 2 * half} characters omitted …\n{text[-half:]}"
+
+
+def message_of(error: BaseException) -> str:
+    """Returns the message of a plugin's error. `str` may raise anything."""
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - plugin code
+        return "its message cannot be shown"
+
+
+def shortened(text: str, limit: int) -> str:
+    """Returns the text, or the beginning and the end of one of more than `limit` characters."""
+    half = limit // 2
+    return text if len(text) <= limit else f"{text[:half]}… {len(text) - 2 * half:,} characters omitted …{text[-half:]}"
+
+
+def short_trace(error: BaseException, masked: Callable[[str], str]) -> str:
+    """Returns the error's stack trace with shortened messages. `masked`: hides secrets, before a cut divides one."""
+    entries = map(masked, traceback.format_exception(error))
+    return "".join(shortened(entry.removesuffix("\n"), _MAX_MESSAGE) + "\n" for entry in entries)
 
 
 def is_permanent(error: BaseException) -> bool:

@@ -13,10 +13,10 @@ from datetime import UTC, datetime
 from typing import IO, Any
 
 from heeler.worker.masked_output import MaskingFilter
-from spark_tasks.errors import ConfigError
+from spark_tasks.errors import ConfigError, shortened
 from spark_tasks.kafka import log_filters
 from spark_tasks.process.log_levels import LEVELS, TRACE, level_name, level_number
-from spark_tasks.process.log_lines import LineFormatter, text_below
+from spark_tasks.process.log_lines import MAX_TEXT, LineFormatter, text_below
 from storage.ids import ConnectorTaskId
 
 QUIET = ("kafka", "py4j", "pyspark", "numba", "werkzeug", "cheroot", "urllib3")
@@ -80,6 +80,8 @@ class JsonFormatter(LineFormatter):
             "message": record.getMessage(), "trace": trace,
             "stack": text_below(record) or record.stack_info,
         }
+        for key in ("message", "trace", "stack"):
+            fields[key] = fields[key] and shortened(fields[key], MAX_TEXT)
         return json.dumps({key: value for key, value in fields.items() if value is not None})
 
 

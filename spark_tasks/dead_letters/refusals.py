@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import traceback
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -16,12 +15,15 @@ from spark_tasks.data.columns import HEADERS_TYPE
 from spark_tasks.dead_letters.error_handling import ErrorHandling
 from spark_tasks.dead_letters.letters import PREFIX
 from spark_tasks.dead_letters.queue import Append, append_letters, write_letters
+from spark_tasks.errors import message_of, short_trace, shortened
 from spark_tasks.metrics.task import TaskMetrics
 from spark_tasks.pipeline.failures import Failure, raise_failure
 
 _logger = logging.getLogger(__name__)
 
 _MAX_LINES: Final = 1000  # log lines for each split
+_MAX_LINE: Final = 10_000  # characters of an error in such a line, and of the record
+_MAX_HEADER: Final = 100_000  # characters; a letter with a longer one would often be too large for its topic
 
 Header = tuple[str, bytes | None]
 
@@ -169,8 +171,8 @@ def context_headers(failure: Failure, original: Original, handling: ErrorHandlin
     }
     headers: list[Header] = [(PREFIX + name, text.encode()) for name, text in texts.items() if text is not None]
     mask = process_secrets().mask
-    message = None if failure.message is None else mask(failure.message)
-    trace = mask("".join(traceback.format_exception(failure.error)))
+    message = None if failure.message is None else shortened(mask(failure.message), _MAX_HEADER)
+    trace = short_trace(failure.error, mask)
     return [
         *headers,
         (PREFIX + "exception.message", None if message is None else message.encode(errors="replace")),
@@ -188,7 +190,8 @@ def log_line(failure: Failure, original: Original, handling: ErrorHandling) -> s
             position = f", where source record is = {_content(original)}"
     return (
         f"Error encountered in task {handling.connector}-{handling.task}. Executing stage '{failure.stage.value}' with "
-        f"class '{failure.class_name}'{position}. {failure.error_class}: {failure.error}"
+        f"class '{failure.class_name}'{position}. {failure.error_class}: "
+        f"{shortened(message_of(failure.error), _MAX_LINE)}"
     )
 
 
@@ -200,4 +203,4 @@ def _place(original: Original) -> str:
 
 def _content(original: Original) -> str:
     key, value = (original.raw.column(part)[0].as_py() for part in ("key", "value"))
-    return f"{{topic='{original.topic}', key={key!r}, value={value!r}}}"
+    return shortened(f"{{topic='{original.topic}', key={key!r}, value={value!r}}}", _MAX_LINE)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, TypeVar
 
+from spark_tasks.errors import message_of
+
 T = TypeVar("T")
 
 _MIN_WIDTH: Final = 64  # rows of a range after a bad row
@@ -18,7 +20,7 @@ class FailedPartError(Exception):
     """
 
     def __init__(self, row: int | None, reason: object = "", guesses: Sequence[int] = ()) -> None:
-        super().__init__(str(reason))
+        super().__init__(message_of(reason) if isinstance(reason, Exception) else reason)
         self.row = row
         self.guesses = guesses
 

@@ -12,7 +12,7 @@ from typing import Any, NoReturn, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from spark_tasks.errors import ConfigError, ConnectError, RetriableError, ToleranceExceededError
+from spark_tasks.errors import ConfigError, ConnectError, RetriableError, ToleranceExceededError, message_of
 from spark_tasks.metrics.phases import Phase, mark
 from spark_tasks.pipeline.bisection import FailedPartError, good_parts
 from spark_tasks.pipeline.converters.base import BadRowError, BadRowsError, MixedSchemasError
@@ -69,7 +69,7 @@ class Failure:
     def message(self) -> str | None:
         """The error's message, as in Java if it differs there; None without a message."""
         java = self.error.java_message if isinstance(self.error, ConnectError) else None
-        return java if java is not None else str(self.error) or None
+        return java if java is not None else message_of(self.error) or None
 
 
 def _class_of(error: Exception) -> str:
@@ -122,7 +122,7 @@ class StageFailedError(FailedPartError):
     def failure(self, row: int, where: str = "") -> Failure:
         """Returns the failure of a row. `where`: describes its record in the message."""
         words = self.words.replace(" {}", f" {where}" if where else "")
-        reason = str(self.error) or _class_of(self.error)
+        reason = message_of(self.error) or _class_of(self.error)
         return Failure(self.kind, self.class_name, self.error, f"{words}: {reason}", row)
 
 
@@ -137,7 +137,7 @@ def stage(kind: FailedStage, class_name: str, words: str, row: int | None = None
         raise
     except Exception as error:
         if is_outage(error):
-            raise StageOutageError(f"{class_name}: {error}") from error
+            raise StageOutageError(f"{class_name}: {message_of(error)}") from error
         if row is not None:
             raise StageFailedError(row, kind, class_name, reason_of(error), words) from error
         raise StageFailedError(

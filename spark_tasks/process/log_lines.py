@@ -6,6 +6,11 @@ import logging
 import re
 from typing import Final
 
+from spark_tasks.errors import shortened
+
+MAX_TEXT: Final = 200_000
+"""Characters of a message, and of a stack trace. An error may quote a record of any size."""
+
 # For a character class: control characters except the tab and the line feed, line ends, direction marks, invisible
 # characters, surrogates. A terminal or pager would act on them, or hide them.
 UNSAFE: Final = ("\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f"
@@ -22,13 +27,13 @@ class LineFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Returns the line, and the indented lines below it."""
-        record.message = record.getMessage()
+        record.message = shortened(record.getMessage(), MAX_TEXT)
         record.asctime = self.formatTime(record)
         lines = [escaped(self.formatMessage(record))]
         # A filter may have formatted the traceback already, without secrets.
         trace = record.exc_text or (self.formatException(record.exc_info) if record.exc_info else None)
         for block in filter(None, (text_below(record), trace, record.stack_info)):
-            lines += [f"    {escaped(line)}".rstrip() for line in block.split("\n")]
+            lines += [f"    {escaped(line)}".rstrip() for line in shortened(block, MAX_TEXT).split("\n")]
         return "\n".join(lines)
 
 

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from spark_tasks.arrays.buffers import frozen, texts
 from spark_tasks.arrays.jit import kernel
+from spark_tasks.errors import message_of
 
 _Rows = np.ndarray[Any, np.dtype[np.bool_]]
 # 'x', "x" or (x, y), as in: invalid literal for int() with base 10: 'x'; Key (id)=(7) already exists
@@ -69,7 +70,7 @@ class RowGuesser:
         column has the same classes of characters, if so far only quoted rows had those: for example, letters where all
         others have digits.
         """
-        words = _quoted(str(error)[:_MAX_TEXT])
+        words = _quoted(message_of(error)[:_MAX_TEXT])
         found = self._first(words, begin, end) if words else None
         if found is None:
             return []

@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyspark import cloudpickle
 
 from spark_tasks.data.rows import write_batches
-from spark_tasks.errors import RetriableError
+from spark_tasks.errors import RetriableError, message_of
 from spark_tasks.pipeline.bisection import good_parts
 from spark_tasks.pipeline.failures import FailedStage, Failure, StageFailedError, is_outage
 from spark_tasks.plugins.api import Shape
@@ -140,7 +140,7 @@ class WriterRunner:
 def raise_if_outage(error: Exception) -> None:
     """Raises a writer's error if no record causes it: an outage as RetriableError, errors of the machine unchanged."""
     if is_outage(error) and not isinstance(error, RetriableError):
-        raise RetriableError(f"the sink's target is unavailable: {error}") from error
+        raise RetriableError(f"the sink's target is unavailable: {message_of(error)}") from error
     if isinstance(error, (RetriableError, OSError, MemoryError)):
         raise error
 

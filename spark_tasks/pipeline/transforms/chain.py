@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from spark_tasks.config.connector_keys import aliases
 from spark_tasks.config.definition import Type, parse_type
 from spark_tasks.data.columns import CONNECT_COLUMNS
-from spark_tasks.errors import ConfigError, ConnectError, DataError
+from spark_tasks.errors import ConfigError, ConnectError, DataError, message_of, text_of
 from spark_tasks.pipeline.converters.base import BadRowError, BadRowsError
 from spark_tasks.pipeline.failures import (
     FailedStage,
@@ -162,10 +162,10 @@ class Stage:
             except Exception as outage:  # noqa: BLE001 - plugin code
                 error = outage
         if is_outage(error):
-            reason = str(error) or type(error).__name__
+            reason = message_of(error) or type(error).__name__
             return StageOutageError(f"transforms.{self.alias} ({self.class_name}): {reason}")
         record = None if row is None else batch.slice(row, 1)
-        told = error if isinstance(error, DataError) else f"{type(error).__name__}: {error}"
+        told = message_of(error) if isinstance(error, DataError) else text_of(error)
         return TransformError(self.alias, self.class_name, told, record, row)
 
 
@@ -327,7 +327,7 @@ def _configure(one: Transform | Predicate, properties: Mapping[str, str], name: 
     except Exception as error:  # plugin code
         if is_outage(error) or isinstance(error, ConnectError):
             raise
-        raise ConnectError(f"{name} cannot be configured: {type(error).__name__}: {error}") from error
+        raise ConnectError(f"{name} cannot be configured: {text_of(error)}") from error
 
 
 def _predicates(plugins: Plugins, connector: Mapping[str, str]) -> Iterator[tuple[str, Predicate]]:

@@ -211,6 +211,18 @@ def recent(lines):
     return recent
 
 
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_errors_that_quote_a_large_record_do_not_fill_the_log(lines, form):
+    written = lines(form=form)
+    error = ValueError("begin" + "x" * 3_000_000 + "end of trace")
+    logging.getLogger("x").error("begin%send of message", "y" * 3_000_000, exc_info=error)
+    text = "\n".join(written())
+    assert len(text) < 500_000
+    assert text.count("characters omitted") == 2
+    assert "end of message" in text
+    assert "end of trace" in text
+
+
 def test_recent_lines_are_kept_by_connector(recent):
     logging.getLogger("x").info("about nothing")
     with log_context("a", 0):

@@ -74,6 +74,30 @@ def test_a_dead_letter_contains_no_secret_of_its_connector():
     assert b"s3cr3t-0815" not in b"".join(filter(None, headers.values()))
 
 
+def test_an_error_of_any_size_makes_no_letter_and_no_line_too_large():
+    """An error that quoted a large value took the letter's headers over the topic's limit, so that there was none."""
+    refusals = Refusals(ErrorHandling("c", 2, tolerant=True, queue="dead", with_headers=True, log=True))
+    error = DataError("begin" + "x" * 3_000_000 + "end")
+    refusals.add(Failure(FailedStage.TRANSFORMATION, "a.B", error, f"value: {error}", 0), original())
+    [letter] = sent(refusals)[1]
+    assert sum(len(pair["value"] or b"") for pair in letter["headers"]) < 200_000
+    said = {pair["key"]: pair["value"].decode() for pair in letter["headers"][2:]}["__connect.errors.exception.message"]
+    assert (said[:5], said[-3:], "2,900,008 characters omitted" in said) == ("begin", "end", True)
+    assert len(refusals.refused.lines[0]) < 20_000
+
+
+def test_an_error_without_a_text_is_a_bad_record_too():
+    class WordlessError(Exception):
+        def __str__(self):
+            raise RuntimeError("no text")
+
+    refusals = Refusals(ErrorHandling("c", 2, tolerant=True, queue="dead", with_headers=True, log=True))
+    refusals.add(replace(FAILURE, error=WordlessError()), original())
+    [letter] = sent(refusals)[1]
+    headers = {pair["key"]: pair["value"] for pair in letter["headers"]}
+    assert headers["__connect.errors.exception.message"] == b"its message cannot be shown"
+
+
 def test_without_context_headers_a_dead_letter_is_the_original_record():
     refusals = Refusals(ErrorHandling(tolerant=True, queue="dead"))
     refusals.add(FAILURE, original())

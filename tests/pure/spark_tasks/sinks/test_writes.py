@@ -69,6 +69,17 @@ def test_exactly_the_refused_records_are_left_out():
     assert {str(error) for _, error in reports} == {"no"}
 
 
+class WordlessError(Exception):
+    def __str__(self):
+        raise RuntimeError("no text")
+
+
+def test_errors_whose_text_cannot_be_read_are_those_of_records():
+    messages, reports = runner(Picky({104}, WordlessError())).write_accepted(list(batches(10)))
+    assert [offset for message in messages for offset in message] == [100, 102, *range(106, 120, 2)]
+    assert [(offset, type(error).__name__) for offset, error in reports] == [(104, "WordlessError")]
+
+
 CALLS = []
 
 

@@ -103,6 +103,33 @@ def test_a_predicate_that_does_not_answer_for_each_record_is_named(answer, what,
         answered(answer, negate=negate)
 
 
+class WordlessError(Exception):
+    def __str__(self):
+        raise RuntimeError("no text")
+
+
+def test_an_error_whose_text_cannot_be_read_is_that_of_a_record():
+    """It failed the task, also if bad records are tolerated."""
+    def refuse(batch):
+        if "c" in batch.column("value").to_pylist():
+            raise WordlessError
+        return batch
+
+    with pytest.raises(TransformError, match=r"offset 2: WordlessError, whose message cannot be shown") as bad:
+        returning(refuse)
+    assert bad.value.part.row == 2
+    with pytest.raises(TransformError, match="WordlessError, whose message"):
+        list(Stage("r", "acme.Returning", Returning(), Wordless()).apply(pa.RecordBatch.from_pydict({"value": ["a"]})))
+
+
+class Wordless(Predicate):
+    def configure(self, configs):
+        pass
+
+    def test(self, batch):
+        raise WordlessError(batch)
+
+
 def test_records_of_which_a_predicate_does_not_know_are_not_selected():
     """They were lost, as a filter with null drops records."""
     answer = pa.array([True, None, False, None])
