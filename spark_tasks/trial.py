@@ -25,7 +25,7 @@ from spark_tasks.errors import ConfigError, ConnectError, DataError, PluginExitE
 from spark_tasks.metrics.plugins import PluginMetrics
 from spark_tasks.pipeline.sink_pipeline import SinkPipeline
 from spark_tasks.pipeline.source_pipeline import SourcePipeline
-from spark_tasks.pipeline.transforms.chain import Chain
+from spark_tasks.pipeline.transforms.chain import Chain, TransformError
 from spark_tasks.pipeline.transforms.columns_or_rows import joined
 from spark_tasks.plugins import Plugins
 from spark_tasks.plugins.api import SinkConnector, SourceConnector, SourceOffset, SourcePartition
@@ -212,7 +212,11 @@ def _transformed(chain: Chain, batches: list[pa.RecordBatch]) -> Any:
             return []
         batches = joined(out)
         yield StageRecords(name, stage.class_name, shown(batches), accepted)
-    return batches
+    try:
+        return chain.settled(batches)
+    except TransformError as error:
+        yield StageRecords(f"transforms.{error.alias}", error.class_name, [], error=str(error))
+        return []
 
 
 def _stopping(seen: Iterator[Any]) -> Iterator[StageRecords]:

@@ -28,6 +28,8 @@ from spark_tasks.pipeline.failures import (
 from spark_tasks.pipeline.transforms.base import Predicate, Transform
 from spark_tasks.pipeline.transforms.columns_or_rows import joined
 from spark_tasks.pipeline.transforms.header_values import HeaderWriter, UnwritableHeaderError
+from spark_tasks.pipeline.transforms.mask_field import MaskField
+from spark_tasks.pipeline.transforms.scales import SettledScales
 from spark_tasks.plugins import Kind, Plugin, Plugins
 
 
@@ -271,6 +273,8 @@ class Chain:
 
     def __init__(self, stages: Iterable[Stage] = ()) -> None:
         self.stages = tuple(stages)
+        masking = [stage for stage in self.stages if isinstance(stage.transform, MaskField)]
+        self._settling = [Stage(stage.alias, stage.class_name, SettledScales()) for stage in masking[-1:]]
 
     @property
     def adds_records(self) -> bool:
@@ -281,10 +285,17 @@ class Chain:
         """Yields the records after the last stage, in as few batches as possible. Raises TransformError."""
         batches = [batch] if len(batch) else []
         complete = True
-        for stage in self.stages:
+        for stage in (*self.stages, *self._settling):
             batches = joined(list(_apply_stage(stage, batches, complete=complete)))
             complete = complete and not stage.transform.adds_records and sum(map(len, batches)) == len(batch)
         yield from batches if self.stages else [batch]
+
+
+    def settled(self, batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+        """Returns what `apply` makes of the results of the last stage, for a caller that applies each stage itself."""
+        for stage in self._settling:
+            batches = joined(list(_apply_stage(stage, batches, complete=False)))
+        return batches
 
 
 def _apply_stage(stage: Stage, batches: list[pa.RecordBatch], *, complete: bool) -> Iterator[pa.RecordBatch]:

@@ -18,8 +18,8 @@ import pyarrow as pa
 from typing_extensions import override
 
 from spark_tasks.config.definition import ConfigDef
-from spark_tasks.data.arrow_types import from_arrow
-from spark_tasks.data.schema import Field, Schema, Type
+from spark_tasks.data.arrow_types import fitting_decimal, from_arrow, to_arrow
+from spark_tasks.data.schema import DECIMAL, Field, Schema, Type
 from spark_tasks.errors import ConfigError, ConnectError, DataError
 from spark_tasks.pipeline.converters.base import BadRowError
 from spark_tasks.pipeline.failures import is_outage
@@ -157,7 +157,16 @@ def java(value: Any, schema: Schema | None) -> tuple[Schema | None, Any]:
         inner = schema.value
         return schema, {_java_value(name): java(one, inner)[1] for name, one in value.items()}
     java_value = _java_value(value)
+    if schema.logical == DECIMAL and isinstance(java_value, Decimal):
+        return schema, _scaled(java_value, schema)
     return schema, _small(java_value, schema.type) if schema.type in _SMALL and not schema.logical else java_value
+
+
+def _scaled(value: Decimal, schema: Schema) -> Decimal:
+    try:
+        return fitting_decimal(value, to_arrow(schema))
+    except ValueError as error:
+        raise DataError(f"a value does not fit schema type {schema.type.name}: {error}") from None
 
 
 def _small(value: Any, kind: Type) -> Any:

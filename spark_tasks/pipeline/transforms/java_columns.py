@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from spark_tasks.data.arrow_types import MAX_DIGITS, decimal_type, fitting_decimal, to_arrow
+from spark_tasks.data.arrow_types import MAX_DIGITS, MAX_DIGITS_128, decimal_type, fitting_decimal, to_arrow
 from spark_tasks.data.columns import ABSENT_KEY, ABSENT_NULL, FORM_JSON, FORM_KEY, SCHEMA_KEY, struct_array
 from spark_tasks.data.schema import Schema, Type, to_text
 from spark_tasks.errors import DataError
@@ -91,7 +91,8 @@ def _typed(found: Sequence[Any], schema: Schema, kind: pa.DataType) -> pa.Array:
         for field in schema.fields:
             inner = [value.values.get(field.name) if isinstance(value, Struct) else None for value in found]
             children.append(typed(inner, field.schema))
-        return struct_array(children, list(kind), len(found), nulls)
+        fields = [field.with_type(child.type) for field, child in zip(kind, children, strict=True)]
+        return struct_array(children, fields, len(found), nulls)
     if schema.type is Type.ARRAY and schema.value:
         items = typed([item for value in found if value is not None for item in value], schema.value)
         return pa.ListArray.from_arrays(_offsets(found), items, type=kind)
@@ -99,7 +100,20 @@ def _typed(found: Sequence[Any], schema: Schema, kind: pa.DataType) -> pa.Array:
         keys = typed([key for value in found if value is not None for key in value], schema.key)
         entries = typed([item for value in found if value is not None for item in value.values()], schema.value)
         return pa.MapArray.from_arrays(_offsets(found), keys, entries, type=kind)
+    if pa.types.is_decimal(kind):
+        kind = _own_type(found, kind)
     return pa.array([_plain(value, kind) for value in found], _plain_type(kind)).cast(kind)
+
+
+def _own_type(found: Sequence[Any], kind: pa.DataType) -> pa.DataType:
+    """Returns the type of decimals that all have a scale other than their schema's (transforms/scales.py), or else
+    `kind`, the schema's.
+    """
+    scales = {-int(value.as_tuple().exponent) for value in found if isinstance(value, Decimal)}
+    if len(scales) != 1 or kind.scale in scales:
+        return kind
+    scale = scales.pop()
+    return decimal_type(MAX_DIGITS_128, scale) if abs(scale) <= MAX_DIGITS else kind
 
 
 def _offsets(found: Sequence[Any]) -> pa.Array:

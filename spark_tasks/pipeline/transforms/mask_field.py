@@ -13,7 +13,7 @@ from typing_extensions import override
 
 from spark_tasks.config.definition import Check, ConfigDef, ConfigKey, Importance, NonEmpty, Type, ValidList
 from spark_tasks.data.columns import is_json, metadata_of
-from spark_tasks.data.schema import Schema
+from spark_tasks.data.schema import DECIMAL, Schema
 from spark_tasks.data.schema import Type as ConnectType
 from spark_tasks.errors import DataError
 from spark_tasks.java.hash import copied, hash_order
@@ -36,6 +36,7 @@ from spark_tasks.pipeline.transforms.field_transform import (
     for_key,
 )
 from spark_tasks.pipeline.transforms.java_casts import cast
+from spark_tasks.pipeline.transforms.java_columns import typed
 
 _KINDS = {
     np.int8: ConnectType.INT8, np.int16: ConnectType.INT16, np.int32: ConnectType.INT32, int: ConnectType.INT64,
@@ -134,7 +135,8 @@ class MaskField(NestingTransform):
                 child, its = columns.children[name], columns.fields[name]
                 if is_json(metadata_of(its)):
                     raise NotInColumnsError
-                columns.put(name, self._mask_column(child), metadata_of(its) or None)
+                masked = self._mask_column(child, schemaless=columns.schema is None)
+                columns.put(name, masked, metadata_of(its) or None)
             elif columns.schema is None:
                 columns.put(name, pa.nulls(columns.length))  # Java adds the key with null
         if columns.schema is not None:
@@ -148,16 +150,26 @@ class MaskField(NestingTransform):
         """Returns whether some maps lack the key. Java adds it to them with null."""
         return bool(field.metadata)
 
-    def _mask_column(self, child: pa.Array) -> pa.Array:
+    def _mask_column(self, child: pa.Array, *, schemaless: bool) -> pa.Array:
         """Returns a column with the replacement in each row that is not null."""
-        if pa.types.is_null(child.type):
+        kind = child.type
+        if pa.types.is_null(kind):
             return child
-        value = self._value(child.type)
+        if pa.types.is_decimal(kind) and not schemaless:
+            one = self._decimal(kind)
+        else:
+            one = pa.array([self._value(kind)], kind)
         same = np.zeros(len(child), np.int32)
         if not child.null_count:
-            return pa.array([value], child.type).take(pa.array(same))
+            return one.take(pa.array(same))
         nulls = child.is_null().to_numpy(zero_copy_only=False)
-        return pa.array([value], child.type).take(pa.array(same, mask=nulls))
+        return one.take(pa.array(same, mask=nulls))
+
+    def _decimal(self, kind: pa.DataType) -> pa.Array:
+        """Returns the replacement of decimals, with its own scale."""
+        schema = Schema(ConnectType.BYTES, name=DECIMAL, parameters=(("scale", str(kind.scale)),))
+        one = typed([self._masked(Decimal())], schema)
+        return one.cast(kind) if one.type.scale == kind.scale else one
 
     def _value(self, kind: pa.DataType) -> Any:
         if pa.types.is_string(kind):
