@@ -81,6 +81,8 @@ def fitting_decimal(value: Decimal, kind: pa.DataType) -> Decimal:
     """Returns the same number with the scale of Arrow's type `kind`. Raises ValueError if the type does not have that
     number. PyArrow would convert it, too, but may end the process if the two scales are far apart.
     """
+    if not value.is_finite():
+        raise ValueError(f"{value} is not a number")
     try:
         found = value.quantize(Decimal(1).scaleb(-kind.scale), context=EXACT)
     except DecimalException:

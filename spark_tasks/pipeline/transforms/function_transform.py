@@ -1,7 +1,7 @@
 """Transforms that are written as one function of a record or of a batch.
 
 The function gets a record's values as Python values: dict for a struct or a map, int, float, str, bytes, Decimal, and
-datetime (UTC) for Connect's Date, Time and Timestamp.
+datetime (UTC) for Connect's Date, Time and Timestamp, which it may set to a date or a time as well.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -21,6 +21,7 @@ from spark_tasks.config.definition import ConfigDef
 from spark_tasks.data.arrow_types import fitting_decimal, from_arrow, to_arrow
 from spark_tasks.data.schema import DECIMAL, Field, Schema, Type
 from spark_tasks.errors import ConfigError, ConnectError, DataError
+from spark_tasks.limits import MAX_DEPTH
 from spark_tasks.pipeline.converters.base import BadRowError
 from spark_tasks.pipeline.failures import is_outage
 from spark_tasks.pipeline.java_values import Moment, Struct, is_number
@@ -157,8 +158,8 @@ def java(value: Any, schema: Schema | None) -> tuple[Schema | None, Any]:
         inner = schema.value
         return schema, {_java_value(name): java(one, inner)[1] for name, one in value.items()}
     java_value = _java_value(value)
-    if schema.logical == DECIMAL and isinstance(java_value, Decimal):
-        return schema, _scaled(java_value, schema)
+    if schema.logical == DECIMAL and isinstance(java_value, Decimal | int) and not isinstance(java_value, bool):
+        return schema, _scaled(Decimal(java_value), schema)
     return schema, _small(java_value, schema.type) if schema.type in _SMALL and not schema.logical else java_value
 
 
@@ -204,19 +205,26 @@ def _struct(value: Any, schema: Schema) -> tuple[Schema | None, Any]:
 
 
 def _inferred(value: Any) -> Schema:
+    _java_value(value)  # PyArrow would end the process if a value contains itself
     return from_arrow(pa.array([value]).type)
 
 
-def _java_value(value: Any) -> Any:
+def _java_value(value: Any, level: int = 0) -> Any:
     if isinstance(value, np.generic):
         value = value.item()
+    if isinstance(value, time):
+        value = datetime.combine(_EPOCH, value)
+    elif isinstance(value, date) and not isinstance(value, datetime):
+        value = datetime.combine(value, time())
     if isinstance(value, datetime):
         moment = value if value.tzinfo else value.replace(tzinfo=UTC)
         return Moment((moment - _EPOCH) // timedelta(milliseconds=1))
+    if level > MAX_DEPTH:
+        raise DataError(f"a value is nested more than {MAX_DEPTH} levels deep")
     if isinstance(value, dict):
-        return {name: _java_value(one) for name, one in value.items()}
+        return {name: _java_value(one, level + 1) for name, one in value.items()}
     if isinstance(value, list | tuple):
-        return [_java_value(item) for item in value]
+        return [_java_value(item, level + 1) for item in value]
     if value is None or isinstance(value, bool | int | float | str | bytes | Decimal):
         return value
     raise DataError(f"a {type(value).__name__} cannot be a value of a record")

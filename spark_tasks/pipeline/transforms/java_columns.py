@@ -109,7 +109,7 @@ def _own_type(found: Sequence[Any], kind: pa.DataType) -> pa.DataType:
     """Returns the type of decimals that all have a scale other than their schema's (transforms/scales.py), or else
     `kind`, the schema's.
     """
-    scales = {-int(value.as_tuple().exponent) for value in found if isinstance(value, Decimal)}
+    scales = {-int(value.as_tuple().exponent) for value in found if isinstance(value, Decimal) and value.is_finite()}
     if len(scales) != 1 or kind.scale in scales:
         return kind
     scale = scales.pop()

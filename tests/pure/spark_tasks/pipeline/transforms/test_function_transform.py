@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ import pytest
 
 from heeler import ConfigError, DataError, transform
 from spark_tasks.data.columns import SCHEMA_KEY
+from spark_tasks.data.schema import DATE, DECIMAL, TIME, Field, Schema, Type, to_text
 from spark_tasks.errors import RetriableError, ToleranceExceededError
 from spark_tasks.pipeline.converters.base import BadRowError
 from spark_tasks.pipeline.failures import StageOutageError
@@ -190,6 +192,50 @@ def test_values_may_be_scalars_of_numpy():
 
     (batch,) = applied(count, numbers())
     assert batch.column("value")[0].as_py() == {"n": 7, "at": datetime(2026, 1, 1, tzinfo=UTC), "all": [0.5]}
+
+
+MOMENTS = Schema(Type.STRUCT, fields=(
+    Field("d", Schema(Type.INT32, optional=True, name=DATE, version=1)),
+    Field("t", Schema(Type.INT32, optional=True, name=TIME, version=1)),
+    Field("p", Schema(Type.BYTES, optional=True, name=DECIMAL, version=1, parameters=(("scale", "2"),))),
+))  # fmt: skip
+
+
+def set_in_moments(**new):
+    @transform
+    def put(record):
+        record.value.update(new)
+        return record
+
+    kinds = (("d", pa.date32()), ("t", pa.time32("ms")), ("p", pa.decimal128(38, 2)))
+    array = pa.array([{"d": None, "t": None, "p": None}], pa.struct(kinds))
+    field = pa.field("value", array.type, metadata={SCHEMA_KEY: to_text(MOMENTS).encode()})
+    (batch,) = applied(put, pa.RecordBatch.from_arrays([array], schema=pa.schema([field])))
+    return batch.column("value")[0].as_py()
+
+
+def test_dates_times_and_integers_are_values_of_logical_types():
+    found = set_in_moments(d=date(2024, 2, 29), t=time(5, 0, 1), p=7, new=date(2024, 3, 1))
+    assert found == {"d": date(2024, 2, 29), "t": time(5, 0, 1), "p": Decimal("7.00"), "new": date(2024, 3, 1)}
+    assert set_in_moments(p=Decimal("1.5"))["p"] == Decimal("1.50")
+
+
+@pytest.mark.parametrize(("value", "why"), [
+    (Decimal("1.555"), "1.555 is not a number with the scale 2"), (Decimal("NaN"), "NaN is not a number"),
+    (True, "java.lang.Boolean"),
+])  # fmt: skip
+def test_a_decimal_that_its_field_cannot_have_makes_a_bad_record(value, why):
+    with pytest.raises(DataError, match=re.escape(why)):
+        set_in_moments(p=value)
+
+
+@pytest.mark.parametrize("inner", ["value", "list"])
+def test_a_value_that_contains_itself_makes_a_bad_record(inner):
+    """It ended the process."""
+    endless = {"a": []}
+    endless["a"] = [endless, endless] if inner == "list" else endless
+    with pytest.raises(DataError, match="a value is nested more than 100 levels deep"):
+        set_in_moments(new=endless)
 
 
 def test_an_outage_in_the_search_for_the_bad_record_makes_no_bad_record():
