@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_tasks.data.columns import HEADERS_TYPE, RAW_SCHEMA, milliseconds, no_headers, one_topic
+from spark_tasks.data.columns import CONNECT_COLUMNS, HEADERS_TYPE, RAW_SCHEMA, milliseconds, no_headers, one_topic
 from spark_tasks.data.rows import as_value, plain, value_field
 from spark_tasks.errors import ConfigError, DataError
 from spark_tasks.metrics.phases import phase
@@ -55,9 +55,8 @@ class SourcePipeline(ConfiguredPipeline):
         """
         if not len(batch):
             return
-        if not self._rows and "value" not in batch.schema.names:
-            raise DataError(f"the source's records have no column value, only {', '.join(batch.schema.names)}; "
-                            'if its rows are the values, set yields = "rows" in the connector\'s class')
+        if not self._rows:
+            _check_columns(batch.schema.names)
         prepared = self.prepared(batch)
         parts = good_records(
             prepared, lambda some: list(self._written(some)), lambda row, failed: refuse(failed.failure(row))
@@ -177,6 +176,18 @@ class SourcePipeline(ConfiguredPipeline):
                 [None if row is None else [(h["key"], write(topic, h["key"], None, h["value"])) for h in row]
                  for row in headers.to_pylist()], HEADERS_TYPE,
             )  # fmt: skip
+
+
+def _check_columns(names: list[str]) -> None:
+    """Raises DataError unless the columns are those of records: others would be lost."""
+    unknown = [name for name in names if name not in CONNECT_COLUMNS]
+    if "value" in names and not unknown:
+        return
+    wrong = f"columns that records do not have: {', '.join(unknown)}"
+    if "value" not in names:
+        wrong = f"no column value, only {', '.join(names)}"
+    raise DataError(f"the source's records have {wrong}; if its rows are the values, set yields = \"rows\" in the "
+                    "connector's class")
 
 
 def _joined_by_topic(raws: Iterable[RawBatch]) -> Iterator[RawBatch]:

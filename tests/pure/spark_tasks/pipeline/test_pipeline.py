@@ -1,3 +1,4 @@
+import json
 import pickle
 from datetime import UTC, datetime
 
@@ -292,6 +293,15 @@ def test_headers_in_bytes_are_unchanged():
     nameless = pa.RecordBatch.from_pydict({"value": ["x"], "headers": pa.array([[(None, b"1")]], kind)})
     with pytest.raises(DataError, match="no key"):
         list(SourcePipeline(worker(), {"topic": "t"}).to_raw(nameless))
+
+
+def test_source_records_have_no_other_columns():
+    """Those were lost, for example if a source of rows that has a column `value` does not declare itself as one."""
+    batch = pa.RecordBatch.from_pydict({"id": [1], "value": ["x"], "tpoic": ["u"]})
+    with pytest.raises(DataError, match=r'columns that records do not have: id, tpoic; .*, set yields = "rows"'):
+        list(SourcePipeline(worker(), {"topic": "t"}).to_raw(batch))
+    [(_, _, raw)] = SourcePipeline(worker(**{"value.converter": JSON}), {"topic": "t"}, rows=True).to_raw(batch)
+    assert json.loads(raw.column("value")[0].as_py())["payload"] == {"id": 1, "value": "x", "tpoic": "u"}
 
 
 def test_source_records_need_a_value_column():
