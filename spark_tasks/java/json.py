@@ -12,12 +12,16 @@ from typing import Any
 from spark_tasks.java.double import java_double
 
 _SURROGATES = re.compile("[\ud800-\udfff\U00010000-\U0010ffff]")  # surrogate pairs, and unpaired surrogates
+_UNPAIRED = re.compile("[\ud800-\udfff]")
 _ESCAPE = re.compile(r"\\\\|\\u[0-9a-f]{4}")
 
 
-def java_json(value: Any, order: Callable[[Mapping[str, Any]], Iterable[str]] = iter) -> str:
+def java_json(
+    value: Any, order: Callable[[Mapping[str, Any]], Iterable[str]] = iter, *, to_bytes: bool = True
+) -> str:
     """Returns a value as JSON. NaN and infinities become strings, bytes become Base64. `order` returns the keys of an
-    object in the order to write them. Raises TypeError for a value that JSON cannot represent.
+    object in the order to write them. `to_bytes`: Jackson escapes characters beyond 16 bits if it writes bytes, but not
+    if it writes a text. Raises TypeError for a value that JSON cannot represent.
     """
     match value:
         case None:
@@ -25,17 +29,19 @@ def java_json(value: Any, order: Callable[[Mapping[str, Any]], Iterable[str]] = 
         case bool():
             return "true" if value else "false"
         case str():
-            return _string(value)
+            return _string(value, to_bytes)
         case int():
             return str(value)
         case float():
             return java_double(value) if math.isfinite(value) else f'"{java_double(value)}"'
         case bytes():
-            return _string(base64.b64encode(value).decode())
+            return _string(base64.b64encode(value).decode(), to_bytes)
         case Mapping():
-            return "{" + ",".join(f"{_string(_name(k))}:{java_json(value[k], order)}" for k in order(value)) + "}"
+            members = (f"{_string(_name(k), to_bytes)}:{java_json(value[k], order, to_bytes=to_bytes)}"
+                       for k in order(value))
+            return "{" + ",".join(members) + "}"
         case list() | tuple():
-            return "[" + ",".join(java_json(one, order) for one in value) + "]"
+            return "[" + ",".join(java_json(one, order, to_bytes=to_bytes) for one in value) + "]"
         case _:
             raise TypeError(f"{type(value).__name__} cannot be written as JSON: {value!r}")
 
@@ -46,13 +52,13 @@ def _name(key: Any) -> str:
     return key
 
 
-def _string(value: str) -> str:
+def _string(value: str, to_bytes: bool) -> str:
     # Python and Jackson escape the same characters, but Jackson's hexadecimal digits are uppercase. The pattern
     # matches an escaped backslash first, so that "\\u00ab" in the data does not change.
     text = encode_basestring(value)
     if "\\" in text:
         text = _ESCAPE.sub(lambda m: m[0] if m[0] == "\\\\" else "\\u" + m[0][2:].upper(), text)
-    return text if text.isascii() else _SURROGATES.sub(_escaped, text)
+    return text if text.isascii() else (_SURROGATES if to_bytes else _UNPAIRED).sub(_escaped, text)
 
 
 def _escaped(match: re.Match[str]) -> str:

@@ -9,19 +9,19 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from heeler.embedded_kafka.jars import CONNECT, classpath, resolve
+from heeler.embedded_kafka.jars import CONNECT, JarSet, classpath, resolve
 from heeler.embedded_kafka.java import find_java
 
 SOURCE = Path(__file__).with_name("Driver.java")
 
 
-def run_driver(lines: Iterable[str], *arguments: str) -> list[str]:
-    """One line of answer for each line; needs a JDK (javac) and, once, the network for Kafka Connect's jars."""
-    jars, javac = classpath(resolve(CONNECT)), shutil.which("javac")
+def run_driver(lines: Iterable[str], *arguments: str, source: Path = SOURCE, jar_set: JarSet = CONNECT) -> list[str]:
+    """One line of answer for each line; needs a JDK (javac) and, once, the network for the jars."""
+    jars, javac = classpath(resolve(jar_set)), shutil.which("javac")
     if javac is None:
         raise RuntimeError("the differential test compiles Driver.java: install a JDK (javac)")
     with tempfile.TemporaryDirectory() as folder:
-        subprocess.run([javac, "-nowarn", "-Xlint:none", "-cp", jars, "-d", folder, str(SOURCE)], check=True)
+        subprocess.run([javac, "-nowarn", "-Xlint:none", "-cp", jars, "-d", folder, str(source)], check=True)
         command = [
             find_java(),
             "-Xmx512m",

@@ -83,16 +83,22 @@ def from_connect(array: pa.Array, schema: Schema, node: Node, options: AvroOptio
     """Converts Connect values to plain values of the node, without nulls unless the node is optional. `schema`: that of
     the values; the node may be that schema in Avro or another, compatible one. Raises BadRowError, DataError.
     """
-    return _Writer(options).column(array, schema, node, outermost=True)
+    return _Writer(options).column(array, schema, node)
 
 
 class _Writer:
     def __init__(self, options: AvroOptions) -> None:
         self._options = options
 
-    def column(self, array: pa.Array, schema: Schema, node: Node, *, outermost: bool = False) -> pa.Array:
-        if schema.default is not None and array.null_count and not self._options.ignore_defaults and not outermost:
+    def field(self, array: pa.Array, schema: Schema, node: Node) -> pa.Array:
+        """Converts a struct's field, in which the default replaces null, as Java's Struct.get does. An item of a list
+        or a map remains null.
+        """
+        if schema.default is not None and array.null_count and not self._options.ignore_defaults:
             array = filled(array, schema)
+        return self.column(array, schema, node)
+
+    def column(self, array: pa.Array, schema: Schema, node: Node) -> pa.Array:
         optional = node.kind == "union" and any(branch.kind == "null" for branch in node.inner)
         if not array.null_count:
             return self._values(array, schema, node)
@@ -130,7 +136,7 @@ class _Writer:
             field = fields.pop(member.name, None)
             if field is not None:
                 columns.append(named(field.name, partial(
-                    self.column, children[field.name], field.schema, member.node)))
+                    self.field, children[field.name], field.schema, member.node)))
             elif member.default is not NO_DEFAULT:
                 default = wire_default(member.node, member.default)
                 columns.append(pa.repeat(pa.scalar(default, wire_type(member.node)), len(array)))
@@ -150,7 +156,7 @@ class _Writer:
                 field = fields.get(union_member(one, index, self._options))
                 if field is not None:
                     optional = Node("union", inner=(Node("null"), one))
-                    columns[f"b{index}"] = self.column(children[field.name], field.schema, optional)
+                    columns[f"b{index}"] = self.field(children[field.name], field.schema, optional)
             nothing = np.logical_and.reduce([c.is_null().to_numpy(zero_copy_only=False) for c in columns.values()])
             if nothing.any() and all(branch.kind != "null" for branch in node.inner):
                 raise BadRowError(int(np.argmax(nothing)), "a union has no value")

@@ -40,7 +40,7 @@ def avro_text(schema: Schema | None, options: AvroOptions) -> str:
     """Returns the Avro schema as text. Raises DataError for a schema without equivalent in Avro."""
     if schema is None:
         return java_json(ANYTHING)
-    return java_json(_Mapping(options).schema(schema))
+    return java_json(_Mapping(options).schema(schema), to_bytes=False)
 
 
 class _Mapping:

@@ -21,7 +21,7 @@ _NULL = {"type": "null"}
 
 def json_schema_text(schema: Schema, options: JsonSchemaOptions) -> str:
     """Returns the JSON Schema as text. Raises DataError."""
-    return java_json(_described(schema, options))
+    return java_json(_described(schema, options), to_bytes=False)
 
 
 def _described(
