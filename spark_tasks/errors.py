@@ -102,31 +102,14 @@ def rust_code() -> Iterator[None]:
 
 def text_of(error: BaseException) -> str:
     """Returns the type and the message of a plugin's error, as `ValueError: no such row`."""
-    message, name = message_of(error), type(error).__name__
-    return f"{name}, whose message cannot be shown" if message is None else f"{name}: {message}"
-
-
-def message_of(error: BaseException) -> str | None:
-    """Returns the message of a plugin's error. `str` may raise anything; then there is none."""
-    try:
-        return str(error)
-    except BaseException:  # noqa: BLE001 - plugin code
-        return None
-
-
-def shortened(text: str, limit: int) -> str:
-    """Returns a text with about `limit` characters of its beginning and its end if it is longer."""
-    if len(text) <= limit:
-        return text
-    half = limit // 2
-    return f"{text[:half]}\n… {len(text) - 2 * half} characters omitted …\n{text[-half:]}"
+    return f"{type(error).__name__}: {message_of(error)}"
 
 
 def message_of(error: BaseException) -> str:
     """Returns the message of a plugin's error. `str` may raise anything."""
     try:
         return str(error)
-    except Exception:  # noqa: BLE001 - plugin code
+    except BaseException:  # noqa: BLE001 - plugin code
         return "its message cannot be shown"
 
 

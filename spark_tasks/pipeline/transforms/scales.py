@@ -18,7 +18,7 @@ from spark_tasks.data.columns import struct_array
 from spark_tasks.data.schema import DECIMAL, Schema, Type
 from spark_tasks.pipeline.converters.base import BadRowError, schema_of
 from spark_tasks.pipeline.transforms.base import Transform
-from spark_tasks.pipeline.transforms.rows import put
+from spark_tasks.pipeline.transforms.columns_or_rows import put
 
 
 class SettledScales(Transform):

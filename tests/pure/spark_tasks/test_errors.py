@@ -88,9 +88,9 @@ class UnreadableError(Exception):
 def test_what_a_plugin_raises_is_an_error_even_if_its_message_raises_something() -> None:
     with pytest.raises(PluginExitError, match=r"^the plugin raised SystemExit: 3$"), plugin_code():
         raise SystemExit(3)
-    with pytest.raises(PluginExitError, match=r"UnreadableExit, whose message cannot be shown$"), plugin_code():
+    with pytest.raises(PluginExitError, match=r"UnreadableExit: its message cannot be shown$"), plugin_code():
         raise UnreadableExit
-    with pytest.raises(PluginExitError, match=r"UnreadableError, whose message cannot be shown$"), plugin_code():
+    with pytest.raises(PluginExitError, match=r"UnreadableError: its message cannot be shown$"), plugin_code():
         raise UnreadableError
 
 

@@ -115,7 +115,7 @@ def test_an_error_whose_text_cannot_be_read_is_that_of_a_record():
             raise WordlessError
         return batch
 
-    with pytest.raises(TransformError, match=r"offset 2: WordlessError, whose message cannot be shown") as bad:
+    with pytest.raises(TransformError, match=r"offset 2: WordlessError: its message cannot be shown") as bad:
         returning(refuse)
     assert bad.value.part.row == 2
     with pytest.raises(TransformError, match="WordlessError, whose message"):
