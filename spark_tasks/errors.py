@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
+_UNREADABLE: Final = "its message cannot be shown"
 _MAX_MESSAGE: Final = 10_000  # characters of each message in a stack trace
 _REFUSED_LOGIN: Final = "28"  # invalid authorization specification, in ISO/IEC 9075
 
@@ -80,7 +81,7 @@ def plugin_code(*, interruptible: bool = False) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        if isinstance(error, Exception) and message_of(error) is not None:
+        if isinstance(error, Exception) and message_of(error) != _UNREADABLE:
             raise
         if interruptible and isinstance(error, KeyboardInterrupt):
             raise
@@ -110,7 +111,7 @@ def message_of(error: BaseException) -> str:
     try:
         return str(error)
     except BaseException:  # noqa: BLE001 - plugin code
-        return "its message cannot be shown"
+        return _UNREADABLE
 
 
 def shortened(text: str, limit: int) -> str:

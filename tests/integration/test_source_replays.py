@@ -15,7 +15,6 @@ from tests.rigs.support import wait_until
 from tests.rigs.task_rigs import SourceRig
 from tests.rigs.tasks import Loop
 from tests.rigs.topic_reader import letters, read_topic
-from tests.rigs.workers import Rig
 
 pytestmark = pytest.mark.integration
 
@@ -115,47 +114,3 @@ def test_records_that_kafka_refused_are_replayed_as_they_were_to_be_written(sour
     assert replayed(again)["replayed"] == 0
     source.limit(11)
     again.await_records(1, 60)
-
-
-def test_a_sources_queue_is_replayed_through_the_repaired_transforms(rig: Rig, topic_name: str) -> None:
-    lines, dead, name = rig.folder / "in.txt", f"{topic_name}-dead", f"{topic_name}-source"
-    lines.write_text("1\ntwo\n3\n")
-    config = {
-        "connector.class": "FileStreamSource", "file": str(lines), "topic": topic_name, **TOLERANT,
-        "errors.deadletterqueue.topic.name": dead, "value.converter": "org.apache.kafka.connect.json.JsonConverter",
-        "value.converter.schemas.enable": "false", "transforms": "hoist,cast",
-        "transforms.hoist.type": TRANSFORMS + "HoistField$Value", "transforms.hoist.field": "n",
-        "transforms.cast.type": TRANSFORMS + "Cast$Value", "transforms.cast.spec": "n:int32",
-    }
-    rig.create(name, config, ["RUNNING", "RUNNING"])
-    rig.wait_records(dead, 1)
-    rig.wait_records(topic_name, 2)
-    path = f"/connectors/{name}/dead-letters/replay"
-    assert "No replay" in str(rig.refused("GET", path))
-    rig.call("PUT", f"/connectors/{name}/stop")
-    rig.create(name, {**config, "transforms.cast.spec": "n:string"})
-    rig.call("PUT", f"/connectors/{name}/resume")
-    rig.wait_states(name, ["RUNNING", "RUNNING"])
-    rig.call("POST", path)
-
-    def end() -> dict[str, Any] | None:
-        state: dict[str, Any] = rig.call("GET", path)
-        return state if state["state"] != "RUNNING" else None
-
-    state = wait_until(end, 60, "the end of the replay")
-    assert (state["state"], state["replayed"], state["by_stage"]) == ("DONE", 1, {"TRANSFORMATION": 1})
-    assert [m.value() for m in rig.kafka.messages(topic_name)] == [b'{"n":1}', b'{"n":3}', b'{"n":"two"}']
-
-    place = {"heeler.dead.letters": dead, "partition": 0}
-    shown = rig.call("GET", f"/connectors/{name}/offsets")["offsets"]
-    assert {"partition": place, "offset": {"offset": 1}} in shown
-    rig.call("PUT", f"/connectors/{name}/stop")
-    refused = rig.refused("PATCH", f"/connectors/{name}/offsets",
-                          {"offsets": [{"partition": place, "offset": {"offset": -1}}]})
-    assert refused.status == 400
-    rig.call("PATCH", f"/connectors/{name}/offsets", {"offsets": [{"partition": place, "offset": {"offset": 0}}]})
-    rig.call("PUT", f"/connectors/{name}/resume")
-    rig.wait_states(name, ["RUNNING", "RUNNING"])
-    rig.call("POST", path)
-    assert wait_until(end, 60, "the end of the replay")["replayed"] == 1
-    assert len(rig.kafka.messages(topic_name)) == 4, "again, and the file was not read again"

@@ -118,7 +118,7 @@ def test_an_error_whose_text_cannot_be_read_is_that_of_a_record():
     with pytest.raises(TransformError, match=r"offset 2: WordlessError: its message cannot be shown") as bad:
         returning(refuse)
     assert bad.value.part.row == 2
-    with pytest.raises(TransformError, match="WordlessError, whose message"):
+    with pytest.raises(TransformError, match="WordlessError: its message cannot"):
         list(Stage("r", "acme.Returning", Returning(), Wordless()).apply(pa.RecordBatch.from_pydict({"value": ["a"]})))
 
 
