@@ -260,8 +260,10 @@ class EndWatcher:
                     return
                 try:
                     changed = await self._long_poll(node, partitions)
-                except (protocol.KafkaError, OSError, ConnectError) as error:
-                    _logger.debug("Requesting ends from broker %d failed: %s", node, error)
+                except Exception as error:  # noqa: BLE001 - polls must go on: nothing else would wake lent tasks
+                    usual = isinstance(error, (protocol.KafkaError, OSError, ConnectError))
+                    _logger.log(logging.DEBUG if usual else logging.ERROR, "Requesting ends from broker %d failed: %s",
+                                node, error, exc_info=not usual)
                     self._sessions[node].handle_error()
                     self._forget_leaders({topic for topic, _ in partitions})
                     await self.cluster.io.sleep(_RETRY_MS)

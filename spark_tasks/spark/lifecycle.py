@@ -81,11 +81,13 @@ class SparkLifecycle:
             self._fail(error)
             return
         with self._changed:
-            if self.state is EngineState.CLOSED:
-                spark.close()
-                return
-            self.spark, self.state, self._started_at = spark, EngineState.RUNNING, time.monotonic()
-            self._changed.notify_all()
+            wanted = self.state is not EngineState.CLOSED
+            if wanted:
+                self.spark, self.state, self._started_at = spark, EngineState.RUNNING, time.monotonic()
+                self._changed.notify_all()
+        if not wanted:
+            spark.close()  # takes seconds, in which the engine closes too
+            return
         _logger.info("Spark started in %.1f s with %d slots", time.monotonic() - begun, spark.slots)
         self._up(spark)
 

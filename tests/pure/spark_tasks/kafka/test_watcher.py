@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import struct
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -29,6 +30,7 @@ class Brokers:
         self.known: dict[TopicPartition, int] = {}
         self.silent: set[TopicPartition] = set()  # whose leaders cannot say their ends
         self.refusals = 0
+        self.unreadable = 0  # responses that follow
         self.searched = threading.Event()  # for a topic that does not exist
         self.io = self
         self.tasks: set[asyncio.Task[Any]] = set()
@@ -52,6 +54,9 @@ class Brokers:
 
     async def send(self, request: Any, node: int, **_: Any) -> Any:
         await asyncio.sleep(PAUSE_S)
+        if self.unreadable:
+            self.unreadable -= 1
+            raise struct.error("unpack requires a buffer of 4 bytes")
         return SimpleNamespace(error_code=0, session_id=0, responses=[
             SimpleNamespace(topic=topic.topic, partitions=[
                 self.fetched(node, (topic.topic, part.partition), part.fetch_offset) for part in topic.partitions])
@@ -173,6 +178,18 @@ def test_a_partition_whose_leader_cannot_say_its_end_does_not_delay_the_others(b
     brokers.ends[silent] = 3
     brokers.silent.clear()
     assert news_of_silent.wait(SOON_S)
+
+
+def test_polls_continue_after_a_response_that_cannot_be_read(brokers: Brokers) -> None:
+    """Otherwise nothing would wake lent tasks again."""
+    brokers.leads["t", 0] = 1
+    watcher = EndWatcher(cast("KafkaCluster", brokers))
+    news = watched(watcher, ("t", 0))
+    wait_until(lambda: watcher.known_end(("t", 0), "read_uncommitted") == 0)
+    brokers.unreadable = 2
+    wait_until(lambda: not brokers.unreadable)
+    brokers.ends["t", 0] = 5
+    assert news.wait(SOON_S)
 
 
 def test_a_log_that_has_become_shorter_is_news(brokers: Brokers) -> None:
