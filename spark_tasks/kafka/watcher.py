@@ -260,7 +260,7 @@ class EndWatcher:
                     return
                 try:
                     changed = await self._long_poll(node, partitions)
-                except Exception as error:  # noqa: BLE001 - polls must go on: nothing else would wake lent tasks
+                except Exception as error:  # polls must go on: nothing else would wake lent tasks
                     usual = isinstance(error, (protocol.KafkaError, OSError, ConnectError))
                     _logger.log(logging.DEBUG if usual else logging.ERROR, "Requesting ends from broker %d failed: %s",
                                 node, error, exc_info=not usual)

@@ -517,8 +517,7 @@ def test_spark_starts_although_something_always_runs(monkeypatch: pytest.MonkeyP
 
 
 def test_batches_fail_if_spark_cannot_start(caplog: pytest.LogCaptureFixture) -> None:
-    # Last: it shares the process's one SparkContext with nobody, as the fixture's is still there to be refused.
-    broken = SparkEngine({"spark.driver.extraJavaOptions": "-XX:NoSuchOption"})
+    broken = SparkEngine({"spark.driver.extraJavaOptions": "-XX:MaxHeapFreeRatio=200"})
     waiting = broken.submit("a-0", [Answer(1)])
     broken.start()
     with pytest.raises(SparkStartError):
