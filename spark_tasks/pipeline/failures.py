@@ -154,13 +154,13 @@ def good_records(
     batch: pa.RecordBatch, attempt: Callable[[pa.RecordBatch], T], refuse: Callable[[int, StageFailedError], None]
 ) -> list[T]:
     """Returns the results of `attempt` for the batch without its bad records, in few pieces. Calls `refuse` with the
-    bad rows of the batch and their errors, in order.
+    bad rows of the batch and their errors, in order; what it raises ends the search.
 
     If the errors of `attempt` name all bad rows, tries again without them; otherwise searches for them.
     """
     rows: np.ndarray[Any, Any] = np.arange(len(batch))
     left, parts = batch, list[T]()
-    refused: list[tuple[int, StageFailedError]] = []
+    named: list[tuple[int, StageFailedError]] = []
     unnamed: StageFailedError | None = None
     while len(left) and not (parts or unnamed):
         try:
@@ -169,16 +169,21 @@ def good_records(
             good = np.ones(len(left), np.bool_)
             for row, error in failed.bad:
                 good[row] = False
-                refused.append((int(rows[row]), failed.of(error)))
+                named.append((int(rows[row]), failed.of(error)))
             unnamed = failed if good.all() else None
             rows, left = rows[good], left.filter(pa.array(good))
+    named.sort(key=lambda one: one[0], reverse=True)
+
+    def refuse_in_order(row: int, failed: StageFailedError) -> None:
+        """At once, not after the search: without tolerance, the first bad row is the last one that is looked for."""
+        while named and named[-1][0] < rows[row]:
+            refuse(*named.pop())
+        refuse(int(rows[row]), failed)
+
     if unnamed:
-        parts = list(good_parts(
-            len(left), partial(_attempt_range, attempt, left),
-            lambda row, failed: refused.append((int(rows[row]), failed)), failed=unnamed,
-        ))  # fmt: skip
-    for row, failure in sorted(refused, key=lambda one: one[0]):
-        refuse(row, failure)
+        parts = list(good_parts(len(left), partial(_attempt_range, attempt, left), refuse_in_order, failed=unnamed))
+    while named:
+        refuse(*named.pop())
     return parts
 
 

@@ -22,7 +22,7 @@ from spark_tasks.pipeline.converters import json_kernels as kernels
 from spark_tasks.pipeline.converters import json_text
 from spark_tasks.pipeline.converters.base import (
     CONVERTER_KEYS,
-    BadRowError,
+    BadRowsError,
     Column,
     Converter,
     HeaderConverter,
@@ -39,6 +39,8 @@ _ENVELOPE = (
     'JsonConverter with schemas.enable requires "schema" and "payload" fields and may not contain additional fields. '
     "If you are trying to deserialize plain JSON data, set schemas.enable=false in your converter configuration."
 )
+_MEMBERS = ("schema", "payload")
+_MAX_SPELLINGS = 64  # of their names, with escapes; so many only occur in records that are made to be slow
 
 
 class JsonConverter(Converter, HeaderConverter):
@@ -158,7 +160,7 @@ class JsonConverter(Converter, HeaderConverter):
 
 def _first_envelope(found: Texts, there: Bools) -> tuple[Bytes, Bytes, Schema] | None:
     """Returns the text before and after the payload of the first record, and its schema. Returns None if they cannot be
-    separated.
+    separated, or the schema is invalid.
     """
     if not there.any():
         return None
@@ -175,45 +177,82 @@ def _first_envelope(found: Texts, there: Bools) -> tuple[Bytes, Bytes, Schema] |
     quote = payload.startswith(b'"')
     start = int(tape.starts[cells[1][0]]) - quote
     prefix, suffix = found.data[begin:start], found.data[start + len(payload) : stop]
-    return None if schema == "null" else (prefix, suffix, from_text(schema))
+    try:
+        return None if schema == "null" else (prefix, suffix, from_text(schema))
+    except DataError:
+        return None  # the general path names all records that have it
 
 
 def _envelopes(tape: Tape, rows: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Returns the schema and payload tokens of the envelopes in `rows`, -1 for all other rows. Raises BadRowError for
-    an invalid envelope.
+    """Returns the schema and payload tokens of the envelopes in `rows`, -1 for all other rows. Raises BadRowsError with
+    all invalid envelopes.
     """
-    plain = tape.kinds[tape.roots[rows]] != OBJECT
-    if plain.any():
-        raise BadRowError(int(rows[np.argmax(plain)]), _ENVELOPE)
-    members = find_members(tape, tape.roots)
-    names, cells = members or ([], np.empty((0, len(tape.roots)), np.int32))
-    if set(names) != {"schema", "payload"}:
-        extra = [i for i, name in enumerate(names) if name not in ("schema", "payload")]
-        bad = (cells[extra][:, rows] >= 0).any(axis=0) if extra else np.ones(len(rows), np.bool_)
-        raise BadRowError(int(rows[np.argmax(bad)]), _ENVELOPE)
-    lacking = (cells[:, rows] < 0).any(axis=0)
-    if lacking.any():
-        raise BadRowError(int(rows[np.argmax(lacking)]), _ENVELOPE)
-    return cells[names.index("schema")].copy(), cells[names.index("payload")].copy()
+    good, cells = _members_of_envelopes(tape)
+    bad = rows[~good[rows]]
+    if len(bad):
+        error = DataError(_ENVELOPE)
+        raise BadRowsError([(row, error) for row in bad.tolist()])
+    return cells[0], cells[1]
+
+
+def _members_of_envelopes(tape: Tape) -> tuple[Bools, np.ndarray[Any, Any]]:
+    """Returns which records are objects with the members of _MEMBERS and no others, and the tokens of these members.
+
+    A name may also be written with escapes. Other names are not collected: they may be data, and as many as records.
+    """
+    members, written = list(_MEMBERS), [name.encode() for name in _MEMBERS]
+    cells = np.empty((len(written), len(tape.roots)), np.int32)
+    good = np.ones(len(tape.roots), np.bool_)
+    state, row = kernels.NEW_KEY, 0
+    while True:
+        packed = np.frombuffer(b"".join(written), np.uint8)
+        ends = np.cumsum([0, *map(len, written)]).astype(np.int32)
+        state, row, key = kernels.members(
+            tape.data, tape.kinds, tape.starts, tape.ends, tape.nexts, tape.roots, packed, ends, len(written), row,
+            cells,
+        )
+        if state == kernels.FOUND:
+            break
+        name = tape.data[tape.starts[key] : tape.ends[key]].tobytes()
+        meant = json_text.parse(b'"' + name + b'"') if b"\\" in name else None
+        if meant in _MEMBERS and len(written) < _MAX_SPELLINGS:
+            members.append(meant)
+            written.append(name)
+            cells = np.concatenate([cells, np.full((1, len(tape.roots)), -1, np.int32)])
+        else:
+            good[row] = False
+            row += 1
+    found = np.array([cells[[member == one for member in members]].max(axis=0) for one in _MEMBERS])  # the last counts
+    return good & (found >= 0).all(axis=0), found
 
 
 def _the_schema(tape: Tape, schemas: np.ndarray[Any, Any], rows: np.ndarray[Any, Any]) -> Schema | None:
-    """Returns the schema of all records. `schemas`: their tokens; -1 for a null record. Raises MixedSchemasError."""
+    """Returns the schema of all records. `schemas`: their tokens; -1 for a null record. Raises MixedSchemasError, and
+    BadRowsError for schemas that are invalid.
+    """
     first = int(rows[0])
     if kernels.first_differing(tape.data, tape.starts, tape.ends, schemas, first) == len(schemas):
-        return _schema(raw(tape, schemas[first : first + 1])[0].as_py(), first)
+        try:
+            return _schema(raw(tape, schemas[first : first + 1])[0].as_py())
+        except DataError as error:
+            raise BadRowsError([(row, error) for row in rows.tolist()]) from error
     encoded = raw(tape, schemas).dictionary_encode()
     codes = encoded.indices.fill_null(-1).to_numpy()
     found: dict[Schema | None, int] = {}
-    same = [found.setdefault(_schema(text, int(np.argmax(codes == code))), code)
-            for code, text in enumerate(encoded.dictionary.to_pylist())]
+    same: list[int] = []
+    bad: list[tuple[int, Exception]] = []
+    for code, text in enumerate(encoded.dictionary.to_pylist()):
+        try:
+            same.append(found.setdefault(_schema(text), code))
+        except DataError as error:
+            same.append(code)
+            bad += [(row, error) for row in np.flatnonzero(codes == code).tolist()]
+    if bad:
+        raise BadRowsError(sorted(bad, key=lambda one: one[0]))
     if len(found) > 1:
         raise MixedSchemasError(np.where(codes >= 0, np.array(same)[codes], -1))
     return next(iter(found))
 
 
-def _schema(text: str, row: int) -> Schema | None:
-    try:
-        return None if text == "null" else from_text(text)
-    except DataError as error:
-        raise BadRowError(row, error) from None
+def _schema(text: str) -> Schema | None:
+    return None if text == "null" else from_text(text)

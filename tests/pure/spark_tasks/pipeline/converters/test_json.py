@@ -12,7 +12,7 @@ from spark_tasks.data.arrow_types import to_arrow
 from spark_tasks.data.columns import SCHEMA_KEY
 from spark_tasks.data.schema import DATE, DECIMAL, TIME, TIMESTAMP, Field, Schema, Type, from_text, to_text
 from spark_tasks.errors import ConfigError, DataError
-from spark_tasks.pipeline.converters.base import BadRowError
+from spark_tasks.pipeline.converters.base import BadRowError, BadRowsError
 from spark_tasks.pipeline.converters.json import JsonConverter
 from spark_tasks.pipeline.failures import reason_of
 
@@ -178,3 +178,38 @@ def test_messages_for_dead_letters_are_javas(schema, payload, message):
     assert (error.java_message or str(error)) == message
     builder = message.startswith(("fieldName", "Cannot create"))
     assert error.java_class.endswith(".SchemaBuilderException" if builder else ".DataException")
+
+
+def test_all_records_without_an_envelope_are_named():
+    """So they need not be searched for: in a topic without schemas, that is every record."""
+    good = b'{"schema":null,"payload":1}'
+    values = [b'{"a":1}', good, b"5", None, b'{"schema":null}', b'{"schema":null,"payload":1,"b":2}', b'{"payload":1}',
+              b"[]"]
+    with pytest.raises(BadRowsError) as bad:
+        converter().to_connect("t", pa.array(values))
+    assert [row for row, _ in bad.value.bad] == [0, 2, 4, 5, 6, 7]
+    assert all("schemas.enable" in str(error) for _, error in bad.value.bad)
+
+
+def test_an_envelope_is_good_beside_records_with_thousands_of_names():
+    good = b'{"schema":{"type":"int32","optional":false},"payload":1}'
+    with pytest.raises(BadRowsError) as bad:
+        converter().to_connect("t", pa.array([good, *(b'{"name %d":1}' % n for n in range(3000)), good]))
+    assert [row for row, _ in bad.value.bad] == list(range(1, 3001))
+
+
+def test_the_names_of_an_envelope_may_have_escapes():
+    values = [rb'{"schema":null,"payload":1}', rb'{"\u0073chema":null,"p\u0061yload":2}',
+              rb'{"payload":7,"schema":null,"payl\u006fad":3}']
+    assert converter().to_connect("t", pa.array(values))[0].to_pylist() == [1, 2, 3]
+    with pytest.raises(BadRowsError) as bad:
+        converter().to_connect("t", pa.array([*values, rb'{"\u0073chemas":null,"payload":2}']))
+    assert [row for row, _ in bad.value.bad] == [3]
+
+
+def test_all_records_with_an_invalid_schema_are_named():
+    wrong, good = b'{"schema":{"type":"nope"},"payload":1}', b'{"schema":{"type":"int32"},"payload":1}'
+    for values, rows in (([wrong, None, wrong], [0, 2]), ([good, wrong, good, wrong], [1, 3])):
+        with pytest.raises(BadRowsError) as bad:
+            converter().to_connect("t", pa.array(values))
+        assert [row for row, _ in bad.value.bad] == rows

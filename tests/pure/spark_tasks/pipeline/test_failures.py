@@ -1,0 +1,69 @@
+import pyarrow as pa
+import pytest
+
+from spark_tasks.errors import DataError
+from spark_tasks.pipeline.converters.base import BadRowsError
+from spark_tasks.pipeline.failures import FailedStage, good_records, stage
+
+BATCH = pa.record_batch({"n": list(range(1000))})
+
+
+class StoppedError(Exception):
+    """Raised by a function that tolerates no bad record."""
+
+
+@pytest.fixture
+def tried():
+    """The ranges of rows that `attempt` was called with."""
+    return []
+
+
+@pytest.fixture
+def attempt(tried):
+    """Fails if a range has a row from 500 on. Its error names none, or with `named` those from 700 on."""
+
+    def call(batch, *, named=False):
+        rows = batch.column("n").to_pylist()
+        tried.append((rows[0], len(rows)))
+        with stage(FailedStage.TASK_PUT, "Sink", "record {} cannot be written"):
+            bad = [(at, DataError(f"no {row}")) for at, row in enumerate(rows) if row >= 700]
+            if bad and named:
+                raise BadRowsError(bad)
+            if any(row >= 500 for row in rows):
+                raise DataError("no")
+            return rows
+
+    return call
+
+
+def stop(row, failed):
+    raise StoppedError(row)
+
+
+def test_the_search_ends_with_the_first_bad_row_if_none_is_tolerated(attempt, tried):
+    with pytest.raises(StoppedError, match=r"^500$"):
+        good_records(BATCH, attempt, stop)
+    assert len(tried) < 30  # to find all 500 takes thousands
+
+
+def test_bad_rows_that_are_searched_for_are_refused_before_named_ones_that_follow(attempt):
+    refused = []
+    parts = good_records(BATCH, lambda batch: attempt(batch, named=True), lambda row, _: refused.append(row))
+    assert refused == list(range(500, 1000))
+    assert [row for part in parts for row in part] == list(range(500))
+
+
+def test_named_rows_that_precede_the_first_one_that_is_found_are_refused_first():
+    def call(batch):
+        rows = batch.column("n").to_pylist()
+        with stage(FailedStage.TASK_PUT, "Sink", "record {} cannot be written"):
+            named = [(at, DataError("named")) for at, row in enumerate(rows) if row in (3, 900)]
+            if named:
+                raise BadRowsError(named)
+            if 500 in rows:
+                raise DataError("found")
+            return rows
+
+    refused = []
+    good_records(BATCH, call, lambda row, failed: refused.append((row, str(failed.error))))
+    assert refused == [(3, "named"), (500, "found"), (900, "named")]
