@@ -1,13 +1,17 @@
-"""Version requirements of plugins according to KIP-891: "1.2" (exactly this version) or a Maven range, "[1.0,2.0)"."""
+"""Version requirements of plugins according to KIP-891: "1.2" (exactly this version), a Maven range, "[1.0,2.0)",
+or several, "[1.0,2.0),[3.0,)".
+"""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import pairwise
 
 from spark_tasks.errors import ConfigError
 
 _PARTS = re.compile(r"\d+|[a-zA-Z]+")
+_NEXT_RANGE = re.compile(r"(?<=[\])])\s*,\s*(?=[\[(])")  # the comma between two ranges
 
 
 def sort_key(version: str) -> tuple[tuple[int, ...], bool, tuple[tuple[int, str], ...]]:
@@ -23,7 +27,7 @@ def sort_key(version: str) -> tuple[tuple[int, ...], bool, tuple[tuple[int, str]
 
 @dataclass(frozen=True, slots=True)
 class VersionRange:
-    """A version requirement. `low`, `high`: the bounds, None for no bound."""
+    """A range of versions. `low`, `high`: the bounds, None for no bound."""
 
     low: str | None
     low_included: bool
@@ -43,25 +47,46 @@ class VersionRange:
         return f"{opening}{self.low or ''},{self.high or ''}{closing}"
 
 
-def requirement(text: str | None) -> VersionRange | None:
+@dataclass(frozen=True, slots=True)
+class VersionRequirement:
+    """A version has to be in one of the ranges, which are in order and do not overlap."""
+
+    ranges: tuple[VersionRange, ...]
+
+    def __contains__(self, version: str) -> bool:
+        return any(version in one for one in self.ranges)
+
+    def __str__(self) -> str:
+        return ",".join(map(str, self.ranges))
+
+
+def requirement(text: str | None) -> VersionRequirement | None:
     """Parses a `plugin.version`. Returns None if any version is allowed, so that the newest is used. Raises
     ConfigError.
     """
     wanted = (text or "").strip()
-    return parse_range(wanted) if wanted and wanted != "latest" else None
+    return parse_requirement(wanted) if wanted and wanted != "latest" else None
 
 
-def parse_range(text: str) -> VersionRange:
-    """Parses a version or a range. Raises ConfigError."""
+def parse_requirement(text: str) -> VersionRequirement:
+    """Parses a version, a range or several. Raises ConfigError."""
     text = text.strip()
     if text[:1] not in ("[", "("):
         if not text or set(text) & set("[](),"):
             raise ConfigError(f"Invalid version requirement '{text}': expected a version or a range like [1.0,2.0)")
-        return VersionRange(text, low_included=True, high=text, high_included=True)
+        return VersionRequirement((VersionRange(text, low_included=True, high=text, high_included=True),))
+    ranges = tuple(_parse_range(one, text) for one in _NEXT_RANGE.split(text))
+    for one, following in pairwise(ranges):
+        if one.high is None or following.low is None or sort_key(following.low) < sort_key(one.high):
+            raise ConfigError(f"Invalid version range '{text}': its ranges overlap or are not in order")
+    return VersionRequirement(ranges)
+
+
+def _parse_range(text: str, whole: str) -> VersionRange:
     inner = text[1:-1].split(",")
     if text[-1] not in ("]", ")") or len(inner) > 2 or (len(inner) == 1 and not (text[0] == "[" and text[-1] == "]")):
-        raise ConfigError(f"Invalid version range '{text}': expected something like [1.0,2.0), [1.0,) or [1.0]")
+        raise ConfigError(f"Invalid version range '{whole}': expected something like [1.0,2.0), [1.0,) or [1.0]")
     low, high = (part.strip() or None for part in (inner[0], inner[-1]))
     if low is not None and high is not None and sort_key(low) > sort_key(high):
-        raise ConfigError(f"Invalid version range '{text}': its upper bound is below its lower bound")
+        raise ConfigError(f"Invalid version range '{whole}': its upper bound is below its lower bound")
     return VersionRange(low, text[0] == "[", high, text[-1] == "]")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
@@ -90,11 +91,18 @@ def _check_dead_letters(subject: Subject, values: Values) -> None:
             f"('topics={shown(list(dict.fromkeys(topics)))}') consumed by the connector"
         )
     regex = _text(subject, "topics.regex")
-    if regex and not values["topics.regex"].errors and compile_java(regex).fullmatch(topic):
+    if regex and _matches(regex, topic):
         values["topics.regex"].errors.append(
             f"The DLQ topic '{topic}' may not be matched by the regex for the topics "
             f"('topics.regex={regex}') consumed by the connector"
         )
+
+
+def _matches(pattern: str, topic: str) -> bool:
+    try:
+        return compile_java(pattern).fullmatch(topic) is not None
+    except re.error:  # which the validator of topics.regex reports
+        return False
 
 
 def _check_group(subject: Subject, values: Values) -> None:

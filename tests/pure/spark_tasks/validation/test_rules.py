@@ -1,4 +1,4 @@
-"""tasks.max=auto and tasks.auto are for sinks, and need valid bounds."""
+"""tasks.max=auto and tasks.auto are for sinks, and need valid bounds; topics and dead letters as in Java."""
 
 from __future__ import annotations
 
@@ -62,3 +62,15 @@ def test_the_keys_are_listed_only_for_connectors_that_use_them():
     assert len(auto({**SINK, "tasks.auto": "true"})) == 5
     assert errors(stored({**SINK, "tasks.max": "auto", "tasks.auto.max": "8", "tasks.auto.min": "2"})) == {}
     assert errors({**SOURCE, "tasks.auto": "false"}) == {}
+
+
+def test_a_dead_letter_topic_is_compared_with_topics_and_with_their_pattern():
+    """Also if both are set, as by Java."""
+    both = "topics and topics.regex are mutually exclusive options, but both are set."
+    found = errors({**SINK, "topics.regex": "d.*", "errors.deadletterqueue.topic.name": "dlq"})
+    assert found["topics"] == [both]
+    matched = ("The DLQ topic 'dlq' may not be matched by the regex for the topics ('topics.regex=d.*') consumed by "
+               "the connector")
+    assert found["topics.regex"] == [both, matched]
+    invalid = {**SINK, "topics": "", "topics.regex": "d(", "errors.deadletterqueue.topic.name": "d("}
+    assert [len(messages) for messages in errors(invalid).values()] == [1]
