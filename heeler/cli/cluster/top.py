@@ -9,7 +9,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -72,20 +72,38 @@ def top(session: ClusterSession, interval: float, times: int | None) -> None:
             time.sleep(interval)
 
 
-def lines(statuses: Iterable[ConnectorOverview], before: TopFigures | None, now: TopFigures) -> list[tuple[Any, ...]]:
-    """A line for each connector, with the sums of its tasks, and for each task. Failed connectors come first, then
-    those with a stalled task.
-    """
-    table: list[tuple[Any, ...]] = []
+@dataclass(frozen=True, slots=True)
+class TopLine:
+    """A connector with the sums of its tasks (`task` is None), or a task. A figure that is not known is None."""
+
+    connector: str
+    type: str
+    task: int | None
+    state: str
+    records_per_second: float | None
+    lag: float | None
+    errors: float | None
+    worker: str
+    problem: str
+
+    def cells(self) -> tuple[str, ...]:
+        """Its cells of the table."""
+        figures = (self.records_per_second, self.lag, self.errors)
+        return (self.connector, self.type if self.task is None else f"task {self.task}", self.state,
+                *("-" if figure is None else f"{figure:,.0f}" for figure in figures), self.worker, self.problem)
+
+
+def lines(statuses: Iterable[ConnectorOverview], before: TopFigures | None, now: TopFigures) -> list[TopLine]:
+    """A line for each connector and for each task. Failed connectors come first, then those with a stalled task."""
+    table: list[TopLine] = []
     for overview in sorted(statuses, key=lambda status: (not status.failed, not status.stalled, status.name)):
         places = [(overview.name, part.task) for part in overview.tasks if part.task is not None]
         for part in overview:
             own_places = places if part.task is None else [(overview.name, part.task)]
             pace = [rate for place in own_places if (rate := _rate(before, now, place)) is not None]
-            table.append((
-                overview.name, overview.kind if part.task is None else f"task {part.task}", part.state,
-                f"{sum(pace):,.0f}" if pace else "-", _sum(now.lag, own_places), _sum(now.errors, own_places),
-                part.worker, part.problem))
+            table.append(TopLine(
+                overview.name, overview.kind, part.task, part.state, round(sum(pace), 1) if pace else None,
+                _sum(now.lag, own_places), _sum(now.errors, own_places), part.worker, part.problem))
     return table
 
 
@@ -114,9 +132,10 @@ def _rate(before: TopFigures | None, now: TopFigures, place: Place) -> float | N
     return max(0.0, now.records[place] - before.records[place]) / (now.at - before.at)  # 0: restarted
 
 
-def _sum(numbers: Mapping[Place, float], places: Sequence[Place]) -> str:
+def _sum(numbers: Mapping[Place, float], places: Sequence[Place]) -> float | None:
     known = [numbers[place] for place in places if place in numbers]
-    return f"{sum(known):,.0f}" if known else "-"
+    total = sum(known)
+    return None if not known else int(total) if total == int(total) else total
 
 
 def _numbers(session: ClusterSession, statuses: Sequence[ConnectorOverview]) -> TopFigures:
@@ -177,14 +196,15 @@ class _Screen:
     def __exit__(self, *_: object) -> None:
         self._end.close()
 
-    def show(self, session: ClusterSession, rows: Sequence[tuple[Any, ...]]) -> None:
-        """Shows rows, in place of the former ones on a terminal."""
+    def show(self, session: ClusterSession, found: Sequence[TopLine]) -> None:
+        """Shows lines, in place of the former ones on a terminal."""
         from heeler.cli.output import fitting
 
+        rows = [line.cells() for line in found]
         if self._live is not None:
             self._live.update(fitting(COLUMNS, rows, SPARE), refresh=True)
             return
-        session.show([dict(zip(COLUMNS, row, strict=True)) for row in rows], COLUMNS, rows, "There are no connectors.")
+        session.show([asdict(line) for line in found], COLUMNS, rows, "There are no connectors.")
         sys.stdout.flush()
 
     def say(self, text: str) -> None:

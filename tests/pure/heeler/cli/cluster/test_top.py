@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -26,6 +27,18 @@ def test_top_shows_rates_and_lag_from_metrics(fake):
     words = second.splitlines()[2].split()
     assert words[5:7] == ["6", "3"]
     assert int(words[4].replace(",", "")) > 0
+
+
+def test_the_figures_of_top_are_numbers_for_programs(fake):
+    fake.answers |= {"GET /connectors": (200, {"c": {"status": STATUS}}),
+                     "GET /metrics": [(200, metrics(1000, 7000)), (200, metrics(5000, 5000))]}
+    out = run(fake, "top", "--times", "2", "--interval", "0.2", "-o", "yaml").stdout
+    _, before, whole, task = yaml.safe_load(out)  # the lists of both refreshes
+    assert (whole["connector"], whole["type"], whole["task"], task["task"], task["state"]) == (
+        "c", "sink", None, 0, "FAILED")
+    assert (before["records_per_second"], before["lag"]) == (None, 7001)
+    assert task["records_per_second"] > 0
+    assert (task["lag"], task["errors"], task["worker"], task["problem"]) == (5001, 3, "w:1", "Boom")
 
 
 def test_top_shows_what_has_stalled(fake):
@@ -64,7 +77,7 @@ def test_top_is_a_full_screen_until_ctrl_c(fake, on_a_terminal):
     follows_changes_until_ctrl_c(fake, shown)
     assert "\x1b[?1049l" in shown.output, "the screen is what it was before"
     data = on_a_terminal("top", "--interval", "0.2", "-o", "json")
-    data.until('"RECORDS/S": ')
+    data.until('"records_per_second": ')
     data.interrupt()
     assert data.end() == 130
     assert "\x1b[?1049" not in data.output
