@@ -17,6 +17,8 @@ from storage.log.record import shown
 from storage.status.state import Status
 
 CLAIM_RETRY_MS = 250
+KEY_RETRY_MS = 1000
+LONGEST_RETRY_MS = 8000  # without permission, each attempt fails and is a line in the log
 PURGE_AGAIN_MS = 2000
 
 
@@ -93,9 +95,11 @@ def on_claimed(turn: Turn, _: PrivilegesClaimed, error: Exception | None) -> Non
     """The right to write was claimed, or the claim failed and is retried soon."""
     turn.state = replace(turn.state, claims=turn.state.claims + 1)
     turn.claim(turn.state.claims if error is None else None)
+    failed = turn.state.failed_claims
+    turn.state = replace(turn.state, failed_claims=0 if error is None else failed + 1)
     if error is not None and turn.state.is_leader:
         turn.log("WARNING", f"Unable to claim write privileges for the config topic, trying again: {error}")
-        turn.timer((Timer.CLAIM, ""), turn.now + CLAIM_RETRY_MS)
+        turn.timer((Timer.CLAIM, ""), turn.now + _pause_ms(CLAIM_RETRY_MS, failed))
 
 
 def on_fenced(turn: Turn) -> None:
@@ -119,7 +123,10 @@ def ensure_session_key(turn: Turn) -> None:
     key = state.store.session_key  # `store`, not `config`, which may be older: others sign with the newest key
     expires = None if key is None or settings.key_ttl_ms <= 0 else key.created_ms + settings.key_ttl_ms
     wanted = settings.key_algorithm, settings.key_bytes
-    if key is None or (key.algorithm, len(key.key)) != wanted or (expires is not None and expires <= turn.now):
+    wrong = key is None or (key.algorithm, len(key.key)) != wanted or (expires is not None and expires <= turn.now)
+    if wrong and state.claim is None and state.failed_claims:
+        turn.timer((Timer.SESSION_KEY, ""), turn.now + KEY_RETRY_MS)  # a write would be refused
+    elif wrong:
         turn.emit(MakeSessionKey(turn.op(KeyWritten())))
     elif expires is not None:
         turn.timer((Timer.SESSION_KEY, ""), expires)
@@ -133,8 +140,15 @@ def on_key_due(turn: Turn, _: TimerFired) -> None:
 
 def on_key_written(turn: Turn, _: KeyWritten, error: Exception | None) -> None:
     """The session key is in the config topic, or writing it failed and is retried soon."""
+    failed = turn.state.failed_keys
+    turn.state = replace(turn.state, failed_keys=0 if error is None else failed + 1)
     if error is not None:
         turn.log("ERROR", f"Failed to write a session key: {error}")
-        turn.timer((Timer.SESSION_KEY, ""), turn.now + 1000)
+        turn.timer((Timer.SESSION_KEY, ""), turn.now + _pause_ms(KEY_RETRY_MS, failed))
     elif turn.state.settings.key_ttl_ms > 0:
         turn.timer((Timer.SESSION_KEY, ""), turn.now + turn.state.settings.key_ttl_ms)
+
+
+def _pause_ms(first_ms: int, failed: int) -> int:
+    """The pause before the next attempt, after `failed` attempts in a row and another one."""
+    return min(first_ms << min(failed, 10), LONGEST_RETRY_MS)

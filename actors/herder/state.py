@@ -289,8 +289,9 @@ class HerderState:
     `settled_ms` is when the last rebalance ended. `allocation` is what this worker has to run, `slots` is what it runs,
     `changed` is the items whose slots the last step changed, `announced` is the allocation that was last sent to the
     leader, and `release` is what the group waits for. `busy` is the op that the request queue waits for. `claims`
-    counts the answers to claims to write the config topic. `request_timeout_at`: when the timer for requests that have
-    waited too long fires. `healed`: the automatic restarts of what failed or stalled. `clock_ms`: the time of the last
+    counts the answers to claims to write the config topic; `failed_claims` and `failed_keys` count failures in a row,
+    of claims and of writing a session key. `request_timeout_at`: when the timer for requests that have waited too long
+    fires. `healed`: the automatic restarts of what failed or stalled. `clock_ms`: the time of the last
     event.
     """
 
@@ -317,6 +318,8 @@ class HerderState:
     ops: Mapping[OpId, Continuation] = field(default_factory=dict)
     busy: OpId | None = None
     claims: int = 0
+    failed_claims: int = 0
+    failed_keys: int = 0
     fencings: Mapping[ConnectorName, Fencing] = field(default_factory=dict)
     healed: Mapping[ItemId, Healed] = field(default_factory=dict)
     counter: int = 0

@@ -8,6 +8,7 @@ second. The parts of the worker that an outage affects log its consequences.
 from __future__ import annotations
 
 import logging
+import math
 import re
 from typing import Any, Final
 
@@ -21,7 +22,8 @@ EVENT_LOOP: Final = "kafka.net.selector"
 """Warns when one of its steps takes a tenth of a second, which is usual at a start and on a busy machine."""
 LOGGERS: Final = (
     "kafka.consumer.fetcher", "kafka.coordinator", "kafka.coordinator.heartbeat", "kafka.net.connection",
-    "kafka.net.manager", "kafka.net.transport", "kafka.producer.producer_batch",
+    "kafka.net.manager", "kafka.net.sasl.plain", "kafka.net.transport", "kafka.producer.producer_batch",
+    "kafka.producer.transaction_manager",
 )
 CONNECTION_LINES: Final = (
     "%s: Connection lost: %s", "Connection failed: %s", "%s: socket disconnected", "%s: Abort (%s)",
@@ -33,9 +35,11 @@ FOLLOWING_LINES: Final = (
     "Group Coordinator Request failed: %s",
     "Heartbeat failed for group %s: coordinator (node %s)", "Failed to produce messages to topic-partition",
     "%s: Error receiving network data", "%s: Error sending request data",
-    "Attempt to join group %s failed due to fatal error",
+    "Attempt to join group %s failed due to fatal error", "Fatal Error handling request",
 )
 """The beginnings of lines about consequences; always dropped: heeler logs those that matter itself."""
+REPEATED_LINE: Final = "Sending username and password in the clear"
+"""A warning that each new connection repeats; logged once."""
 WITH_CONTENTS: Final = (
     "kafka.net.connection", "kafka.producer.kafka", "kafka.producer.sender", "kafka.protocol.parser",
 )
@@ -51,6 +55,7 @@ class ConnectionLines(logging.Filter):
     def __init__(self) -> None:
         super().__init__()
         self._limited = RateLimitedLog(max_lines=1)
+        self._once = RateLimitedLog(max_lines=1, per_s=math.inf)
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether a record of kafka-python is logged."""
@@ -59,6 +64,8 @@ class ConnectionLines(logging.Filter):
             return True
         if template.startswith(FOLLOWING_LINES):
             return False
+        if template == REPEATED_LINE:
+            return self._once.suppressed(REPEATED_LINE) is not None
         if not template.startswith(CONNECTION_LINES):
             return True
         refused = _OF_LOGIN.search(record.getMessage())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
-from typing import Any
+from typing import Any, Final
 
 from kafka import KafkaProducer
 from kafka.errors import KafkaError
@@ -20,6 +20,7 @@ from storage.log.interface import PrivilegedWriter
 from storage.log.record import KeyValue, Position
 
 _logger = logging.getLogger(__name__)
+_TIMEOUT_S: Final = 30
 
 
 class KafkaPrivilegedWriter(PrivilegedWriter):
@@ -38,7 +39,7 @@ class KafkaPrivilegedWriter(PrivilegedWriter):
             "kafka_client": client_for(topic),
             "transactional_id": transactional_id,
             "acks": "all",
-            "max_block_ms": 30_000,
+            "max_block_ms": 1000 * _TIMEOUT_S,
             "retry_backoff_ms": 5,  # retried until the previous transaction is complete; 100 ms would add up
             "metrics_enabled": False,
         }
@@ -80,12 +81,14 @@ class KafkaPrivilegedWriter(PrivilegedWriter):
         try:
             self._producer.begin_transaction()
             sent = [self._producer.send(self._topic, key=key, value=value) for key, value in records]
+            # Not after the commit, which waits in vain if the broker refuses the topic.
+            done = [future.get(timeout=_TIMEOUT_S) for future in sent]
             self._producer.commit_transaction()
-            done = [future.get(timeout=0) for future in sent]
         except KafkaError as error:
-            _logger.warning("Failed to perform fencable send to topic %s: %s", self._topic, error)
             self._give_up()
-            message = f"Failed to perform fencable send to topic {self._topic}: {error}"
+            message = str(translated(error, f"Failed to perform fencable send to topic {self._topic}",
+                                     needs="WRITE permission on the topic"))
+            _logger.warning("%s", message)
             raise PrivilegedWriteError(message) from error
         return [Position(meta.partition, meta.offset) for meta in done]
 

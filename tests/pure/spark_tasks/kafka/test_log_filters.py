@@ -9,15 +9,27 @@ from collections.abc import Iterator
 
 import pytest
 from kafka import TopicPartition
-from kafka.errors import GroupAuthorizationFailedError, SaslAuthenticationFailedError
+from kafka.errors import (
+    GroupAuthorizationFailedError,
+    SaslAuthenticationFailedError,
+    TransactionalIdAuthorizationFailedError,
+)
 from kafka.protocol.producer import ProduceRequest
 from kafka.protocol.sasl import SaslAuthenticateRequest
 
 from spark_tasks.kafka import log_filters
-from spark_tasks.kafka.log_filters import CONNECTION_LINES, FOLLOWING_LINES, LOGGERS, WITH_CONTENTS, ConnectionLines
+from spark_tasks.kafka.log_filters import (
+    CONNECTION_LINES,
+    FOLLOWING_LINES,
+    LOGGERS,
+    REPEATED_LINE,
+    WITH_CONTENTS,
+    ConnectionLines,
+)
 
 MODULES = ("kafka.consumer.fetcher", "kafka.coordinator.base", "kafka.net.connection", "kafka.net.manager",
-           "kafka.net.transport", "kafka.producer.producer_batch")
+           "kafka.net.sasl.plain", "kafka.net.transport", "kafka.producer.producer_batch",
+           "kafka.producer.transaction_manager")
 TP = TopicPartition("t", 0)
 
 
@@ -34,7 +46,7 @@ def manager() -> Iterator[logging.Logger]:
 
 def test_the_filtered_lines_exist_in_kafka_python() -> None:
     source = "".join(inspect.getsource(importlib.import_module(name)) for name in MODULES)
-    assert [line for line in (*CONNECTION_LINES, *FOLLOWING_LINES) if line not in source] == []
+    assert [line for line in (*CONNECTION_LINES, *FOLLOWING_LINES, REPEATED_LINE) if line not in source] == []
     assert [name for name in LOGGERS if name not in MODULES and f"'{name}'" not in source] == []
 
 
@@ -60,6 +72,22 @@ def test_a_group_without_permission_is_no_line_a_second(
     """The error of the worker or task names the permission that is needed, once."""
     manager.error("Group Coordinator Request failed: %s", GroupAuthorizationFailedError("g"))
     assert caplog.text == ""
+
+
+def test_a_transactional_id_without_permission_is_no_line_for_each_attempt(
+    manager: logging.Logger, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The worker's own warning names the permission that is needed."""
+    manager.error(f"Fatal Error handling request FindCoordinatorRequest: {TransactionalIdAuthorizationFailedError()}")
+    assert caplog.text == ""
+
+
+def test_an_unencrypted_login_is_one_line_and_not_one_for_each_connection(
+    manager: logging.Logger, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(5):
+        manager.warning(REPEATED_LINE)
+    assert [record.getMessage() for record in caplog.records] == [REPEATED_LINE]
 
 
 def test_a_refused_login_is_one_line(manager: logging.Logger, caplog: pytest.LogCaptureFixture) -> None:

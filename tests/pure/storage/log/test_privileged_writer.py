@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from kafka.errors import TopicAuthorizationFailedError
 
 from storage.errors import PrivilegedWriteError
 from storage.log import privileged_writer
@@ -80,3 +81,22 @@ def test_a_writer_that_was_released_has_to_claim_again(writer: KafkaPrivilegedWr
     with pytest.raises(PrivilegedWriteError, match="without claiming"):
         writer.write([(b"k", b"v")]).result(20)
     assert [producer.closed for producer in Producer.made] == [True]
+
+
+def test_a_write_without_permission_fails_at_once_and_names_it(
+    writer: KafkaPrivilegedWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The commit of kafka-python would wait in vain for as long as it may."""
+
+    def refused(timeout: float) -> None:
+        raise TopicAuthorizationFailedError({"configs"})
+
+    def commit(_: Producer) -> None:
+        pytest.fail("committed")
+
+    monkeypatch.setattr(Producer, "send", lambda *_, **__: SimpleNamespace(get=refused))
+    monkeypatch.setattr(Producer, "commit_transaction", commit)
+    Producer.reached.set()
+    writer.claim().result(20)
+    with pytest.raises(PrivilegedWriteError, match=r"topic configs: .* needs WRITE permission on the topic"):
+        writer.write([(b"k", b"v")]).result(20)
