@@ -73,6 +73,9 @@ def set_(
     then = [*(_read(file) if file else []), *map(_parsed_position, positions)]
     if not then:
         raise click.UsageError("Specify the offsets to set: TOPIC:PARTITION=OFFSET, or --from FILE.")
+    if positions and any("kafka_topic" not in item["partition"] for item in _ask(session, connector)):
+        raise SetupError(f"{connector} is a source: its offsets are not of topics and partitions. Save them with "
+                         f"heeler offsets show {connector} -o json, change the file, and use --from FILE")
     _alter(session, connector, then, dry_run=dry_run, yes=yes)
 
 

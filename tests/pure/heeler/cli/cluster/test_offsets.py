@@ -27,6 +27,13 @@ def test_offsets_can_be_set_from_the_output_of_show(fake, tmp_path):
     run(fake, "offsets", "set", "c", "t:0", code=2)
 
 
+def test_a_source_gets_no_offsets_of_topics(fake):
+    """Kafka Connect would keep them beside those of the source, which ignores them."""
+    fake.answers["GET /connectors/c/offsets"] = (200, {"offsets": [{"partition": {"file": "x"}, "offset": {"at": 1}}]})
+    assert "c is a source" in run(fake, "offsets", "set", "c", "t:0=5", "-y", code=2).stderr
+    assert {request for request, _ in fake.asked} == {"GET /connectors/c/offsets"}
+
+
 def place(topic, partition, offset):
     return {"partition": {"kafka_topic": topic, "kafka_partition": partition}, "offset": {"kafka_offset": offset}}
 
