@@ -22,7 +22,7 @@ from actors.messages.requests import AlterOffsets, GetOffsets
 from actors.peers.producer_fencing import ProducerFencing
 from spark_tasks.dead_letters.replay_progress import check_progress, is_progress
 from spark_tasks.errors import ConfigError, ConnectError, plugin_code
-from spark_tasks.kafka.client_properties import client_properties
+from spark_tasks.kafka.client_properties import client_properties, consumer_group
 from spark_tasks.kafka.group_offsets import GroupOffsets, OffsetNotChangedError
 from spark_tasks.kafka.task_clients import consumer_settings
 from spark_tasks.plugins import Plugins
@@ -202,9 +202,8 @@ class OffsetRequests:
                 ) from error
         return elsewhere
 
-    @staticmethod
-    def _group(name: ConnectorName, config: Mapping[str, str]) -> str:
-        return config.get("consumer.override.group.id") or f"connect-{name}"
+    def _group(self, name: ConnectorName, config: Mapping[str, str]) -> str:
+        return consumer_group(name, client_properties(self._config.originals, config, "consumer"))
 
     def _group_offsets(self, config: Mapping[str, str]) -> GroupOffsets:
         return GroupOffsets(client_properties(self._config.originals, config, "admin"))

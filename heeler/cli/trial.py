@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
 import os
@@ -101,6 +102,7 @@ def connector_of(file: Path, worker_config: Path | None) -> tuple[Plugins, Mappi
     from heeler.worker.trial_plugins import plugins_for_trial
     from spark_tasks.config.auto_tasks import stored
     from spark_tasks.config.masking import passwords, process_secrets
+    from spark_tasks.config.types import Type, parse_type
     from spark_tasks.plugins.config_providers import ConfigTransformer
 
     wanted = read_connectors([file])
@@ -114,8 +116,8 @@ def connector_of(file: Path, worker_config: Path | None) -> tuple[Plugins, Mappi
         worker = {**WORKER, **loaded.originals}
         config = dict(ConfigTransformer(loaded.providers).transform(config))
     process_secrets().add(one.name, passwords(config))
-    paths = (text.strip() for properties in (worker, config) for text in properties.get("plugin.path", "").split(","))
-    worker = {**worker, "plugin.path": ",".join(dict.fromkeys(filter(None, paths)))}
+    paths = (parse_type("plugin.path", properties.get("plugin.path", ""), Type.LIST) for properties in (worker, config))
+    worker = {**worker, "plugin.path": ",".join(dict.fromkeys(itertools.chain.from_iterable(paths)))}
     return plugins_for_trial(worker, config, _WHERE_FOUND), worker, config
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 
 from heeler.java_host.runtime import JavaRuntime
 from heeler.java_host.settings import PREFER
+from spark_tasks.config.types import Type, parse_type
 from spark_tasks.errors import ConfigError
 from spark_tasks.plugins import Kind, Plugins
 from spark_tasks.plugins.advice import READ_AT_START
@@ -28,8 +29,7 @@ def plugins_for_trial(
     Raises ConfigError if a plugin is in a jar, and with all messages if a worker would refuse the configuration;
     PluginNotFoundError; and any error that a plugin's validation raises.
     """
-    folders = list(filter(None, map(str.strip, worker.get("plugin.path", "").split(","))))
-    prefer = [name.strip() for name in worker.get(PREFER, "").split(",") if name.strip()]
+    folders, prefer = (parse_type(key, worker.get(key, ""), Type.LIST) for key in ("plugin.path", PREFER))
     java = JavaRuntime(worker, folders, prefer)
     try:
         plugins = Plugins(folders, others=java.found, complaints=java.complaints, passed_over=java.passed_over,

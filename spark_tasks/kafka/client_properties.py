@@ -41,6 +41,11 @@ def client_properties(worker: Mapping[str, str], connector: Mapping[str, str], k
     return base
 
 
+def consumer_group(connector_name: str, properties: Mapping[str, str]) -> str:
+    """Returns the group of a sink's tasks. `properties`: those of their consumers, see client_properties."""
+    return properties.get("group.id") or f"connect-{connector_name}"
+
+
 def _check_allowed(worker: Mapping[str, str], connector: Mapping[str, str], prefix: str) -> None:
     overridden = sorted(key.removeprefix(prefix) for key in connector if key.startswith(prefix) and key != prefix)
     if not overridden:

@@ -10,6 +10,7 @@ from typing import Any, Final, Literal, TypeVar
 from spark_tasks.errors import ConfigError
 from spark_tasks.java.regex import compile_java
 from spark_tasks.kafka.client_config import client_settings
+from spark_tasks.kafka.client_properties import consumer_group
 from spark_tasks.kafka.cluster import Isolation
 from spark_tasks.kafka.membership import ConsumerSettings, assignors
 
@@ -89,7 +90,7 @@ def consumer_settings(
     if bool(topics) == bool(regex):
         raise ConfigError("Must configure one of topics or topics.regex")
     return ConsumerSettings(
-        group_id=properties.get("group.id") or f"connect-{connector_name}",
+        group_id=consumer_group(connector_name, properties),
         client=connection_settings(properties),
         client_id=properties.get("client.id") or f"connector-consumer-{connector_name}-{task}",
         topics=topics,

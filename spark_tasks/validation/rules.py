@@ -10,6 +10,7 @@ from spark_tasks.config.auto_tasks import AUTO, AUTO_MAX, MAX
 from spark_tasks.config.definition import ConfigValue, Type, parse_type
 from spark_tasks.config.types import shown
 from spark_tasks.java.regex import compile_java
+from spark_tasks.kafka.client_properties import consumer_group
 from spark_tasks.validation.common_keys import Subject
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ def _check_group(subject: Subject, values: Values) -> None:
             value.errors.append(f"Consumer group {group} conflicts with Connect worker group {workers}")
         return
     name = values["name"]
-    if f"connect-{name.value}" == workers:
+    if consumer_group(name.value, {}) == workers:
         name.errors.append(
             f"Consumer group for sink connector named {name.value} conflicts with Connect worker group {workers}"
         )

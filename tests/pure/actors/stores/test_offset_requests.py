@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import queue
 import sys
 from collections.abc import Iterator
 from concurrent.futures import Future
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -67,6 +69,28 @@ def test_changed_offsets_are_a_line_of_the_log(
     requests.start(AlterOffsets(C, offsets), lambda _, error: answered.set_result(error))
     assert answered.result(20) is None
     assert [(record.getMessage(), subject(record)) for record in caplog.records] == [(line, ("c", None))]
+
+
+@pytest.mark.parametrize(("worker", "connector", "group"), [
+    ({}, {}, "connect-c"), ({"consumer.group.id": "all"}, {}, "all"),
+    ({"consumer.group.id": "all"}, {"consumer.override.group.id": "mine"}, "mine"),
+])
+def test_the_offsets_of_a_sink_are_those_of_its_tasks_group(
+    monkeypatch: pytest.MonkeyPatch, worker: Any, connector: Any, group: str
+) -> None:
+    asked: list[str] = []
+    groups = SimpleNamespace(of=lambda name: asked.append(name) or {("t", 0): 7})
+    monkeypatch.setattr(offset_requests, "GroupOffsets", lambda _: nullcontext(groups))
+    config: Any = SimpleNamespace(originals={"connector.client.config.override.policy": "All", **worker})
+    plugins: Any = SimpleNamespace(connector_of=lambda _: SimpleNamespace(cls=None), connector_type=lambda _: "sink")
+    configs: Any = SimpleNamespace(config=SimpleNamespace(connector_configs={C: connector}))
+    store: Any = None
+    made = OffsetRequests(config, plugins, configs, lambda found, _: dict(found), store, store)
+    answers: queue.Queue[Any] = queue.Queue()
+    made.start(GetOffsets(C), lambda value, error: answers.put((value, error)))
+    assert answers.get(timeout=10) == ([({"kafka_topic": "t", "kafka_partition": 0}, {"kafka_offset": 7})], None)
+    assert asked == [group]
+    made.close()
 
 
 def test_a_plugin_that_exits_is_the_answer(monkeypatch: pytest.MonkeyPatch, requests: OffsetRequests) -> None:
