@@ -87,6 +87,7 @@ def _of_worker(file: Path, overrides: Sequence[str]) -> Iterator[Finding]:
         return
     yield from findings_of("settings", lambda: worker.settings(config))
     yield from findings_of("plugins", lambda: worker.plugins(config))
+    yield from findings_of("Spark", lambda: worker.spark_cluster(config))
     yield from findings_of("certificates", lambda: worker.certificates(config, dt.datetime.now(dt.UTC)))
     yield from findings_of("Kafka", lambda: worker.kafka(config))
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+import socket
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
 from heeler.doctor.findings import Finding, Verdict, counted
 from heeler.worker.config import WorkerConfig
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 
 TIMEOUT_MS: Final = 10_000
 _SOON: Final = dt.timedelta(days=30)
+_MASTER = re.compile("(?:spark|k8s://https?)://(.+)")
 _CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
 
 
@@ -48,6 +51,29 @@ def plugins(config: WorkerConfig) -> Iterator[Finding]:
         java.close()
     others = sum(len(found) for kind, found in usable.items() if kind is not Kind.CONNECTOR)
     yield Finding("plugins", Verdict.OK, f"{len(usable[Kind.CONNECTOR])} connectors, {others} others")
+
+
+def spark_cluster(config: WorkerConfig) -> Iterator[Finding]:
+    """Whether the master of a Spark cluster, or its Kubernetes API server, accepts connections."""
+    master = config.originals.get("spark.master", "").strip()
+    places = _MASTER.fullmatch(master)
+    if places is None:
+        return
+    errors = []
+    for place in places[1].split(","):  # of a group of masters, one is enough
+        try:
+            url = urlsplit(f"//{place}")
+            socket.create_connection((url.hostname or "", url.port or 443), TIMEOUT_MS / 1000).close()
+        except (OSError, ValueError) as error:
+            errors.append(f"{place}: {error}")
+        else:
+            break
+    else:
+        why = "; ".join(errors)
+        yield Finding("Spark", Verdict.ERROR, f"spark.master {master} cannot be reached ({why}). Start it, or correct "
+                                              "the address")
+        return
+    yield Finding("Spark", Verdict.OK, f"{master} accepts connections")
 
 
 def certificates(config: WorkerConfig, now: dt.datetime) -> Iterator[Finding]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import socket
 import subprocess
 import sys
 
@@ -45,6 +46,28 @@ def file(tmp_path, monkeypatch):
         return path
 
     return write
+
+
+@pytest.mark.parametrize("form", [
+    "spark://{}", "spark://127.0.0.1:1,{}", "k8s://http://{}", "spark://localhost:1,{},[::1]:1"])
+def test_a_master_of_spark_that_accepts_connections(file, form):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        master = form.format(f"127.0.0.1:{listener.getsockname()[1]}")
+        found = of(doctor(file(spark_master=master, spark_authenticate="false"), code=1), "Spark")
+    assert ("ok", f"{master} accepts connections") in found
+
+
+@pytest.mark.parametrize("master", ["spark://127.0.0.1:1", "spark://127.0.0.1:1,[::1]:1", "k8s://https://127.0.0.1:1"])
+def test_a_master_of_spark_that_cannot_be_reached(file, master):
+    found = of(doctor(file(spark_master=master, spark_authenticate="false"), code=1), "Spark")
+    [said] = [said for verdict, said in found if verdict == "error"]
+    assert said.startswith(f"spark.master {master} cannot be reached (127.0.0.1:1: ")
+
+
+@pytest.mark.parametrize("master", ["local[2]", "yarn", ""])
+def test_other_masters_of_spark_are_not_connected_to(file, master):
+    assert not any("master" in said or "accepts" in said
+                   for _, said in of(doctor(file(spark_master=master, spark_authenticate="false"), code=1), "Spark"))
 
 
 def test_a_machine_without_java(tmp_path):
