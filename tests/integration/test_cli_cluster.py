@@ -60,8 +60,8 @@ def test_top_and_story_show_restarts(rig, topic_name):
 
     wait_until(caught_up, 30, "a look at a sink that has caught up")
     [task] = [row for row in terminal.data("top", "--times", "1")
-              if (row["CONNECTOR"], row["PART"]) == (topic_name, "task 0")]
-    assert (task["STATE"], task["ERRORS"]) == ("RUNNING", "0"), "those of the instance that runs now"
+              if (row["connector"], row["task"]) == (topic_name, 0)]
+    assert (task["state"], task["errors"]) == ("RUNNING", 0), "those of the instance that runs now"
 
 
 def test_a_sink_is_tried_with_the_newest_records_of_its_topics(rig, topic_name):

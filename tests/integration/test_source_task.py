@@ -82,7 +82,7 @@ def test_a_lost_batch_is_repeated_from_the_last_offsets(rig: SourceRig, how: str
 
 def test_a_batch_interrupted_by_a_suspension_is_repeated_alone(rig: SourceRig, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another worker may run the task by then: the next batch must not be written twice, and no offsets are written."""
-    sleeper = Sleeper(monkeypatch, "spark_tasks.sources.task")
+    sleeper = Sleeper(monkeypatch, "spark_tasks.sources.delivery")
     rig.worker["session.timeout.ms"] = "60000"
     rig.make_topic(1)
     rig.limit(3000)
