@@ -9,11 +9,13 @@ import pickle
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, InvalidStateError
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from typing import Any
+
+from pyspark import TaskContext as SparkTaskContext
 
 from heeler.worker.config import WorkerConfig
 from heeler.worker.part_settings import task_settings
@@ -28,6 +30,10 @@ def plugins_with(*connectors: str) -> Plugins:
     """heeler's own plugins and these connectors of tests ("module:Class"), as if a distribution provided them."""
     more = [Found(target.replace(":", "."), Kind.CONNECTOR, target, "classpath") for target in connectors]
     return Plugins(installed=[*installed(), *more])
+
+
+_splits: list[None] = []  # those that are running
+_splits_lock = threading.Lock()
 
 
 class ThreadEngine:
@@ -57,7 +63,7 @@ class ThreadEngine:
         self.free.wait(60)
         if not future.set_running_or_notify_cancel():
             return
-        with suppress(InvalidStateError):
+        with suppress(InvalidStateError), _alone_at_the_end():
             try:
                 answers = [value_of(run_split(split)) for split in splits if not _lost(self.lose)]
                 _lost(self.lose_answers)
@@ -76,6 +82,22 @@ class ThreadEngine:
 
     def close(self) -> None:
         """Nothing to close."""
+
+
+@contextmanager
+def _alone_at_the_end() -> Iterator[None]:
+    """Leaves no TaskContext when the last of several splits ends. PySpark has one for a process, in which Spark runs
+    one task; splits that end in another order than they began would leave it behind, and no Spark could start here.
+    """
+    with _splits_lock:
+        _splits.append(None)
+    try:
+        yield
+    finally:
+        with _splits_lock:
+            _splits.pop()
+            if not _splits:
+                SparkTaskContext._setTaskContext(None)  # noqa: SLF001 - as Spark's worker does
 
 
 def _lost(errors: list[Exception]) -> bool:
