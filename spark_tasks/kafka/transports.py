@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import sys
 import time
 from contextlib import suppress
@@ -95,10 +96,26 @@ class UnfinishedFrame:
 
 
 class TlsTransport(KafkaSSLTransport):  # type: ignore[misc]
-    """Returns data that arrives just before the connection is closed."""
+    """Returns data that arrives just before the connection is closed, and the broker's reason for closing it."""
 
     def _sock_recv(self) -> tuple[bytes, Exception | None]:
         return _data_first(*super()._sock_recv())
+
+    def _sock_send(self) -> tuple[int, Exception | None]:
+        sent, error = super()._sock_send()
+        return sent, error and (self._alert() or error)
+
+    def _alert(self) -> Exception | None:
+        """Reads the alert that the broker sent before it closed the connection. With TLS 1.3, a broker refuses a
+        certificate after the client's handshake has ended, so the first request may find the connection closed.
+        """
+        try:
+            self._sock.recv(1)  # after the failed write, responses are of no use
+        except ssl.SSLError as error:
+            return protocol.KafkaConnectionError(error)
+        except OSError:
+            return None
+        return None
 
 
 def _data_first(data: bytes, error: Exception | None) -> tuple[bytes, Exception | None]:

@@ -96,6 +96,21 @@ def on_spark(engine: AnyEngine) -> None:
     wait_until(there, START_S, "Spark")
 
 
+def hold_on_spark(engine: AnyEngine, name: str, folder: Path) -> tuple[psutil.Process, Future[list[Any]]]:
+    """What holds the interpreter of one of Spark's processes. One from before Spark, with another parent, may still be
+    idle.
+    """
+    for attempt in itertools.count():
+        file = folder / f"{name}-{attempt}"
+        batch = engine.submit(f"{name}-0", [HoldInterpreter(str(file))])
+        process = psutil.Process(int(wait_until(lambda: file.exists() and file.read_text())))  # noqa: B023 - at once
+        parent = process.parent()
+        if parent is not None and "spark_tasks.spark.daemon" in parent.cmdline():
+            return process, batch
+        engine.cancel(batch)
+    raise AssertionError
+
+
 def answers_again(engine: AnyEngine) -> None:
     """Wait until a split is run. A process that is about to end with its Spark may have taken one."""
     def answers() -> bool:
@@ -285,9 +300,7 @@ def test_processes_start_while_sparks_daemon_is_suspended(engine: ResidentEngine
 def test_executors_outlive_the_process_that_forked_them(engine: ResidentEngine, tmp_path: Path) -> None:
     """Also while one of them is suspended: the kernel then sends SIGHUP to the whole group of their dead parent."""
     on_spark(engine)
-    files = [tmp_path / name for name in ("suspended", "running")]
-    batches = [engine.submit(f"{file.name}-0", [HoldInterpreter(str(file))]) for file in files]
-    suspended, running = (psutil.Process(int(wait_until(lambda f=f: f.exists() and f.read_text()))) for f in files)
+    (suspended, held), (running, goes_on) = (hold_on_spark(engine, name, tmp_path) for name in ("suspended", "running"))
     parent = running.parent()
     assert parent is not None
     assert parent == suspended.parent()
@@ -296,8 +309,8 @@ def test_executors_outlive_the_process_that_forked_them(engine: ResidentEngine, 
     parent.kill()
     wait_gone([parent])
     assert engine.submit("a-0", [Answer(1)]).result(START_S) == [1]
-    assert batches[1].running(), "the suspended one is replaced soon"
-    for batch in batches:
+    assert goes_on.running(), "the suspended one is replaced soon"
+    for batch in (held, goes_on):
         engine.cancel(batch)
     wait_gone([suspended, running])
     on_spark(engine)  # its daemon is started again for further processes

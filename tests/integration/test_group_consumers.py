@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 
 import kafka.errors as protocol
+import psutil
 import pytest
 from confluent_kafka.admin import AclOperation, ResourceType
 from kafka.coordinator.base import BaseCoordinator
@@ -64,9 +64,11 @@ def join(consumer: GroupConsumer) -> None:
     wait_until(lambda: consumer.poll(1000) and consumer.assignment(), 30, "the assignment")
 
 
-def open_files() -> int:
-    """Of this process, connections among them."""
-    return sum(1 for _ in Path("/proc/self/fd").iterdir())
+def connections(broker) -> set[int]:
+    """The local ports of this process's connections to the broker."""
+    port = int(broker.bootstrap_servers.rpartition(":")[2])
+    found = psutil.Process().net_connections("tcp")
+    return {c.laddr.port for c in found if c.raddr and c.raddr.port == port and c.status == psutil.CONN_ESTABLISHED}
 
 
 def test_a_join_that_waits_for_another_member_blocks_no_others(broker, topic_name, io):
@@ -89,17 +91,18 @@ def test_a_join_that_waits_for_another_member_blocks_no_others(broker, topic_nam
 def test_idle_members_share_their_connections_and_keep_their_own_client_ids(broker, topic_name, io, monkeypatch):
     monkeypatch.setattr(membership, "SETTLED_S", 0.0)
     Kafka(broker.bootstrap_servers).create(topic_name)
-    before = open_files()
+    before = connections(broker)
     members = [member(io, broker, f"{topic_name}-{n}", topic_name, f"connector-consumer-c-{n}") for n in range(5)]
     for consumer in members:
         join(consumer)
     assert all(c.generation()[1].startswith(f"connector-consumer-c-{n}-") for n, c in enumerate(members))
-    # The loop's own three, and one to the broker for metadata and one to it as coordinator.
-    wait_until(lambda: all(consumer.poll(1000) for consumer in members) and open_files() <= before + 5, 30,
+    assert len(connections(broker) - before) > 2, "each had one for its join"
+    # One to the broker for metadata, and one to it as coordinator.
+    wait_until(lambda: all(consumer.poll(1000) for consumer in members) and len(connections(broker) - before) == 2, 30,
                "the members' own connections to be closed")
     for consumer in members:
         consumer.close()
-    wait_until(lambda: open_files() <= before + 3, 30, "the shared connections to be closed")
+    wait_until(lambda: not connections(broker) - before, 30, "the shared connections to be closed")
 
 
 def test_a_topic_that_a_sink_may_not_read_fails_that_sink_alone(broker, topic_name, io):

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import itertools
 import socket
+import ssl
+import struct
 import sys
+import threading
+from contextlib import suppress
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_tasks.kafka.connections import Loop
-from spark_tasks.kafka.transports import TcpTransport, UnfinishedFrame
+from spark_tasks.kafka.transports import TcpTransport, TlsTransport, UnfinishedFrame
+from tests.rigs.serving import make_certificates
 from tests.rigs.support import wait_until
 
 
@@ -85,3 +90,34 @@ def test_data_received_just_before_a_disconnect_is_read() -> None:
         assert reader.received[0] == b"refused"
         assert "disconnected" in str(reader.received[1])
     loop.close()
+
+
+def test_the_reason_of_a_closed_tls_connection_is_read_although_writing_fails_first(tmp_path) -> None:
+    """With TLS 1.3, a broker refuses a certificate after the client's handshake, and may be gone at its first write."""
+    own, other = make_certificates(tmp_path / "own"), make_certificates(tmp_path / "other")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(own.pem)
+    context.load_verify_locations(own.certificate)
+    context.verify_mode = ssl.CERT_REQUIRED
+    loop, reader = Loop(), Reader()
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as ours:
+        ours.setblocking(False)
+        transport = TlsTransport(loop, ours, host="127.0.0.1", ssl_cafile=str(own.certificate),
+                                 ssl_certfile=str(other.pem), ssl_keyfile=str(other.pem))
+        transport.set_protocol(reader)
+        refusal = threading.Thread(target=refuse, args=(server, context))
+        refusal.start()
+        loop.run(transport.handshake)
+        refusal.join()
+        transport.write(b"request")
+        wait_until(lambda: loop.poll(timeout_ms=5) is None and reader.received)
+    assert "TLSV1_ALERT_UNKNOWN_CA" in str(reader.received[0])
+    loop.close()
+
+
+def refuse(server: socket.socket, context: ssl.SSLContext) -> None:
+    """Refuse the TLS connection of a client, and reset it."""
+    theirs, _ = server.accept()
+    with theirs, suppress(ssl.SSLError):
+        theirs.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        context.wrap_socket(theirs, server_side=True)
