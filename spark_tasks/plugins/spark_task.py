@@ -4,7 +4,7 @@ runs many splits in one Spark task, or in none before Spark is up, so its own co
 
 from __future__ import annotations
 
-import uuid
+import os
 
 from pyspark import TaskContext
 
@@ -19,11 +19,20 @@ class as_spark_task:  # noqa: N801 - used as a function
 
     def __enter__(self) -> None:
         self._outer = TaskContext.get()
-        TaskContext._setTaskContext(None)  # noqa: SLF001 - or the next line would return the outer context
-        TaskContext(
-            partitionId=self._partition, taskAttemptId=uuid.uuid4().int >> 65, attemptNumber=0, stageId=0, cpus=1,
-            localProperties={}, resources={},
-        )
+        TaskContext._setTaskContext(_context(self._partition))  # noqa: SLF001
 
     def __exit__(self, *_: object) -> None:
         TaskContext._setTaskContext(self._outer)  # noqa: SLF001
+
+
+def _context(partition: int) -> TaskContext:
+    """Made for each call of a writer, also for the thousands that search for bad records. PySpark's constructor takes
+    several times as long, and returns the outer context.
+    """
+    context = object.__new__(TaskContext)
+    context._partitionId = partition
+    context._taskAttemptId = int.from_bytes(os.urandom(8), "big") >> 1
+    context._attemptNumber = context._stageId = 0
+    context._cpus = 1
+    context._localProperties, context._resources = {}, {}
+    return context
