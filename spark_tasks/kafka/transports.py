@@ -103,7 +103,7 @@ class TlsTransport(KafkaSSLTransport):  # type: ignore[misc]
 
     def _sock_send(self) -> tuple[int, Exception | None]:
         sent, error = super()._sock_send()
-        return sent, error and (self._alert() or error)
+        return sent, error if error is None else self._alert() or error
 
     def _alert(self) -> Exception | None:
         """Reads the alert that the broker sent before it closed the connection. With TLS 1.3, a broker refuses a
@@ -112,7 +112,8 @@ class TlsTransport(KafkaSSLTransport):  # type: ignore[misc]
         try:
             self._sock.recv(1)  # after the failed write, responses are of no use
         except ssl.SSLError as error:
-            return protocol.KafkaConnectionError(error)
+            reason: Exception = protocol.KafkaConnectionError(error)
+            return reason
         except OSError:
             return None
         return None
