@@ -30,15 +30,50 @@ Header = tuple[str, bytes | None]
 def record_header(batch: pa.RecordBatch, row: int, limit: int) -> tuple[Header, ...]:
     """Returns the header for a row of a source's batch; none if it would be larger than `limit` bytes."""
     one = batch.slice(row, 1)
-    for number, column in enumerate(one.columns):
-        if pa.types.is_dictionary(column.type):  # its texts may be those of all rows
-            one = one.set_column(number, one.schema.field(number).with_type(column.type.value_type),
-                                 column.dictionary_decode())
+    try:
+        for number, field in enumerate(batch.schema):
+            if _shares(field.type):
+                alone = _alone(field)
+                one = one.set_column(number, alone, one.column(number).cast(alone.type))
+    except pa.ArrowNotImplementedError:  # a dictionary of views
+        return ()
+    one = pa.concat_batches([one, one.slice(0, 0)])  # a copy: the stream of a slice has bytes of the rows beside it
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, one.schema) as stream:
         stream.write_batch(one)
     written = sink.getvalue()
     return () if written.size > limit else ((RECORD, written.to_pybytes()),)
+
+
+_SHARING: Final = frozenset(kind.id for kind in (
+    pa.string_view(), pa.binary_view(), pa.list_view(pa.null()), pa.large_list_view(pa.null()),
+    pa.dictionary(pa.int8(), pa.null())))
+
+
+def _shares(kind: pa.DataType) -> bool:
+    """Whether rows of this type share buffers: views, dictionaries, and what contains them."""
+    return kind.id in _SHARING or any(_shares(kind.field(number).type) for number in range(kind.num_fields))
+
+
+def _alone(field: pa.Field) -> pa.Field:
+    return field.with_type(_alone_type(field.type))
+
+
+def _alone_type(kind: pa.DataType) -> pa.DataType:
+    """The type of the same values whose rows share nothing."""
+    if pa.types.is_dictionary(kind):
+        return _alone_type(kind.value_type)
+    if pa.types.is_struct(kind):
+        return pa.struct([_alone(field) for field in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(_alone(kind.key_field), _alone(kind.item_field), kind.keys_sorted)
+    if pa.types.is_list(kind) or pa.types.is_list_view(kind):
+        return pa.list_(_alone(kind.value_field))
+    if pa.types.is_large_list(kind) or pa.types.is_large_list_view(kind):
+        return pa.large_list(_alone(kind.value_field))
+    if pa.types.is_fixed_size_list(kind):
+        return pa.list_(_alone(kind.value_field), kind.list_size)
+    return {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}.get(kind, kind)
 
 
 def produced_header(partition: int) -> tuple[Header, ...]:

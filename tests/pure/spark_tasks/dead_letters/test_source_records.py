@@ -67,6 +67,36 @@ def test_a_large_batch_does_not_make_the_records_header_larger() -> None:
     assert len(blob(7, batch)) < 1000
 
 
+TEXTS = [f"a text of row {n:06}" for n in range(10_000)]
+
+
+@pytest.mark.parametrize("column", [
+    pa.array(TEXTS),
+    pa.array([None if n % 2 else text for n, text in enumerate(TEXTS)]),
+    pa.array(TEXTS, pa.string_view()),
+    pa.array([text.encode() for text in TEXTS], pa.binary_view()),
+    pa.array([[text, None] for text in TEXTS], pa.list_view(pa.string())),
+    pa.array([[text, None] for text in TEXTS], pa.large_list_view(pa.string_view())),
+    pa.array([[text, None] for text in TEXTS], pa.list_(pa.string_view(), 2)),
+    pa.array([[(text, text)] for text in TEXTS], pa.map_(pa.string(), pa.string_view())),
+    pa.StructArray.from_arrays([pa.array(TEXTS, pa.string_view()), pa.array(TEXTS).dictionary_encode()], ["a", "b"]),
+    pa.ListArray.from_arrays(pa.array(range(10_001), pa.int32()), pa.array(TEXTS).dictionary_encode()),
+], ids=lambda column: str(column.type))
+@pytest.mark.parametrize("row", [0, 4, 9_998])
+def test_a_header_contains_nothing_of_other_records(column: pa.Array, row: int) -> None:
+    batch = pa.RecordBatch.from_arrays([column], ["value"])
+    written = blob(row, batch)
+    assert [n for n, text in enumerate(TEXTS) if n != row and text[-6:].encode() in written] == []
+    record = record_of(written)
+    assert record is not None
+    assert record.to_pylist() == batch.slice(row, 1).to_pylist()
+
+
+def test_a_column_that_arrow_cannot_copy_has_no_header() -> None:
+    views = pa.DictionaryArray.from_arrays(pa.array([0, 0]), pa.array(TEXTS[:1], pa.string_view()))
+    assert record_header(pa.RecordBatch.from_arrays([views], ["value"]), 0, LIMIT) == ()
+
+
 def test_a_record_larger_than_the_limit_has_no_header() -> None:
     size = len(blob())
     assert record_header(BATCH, 0, size) != ()
