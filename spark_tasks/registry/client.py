@@ -237,6 +237,7 @@ class Registry:
         rest = client._rest_client  # noqa: SLF001
         rest.session.event_hooks = {"response": [lambda response: read_body(response, seconds or math.inf)]}
         rest.send_request = _checking(rest.send_request)
+        rest.send_http_request = _remembering(rest)
         if values.get(f"{TLS_PREFIX}ssl.endpoint.identification.algorithm", "https").strip() == "":
             rest.verify.check_hostname = False
         for key, value in values.items():
@@ -266,6 +267,25 @@ def _checking(send: Callable[..., Any]) -> Callable[..., dict[str, Any]]:
         return checked(send(url, method, **more), required[method])
 
     return send_and_check
+
+
+def _remembering(rest: Any) -> Callable[..., Any]:
+    """Returns the function of the client that sends a request to one URL. A URL that fails becomes the last one, as in
+    Java's clients; otherwise each request would first be retried there.
+    """
+    send = rest.send_http_request
+
+    def send_and_remember(base_url: str, *args: Any, **more: Any) -> Any:
+        failed = True
+        try:
+            response = send(base_url, *args, **more)
+            failed = response.status_code in _BUSY
+        finally:
+            if failed:  # a new list: the client may be iterating over the old one
+                rest.base_urls = sorted(rest.base_urls, key=lambda url: url == base_url)
+        return response
+
+    return send_and_remember
 
 
 _NO_TOKENS = frozenset({  # RFC 6749: errors that a retry does not resolve

@@ -365,3 +365,27 @@ def test_a_cache_without_room_and_a_timeout_of_zero(service):
         metadata = {SCHEMA_KEY: b'{"type":"int32"}'}
         assert converter.from_connect("t", pa.array([2], pa.int32()), metadata).to_pylist() == [
             b"\0\0\0\0" + bytes([number]) + b"\4"]
+
+
+class Away(http.server.BaseHTTPRequestHandler):
+    """A server that counts its requests. Its answer is that it is busy, or none."""
+
+    def do_GET(self):
+        self.server.requests += 1
+        if self.server.busy:
+            self.send_error(503)
+
+    def log_message(self, *args):
+        pass
+
+
+@pytest.mark.parametrize("busy", [True, False])
+def test_a_url_that_fails_becomes_the_last_one(service, busy):
+    """Otherwise each schema would first be requested there, with all retries."""
+    service.answer = 200, {}, [json.dumps(INT).encode()]
+    with listening(Away, busy=busy, requests=0) as away:
+        urls = ",".join(f"http://127.0.0.1:{server.server_port}" for server in (away, service))
+        converter = reader_of(service, **{URL: urls})
+        for number in range(3):
+            assert converter.to_connect("t", framed(number, pa.array([b"\4"])))[0].to_pylist() == [2]
+    assert away.requests == 1
