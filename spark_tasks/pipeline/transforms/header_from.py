@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -12,7 +12,7 @@ from spark_tasks.config.definition import Check, ConfigDef, ConfigKey, Importanc
 from spark_tasks.data.columns import is_json, metadata_of, nulls_are_absent
 from spark_tasks.data.schema import Field, Schema
 from spark_tasks.data.schema import Type as ConnectType
-from spark_tasks.errors import ConfigError
+from spark_tasks.errors import ConfigError, DataError
 from spark_tasks.java.hash import copied
 from spark_tasks.pipeline.converters.base import BadRowError
 from spark_tasks.pipeline.java_values import JavaError, Struct, require_map, require_struct
@@ -69,6 +69,10 @@ class HeaderFrom(FieldTransform):
             require_map(value, self._purpose)
         else:
             require_struct(value, self._purpose)
+        if schema is None:
+            value = {name: value[name] for name in copied(list(value))}
+        # As in Java: first what the move leaves, then the headers, so that errors come in this order.
+        left = self._without(schema, value, [path for path, _ in self._pairs]) if self._moves else (schema, value)
         headers = list(record.headers)
         for path, header in self._pairs:
             inner = None if schema is None else schema_at(schema, path)
@@ -79,34 +83,37 @@ class HeaderFrom(FieldTransform):
                     '"org.apache.kafka.connect.data.Schema.field(String)" is null',
                 )
             one = value_at(value, path, defaults=self.fills_defaults)
+            if one is None and inner is not None and not inner.optional:
+                named = "" if inner.name is None else f"{inner.name}:"
+                raise DataError(f"A null value requires an optional schema but was Schema{{{named}{inner.type.name}}}")
             headers.append((header, self.header_writer.write(record.topic, header, inner, one)))
-        if schema is None:
-            value = {name: value[name] for name in copied(list(value))}
-        if self._moves:
-            for path in {path for path, _ in self._pairs}:
-                schema, value = self._without(schema, value, path)
         record.headers = headers
-        return schema, value
+        return left
 
-    def _without(self, schema: Schema | None, value: Any, path: tuple[str, ...]) -> Part:
-        name, rest = path[0], path[1:]
+    def _without(self, schema: Schema | None, value: Any, paths: Sequence[tuple[str, ...]]) -> Part:
+        """Returns a map or a struct without the fields at these paths."""
+        gone = {path[0] for path in paths if len(path) == 1}
+        inner: dict[str, list[tuple[str, ...]]] = {}
+        for name, *rest in paths:
+            if rest:
+                inner.setdefault(name, []).append(tuple(rest))
         if schema is None:
-            if not isinstance(value, dict) or name not in value:
+            if not isinstance(value, dict):
                 return None, value
-            inner = {name: self._without(None, value[name], rest)[1]} if rest else {}
-            return None, {k: inner.get(k, v) for k, v in value.items() if rest or k != name}
+            return None, {k: self._without(None, one, inner[k])[1] if k in inner else one
+                          for k, one in value.items() if k not in gone}
         if schema.type is not ConnectType.STRUCT:
             return schema, value
         fields, values = [], {}
         for field in schema.fields:
+            if field.name in gone:
+                continue
             field_value = value.get(field.name, defaults=self.fills_defaults) if isinstance(value, Struct) else None
-            kind: Schema | None = field.schema
-            if field.name == name:
-                if not rest:
-                    continue
+            kind: Schema = field.schema
+            if field.name in inner:
                 kind, field_value = (as_optional_as(field.schema, one)
-                                     for one in self._without(field.schema, field_value, rest))
-            fields.append(Field(field.name, kind or field.schema))
+                                     for one in self._without(field.schema, field_value, inner[field.name]))
+            fields.append(Field(field.name, kind))
             values[field.name] = field_value
         changed = basics(schema, ConnectType.STRUCT, fields)
         if value is None:
@@ -150,7 +157,7 @@ def _removed(names: list[str], gone: set[str]) -> list[str]:
 def _texts(array: pa.Array | None, field: pa.Field | None, schema: Schema | None) -> pa.Array:
     if array is None or field is None or is_json(metadata_of(field)) or nulls_are_absent(metadata_of(field)):
         raise NotInColumnsError
-    if schema is not None and schema.logical:
+    if schema is not None and (schema.logical or (array.null_count and not schema.optional)):
         raise NotInColumnsError
     if pa.types.is_boolean(array.type) or pa.types.is_string(array.type) or pa.types.is_primitive(array.type):
         return cast_column(array, None, ConnectType.STRING)

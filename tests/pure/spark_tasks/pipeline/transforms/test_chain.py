@@ -305,6 +305,24 @@ def test_an_optional_struct_within_another_one_remains_optional(name, options):
         False, True, False]
 
 
+@pytest.mark.parametrize(("fields", "operation", "words"), [
+    ("ts,a", "copy", r"A null value requires an optional schema but was Schema\{org.*Timestamp:INT64\}"),
+    ("a,ts,p", "move", r"A null value requires an optional schema but was Schema\{org.*Timestamp:INT64\}"),
+    ("a,p,ts", "move", r"A null value requires an optional schema but was Schema\{INT32\}"),
+    ("p", "copy", r"A null value requires an optional schema but was Schema\{INT32\}"),
+    ("a", "move", 'null used for required field: "p"'),
+])  # fmt: skip
+def test_a_null_of_a_required_field_makes_no_header(fields, operation, words):
+    """As in Java, and whichever field is removed first. The records of a source have no partition and no timestamp."""
+    insert = {"partition.field": "p!", "timestamp.field": "ts!"} if fields != "p" else {"partition.field": "p!"}
+    schemas = {"value.converter.schemas.enable": "true"}
+    config = chain(("InsertField$Value", insert),
+                   ("HeaderFrom$Value", {"fields": fields, "headers": fields, "operation": operation}), **schemas)
+    (record,) = sink(chain(**schemas), [json.dumps({"schema": described({"a": 1}), "payload": {"a": 1}}).encode()])
+    with pytest.raises(ToleranceExceededError, match=words):
+        list(SourcePipeline(worker(), {**config, "topic": "t"}).to_raw(record.select(["value"])))
+
+
 def described(value):
     if isinstance(value, dict):
         fields = [{**described(one), "field": name} for name, one in value.items()]
