@@ -63,7 +63,7 @@ class Failure:
     @property
     def error_class(self) -> str:
         """The Java class of one of heeler's errors, or the Python class of any other error."""
-        return _class_of(self.error)
+        return class_of(self.error)
 
     @property
     def message(self) -> str | None:
@@ -72,7 +72,8 @@ class Failure:
         return java if java is not None else message_of(self.error) or None
 
 
-def _class_of(error: Exception) -> str:
+def class_of(error: Exception) -> str:
+    """Returns the Java class of one of heeler's errors, or the Python class of any other error."""
     if isinstance(error, ConnectError):
         return error.java_class
     kind = type(error)
@@ -122,7 +123,7 @@ class StageFailedError(FailedPartError):
     def failure(self, row: int, where: str = "") -> Failure:
         """Returns the failure of a row. `where`: describes its record in the message."""
         words = self.words.replace(" {}", f" {where}" if where else "")
-        reason = message_of(self.error) or _class_of(self.error)
+        reason = message_of(self.error) or class_of(self.error)
         return Failure(self.kind, self.class_name, self.error, f"{words}: {reason}", row)
 
 

@@ -23,7 +23,7 @@ from spark_tasks.data.schema import DECIMAL, Field, Schema, Type
 from spark_tasks.errors import ConfigError, ConnectError, DataError
 from spark_tasks.limits import MAX_DEPTH
 from spark_tasks.pipeline.converters.base import BadRowError
-from spark_tasks.pipeline.failures import is_outage
+from spark_tasks.pipeline.failures import class_of, is_outage
 from spark_tasks.pipeline.java_values import Moment, Struct, is_number
 from spark_tasks.pipeline.transforms.base import Transform
 from spark_tasks.pipeline.transforms.columns_or_rows import Record as Row
@@ -45,6 +45,15 @@ class Record:
     key: Any
     value: Any
     headers: list[tuple[str, bytes | None]] = field(default_factory=list)
+
+
+class FunctionError(DataError):
+    """The function `name` raised an error. Dead letters have the class and the stack trace of that error."""
+
+    def __init__(self, name: str, error: Exception) -> None:
+        super().__init__(f"{name} raised {error!r}")
+        self.java_class = class_of(error)
+        self.__cause__ = error
 
 
 class _FunctionTransform(Transform):
@@ -73,7 +82,7 @@ class _FunctionTransform(Transform):
         except Exception as error:  # the function is plugin code
             if is_outage(error):
                 raise
-            raise DataError(f"{type(self).__name__} raised {error!r}") from error
+            raise FunctionError(type(self).__name__, error) from error
         if returned is None:
             return []
         if not isinstance(returned, pa.RecordBatch | list | tuple):
@@ -94,7 +103,7 @@ class _FunctionTransform(Transform):
             except Exception as error:  # the function is plugin code
                 if is_outage(error):
                     raise
-                raise BadRowError(number, f"{type(self).__name__} raised {error!r}") from error
+                raise BadRowError(number, FunctionError(type(self).__name__, error)) from error
         if len(kept) < len(rows):
             rows, batch = [rows[number] for number in kept], batch.take(pa.array(kept, pa.int64()))
         if not rows:

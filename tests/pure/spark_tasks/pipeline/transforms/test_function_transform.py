@@ -15,12 +15,12 @@ import pytest
 from heeler import ConfigError, DataError, transform
 from spark_tasks.data.columns import SCHEMA_KEY
 from spark_tasks.data.schema import DATE, DECIMAL, TIME, Field, Schema, Type, to_text
-from spark_tasks.errors import RetriableError, ToleranceExceededError
+from spark_tasks.errors import RetriableError, ToleranceExceededError, short_trace
 from spark_tasks.pipeline.converters.base import BadRowError
 from spark_tasks.pipeline.failures import StageOutageError
 from spark_tasks.pipeline.sink_pipeline import SinkPipeline
 from spark_tasks.pipeline.source_pipeline import SourcePipeline
-from spark_tasks.pipeline.transforms.chain import Stage
+from spark_tasks.pipeline.transforms.chain import Stage, TransformError
 from spark_tasks.plugins import Kind, Plugins
 from spark_tasks.validation import plugin_config
 from tests.rigs.raw_records import JSON, raw_batch, worker
@@ -248,6 +248,21 @@ def test_an_outage_in_the_search_for_the_bad_record_makes_no_bad_record():
 
     with pytest.raises(StageOutageError, match=r"\(ask\): ConnectionRefusedError"):
         list(Stage("s", "ask", configured(ask)).apply(numbers()))
+
+
+@pytest.mark.parametrize("batches", [False, True])
+def test_a_bad_record_has_the_class_and_the_trace_of_the_functions_error(batches):
+    @transform(batches=batches)
+    def refuse(_):
+        raise LookupError("no such customer")
+
+    stage = Stage("s", "refuse", configured(refuse))
+    with pytest.raises(TransformError) as caught:
+        list(stage.apply(numbers(1)))
+    failure = caught.value.part.failure(0)
+    assert (failure.error_class, failure.message) == (
+        "builtins.LookupError", "refuse raised LookupError('no such customer')")
+    assert "in refuse\n" in short_trace(failure.error, str)
 
 
 def test_a_record_without_a_topic_is_a_bad_record():
