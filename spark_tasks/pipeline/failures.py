@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, NoReturn, TypeVar
 
 import numpy as np
@@ -93,9 +93,13 @@ def raise_failure(failure: Failure) -> NoReturn:
 
 def is_outage(error: BaseException) -> bool:
     """Returns whether an error is caused by another system that does not work, and not by the record."""
-    if isinstance(error, (RetriableError, ConnectionError, TimeoutError)):
-        return True
-    return any(kind.__name__ in _OUTAGES for kind in type(error).__mro__)
+    return _is_outage(type(error))  # type: ignore[arg-type]  # mypy takes the __hash__ of its instances
+
+
+@lru_cache(256)  # asked for each of the thousands of errors of a search
+def _is_outage(kind: type[BaseException]) -> bool:
+    return issubclass(kind, (RetriableError, ConnectionError, TimeoutError)) or any(
+        base.__name__ in _OUTAGES for base in kind.__mro__)
 
 
 class StageFailedError(FailedPartError):

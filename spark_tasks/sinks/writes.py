@@ -35,10 +35,17 @@ class _Reporter:
         self.reports: Reports = []
         self._tolerant = tolerant
         self._refuse = refuse
+        self._slices: Sequence[pa.RecordBatch] = ()  # of batches that are in memory anyway
         self._columns: list[pa.Array] = []  # of offsets
 
     def given(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yields the batches to the writer, and remembers their offsets."""
+        if isinstance(batches, list):  # of a search, whose thousands of calls look up no column
+            self._slices = batches
+            return iter(batches)
+        return self._remembered(batches)
+
+    def _remembered(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             self._columns.append(batch.column("offset"))
             yield batch
@@ -50,7 +57,7 @@ class _Reporter:
         if (offset is None) == (row is None):
             raise TypeError("report() needs either the offset or the row of the record")
         if offset is None:
-            known = np.concatenate(self._offsets()) if self._columns else np.empty(0, np.int64)
+            known = np.concatenate([np.empty(0, np.int64), *self._offsets()])
             if row is None or not 0 <= row < len(known):
                 raise IndexError(f"report(row={row}): write() was given {len(known)} records")
             offset = int(known[row])
@@ -62,7 +69,8 @@ class _Reporter:
             self._refuse(offset, error)
 
     def _offsets(self) -> list[np.ndarray[Any, Any]]:
-        return [column.to_numpy(zero_copy_only=False) for column in self._columns]
+        columns = [*(batch.column("offset") for batch in self._slices), *self._columns]
+        return [column.to_numpy(zero_copy_only=False) for column in columns]
 
 
 def write_together(writer: bytes, accepts: Shape, batch: pa.RecordBatch) -> tuple[Any] | None:
