@@ -1,12 +1,14 @@
-"""One worker process that most integration tests share."""
+"""The worker process that most integration tests share, and tasks in the process of the test."""
 
 from __future__ import annotations
 
 import pytest
 
 from spark_tasks.connectors.verify import read_summary
+from tests.rigs.exactly_once_tasks import OnceRig
 from tests.rigs.java_connectors import worker_with_jars
 from tests.rigs.support import wait_until
+from tests.rigs.task_rigs import SinkRig, SourceRig
 from tests.rigs.workers import JSON, PATIENT, Kafka, running_worker, shared
 
 
@@ -46,6 +48,30 @@ def java_worker(kafka, tmp_path_factory):
     """A worker with jars in its plugin.path, shared by tests that do it no harm."""
     with worker_with_jars(kafka, tmp_path_factory.mktemp("java"), "java-worker") as rig:
         yield rig
+
+
+@pytest.fixture
+def sink(broker, tmp_path):
+    """Tasks of a sink, with the real broker."""
+    rig = SinkRig(broker.bootstrap_servers, tmp_path)
+    yield rig
+    rig.close()
+
+
+@pytest.fixture
+def source(broker, tmp_path):
+    """Tasks of a source, with the real broker."""
+    rig = SourceRig(broker.bootstrap_servers, tmp_path)
+    yield rig
+    rig.close()
+
+
+@pytest.fixture
+def once(broker, tmp_path):
+    """Tasks of an exactly-once source, with the real broker."""
+    rig = OnceRig(broker.bootstrap_servers, tmp_path)
+    yield rig
+    rig.close()
 
 
 @pytest.fixture

@@ -29,20 +29,6 @@ TOLERANT = {
 }  # fmt: skip
 
 
-@pytest.fixture
-def sink(broker: Any, tmp_path: Path) -> Iterator[SinkRig]:
-    rig = SinkRig(broker.bootstrap_servers, tmp_path)
-    yield rig
-    rig.close()
-
-
-@pytest.fixture
-def source(broker: Any, tmp_path: Path) -> Iterator[SourceRig]:
-    rig = SourceRig(broker.bootstrap_servers, tmp_path)
-    yield rig
-    rig.close()
-
-
 def test_a_writer_refuses_records_and_the_rest_is_written_in_order(sink: SinkRig, caplog: Any) -> None:
     sink.produce(1000)
     dead = f"dead-{sink.name}"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pickle
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +24,8 @@ pytestmark = pytest.mark.integration
 
 
 @pytest.fixture
-def rig(broker: Any, tmp_path: Path) -> Iterator[OnceRig]:
-    rig = OnceRig(broker.bootstrap_servers, tmp_path)
-    yield rig
-    rig.close()
+def rig(once: OnceRig) -> OnceRig:
+    return once
 
 
 def numbers(end: int, start: int = 0) -> list[str]:

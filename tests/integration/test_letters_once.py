@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -28,13 +26,6 @@ from tests.rigs.topic_reader import read_topic
 from tests.rigs.workers import Kafka
 
 pytestmark = pytest.mark.integration
-
-
-@pytest.fixture
-def sink(broker: Any, tmp_path: Path) -> Iterator[SinkRig]:
-    rig = SinkRig(broker.bootstrap_servers, tmp_path)
-    yield rig
-    rig.close()
 
 
 def wait_committed(sink: SinkRig) -> None:

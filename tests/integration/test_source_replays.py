@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -39,20 +38,6 @@ def replayed(loop: Loop, **body: Any) -> Mapping[str, Any]:
 
     wait_until(over, 60, "the end of the replay")
     return states[-1]
-
-
-@pytest.fixture
-def once(broker: Any, tmp_path: Path) -> Iterator[OnceRig]:
-    rig = OnceRig(broker.bootstrap_servers, tmp_path)
-    yield rig
-    rig.close()
-
-
-@pytest.fixture
-def source(broker: Any, tmp_path: Path) -> Iterator[SourceRig]:
-    rig = SourceRig(broker.bootstrap_servers, tmp_path)
-    yield rig
-    rig.close()
 
 
 @pytest.mark.parametrize("boundary", ["poll", "interval", "connector"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +21,8 @@ JSON = "org.apache.kafka.connect.json.JsonConverter"
 
 
 @pytest.fixture
-def rig(broker: Any, tmp_path: Path) -> Iterator[SourceRig]:
-    rig = SourceRig(broker.bootstrap_servers, tmp_path)
-    yield rig
-    rig.close()
+def rig(source: SourceRig) -> SourceRig:
+    return source
 
 
 def numbers(count: int, start: int = 0, stream: int = 0) -> list[str]:
