@@ -47,13 +47,12 @@ class Record:
     headers: list[tuple[str, bytes | None]] = field(default_factory=list)
 
 
-class FunctionError(DataError):
-    """The function `name` raised an error. Dead letters have the class and the stack trace of that error."""
-
-    def __init__(self, name: str, error: Exception) -> None:
-        super().__init__(f"{name} raised {error!r}")
-        self.java_class = class_of(error)
-        self.__cause__ = error
+def _raised(name: str, error: Exception) -> DataError:
+    """The error of a record for which the function `name` has raised one, whose class and trace dead letters have."""
+    made = DataError(f"{name} raised {error!r}")
+    made.java_class = class_of(error)
+    made.__cause__ = error
+    return made
 
 
 class _FunctionTransform(Transform):
@@ -82,7 +81,7 @@ class _FunctionTransform(Transform):
         except Exception as error:  # the function is plugin code
             if is_outage(error):
                 raise
-            raise FunctionError(type(self).__name__, error) from error
+            raise _raised(type(self).__name__, error) from error
         if returned is None:
             return []
         if not isinstance(returned, pa.RecordBatch | list | tuple):
@@ -103,7 +102,7 @@ class _FunctionTransform(Transform):
             except Exception as error:  # the function is plugin code
                 if is_outage(error):
                     raise
-                raise BadRowError(number, FunctionError(type(self).__name__, error)) from error
+                raise BadRowError(number, _raised(type(self).__name__, error)) from error
         if len(kept) < len(rows):
             rows, batch = [rows[number] for number in kept], batch.take(pa.array(kept, pa.int64()))
         if not rows:
