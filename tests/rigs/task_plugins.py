@@ -297,8 +297,8 @@ class RowWriter(DataSourceWriter):  # type: ignore[misc]
 
 
 class PlainWriter(DataSourceArrowWriter):  # type: ignore[misc]
-    """Notes as NotesWriter, but has nothing to commit. A record `hang` hangs, once, until there is a file `free`;
-    `fail` always fails.
+    """Notes as NotesWriter, but has nothing to commit. A record that begins with `hang` hangs, once, until there is a
+    file `free`; `fail` always fails.
     """
 
     def __init__(self, options: Options) -> None:
@@ -308,7 +308,7 @@ class PlainWriter(DataSourceArrowWriter):  # type: ignore[misc]
         count = 0
         for batch in iterator:
             values = batch.column("value").to_pylist()
-            if "hang" in values and self.folder.once("hang"):
+            if any(value and value.startswith("hang") and self.folder.once(value) for value in values):
                 wait_until((self.folder.path / "free").exists, 100, "the test lets the write go on")
             if "fail" in values:
                 raise ConnectError("as it is asked to")
