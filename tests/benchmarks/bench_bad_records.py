@@ -49,12 +49,18 @@ def bad_rows(count: int, bad: int) -> set[int]:
 
 
 def values(count: int, bad: set[int], what: str) -> Iterator[list[dict[str, Any]]]:
-    """Batches of values; those of `bad` cannot be cast: all alike, or (`each`) each in its own way."""
+    """Batches of values; those of `bad` cannot be cast: all alike, or (`each`) each in its own way. `key`: good amounts
+    are even, bad ones odd.
+    """
     words = {"cast": "x", "each": "x{}"}
     for begin in range(0, count, BATCH):
-        yield [{"id": n, "name": f"name {n % 1000}",
-                "amount": words[what].format(n) if n in bad and what in words else str(n)}
-               for n in range(begin, min(count, begin + BATCH))]
+        numbers = range(begin, min(count, begin + BATCH))
+        if what == "key":
+            amounts = [str(2 * n + (n in bad)) for n in numbers]
+        else:
+            amounts = [words[what].format(n) if n in bad and what in words else str(n) for n in numbers]
+        yield [{"id": n, "name": f"name {n % 1000}", "amount": amount}
+               for n, amount in zip(numbers, amounts, strict=True)]
 
 
 def raw(count: int, bad: set[int], what: str) -> list[pa.RecordBatch]:
@@ -107,6 +113,21 @@ class Table(DataSourceArrowWriter):  # type: ignore[misc]  # PySpark has no type
         return rows
 
 
+class Unique(Table):
+    """Has all odd amounts already, and quotes one that it refuses: it looks like a good one."""
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> int:
+        """Rows."""
+        rows = 0
+        for batch in iterator:
+            amounts = [int(one) for one in batch.column("value").field("amount").to_pylist()]
+            known = next((one for one in amounts if one & 1), None)
+            if known is not None:
+                raise ValueError(f"duplicate key: Key (amount)=({known}) already exists")
+            rows += len(batch)
+        return rows
+
+
 class Silent(Table):
     """The same, but its error does not quote the value."""
 
@@ -141,9 +162,9 @@ def put(splits: Iterable[Callable[[], list[pa.RecordBatch]]], kind: str = "Table
     return found
 
 
-def writer(batches: list[pa.RecordBatch]) -> int:
+def writer(batches: list[pa.RecordBatch], kind: str = "Table") -> int:
     """Bad records found."""
-    return put(lambda batch=batch: [batch] for batch in batches)
+    return put((lambda batch=batch: [batch] for batch in batches), kind)
 
 
 def whole(batches: list[pa.RecordBatch], kind: str = "Table") -> int:
@@ -163,6 +184,8 @@ WORKLOADS: dict[str, tuple[Callable[..., list[pa.RecordBatch]], Run, str]] = {
     "source, bad for Cast": (connect, source, "cast"), "writer, all alike": (written, writer, "cast"),
     "writer, each its own": (written, writer, "each"), "sink with that, alike": (raw, whole, "cast"),
     "sink, each its own": (raw, whole, "each"), "its error says less": (raw, partial(whole, kind="Silent"), "cast"),
+    "writer, existing keys": (written, partial(writer, kind="Unique"), "key"),
+    "sink, existing keys": (raw, partial(whole, kind="Unique"), "key"),
 }  # fmt: skip
 
 
