@@ -5,6 +5,7 @@ errors.tolerance is all, it is called with parts of the records, as rarely as po
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import length_hint
 from typing import Any, Final
 
 import numpy as np
@@ -36,13 +37,14 @@ class _Reporter:
         self._tolerant = tolerant
         self._refuse = refuse
         self._slices: Sequence[pa.RecordBatch] = ()  # of batches that are in memory anyway
+        self._unread: Iterator[pa.RecordBatch] = iter(())  # of the slices
         self._columns: list[pa.Array] = []  # of offsets
 
     def given(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yields the batches to the writer, and remembers their offsets."""
         if isinstance(batches, list):  # of a search, whose thousands of calls look up no column
-            self._slices = batches
-            return iter(batches)
+            self._slices, self._unread = batches, iter(batches)
+            return self._unread
         return self._remembered(batches)
 
     def _remembered(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -69,7 +71,8 @@ class _Reporter:
             self._refuse(offset, error)
 
     def _offsets(self) -> list[np.ndarray[Any, Any]]:
-        columns = [*(batch.column("offset") for batch in self._slices), *self._columns]
+        read = self._slices[: len(self._slices) - length_hint(self._unread)]
+        columns = [*(batch.column("offset") for batch in read), *self._columns]
         return [column.to_numpy(zero_copy_only=False) for column in columns]
 
 

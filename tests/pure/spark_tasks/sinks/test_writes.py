@@ -195,6 +195,22 @@ def test_a_report_of_a_nonexistent_record_is_refused(where, wrong):
         runner(Careless(**where)).write(batches(5))
 
 
+class Hasty(DataSourceArrowWriter):
+    def write(self, iterator):
+        for read in (5, 10):
+            next(iterator)
+            with pytest.raises(IndexError, match=f"given {read} records"):
+                errant_record_reporter().report(ValueError(), row=read)
+        errant_record_reporter().report(ValueError(), row=9)
+
+
+@pytest.mark.parametrize("kind", [iter, list])
+def test_a_report_of_a_record_that_was_not_read_yet_is_refused(kind):
+    """Also in a search for bad records, whose batches are a list."""
+    _, reports = runner(Hasty()).write(kind(batches(5, 5, 5)))
+    assert [offset for offset, _ in reports] == [118]
+
+
 def test_there_is_no_reporter_outside_of_write():
     with pytest.raises(RuntimeError, match="write"):
         errant_record_reporter()
