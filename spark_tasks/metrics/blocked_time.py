@@ -10,6 +10,8 @@ from typing import Final
 
 _SCHEDSTAT: Final = "/proc/thread-self/schedstat"  # Linux: ns on a CPU, ns of waiting for one, turns
 _S: Final = 1e-9
+_AT_ONCE_S: Final = 0.001
+_ATTEMPTS: Final = 3
 
 
 class _OpenFile:
@@ -46,8 +48,12 @@ def blocked_clock() -> float:
     systems other than Linux, the time in which it waited for a CPU counts as well.
     """
     now = time.perf_counter()
-    try:
-        ran, ready, _ = statistics.read().split()
-    except (OSError, ValueError):
-        return now - time.thread_time()
+    for _ in range(_ATTEMPTS):
+        try:
+            ran, ready, _turns = statistics.read().split()
+        except (OSError, ValueError):
+            return now - time.thread_time()
+        before, now = now, time.perf_counter()
+        if now - before < _AT_ONCE_S:  # otherwise another thread had the CPU between the two readings, which do not fit
+            break
     return now - (int(ran) + int(ready)) * _S

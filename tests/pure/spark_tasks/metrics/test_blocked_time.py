@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from spark_tasks.metrics import blocked_time
-from spark_tasks.metrics.blocked_time import Statistics, blocked_clock
+from spark_tasks.metrics.blocked_time import Statistics, blocked_clock, statistics
 
 
 def blocked_by(work: object) -> float:
@@ -20,9 +20,14 @@ def blocked_by(work: object) -> float:
 
 
 def spin() -> None:
-    until = time.thread_time() + 0.1
+    until = time.thread_time() + 0.04
     while time.thread_time() < until:
         pass
+
+
+def blocked_by_work() -> float:
+    """The least of several times: where this machine is a guest, its host may take the CPU away, which nobody counts."""
+    return min(blocked_by(spin) for _ in range(5))
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["linux", "other"])
@@ -34,7 +39,7 @@ def test_a_thread_that_sleeps_is_blocked(known: bool, monkeypatch: pytest.Monkey
 
 def test_a_thread_that_works_is_not_blocked() -> None:
     """Also while other threads of other processes take the CPU."""
-    assert blocked_by(spin) < 0.05
+    assert blocked_by_work() < 0.02
 
 
 def test_a_thread_that_waits_for_another_one_is_blocked() -> None:
@@ -52,7 +57,7 @@ def test_each_thread_has_its_own_time_and_leaves_no_file_open() -> None:
     threads = [threading.Thread(target=sleep) for _ in range(5)]
     for thread in threads:
         thread.start()
-    assert blocked_by(spin) < 0.05
+    assert blocked_by_work() < 0.02
     for thread in threads:
         thread.join()
     assert min(spans) > 0.08
@@ -63,5 +68,20 @@ def test_a_forked_process_measures_its_own_thread() -> None:
     blocked_clock()
     child = os.fork()
     if not child:
-        os._exit(0 if blocked_by(lambda: time.sleep(0.2)) > 0.15 and blocked_by(spin) < 0.05 else 1)
+        os._exit(0 if blocked_by(lambda: time.sleep(0.2)) > 0.15 and blocked_by_work() < 0.02 else 1)
     assert os.waitpid(child, 0)[1] == 0
+
+
+def test_a_reading_that_was_interrupted_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another thread had the CPU between the two clocks: it must not count as blocked time, nor reduce it."""
+    read, pauses = statistics.read, [0.3, 0.0]
+
+    def slow() -> bytes:
+        if pauses:
+            time.sleep(pauses.pop(0))
+        return read()
+
+    monkeypatch.setattr(statistics, "read", slow)
+    before = blocked_clock()
+    assert not pauses
+    assert blocked_clock() - before < 0.1
