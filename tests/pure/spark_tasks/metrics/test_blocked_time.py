@@ -26,7 +26,7 @@ def spin() -> None:
 
 
 def blocked_by_work() -> float:
-    """The least of several times: where this machine is a guest, its host may take the CPU away, which nobody counts."""
+    """The least of several times, since the host of a virtual machine may take the CPU away, which nobody counts."""
     return min(blocked_by(spin) for _ in range(5))
 
 
