@@ -5,7 +5,7 @@ from __future__ import annotations
 import bisect
 import itertools
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -20,6 +20,7 @@ from spark_tasks.errors import message_of
 _Rows = np.ndarray[Any, np.dtype[np.bool_]]
 # 'x', "x" or (x, y), as in: invalid literal for int() with base 10: 'x'; Key (id)=(7) already exists
 _QUOTED: Final = re.compile(r"""'([^']+)'|"([^"]+)"|\(([^()]+)\)""")
+_KEY: Final = re.compile(r"\(([^()]+)\)=\(([^()]+)\)")  # of PostgreSQL: Key (region, id)=(eu, 7) already exists
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _INTEGER: Final = re.compile(r"-?\d{1,18}")
 _MAX_QUOTES: Final = 8
@@ -70,8 +71,9 @@ class RowGuesser:
         column has the same classes of characters, if so far only quoted rows had those: for example, letters where all
         others have digits.
         """
-        words = _quoted(message_of(error)[:_MAX_TEXT])
-        found = self._first(words, begin, end) if words else None
+        message = message_of(error)[:_MAX_TEXT]
+        words = _quoted(message)
+        found = self._first(words, _named(message), begin, end) if words else None
         if found is None:
             return []
         before, self._last = self._last, found
@@ -95,24 +97,29 @@ class RowGuesser:
         self._common.add(key)
         return []
 
-    def _first(self, words: Sequence[str], begin: int, end: int) -> _Suspect | None:
+    def _first(self, words: Sequence[str], named: Mapping[str, str], begin: int, end: int) -> _Suspect | None:
         usual = None if self._last is None else self._last.place
-        for batch in self.rows(begin, end):
-            columns = list(enumerate(_columns(batch)))
-            columns.sort(key=lambda one: one[0] != usual)
-            for word in words:
-                for place, column in columns:
-                    equal_rows = _equal_rows(column, word)
-                    if equal_rows is not None:
-                        return _Suspect(begin + int(equal_rows.argmax()), word, place)
-            begin += len(batch)
+
+        def quoted(columns: list[_Column]) -> _Suspect | None:
+            # The message often names the column as well.
+            columns.sort(key=lambda one: (one[1] not in words, one[0] != usual))
+            each = (_row_of([column], {column[1]: word}) for word in words for column in columns)
+            return next(filter(None, each), None)
+
+        for search in (lambda columns: _row_of(columns, named), quoted) if named else (quoted,):
+            at = begin
+            for batch in self.rows(begin, end):
+                found = search([(place, *column) for place, column in enumerate(_columns(batch))])
+                if found is not None:
+                    return found._replace(row=at + found.row)
+                at += len(batch)
         return None
 
     def _all(self, place: int, begin: int, suspected: Callable[[pa.Array], _Rows | None]) -> list[int]:
         rows: list[int] = []
         for batch in self.rows(begin, self._ends[-1]):
             columns = list(_columns(batch))
-            suspected_rows = suspected(columns[place]) if place < len(columns) else None
+            suspected_rows = suspected(columns[place][1]) if place < len(columns) else None
             if suspected_rows is not None:
                 rows += (begin + np.flatnonzero(suspected_rows)).tolist()
             begin += len(batch)
@@ -127,10 +134,32 @@ def _quoted(message: str) -> list[str]:
     return list(dict.fromkeys(valid))[:_MAX_QUOTES]
 
 
-def _columns(batch: pa.RecordBatch) -> Iterator[pa.Array]:
+def _named(message: str) -> dict[str, str]:
+    """Returns the values that the message quotes together with the names of their columns."""
+    found = _KEY.search(message)
+    if found is None or _SURROGATE.search(found[2]):
+        return {}
+    names, values = (part.split(", ") for part in found.groups())
+    return dict(zip(names, values, strict=True)) if len(names) == len(values) else {}
+
+
+_Column = tuple[int, str, pa.Array]
+"""Place, name and values."""
+
+
+def _row_of(columns: Sequence[_Column], named: Mapping[str, str]) -> _Suspect | None:
+    """Returns the first row that has all these values of the columns of that name, as far as these can be compared."""
+    rows, last = None, None
+    for place, name, column in columns:
+        if name in named and (equal_rows := _equal_rows(column, named[name])) is not None:
+            rows, last = equal_rows if rows is None else rows & equal_rows, (named[name], place)
+    return None if rows is None or last is None or not rows.any() else _Suspect(int(rows.argmax()), *last)
+
+
+def _columns(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.Array]]:
     for name in ("value", "key"):
         if name in batch.schema.names:
-            yield from _scalars(batch.column(name))
+            yield from _scalars(name, batch.column(name))
 
 
 def _equal_rows(column: pa.Array, word: str) -> _Rows | None:
@@ -170,9 +199,9 @@ def _classes(word: str) -> int:
     return int(np.bitwise_or.reduce(_CHAR_CLASSES[np.frombuffer(word.encode(), np.uint8)]))
 
 
-def _scalars(array: pa.Array) -> Iterator[pa.Array]:
+def _scalars(name: str, array: pa.Array) -> Iterator[tuple[str, pa.Array]]:
     if pa.types.is_struct(array.type):
         for i in range(array.type.num_fields):
-            yield from _scalars(array.field(i))
+            yield from _scalars(array.type.field(i).name, array.field(i))
     else:
-        yield array
+        yield name, array

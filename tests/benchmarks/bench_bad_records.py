@@ -1,12 +1,16 @@
 """The cost of bad records: 0, 1 and 1,000 in 1,000,000, in one process without Kafka and Spark.
 
-    python -m tests.benchmarks.bench_bad_records [--records 1000000] [--rounds 3]
+    python -m tests.benchmarks.bench_bad_records [--records 1000000] [--rounds 3] [--postgres]
 
 Sink: schemaless JSON values through converter and three transforms (Cast, InsertField, ReplaceField), bad by their JSON
 or by what Cast cannot read; source: the same records to JSON, bad by Cast; writer: a DataSourceArrowWriter that takes
 all records of a split in one transaction, and raises at the first that it does not like, alone and behind a sink's
 JSON and two transforms. The rate is that of all records, in thousands a second of
 CPU time; the share is of the clean rate of the same round, the median of the rounds.
+
+With `--postgres`, the writer is that of a real server (psycopg, COPY in one transaction for each call), whose primary
+key refuses keys that exist already; then the time is that of the clock. It needs `pip install '.[connectors]'` and
+Debian's postgresql.
 """
 
 from __future__ import annotations
@@ -139,12 +143,15 @@ class Silent(Table):
             raise ValueError("the table refuses it") from None
 
 
-def put(splits: Iterable[Callable[[], list[pa.RecordBatch]]], kind: str = "Table") -> int:
+def new_writer(kind: str) -> bytes:
+    """Pickled. Plugins' classes are modules' too, not those of __main__, which are pickled whole."""
+    return cloudpickle.dumps(getattr(import_module("tests.benchmarks.bench_bad_records"), kind)())
+
+
+def put(splits: Iterable[Callable[[], list[pa.RecordBatch]]], table: bytes) -> int:
     """Bad records found, as splits find them one after the other (SinkSplit). Each is read once more where its only
     call has failed.
     """
-    # plugins' classes are modules' too, not those of __main__, which are pickled whole
-    table = cloudpickle.dumps(getattr(import_module("tests.benchmarks.bench_bad_records"), kind)())
     found, spacing = 0, None
     for read in splits:
         runner = WriterRunner(table, "records", None, tolerant=True, refuse=lambda *_: None)
@@ -153,7 +160,7 @@ def put(splits: Iterable[Callable[[], list[pa.RecordBatch]]], kind: str = "Table
             try:
                 runner.write(read())
                 continue
-            except ValueError as error:
+            except Exception as error:  # noqa: BLE001  # of a driver
                 raised = error
         batches = read()
         bad = len(runner.write_accepted(batches, spacing, raised)[1])
@@ -162,15 +169,16 @@ def put(splits: Iterable[Callable[[], list[pa.RecordBatch]]], kind: str = "Table
     return found
 
 
-def writer(batches: list[pa.RecordBatch], kind: str = "Table") -> int:
+def writer(batches: list[pa.RecordBatch], kind: str = "Table", table: bytes = b"") -> int:
     """Bad records found."""
-    return put((lambda batch=batch: [batch] for batch in batches), kind)
+    return put((lambda batch=batch: [batch] for batch in batches), table or new_writer(kind))
 
 
-def whole(batches: list[pa.RecordBatch], kind: str = "Table") -> int:
+def whole(batches: list[pa.RecordBatch], kind: str = "Table", table: bytes = b"") -> int:
     """Bad records found by the writer behind the sink's converter and transforms."""
     pipeline = SinkPipeline(WORKER, {**CONFIG, "transforms": "insert,replace"})
-    return put((lambda raw=raw: list(pipeline.to_connect_batches("t", 0, raw)) for raw in batches), kind)
+    splits = (lambda raw=raw: list(pipeline.to_connect_batches("t", 0, raw)) for raw in batches)
+    return put(splits, table or new_writer(kind))
 
 
 def written(count: int, bad: set[int], what: str) -> list[pa.RecordBatch]:
@@ -194,21 +202,56 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--records", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--postgres", action="store_true")
     options = parser.parse_args()
+    if options.postgres:
+        with_postgres(options.records, options.rounds)
+        return
     for name, (make, run, what) in WORKLOADS.items():
-        inputs = {bad: make(options.records, bad_rows(options.records, bad) if bad else set(), what)
-                  for bad in (0, 1, options.records // 1000)}
-        run(inputs[options.records // 1000][:1])
-        rates: dict[int, list[float]] = {bad: [] for bad in inputs}
-        for _ in range(options.rounds):
-            for bad, batches in inputs.items():
-                begun = time.process_time()
-                assert run(batches) == bad
-                rates[bad].append(options.records / (time.process_time() - begun) / 1000)
-        shares = {bad: statistics.median(rate / clean for rate, clean in zip(rates[bad], rates[0], strict=True))
-                  for bad in inputs}
-        print(f"{name:22}" + "".join(  # noqa: T201
-            f" {bad:5} bad: {statistics.median(rates[bad]):7.0f} ({shares[bad]:4.0%})" for bad in inputs))
+        report(name, options.rounds, options.records, make, run, what, time.process_time)
+
+
+def with_postgres(records: int, rounds: int) -> None:
+    """The two last rows with a real database."""
+    from tests.rigs.postgres import running_postgres  # optional packages
+    from tests.rigs.postgres_table import TableWriter
+
+    with running_postgres() as postgres:
+        postgres.sql("create table target (amount text primary key, id bigint, name text, who text, origin text)")
+
+        def prepare(bad: set[int]) -> None:
+            """An empty table but for the keys of the bad records."""
+            postgres.sql("truncate target")
+            for n in range(0, len(bad), 1000):
+                keys = ", ".join(f"('{2 * row + 1}')" for row in sorted(bad)[n : n + 1000])
+                postgres.sql(f"insert into target values {keys}")  # noqa: S608
+            postgres.sql("checkpoint")
+
+        table = cloudpickle.dumps(TableWriter(postgres.port))
+        for name, make, run in (("COPY", written, writer), ("JSON and COPY", raw, whole)):
+            report(name, rounds, records, make, partial(run, table=table), "key", time.perf_counter, prepare)
+
+
+def report(
+    name: str, rounds: int, records: int, make: Callable[..., list[pa.RecordBatch]], run: Run, what: str,
+    clock: Callable[[], float], prepare: Callable[[set[int]], object] = id,
+) -> None:
+    """Measure and print one row."""
+    bad_of = {bad: bad_rows(records, bad) if bad else set() for bad in (0, 1, records // 1000)}
+    inputs = {bad: make(records, rows, what) for bad, rows in bad_of.items()}
+    prepare(bad_of[records // 1000])
+    run(inputs[records // 1000][:1])
+    rates: dict[int, list[float]] = {bad: [] for bad in inputs}
+    for _ in range(rounds):
+        for bad, batches in inputs.items():
+            prepare(bad_of[bad])
+            begun = clock()
+            assert run(batches) == bad
+            rates[bad].append(records / (clock() - begun) / 1000)
+    shares = {bad: statistics.median(rate / clean for rate, clean in zip(rates[bad], rates[0], strict=True))
+              for bad in inputs}
+    print(f"{name:22}" + "".join(  # noqa: T201
+        f" {bad:5} bad: {statistics.median(rates[bad]):7.0f} ({shares[bad]:4.0%})" for bad in inputs))
 
 
 if __name__ == "__main__":
