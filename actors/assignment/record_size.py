@@ -7,6 +7,7 @@ If it would exceed that topic's max.message.bytes, they reject the whole rebalan
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 from storage.config.state import ClusterConfigState
 from storage.ids import ConnectorName, ConnectorTaskId, ItemId
@@ -29,12 +30,15 @@ def too_long(config: ClusterConfigState) -> dict[ItemId, str]:
     return reason_by_item
 
 
+MORE_ROOM: Final = (
+    "Allow larger records (max.message.bytes of the topic __consumer_offsets, message.max.bytes of the brokers), delete "
+    "connectors, use shorter names or fewer tasks, or run some connectors in another worker group")
+
+
 def no_room(used: int, limit: int) -> str:
     """The error for an item that cannot be assigned in addition to everything else."""
     return (f"There is no room for it in the worker group: the group's assignments take {used} bytes, and Kafka "
-            f"keeps them in one record of at most {limit} bytes. Allow larger records (max.message.bytes of the topic "
-            "__consumer_offsets, message.max.bytes of the brokers), delete connectors, use shorter names or fewer "
-            "tasks, or run some connectors in another worker group")
+            f"keeps them in one record of at most {limit} bytes. {MORE_ROOM}")
 
 
 def used_bytes(metadata: Mapping[str, bytes], assignments: Mapping[str, bytes]) -> int:

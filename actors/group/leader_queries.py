@@ -11,7 +11,7 @@ import logging
 from collections.abc import Iterable
 
 from actors.assignment.leader import RebalancePlan
-from actors.assignment.record_size import DEFAULT_RECORD_BYTES, no_room
+from actors.assignment.record_size import DEFAULT_RECORD_BYTES, MORE_ROOM
 from spark_tasks.errors import ConnectError
 from spark_tasks.kafka.group_queries import GROUPS_TOPIC, RECORD_LIMIT, Send, described_members, group_record_limit
 from storage.log.record import shown
@@ -47,8 +47,10 @@ class LeaderNotes:
         """The brokers rejected a rebalance without a reason: the next one will be smaller."""
         used = self.record_bytes - plan.room
         self.record_bytes = min(self.record_bytes, used) * 9 // 10
-        _logger.error("The brokers rejected a rebalance of the group %s. If it was too large: %s", self._group_id,
-                      no_room(used, self.record_bytes))
+        _logger.error(
+            "The brokers rejected a rebalance of the group %s without a reason, so the next one will be smaller. Its "
+            "assignments took %d bytes; perhaps they did not fit into the one record in which Kafka keeps a group. %s",
+            self._group_id, used, MORE_ROOM)
 
     def caught_up(self, generation: int) -> None:
         """The leader has read the config topic to its end after the failed rebalance of this generation."""

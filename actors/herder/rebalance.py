@@ -192,8 +192,8 @@ def _leave_and_back_off(turn: Turn, error: Exception) -> None:
     if cooperative:
         # Short waits first: during the scheduled delay, the leader holds this worker's work for it.
         delay = min(settings.scheduled_delay_max_ms // 10 // UNSYNC_RETRIES, settings.unsync_backoff_ms)
-    turn.log("WARNING", f"Reading the config topic takes too long ({error}); leaving the group and trying again in "
-                        f"{delay} ms")
+    turn.log("WARNING", f"Could not read the config topic to its end ({error}); leaving the group and trying again in "
+                        f"{delay} ms. If it only takes too long, raise worker.sync.timeout.ms")
     turn.enter(Out())
     if delay + UNSYNC_RETRIES * 2 * retry_ms(turn) >= settings.scheduled_delay_max_ms:
         _give_up(turn)  # the leader would not hold the work for this long

@@ -157,7 +157,7 @@ class Watchdog:
             return f"a call on the worker has not returned for {lapse.seconds:.0f} s", stack_of(pace.thread)
         where = self._where(lapse.batch)
         if where is None:
-            return f"a batch has been waiting {lapse.seconds:.0f} s for Spark, which is busy with other tasks", ""
+            return f"a batch has been waiting for {lapse.seconds:.0f} s; no executor process is running it", ""
         return f"a batch has been running for {lapse.seconds:.0f} s", where
 
 

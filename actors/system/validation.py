@@ -48,7 +48,7 @@ class Validation:
         """Answers ConfigInfos, which may contain errors; or BadRequestError if the config names no connector class or
         an unknown one, TimedOutError after the deadline, or what the plugin raised.
         """
-        run = _Run(answer, self._alarms)
+        run = _Run(config.get("name"), answer, self._alarms)
         self._alarms.set(run.key, self._alarms.now_ms() + self._deadline_ms, run.time_out)
         name = f"validate-{config.get('name', '')}"
         threading.Thread(target=self._validate, args=(config, run), name=name, daemon=True).start()
@@ -79,7 +79,8 @@ class Validation:
 class _Run:
     """One validation: its current stage, and its answer, which is given once."""
 
-    def __init__(self, answer: Answer, alarms: Alarms) -> None:
+    def __init__(self, name: str | None, answer: Answer, alarms: Alarms) -> None:
+        self._name = name
         self.key = ("validation", next(_numbers))
         self._answer: Answer | None = answer
         self._alarms = alarms
@@ -104,7 +105,7 @@ class _Run:
         """The deadline has passed."""
         stage = self._stage
         begun = datetime.fromtimestamp(stage.started_ms / 1000, UTC).isoformat(timespec="milliseconds")
-        _logger.warning("Validation of a connector is taking too long while %s", stage.description)
+        _logger.warning("Validation of the connector %s is taking too long while %s", self._name, stage.description)
         self.finish(None, TimedOutError(
             f"Request timed out. The worker is currently {stage.description}, which began at "
             f"{begun.replace('+00:00', 'Z')}.", stage,

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from heeler.doctor.findings import Check, Finding
 
 _SKEW_S: Final = 2.0  # the Date header has whole seconds
+_HEALTH: Final = "a worker's health"
 
 
 @click.command()
@@ -94,7 +95,7 @@ def _of_worker(file: Path, overrides: Sequence[str]) -> Iterator[Finding]:
 
 def _running(url: str, urls: Sequence[str], profile: str | None) -> Iterator[Finding]:
     """A running worker: its health, and its clock compared with this machine's."""
-    from heeler.cli.cluster.responses import as_object, as_text
+    from heeler.cli.cluster.responses import as_list, as_object, as_text
     from heeler.cli.rest_client import RestError
     from heeler.doctor.findings import Finding, Verdict
 
@@ -102,11 +103,11 @@ def _running(url: str, urls: Sequence[str], profile: str | None) -> Iterator[Fin
     client.urls = [url]
     version = as_text(as_object(client.call("GET", "/"), "a worker's version").get("version"))
     try:
-        health = as_object(client.call("GET", "/health"), "a worker's health")
+        health = as_object(client.call("GET", "/health"), _HEALTH)
         degraded = health.get("degraded")
         if degraded:
             yield Finding("workers", Verdict.WARNING,
-                          f"{url}: tasks with problems: {degraded}. See heeler connectors status")
+                          f"{url}: tasks with problems: {'; '.join(map(as_text, as_list(degraded, _HEALTH)))}. See heeler connectors status")
         else:
             yield Finding("workers", Verdict.OK, f"{url}: {version}, {as_text(health.get('status'))}")
     except RestError as error:

@@ -37,8 +37,10 @@ def ending_despite_plugins() -> Iterator[None]:
 
 def _end_anyway(code: int) -> None:
     time.sleep(_GRACE_S)
-    _logger.warning("The process ends without waiting any longer for threads or child processes of a plugin: %s",
-                    ", ".join(sorted(thread.name for thread in threading.enumerate())))
+    main = threading.main_thread()
+    threads = sorted(one.name for one in threading.enumerate() if not one.daemon and one is not main)
+    _logger.warning("The process ends without waiting any longer for what a plugin has started: %s",
+                    ", ".join(threads) or "a child process")
     for stream in (sys.stdout, sys.stderr):
         with suppress(Exception):  # the other end may be gone
             stream.flush()

@@ -266,7 +266,7 @@ def write_package(folder: Path, name: str, kind: str) -> Path:
     module = name.replace("-", "_")
     if not _NAME.fullmatch(name) or module in _TAKEN or find_spec(module) is not None:
         raise SetupError(f"{name} is not a valid package name: use lowercase letters and digits, with - or _ between "
-                         "them, and neither a keyword of Python nor the name of an installed module")
+                         "them; it must not be a keyword of Python or the name of an installed module")
     words = "".join(word.capitalize() for word in module.split("_"))
     suffix = f"{kind.capitalize()}Connector"
     cls = words if words.endswith(suffix) else f"{words.removesuffix(kind.capitalize())}{suffix}"

@@ -98,8 +98,8 @@ def asking_kafka() -> Iterator[None]:
         yield
     except KafkaUnavailableError as error:
         raise KafkaUnreachableError(
-            "Kafka does not respond. Is it running there? Specify its brokers with --bootstrap-servers, or a worker's "
-            f"file with --worker-config ({error})") from error
+            "Kafka does not respond. Check that it is running, and specify its brokers with --bootstrap-servers, or a "
+            f"worker's file with --worker-config ({error})") from error
 
 
 class _Reader:

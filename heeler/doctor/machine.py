@@ -55,19 +55,23 @@ def limits() -> Iterator[Finding]:
     size = f"{memory / 1024**3:.1f} GiB"
     yield (Finding("memory", Verdict.OK, size) if memory >= _MEMORY else
            Finding("memory", Verdict.WARNING, f"{size}: a worker with Spark needs at least {_MEMORY // 1024**3} GiB"))
-    for about, folder in (("temporary files", Path(tempfile.gettempdir())), ("cache", cache_root())):
-        yield _room(about, folder)
+    for about, folder, variable in (
+        ("temporary files", Path(tempfile.gettempdir()), "TMPDIR"), ("cache", cache_root(), "HEELER_CACHE"),
+    ):
+        yield _room(about, folder, variable)
 
 
-def _room(about: str, folder: Path) -> Finding:
-    """The finding about a folder; if it does not exist, its nearest parent that does is examined."""
+def _room(about: str, folder: Path, variable: str) -> Finding:
+    """The finding about a folder, which an environment variable determines; if it does not exist, its nearest parent
+    that does is examined.
+    """
     existing = next(place for place in (folder, *folder.parents) if place.exists())
     if not os.access(existing, os.W_OK | os.X_OK):
-        return Finding(about, Verdict.ERROR, f"{existing} is not writable. Set TMPDIR or HEELER_CACHE to another "
-                                             "folder, or change its permissions")
+        return Finding(about, Verdict.ERROR, f"{existing} is not writable. Set {variable} to another folder, or "
+                                             "change the permissions of this one")
     free = shutil.disk_usage(existing).free
     text = f"{folder}: {free / 1024**3:.1f} GiB free"
     if free < _ROOM:
         return Finding(about, Verdict.WARNING,
-                       f"{text}. Free up space, or set TMPDIR or HEELER_CACHE to another folder")
+                       f"{text}. Free up space, or set {variable} to another folder")
     return Finding(about, Verdict.OK, text)

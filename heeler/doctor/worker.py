@@ -115,7 +115,8 @@ def validity(where: str, pem: str, now: dt.datetime) -> Finding:
     if now > end:
         return Finding(about, Verdict.ERROR, f"{where}: {name} was valid until {end:%Y-%m-%d %H:%M} UTC. Replace it")
     if now > end - _SOON:
-        return Finding(about, Verdict.WARNING, f"{where}: {name} is valid for {(end - now).days} days. Replace it soon")
+        return Finding(about, Verdict.WARNING, f"{where}: {name} is valid until {end:%Y-%m-%d %H:%M} UTC. "
+                                               "Replace it soon")
     return Finding(about, Verdict.OK, f"{where}: {name}, valid until {end:%Y-%m-%d}")
 
 
@@ -158,7 +159,8 @@ def _topics(config: WorkerConfig, admin: KafkaAdminClient, brokers: int) -> Iter
         behind = [p["partition_index"] for p in partitions if len(p["isr_nodes"]) < len(p["replica_nodes"])]
         if behind:
             yield Finding(about, Verdict.WARNING,
-                          f"{topic.name}: partitions {behind} have replicas that are not in sync")
+                          f"{topic.name}: partitions {behind} have replicas that are not in sync. Check "
+                          "that all brokers run and reach each other")
         copies = min((len(p["replica_nodes"]) for p in partitions), default=0)
         if copies == 1 and brokers > 1:
             yield Finding(about, Verdict.WARNING, f"{topic.name} has one replica: if its broker is lost, so are "

@@ -52,7 +52,7 @@ def progress_limit(worker: Mapping[str, Any]) -> Callable[[Config], float]:
         try:
             values = healing.settings(worker, connector)
         except ConfigError as error:
-            _logger.warning("%s: %s", connector.get("name"), error)
+            _logger.warning("%s: the worker's task.progress.timeout.ms applies: %s", connector.get("name"), error)
             values = healing.settings(worker, {})
         return float(values["task.progress.timeout.ms"]) / 1000
 

@@ -139,8 +139,8 @@ def _restrict(context: ssl.SSLContext, tls: Mapping[str, str]) -> None:
     names = [name.strip() for name in tls.get("ssl.enabled.protocols", "TLSv1.2,TLSv1.3").split(",")]
     versions = sorted(_VERSIONS[name] for name in names if name in _VERSIONS)
     if not versions:
-        raise ConfigError(f"Invalid value {names} for configuration ssl.enabled.protocols: supported versions: "
-                          f"{', '.join(_VERSIONS)}")
+        raise ConfigError(f"Invalid value {', '.join(names)} for configuration ssl.enabled.protocols: must be one or "
+                          f"more of {', '.join(_VERSIONS)}")
     context.minimum_version, context.maximum_version = versions[0], versions[-1]
     suites = [name.strip() for name in tls.get("ssl.cipher.suites", "").split(",") if name.strip()]
     if not suites:

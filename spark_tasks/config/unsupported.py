@@ -120,7 +120,7 @@ def refused(properties: Mapping[str, str]) -> dict[str, str]:
     """
     protocol = properties.get("security.protocol", "").strip().upper() or "PLAINTEXT"
     return {
-        key: f"Invalid value {value} for configuration {key}: heeler cannot honor it. {one.instead}"
+        key: f"Invalid value {value} for configuration {key}: heeler cannot honor it; {one.instead}"
         for key, one in SECURITY.items()
         if (value := properties.get(key, "").strip()) and one.part in protocol.replace("PLAINTEXT", "")
         and not one.harmless(value)

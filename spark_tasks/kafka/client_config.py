@@ -82,7 +82,7 @@ def _servers(properties: Mapping[str, str]) -> list[str]:
 def _sasl(properties: Mapping[str, str]) -> dict[str, Any]:
     mechanism = properties.get("sasl.mechanism", "GSSAPI").strip().upper()
     if mechanism not in _MECHANISMS:
-        raise _bad("sasl.mechanism", mechanism, f"{', '.join(_MECHANISMS)} (Kerberos and OAuth are not supported)")
+        raise _bad("sasl.mechanism", mechanism, f"one of {', '.join(_MECHANISMS)} (Kerberos and OAuth are not supported)")
     options = _jaas(properties.get("sasl.jaas.config", ""))
     missing = [name for name in ("username", "password") if name not in options]
     if missing:
@@ -109,7 +109,7 @@ def _ssl(properties: Mapping[str, str]) -> dict[str, Any]:
     for kind in ("keystore", "truststore"):
         store = properties.get(f"ssl.{kind}.type", "").strip().upper()
         if store not in ("", *_STORES):
-            raise _bad(f"ssl.{kind}.type", store, f"{', '.join(_STORES)} (for JKS and PKCS12: what keytool writes)")
+            raise _bad(f"ssl.{kind}.type", store, f"one of {', '.join(_STORES)} (for JKS and PKCS12: what keytool writes)")
     settings: dict[str, Any] = {"ssl_check_hostname": bool(_endpoint_check(properties))}
     trust = _trust_file(properties)
     if trust:
@@ -228,4 +228,4 @@ def _number(key: str, value: str) -> int:
 
 
 def _bad(key: str, value: object, allowed: str) -> ConfigError:
-    return ConfigError(f"Invalid value {value} for configuration {key}: allowed: {allowed}")
+    return ConfigError(f"Invalid value {value} for configuration {key}: must be {allowed}")

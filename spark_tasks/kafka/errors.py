@@ -72,13 +72,17 @@ class TransactionAbortableError(KafkaRefusedError, RetriableError):
     """The transaction must be aborted. The next one may succeed (KIP-890)."""
 
 
+def out_of_log(topic: str, partition: int, offset: int | None, log_start: int, log_end: int) -> str:
+    """Returns a sentence for a position that is not in its log. `log_end` is exclusive."""
+    has = f"has the offsets {log_start} to {log_end - 1}" if log_end > log_start else f"is empty and ends at {log_end}"
+    return f"offset {offset} of {topic}-{partition} is not in its log, which {has}"
+
+
 class OffsetOutOfRangeError(ConnectError):
     """The requested offset is not in the log, which reaches from `log_start` (inclusive) to `log_end` (exclusive)."""
 
     def __init__(self, topic: str, partition: int, offset: int, log_start: int, log_end: int) -> None:
-        super().__init__(
-            f"offset {offset} of {topic}-{partition} is not in its log, which has offsets {log_start} to {log_end - 1}",
-        )
+        super().__init__(out_of_log(topic, partition, offset, log_start, log_end))
         self.topic = topic
         self.partition = partition
         self.offset = offset

@@ -123,7 +123,8 @@ def create_topic(admin: Mapping[str, Any], topic: str, wanted: TopicSettings) ->
     try:
         numbers = {"num_partitions": wanted.partitions, "replication_factor": wanted.replication_factor}
         client.create_topics({topic: {**numbers, "configs": dict(wanted.configs)}}, wait_for_metadata=True)
-        _logger.info("Created topic %s with %d partitions", topic, wanted.partitions)
+        count = "the default number of" if wanted.partitions < 0 else wanted.partitions
+        _logger.info("Created topic %s with %s partition%s", topic, count, "" if count == 1 else "s")
     except protocol.TopicAlreadyExistsError:
         _logger.debug("Another client has created topic %s in the meantime", topic)
     except protocol.KafkaError as error:

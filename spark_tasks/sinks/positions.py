@@ -12,6 +12,7 @@ from typing import Any
 
 from spark_tasks.errors import ConnectError
 from spark_tasks.kafka.cluster import Isolation, TopicPartition
+from spark_tasks.kafka.errors import out_of_log
 from spark_tasks.kafka.task_clients import Reset
 from spark_tasks.kafka.watcher import EndWatcher
 
@@ -215,9 +216,11 @@ class Positions:
                 " the topic was recreated, or lost records. Have the connector write to another place, or remove "
                 "what the sink holds of this topic, then restart the task"
             )
-        text = f"offset {self._at.get(tp)} of {topic}-{partition} is not in its log ({log_start} to {log_end - 1})"
+        text = out_of_log(*tp, self._at.get(tp), log_start, log_end)
         if self._reset == "none":
-            raise OffsetsMissingError(f"{text} and auto.offset.reset is none")
+            raise OffsetsMissingError(
+                f"{text}, and auto.offset.reset is none; stop the connector and commit others, or set"
+                " consumer.override.auto.offset.reset to earliest or latest")
         if isinstance(self._reset, timedelta):
             self._at |= self._since([tp], self._reset)
         else:
@@ -225,7 +228,8 @@ class Positions:
         for known in (self._chosen, self._starts):
             if tp in known:
                 known[tp] = self._at[tp]
-        _logger.warning("%s; continuing at %d (auto.offset.reset=%s)", text, self._at[tp], self._reset)
+        _logger.warning("%s; continuing at %d (auto.offset.reset=%s)", text, self._at[tp],
+                        "by_duration" if isinstance(self._reset, timedelta) else self._reset)
 
     def advance(self, partition: TopicPartition, offset: int) -> None:
         """Records that a batch up to `offset` (exclusive) was written."""

@@ -220,5 +220,6 @@ def _check_one_partition(topic: InternalTopic, count: int | None) -> None:
     if count is not None and count > 1:
         raise ConfigError(
             f"Topic '{topic.name}' supplied via the '{topic.property}' property is required to have a single partition "
-            f"in order to guarantee consistency of {topic.purpose}, but found {count} partitions"
+            f"in order to guarantee consistency of {topic.purpose}, but found {count} partitions. "
+            f"Set another topic in '{topic.property}', or recreate this one with one partition"
         )

@@ -112,8 +112,8 @@ class FilesReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark has 
         try:
             str(path).encode()
         except UnicodeEncodeError:
-            self._warn(Path(str(path).encode(errors="replace").decode()), "has a name that is not UTF-8: rename it, it "
-                       "is skipped")  # fmt: skip
+            self._warn(Path(str(path).encode(errors="replace").decode()), "has a name that is not UTF-8, so it is "
+                       "skipped: rename it")  # fmt: skip
             return False
         return True
 
@@ -137,7 +137,9 @@ class FilesReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark has 
                 self._warn(path, "is not a complete Parquet file (yet): waiting")
             return groups is not None and groups > position
         if status.st_size < position:
-            self._warn(path, f"has {status.st_size} bytes, but the next row is expected at {position}: waiting")
+            self._warn(path, f"is shorter than the position of the next row, {position}: waiting until it is longer. Was "
+                       "it truncated or replaced? To read it from its beginning, stop the connector, reset the offset "
+                       "of this file, and resume the connector")
         return status.st_size > position
 
     def _skip(self, path: Path, error: OSError) -> None:

@@ -12,8 +12,10 @@ from spark_tasks.data.schema import BYTES, Schema
 from spark_tasks.java.utf8 import decoded
 from spark_tasks.pipeline.converters import values
 from spark_tasks.pipeline.converters.base import HeaderConverter
+from spark_tasks.process.rate_limited_log import RateLimitedLog
 
 _logger = logging.getLogger(__name__)
+_warnings = RateLimitedLog()
 
 
 class SimpleHeaderConverter(HeaderConverter):
@@ -32,7 +34,8 @@ class SimpleHeaderConverter(HeaderConverter):
         try:
             return values.parse_string(decoded(value))
         except (ValueError, ArithmeticError, RecursionError) as error:
-            _logger.warning("Could not read header %r on topic %s, so it remains bytes: %s", name, topic, error)
+            _warnings.log(_logger, logging.WARNING, "Could not read header %r on topic %s, so it remains bytes: %s",
+                          name, topic, error)
             return BYTES, value
 
     @override

@@ -172,10 +172,10 @@ class ExecutorListener:
                 sock.close()
                 self._retry(error)
 
-    @staticmethod
-    def _retry(error: Exception) -> None:
+    def _retry(self, error: Exception) -> None:
         """Waits until another process may connect."""
-        _logger.warning("Executor processes cannot connect: %s", error)
+        self._rejections.log(_logger, logging.WARNING, "Executor processes cannot connect to the worker: %s. If it has "
+                             "too many open files or threads, raise its limits (ulimit -n, ulimit -u)", error)
         time.sleep(RETRY_S)
 
     def _greet(self, sock: socket.socket) -> None:
@@ -187,7 +187,7 @@ class ExecutorListener:
             self._admit(sock)
         except (OSError, struct.error) as error:
             self._rejections.log(_logger, logging.WARNING,
-                                "A connection that is not from an executor process of this worker was refused: %s",
+                                "A connection to the listener for executor processes was refused: %s",
                                 error)
             sock.close()
         finally:

@@ -282,6 +282,7 @@ def Watching(options, start):
 """
 
 
+@pytest.mark.integration  # processes of their own, which wait for five seconds
 @pytest.mark.parametrize("words", [["try"], ["run", "--once"]])
 def test_a_command_ends_though_threads_of_a_plugin_do_not(tmp_path, words):
     (tmp_path / "watching.py").write_text(THREADS)

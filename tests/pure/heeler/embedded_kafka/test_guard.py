@@ -15,6 +15,8 @@ from heeler.embedded_kafka.guard import GuardedProcess
 from tests.rigs.support import wait_until
 from tests.rigs.workers import has_ended, wait_gone
 
+pytestmark = pytest.mark.integration  # processes of their own
+
 ROOT = Path(__file__).resolve().parents[4]
 
 

@@ -12,6 +12,8 @@ from heeler.java_host import process
 from heeler.java_host.process import HostProcess
 from spark_tasks.host_frames import HostGoneError
 
+pytestmark = pytest.mark.integration  # processes of their own
+
 ENOUGH = 20  # connections; more than any backlog of the simulated JVM
 SUSPENDED = """
 import os, socket, sys, time

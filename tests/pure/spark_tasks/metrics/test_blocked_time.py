@@ -12,6 +12,8 @@ import pytest
 from spark_tasks.metrics import blocked_time
 from spark_tasks.metrics.blocked_time import Statistics, blocked_clock, statistics
 
+pytestmark = pytest.mark.integration  # seconds of the machine's own time
+
 
 def blocked_by(work: object) -> float:
     before = blocked_clock()

@@ -161,7 +161,7 @@ def test_a_file_whose_name_is_not_utf8_is_reported_and_stops_no_others(tmp_path,
     configs = FilesSourceConnector({"path": str(tmp_path), "topic": "t"}, None).task_configs(tasks)
     readers = [FilesSourceConnector.data_source(config).streamReader(None) for config in configs]
     assert [row for reader in readers for row in all_rows(reader)] == [{"n": 1}]
-    assert f"File {tmp_path}/caf?.json has a name that is not UTF-8: rename it, it is skipped" in caplog.messages
+    assert f"File {tmp_path}/caf?.json has a name that is not UTF-8, so it is skipped: rename it" in caplog.messages
 
 
 def test_appended_rows_and_new_files_are_read(tmp_path):
