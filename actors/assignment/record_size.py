@@ -31,8 +31,8 @@ def too_long(config: ClusterConfigState) -> dict[ItemId, str]:
 
 
 MORE_ROOM: Final = (
-    "Allow larger records (max.message.bytes of the topic __consumer_offsets, message.max.bytes of the brokers), delete "
-    "connectors, use shorter names or fewer tasks, or run some connectors in another worker group")
+    "Allow larger records (max.message.bytes of the topic __consumer_offsets, message.max.bytes of the brokers), "
+    "delete connectors, use shorter names or fewer tasks, or run some connectors in another worker group")
 
 
 def no_room(used: int, limit: int) -> str:

@@ -106,8 +106,9 @@ def _running(url: str, urls: Sequence[str], profile: str | None) -> Iterator[Fin
         health = as_object(client.call("GET", "/health"), _HEALTH)
         degraded = health.get("degraded")
         if degraded:
+            tasks = "; ".join(map(as_text, as_list(degraded, _HEALTH)))
             yield Finding("workers", Verdict.WARNING,
-                          f"{url}: tasks with problems: {'; '.join(map(as_text, as_list(degraded, _HEALTH)))}. See heeler connectors status")
+                          f"{url}: tasks with problems: {tasks}. See heeler connectors status")
         else:
             yield Finding("workers", Verdict.OK, f"{url}: {version}, {as_text(health.get('status'))}")
     except RestError as error:

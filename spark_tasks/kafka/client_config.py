@@ -82,7 +82,8 @@ def _servers(properties: Mapping[str, str]) -> list[str]:
 def _sasl(properties: Mapping[str, str]) -> dict[str, Any]:
     mechanism = properties.get("sasl.mechanism", "GSSAPI").strip().upper()
     if mechanism not in _MECHANISMS:
-        raise _bad("sasl.mechanism", mechanism, f"one of {', '.join(_MECHANISMS)} (Kerberos and OAuth are not supported)")
+        allowed = f"one of {', '.join(_MECHANISMS)} (Kerberos and OAuth are not supported)"
+        raise _bad("sasl.mechanism", mechanism, allowed)
     options = _jaas(properties.get("sasl.jaas.config", ""))
     missing = [name for name in ("username", "password") if name not in options]
     if missing:
@@ -109,7 +110,8 @@ def _ssl(properties: Mapping[str, str]) -> dict[str, Any]:
     for kind in ("keystore", "truststore"):
         store = properties.get(f"ssl.{kind}.type", "").strip().upper()
         if store not in ("", *_STORES):
-            raise _bad(f"ssl.{kind}.type", store, f"one of {', '.join(_STORES)} (for JKS and PKCS12: what keytool writes)")
+            allowed = f"one of {', '.join(_STORES)} (for JKS and PKCS12: what keytool writes)"
+            raise _bad(f"ssl.{kind}.type", store, allowed)
     settings: dict[str, Any] = {"ssl_check_hostname": bool(_endpoint_check(properties))}
     trust = _trust_file(properties)
     if trust:

@@ -62,7 +62,8 @@ def _choice(properties: Mapping[str, str], key: str, allowed: tuple[T, ...], mor
     for value in allowed:
         if value == text:
             return value
-    raise ConfigError(f"Invalid value {properties[key]} for configuration {key}: must be one of {', '.join(allowed)}{more}")
+    choices = ", ".join(allowed) + more
+    raise ConfigError(f"Invalid value {properties[key]} for configuration {key}: must be one of {choices}")
 
 
 def number(properties: Mapping[str, str], key: str, default: int, minimum: int = 0) -> int:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache, partial
-from typing import Any, NoReturn, TypeVar
+from typing import Any, Final, NoReturn, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -19,8 +21,13 @@ from spark_tasks.pipeline.converters.base import BadRowError, BadRowsError, Mixe
 
 T = TypeVar("T")
 
-_OUTAGES = ("OperationalError", "InterfaceError")  # PEP 249: errors of the database and not of the data
-
+# Classes by name: PEP 249's errors of the database and not of the data; those of clients of stores and of HTTP.
+_OUTAGES: Final = frozenset({
+    "OperationalError", "InterfaceError", "ConnectionError", "ConnectionFailure", "TimeoutError"})
+_UNREACHABLE: Final = frozenset({errno.EHOSTUNREACH, errno.EHOSTDOWN, errno.ENETUNREACH, errno.ENETDOWN})
+_OF_MACHINE: Final = frozenset({
+    errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+_MAX_CAUSES: Final = 10
 
 SOURCE_TASK = "org.apache.kafka.connect.runtime.WorkerSourceTask"
 """The class that dead letters name for the stage KAFKA_PRODUCE."""
@@ -92,14 +99,32 @@ def raise_failure(failure: Failure) -> NoReturn:
 
 
 def is_outage(error: BaseException) -> bool:
-    """Returns whether an error is caused by another system that does not work, and not by the record."""
-    return _is_outage(type(error))  # type: ignore[arg-type]  # mypy takes the __hash__ of its instances
+    """Returns whether an error is caused by another system that does not work, and not by the record. Drivers often
+    raise an error of their own `from` that of the connection, so its causes count too.
+    """
+    cause: BaseException | None = error
+    for _ in range(_MAX_CAUSES):
+        if cause is None:
+            break
+        if _is_outage(type(cause)) or (  # type: ignore[arg-type]  # mypy takes the __hash__ of its instances
+            isinstance(cause, OSError) and cause.errno in _UNREACHABLE
+        ):
+            return True
+        cause = cause.__cause__
+    return False
 
 
 @lru_cache(256)  # asked for each of the thousands of errors of a search
 def _is_outage(kind: type[BaseException]) -> bool:
-    return issubclass(kind, (RetriableError, ConnectionError, TimeoutError)) or any(
+    return issubclass(kind, (RetriableError, ConnectionError, TimeoutError, socket.gaierror)) or any(
         base.__name__ in _OUTAGES for base in kind.__mro__)
+
+
+def is_of_machine(error: BaseException) -> bool:
+    """Returns whether a converter or transform failed because the machine lacks memory, space or files. That is no
+    fault of the record and fails the task.
+    """
+    return isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in _OF_MACHINE)
 
 
 class StageFailedError(FailedPartError):
@@ -141,6 +166,8 @@ def stage(kind: FailedStage, class_name: str, words: str, row: int | None = None
     except (FailedPartError, MixedSchemasError, ConfigError):
         raise
     except Exception as error:
+        if is_of_machine(error):
+            raise
         if is_outage(error):
             raise StageOutageError(f"{class_name}: {message_of(error)}") from error
         if row is not None:

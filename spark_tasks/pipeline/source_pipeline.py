@@ -191,15 +191,19 @@ def _check_columns(names: list[str]) -> None:
 
 
 def _joined_by_topic(raws: Iterable[RawBatch]) -> Iterator[RawBatch]:
-    """Joins the batches of each topic, except batches with partitions."""
-    by_topic: dict[tuple[str, bool], list[RawBatch]] = {}
-    for raw in raws:
-        by_topic.setdefault((raw[0], raw[1] is None), []).append(raw)
-    for (topic, free), batches in by_topic.items():
-        if not free:
-            yield from batches
-        else:
-            yield topic, None, pa.concat_batches([raw for _, _, raw in batches])
+    """Joins the batches of each topic, except batches with partitions, which stay at their place: the partitioner may
+    choose the same partition for the records before and after them.
+    """
+    free: dict[str, list[pa.RecordBatch]] = {}
+    for topic, partitions, raw in raws:
+        if partitions is None:
+            free.setdefault(topic, []).append(raw)
+            continue
+        if topic in free:
+            yield topic, None, pa.concat_batches(free.pop(topic))
+        yield topic, partitions, raw
+    for topic, batches in free.items():
+        yield topic, None, pa.concat_batches(batches)
 
 
 def _raw_headers(headers: pa.Array) -> pa.Array:

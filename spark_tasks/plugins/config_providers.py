@@ -79,7 +79,7 @@ class _AllowedPaths:
         plain = Path(os.path.normpath(path))
         if any(plain.is_relative_to(allowed) for allowed in self._allowed):
             return plain
-        _logger.warning("The path %s is not in the allowed.paths of its config provider, so nothing is read from it", path)
+        _logger.warning("The path %s is not in allowed.paths of its config provider, so nothing is read from it", path)
         return None
 
 

@@ -157,6 +157,8 @@ class SinkSplit(NamedTuple):
                 with phase("write"):
                     reading, messages = self._put(job, reading, first)
             letters_since = self._send_letters(job, reading.refusals)
+        except OffsetOutOfRangeError as error:  # the beginning was there when it was first read
+            return self._failed(RangeLostError(str(error)), reading.refusals)
         except Exception as error:  # noqa: BLE001 - plugin code
             return self._failed(error, reading.refusals)
         return SinkResult(
@@ -293,7 +295,7 @@ class _Reading(Iterator[pa.RecordBatch]):
 
     def refuse_puts(self, reports: Reports) -> None:
         """Refuses the records that the writer has reported. They are read again, because a dead letter has the record
-        as it is in Kafka.
+        as it is in Kafka. Raises RangeLostError if one is not there anymore, so that it cannot have a letter.
         """
         split, left = self._split, dict(reports)
         if not left:
@@ -302,7 +304,10 @@ class _Reading(Iterator[pa.RecordBatch]):
             offsets = raw.column("offset").to_pylist()
             for row in (row for row, offset in enumerate(offsets) if offset in left):
                 where = f"{split.topic}-{split.partition}, offset {offsets[row]}"
-                self._refuse(raw, replace(put_failure(left[offsets[row]], where), row=row))
+                self._refuse(raw, replace(put_failure(left.pop(offsets[row]), where), row=row))
+        if left:
+            raise RangeLostError(f"records of {split.topic}-{split.partition} that the writer has reported are no longer "
+                                 f"in the log: offsets {sorted(left)[:10]}")
 
 
 @lru_cache(maxsize=_MAX_JOBS)

@@ -176,8 +176,8 @@ class FileReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark has n
                                    "worker's standard input, do not set file")
             size = status.st_size
             if size < position:
-                self._warn(f"File {self._file} is shorter than the position of the next line, {position}: waiting until "
-                           f"it is longer. Was it truncated or replaced? {_START_AGAIN}")
+                self._warn(f"File {self._file} is shorter than the position of the next line, {position}: waiting "
+                           f"until it is longer. Was it truncated or replaced? {_START_AGAIN}")
                 return dict(start)
             self._warning = ""
             allowed = max_bytes(limit)

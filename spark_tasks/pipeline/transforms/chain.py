@@ -22,6 +22,7 @@ from spark_tasks.pipeline.failures import (
     StageFailedError,
     StageOutageError,
     bad_rows,
+    is_of_machine,
     is_outage,
     reason_of,
 )
@@ -111,6 +112,8 @@ class Stage:
         try:
             chosen = _tested(predicate, batch)
         except Exception as error:  # plugin code
+            if is_of_machine(error):
+                raise
             raise self._error(batch, error, partial(_tested, predicate)) from error
         return pc.invert(chosen) if self.negate else chosen
 
@@ -150,6 +153,8 @@ class Stage:
         try:
             listed = self._applied(batch)
         except Exception as error:  # plugin code
+            if is_of_machine(error):
+                raise
             raise self._error(batch, error, self._applied) from error
         return [part for part in listed if len(part)]
 
@@ -233,7 +238,7 @@ def _first_bad(batch: pa.RecordBatch, failed: Callable[[pa.RecordBatch], object]
         except BadRowError as error:
             return begin + error.row
         except Exception as error:  # plugin code
-            if is_outage(error):
+            if is_outage(error) or is_of_machine(error):
                 raise
             row = _first_bad(piece, failed)
             return None if row is None else begin + row

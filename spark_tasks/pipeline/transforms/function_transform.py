@@ -23,7 +23,7 @@ from spark_tasks.data.schema import DECIMAL, Field, Schema, Type
 from spark_tasks.errors import ConfigError, ConnectError, DataError
 from spark_tasks.limits import MAX_DEPTH
 from spark_tasks.pipeline.converters.base import BadRowError
-from spark_tasks.pipeline.failures import class_of, is_outage
+from spark_tasks.pipeline.failures import class_of, is_of_machine, is_outage
 from spark_tasks.pipeline.java_values import Moment, Struct, is_number
 from spark_tasks.pipeline.transforms.base import Transform
 from spark_tasks.pipeline.transforms.columns_or_rows import Record as Row
@@ -79,7 +79,7 @@ class _FunctionTransform(Transform):
         except ConnectError:
             raise
         except Exception as error:  # the function is plugin code
-            if is_outage(error):
+            if is_outage(error) or is_of_machine(error):
                 raise
             raise _raised(type(self).__name__, error) from error
         if returned is None:
@@ -100,7 +100,7 @@ class _FunctionTransform(Transform):
             except ConnectError:
                 raise
             except Exception as error:  # the function is plugin code
-                if is_outage(error):
+                if is_outage(error) or is_of_machine(error):
                     raise
                 raise BadRowError(number, _raised(type(self).__name__, error)) from error
         if len(kept) < len(rows):

@@ -11,7 +11,7 @@ from spark_tasks.data.schema import Schema
 from spark_tasks.errors import DataError
 from spark_tasks.pipeline.converters.base import HeaderConverter
 from spark_tasks.pipeline.converters.simple_header import SimpleHeaderConverter
-from spark_tasks.pipeline.failures import is_outage
+from spark_tasks.pipeline.failures import is_of_machine, is_outage
 from spark_tasks.pipeline.java_values import Moment, Struct
 from spark_tasks.pipeline.transforms.moments import moment_text
 
@@ -66,7 +66,7 @@ class HeaderWriter:
         try:
             return _written(self._converter, topic, name, schema, value)
         except Exception as error:  # plugin code
-            if is_outage(error):
+            if is_outage(error) or is_of_machine(error):
                 raise
             if not self._sink or self.simple:
                 raise UnwritableHeaderError(name, self._class_name, error) from error

@@ -165,6 +165,33 @@ def test_source_records_are_grouped_by_topic_in_order():
     assert found[0][2].schema == RAW_SCHEMA
 
 
+VAGUE = """
+import pyarrow as pa
+from spark_tasks.pipeline.converters.string import StringConverter
+
+class Vague(StringConverter):
+    def from_connect(self, topic, array, metadata=None):
+        if "bad" in array.to_pylist():
+            raise ValueError("one of them")
+        return super().from_connect(topic, array, metadata)
+"""
+
+
+def test_records_without_a_partition_stay_between_those_that_have_one_if_others_are_bad(tmp_path):
+    """The partitioner may choose the partition that the others have."""
+    (tmp_path / "vague.py").write_text(VAGUE)
+    values = [str(n) for n in range(300)]
+    values[100] = values[200] = "bad"
+    batch = source_batch(topic=["a"] * 300, value=values, partition=pa.array(
+        [0 if n == 150 else None for n in range(300)], pa.int32()))
+    refused = []
+    found = list(SourcePipeline(worker(**{"plugin.path": str(tmp_path), "value.converter": "Vague"}), {}).to_raw(
+        batch, refused.append))
+    assert sorted(failure.row for failure in refused) == [100, 200]
+    assert [int(value) for _, _, raw in found for value in raw.column("value").to_pylist()] == [
+        n for n in range(300) if n not in (100, 200)]
+
+
 def test_source_records_have_defaults():
     ((topic, partitions, raw),) = SourcePipeline(worker(), {"topic": "x"}).to_raw(source_batch(value=["v"]))
     assert (topic, partitions) == ("x", None)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import socket
 import sqlite3
 
 import pyarrow as pa
@@ -138,8 +140,23 @@ def test_a_batch_that_has_failed_as_a_whole_is_not_tried_whole_again(tried):
     assert [*([1000] if tried else []), *CALLS] == [1000, 600, 1, 200, 199]
 
 
+class StoreError(Exception):
+    """As a driver raises it `from` what really happened."""
+
+    def __init__(self, text):
+        super().__init__(text)
+        self.__cause__ = RuntimeError("no connection")
+        self.__cause__.__cause__ = ConnectionRefusedError("nobody")
+
+
+class ConnectionFailure(Exception):  # noqa: N818
+    """As MongoDB's driver has it."""
+
+
 @pytest.mark.parametrize("error", [
     RetriableError("busy"), ConnectionRefusedError("nobody"), TimeoutError("slow"), sqlite3.OperationalError("locked"),
+    StoreError("cannot store it"), ConnectionFailure("away"), socket.gaierror(-3, "Temporary failure"),
+    OSError(errno.EHOSTUNREACH, "No route to host"),
 ])
 def test_an_outage_is_retried_and_makes_no_bad_records(error):
     with pytest.raises(RetriableError):

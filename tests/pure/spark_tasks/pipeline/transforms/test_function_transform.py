@@ -184,6 +184,26 @@ def test_an_outage_makes_no_bad_record(outage, batches):
     assert isinstance(caught.value.__cause__, outage)
 
 
+@pytest.mark.parametrize("error", [OSError(28, "No space"), OSError(24, "Too many files"), MemoryError()])
+@pytest.mark.parametrize("batches", [False, True])
+def test_an_error_of_the_machine_makes_no_bad_record(error, batches):
+    @transform(batches=batches)
+    def ask(_):
+        raise error
+
+    with pytest.raises(type(error)):
+        list(Stage("s", "ask", configured(ask)).apply(numbers()))
+
+
+def test_a_file_that_a_record_names_and_that_is_missing_makes_a_bad_record():
+    @transform
+    def ask(_):
+        raise FileNotFoundError(2, "No such file")
+
+    with pytest.raises(TransformError, match="No such file"):
+        list(Stage("s", "ask", configured(ask)).apply(numbers()))
+
+
 def test_values_may_be_scalars_of_numpy():
     @transform
     def count(record):
