@@ -306,8 +306,8 @@ class _Reading(Iterator[pa.RecordBatch]):
                 where = f"{split.topic}-{split.partition}, offset {offsets[row]}"
                 self._refuse(raw, replace(put_failure(left.pop(offsets[row]), where), row=row))
         if left:
-            raise RangeLostError(f"records of {split.topic}-{split.partition} that the writer has reported are no longer "
-                                 f"in the log: offsets {sorted(left)[:10]}")
+            raise RangeLostError(f"records of {split.topic}-{split.partition} that the writer has reported are no "
+                                 f"longer in the log: offsets {sorted(left)[:10]}")
 
 
 @lru_cache(maxsize=_MAX_JOBS)

@@ -138,8 +138,8 @@ class FilesReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark has 
             return groups is not None and groups > position
         if status.st_size < position:
             self._warn(path, f"is shorter than the position of the next row, {position}: waiting until it is longer. "
-                       "Was it truncated or replaced? To read it from its beginning, stop the connector, reset the offset "
-                       "of this file, and resume the connector")
+                       "Was it truncated or replaced? To read it from its beginning, stop the connector, reset the "
+                       "offset of this file, and resume the connector")
         return status.st_size > position
 
     def _skip(self, path: Path, error: OSError) -> None:
