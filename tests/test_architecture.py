@@ -57,7 +57,7 @@ ROOMS = {
     "spark_tasks.registry": ("spark_tasks.arrays", "spark_tasks.config", "spark_tasks.kafka"),
     "spark_tasks.pipeline": (
         "spark_tasks.arrays", "spark_tasks.config", "spark_tasks.data", "spark_tasks.java", "spark_tasks.metrics",
-        "spark_tasks.host_frames", "spark_tasks.plugins", "spark_tasks.registry",
+        "spark_tasks.host_frames", "spark_tasks.plugins", "spark_tasks.process", "spark_tasks.registry",
     ),
     "spark_tasks.dead_letters": (
         "spark_tasks.config", "spark_tasks.data", "spark_tasks.kafka", "spark_tasks.metrics", "spark_tasks.pipeline",

@@ -62,7 +62,7 @@ def _choice(properties: Mapping[str, str], key: str, allowed: tuple[T, ...], mor
     for value in allowed:
         if value == text:
             return value
-    choices = ", ".join(allowed) + more
+    choices = ", ".join(map(str, allowed)) + more
     raise ConfigError(f"Invalid value {properties[key]} for configuration {key}: must be one of {choices}")
 
 

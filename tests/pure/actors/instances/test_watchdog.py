@@ -156,7 +156,7 @@ def test_a_batch_that_waits_for_others_is_reported_as_such(rig: Rig) -> None:
     rig.runner.batch = Future()
     reported = rig.first()
     assert not reported.hangs
-    assert "s for Spark" in reported.what
+    assert "no executor process is running it" in reported.what
 
 
 def test_the_time_of_a_batch_begins_when_it_runs() -> None:
