@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_tasks.data.columns import HEADERS_TYPE
+from spark_tasks.kafka.cluster import TopicPartition
 
 PREFIX: Final = "__connect.errors."
 LETTER_PREFIX: Final = "heeler.letter."
@@ -106,6 +107,11 @@ class Run:
     partition: int
     raw: pa.RecordBatch
     letters: Rows
+
+    @property
+    def place(self) -> TopicPartition:
+        """Topic and partition of the records."""
+        return self.topic, self.partition
 
 
 def runs(letters: DeadLetters, rows: Rows, mark: Callable[[int], bytes | None], *, ordered: bool) -> list[Run]:

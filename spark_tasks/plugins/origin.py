@@ -10,8 +10,8 @@ _current: ContextVar[Place | None] = ContextVar("kafka_partition", default=None)
 
 def kafka_partition() -> Place | None:
     """Returns topic and partition in Kafka of all records of the `write` that runs in this thread; `resume_from` gets
-    the same. The records themselves may have other topics, which transforms have set. In a replay of the dead letter
-    queue, returns those of the queue. Returns None outside of a `write`.
+    the same. The records themselves may have other topics, which transforms have set. A writer with `resume_from` gets
+    those of the queue in a replay of dead letters. Returns None outside of a `write`.
     """
     return _current.get()
 

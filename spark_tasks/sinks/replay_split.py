@@ -65,7 +65,7 @@ class ReplaySplit:
                 letters = DeadLetters.of(raw)
                 rows = tally.choose(letters, letters.whole() & letters.are_of(job.errors.connector))
                 if len(rows) and not part.order.dry_run:
-                    messages += self._put(job, letters, rows, refusals)
+                    messages.extend(self._put(job, letters, rows, refusals))  # also those before an error
                 if tally.full:
                     break
             refusals.send_apart()
@@ -73,8 +73,7 @@ class ReplaySplit:
             return ReplayResult(ReplayCounts(part.start, part.done), tuple(messages), failure=failed_outcome(error))
         return ReplayResult(tally.result(), tuple(messages), refusals.refused)
 
-    def _put(self, job: SinkJob, letters: DeadLetters, rows: Rows, refusals: Refusals) -> list[Any]:
-        messages: list[Any] = []
+    def _put(self, job: SinkJob, letters: DeadLetters, rows: Rows, refusals: Refusals) -> Iterator[Any]:
         part = self.part
         ordered = part.resume is not None
         prefix = f"{part.queue}-{part.partition}-"
@@ -89,8 +88,8 @@ class ReplaySplit:
             given += [_Given(run, self._as_letters(run, batch) if ordered else batch, by_letter=ordered)
                       for batch in batches if len(batch)]
         for call in _calls(given):
-            messages += _written(job, call, (part.queue, part.partition), refusals)
-        return messages
+            place = (part.queue, part.partition) if ordered else call[0].run.place
+            yield from _written(job, call, place, refusals)
 
     def _as_letters(self, run: Run, batch: pa.RecordBatch) -> pa.RecordBatch:
         places = run.letters[np.searchsorted(run.raw.column("offset").to_numpy(), batch.column("offset").to_numpy())]
@@ -121,13 +120,14 @@ class _Given:
 
 
 def _calls(given: Sequence[_Given]) -> Iterator[list[_Given]]:
-    """Groups batches into calls of the writer so that no offset occurs twice in a call: writers report bad records by
-    offset.
+    """Groups batches into calls of the writer. As in any batch, a call has the records of one partition: the queue's if
+    they are `by_letter`, otherwise their own. No offset occurs twice in it: writers report bad records by offset.
     """
     call, seen = list[_Given](), set[int]()
     for one in given:
         offsets = one.offsets()
-        if not seen.isdisjoint(offsets):
+        elsewhere = bool(call) and not one.by_letter and one.run.place != call[0].run.place
+        if elsewhere or not seen.isdisjoint(offsets):
             yield call
             call, seen = [], set()
         call.append(one)
