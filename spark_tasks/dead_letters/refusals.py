@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -24,6 +24,7 @@ _logger = logging.getLogger(__name__)
 _MAX_LINES: Final = 1000  # log lines for each split
 _MAX_LINE: Final = 10_000  # characters of an error in such a line, and of the record
 _MAX_HEADER: Final = 100_000  # characters; a letter with a longer one would often be too large for its topic
+_MAX_BYTES: Final = 64 * 1024 * 1024  # of letters in a batch, unless a single one is larger; Arrow has int32 offsets
 
 Header = tuple[str, bytes | None]
 
@@ -40,6 +41,10 @@ class Original:
     partition: int | None = None
     offset: int | None = None
     origin: tuple[Header, ...] = ()
+
+
+Letter = tuple[Original, list[Header]]
+"""The record, and the headers that describe the error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +79,7 @@ class Refusals:
     def __init__(self, handling: ErrorHandling) -> None:
         self._handling = handling
         process_secrets().add(handling.connector, handling.secrets)  # this process may be another one than the worker's
-        self._letters: list[tuple[Original, list[Header]]] = []
+        self._letters: list[Letter] = []
         self._lines: list[str] = []
         self._count = 0
         self._by_phase: Counter[str] = Counter()
@@ -111,15 +116,15 @@ class Refusals:
         """Writes the queued letters in the order of their records' offsets. `append(topic, batch)` writes a batch of
         RAW_SCHEMA. A letter that is too large for a request is logged instead.
         """
-        if self._letters:
-            self._written(append_letters(self._handling.queue, self._taken(), append))
+        for letters in self._taken():
+            self._written(append_letters(self._handling.queue, letters, append))
 
     def send_apart(self) -> None:
         """Writes the queued letters with a separate producer. A letter that is too large is logged instead,
         also if only the broker finds it so.
         """
-        if self._letters:
-            self._written(write_letters(self._handling, self._taken()))
+        for letters in self._taken():
+            self._written(write_letters(self._handling, letters))
 
     def end_source(self) -> None:
         """Before a bad record fails a source's task: logs it, if errors are logged, and writes its letter, outside of
@@ -132,9 +137,10 @@ class Refusals:
         except Exception as error:  # noqa: BLE001 - the task fails with the earlier error
             _logger.warning("Could not write to the dead letter queue: %s", error)
 
-    def _taken(self) -> pa.RecordBatch:
+    def _taken(self) -> Iterator[pa.RecordBatch]:
         letters, self._letters = sorted(self._letters, key=lambda letter: letter[0].offset or 0), []
-        return _raw(letters, self._handling)
+        for some in _parts(letters):
+            yield _raw(some, self._handling)
 
     def _written(self, counts: tuple[int, int]) -> None:
         sent, lost = counts
@@ -142,7 +148,21 @@ class Refusals:
         self._lost += lost
 
 
-def _raw(letters: list[tuple[Original, list[Header]]], handling: ErrorHandling) -> pa.RecordBatch:
+def _parts(letters: list[Letter]) -> Iterator[list[Letter]]:
+    part, size = list[Letter](), 0
+    for letter in letters:
+        original, context = letter
+        own = original.raw.nbytes + sum(len(value or b"") for _, value in context)
+        if part and size + own > _MAX_BYTES:
+            yield part
+            part, size = [], 0
+        part.append(letter)
+        size += own
+    if part:
+        yield part
+
+
+def _raw(letters: list[Letter], handling: ErrorHandling) -> pa.RecordBatch:
     """Returns the original records; the headers that describe the error follow their own headers."""
     batch = pa.concat_batches([original.raw for original, _ in letters])
     if not handling.with_headers:

@@ -15,6 +15,7 @@ from spark_tasks.dead_letters.letters import DeadLetters, Rows
 from spark_tasks.dead_letters.replay_order import ReplayOrder
 from spark_tasks.dead_letters.replayed_offsets import ReplayedOffsets
 
+_MAX_BYTES: Final = 64 * 1024 * 1024  # of letters; limits what waits for the end of the range, or is repeated
 _MAX_KINDS: Final = 100  # topics, stages and classes that are counted separately
 _OTHERS: Final = "(others)"
 _SHOWN: Final = 1000  # the maximum length of a text in the report, in characters
@@ -68,6 +69,7 @@ class Tally:
     def __init__(self, part: LetterRange) -> None:
         self._part = part
         self._position = part.start
+        self._size = 0
         self.done = part.done
         self.chosen = self._scanned = self._left = self._foreign = self._held = 0
         self._counts: dict[str, Counter[str]] = {name: Counter() for name in _COUNTED}
@@ -75,8 +77,8 @@ class Tally:
 
     @property
     def full(self) -> bool:
-        """Whether as many letters have been chosen as there is room for."""
-        return self.chosen >= self._part.room
+        """Whether the range ends here: as many letters have been chosen as there is room for, or they are large."""
+        return self.chosen >= self._part.room or self._size >= _MAX_BYTES
 
     def choose(self, letters: DeadLetters, replayable: Mask) -> Rows:
         """Returns the rows of the letters to replay, up to `room`. `replayable`: whether each letter can be replayed by
@@ -96,6 +98,7 @@ class Tally:
             self.done = self.done.after(self._position, end, offsets[:taken][(missing & ~wanted)[:taken]])
             self.done.metadata()
         self._position = end
+        self._size += raw.nbytes
         self._scanned += taken
         self.chosen += len(rows)
         self._left += int((missing & ~wanted)[:taken].sum())

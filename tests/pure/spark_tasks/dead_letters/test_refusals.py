@@ -86,6 +86,20 @@ def test_an_error_of_any_size_makes_no_letter_and_no_line_too_large():
     assert len(refusals.refused.lines[0]) < 20_000
 
 
+def test_letters_of_any_total_size_are_written_in_parts():
+    """A batch of Arrow with more than 2 GiB of headers cannot be created."""
+    refusals = Refusals(ErrorHandling("c", 2, tolerant=True, queue="dead", with_headers=True))
+    error = DataError("x" * 100_000)
+    for offset in range(700, 0, -1):
+        refusals.add(replace(FAILURE, error=error), original(offset))
+    written = []
+    refusals.send(lambda _, raw: written.append((raw.nbytes, raw.column("offset").to_pylist())))
+    assert max(size for size, _ in written) <= 64 * 1024 * 1024 + 700 * 1000
+    assert len(written) == 2
+    assert [offset for _, offsets in written for offset in offsets] == list(range(1, 701))
+    assert refusals.refused.letters == 700
+
+
 def test_an_error_without_a_text_is_a_bad_record_too():
     class WordlessError(Exception):
         def __str__(self):

@@ -38,12 +38,12 @@ class Calls(DataSourceArrowWriter):  # type: ignore[misc]
         return kafka_partition(), places
 
 
-def queue(*origins: tuple[str, int, int]) -> pa.RecordBatch:
-    """Letters of these records, from offset 100 on."""
+def queue(*origins: tuple[str, int, int], offset: int = 100, value: bytes = b"v") -> pa.RecordBatch:
+    """Letters of these records, from the offset on."""
     headers = [[(PREFIX + name, str(text).encode()) for name, text in
-                [("connector.name", "c"), ("topic", topic), ("partition", partition), ("offset", offset)]]
-               for topic, partition, offset in origins]
-    return raw_batch([b"v"] * len(origins), offset=100, headers=headers)
+                [("connector.name", "c"), ("topic", topic), ("partition", partition), ("offset", at)]]
+               for topic, partition, at in origins]
+    return raw_batch([value] * len(origins), offset=offset, headers=headers)
 
 
 Replayed = Callable[..., ReplayResult]
@@ -51,9 +51,9 @@ Replayed = Callable[..., ReplayResult]
 
 @pytest.fixture
 def replayed(monkeypatch: pytest.MonkeyPatch) -> Replayed:
-    def replay(*letters: tuple[str, int, int], resume: int | None = None, away: str = "") -> ReplayResult:
+    def replay(*read: pa.RecordBatch, resume: int | None = None, away: str = "") -> ReplayResult:
         monkeypatch.setattr(replay_split, "shared_cluster", lambda _: None)
-        monkeypatch.setattr(replay_split, "read_range", lambda *_, **__: iter([queue(*letters)]))
+        monkeypatch.setattr(replay_split, "read_range", lambda *_, **__: iter(read))
         job = SinkJob({}, "read_committed", "records", SinkPipeline(worker(), {}), cloudpickle.dumps(Calls(away)),
                       errors=ErrorHandling("c", tolerant=True))
         part = LetterRange("dead", 0, 100, 200, ReplayOrder(), ReplayedOffsets(), 100, resume=resume)
@@ -63,7 +63,8 @@ def replayed(monkeypatch: pytest.MonkeyPatch) -> Replayed:
 
 
 def test_each_call_of_the_writer_has_the_records_of_one_topic_partition(replayed: Replayed) -> None:
-    result = replayed(("orders", 0, 7), ("payments", 0, 3), ("orders", 1, 9), ("orders", 0, 8), ("orders", 0, 7))
+    result = replayed(queue(
+        ("orders", 0, 7), ("payments", 0, 3), ("orders", 1, 9), ("orders", 0, 8), ("orders", 0, 7)))
     assert result.failure is None
     assert list(result.messages) == [
         (("orders", 0), [("orders", 0, 7), ("orders", 0, 8)]),
@@ -74,11 +75,20 @@ def test_each_call_of_the_writer_has_the_records_of_one_topic_partition(replayed
 
 
 def test_a_writer_that_stores_offsets_gets_all_letters_as_records_of_the_queue(replayed: Replayed) -> None:
-    result = replayed(("orders", 0, 7), ("payments", 0, 7), ("orders", 0, 2), resume=0)
+    result = replayed(queue(("orders", 0, 7), ("payments", 0, 7), ("orders", 0, 2)), resume=0)
     assert list(result.messages) == [(("dead", 0), [("dead", 0, 100), ("dead", 0, 101), ("dead", 0, 102)])]
 
 
 def test_what_was_written_before_an_outage_can_be_aborted(replayed: Replayed) -> None:
-    result = replayed(("orders", 0, 7), ("payments", 0, 3), away="payments")
+    result = replayed(queue(("orders", 0, 7), ("payments", 0, 3)), away="payments")
     assert result.failure is not None
     assert list(result.messages) == [(("orders", 0), [("orders", 0, 7)])]
+
+
+def test_a_range_of_large_letters_ends_early(replayed: Replayed) -> None:
+    """So its progress is committed before more of them are read."""
+    large = queue(("orders", 0, 1), ("orders", 0, 2), value=b"x" * 32 * 1024 * 1024)
+    counts = replayed(large, queue(("orders", 0, 3), offset=102)).counts
+    assert (counts.chosen, counts.next_offset, counts.done) == (2, 102, ReplayedOffsets(0, ((100, 102),)))
+    counts = replayed(large.slice(1), queue(("orders", 0, 3), offset=102)).counts
+    assert (counts.chosen, counts.next_offset, counts.done) == (2, 200, ReplayedOffsets(0, ((100, 200),)))
