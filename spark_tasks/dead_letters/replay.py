@@ -15,7 +15,7 @@ from spark_tasks.dead_letters.refusals import Refused
 from spark_tasks.dead_letters.replay_order import ReplayOrder
 from spark_tasks.dead_letters.replay_range import LetterRange, ReplayCounts, count_kind
 from spark_tasks.dead_letters.replayed_offsets import ReplayedOffsets
-from spark_tasks.errors import BusyError, ConfigError
+from spark_tasks.errors import BusyError, ConfigError, ConnectError
 from spark_tasks.kafka.cluster import KafkaCluster, TopicPartition
 from spark_tasks.kafka.errors import UnknownTopicError
 
@@ -28,6 +28,12 @@ _NO_LIMIT: Final = 2**62
 
 Committed = Callable[[TopicPartition], tuple[int, str] | None]
 ResumeFrom = Callable[[str, int], int | None]
+
+
+class QueueRecreatedError(ConnectError):
+    """A sink that stores offsets itself has a later one than the end of the queue. It would mistake new letters for
+    letters that it already has.
+    """
 
 
 class Replay:
@@ -68,7 +74,7 @@ class Replay:
 
     def next_range(self, cluster: KafkaCluster, committed: Committed) -> LetterRange | None:
         """Returns the next range, or None if the replay is done. Raises ConnectError if Kafka does not return the
-        queue's offsets.
+        queue's offsets, and QueueRecreatedError.
         """
         if self._ends is None:
             self._plan(cluster, committed)
@@ -98,13 +104,18 @@ class Replay:
         last = cluster.offsets(places, "latest", "read_committed", timeout_ms=_TIMEOUT_MS)
         for place in places:
             partition = place[1]
-            found = committed(place) or (0, "")
+            done = ReplayedOffsets.of(*(committed(place) or (0, "")))
+            if done.low > last[place]:
+                _logger.warning("Dead letters of %s were replayed up to offset %d of %s-%d, but its log ends before "
+                                "offset %d: the queue was created again, so all of its letters are new",
+                                self._connector, done.low - 1, *place, last[place])
+                done = ReplayedOffsets()
             # Deleted letters count as replayed.
-            done = ReplayedOffsets.of(*found).after(0, first[place], np.empty(0, np.int64))
+            done = done.after(0, first[place], np.empty(0, np.int64))
             self._done[partition] = done
             self._resume[partition] = None
             if self._resume_from is not None:
-                self._resume[partition] = self._resume_from(*place) or 0
+                self._resume[partition] = _resume(self._resume_from(*place) or 0, place, last[place])
             ends[partition] = max(first[place], done.low, order.first_offset), min(last[place], order.end_offset)
         self._ends = ends
 
@@ -143,6 +154,17 @@ class Replay:
                            for p, (at, end) in (self._ends or {}).items()],
             "samples": list(self._samples),
         }
+
+
+def _resume(offset: int, place: TopicPartition, end: int) -> int:
+    if offset > end:
+        queue, partition = place
+        raise QueueRecreatedError(
+            f"the sink holds {queue}-{partition} up to offset {offset - 1}, but its log ends before offset {end}: the "
+            "dead letter queue was created again, or lost letters. Remove what the sink holds of this topic, or have "
+            "the connector write to another place, then replay again"
+        )
+    return offset
 
 
 def _check(errors: ErrorHandling, order: ReplayOrder, resume_from: ResumeFrom | None) -> None:

@@ -15,11 +15,11 @@ from spark_tasks.data.columns import RAW_SCHEMA
 from spark_tasks.dead_letters.error_handling import ErrorHandling
 from spark_tasks.dead_letters.letters import MARKER, PREFIX, DeadLetters, runs
 from spark_tasks.dead_letters.refusals import Refused
-from spark_tasks.dead_letters.replay import Replay
+from spark_tasks.dead_letters.replay import Replay, ResumeFrom
 from spark_tasks.dead_letters.replay_order import ReplayOrder
-from spark_tasks.dead_letters.replay_range import ReplayCounts, count_kind
+from spark_tasks.dead_letters.replay_range import LetterRange, ReplayCounts, count_kind
 from spark_tasks.dead_letters.replayed_offsets import ReplayedOffsets, ScatteredError
-from spark_tasks.errors import ConfigError
+from spark_tasks.errors import ConfigError, ConnectError
 
 NOTHING = np.empty(0, np.int64)
 
@@ -215,7 +215,7 @@ def test_metadata_that_is_too_long_for_brokers_is_refused() -> None:
     assert len(some.metadata()) < 4096
 
 
-# ---------------------------------------------------------------- what the log says
+# ---------------------------------------------------------------- a queue
 class OneQueue:
     """In place of Kafka: the queue has three letters."""
 
@@ -226,6 +226,38 @@ class OneQueue:
         return dict.fromkeys(places, 0 if which == "earliest" else 3)
 
 
+def begun(committed: tuple[int, str], resume_from: ResumeFrom | None = None) -> LetterRange | None:
+    """The first range of a replay of it."""
+    cluster: Any = OneQueue()
+    replay = Replay(ErrorHandling("c", tolerant=True, queue="q"), {}, None, resume_from)
+    return replay.next_range(cluster, lambda _: committed)
+
+
+@pytest.mark.parametrize("committed", [(4, ""), (5000, ""), (5000, ReplayedOffsets(5000, ((6000, 7000),)).metadata())])
+def test_all_letters_of_a_queue_that_was_created_again_are_new(
+    caplog: pytest.LogCaptureFixture, committed: tuple[int, str]
+) -> None:
+    part = begun(committed)
+    assert part is not None
+    assert (part.start, part.end, part.done) == (0, 3, ReplayedOffsets())
+    assert f"up to offset {committed[0] - 1} of q-0, but its log ends before offset 3" in caplog.text
+
+
+def test_progress_at_the_end_of_the_queue_is_kept(caplog: pytest.LogCaptureFixture) -> None:
+    assert begun((3, "")) is None
+    assert not caplog.records
+
+
+def test_a_sink_that_holds_more_letters_than_the_queue_has_replays_none() -> None:
+    """It would take the new letters for those that it has."""
+    with pytest.raises(ConnectError, match="up to offset 3, but its log ends before offset 3: the dead letter queue"):
+        begun((4, ""), lambda *_: 4)
+    part = begun((2, ""), lambda *_: 3)
+    assert part is not None
+    assert part.resume == 3
+
+
+# ---------------------------------------------------------------- what the log says
 @pytest.mark.parametrize(("body", "words"), [
     ({"dry_run": True, "values": True},
      "c finished (dry run): 3 letters of q read, 2 would be replayed, 0 refused again, 1 excluded by the filter"),
