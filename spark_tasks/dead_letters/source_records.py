@@ -37,6 +37,8 @@ def record_header(batch: pa.RecordBatch, row: int, limit: int) -> tuple[Header, 
                 one = one.set_column(number, alone, one.column(number).cast(alone.type))
     except pa.ArrowNotImplementedError:  # a dictionary of views
         return ()
+    if any(_shares(kind) for kind in one.schema.types):
+        return ()
     one = pa.concat_batches([one, one.slice(0, 0)])  # a copy: the stream of a slice has bytes of the rows beside it
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, one.schema) as stream:
@@ -47,11 +49,13 @@ def record_header(batch: pa.RecordBatch, row: int, limit: int) -> tuple[Header, 
 
 _SHARING: Final = frozenset(kind.id for kind in (
     pa.string_view(), pa.binary_view(), pa.list_view(pa.null()), pa.large_list_view(pa.null()),
-    pa.dictionary(pa.int8(), pa.null())))
+    pa.dictionary(pa.int8(), pa.null()), pa.run_end_encoded(pa.int32(), pa.null()), pa.dense_union([])))
 
 
 def _shares(kind: pa.DataType) -> bool:
-    """Whether rows of this type share buffers: views, dictionaries, and what contains them."""
+    """Whether values of this type may be the same bytes of a buffer: views, dictionaries, and what contains them."""
+    if isinstance(kind, pa.BaseExtensionType):
+        return _shares(kind.storage_type)
     return kind.id in _SHARING or any(_shares(kind.field(number).type) for number in range(kind.num_fields))
 
 
@@ -86,9 +90,12 @@ def record_of(header: bytes | None) -> pa.RecordBatch | None:
     if header is None:
         return None
     try:
-        if any(map(_is_compressed, pa.ipc.MessageReader.open_stream(header))):  # it could be of any size
+        if not all(_is_plain(message, len(header)) for message in pa.ipc.MessageReader.open_stream(header)):
             return None
-        batch = pa.ipc.open_stream(header).read_next_batch()
+        stream = pa.ipc.open_stream(header)
+        if any(map(_shares, stream.schema.types)):
+            return None
+        batch = stream.read_next_batch()
         batch.validate(full=True)
     except (pa.ArrowException, OSError, ValueError, StopIteration, struct.error):
         return None
@@ -135,17 +142,37 @@ class SourceLetters:
             yield pa.concat_batches(run)
 
 
-def _is_compressed(message: pa.ipc.Message) -> bool:
-    """Whether a message has compressed buffers or is not one of a plain stream, by Arrow's Message.fbs: the third field
-    of a Message is its header, the fourth field of the header of a RecordBatch is its compression.
+def _is_plain(message: pa.ipc.Message, size: int) -> bool:
+    """Whether a message of a stream of `size` bytes cannot become much larger than that: it is not compressed, its
+    buffers do not overlap, and each value has a bit at least. (A list of nulls, or of structs without fields, can have
+    2^31 of them and no buffer.)
+
+    By Arrow's Message.fbs, the third field of a Message is its header; the fields of the header of a RecordBatch are
+    length, nodes (of all nested arrays: length, null count), buffers (offset, length), compression.
     """
     if message.type == "schema":
+        return True
+    if message.type != "record batch":
         return False
     data = message.metadata.to_pybytes()
     (root,) = struct.unpack_from("<I", data)
-    header = _field(data, root, 2)
-    (distance,) = struct.unpack_from("<I", data, header)
-    return message.type != "record batch" or bool(_field(data, header + distance, 3))
+    batch = _target(data, _field(data, root, 2))
+    values = sum(abs(length) for length, _ in _pairs(data, _field(data, batch, 1)))
+    held = sum(abs(length) for _, length in _pairs(data, _field(data, batch, 2)))
+    return not _field(data, batch, 3) and values <= 8 * size and held <= size
+
+
+def _target(data: bytes, place: int) -> int:
+    (distance,) = struct.unpack_from("<I", data, place)
+    return place + int(distance)
+
+
+def _pairs(data: bytes, place: int) -> Iterator[tuple[int, int]]:
+    """A flatbuffers vector of structs of two int64."""
+    if place:
+        vector = _target(data, place)
+        (count,) = struct.unpack_from("<I", data, vector)
+        yield from struct.iter_unpack("<qq", data[vector + 4 : vector + 4 + 16 * count])
 
 
 def _field(data: bytes, table: int, number: int) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import random
+import struct
 from decimal import Decimal
 from typing import Any
 
@@ -128,6 +129,63 @@ def stream_of(*batches: pa.RecordBatch) -> bytes:
 ])
 def test_what_is_no_record_of_a_source_is_recognized(header: bytes | None) -> None:
     assert record_of(header) is None
+
+
+MANY = 2**31 - 1
+SHARED = pa.array(TEXTS[:1])
+
+
+def listed(values: pa.Array) -> pa.Array:
+    """One list of all of them."""
+    return pa.ListArray.from_arrays(pa.array([0, len(values)], pa.int32()), values)
+
+
+@pytest.mark.parametrize("column", [
+    listed(pa.nulls(MANY)),
+    listed(pa.Array.from_buffers(pa.struct([]), MANY, [None])),
+    listed(pa.Array.from_buffers(pa.binary(0), MANY, [None, pa.py_buffer(b"")])),
+    pa.FixedSizeListArray.from_arrays(pa.nulls(MANY), MANY),
+    listed(pa.ListViewArray.from_arrays(pa.array([0] * 50, pa.int32()), pa.array([10] * 50, pa.int32()),
+                                        pa.array(TEXTS[:10]))),
+    listed(pa.RunEndEncodedArray.from_arrays(pa.array([MANY], pa.int32()), SHARED)),
+    listed(pa.UnionArray.from_dense(pa.array([0] * 50, pa.int8()), pa.array([0] * 50, pa.int32()), [SHARED])),
+    listed(pa.array(TEXTS[:50], pa.string_view())),
+    pa.ExtensionArray.from_storage(pa.opaque(pa.string_view(), "a", "b"), pa.array(["a"], pa.string_view())),
+], ids=lambda column: str(column.type))
+def test_a_header_cannot_expand_in_memory(column: pa.Array) -> None:
+    batch = pa.RecordBatch.from_arrays([column], ["value"])
+    batch.validate(full=True)
+    assert record_of(stream_of(batch)) is None
+
+
+def test_columns_of_a_header_cannot_share_their_bytes() -> None:
+    small = pa.RecordBatch.from_pydict({"value": ["a" * 10_000], **{f"c{n}": ["b"] for n in range(9)}})
+    written = bytearray(stream_of(small))
+    first = written.index(struct.pack("<q", 10_000)) - 8 - 2 * 16  # validity, offsets and bytes of each column
+    for column in range(1, 10):
+        at = first + column * 3 * 16
+        written[at : at + 48] = written[first : first + 48]
+    shared = pa.ipc.open_stream(bytes(written)).read_next_batch()
+    shared.validate(full=True)
+    assert shared.column("c8").to_pylist() == ["a" * 10_000]
+    assert record_of(bytes(written)) is None
+
+
+@pytest.mark.parametrize("value", [
+    [True] * 10_000, [None] * 1000, [{"a": None, "b": [{"c": n}]} for n in range(1000)], [], {"a": {}}, "a" * 10_000,
+])
+def test_a_record_with_many_values_is_no_expansion(value: Any) -> None:
+    record = record_of(blob(0, pa.RecordBatch.from_arrays([pa.array([value])], ["value"])))
+    assert record is not None
+    assert record.to_pylist() == [{"value": value}]
+
+
+@pytest.mark.parametrize("column", [
+    pa.RunEndEncodedArray.from_arrays(pa.array([2], pa.int32()), SHARED),
+    pa.UnionArray.from_dense(pa.array([0, 0], pa.int8()), pa.array([0, 0], pa.int32()), [SHARED]),
+])
+def test_a_column_whose_values_are_the_same_bytes_has_no_header(column: pa.Array) -> None:
+    assert record_header(pa.RecordBatch.from_arrays([column], ["value"]), 0, LIMIT) == ()
 
 
 @given(st.integers(0, 2**32))
