@@ -9,7 +9,7 @@ letter has the bytes that were to be written, and a header that says so.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -112,11 +112,14 @@ class Produced:
 
 
 class SourceLetters:
-    """A batch of the queue of a source (RAW_SCHEMA), which may contain other records."""
+    """A batch of the queue of a source (RAW_SCHEMA), which may contain other records. `takes`: whether the source's
+    pipeline takes a record.
+    """
 
-    def __init__(self, raw: pa.RecordBatch, connector: str) -> None:
+    def __init__(self, raw: pa.RecordBatch, connector: str, takes: Callable[[pa.RecordBatch], bool]) -> None:
         self.letters = DeadLetters.of(raw)
-        self._records = [record_of(header) for header in self.letters.header(RECORD).to_pylist()]
+        records = map(record_of, self.letters.header(RECORD).to_pylist())
+        self._records = [record if record is not None and takes(record) else None for record in records]
         self._partitions = self.letters.numbers(PRODUCED).to_pylist()
         sound = [record is not None or partition is not None
                  for record, partition in zip(self._records, self._partitions, strict=True)]

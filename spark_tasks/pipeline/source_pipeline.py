@@ -63,6 +63,25 @@ class SourcePipeline(ConfiguredPipeline):
         )
         yield from parts[0] if len(parts) == 1 else _joined_by_topic(raw for part in parts for raw in part)
 
+    def takes(self, batch: pa.RecordBatch) -> bool:
+        """Returns whether the batch has the columns of records, once each, with types that `to_raw` can write: a dead
+        letter may have any others.
+        """
+        try:
+            if not self._rows:
+                names = batch.schema.names
+                _check_columns(names)
+                if len(set(names)) < len(names):
+                    return False
+            for _, records in self._by_topic(self.prepared(batch)):
+                _timestamps(records, len(records))
+                _partitions(records)
+                if "headers" in records.schema.names and not _are_headers(records.column("headers").type):
+                    return False
+        except (ConfigError, DataError, pa.ArrowException):
+            return False
+        return True
+
     def original(self, batch: pa.RecordBatch, row: int) -> RawBatch:
         """Returns a bad record for a dead letter, as the source yielded it: the converters write it, or if they cannot,
         it is text.

@@ -47,7 +47,7 @@ class SourceReplaySplit:
             for raw in read_range(
                 shared_cluster(job.client), part.queue, part.partition, part.start, part.end, isolation="read_committed"
             ):
-                letters = SourceLetters(raw, job.errors.connector)
+                letters = SourceLetters(raw, job.errors.connector, job.pipeline.takes)
                 rows = tally.choose(letters.letters, letters.replayable)
                 if not part.order.dry_run:
                     for records in letters.chosen(rows):

@@ -25,6 +25,8 @@ from spark_tasks.dead_letters.source_records import (
     record_header,
     record_of,
 )
+from spark_tasks.pipeline.source_pipeline import SourcePipeline
+from tests.rigs.raw_records import worker
 
 LIMIT = 100_000
 VALUE = pa.field("value", pa.struct([("d", pa.decimal128(20, 3)), ("t", pa.timestamp("us", tz="UTC"))]),
@@ -43,6 +45,10 @@ def blob(row: int = 0, batch: pa.RecordBatch = BATCH) -> bytes:
     assert name == RECORD
     assert value is not None
     return value
+
+
+def any_record(_: pa.RecordBatch) -> bool:
+    return True
 
 
 def queue(*headers: list[tuple[str, bytes | None]] | None, connector: bytes = b"c") -> pa.RecordBatch:
@@ -202,16 +208,24 @@ def test_letters_with_a_record_or_its_bytes_are_replayable() -> None:
     own: list[list[tuple[str, bytes | None]] | None] = [
         [(RECORD, blob())], [(PRODUCED, b"3")], [(PRODUCED, b"-1")], [], None, [(RECORD, b"junk")], [(PRODUCED, b"-2")],
         [(RECORD, None)], [(PRODUCED, b"99999999999")]]
-    assert SourceLetters(queue(*own), "c").replayable.tolist() == [True] * 3 + [False] * 6
-    assert not SourceLetters(queue(*own, connector=b"other"), "c").replayable.any()
-    assert SourceLetters(queue(), "c").replayable.tolist() == []
+    assert SourceLetters(queue(*own), "c", any_record).replayable.tolist() == [True] * 3 + [False] * 6
+    assert not SourceLetters(queue(*own, connector=b"other"), "c", any_record).replayable.any()
+    assert SourceLetters(queue(), "c", any_record).replayable.tolist() == []
+
+
+def test_a_record_that_the_pipeline_does_not_take_is_not_replayable() -> None:
+    """It would end the replay, and each new one."""
+    other = pa.RecordBatch.from_pydict({"valeu": [1]})
+    raw, pipeline = queue([(RECORD, blob())], [(RECORD, blob(0, other))]), SourcePipeline(worker(), {})
+    letters = SourceLetters(raw, "c", pipeline.takes)
+    assert letters.replayable.tolist() == [True, False]
 
 
 def test_chosen_records_keep_their_order_and_those_of_one_schema_are_together() -> None:
     other = pa.RecordBatch.from_pydict({"value": [1]})
     letters = SourceLetters(queue(
         [(RECORD, blob(0))], [(RECORD, blob(1))], [(RECORD, blob(0, other))], list(produced_header(3)),
-        [(RECORD, blob(2))]), "c")
+        [(RECORD, blob(2))]), "c", any_record)
     found: list[Any] = list(letters.chosen(np.array([0, 1, 2, 3, 4])))
     assert [len(one) for one in found if isinstance(one, pa.RecordBatch)] == [2, 1, 1]
     assert found[0].to_pylist() == BATCH.slice(0, 2).to_pylist()

@@ -202,6 +202,38 @@ def test_source_records_have_defaults():
         list(SourcePipeline(worker(), {}).to_raw(source_batch(value=["v"])))
 
 
+SOUND = {"value": ["v"], "topic": ["t"], "partition": ["x"], "timestamp": [7], "headers": [[{"key": "k", "value": 1}]]}
+
+
+@pytest.mark.parametrize(("columns", "taken"), [
+    ({}, True), ({"offset": ["?"]}, True), ({"topic": pa.array(["t"]).dictionary_encode()}, True),
+    ({"headers": pa.nulls(1)}, True), ({"valeu": ["v"]}, False), ({"topic": [None]}, False),
+    ({"topic": [["t"]]}, False), ({"timestamp": ["today"]}, False), ({"partition": [[1]]}, False),
+    ({"headers": ["a"]}, False),
+])
+def test_batches_that_are_no_records_are_known_before_they_are_written(columns, taken):
+    batch = source_batch(**SOUND | columns)
+    pipeline = SourcePipeline(worker(), {})
+    assert pipeline.takes(batch) is taken
+    refused = []
+    if taken:
+        assert list(pipeline.to_raw(batch, refused.append)) == []
+        assert len(refused) == 1, "a bad record: its partition is no number"
+    else:
+        with pytest.raises((DataError, pa.ArrowException)):
+            list(pipeline.to_raw(batch, refused.append))
+
+
+def test_what_records_need_depends_on_the_source():
+    rows, twice = source_batch(n=[1]), pa.RecordBatch.from_arrays([pa.array(["v"])] * 2, ["value", "value"])
+    topic = {"topic": "x"}
+    assert SourcePipeline(worker(), topic, rows=True).takes(rows)
+    assert not SourcePipeline(worker(), topic).takes(rows)
+    assert not SourcePipeline(worker(), topic).takes(twice)
+    assert SourcePipeline(worker(), topic).takes(source_batch(value=["v"]))
+    assert not SourcePipeline(worker(), {}).takes(source_batch(value=["v"])), "no topic"
+
+
 def test_timestamps_before_1970_are_refused_as_in_java():
     """-1 means none. (Java's ConnectUtils.checkAndConvertTimestamp.)"""
     times = pa.array([None, -1, 5, -2, -(2**63)], pa.int64())
