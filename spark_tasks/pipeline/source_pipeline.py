@@ -163,7 +163,7 @@ class SourcePipeline(ConfiguredPipeline):
         value, headers = self._write("value", topic, batch, headers)
         times, invalid = _timestamps(batch, size)
         partitions, wrong = _partitions(batch)
-        if invalid := invalid + wrong:
+        if invalid := list({row: (row, error) for row, error in wrong + invalid}.values()):  # each row once
             with stage(FailedStage.KAFKA_PRODUCE, SOURCE_TASK, f"a record for topic {topic} cannot be written"):
                 raise BadRowsError(invalid)
         columns = [pa.array(np.zeros(size, np.int64)), times, key, value, headers]

@@ -165,6 +165,16 @@ def test_source_records_are_grouped_by_topic_in_order():
     assert found[0][2].schema == RAW_SCHEMA
 
 
+def test_a_record_with_two_faults_is_one_bad_record():
+    refused = []
+    batch = source_batch(topic=["a"] * 3, value=list("abc"), timestamp=pa.array([-5, 7, None], pa.int64()),
+                         partition=pa.array([2**40, 0, 2**41]))
+    [(_, _, raw)] = SourcePipeline(worker(), {}).to_raw(batch, refused.append)
+    assert raw.column("value").to_pylist() == [b"b"]
+    assert [(failure.row, failure.message) for failure in refused] == [
+        (0, "Invalid record timestamp -5"), (2, f"Invalid record partition {2**41}: it must be an int32")]
+
+
 VAGUE = """
 import pyarrow as pa
 from spark_tasks.pipeline.converters.string import StringConverter
