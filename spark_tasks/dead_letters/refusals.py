@@ -152,7 +152,8 @@ def _parts(letters: list[Letter]) -> Iterator[list[Letter]]:
     part, size = list[Letter](), 0
     for letter in letters:
         original, context = letter
-        own = original.raw.nbytes + sum(len(value or b"") for _, value in context)
+        # The columns with bytes one by one: the size of a slice of a batch takes three times as long.
+        own = sum(column.nbytes for column in original.raw.columns[2:]) + sum(len(value or b"") for _, value in context)
         if part and size + own > _MAX_BYTES:
             yield part
             part, size = [], 0
