@@ -8,9 +8,9 @@ transactional id of the partition: a late producer of an earlier attempt is fenc
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -51,6 +51,16 @@ class LettersOnce:
     since: Ends
 
 
+class Search(NamedTuple):
+    """What a batch has found in the queue before it wrote its own letters. `ends`: the queue's. `last`: the offset of
+    the last record of the partition that had a letter then, -1 for none: one of the batch, or after it, if an earlier
+    attempt was longer, or before it.
+    """
+
+    ends: Ends
+    last: int
+
+
 def queue_ends(handling: ErrorHandling) -> Ends:
     """The current ends of the queue. Raises ConnectErrors of Kafka."""
     return _ends(shared_cluster(handling.client), handling.queue)
@@ -62,15 +72,14 @@ def _ends(cluster: KafkaCluster, queue: str) -> Ends:
     return tuple(ends[place] for place in partitions)
 
 
-def send_once(refusals: Refusals, handling: ErrorHandling, place: TopicPartition, once: LettersOnce) -> Ends | None:
+def send_once(refusals: Refusals, handling: ErrorHandling, place: TopicPartition, once: LettersOnce) -> Search | None:
     """Writes the queued letters that the queue does not have yet, in one transaction. `place`: the partition of the bad
-    records. Returns the `since` for the records after this batch, None if there was no letter.
+    records. Returns None if there was no letter to write.
 
     Raises ConnectErrors of Kafka, and LettersTakenOverError. Where the producer may not use the transactional id, all
     letters are written, at least once.
     """
-    offsets = refusals.offsets
-    if not offsets:
+    if not refusals.offsets:
         return None
     cluster = shared_cluster(handling.client)
     owner = TransactionOwner(cluster, once.transactional_id)
@@ -83,7 +92,8 @@ def send_once(refusals: Refusals, handling: ErrorHandling, place: TopicPartition
         return None
     try:
         ends = _ends(cluster, handling.queue)
-        refusals.drop(already_written(cluster, handling, place, offsets, once.since, ends))
+        found = already_written(cluster, handling, place, once.since, ends)
+        refusals.drop(found)
         options = {**handling.appender, "acks": -1, "in_flight": _IN_FLIGHT}
         appender = Appender(cluster, identity, admit=owner.add_partitions, **options)
         try:
@@ -97,14 +107,13 @@ def send_once(refusals: Refusals, handling: ErrorHandling, place: TopicPartition
     except BaseException:
         owner.give_up()
         raise
-    return ends
+    return Search(ends, max(found, default=-1))
 
 
 def already_written(
-    cluster: KafkaCluster, handling: ErrorHandling, place: TopicPartition, offsets: Sequence[int], since: Ends,
-    ends: Ends,
+    cluster: KafkaCluster, handling: ErrorHandling, place: TopicPartition, since: Ends, ends: Ends
 ) -> set[int]:
-    """The records at `offsets` of which the queue has a letter."""
+    """The offsets of the partition's records that have a letter from `since` to `ends`."""
     topic, partition = place
     offsets_with_letter = set[int]()
     for number, end in enumerate(ends):
@@ -113,7 +122,7 @@ def already_written(
             letters = DeadLetters.of(raw)
             matches = pc.and_(pc.equal(letters.connector, handling.connector), pc.equal(letters.topic, topic))
             matches = pc.and_(matches, pc.equal(letters.partition, partition))
-            matches = pc.and_(matches, pc.is_in(letters.offset, pa.array(offsets, pa.int64())))
+            matches = pc.and_(matches, pc.is_valid(letters.offset))
             offsets_with_letter.update(letters.offset.filter(pc.fill_null(matches, False)).to_pylist())
     return offsets_with_letter
 

@@ -1,10 +1,14 @@
 """Where in the dead letter queue the letters of a task's next records can begin, for a sink that writes one letter for
 each bad record (dead_letters/letters_once.py).
 
-A mark belongs to a position: the ends of the queue at a time when no record from there on had a letter. It is committed
-as the metadata of the group's offset, so that another task finds it. A partition without a mark gets one, committed at
-its position, before its first batch. So does one whose position was set back, by a reset of its offsets or because its
-topic was created again: then all letters are written, whatever earlier ones the queue has.
+A mark belongs to a position: the ends of the queue at a time when no record from there on had a letter. A partition
+has one for the task's next batch, and one for the offset where the sink itself resumes, after the last record that it
+has: refused records after that are read again when the task is restarted or a batch is repeated. The latter is
+committed as the metadata of the group's offset, so that another task finds it.
+
+A partition without a mark gets one, committed at its position, before its first batch. So does one whose position was
+set back behind where the sink resumes, by a reset of its offsets or because its topic was created again: then all
+letters are written, whatever earlier ones the queue has.
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from spark_tasks.dead_letters.error_handling import ErrorHandling
-from spark_tasks.dead_letters.letters_once import Ends, LettersOnce, queue_ends
+from spark_tasks.dead_letters.letters_once import Ends, LettersOnce, Search, queue_ends
 from spark_tasks.errors import ConnectError
 from spark_tasks.kafka.cluster import TopicPartition
 from spark_tasks.kafka.membership import GroupConsumer
@@ -38,11 +42,12 @@ class LetterMarks:
         self.active = False
         self._errors = errors
         self._group = group
-        self._marks: dict[TopicPartition, _Mark] = {}
+        self._marks: dict[TopicPartition, _Mark] = {}  # of the next batches
+        self._resume: dict[TopicPartition, _Mark] = {}  # of where the sink resumes
 
     def forget(self) -> None:
         """Reads the marks again before the next batch, because another member may have committed others."""
-        self._marks = {}
+        self._marks, self._resume = {}, {}
 
     def complete(
         self, positions: Callable[[], Mapping[TopicPartition, int]], consumer: GroupConsumer,
@@ -55,8 +60,12 @@ class LetterMarks:
             return
         new = dict[TopicPartition, int]()
         for partition, position in positions().items():
-            mark = self._marks.get(partition) or _committed(partition, consumer)
-            if mark is None or position < mark.position:
+            if partition not in self._marks and (ends := _committed(partition, consumer)) is not None:
+                # Even if the sink resumes before the group's offset: a reset of offsets leaves no metadata.
+                self._begin(partition, _Mark(position, ends))
+            known = [marks[partition] for marks in (self._marks, self._resume) if partition in marks]
+            mark = next((mark for mark in known if mark.position <= position), None)
+            if mark is None:
                 new[partition] = position
             else:
                 self._marks[partition] = mark
@@ -64,7 +73,11 @@ class LetterMarks:
             commit()  # or an older offset would be committed later
             ends = queue_ends(self._errors)
             consumer.commit(new, timeout_ms, metadata(ends))
-            self._marks |= {partition: _Mark(position, ends) for partition, position in new.items()}
+            for partition, position in new.items():
+                self._begin(partition, _Mark(position, ends))
+
+    def _begin(self, partition: TopicPartition, mark: _Mark) -> None:
+        self._marks[partition] = self._resume[partition] = mark
 
     def of(self, partition: TopicPartition) -> LettersOnce | None:
         """How the letters of this partition's next records are written; None for at least once."""
@@ -73,21 +86,32 @@ class LetterMarks:
         topic, number = partition
         return LettersOnce(f"{self._group}-letters-{topic}-{number}", self._marks[partition].ends)
 
-    def advance(self, partition: TopicPartition, position: int, ends: Ends | None) -> None:
-        """The sink has committed a batch that ended before `position`. `ends`: from `send_once`."""
+    def advance(
+        self, partition: TopicPartition, position: int, written_to: int | None, search: Search | None
+    ) -> None:
+        """The sink has committed a batch that ended before `position`. `written_to`: the offset after its last record
+        in the sink, None if that is unknown or there is none. `search`: from `send_once`.
+        """
         mark = self._marks.get(partition)
-        if mark is not None:
-            self._marks[partition] = _Mark(position, ends or mark.ends)
+        if mark is None:
+            return
+        if written_to is not None:
+            self._resume[partition] = _advanced(mark, written_to, search)
+        self._marks[partition] = _advanced(mark, position, search)
 
     def metadata(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, str]:
         """What is committed with the offsets of these partitions."""
-        return {tp: metadata(self._marks[tp].ends) for tp in partitions if tp in self._marks}
+        return {tp: metadata(self._resume[tp].ends) for tp in partitions if tp in self._resume}
 
 
-def _committed(partition: TopicPartition, consumer: GroupConsumer) -> _Mark | None:
-    offset, text = consumer.committed_with_metadata(partition) or (0, "")
-    ends = parsed(text)
-    return None if ends is None else _Mark(offset, ends)
+def _advanced(mark: _Mark, position: int, search: Search | None) -> _Mark:
+    """The mark of a later position. The newer ends are of no use if a record from there on had a letter already."""
+    return _Mark(position, mark.ends if search is None or search.last >= position else search.ends)
+
+
+def _committed(partition: TopicPartition, consumer: GroupConsumer) -> Ends | None:
+    _, text = consumer.committed_with_metadata(partition) or (0, "")
+    return parsed(text)
 
 
 def metadata(ends: Ends) -> str:

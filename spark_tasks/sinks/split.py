@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from spark_tasks.data.columns import in_order
 from spark_tasks.dead_letters.error_handling import ErrorHandling
-from spark_tasks.dead_letters.letters_once import Ends, LettersOnce, send_once
+from spark_tasks.dead_letters.letters_once import LettersOnce, Search, send_once
 from spark_tasks.dead_letters.refusals import NONE_REFUSED, Original, Refusals, Refused
 from spark_tasks.errors import RetriableError, ToleranceExceededError
 from spark_tasks.kafka.cluster import Isolation
@@ -75,7 +75,8 @@ class SinkResult(NamedTuple):  # thousands a second are created and pickled, muc
     the start of the next batch. `size`: in bytes.
 
     If `out_of_range` is set (the log's start and end), the range is not in the log and no record was read. If `failure`
-    is set, the split has failed and only `refused` (the bad records) is used. `letters_since`: see `send_once`.
+    is set, the split has failed and only `refused` (the bad records) is used. `search`: see `send_once`. `written_to`:
+    where a sink that stores offsets resumes: after the last record that it was given; None if it has refused that one.
     `blocked`: the seconds for which other tasks waited for it, only of long ones in a SharedSplit.
     """
 
@@ -90,7 +91,8 @@ class SinkResult(NamedTuple):  # thousands a second are created and pickled, muc
     failure: Outcome | None = None
     refused: Refused = NONE_REFUSED
     figures: SplitFigures | None = None
-    letters_since: Ends | None = None
+    search: Search | None = None
+    written_to: int | None = None
     blocked: float = 0.0
 
     @property
@@ -156,7 +158,8 @@ class SinkSplit(NamedTuple):
             if first is not None:
                 with phase("write"):
                     reading, messages = self._put(job, reading, first)
-            letters_since = self._send_letters(job, reading.refusals)
+            written_to = reading.written_to  # before the letters, which name the refused records, are sent
+            search = self._send_letters(job, reading.refusals)
         except OffsetOutOfRangeError as error:  # the beginning was there when it was first read
             return self._failed(RangeLostError(str(error)), reading.refusals)
         except Exception as error:  # noqa: BLE001 - plugin code
@@ -167,7 +170,7 @@ class SinkSplit(NamedTuple):
             figures=SplitFigures(
                 reading.records, reading.size, reading.written, reading.written_bytes, watch.seconds, plugins.counted()
             ),
-            letters_since=letters_since,
+            search=search, written_to=written_to,
         )
 
     def _put(self, job: SinkJob, reading: _Reading, first: pa.RecordBatch) -> tuple[_Reading, Sequence[Any]]:
@@ -198,7 +201,7 @@ class SinkSplit(NamedTuple):
         reading.refuse_puts(reports)
         return reading, messages
 
-    def _send_letters(self, job: SinkJob, refusals: Refusals) -> Ends | None:
+    def _send_letters(self, job: SinkJob, refusals: Refusals) -> Search | None:
         if self.letters is not None:
             return send_once(refusals, job.errors, (self.topic, self.partition), self.letters)
         refusals.send_apart()
@@ -232,6 +235,7 @@ class _Reading(Iterator[pa.RecordBatch]):
         self.failed = False
         self.written = 0  # records after the transforms
         self.written_bytes = 0
+        self._last: int | None = None  # the offset of the last record that was yielded
         self._damaged = False
         self._until = time.perf_counter() + BUDGET_FACTOR * max(split.expected_seconds, 1.0)
         self._batches = self._read() if converted is None else self._take(converted)
@@ -242,6 +246,11 @@ class _Reading(Iterator[pa.RecordBatch]):
         self.position = self._split.end
         if self.written:
             yield converted.connect
+
+    @property
+    def written_to(self) -> int | None:
+        """The offset after the last record that was yielded; None if there was none, or if it was refused."""
+        return None if self._last is None or self._last in self.refusals.offsets else self._last + 1
 
     def __next__(self) -> pa.RecordBatch:
         try:
@@ -260,6 +269,7 @@ class _Reading(Iterator[pa.RecordBatch]):
             for connect in in_order(batches):
                 if len(connect):
                     self.written += len(connect)
+                    self._last = connect.column("offset")[-1].as_py()
                     yield connect
             self.position = raw.column(0)[len(raw) - 1].as_py() + 1
             self.records += len(raw)

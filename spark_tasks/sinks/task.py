@@ -338,7 +338,7 @@ class SinkTask(TaskRunner):
         records = size = 0
         for result in done:
             self._positions.advance((result.topic, result.partition), result.next_offset)
-            self._marks.advance((result.topic, result.partition), result.next_offset, result.letters_since)
+            self._marks.advance((result.topic, result.partition), result.next_offset, result.written_to, result.search)
             self._size = self._size.after(result.records, result.size, result.seconds)
             records += result.records
             size += result.size

@@ -15,7 +15,7 @@ from kafka import KafkaAdminClient
 from spark_tasks.data.columns import RAW_SCHEMA
 from spark_tasks.dead_letters import letters_once
 from spark_tasks.dead_letters.error_handling import ErrorHandling
-from spark_tasks.dead_letters.letters_once import LettersOnce, LettersTakenOverError, queue_ends, send_once
+from spark_tasks.dead_letters.letters_once import LettersOnce, LettersTakenOverError, Search, queue_ends, send_once
 from spark_tasks.dead_letters.refusals import Original, Refusals
 from spark_tasks.kafka.task_clients import connection_settings
 from spark_tasks.pipeline.failures import FailedStage, Failure
@@ -86,6 +86,23 @@ def test_another_task_finds_the_letters_of_a_batch_that_was_not_committed(sink: 
     assert letters(sink) == {b"7": 1, b"16": 1}
 
 
+def test_the_last_records_which_a_sink_refuses_are_read_again_but_get_no_other_letters(sink: SinkRig) -> None:
+    """A sink resumes after the last record that it has, so that it reads these at each start."""
+    sink.produce(20)
+    loop = start(sink, report="18,19")
+    wait_committed(sink)
+    loop.stop()
+
+    def again() -> list[int]:
+        return sorted(number for _, number, offsets, _ in sink.notes.recorded("writes") if offsets == [9])
+
+    for times in (1, 2):
+        loop = start(sink, report="18,19", resume="9")
+        wait_until(lambda expected=times * [0] + times * [1]: again() == expected, 60)
+        loop.stop()
+    assert letters(sink) == {b"18": 1, b"19": 1}
+
+
 def test_records_that_are_read_again_on_purpose_have_new_letters(sink: SinkRig) -> None:
     sink.produce(20)
     loop = start(sink)
@@ -146,7 +163,7 @@ def test_a_late_attempt_is_fenced_and_one_that_comes_later_finds_the_letters(
     def searched(*arguments: Any) -> set[int]:
         monkeypatch.setattr(letters_once, "already_written", search)
         found = search(*arguments)
-        assert send_once(refused(handling, sink.topic, 3, 5), handling, place, how) == (0,)
+        assert send_once(refused(handling, sink.topic, 3, 5), handling, place, how) == Search((0,), -1)
         return found
 
     monkeypatch.setattr(letters_once, "already_written", searched)
@@ -154,6 +171,11 @@ def test_a_late_attempt_is_fenced_and_one_that_comes_later_finds_the_letters(
         send_once(refused(handling, sink.topic, 3, 5), handling, place, how)
     assert letters(sink) == {b"3": 1, b"5": 1}
     later = refused(handling, sink.topic, 3, 5, 7)
-    assert send_once(later, handling, place, how) == (3,), "two letters and the end of their transaction"
+    assert send_once(later, handling, place, how) == Search((3,), 5), "two letters and the end of their transaction"
     assert later.refused.letters == 1
     assert letters(sink) == {b"3": 1, b"5": 1, b"7": 1}
+    shorter = refused(handling, sink.topic, 3)
+    found = send_once(shorter, handling, place, how)
+    assert found is not None
+    assert found.last == 7, "a letter of a record after those of this batch"
+    assert shorter.refused.letters == 0

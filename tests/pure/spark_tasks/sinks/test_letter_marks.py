@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_tasks.dead_letters.error_handling import ErrorHandling
+from spark_tasks.dead_letters.letters_once import Search
 from spark_tasks.errors import ConnectError
 from spark_tasks.kafka.cluster import TopicPartition
 from spark_tasks.sinks import letter_marks
@@ -81,21 +82,60 @@ def test_a_position_that_was_set_back_gets_a_new_mark() -> None:
     """The partition was created again, or its offsets were reset, which leaves no mark."""
     rig = Rig()
     rig.group.committed |= {A: (10, "heeler-letters:2"), B: (10, "")}
+    rig.complete({A: 10, B: 10})
+    assert (rig.since(A), rig.since(B)) == ((2,), (4, 0))
     rig.complete({A: 3, B: 10})
-    assert (rig.since(A), rig.since(B)) == ((4, 0), (4, 0))
+    assert rig.since(A) == (4, 0)
     assert rig.group.committed == {A: (3, "heeler-letters:4,0"), B: (10, "heeler-letters:4,0")}
-    rig.marks.advance(A, 20, None)
+    rig.marks.advance(A, 20, 20, None)
     rig.complete({A: 19, B: 10})
     assert rig.group.committed[A] == (19, "heeler-letters:4,0")
+
+
+@pytest.mark.usefixtures("ends")
+@pytest.mark.parametrize(("written_to", "search", "since"), [
+    (99, Search((7,), -1), (7,)),  # the letter of 99 was written after the search
+    (99, Search((7,), 99), (2,)),  # an earlier attempt has written it
+    (None, Search((7,), -1), (2,)),  # all records were refused, or perhaps all from some offset on
+])
+def test_a_sink_resumes_before_the_last_refused_records(
+    written_to: int | None, search: Search, since: tuple[int, ...]
+) -> None:
+    """Their letters are found after a retriable error, and by another task."""
+    for forget in (False, True):
+        rig = Rig()
+        rig.group.committed[A] = (50, "heeler-letters:2")
+        rig.complete({A: 50})
+        rig.marks.advance(A, 100, written_to, search)
+        assert rig.since(A) == (7,), "no record from 100 on had a letter then"
+        rig.group.commit({A: 100}, 1, rig.marks.metadata([A])[A])
+        if forget:
+            rig.marks.forget()
+        rig.complete({A: written_to or 50})
+        assert rig.since(A) == since
+        assert rig.flushed == 0, "there is no new mark"
+
+
+@pytest.mark.usefixtures("ends")
+def test_a_mark_waits_for_the_letters_of_a_longer_attempt() -> None:
+    rig = Rig()
+    rig.group.committed[A] = (0, "heeler-letters:2")
+    rig.complete({A: 0})
+    rig.marks.advance(A, 500, 500, Search((7,), 900))
+    assert rig.since(A) == (2,)
+    assert rig.marks.metadata([A]) == {A: "heeler-letters:2"}
+    rig.marks.advance(A, 1000, 1000, Search((8,), 900))
+    assert rig.since(A) == (8,)
+    assert rig.marks.metadata([A]) == {A: "heeler-letters:8"}
 
 
 @pytest.mark.usefixtures("ends")
 def test_a_mark_advances_with_letters_and_is_committed_with_offsets() -> None:
     rig = Rig()
     rig.complete({A: 0})
-    rig.marks.advance(A, 5, (7, 1))
-    rig.marks.advance(A, 9, None)
-    rig.marks.advance(B, 9, (8, 1))
+    rig.marks.advance(A, 5, 5, Search((7, 1), 4))
+    rig.marks.advance(A, 9, 9, None)
+    rig.marks.advance(B, 9, 9, Search((8, 1), -1))
     assert rig.since(A) == (7, 1)
     assert rig.marks.metadata([A, B]) == {A: "heeler-letters:7,1"}
     rig.marks.forget()
