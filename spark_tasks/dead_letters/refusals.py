@@ -117,7 +117,7 @@ class Refusals:
         RAW_SCHEMA. A letter that is too large for a request is logged instead.
         """
         for letters in self._taken():
-            self._written(append_letters(self._handling.queue, letters, append))
+            self._written(append_letters(self._handling, letters, append))
 
     def send_apart(self) -> None:
         """Writes the queued letters with a separate producer. A letter that is too large is logged instead,

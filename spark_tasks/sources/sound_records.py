@@ -7,15 +7,14 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from spark_tasks.dead_letters.refusals import Original, Refusals
 from spark_tasks.dead_letters.source_records import produced_header
 from spark_tasks.kafka.append import Appender, partitions_given
 from spark_tasks.kafka.cluster import KafkaCluster
 from spark_tasks.kafka.errors import InvalidTopicError, NoSuchPartitionError
-from spark_tasks.kafka.records.encode import encode
 from spark_tasks.kafka.records.errors import RecordTooLargeError
+from spark_tasks.kafka.records.too_large import sizes_of, too_large
 from spark_tasks.kafka.topic_names import is_valid_topic
 from spark_tasks.pipeline.failures import SOURCE_TASK, FailedStage, Failure
 
@@ -100,33 +99,6 @@ def unroutable(topic: str, given: Rows, count: int) -> list[tuple[int, Exception
             for row in np.flatnonzero((given < -1) | (given >= count)).tolist()]
 
 
-def too_large(raw: pa.RecordBatch, limit: int) -> list[tuple[int, int]]:
-    """Returns (row, size as a batch of one record) of the records larger than `limit`. Sizes in bytes."""
-    if raw.nbytes < limit:
-        return []
-    rows_and_sizes = []
-    for row in np.flatnonzero(_sizes(raw) > limit // 2).tolist():
-        try:
-            encode(raw, rows=np.array([row]), no_timestamp=0, max_batch_bytes=limit)
-        except RecordTooLargeError as error:
-            rows_and_sizes.append((row, error.size))
-    return rows_and_sizes
-
-
-def _sizes(raw: pa.RecordBatch) -> np.ndarray[Any, Any]:
-    """Returns the bytes of each record's key, value and headers."""
-
-    def lengths(array: pa.Array) -> np.ndarray[Any, Any]:
-        found: np.ndarray[Any, Any] = pc.fill_null(pc.binary_length(array), 0).to_numpy().astype(np.int64)
-        return found
-
-    sizes: np.ndarray[Any, Any] = lengths(raw.column("key")) + lengths(raw.column("value"))
-    headers = raw.column("headers")
-    pairs, rows = pc.list_flatten(headers), pc.list_parent_indices(headers).to_numpy()
-    np.add.at(sizes, rows, lengths(pc.struct_field(pairs, "key")) + lengths(pc.struct_field(pairs, "value")))
-    return sizes
-
-
 def cut_down(raw: pa.RecordBatch, limit: int) -> pa.RecordBatch:
     """Returns a record that is too large without its value, and without its headers and its key if more than half of
     `limit` bytes remains: a dead letter also needs room for the headers that describe the error.
@@ -134,6 +106,6 @@ def cut_down(raw: pa.RecordBatch, limit: int) -> pa.RecordBatch:
     for part in ("value", "headers", "key"):
         field = raw.schema.field(part)
         raw = raw.set_column(raw.schema.get_field_index(part), field, pa.nulls(len(raw), field.type))
-        if _sizes(raw).max() <= limit // 2:
+        if sizes_of(raw).max() <= limit // 2:
             break
     return raw

@@ -15,6 +15,8 @@ from spark_tasks.kafka.errors import KafkaUnavailableError
 from spark_tasks.kafka.records.errors import RecordTooLargeError
 
 LARGE = b"large"
+LIMIT = 1100
+HANDLING = ErrorHandling(queue="dead", appender={"max_request_bytes": LIMIT})
 
 
 def letters(*values):
@@ -25,17 +27,24 @@ def values_of(batch):
     return batch.column("value").to_pylist()
 
 
-def test_a_letter_that_is_too_large_affects_no_others(caplog):
+@pytest.mark.parametrize("size", [100_000, LIMIT - 10])
+def test_a_letter_that_is_too_large_is_found_before_others_are_appended(size, caplog):
+    """An appender sends some while it encodes others: those were in the queue twice."""
     found = []
 
-    def append(topic, raw):
-        if LARGE in values_of(raw):
-            raise RecordTooLargeError(0, 9, 5, topic)
-        found.extend(values_of(raw))
+    def append(_topic, raw):
+        for value in values_of(raw):
+            if len(value) > 100:
+                raise RecordTooLargeError(0, size, LIMIT, "dead")
+            found.append(value)
 
-    assert append_letters("dead", letters(b"a", LARGE, b"b"), append) == (2, 1)
+    assert append_letters(HANDLING, letters(b"a", b"x" * size, b"b"), append) == (2, 1)
     assert found == [b"a", b"b"]
-    assert "Could not produce message to dead letter queue. topic=dead: record 0 for topic 'dead' is 9" in caplog.text
+    assert "Could not produce message to dead letter queue. topic=dead: record 1 for topic 'dead' is 1" in caplog.text
+
+
+def test_nothing_is_appended_if_all_letters_are_too_large():
+    assert append_letters(HANDLING, letters(b"x" * LIMIT), lambda *_: pytest.fail("appended")) == (0, 1)
 
 
 @pytest.fixture

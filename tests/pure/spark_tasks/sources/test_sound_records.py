@@ -13,7 +13,8 @@ from spark_tasks.dead_letters.refusals import Refusals
 from spark_tasks.kafka.errors import InvalidTopicError
 from spark_tasks.kafka.records.encode import encode
 from spark_tasks.kafka.records.errors import RecordTooLargeError
-from spark_tasks.sources.sound_records import SoundAppender, cut_down, too_large
+from spark_tasks.kafka.records.too_large import too_large
+from spark_tasks.sources.sound_records import SoundAppender, cut_down
 from tests.rigs.raw_records import raw_batch
 
 LARGE, LIMIT = b"x" * 2000, 1000
