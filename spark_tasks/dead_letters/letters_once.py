@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, NamedTuple
 
 import pyarrow as pa
@@ -23,6 +24,7 @@ from spark_tasks.kafka.append import Appender
 from spark_tasks.kafka.cluster import KafkaCluster, TopicPartition
 from spark_tasks.kafka.errors import KafkaAuthorizationError, OffsetOutOfRangeError, ProducerFencedError
 from spark_tasks.kafka.fetch import read_range
+from spark_tasks.kafka.records.errors import RecordTooLargeError
 from spark_tasks.kafka.shared_clusters import shared_cluster
 from spark_tasks.kafka.transactions import TransactionOwner
 from spark_tasks.process.rate_limited_log import RateLimitedLog
@@ -73,8 +75,9 @@ def _ends(cluster: KafkaCluster, queue: str) -> Ends:
 
 
 def send_once(refusals: Refusals, handling: ErrorHandling, place: TopicPartition, once: LettersOnce) -> Search | None:
-    """Writes the queued letters that the queue does not have yet, in one transaction. `place`: the partition of the bad
-    records. Returns None if there was no letter to write.
+    """Writes the queued letters that the queue does not have yet, in one transaction, or in several without those that
+    a broker refuses as too large, which are logged. `place`: the partition of the bad records. Returns None if there
+    was no letter to write.
 
     Raises ConnectErrors of Kafka, and LettersTakenOverError. Where the producer may not use the transactional id, all
     letters are written, at least once.
@@ -84,7 +87,7 @@ def send_once(refusals: Refusals, handling: ErrorHandling, place: TopicPartition
     cluster = shared_cluster(handling.client)
     owner = TransactionOwner(cluster, once.transactional_id)
     try:
-        identity = owner.init()
+        owner.init()
     except KafkaAuthorizationError as error:
         _warnings.log(_logger, logging.WARNING, "Dead letters may be written twice after a failure: the queue's "
                       "producer needs WRITE permission on the transactional id %s: %s", once.transactional_id, error)
@@ -94,20 +97,31 @@ def send_once(refusals: Refusals, handling: ErrorHandling, place: TopicPartition
         ends = _ends(cluster, handling.queue)
         found = already_written(cluster, handling, place, once.since, ends)
         refusals.drop(found)
-        options = {**handling.appender, "acks": -1, "in_flight": _IN_FLIGHT}
-        appender = Appender(cluster, identity, admit=owner.add_partitions, **options)
-        try:
-            refusals.send(lambda topic, raw: appender.append(topic, None, raw))
-            appender.flush()
-        finally:
-            appender.close()
-        owner.commit()
+        refusals.send(partial(_write, cluster, handling, owner))
     except ProducerFencedError as error:
         raise LettersTakenOverError(str(error)) from error
     except BaseException:
         owner.give_up()
         raise
     return Search(ends, max(found, default=-1))
+
+
+def _write(
+    cluster: KafkaCluster, handling: ErrorHandling, owner: TransactionOwner, queue: str, raw: pa.RecordBatch
+) -> None:
+    """Writes letters in one transaction. If a broker refuses one as too large, others can be written afterwards."""
+    options = {**handling.appender, "acks": -1, "in_flight": _IN_FLIGHT}
+    appender = Appender(cluster, owner.identity, sequences=owner.sequences, admit=owner.add_partitions, **options)
+    try:
+        appender.append(queue, None, raw)
+        appender.flush()
+    except RecordTooLargeError:
+        owner.abort()  # raises an error if another attempt has taken over, which may write the same letters
+        raise
+    finally:
+        appender.close()
+    owner.sequences = appender.sequences
+    owner.commit()
 
 
 def already_written(

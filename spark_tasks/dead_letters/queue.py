@@ -43,7 +43,8 @@ def _append(queue: str, letters: pa.RecordBatch, append: Append) -> tuple[int, i
         if len(letters) == 1:
             _log(queue, error)
             return 0, 1
-        counts = [_append(queue, letters.slice(row, 1), append) for row in range(len(letters))]
+        middle = len(letters) // 2
+        counts = [_append(queue, part, append) for part in (letters.slice(0, middle), letters.slice(middle))]
         return sum(sent for sent, _ in counts), sum(lost for _, lost in counts)
     return len(letters), 0
 

@@ -140,10 +140,12 @@ def test_a_producer_without_permission_for_its_transactional_id_writes_letters_a
     assert warning.format(f"{denied[:-1]}0") not in caplog.text
 
 
-def refused(handling: ErrorHandling, topic: str, *offsets: int) -> Refusals:
+def refused(handling: ErrorHandling, topic: str, *offsets: int, large: int = -1) -> Refusals:
+    """The record at the offset `large` has 20,000 bytes."""
     refusals = Refusals(handling)
     for offset in offsets:
-        record = {"offset": offset, "timestamp": 0, "key": None, "value": str(offset).encode(), "headers": None}
+        value = b"x" * 20_000 if offset == large else str(offset).encode()
+        record = {"offset": offset, "timestamp": 0, "key": None, "value": value, "headers": None}
         raw = pa.RecordBatch.from_pylist([record], RAW_SCHEMA)
         failure = Failure(FailedStage.TASK_PUT, "Sink", ValueError("bad"), "bad", 0)
         refusals.add(failure, Original(topic, raw, 0, offset))
@@ -179,3 +181,22 @@ def test_a_late_attempt_is_fenced_and_one_that_comes_later_finds_the_letters(
     assert found is not None
     assert found.last == 7, "a letter of a record after those of this batch"
     assert shorter.refused.letters == 0
+
+
+def test_a_letter_that_a_broker_refuses_as_too_large_affects_no_others(
+    sink: SinkRig, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The producer's max.request.size allows it. The task failed with it, again and again."""
+    client = connection_settings({"bootstrap.servers": sink.bootstrap})
+    handling = ErrorHandling(sink.name, tolerant=True, queue=dead(sink), with_headers=True, client=client)
+    sink.make_topic(topic=dead(sink), **{"max.message.bytes": "10000"})
+    place, how = (sink.topic, 0), LettersOnce(f"{sink.name}-letters", queue_ends(handling))
+    refusals = refused(handling, sink.topic, 3, 4, 5, large=4)
+    assert send_once(refusals, handling, place, how) is not None
+    assert (refusals.refused.letters, refusals.refused.lost_letters) == (2, 1)
+    assert f"Could not produce message to dead letter queue. topic={dead(sink)}: a broker rejected" in caplog.text
+    again = refused(handling, sink.topic, 3, 5, 7)
+    found = send_once(again, handling, place, how)
+    assert found is not None
+    assert (found.last, again.refused.letters) == (5, 1)
+    assert letters(sink) == {b"3": 1, b"5": 1, b"7": 1}
