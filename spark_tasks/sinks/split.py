@@ -76,7 +76,7 @@ class SinkResult(NamedTuple):  # thousands a second are created and pickled, muc
 
     If `out_of_range` is set (the log's start and end), the range is not in the log and no record was read. If `failure`
     is set, the split has failed and only `refused` (the bad records) is used. `search`: see `send_once`. `written_to`:
-    where a sink that stores offsets resumes: after the last record that it was given; None if it has refused that one.
+    only with `letters`, the offset after the last record that the sink was given; None if it has refused that one.
     `blocked`: the seconds for which other tasks waited for it, only of long ones in a SharedSplit.
     """
 
@@ -158,7 +158,8 @@ class SinkSplit(NamedTuple):
             if first is not None:
                 with phase("write"):
                     reading, messages = self._put(job, reading, first)
-            written_to = reading.written_to  # before the letters, which name the refused records, are sent
+            # Asked before the letters are sent, which name the refused records; without `letters` nobody uses it.
+            written_to = None if self.letters is None else reading.written_to
             search = self._send_letters(job, reading.refusals)
         except OffsetOutOfRangeError as error:  # the beginning was there when it was first read
             return self._failed(RangeLostError(str(error)), reading.refusals)
