@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import CancelledError, Future, InvalidStateError
+from concurrent.futures import CancelledError, Future, InvalidStateError, wait
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -32,6 +32,13 @@ def error_of(future: Future[Any]) -> Exception | None:
     if error is None or isinstance(error, Exception):
         return error
     raise error  # KeyboardInterrupt or SystemExit: the process is ending
+
+
+def ended(future: Future[Any], timeout_s: float) -> bool:
+    """Waits for a future. Returns whether it is done. (Its `result` cannot tell a timeout from a TimeoutError of a
+    plugin.)
+    """
+    return future.done() or bool(wait([future], timeout_s).done)
 
 
 def gather(futures: Sequence[Future[T]]) -> Future[list[T]]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future
-from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import Any, Final
 
 import numpy as np
@@ -15,6 +14,7 @@ from typing_extensions import override
 from heeler.java_host.feed import FRAME_BYTES, FRAME_RECORDS, Feed
 from spark_tasks.data.columns import RAW_SCHEMA
 from spark_tasks.errors import ConnectError
+from spark_tasks.futures import ended
 from spark_tasks.host_frames import cut_records
 from spark_tasks.kafka.cluster import TopicPartition
 from spark_tasks.metrics.task import SplitFigures, TaskMetrics
@@ -86,10 +86,10 @@ class CutFeed(Feed):
         if self.batch is None and not self._submit():
             return
         batch = self.batch
-        try:
-            results: list[SinkResult] = batch.result(MAX_WAIT_S) if batch is not None else []
-        except FutureTimeoutError:
+        if batch is not None and not ended(batch, MAX_WAIT_S):
             return
+        try:
+            results: list[SinkResult] = batch.result() if batch is not None else []
         except CancelledError:
             self.batch = None
             raise ConnectError(f"the batch of {self._task} was cancelled") from None

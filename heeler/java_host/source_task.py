@@ -168,9 +168,9 @@ class JavaSourceTask(JavaTask):
         self._delivery.check()
         self._unacknowledged = writer.number
         self._positions += writer.positions
-        self._retry_state.succeeded()
         begun = time.perf_counter()
         final = self._delivery.commit(from_texts(writer.offsets.items()), writer.signal or "continue")
+        self._retry_state.succeeded()
         return self._counted(begun, final=final)
 
     def _settle(self, *, finish: bool) -> bool:

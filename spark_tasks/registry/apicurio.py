@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from spark_tasks.config.definition import ConfigDef, ConfigValue
 from spark_tasks.errors import ConfigError
-from spark_tasks.registry.settings import NO_REGISTRY
+from spark_tasks.registry.settings import NO_REGISTRY, without_user
 
 PREFIX = "apicurio.registry."
 _URL = "schema.registry.url"
@@ -77,8 +77,8 @@ def _confluent_url(url: str) -> str:
         return url
     match = re.fullmatch(r"(https?://[^/]+)(?:(.*)/apis(?:/registry(?:/v\d+)?)?)?/?", url)
     if match is None:
-        raise ConfigError(f"Invalid value {url} for configuration {PREFIX}url: must be Apicurio's, such as "
-                          "http://apicurio:8080/apis/registry/v3")
+        raise ConfigError(f"Invalid value {without_user(url)} for configuration {PREFIX}url: must be Apicurio's, such "
+                          "as http://apicurio:8080/apis/registry/v3")
     return f"{match[1]}{match[2] or ''}/apis/ccompat/v7"
 
 

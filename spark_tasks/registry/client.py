@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from spark_tasks.backoff import doubled
 from spark_tasks.errors import ConfigError, DataError, RetriableError
 from spark_tasks.kafka.client_config import tls_files
-from spark_tasks.registry.errors import RefusedSchemaError, UnknownSchemaError
+from spark_tasks.registry.errors import RefusedSchemaError, UnknownSchemaError, UnusableSchemaError
 from spark_tasks.registry.responses import checked, read_body
 from spark_tasks.registry.settings import TLS_PREFIX, user_info, without_user
 from spark_tasks.registry.wire import SchemaId
@@ -99,6 +99,9 @@ class Registry:
         self._failures = 0
         self._backoff_until = 0.0
         self._why = ""
+        # What is known needs no request, and so also works while the registry is away.
+        kept = lru_cache(max(1, int(settings["max.schemas.per.subject"])))
+        self._registered, self._found = kept(self._register), kept(self._look_up)
 
     def schema(self, schema_id: SchemaId) -> SchemaText:
         """Returns the schema with an id or GUID."""
@@ -111,13 +114,16 @@ class Registry:
     def version(self, subject: str, schema: SchemaText) -> int | None:
         """Returns the schema's version in the subject, or None if the subject does not have it."""
         try:
-            version: int | None = self._lookup(subject, schema).version
+            version: int | None = self._found(subject, schema).version
         except (UnknownSchemaError, RefusedSchemaError):
             return None
         return version
 
     def register(self, subject: str, schema: SchemaText) -> SchemaName:
         """Registers the schema in the subject."""
+        return self._registered(subject, schema)
+
+    def _register(self, subject: str, schema: SchemaText) -> SchemaName:
         return _name(self._request(
             f"subject {subject}",
             lambda: self._client.register_schema_full_response(subject, _client_schema(schema), self._normalize),
@@ -125,7 +131,7 @@ class Registry:
 
     def name_of(self, subject: str, schema: SchemaText) -> SchemaName:
         """Returns the identifiers of a schema of the subject."""
-        return _name(self._lookup(subject, schema))
+        return _name(self._found(subject, schema))
 
     def latest(self, subject: str) -> tuple[SchemaName, SchemaText]:
         """Returns the latest schema of the subject and its identifiers."""
@@ -154,7 +160,7 @@ class Registry:
     def _version_of(self, subject: str, version: int) -> Any:
         return self._client.get_version(subject, version, deleted=True).schema
 
-    def _lookup(self, subject: str, schema: SchemaText) -> Any:
+    def _look_up(self, subject: str, schema: SchemaText) -> Any:
         return self._request(
             f"subject {subject}",
             lambda: self._client.lookup_schema(subject, _client_schema(schema), self._normalize),
@@ -186,6 +192,8 @@ class Registry:
             raise self._unreachable(f"no token: {error.message}") from error
         except (httpx.TransportError, TimeoutError) as error:
             raise self._unreachable(f"{type(error).__name__}: {error}") from error
+        except UnicodeEncodeError as error:  # of the request: a record's schema may have any name
+            raise UnusableSchemaError(f"{what!r} is not valid Unicode: {error}") from error
         except (ValueError, RecursionError, httpx.DecodingError) as error:  # of another service
             raise self._unreachable(f"its response is not that of a schema registry: {error}") from error
         self._reset_backoff()
@@ -206,7 +214,8 @@ class Registry:
 
     def _unreachable(self, why: str) -> RetriableError:
         with self._lock:
-            self._failures += 1
+            if time.monotonic() >= self._backoff_until:  # several threads may fail at once
+                self._failures += 1
             limit = self._settings["retries.max.wait.ms"] / 1000
             wait = doubled(self._settings["retries.wait.ms"] / 1000, self._failures - 1, limit)
             self._why = f"the schema registry {self._urls} cannot be reached: {why}"

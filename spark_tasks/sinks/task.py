@@ -14,7 +14,6 @@ import pickle
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import CancelledError, Future
-from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -24,6 +23,7 @@ from typing_extensions import override
 
 from spark_tasks.dead_letters.replays import Replays
 from spark_tasks.errors import ConnectError, RetriableError
+from spark_tasks.futures import ended
 from spark_tasks.kafka.cluster import TopicPartition
 from spark_tasks.kafka.errors import KafkaUnavailableError
 from spark_tasks.kafka.group_io import GroupIo
@@ -242,10 +242,10 @@ class SinkTask(TaskRunner):
         if self._batch is None:
             return Progress()
         future, generation = self._batch
-        try:
-            results: list[Any] = future.result(max_wait_s)
-        except FutureTimeoutError:
+        if not ended(future, max_wait_s):
             return self._waiting.timed_out(future)
+        try:
+            results: list[Any] = future.result()
         except CancelledError:
             self._batch = None
             raise ConnectError(f"the batch of {self._context.id} was cancelled") from None

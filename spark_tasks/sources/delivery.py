@@ -173,6 +173,7 @@ class AtLeastOnce(Delivery):
     @override
     def abort(self) -> None:
         self._lanes.clear()
+        self._changed = Changed()  # a write that failed may have arrived
 
     @override
     def recover(self) -> None:

@@ -20,6 +20,7 @@ _logger = logging.getLogger(__name__)
 
 TRANSACTION_TIMEOUT_MS: Final = 60_000  # Kafka's default
 _MAX_BLOCK_MS: Final = 60_000
+_IDEMPOTENT: Final = {"enable.idempotence": "true"}  # for transactions, whatever is configured
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,7 @@ class TransactionSettings:
     @classmethod
     def of(cls, context: TaskContext, properties: Mapping[str, str]) -> TransactionSettings:
         """Parses the producer's `properties`. Raises ConfigError."""
-        producer = ProducerSettings.of({**properties, "enable.idempotence": "true"})
+        producer = ProducerSettings.of({**properties, **_IDEMPOTENT})
         if not producer.idempotent:
             raise ConfigError(
                 f"Invalid value {properties.get('acks')} for configuration acks: exactly-once delivery requires all"
@@ -65,6 +66,6 @@ class SourceSettings:
         clients, connector = context.worker.clients, context.connector
         properties = client_properties(clients, connector, "producer")
         transactions = None if context.guard is None else TransactionSettings.of(context, properties)
-        producer = ProducerSettings.of(properties)
+        producer = ProducerSettings.of(properties if transactions is None else {**properties, **_IDEMPOTENT})
         topics = topic_creation(connector, clients) if context.worker.topic_creation else None
         return cls(producer, topics, ErrorHandling.of(context), transactions)

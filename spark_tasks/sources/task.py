@@ -13,7 +13,6 @@ import pickle
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
-from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +21,7 @@ from typing_extensions import override
 
 from spark_tasks.dead_letters.replay_progress import is_progress
 from spark_tasks.errors import ConnectError, RetriableError
+from spark_tasks.futures import ended
 from spark_tasks.kafka.shared_clusters import shared_cluster
 from spark_tasks.metrics.phases import phase
 from spark_tasks.metrics.plugins import work_for
@@ -241,10 +241,10 @@ class SourceTask(TaskRunner):
         """Waits for the batch in flight. If it has ended, commits it and, with `more`, submits the next one."""
         if self._batch is None:
             return Progress()
-        try:
-            results: list[Any] = self._batch.future.result(max_wait_s)
-        except FutureTimeoutError:
+        if not ended(self._batch.future, max_wait_s):
             return self._waiting.timed_out(self._batch.future)
+        try:
+            results: list[Any] = self._batch.future.result()
         except CancelledError:
             self._batch = None
             raise ConnectError(f"the batch of {self._context.id} was cancelled") from None
@@ -276,7 +276,6 @@ class SourceTask(TaskRunner):
         self._delivery.written([result.sequences for result in results])
         start, self._position, self._idling = self._position, end, Idling()
         self._idle_tasks.discard(self._context.id)
-        self._retry_state.succeeded()
         self._learn(results)
         reader, boundary = self._reading.reader, self._delivery.boundary
         offsets = to_connect(reader, self._context.task, end)
@@ -291,6 +290,7 @@ class SourceTask(TaskRunner):
         begun = time.perf_counter()
         with phase("commit"):
             final = self._delivery.commit(offsets, signal)
+        self._retry_state.succeeded()
         if final:
             self._committed(begun)
             self._reading.commit(end)

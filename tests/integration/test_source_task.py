@@ -104,6 +104,13 @@ def test_a_failure_that_is_not_retriable_fails_the_task(rig: SourceRig) -> None:
     assert rig.values() == []
 
 
+def test_a_timeout_of_the_reader_fails_the_task(rig: SourceRig) -> None:
+    """concurrent.futures raises the same class when a batch has not ended."""
+    rig.make_topic(1)
+    rig.limit(10)
+    assert str(rig.start(late="the service is slow").await_error()) == "the service is slow"
+
+
 def test_a_failing_plan_fails_the_task(rig: SourceRig) -> None:
     assert str(rig.start(**{"fail.latest": "gone"}).await_error()) == "gone"
 

@@ -56,6 +56,8 @@ def misbehave(options: Options, folder: Folder) -> None:
     """`fail`: always; `retry`: the first time; `slow`: for this many seconds, once."""
     if options.get("fail"):
         raise ConnectError(options["fail"])
+    if options.get("late"):
+        raise TimeoutError(options["late"])
     if options.get("retry") and folder.once("retry"):
         raise RetriableError(options["retry"])
     if options.get("slow") and folder.once("slow"):

@@ -70,16 +70,22 @@ def parse(text: str, references: Iterable[str] = ()) -> Node:
     for one in references:
         _Parser(names).node(_json(one), "")
     node = _Parser(names).node(_json(text), "")
-    if _size(node, {}) > _MAX_TYPES:
+    try:
+        size, depth = _measured(node, {})
+    except RecursionError:  # types that use each other by name
+        size, depth = 0, MAX_DEPTH + 1
+    if size > _MAX_TYPES:
         raise DataError(f"an Avro schema has more than {_MAX_TYPES} types, counting each use of a named type")
+    if depth > MAX_DEPTH:
+        raise DataError(f"an Avro schema is nested more than {MAX_DEPTH} levels deep")
     return node
 
 
-def _size(node: Node, known: dict[int, int]) -> int:
-    """Returns the number of types, counting each use of a named type, as each use becomes a column."""
+def _measured(node: Node, known: dict[int, tuple[int, int]]) -> tuple[int, int]:
+    """Returns the number of types, counting each use of a named type, as each use becomes a column, and their depth."""
     if id(node) not in known:
-        inner = (*node.inner, *(member.node for member in node.members))
-        known[id(node)] = 1 + sum(_size(child, known) for child in inner)
+        inner = [_measured(child, known) for child in (*node.inner, *(member.node for member in node.members))]
+        known[id(node)] = 1 + sum(size for size, _ in inner), 1 + max((depth for _, depth in inner), default=0)
     return known[id(node)]
 
 

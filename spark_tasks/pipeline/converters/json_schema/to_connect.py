@@ -57,15 +57,19 @@ class _Mapping:
 
     def schema(self, definition: Any, document: Any, *, version: int | None = None, optional: bool = False) -> Schema:
         """Returns the Connect schema of a definition. `document`: the target of its local references."""
-        self._count += 1
-        if self._count > _MAX_SCHEMAS or self._depth > MAX_DEPTH:
-            raise DataError(f"a JSON schema has more than {_MAX_SCHEMAS} schemas, or is nested more than {MAX_DEPTH} "
-                            "levels deep, for example because it contains itself")
+        self._counted()
         self._depth += 1
         try:
             return self._schema(definition, self._document_of.get(id(definition), document), version, optional)
         finally:
             self._depth -= 1
+
+    def _counted(self) -> None:
+        """Limits the work: allOf can use a schema twice that does so itself, and so on."""
+        self._count += 1
+        if self._count > _MAX_SCHEMAS or self._depth > MAX_DEPTH:
+            raise DataError(f"a JSON schema has more than {_MAX_SCHEMAS} schemas, or is nested more than {MAX_DEPTH} "
+                            "levels deep, for example because it contains itself")
 
     def _schema(self, definition: Any, document: Any, version: int | None, optional: bool) -> Schema:
         if not isinstance(definition, Mapping) or not definition:
@@ -135,7 +139,7 @@ class _Mapping:
         parts = [self._followed(part, document) for part in definition["allOf"]]
         rest = {key: value for key, value in definition.items() if key != "allOf"}
         properties = {name: one for part in (*parts, rest) for name, one in _properties(part).items()}
-        required = [name for part in (*parts, rest) for name in _required(part)]
+        required = list(dict.fromkeys(name for part in (*parts, rest) for name in _required(part)))
         if properties:
             return {**rest, "type": "object", "properties": properties, "required": required}
         chosen = next((part for part in parts if any(key in part for key in (*_CHOICES, "enum"))), None)
@@ -145,6 +149,7 @@ class _Mapping:
     def _followed(self, definition: Any, document: Any) -> Mapping[str, Any]:
         """Returns a schema of allOf after following its references."""
         for _ in range(MAX_DEPTH):
+            self._counted()
             if not isinstance(definition, Mapping):
                 return {}
             self._document_of |= dict.fromkeys(map(id, _parts(definition)), document)

@@ -6,6 +6,7 @@ import base64
 import binascii
 import importlib.util
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -143,6 +144,8 @@ def _protoc(arguments: Path, names: Mapping[str, str]) -> None:
                               errors="replace")
     except subprocess.TimeoutExpired as error:
         raise DataError(f"compiling a Protobuf schema took longer than {_TIMEOUT_S} s") from error
+    if done.returncode == -signal.SIGKILL:  # the system was short of memory
+        raise RetriableError("the compiler of Protobuf schemas was killed; is the machine short of memory?")
     if done.returncode:
         lines = done.stderr.splitlines()
         words = " ".join(line for line in lines if not re.search(r"warning:|WARNING:|^W\d{4} ", line))

@@ -24,6 +24,8 @@ from spark_tasks.pipeline.converters.json_schema.converter import JsonSchemaConv
 from spark_tasks.plugins import Kind, Plugins
 from spark_tasks.registry import responses
 from spark_tasks.registry.apicurio import translated
+from spark_tasks.registry.client import registry_of
+from spark_tasks.registry.errors import UnusableSchemaError
 from spark_tasks.registry.settings import ASSOCIATED_NAME, RECORD_NAME, REGISTRY_KEYS
 from spark_tasks.registry.subjects import Subjects
 from spark_tasks.registry.wire import framed, unframed
@@ -125,6 +127,13 @@ def test_apicurios_settings_that_change_the_bytes_are_refused(name, value):
         AvroConverter().configure(config, is_key=False)
     (said,) = AvroConverter.config_def.validate_all({**config, "converter.type": "key"})[URL].errors
     assert f"apicurio.registry.{name}" in said
+
+
+def test_the_error_for_apicurios_url_has_no_password():
+    url = "http://user:secret@apicurio:8080/foo"
+    with pytest.raises(ConfigError, match="http://apicurio:8080/foo for") as error:
+        AvroConverter().configure({"apicurio.registry.url": url}, is_key=False)
+    assert "secret" not in str(error.value)
 
 
 def test_requests_to_an_unreachable_registry_are_retried():
@@ -301,6 +310,11 @@ def reader_of(server, **more):
     return converter
 
 
+def registry_of_url(server):
+    configs = {URL: f"http://127.0.0.1:{server.server_port}", "max.retries": "0", "converter.type": "value"}
+    return registry_of(AvroConverter.config_def.parse(configs), configs)
+
+
 INT = {"schema": '"int"', "id": 7}
 
 
@@ -365,6 +379,29 @@ def test_a_cache_without_room_and_a_timeout_of_zero(service):
         metadata = {SCHEMA_KEY: b'{"type":"int32"}'}
         assert converter.from_connect("t", pa.array([2], pa.int32()), metadata).to_pylist() == [
             b"\0\0\0\0" + bytes([number]) + b"\4"]
+
+
+def test_a_schema_that_is_registered_is_written_while_the_registry_is_away(service):
+    """It needs no request: neither the pause after the failure of another one, nor that of another connector."""
+    converter = reader_of(service, **{"retries.wait.ms": "60000", "retries.max.wait.ms": "60000"})
+
+    def write(kind, name):
+        return converter.from_connect("t", pa.array([2], kind), {SCHEMA_KEY: f'{{"type":"{name}"}}'.encode()})
+
+    service.answer = 200, {}, [json.dumps({**INT, "version": 1}).encode()]
+    written = write(pa.int32(), "int32")
+    service.answer = 503, {}, []
+    with pytest.raises(RetriableError):
+        write(pa.int64(), "int64")
+    assert write(pa.int32(), "int32") == written
+    with pytest.raises(RetriableError, match="the next attempt is in"):
+        write(pa.int64(), "int64")
+
+
+def test_a_subject_that_is_no_unicode_is_no_outage(service):
+    """A record's schema may have any name."""
+    with pytest.raises(UnusableSchemaError, match="not valid Unicode"):
+        registry_of_url(service).latest("\ud800")
 
 
 class Away(http.server.BaseHTTPRequestHandler):

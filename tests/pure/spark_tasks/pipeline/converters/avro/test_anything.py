@@ -1,13 +1,15 @@
 """Schemaless values in Avro."""
 
 import io
+import json
 import math
 
 import fastavro
 import pyarrow as pa
 import pytest
 
-from spark_tasks.pipeline.converters.avro import anything
+from spark_tasks.errors import DataError
+from spark_tasks.pipeline.converters.avro import anything, tree
 from spark_tasks.pipeline.converters.avro.to_avro import ANYTHING
 from spark_tasks.pipeline.converters.base import BadRowsError
 
@@ -29,6 +31,16 @@ def test_values_within_values_are_one_bad_record(levels, start):
     with pytest.raises(BadRowsError, match="nested more than 100 levels deep") as bad:
         anything.read([value, hostile, value], 0)
     assert [row for row, _ in bad.value.bad] == [1]
+
+
+@pytest.mark.parametrize("levels", [120, 900])
+def test_types_that_use_each_other_by_name_are_not_nested_without_limit(levels):
+    """Their text is not nested at all."""
+    types = [{"type": "record", "name": f"R{n}", "fields": [{"name": "r", "type": f"R{n - 1}" if n else "int"}]}
+             for n in range(levels)]
+    with pytest.raises(DataError, match="nested more than 100 levels deep"):
+        tree.parse(f'"R{levels - 1}"', [json.dumps(types)])
+    assert tree.parse('"R90"', [json.dumps(types[:91])])
 
 
 def test_values_of_nearly_100_levels_are_read():

@@ -38,6 +38,14 @@ def test_so_do_those_of_lists_unions_and_maps(part):
     assert (inner.value or inner.fields[0].schema).type is Type.BOOLEAN
 
 
+def test_schemas_that_use_each_other_twice_do_not_take_forever():
+    """Forty of them would be merged 2^40 times."""
+    parts = {f"A{n}": {"allOf": [{"$ref": f"#/definitions/A{n + 1}"}] * 2} for n in range(40)}
+    definitions = {**parts, "A40": {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}}
+    with pytest.raises(DataError, match="more than 20000 schemas"):
+        connect({"definitions": definitions, "allOf": [{"$ref": "#/definitions/A0"}]})
+
+
 @pytest.mark.parametrize(("more", "words"), [
     ({"properties": "a"}, "properties of a JSON schema are not an object: a"),
     ({"properties": {"a": {"type": "string", "connect.index": "1"}}}, "connect.index of a JSON schema is not an int"),

@@ -235,7 +235,7 @@ def test_a_schema_is_compiled_once(processes):
 
 @pytest.mark.parametrize(("failure", "error"), [
     (OSError(12, "Cannot allocate memory"), RetriableError), (subprocess.TimeoutExpired("protoc", 60), DataError),
-    (subprocess.CompletedProcess([], -9, "", ""), DataError),
+    (subprocess.CompletedProcess([], -9, "", ""), RetriableError),
 ])
 def test_a_compiler_that_was_killed_or_did_not_start_is_tried_again(monkeypatch, failure, error):
     def failing(*_, **__):
