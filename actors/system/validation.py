@@ -19,7 +19,14 @@ from actors.messages.requests import RequestStage
 from spark_tasks.config.definition import ConfigError
 from spark_tasks.errors import plugin_code
 from spark_tasks.plugins import PluginNotFoundError, Plugins
-from spark_tasks.validation import ConfigInfos, NoConnectorClassError, Resolve, plugin_config, validate_connector
+from spark_tasks.validation import (
+    ConfigInfos,
+    NoConfigDefError,
+    NoConnectorClassError,
+    Resolve,
+    plugin_config,
+    validate_connector,
+)
 from storage.ids import Config
 
 _logger = logging.getLogger(__name__)
@@ -68,7 +75,7 @@ class Validation:
                 infos = validate_connector(
                     config, plugins=self._plugins, worker=self._worker, resolve=self._resolve, stage=run.enter
                 )
-        except (NoConnectorClassError, PluginNotFoundError) as error:
+        except (NoConnectorClassError, NoConfigDefError, PluginNotFoundError) as error:
             run.finish(None, BadRequestError(str(error)))
         except Exception as error:  # noqa: BLE001  (plugin code: whatever it raises is the answer)
             run.finish(None, error)

@@ -29,6 +29,10 @@ class NoConnectorClassError(ConfigError):
     """The configuration has no connector.class."""
 
 
+class NoConfigDefError(ConfigError):
+    """The connector's class does not say which configuration it has. As in Kafka Connect, that is a bad request."""
+
+
 def validate_connector(
     config: Mapping[str, str | None],
     *,
@@ -123,7 +127,8 @@ def _own(subject: Subject) -> tuple[ConfigDef, dict[str, ConfigValue]]:
     """Validates the plugin's own keys and, if all are valid, calls its `validate`."""
     definition = config_def_of(subject.plugin)
     if definition is None:
-        raise ConfigError(f"{subject.plugin.name} has no config_def")
+        raise NoConfigDefError(f"{subject.plugin.name} has no config_def: set it in the class, to ConfigDef() if the "
+                               "connector has no settings of its own")
     if (examine := getattr(subject.plugin.cls, "examine", None)) is not None:  # a Java plugin, which the host validates
         values = {v.name: v for v in examine({k: text for k, text in subject.props.items() if text is not None})}
         note_nulls({key: value for key, value in subject.props.items() if key in values}, values)

@@ -71,6 +71,14 @@ def test_a_config_without_a_known_connector_class_is_refused(ticker, answers, co
     assert isinstance(error, BadRequestError)
 
 
+def test_a_connector_without_a_config_def_is_refused(ticker, answers, monkeypatch):
+    monkeypatch.setattr(Scripted, "config_def", None)
+    infos, error = ask(validation(ticker), CONFIG, answers)
+    assert infos is None
+    assert isinstance(error, BadRequestError)
+    assert "has no config_def: set it in the class" in str(error)
+
+
 def test_any_error_of_the_plugin_is_the_result(ticker, answers):
     def fail(_what):
         raise ZeroDivisionError("in the plugin")
