@@ -21,7 +21,7 @@ from spark_tasks.plugins.api import SinkConnector, SourceConnector
 from spark_tasks.plugins.spark_task import as_spark_task
 from spark_tasks.sinks.writes import as_rows
 from spark_tasks.sources.split import as_batches, read_simple
-from spark_tasks.sources.stream_offsets import SourceOffsets, StreamOffset, from_connect, to_connect
+from spark_tasks.sources.stream_offsets import CommittedOffsets, StreamOffset, from_connect, to_connect
 from spark_tasks.tasks.data_sources import data_source_of, pickled, writer_of
 from spark_tasks.tasks.pace import SplitSize
 from spark_tasks.trial import rows_of, shown, streams_of
@@ -36,7 +36,7 @@ class ForegroundSource:
 
     def __init__(
         self, connector: type[SourceConnector], worker: Mapping[str, str], config: Mapping[str, str],
-        offsets: SourceOffsets,
+        offsets: CommittedOffsets,
     ) -> None:
         self._pipeline = SourcePipeline(worker, config, rows=connector.yields == "rows")
         _ = self._pipeline.stages  # raises if the configuration of a transform or converter is invalid
@@ -68,7 +68,11 @@ class ForegroundSource:
             if end == start:
                 continue
             self._positions[task] = end
-            self._known |= {_key(p): (p, o) for p, o in to_connect(stream.reader, task, end)}
+            for partition, offset in to_connect(stream.reader, task, end):
+                if offset is None:
+                    self._known.pop(_key(partition), None)
+                else:
+                    self._known[_key(partition)] = (partition, offset)
             save(list(self._known.values()))
             stream.commit(end)
         return count

@@ -71,6 +71,9 @@ class OffsetStore(Protocol):
     ) -> Sequence[tuple[bytes, bytes | None]]:
         """Returns offsets as key and value bytes of topic records, for the caller to write in a transaction."""
 
+    def before_commit(self, offsets: Sequence[tuple[SourcePartition, SourceOffset | None]]) -> None:
+        """To be called before the transaction with these offsets is committed. Blocks."""
+
     def after_commit(self, offsets: Sequence[tuple[SourcePartition, SourceOffset | None]]) -> None:
         """To be called when the transaction with these offsets is committed. Does not block."""
 

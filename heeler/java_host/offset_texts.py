@@ -16,12 +16,14 @@ def as_texts(offsets: Iterable[tuple[SourcePartition, SourceOffset | None]]) -> 
     return [(dumps(partition).decode(), dumps(offset).decode()) for partition, offset in offsets]
 
 
-def from_texts(pairs: Iterable[tuple[str, str]]) -> list[tuple[SourcePartition, SourceOffset]]:
-    """Parses the texts, so that the store writes the same bytes again. Raises DataError for an invalid offset."""
-    offsets: list[tuple[SourcePartition, SourceOffset]] = []
+def from_texts(pairs: Iterable[tuple[str, str]]) -> list[tuple[SourcePartition, SourceOffset | None]]:
+    """Parses the texts, so that the store writes the same bytes again. An offset of null is to be removed. Raises
+    DataError for an invalid one.
+    """
+    offsets: list[tuple[SourcePartition, SourceOffset | None]] = []
     for partition_text, offset_text in pairs:
         partition, offset = loads(partition_text.encode()), loads(offset_text.encode())
-        if not isinstance(partition, dict) or not isinstance(offset, dict):
+        if not isinstance(partition, dict) or not isinstance(offset, dict | None):
             raise DataError(f"a source partition and its offset must be maps, not {partition_text} and {offset_text}")
         offsets.append((partition, offset))
     return offsets

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -31,6 +31,7 @@ _WRITE: Final = "WRITE permission on the topic"
 
 
 _Connection = tuple[int, int]  # broker, number of the connection to it
+_Step = Callable[..., Awaitable[None] | None]
 
 
 @dataclass(slots=True)
@@ -125,11 +126,23 @@ class Sender:
 
     def add(self, batches: list[PendingBatch]) -> None:
         """Sends these batches after all that were added before. Any thread."""
-        self._cluster.io.start(self._add, batches)
+        self._start(batches[0].where if batches else None, self._add, batches)
 
     def stop(self) -> None:
         """Stops sending without waiting for requests in flight."""
         self._stopped = True
+
+    def _start(self, where: TopicPartition | None, step: _Step, *arguments: Any) -> None:
+        """Runs a step on the IO thread without waiting for it. `where`: the partition to name if it fails."""
+        self._cluster.io.start(self._run, where, step, *arguments)
+
+    async def _run(self, where: TopicPartition | None, step: _Step, *arguments: Any) -> None:
+        try:
+            if (result := step(*arguments)) is not None:
+                await result
+        except Exception as error:  # noqa: BLE001 - the caller of flush waits for a result
+            doing = "appending" if where is None else f"appending to {where[0]}-{where[1]}"
+            self._fail(translated(error, doing, needs=_WRITE))
 
     def _add(self, batches: list[PendingBatch]) -> None:
         for batch in batches:
@@ -139,7 +152,7 @@ class Sender:
     def _pump_soon(self) -> None:
         if not self._pumping and not self._stopped:
             self._pumping = True
-            self._cluster.io.start(self._pump)
+            self._start(None, self._pump)
 
     def _pump(self) -> None:
         """Sends all batches that may be sent now."""
@@ -159,7 +172,7 @@ class Sender:
                 leader = self._cluster.known_leader(*partition)
                 if leader is None:
                     queue.pausing = True
-                    self._cluster.io.start(self._find_leader, partition, queue)
+                    self._start(partition, self._find_leader, partition, queue)
                 elif self._requests[connection := (leader, partition[1] % _CONNECTIONS)] < self._in_flight:
                     by_connection[connection].append(partition)
         return by_connection
@@ -188,15 +201,9 @@ class Sender:
             # To the end, so that the next request starts with the others.
             self._queues[partition] = self._queues.pop(partition)
         self._requests[connection] += 1
-        self._cluster.io.start(self._exchange, connection, batches)
+        self._start(batches[0].where, self._exchange, connection, batches)
 
     async def _exchange(self, connection: _Connection, batches: list[PendingBatch]) -> None:
-        try:
-            await self._send_and_settle(connection, batches)
-        except Exception as error:  # noqa: BLE001 - the caller of append waits for a result
-            self._fail(translated(error, f"appending to {batches[0].where[0]}-{batches[0].where[1]}", needs=_WRITE))
-
-    async def _send_and_settle(self, connection: _Connection, batches: list[PendingBatch]) -> None:
         node, number = connection
         absent: Exception | int = -1  # without acks there is no response
         try:
@@ -289,7 +296,7 @@ class Sender:
     def _resume_if_due(self, queue: _PartitionQueue) -> None:
         if queue.failed and not queue.sent and not queue.pausing and not self._stopped:
             queue.pausing = True
-            self._cluster.io.start(self._resume, queue)
+            self._start(queue.failed[0].where, self._resume, queue)
 
     async def _resume(self, queue: _PartitionQueue) -> None:
         """Sends the failed batches again, in order, after a backoff. All responses have arrived."""

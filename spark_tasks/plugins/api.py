@@ -153,8 +153,8 @@ class PartitionedOffsets(Protocol):
     `{"task": n}`, with the stream's offset.
     """
 
-    def to_source_offsets(self, offset: dict[str, Any]) -> Sequence[tuple[SourcePartition, SourceOffset]]:
-        """Splits the stream's offset by source partition."""
+    def to_source_offsets(self, offset: dict[str, Any]) -> Sequence[tuple[SourcePartition, SourceOffset | None]]:
+        """Splits the stream's offset by source partition. None removes the offset of a source partition."""
 
     def from_source_offsets(self, offsets: Sequence[tuple[SourcePartition, SourceOffset]]) -> dict[str, Any]:
         """Returns the stream offset to start from. `offsets`: all committed offsets of the connector. Must return

@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from math import isfinite
-from typing import Any
+from typing import Any, Final
 
 from spark_tasks.errors import DataError
 from spark_tasks.plugins.api import SourceOffset, SourcePartition
 
 StreamOffset = dict[str, Any]
-SourceOffsets = Sequence[tuple[SourcePartition, SourceOffset]]
+CommittedOffsets = Sequence[tuple[SourcePartition, SourceOffset]]
+SourceOffsets = Sequence[tuple[SourcePartition, SourceOffset | None]]  # None removes the offset
 
+_NEVER: Final = object()  # equals no offset
 _NESTED = "stream"  # the only key of a Connect offset whose stream offset is not flat; its value is that offset as JSON
 
 
@@ -46,7 +48,7 @@ def _is_plain(value: Any) -> bool:
     return isinstance(value, str | int | None) or (isinstance(value, float) and isfinite(value))
 
 
-def from_connect(reader: Any, task: int, offsets: SourceOffsets) -> StreamOffset:
+def from_connect(reader: Any, task: int, offsets: CommittedOffsets) -> StreamOffset:
     """Returns the stream offset to start from: `reader.initialOffset()` if this task has no committed offset."""
     if hasattr(reader, "from_source_offsets"):
         return plain(reader, reader.from_source_offsets(offsets))
@@ -60,15 +62,17 @@ class Changed:
     """Filters out offsets that have not changed since they were last written."""
 
     def __init__(self) -> None:
-        self._written: dict[str, SourceOffset] = {}
+        self._written: dict[str, SourceOffset | None] = {}
 
     def of(self, offsets: SourceOffsets) -> SourceOffsets:
         """Returns the offsets that are new or have changed."""
-        return [(p, o) for p, o in offsets if self._written.get(partition_key(p)) != dict(o)]
+        return [(p, o) for p, o in offsets if self._written.get(partition_key(p), _NEVER) != o]
 
     def note(self, offsets: SourceOffsets) -> None:
         """Records that these offsets have been written."""
-        self._written |= {partition_key(partition): dict(offset) for partition, offset in offsets}
+        self._written |= {
+            partition_key(partition): None if offset is None else dict(offset) for partition, offset in offsets
+        }
 
 
 def partition_key(partition: SourcePartition) -> str:

@@ -104,6 +104,8 @@ class Transactional(Delivery):
     def commit(self, offsets: SourceOffsets, signal: TransactionSignal = "commit") -> bool:
         for partition, offset in offsets:
             self._pending[partition_key(partition)] = (partition, offset)
+        if self._begun is None and self._pending:  # a batch without records; its offsets are committed when due
+            self._begun = time.monotonic()
         if not self._boundary.ends(self._open_ms, signal):
             return False
         if signal == "abort":
@@ -144,6 +146,7 @@ class Transactional(Delivery):
         begun = time.perf_counter()
         changed = self._changed.of(list(self._pending.values()))
         if changed:
+            self._offsets.before_commit(changed)
             self._write(changed)
         self._owner.commit()
         self._changed.note(changed)

@@ -118,9 +118,13 @@ class ConnectorOffsetStore:
     def records(self, offsets: Offsets) -> Sequence[KeyValue]:
         """Key and value bytes of offsets, to be written to `topic` in the caller's transaction.
 
-        `before_commit_soon` and `after_commit` have to be called before and after that transaction is committed.
+        `before_commit` and `after_commit` have to be called before and after that transaction is committed.
         """
         return records_for(self._primary.state, self._connector, offsets)
+
+    def before_commit(self, offsets: Offsets) -> None:
+        """Like `before_commit_soon`, and waits until it is done. Raises as `write` does."""
+        self._wait(self.before_commit_soon(offsets), "Failed to remove offsets from the worker's topic")
 
     def after_commit(self, offsets: Offsets) -> None:
         """Copies offsets to the worker's topic; does not wait, and a failure is only logged."""

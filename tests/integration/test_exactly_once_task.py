@@ -171,6 +171,16 @@ def test_boundary_interval_commits_after_the_interval_and_at_the_stop(rig: OnceR
     assert rig.notes.recorded("commits") == [[{"0": 500}], [{"0": 700}]]
 
 
+def test_offsets_without_records_are_committed_after_the_interval_too(rig: OnceRig) -> None:
+    rig.limit(500)
+    loop = rig.start(transaction_boundary="interval", transaction_boundary_interval_ms="500", silent_from="500")
+    loop.await_records(500)
+    wait_until(lambda: rig.offsets() == offset(500), 20, "the first transaction")
+    rig.limit(700)
+    wait_until(lambda: rig.offsets() == offset(700), 20, "the offset of a batch without records")
+    assert rig.values() == numbers(500)
+
+
 def test_pausing_with_boundary_interval_commits_the_open_transaction(rig: OnceRig) -> None:
     rig.limit(500)
     loop = rig.start(transaction_boundary="interval", transaction_boundary_interval_ms="30000")

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.integration
 
 MODES = ("count", "exit", "hang", "hang-start", "hang-stop", "hang-connector", "throw", "refused", "refused-by-sql",
          "unavailable", "memory", "leak", "leak-aside", "overflow", "measure", "retry", "raise", "reconfigure", "mixed",
-         "gaps", "untimed", "transactions")
+         "gaps", "untimed", "forget", "transactions")
 
 
 @pytest.fixture
@@ -167,6 +167,13 @@ def test_a_java_source_continues_from_altered_offsets(rig, topic_name):
     rig.call("PUT", f"/connectors/{topic_name}/resume")
     wait_until(lambda: numbers(rig, topic_name)[-2:] == [8, 9] and len(numbers(rig, topic_name)) == 12,
                what="the records from the altered offset on")
+
+
+def test_a_null_offset_removes_that_of_its_partition(rig, topic_name):
+    rig.create(topic_name, counting(topic_name, "forget"), ["RUNNING", "RUNNING"])
+    wait_offset(rig, topic_name, {"next": 9007199254740993 + 10})
+    offsets = rig.call("GET", f"/connectors/{topic_name}/offsets")["offsets"]
+    assert [entry["partition"] for entry in offsets] == [{"of": "count"}]
 
 
 def test_a_connector_requests_other_tasks(rig, topic_name):

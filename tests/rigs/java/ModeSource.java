@@ -42,7 +42,7 @@ public class ModeSource extends SourceConnector {
         return new ConfigDef()
             .define("topic", ConfigDef.Type.STRING, ConfigDef.Importance.HIGH, "Where to.")
             .define("mode", ConfigDef.Type.STRING, "count", ConfigDef.ValidString.in("count", "exit", "hang", "hang-start", "hang-stop",
-                "hang-connector", "throw", "refused", "refused-by-sql", "unavailable", "memory", "leak", "leak-aside", "overflow", "measure", "retry", "raise", "reconfigure", "mixed", "gaps", "untimed", "transactions"), ConfigDef.Importance.LOW, "What it does.")
+                "hang-connector", "throw", "refused", "refused-by-sql", "unavailable", "memory", "leak", "leak-aside", "overflow", "measure", "retry", "raise", "reconfigure", "mixed", "gaps", "untimed", "forget", "transactions"), ConfigDef.Importance.LOW, "What it does.")
             .define("records", ConfigDef.Type.INT, 10, ConfigDef.Importance.LOW, "How many.");
     }
 
@@ -154,6 +154,9 @@ public class ModeSource extends SourceConnector {
             if (config.get("mode").equals("untimed") && (next == 2 || next == 6))
                 record = record.newRecord(record.topic(), null, Schema.STRING_SCHEMA, "k" + next, Schema.INT64_SCHEMA, next,
                     next == 2 ? -1L : -86_400_000L);
+            if (config.get("mode").equals("forget"))
+                record = new SourceRecord(Map.of("of", next < 9 ? "passing" : "count"), next == 8 ? null : record.sourceOffset(),
+                    record.topic(), null, record.keySchema(), record.key(), record.valueSchema(), record.value(), record.timestamp());
             record.headers().addLong("confirmed", confirmed);
             if (config.get("mode").equals("transactions") && next == 7) context.transactionContext().abortTransaction(record);
             else if (config.get("mode").equals("transactions") && next % 5 == 4)

@@ -153,7 +153,7 @@ def test_records_around_another_producers_transaction(world: World) -> None:
     world.stores.of(C).write([({"f": "a"}, {"p": 1}), ({"f": "b"}, {"p": 1})])
     store = world.stores.of(C, OWN)
     offsets = [({"f": "a"}, None), ({"f": "b"}, {"p": 2})]
-    store.before_commit_soon(offsets).result(5)
+    store.before_commit(offsets)
     world.topics["own"].append(store.records(offsets))
     store.after_commit(offsets)
     assert store.read() == [({"f": "b"}, {"p": 2})]

@@ -358,5 +358,6 @@ def test_offsets_are_passed_as_the_texts_in_the_topic():
     texts = [('{"server":"a","n":9007199254740993}', '{"x":1.0E20,"y":0.1,"z":null,"s":"é\\"","b":true}')]
     assert as_texts(from_texts(texts)) == texts
     assert as_texts([({"a": 1}, None)]) == [('{"a":1}', "null")]
+    assert from_texts([('{"a":1}', "null")]) == [({"a": 1}, None)]
     with pytest.raises(DataError, match="must be maps"):
         from_texts([("{}", "7")])

@@ -313,6 +313,19 @@ def test_the_appender_gives_up_after_the_delivery_timeout(started):
         appender.flush()
 
 
+@pytest.mark.parametrize("step", ["known_leader", "find_leader", "forget_leaders"])
+def test_an_unexpected_error_in_any_step_ends_the_appender_and_all_waiting_calls(started, monkeypatch, step):
+    def defect(*_):
+        raise ValueError("a defect")
+
+    cluster = started(Broker([protocol.NotLeaderForPartitionError.errno]))
+    monkeypatch.setattr(cluster, step, defect)
+    appender = Appender(cluster, ME)
+    appender.append("t", 0, raw(numbers(0, 3)))
+    with pytest.raises(KafkaRefusedError, match=r"^appending.*: a defect$"):
+        appender.flush()
+
+
 def test_a_defect_ends_the_appender_and_all_waiting_calls(started):
     appender = Appender(started(Broker(["defect"])), ME)
     appender.append("t", 0, raw(numbers(0, 3)))

@@ -72,6 +72,15 @@ def test_only_changed_offsets_are_written() -> None:
     assert changed.of(second) == second[1:]
 
 
+def test_the_removal_of_an_offset_is_a_change_also_of_one_that_this_task_has_not_written() -> None:
+    changed = Changed()
+    removal = [({"file": "a"}, None)]
+    assert changed.of(removal) == removal
+    changed.note(removal)
+    assert changed.of(removal) == []
+    assert changed.of([({"file": "a"}, {"position": 1})]) == [({"file": "a"}, {"position": 1})]
+
+
 @pytest.mark.parametrize(("offset", "why"), [(5, "is a int; it must be a dict"), ({"at": date.min}, "JSON cannot")])
 def test_the_error_for_an_offset_that_cannot_be_stored_says_why(offset: Any, why: str) -> None:
     with pytest.raises(DataError, match=f"an offset of Plain .*{why}"):

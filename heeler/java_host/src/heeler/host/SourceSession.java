@@ -225,8 +225,7 @@ final class SourceSession extends Session {
                 for (Header h : sends.headers()) filling.header(h.key(), h.value());
                 filling.add(sends.topic(), sends.partition(), sends.timestamp(), sends.key(), sends.value());
             }
-            if (record.sourcePartition() != null && record.sourceOffset() != null)
-                ends.put(record.sourcePartition(), record.sourceOffset());
+            if (record.sourcePartition() != null) ends.put(record.sourcePartition(), record.sourceOffset()); // null removes it
             if (wantsRecords) sent.add(Sent.of(record, sends));
             if (transactions != null) end(asked(transactions.shouldAbortOn(record), transactions.shouldCommitOn(record)));
         }
