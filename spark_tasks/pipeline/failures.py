@@ -156,6 +156,18 @@ class StageFailedError(FailedPartError):
         return Failure(self.kind, self.class_name, self.error, f"{words}: {reason}", row)
 
 
+def combined(failures: Sequence[StageFailedError]) -> StageFailedError:
+    """Returns one error for failures in different rows of a batch. It has all bad rows of the first stage that names
+    some; if none does, it is the first failure.
+    """
+    naming = [failed for failed in failures if failed.bad]
+    if not naming:
+        return failures[0]
+    first = naming[0]
+    first.bad = tuple(pair for failed in naming if failed.kind is first.kind for pair in failed.bad)
+    return first
+
+
 @contextmanager
 def stage(kind: FailedStage, class_name: str, words: str, row: int | None = None) -> Iterator[None]:
     """A context manager that turns errors into StageFailedError, or into StageOutageError if no record causes them.

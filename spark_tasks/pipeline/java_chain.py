@@ -35,7 +35,7 @@ from spark_tasks.metrics.phases import phase
 from spark_tasks.pipeline.converters.base import BadRowsError, Column, rows_by_code, schema_of
 from spark_tasks.pipeline.failures import FailedStage, StageFailedError
 from spark_tasks.pipeline.handover import from_json, to_json
-from spark_tasks.pipeline.sink_pipeline import SinkPipeline, taken
+from spark_tasks.pipeline.sink_pipeline import SinkPipeline, each_part, taken
 from spark_tasks.pipeline.source_pipeline import RawBatch, SourcePipeline
 from spark_tasks.plugins.chain_cut import Cut, with_converters
 
@@ -166,7 +166,7 @@ class JavaFirstPipeline(SinkPipeline):
         size, rows_per_frame = len(raw), _rows_per_frame(raw)
         if rows_per_frame < size:
             frames = (np.arange(begin, min(begin + rows_per_frame, size)) for begin in range(0, size, rows_per_frame))
-            return [batch for rows in frames for batch in self._rows_of(topic, partition, raw, rows)]
+            return each_part(frames, lambda rows: self._connect(topic, partition, taken(raw, rows)))
         offsets = raw.column("offset")
         first, last = offsets[0].as_py(), offsets[len(raw) - 1].as_py()
         with phase("convert"):
@@ -174,19 +174,22 @@ class JavaFirstPipeline(SinkPipeline):
         results, rows = answer.cut, np.array(answer.meta["rows"], np.int64)
         if results is None:
             raise ConnectError("the Java plugin host sent no schemas")
-        connected: list[pa.RecordBatch] = []
-        for chosen in _by_kind(results.topic, results.partition, results.key_schema, results.value_schema):
+
+        def connect(chosen: np.ndarray[Any, Any]) -> list[pa.RecordBatch]:
             one, part = int(chosen[0]), taken(results.raw, chosen)
             part = part.set_column(0, RAW_SCHEMA.field(0), offsets.take(pa.array(rows[chosen])))
             schemas = {name: results.schemas[which[one]] if which[one] >= 0 else None
                        for name, which in (("key", results.key_schema), ("value", results.value_schema))}
             part = part.replace_schema_metadata(described(self.java.converted, schemas))
-            try:
-                connected += super()._connect(results.topics[results.topic[one]], int(results.partition[one]), part)
-            except StageFailedError as failed:
-                failed.move(lambda row, rows=rows[chosen]: int(rows[row]))  # type: ignore[misc]
-                raise
-        return connected
+            topic, partition = results.topics[results.topic[one]], int(results.partition[one])
+            return super(JavaFirstPipeline, self)._connect(topic, partition, part)
+
+        try:
+            return each_part(
+                _by_kind(results.topic, results.partition, results.key_schema, results.value_schema), connect)
+        except StageFailedError as failed:
+            failed.move(lambda row: int(rows[row]))
+            raise
 
     @override
     def _read(self, part: str, topic: str, raw: pa.RecordBatch) -> Column:

@@ -26,6 +26,7 @@ from spark_tasks.pipeline.failures import (
     Refuse,
     StageFailedError,
     StageOutageError,
+    combined,
     good_records,
     raise_failure,
     stage,
@@ -144,17 +145,11 @@ class SinkPipeline(ConfiguredPipeline):
                 key = self._read("key", topic, raw)
                 value = self._read("value", topic, raw)
         except MixedSchemasError as mixed:
-            return [batch for rows in mixed.rows_by_schema() for batch in self._rows_of(topic, partition, raw, rows)]
+            return each_part(
+                mixed.rows_by_schema(), lambda rows: self._connect(topic, partition, taken(raw, rows)))
         with phase("convert"):
             self._check_headers(topic, raw)
             return [_connect_batch(topic, partition, raw, key, value)]
-
-    def _rows_of(self, topic: str, partition: int, raw: pa.RecordBatch, rows: Array) -> list[pa.RecordBatch]:
-        try:
-            return self._connect(topic, partition, taken(raw, rows))
-        except StageFailedError as failed:
-            failed.move(lambda row: int(rows[row]))
-            raise
 
     def _read(self, part: str, topic: str, raw: pa.RecordBatch) -> Column:
         array = raw.column(part)
@@ -184,6 +179,25 @@ class SinkPipeline(ConfiguredPipeline):
                        f"headers of record {{}} cannot be read by {name}", row):
                 for pair in pairs or ():
                     converter.to_connect_header(topic, pair["key"], pair["value"])
+
+
+def each_part(parts: Iterable[Array], convert: Callable[[Array], list[pa.RecordBatch]]) -> list[pa.RecordBatch]:
+    """Converts parts of a batch, such as the rows of each schema, by themselves. The StageFailedError has all bad rows
+    that the errors of the parts name: with those of one part, all rows would be converted again for each bad schema.
+    """
+    batches: list[pa.RecordBatch] = []
+    failures: list[StageFailedError] = []
+    for rows in parts:
+        try:
+            batches += convert(rows)
+        except StageFailedError as failed:
+            failed.move(lambda row, rows=rows: int(rows[row]))  # type: ignore[misc]
+            failures.append(failed)
+            if not failed.bad:
+                break
+    if failures:
+        raise combined(failures)
+    return batches
 
 
 def taken(batch: pa.RecordBatch, rows: Array) -> pa.RecordBatch:

@@ -1,5 +1,5 @@
-"""Access to a schema registry with confluent-kafka's client, which caches schemas. After a failure, requests fail at
-once until the backoff is over.
+"""Access to a schema registry with confluent-kafka's client. What is known needs no request. After a failure, requests
+fail at once until the backoff is over.
 
 All methods raise RetriableError (the registry is unreachable or busy; no record is bad), ConfigError (it denies
 access), UnknownSchemaError and RefusedSchemaError (DataErrors: the records with that schema are bad).
@@ -14,12 +14,13 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from spark_tasks.backoff import doubled
 from spark_tasks.errors import ConfigError, DataError, RetriableError
 from spark_tasks.kafka.client_config import tls_files
+from spark_tasks.registry.caches import with_failures
 from spark_tasks.registry.errors import RefusedSchemaError, UnknownSchemaError, UnusableSchemaError
 from spark_tasks.registry.responses import checked, read_body
 from spark_tasks.registry.settings import TLS_PREFIX, user_info, without_user
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _BUSY = (408, 429, 500, 502, 503, 504)
 _LONGEST = 500  # of a registry's message
+_UNKNOWN_S = 1.0  # for this long a schema stays unknown: many batches in a row may have records with its id
 _INSTALL = "a schema registry needs additional packages: pip install 'heeler[registry]'"
 
 
@@ -94,17 +96,28 @@ class Registry:
     """A schema registry. Connects at the first request. Thread-safe. For the errors of its methods see the module."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
+        from cachetools import TTLCache, cached  # noqa: PLC0415 - of the extra `registry`
+
         self._settings = settings
         self._lock = threading.Lock()
         self._failures = 0
         self._backoff_until = 0.0
         self._why = ""
-        # What is known needs no request, and so also works while the registry is away.
-        kept = lru_cache(max(1, int(settings["max.schemas.per.subject"])))
+        self._kept = max(1, int(settings["max.schemas.per.subject"]))
+        self._requests = 0
+        kept = lru_cache(self._kept)
         self._registered, self._found = kept(self._register), kept(self._look_up)
+        self._versions = kept(self._version_of)
+        self._schemas = with_failures(self._schema, self._kept, UnknownSchemaError, _UNKNOWN_S)
+        ttl_s = settings["latest.cache.ttl.sec"]
+        self._latest = cached(TTLCache(settings["latest.cache.size"], ttl_s if ttl_s >= 0 else math.inf),
+                              lock=threading.Lock())(self._fetch_latest)
 
     def schema(self, schema_id: SchemaId) -> SchemaText:
         """Returns the schema with an id or GUID."""
+        return self._schemas(schema_id)
+
+    def _schema(self, schema_id: SchemaId) -> SchemaText:
         if isinstance(schema_id, str):
             schema = self._request(f"GUID {schema_id}", lambda: self._client.get_schema_by_guid(schema_id))
         else:
@@ -135,6 +148,9 @@ class Registry:
 
     def latest(self, subject: str) -> tuple[SchemaName, SchemaText]:
         """Returns the latest schema of the subject and its identifiers."""
+        return self._latest(subject)
+
+    def _fetch_latest(self, subject: str) -> tuple[SchemaName, SchemaText]:
         latest = self._request(f"subject {subject}", lambda: self._client.get_latest_version(subject))
         return _name(latest), _text(latest.schema)
 
@@ -152,13 +168,15 @@ class Registry:
         for name, subject, version in schema.references:
             if name in found:
                 continue
-            where = f"subject {subject}, version {version}"
-            one = _text(self._request(where, partial(self._version_of, subject, version)))
+            one = self._versions(subject, version)
             self._collect(one, found, depth + 1)
             found[name] = one
 
-    def _version_of(self, subject: str, version: int) -> Any:
-        return self._client.get_version(subject, version, deleted=True).schema
+    def _version_of(self, subject: str, version: int) -> SchemaText:
+        return _text(self._request(
+            f"subject {subject}, version {version}",
+            lambda: self._client.get_version(subject, version, deleted=True).schema,
+        ))
 
     def _look_up(self, subject: str, schema: SchemaText) -> Any:
         return self._request(
@@ -178,6 +196,10 @@ class Registry:
         left = self._backoff_until - time.monotonic()
         if left > 0:
             raise RetriableError(f"{self._why}; the next attempt is in {left:.1f} s")
+        with self._lock:
+            self._requests += 1
+            if self._requests % self._kept == 0:
+                self._client.clear_caches()  # the client would keep all schemas forever
         try:
             result = send()
         except SchemaRegistryError as error:
@@ -338,12 +360,8 @@ def _conf(values: Mapping[str, Any]) -> dict[str, Any]:
         "max.retries": values["max.retries"],
         "retries.wait.ms": values["retries.wait.ms"],
         "retries.max.wait.ms": values["retries.max.wait.ms"],
-        "cache.capacity": max(1, values["latest.cache.size"]),
+        "cache.latest.ttl.sec": 0,  # Registry has the cache
     }
-    # The client's cache has at least one entry; without any, as in Java, it must not outlive the request.
-    ttl_s = values["latest.cache.ttl.sec"] if values["latest.cache.size"] >= 1 else 0
-    if ttl_s >= 0:
-        conf["cache.latest.ttl.sec"] = ttl_s
     if values["basic.auth.credentials.source"] == "USER_INFO":
         conf["basic.auth.user.info"] = user_info(values)
     if values["bearer.auth.credentials.source"] == "OAUTHBEARER":

@@ -23,6 +23,11 @@ class GuidRegistry:
         self.schemas: list[dict[str, Any]] = []
         self.subjects: dict[str, list[int]] = {}
         self.url = ""
+        self.requests: list[str] = []  # their paths
+
+    def ids_asked(self) -> list[int]:
+        """The ids in the requests for a schema."""
+        return [int(path.rpartition("/")[2]) for path in self.requests if path.startswith("/schemas/ids/")]
 
     def guid(self, number: int) -> str:
         return str(uuid.UUID(int=0xABC0 + number))
@@ -74,6 +79,7 @@ def guid_registry(*, guids: bool = True) -> Iterator[GuidRegistry]:
         def handle_one(self) -> None:
             size = int(self.headers.get("Content-Length") or 0)
             body = json.loads(self.rfile.read(size)) if size else None
+            registry.requests.append(self.path)
             found = registry.answer(self.command, urlsplit(self.path).path, body)
             text = json.dumps(found or {"error_code": 40403, "message": "Schema not found"}).encode()
             self.send_response(200 if found else 404)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -25,11 +25,14 @@ from spark_tasks.pipeline.converters.base import (
     schema_of,
 )
 from spark_tasks.registry.apicurio import RegistryConfigDef, translated
+from spark_tasks.registry.caches import with_failures
 from spark_tasks.registry.client import SchemaName, SchemaText, registry_of, require_packages
 from spark_tasks.registry.errors import RefusedSchemaError, UnknownSchemaError, UnusableSchemaError
 from spark_tasks.registry.settings import REGISTRY_KEYS, check, reads_headers, writes_headers
 from spark_tasks.registry.subjects import Subjects
 from spark_tasks.registry.wire import SchemaId, framed, unframed, with_header
+
+_UNUSABLE_S: Final = 300.0  # for this long a schema stays unusable: it may take a compiler a minute to say so
 
 
 def flag(name: str, importance: Importance, doc: str, *, default: bool = False) -> ConfigKey:
@@ -103,8 +106,8 @@ class RegisteredConverter(Converter):
         self._registry = registry_of(values, configs)
         self._options_from(values)
         size = max(1, values["schemas.cache.config"])
-        self._read_of = lru_cache(size)(self._reader)
-        self._described = lru_cache(size)(self._describe)
+        self._read_of = with_failures(self._reader, size, UnusableSchemaError, _UNUSABLE_S)
+        self._described = with_failures(self._describe, size, UnusableSchemaError, _UNUSABLE_S)
         self._written = lru_cache(size)(self.writer)
 
     @abstractmethod
