@@ -38,6 +38,8 @@ FOLLOWING_LINES: Final = (
     "Attempt to join group %s failed due to fatal error", "Fatal Error handling request",
 )
 """The beginnings of lines about consequences; always dropped: heeler logs those that matter itself."""
+STOP_LINES: Final = ("Error sending %s to node %s [%s]", "Unhandled Heartbeat loop error: %s")
+"""The beginnings of lines that a client may log because it is closed; dropped in that case."""
 REPEATED_LINE: Final = "Sending username and password in the clear"
 """A warning that each new connection repeats; logged once."""
 WITH_CONTENTS: Final = (
@@ -46,6 +48,7 @@ WITH_CONTENTS: Final = (
 """Loggers whose lines at DEBUG would contain what is sent and received."""
 _CONTENTS: Final = ("ProduceRequest", "FetchResponse", "SaslAuthenticateRequest", "SaslAuthenticateResponse")
 _OF_LOGIN: Final = re.compile(r"(?:SaslAuthenticationFailedError: )+(.*)")
+_OF_STOP: Final = re.compile(r"Cancelled|NetworkSelector closed")
 _OF_CONNECTION: Final = re.compile(r"KafkaConnectionError|NodeNotReadyError|socket disconnected|RequestTimedOut")
 
 
@@ -66,6 +69,8 @@ class ConnectionLines(logging.Filter):
             return False
         if template == REPEATED_LINE:
             return self._once.suppressed(REPEATED_LINE) is not None
+        if template.startswith(STOP_LINES) and _OF_STOP.search(record.getMessage()):
+            return False
         if not template.startswith(CONNECTION_LINES):
             return True
         refused = _OF_LOGIN.search(record.getMessage())

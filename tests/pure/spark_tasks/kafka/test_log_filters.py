@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 from kafka import TopicPartition
 from kafka.errors import (
+    Cancelled,
     GroupAuthorizationFailedError,
     SaslAuthenticationFailedError,
     TransactionalIdAuthorizationFailedError,
@@ -23,6 +24,7 @@ from spark_tasks.kafka.log_filters import (
     FOLLOWING_LINES,
     LOGGERS,
     REPEATED_LINE,
+    STOP_LINES,
     WITH_CONTENTS,
     ConnectionLines,
 )
@@ -46,8 +48,16 @@ def manager() -> Iterator[logging.Logger]:
 
 def test_the_filtered_lines_exist_in_kafka_python() -> None:
     source = "".join(inspect.getsource(importlib.import_module(name)) for name in MODULES)
-    assert [line for line in (*CONNECTION_LINES, *FOLLOWING_LINES, REPEATED_LINE) if line not in source] == []
+    assert [line for line in (*CONNECTION_LINES, *FOLLOWING_LINES, *STOP_LINES, REPEATED_LINE) if line not in source] == []
     assert [name for name in LOGGERS if name not in MODULES and f"'{name}'" not in source] == []
+
+
+def test_a_client_that_is_closed_logs_no_errors(manager: logging.Logger, caplog: pytest.LogCaptureFixture) -> None:
+    manager.error("Error sending %s to node %s [%s]", "HeartbeatRequest_v4", 1, Cancelled())
+    manager.error("Unhandled Heartbeat loop error: %s", RuntimeError("NetworkSelector closed!"))
+    assert caplog.records == []
+    manager.error("Unhandled Heartbeat loop error: %s", KeyError("a defect"))
+    assert len(caplog.records) == 1
 
 
 def test_an_outage_is_one_line(manager: logging.Logger, caplog: pytest.LogCaptureFixture) -> None:
