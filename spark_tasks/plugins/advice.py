@@ -44,9 +44,11 @@ def nearest(kind: Kind, name: str, found: Sequence[Found]) -> list[str]:
     known = {text.lower(): (f.name, f.name if "$" in text else text)
              for f in found if f.kind is kind for text in _names(f)[1:] if text}  # fmt: skip
     wanted = name.replace(":", ".").rpartition(".")[2].lower()
+    exact = [wanted] if "$" in wanted and wanted in known else []
+    nested = sorted((text for text in known if text.startswith(f"{wanted}$")), reverse=True)  # $Value before $Key
     close = difflib.get_close_matches(wanted, list(known), 2 * _MAX_SUGGESTIONS, 0.75)
     plugins: dict[str, str] = {}
-    for text in [wanted] if "$" in wanted and wanted in known else close:
+    for text in exact or nested or close:
         plugin, usable = known[text]
         plugins.setdefault(plugin, usable)
     return list(plugins.values())[:_MAX_SUGGESTIONS]

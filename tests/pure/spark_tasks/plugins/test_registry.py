@@ -206,6 +206,8 @@ FILE, JAVA = "org.apache.kafka.connect.file.FileStream", "of Java Kafka Connect 
     (Kind.CONNECTOR, "datagn", "Did you mean datagen?"),
     (Kind.TRANSFORMATION, "InsertField$Value", f"Did you mean {SMT}InsertField$Value?"),
     (Kind.TRANSFORMATION, f"{SMT}InsertFeild$Value", f"Did you mean {SMT}InsertField$Value or {SMT}HoistField$Value"),
+    (Kind.TRANSFORMATION, "Cast", f"Did you mean {SMT}Cast$Value or {SMT}Cast$Key?"),
+    (Kind.TRANSFORMATION, f"{SMT}MaskField", f"Did you mean {SMT}MaskField$Value or {SMT}MaskField$Key?"),
     (Kind.CONVERTER, "JsonConvertor", "Did you mean JsonConverter or LongConverter or JsonSchemaConverter?"),
     (Kind.CONNECTOR, " FileStreamSource ", "Did you mean FileStreamSource or"),
     (Kind.CONNECTOR, "Nothing like it", ""),
