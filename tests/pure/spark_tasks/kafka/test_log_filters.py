@@ -48,7 +48,8 @@ def manager() -> Iterator[logging.Logger]:
 
 def test_the_filtered_lines_exist_in_kafka_python() -> None:
     source = "".join(inspect.getsource(importlib.import_module(name)) for name in MODULES)
-    assert [line for line in (*CONNECTION_LINES, *FOLLOWING_LINES, *STOP_LINES, REPEATED_LINE) if line not in source] == []
+    lines = (*CONNECTION_LINES, *FOLLOWING_LINES, *STOP_LINES, REPEATED_LINE)
+    assert [line for line in lines if line not in source] == []
     assert [name for name in LOGGERS if name not in MODULES and f"'{name}'" not in source] == []
 
 
