@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from typing_extensions import override
 
+from heeler.java_host.connection import JavaPluginError
 from heeler.java_host.frame_writer import FrameWriter
 from heeler.java_host.host import JavaHost
 from heeler.java_host.offset_texts import as_texts, from_texts
@@ -136,8 +137,11 @@ class JavaSourceTask(JavaTask):
                 drained = isinstance(event, Mapping) and event.get("op") == "drained"
                 error = None if drained else unexpected(event)
                 break
-            if error is not None and (writer.in_poll or self._held.cancelled):
-                raise error  # what one poll returned is committed as a whole
+            if error is not None and (self._held.cancelled or not self._is_whole(writer, error)):
+                raise error
+            if drained and writer.in_poll:  # the host could not convert the rest before it had to stop
+                self._delivery.abort()
+                return Progress()
             final = self._commit(writer)
         finally:
             writer.close()
@@ -151,6 +155,12 @@ class JavaSourceTask(JavaTask):
             due_ms = self._delivery.due_ms
             return Progress(idle_ms=max(1, int(min(IDLE_MS, self._flush_ms, IDLE_MS if due_ms is None else due_ms))))
         return Progress(writer.records, writer.size)
+
+    def _is_whole(self, writer: FrameWriter, error: ConnectError) -> bool:
+        """Whether what was appended may be committed: what one poll returned is committed as a whole. But with
+        at-least-once delivery, the records before the one that fails the task are not repeated, as in Kafka Connect.
+        """
+        return not writer.in_poll or (self._delivery.boundary is None and isinstance(error, JavaPluginError))
 
     def _acknowledge(self, session: Session, frame: int) -> None:
         positions, self._positions, self._unacknowledged = self._positions, [], None

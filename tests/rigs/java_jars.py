@@ -17,11 +17,11 @@ from heeler.java_host.manifests import MANIFESTS, PROVIDERS
 FILE = JarSet(f"Kafka Connect file {KAFKA_VERSION}", (("org.apache.kafka", "connect-file", KAFKA_VERSION),))
 SOURCES = Path(__file__).with_name("java")
 _NAMES = {
-    "source.SourceConnector": "ModeSource StuckSource Choices Choices$Undefined Choices$Failing",
+    "source.SourceConnector": "ModeSource Script StuckSource Choices Choices$Undefined Choices$Failing",
     "sink.SinkConnector": "NoteSink",
     "transforms.Transformation": "Measured$Pass Measured$Picky Choices$Link",
     "transforms.predicates.Predicate": "Choices$Test Doubtful",
-    "storage.Converter": "Measured$Longs Measured$Capitals Choices$Coder",
+    "storage.Converter": "Measured$Longs Measured$Capitals Choices$Coder Script$Strict",
 }
 _PROVIDERS = "org/apache/kafka/common/config/provider/"
 

@@ -16,6 +16,7 @@ from heeler.java_host.source_task import JavaSourceTask
 from spark_tasks.errors import RetriableError, StartCancelledError
 from spark_tasks.host_frames import BATCH, HEAD
 from spark_tasks.kafka.errors import InvalidTopicError
+from spark_tasks.sources.boundaries import Boundary, BoundaryKind
 from spark_tasks.sources.delivery import Lane
 from spark_tasks.sources.settings import SourceSettings
 from spark_tasks.task import TaskContext
@@ -243,11 +244,37 @@ def test_records_sent_before_a_failure_are_committed(rig):
     assert rig.kafka.committed == [(1, [({"p": 1}, {"n": 1})])]
 
 
-def test_a_poll_that_failed_in_the_middle_is_not_committed(rig):
+@pytest.mark.parametrize(("boundary", "committed"), [(None, 1), (Boundary(BoundaryKind.POLL), 0)])
+def test_a_poll_that_failed_in_the_middle_is_committed_only_without_transactions(rig, boundary, committed):
+    """As in Kafka Connect: at least once, the records before the bad one are not repeated."""
+    rig.kafka.boundary = boundary
     session = started(rig)
     session.frame(b"one", offset=1, more=True)
     session.say("failed", **{"class": "x.Boom", "message": "no", "trace": "at y"})
     failure_of(rig)
+    assert len(rig.kafka.committed) == committed
+    assert rig.kafka.aborts == 1
+
+
+def test_a_poll_in_whose_middle_the_host_has_ended_is_not_committed(rig):
+    session = started(rig)
+    session.frame(b"one", offset=1, more=True)
+    session.socket.close()
+    wait_until(lambda: stepped(rig) and rig.kafka.aborts, what="the end to be seen")
+    assert rig.kafka.committed == []
+
+
+def test_a_poll_that_is_not_converted_at_a_stop_is_not_committed(rig):
+    """The host sends the records that it has converted: the others may have the same offset."""
+    session = started(rig)
+    closing = threading.Thread(target=rig.task.close)
+    closing.start()
+    assert session.op() == "stop"
+    session.frame(b"one", offset=1, more=True)
+    session.say("drained")
+    assert session.op() == "finish"
+    session.say("stopped")
+    closing.join(10)
     assert rig.kafka.committed == []
     assert rig.kafka.aborts == 1
 

@@ -12,12 +12,14 @@ import org.apache.kafka.common.utils.Utils;
 import org.apache.kafka.connect.connector.ConnectRecord;
 import org.apache.kafka.connect.data.SchemaAndValue;
 import org.apache.kafka.connect.errors.ConnectException;
+import org.apache.kafka.connect.errors.RetriableException;
 import org.apache.kafka.connect.header.ConnectHeaders;
 import org.apache.kafka.connect.runtime.ConnectMetrics;
 import org.apache.kafka.connect.runtime.ConnectorConfig;
 import org.apache.kafka.connect.runtime.TransformationChain;
 import org.apache.kafka.connect.runtime.TransformationStage;
 import org.apache.kafka.connect.runtime.errors.ErrorHandlingMetrics;
+import org.apache.kafka.connect.runtime.errors.ProcessingContext;
 import org.apache.kafka.connect.runtime.errors.RetryWithToleranceOperator;
 import org.apache.kafka.connect.runtime.errors.ToleranceType;
 import org.apache.kafka.connect.storage.Converter;
@@ -40,6 +42,10 @@ abstract class Conversion<T, R extends ConnectRecord<R>> implements AutoCloseabl
     private final List<TransformationStage<R>> stages;
     private final Map<Object, byte[]> read = new IdentityHashMap<>();
     private final List<Plugin<?>> owned; // the converters, with their metrics
+    private volatile boolean stopping;
+
+    /** A record was not converted because retries ended with the task, so it is not processed: it will be read again. */
+    static final class StoppedException extends RuntimeException { }
 
     Conversion(Host host, ConnectorConfig config, ConnectorTaskId id, ConnectMetrics measured, ToleranceType tolerated) {
         Plugin<Converter> key = measured.wrap(converter(host, config, "key.converter"), id, true);
@@ -100,7 +106,14 @@ abstract class Conversion<T, R extends ConnectRecord<R>> implements AutoCloseabl
 
     /** Ends retries that errors.retry.timeout would still allow. */
     void stopRetries() {
+        stopping = true;
         operator.triggerStop();
+    }
+
+    /** Whether the record of a context is bad. Throws StoppedException where more attempts might have converted it. */
+    boolean failed(ProcessingContext<T> context) {
+        if (stopping && context.error() instanceof RetriableException) throw new StoppedException();
+        return context.failed();
     }
 
     @Override

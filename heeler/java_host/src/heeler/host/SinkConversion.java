@@ -51,7 +51,7 @@ final class SinkConversion extends Conversion<ConsumerRecord<byte[], byte[]>, Si
         direct = false;
     }
 
-    /** The record for the task; null if a transform has dropped it, or it is bad and tolerated. */
+    /** The record for the task; null if a transform has dropped it, or it is bad and tolerated. Throws StoppedException. */
     SinkRecord converted(Frame frame, int row) {
         ConsumerRecord<byte[], byte[]> original = frame.record(row);
         ConsumerRecord<byte[], byte[]> record = frame.cut ? frame.given(row) : original;
@@ -70,9 +70,9 @@ final class SinkConversion extends Conversion<ConsumerRecord<byte[], byte[]>, Si
             Stage.VALUE_CONVERTER, values.converter.getClass());
         ConnectHeaders headers = operator.execute(context, () -> headers(record), Stage.HEADER_CONVERTER,
             headerConverter.getClass());
-        if (context.failed()) return null;
+        if (failed(context)) return null;
         SinkRecord transformed = chain.apply(context, whole(frame, original, record, key, value, headers));
-        return transformed == null || context.failed() ? null : new InternalSinkRecord(context, transformed);
+        return failed(context) || transformed == null ? null : new InternalSinkRecord(context, transformed);
     }
 
     /** The record for the transforms. If the worker had a part of the chain, it keeps its original topic and partition too (KIP-793). */

@@ -137,6 +137,8 @@ final class SinkSession extends Session implements SinkContext.Source {
         Throwable failed = null;
         try {
             while (step()) { }
+        } catch (Conversion.StoppedException e) {
+            System.err.println("[INFO] " + id + " stops before all records are converted; they will be read again");
         } catch (Throwable e) { // plugin code
             failed = e;
             throw e;

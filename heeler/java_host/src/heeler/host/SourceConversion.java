@@ -43,7 +43,7 @@ final class SourceConversion extends Conversion<SourceRecord, SourceRecord> {
         direct = false;
     }
 
-    /** The record to send; null if a transform has dropped it, or it is bad and tolerated. */
+    /** The record to send; null if a transform has dropped it, or it is bad and tolerated. Throws StoppedException. */
     Outgoing converted(SourceRecord before) {
         if (direct) {
             SourceRecord after;
@@ -62,12 +62,12 @@ final class SourceConversion extends Conversion<SourceRecord, SourceRecord> {
         }
         ProcessingContext<SourceRecord> context = new ProcessingContext<>(before);
         SourceRecord after = chain.apply(context, before);
-        if (after == null || context.failed()) return null;
+        if (failed(context) || after == null) return null;
         // Converters may add headers, so these come first.
         RecordHeaders headers = watched(context, Stage.HEADER_CONVERTER, headerConverter, () -> written(after));
         byte[] key = watched(context, Stage.KEY_CONVERTER, keys.converter, () -> key(after, headers));
         byte[] value = watched(context, Stage.VALUE_CONVERTER, values.converter, () -> value(after, headers));
-        return context.failed() ? null : outgoing(after, headers, key, value);
+        return failed(context) ? null : outgoing(after, headers, key, value);
     }
 
     private <T> T watched(ProcessingContext<SourceRecord> context, Stage stage, Object plugin, Callable<T> work) {

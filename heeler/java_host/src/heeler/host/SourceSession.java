@@ -160,8 +160,10 @@ final class SourceSession extends Session {
             writer.start();
             try {
                 while (!stopping) if (mayPoll()) poll(opened);
+            } catch (Conversion.StoppedException e) {
+                System.err.println("[INFO] " + id + " stops before all polled records are converted; they will be polled again");
             } finally {
-                synchronized (this) { drained = true; midPoll = false; notifyAll(); }
+                synchronized (this) { drained = true; notifyAll(); }
                 writer.join();
             }
             connection.tell(0, Map.of("op", "drained"));
@@ -209,11 +211,11 @@ final class SourceSession extends Session {
         try {
             for (SourceRecord record : records) converted.add(conversion.converted(record));
         } finally {
-            add(records, converted, more);
+            add(records, converted, more || converted.size() < records.size());
         }
     }
 
-    /** Adds records with the results of their conversion, if there are any; null if there is nothing to send. */
+    /** Adds records with the results of their conversion, as far as there are any; null if there is nothing to send. */
     private synchronized void add(List<SourceRecord> records, List<Outgoing> results, boolean more)
         throws InterruptedException {
         while (filling.size() > FRAME_BYTES && !gone) wait();

@@ -1,0 +1,51 @@
+"""Sessions of Java tasks in a real JVM, without a worker."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.rigs.lone_host import noting, running_host, scripted
+from tests.rigs.support import wait_until
+
+pytestmark = pytest.mark.integration
+
+FOREVER = {"errors.retry.timeout": "-1"}
+
+
+@pytest.fixture(scope="module")
+def host(tmp_path_factory):
+    with running_host(tmp_path_factory.mktemp("jars")) as running:
+        yield running
+
+
+@pytest.mark.parametrize("tolerance", ["none", "all"])
+def test_a_record_whose_conversion_is_retried_at_a_stop_is_polled_again(host, tmp_path, tolerance):
+    """Kafka's own code reports it as bad, and so did the host: the offset was committed, and the record lost."""
+    task = scripted(host, tmp_path / "notes", "one@1|two@2 down@3 four@4", **FOREVER, **{"errors.tolerance": tolerance})
+    assert task.until("started") == ["started"]
+    task.connection.tell("resume")
+    assert task.event().raw.column("value").to_pylist() == [b"one"]
+    wait_until(lambda: "down" in task.noted())
+    task.connection.tell("stop")
+    assert task.until("drained") == [(["two"], ['{"o":2}'], None, True), "drained"]
+    task.connection.tell("finish")
+    assert task.until("stopped") == ["stopped"]
+
+
+@pytest.mark.parametrize("tolerance", ["none", "all"])
+def test_a_sinks_record_whose_conversion_is_retried_at_a_stop_is_read_again(host, tmp_path, tolerance):
+    task = noting(host, tmp_path / "notes", **FOREVER, **{"errors.tolerance": tolerance})
+    task.give("one", "down", "three")
+    wait_until(lambda: "down" in task.noted())
+    task.connection.tell("stop")
+    assert task.until("stopped") == [("commit", [["t", 0, 1]]), "stopped"]
+    noted = [note for note in task.noted() if note != "down"]
+    assert noted == ["start true", "open [0] true", "put 0 0 one", "close [0]", "stop"]
+
+
+def test_a_poll_with_a_bad_record_ends_with_a_part_that_says_so(host, tmp_path):
+    """With exactly-once delivery, the worker does not commit it: the others may have the same offset."""
+    task = scripted(host, tmp_path / "notes", "one@7 two@7 bad@7 four@7")
+    assert task.until("started") == ["started"]
+    task.connection.tell("resume")
+    assert task.until("failed") == [(["one", "two"], ['{"o":7}'], None, True), "failed"]

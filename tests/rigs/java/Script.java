@@ -1,0 +1,145 @@
+package heeler.tests;
+
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.StandardOpenOption;
+import java.util.ArrayDeque;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import org.apache.kafka.clients.producer.RecordMetadata;
+import org.apache.kafka.common.config.ConfigDef;
+import org.apache.kafka.connect.connector.Task;
+import org.apache.kafka.connect.data.Schema;
+import org.apache.kafka.connect.data.SchemaAndValue;
+import org.apache.kafka.connect.errors.ConnectException;
+import org.apache.kafka.connect.errors.DataException;
+import org.apache.kafka.connect.errors.RetriableException;
+import org.apache.kafka.connect.source.SourceConnector;
+import org.apache.kafka.connect.source.SourceRecord;
+import org.apache.kafka.connect.source.SourceTask;
+import org.apache.kafka.connect.source.TransactionContext;
+import org.apache.kafka.connect.storage.Converter;
+
+/** Polls what its configuration says, and notes the calls of its task in a file. */
+public class Script extends SourceConnector {
+    private Map<String, String> config;
+
+    @Override public String version() {
+        return "1";
+    }
+
+    @Override public ConfigDef config() {
+        return new ConfigDef();
+    }
+
+    @Override public void start(Map<String, String> given) {
+        config = given;
+    }
+
+    @Override public Class<? extends Task> taskClass() {
+        return Scripted.class;
+    }
+
+    @Override public List<Map<String, String>> taskConfigs(int most) {
+        return List.of(config);
+    }
+
+    @Override public void stop() { }
+
+    /**
+     * The task. `polls`: the polls, separated by "|". Each has words: VALUE@OFFSET is a record; "commit" and "abort" end the
+     * transaction, "retry" and "throw" throw, "null" returns null. `throws`: the methods that throw, the first time they are called.
+     */
+    public static class Scripted extends SourceTask {
+        private final ArrayDeque<String> polls = new ArrayDeque<>();
+        private final List<String> throwing = new ArrayList<>();
+        private Path notes;
+
+        @Override public String version() {
+            return "1";
+        }
+
+        @Override public void start(Map<String, String> given) {
+            polls.addAll(List.of(given.get("polls").split("\\|")));
+            throwing.addAll(List.of(given.getOrDefault("throws", "").split(" ")));
+            notes = Path.of(given.get("notes"));
+        }
+
+        @Override public List<SourceRecord> poll() throws InterruptedException {
+            if (polls.isEmpty()) {
+                Thread.sleep(20);
+                return null;
+            }
+            called("poll", "");
+            List<SourceRecord> records = new ArrayList<>();
+            for (String word : polls.poll().split(" ")) {
+                TransactionContext transaction = context.transactionContext();
+                switch (word) {
+                    case "commit" -> transaction.commitTransaction();
+                    case "abort" -> transaction.abortTransaction();
+                    case "retry" -> throw new RetriableException("told to retry");
+                    case "throw" -> throw new ConnectException("told to throw");
+                    case "null" -> records = null;
+                    default -> {
+                        String[] parts = word.split("@");
+                        records.add(new SourceRecord(Map.of("p", 1), Map.of("o", Long.valueOf(parts[1])), "t",
+                            Schema.STRING_SCHEMA, parts[0]));
+                    }
+                }
+            }
+            return records;
+        }
+
+        @Override public void commitRecord(SourceRecord record, RecordMetadata metadata) {
+            called("commitRecord", " " + record.value());
+        }
+
+        @Override public void commit() {
+            called("commit", "");
+        }
+
+        @Override public void stop() {
+            called("stop", "");
+        }
+
+        private void called(String method, String more) {
+            note(notes, method + more);
+            if (throwing.remove(method)) throw new ConnectException("told to throw in " + method);
+        }
+    }
+
+    private static void note(Path notes, String line) {
+        try {
+            Files.writeString(notes, line + "\n", StandardOpenOption.CREATE, StandardOpenOption.APPEND);
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
+        }
+    }
+
+    /** Converts strings, except "bad", and "down", which might be converted later, and is noted. */
+    public static class Strict implements Converter {
+        private Path notes;
+
+        @Override public void configure(Map<String, ?> configs, boolean isKey) {
+            notes = Path.of(String.valueOf(configs.get("notes")));
+        }
+
+        @Override public byte[] fromConnectData(String topic, Schema schema, Object value) {
+            return checked((String) value).getBytes();
+        }
+
+        @Override public SchemaAndValue toConnectData(String topic, byte[] value) {
+            return new SchemaAndValue(Schema.STRING_SCHEMA, checked(new String(value)));
+        }
+
+        private String checked(String value) {
+            if (value.equals("bad")) throw new DataException("told to be bad");
+            if (!value.equals("down")) return value;
+            note(notes, value);
+            throw new RetriableException("told to be down");
+        }
+    }
+}

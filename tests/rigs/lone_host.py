@@ -1,0 +1,101 @@
+"""A JVM of Java plugins without a worker: the test sends its tasks what a worker would, and sees what they send."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyarrow as pa
+
+from heeler.java_host.connection import Event
+from heeler.java_host.host import JavaHost
+from heeler.java_host.settings import JavaHostSettings
+from spark_tasks.data.columns import RAW_SCHEMA
+from spark_tasks.host_frames import Batch, records
+from tests.rigs.java_jars import compile_into
+
+STRINGS = "org.apache.kafka.connect.storage.StringConverter"
+EVENT_S = 30.0
+
+
+@contextmanager
+def running_host(folder: Path) -> Iterator[JavaHost]:
+    """A host with the plugins of tests/rigs/java."""
+    (folder / "mode").mkdir()
+    compile_into(folder / "mode" / "mode.jar")
+    settings = JavaHostSettings.of({"java.plugins.jvm.options": "-Xmx128M -XX:TieredStopAtLevel=1"})
+    host = JavaHost(lambda _: (str(folder), "only_scan"), settings)
+    try:
+        yield host
+    finally:
+        host.close()
+
+
+class LoneTask:
+    """A task in the host. `more`: of the connector's configuration."""
+
+    def __init__(self, host: JavaHost, op: str, notes: Path, task_class: str, *,
+                 version: str = "1", order: Mapping[str, object] | None = None, own: Mapping[str, str] | None = None, **more: str) -> None:
+        self.notes = notes
+        self.offsets: list[tuple[str, str]] = []
+        self._events: queue.Queue[Event] = queue.Queue()
+        self.connection = host.connect(self._events.put, lambda: self.offsets, "c-0", "c")
+        class_name = task_class.partition("$")[0]
+        connector = {"name": "c", "connector.class": class_name, "key.converter": STRINGS,
+                     "value.converter": "heeler.tests.Script$Strict", "value.converter.notes": str(notes), **more}
+        config = {"task.class": task_class, "notes": str(notes), **(own or {})}
+        self.connection.tell(op, name="c", task=0, **{"class": class_name, "version": version}, connector=connector,
+                             config=config, **(order or {}))
+
+    def give(self, *values: str) -> None:
+        """Sends these values as the records from offset 0 of t-0."""
+        rows = [{"offset": n, "timestamp": n, "value": value.encode()} for n, value in enumerate(values)]
+        raw = pa.RecordBatch.from_pylist(rows, schema=RAW_SCHEMA)
+        self.connection.give(records("t", 0, 0, len(values), raw, reset=False))
+
+    def event(self) -> Event:
+        """The next event, without those about metrics and records that are being processed."""
+        while True:
+            event = self._events.get(timeout=EVENT_S)
+            if not isinstance(event, Mapping) or event.get("op") not in {"metrics", "tick"}:
+                return event
+
+    def until(self, op: str) -> list[object]:
+        """Everything up to the message `op`: of a frame its values, offsets, signal and `more`, of a message its op, and
+        the offsets of "commit".
+        """
+        found: list[object] = []
+        while not found or found[-1] != op:
+            event = self.event()
+            if isinstance(event, Batch):
+                values = [value.decode() for value in event.raw.column("value").to_pylist()]
+                found.append((values, [offset for _, offset in event.offsets], event.signal, event.more))
+            else:
+                assert isinstance(event, Mapping), event
+                assert op == "failed" or event["op"] != "failed", event
+                found.append(("commit", event["offsets"]) if event["op"] == "commit" else event["op"])
+        return found
+
+    def noted(self) -> list[str]:
+        """The calls that the task has noted."""
+        return self.notes.read_text().splitlines() if self.notes.exists() else []
+
+
+def scripted(host: JavaHost, notes: Path, polls: str, *, own: Mapping[str, str] | None = None, boundaries: bool = False,
+             **more: str) -> LoneTask:
+    """A task of tests/rigs/java/Script.java, which polls this."""
+    return LoneTask(host, "source", notes, "heeler.tests.Script$Scripted", order={"boundaries": boundaries},
+                    own={"polls": polls, **(own or {})}, **more)
+
+
+def noting(host: JavaHost, notes: Path, **more: str) -> LoneTask:
+    """A task of tests/rigs/java/NoteSink.java, with the partition t-0 open."""
+    task = LoneTask(host, "sink", notes, "heeler.tests.NoteSink$Noting", version="7.2",
+                    order={"group": "connect-c", "maxPollRecords": 1, "flush": 60_000},
+                    topics="t", **more)
+    assert task.until("started") == ["started"]
+    task.connection.tell("open", places=[("t", 0, 0)], generation=1, member="me")
+    assert task.until("opened") == ["opened"]
+    return task
