@@ -172,6 +172,7 @@ class JavaSinkTask(JavaTask):
                 return
 
     def _settle(self, session: Session) -> None:
+        """Writes dead letters, then commits: a letter's record may be behind the committed offset."""
         self._send_letters(session)
         self._commit_offsets()
 
@@ -205,7 +206,7 @@ class JavaSinkTask(JavaTask):
             session.connection.tell("close", lost=lost)
             self._await(session, "closed")
             if not lost:
-                self._commit_offsets()
+                self._settle(session)
         self._forget_partitions()
 
     def _forget_partitions(self) -> None:
@@ -291,7 +292,7 @@ class JavaSinkTask(JavaTask):
         session.connection.tell("stop")
         self._await(session, "stopped")
         with suppress(KafkaUnavailableError):  # no need to report it: the records are read again
-            self._commit_offsets()
+            self._settle(session)
 
     @override
     def stop_starting(self) -> None:

@@ -36,6 +36,8 @@ class Group:
         self.end, self.done, self.commits, self.joins, self.polls = 0, {}, [], [True], 0
         self.membership = (1, "me")
         self.letters, self.away = [], False
+        self.writes, self.may_write = threading.Event(), threading.Event()
+        self.may_write.set()
         self.cluster = SimpleNamespace(offsets=lambda wanted, *_, **__: dict.fromkeys(wanted, 0))
 
     # what GroupConsumer does
@@ -90,7 +92,9 @@ class Group:
     def append(self, topic, _partitions, raw):
         self.letters += [(topic, value) for value in raw.column("value").to_pylist()]
 
-    def flush(self): ...
+    def flush(self):
+        self.writes.set()
+        assert self.may_write.wait(10)
 
 
 @pytest.fixture
@@ -129,6 +133,11 @@ def frame(session):
     rows, meta, _, _ = struct.unpack_from("<iiii", body)
     reported = json.loads(body[144 : 144 + meta])
     return reported["from"], reported["to"], reported["reset"], rows
+
+
+def letter(session, number, value):
+    body = packed([("dead", -1, 5, None, value, [("h", b"x")])])
+    session.socket.sendall(HEAD.pack(BATCH, number, len(body)) + body)
 
 
 def opening(rig, offset):
@@ -253,8 +262,7 @@ def test_before_it_joins_again_the_task_closes_its_partitions(rig, lost):
 
 def test_dead_letters_are_written_before_offsets_and_acknowledged(rig):
     session = started(rig)
-    body = packed([("dead", -1, 5, None, b"bad", [("h", b"x")])])
-    session.socket.sendall(HEAD.pack(BATCH, 1, len(body)) + body)
+    letter(session, 1, b"bad")
     session.say("commit", offsets=[["t", 0, 1]])
     wait_until(lambda: stepped(rig) and rig.group.commits, what="the commit")
     assert rig.group.letters == [("dead", b"bad")]
@@ -262,12 +270,36 @@ def test_dead_letters_are_written_before_offsets_and_acknowledged(rig):
     assert rig.group.commits == [(2, {TP: 1}, 1)]
 
 
+@pytest.mark.parametrize("end", ["stop", "close"])
+def test_dead_letters_that_come_last_are_written_before_the_last_offsets(rig, end):
+    """They came together with the offsets while an earlier letter was being written, and were dropped."""
+    session = started(rig)
+    rig.group.joins += [True] if end == "close" else []
+
+    def play():
+        assert session.op() == end
+        letter(session, 1, b"one")
+        rig.group.writes.wait(10)
+        letter(session, 2, b"two")
+        session.say("commit", offsets=[["t", 0, 4]])
+        session.say("closed" if end == "close" else "stopped")
+        rig.group.may_write.set()
+        assert session.read()[1] == {"op": "letters", "number": 1}
+        assert session.read()[1] == {"op": "letters", "number": 2}
+        if end == "close":
+            assert session.op() == "open"
+            session.say("opened")
+
+    rig.group.may_write.clear()
+    beside(rig.task.close if end == "stop" else rig.task.run_once, play)
+    assert [(offsets, letters) for _, offsets, letters in rig.group.commits] == [({TP: 4}, 2)]
+
+
 def test_the_letter_of_the_record_that_fails_the_task_is_written(rig):
     """As in Java, whatever errors.tolerance is: the host sends it and then fails."""
     session = started(rig)
     rig.woken.clear()
-    body = packed([("dead", -1, 5, None, b"bad", [("h", b"x")])])
-    session.socket.sendall(HEAD.pack(BATCH, 1, len(body)) + body)
+    letter(session, 1, b"bad")
     session.say("commit", offsets=[["t", 0, 1]])
     session.say("failed", **{"class": "x.Boom", "message": "no", "trace": "at y"})
     assert str(failure_of(rig)) == "x.Boom: no\nat y"
