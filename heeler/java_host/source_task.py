@@ -111,12 +111,15 @@ class JavaSourceTask(JavaTask):
             if self._polls is self._paused:
                 session.connection.tell("pause" if self._paused else "resume")
                 self._polls = not self._paused
-            return self._step(session, time.monotonic() + STEP_S)
+            writer, _ = self._step(session, time.monotonic() + STEP_S)
+            return self._progress(session, writer)
         except Exception as error:  # noqa: BLE001 - Kafka's, and the plugin's
             return self._failed(error)
 
-    def _step(self, session: Session, until: float, *, wait: bool = False) -> Progress:
-        """Appends and commits received frames; with `wait`, until the event "drained", which is the host's last one."""
+    def _step(self, session: Session, until: float, *, wait: bool = False) -> tuple[FrameWriter, bool]:
+        """Appends and commits received frames, up to one that ends a transaction; with `wait`, also after `until`. Returns
+        what was appended, and whether the event "drained" has come, which is the host's last one before "finish".
+        """
         writer = FrameWriter(
             self._cluster, self._options, lambda: self._delivery.lanes(1)[0], self._used, self._taking, self._errors)
         error: ConnectError | None = None
@@ -141,7 +144,7 @@ class JavaSourceTask(JavaTask):
                 raise error
             if drained and writer.in_poll:  # the host could not convert the rest before it had to stop
                 self._delivery.abort()
-                return Progress()
+                return writer, drained
             final = self._commit(writer)
         finally:
             writer.close()
@@ -149,12 +152,15 @@ class JavaSourceTask(JavaTask):
             raise error
         if final and self._unacknowledged is not None:
             self._acknowledge(session, self._unacknowledged)
-        if writer.number is None:
-            if self._unacknowledged is None and 1000 * (time.monotonic() - self._acknowledged_at) >= self._flush_ms:
-                self._acknowledge(session, _NO_FRAME)  # plugins rely on regular calls of `commit`
-            due_ms = self._delivery.due_ms
-            return Progress(idle_ms=max(1, int(min(IDLE_MS, self._flush_ms, IDLE_MS if due_ms is None else due_ms))))
-        return Progress(writer.records, writer.size)
+        return writer, drained
+
+    def _progress(self, session: Session, writer: FrameWriter) -> Progress:
+        if writer.number is not None:
+            return Progress(writer.records, writer.size)
+        if self._unacknowledged is None and 1000 * (time.monotonic() - self._acknowledged_at) >= self._flush_ms:
+            self._acknowledge(session, _NO_FRAME)  # plugins rely on regular calls of `commit`
+        due_ms = self._delivery.due_ms
+        return Progress(idle_ms=max(1, int(min(IDLE_MS, self._flush_ms, IDLE_MS if due_ms is None else due_ms))))
 
     def _is_whole(self, writer: FrameWriter, error: ConnectError) -> bool:
         """Whether what was appended may be committed: what one poll returned is committed as a whole. But with
@@ -249,7 +255,9 @@ class JavaSourceTask(JavaTask):
     @override
     def _finish(self, session: Session) -> None:
         session.connection.tell("stop")
-        self._step(session, time.monotonic(), wait=True)
+        drained = False
+        while not drained:
+            _, drained = self._step(session, time.monotonic(), wait=True)
         if self._settle(finish=True) and self._unacknowledged is not None:
             self._acknowledge(session, self._unacknowledged)
         session.connection.tell("finish")

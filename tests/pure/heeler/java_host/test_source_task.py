@@ -338,6 +338,31 @@ def test_a_stopped_task_commits_its_last_records(rig):
     assert session.socket.recv(1) == b""
 
 
+@pytest.mark.parametrize("how", ["close", "retire"])
+def test_a_stopped_task_commits_all_transactions_that_the_plugin_has_ended(rig, how):
+    """Only the first was; then the next frame was taken for an answer, and the task failed."""
+    session = started(rig)
+    rig.woken.clear()
+    if how == "retire":
+        session.say("retire")
+        assert rig.woken.wait(10)
+    ending = threading.Thread(target=rig.task.close if how == "close" else rig.task.run_once)
+    ending.start()
+    assert session.op() == "stop"
+    session.frame(b"one", offset=1, signal="commit")
+    session.frame(b"two", offset=2, signal="commit")
+    session.say("drained")
+    while session.op() != "finish":
+        pass
+    session.say("stopped")
+    if how == "retire":
+        successor = rig.host.sessions.get(timeout=10)
+        successor.say("started")
+    ending.join(10)
+    assert rig.kafka.committed == [(1, [({"p": 1}, {"n": 1})]), (2, [({"p": 1}, {"n": 2})])]
+    assert rig.kafka.signals == ["commit", "commit"]
+
+
 @pytest.mark.parametrize("end", ["stopped", "failed"])  # a stop that throws is no reason to fail the task
 def test_a_task_commits_its_last_records_before_it_leaves_a_replaced_host(rig, end):
     first = started(rig)
