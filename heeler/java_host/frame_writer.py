@@ -39,6 +39,7 @@ class FrameWriter:
         self._used = used
         self._taking = taking
         self._appender: Appender | None = None
+        self._closed = False
         self._tolerant = errors.tolerant
         self._refusals = Refusals(replace(errors, queue=""))
         self._topics: set[str] = set()
@@ -69,6 +70,8 @@ class FrameWriter:
                 admit = TransactionMember(self._cluster, lane.identity, lane.added, lane.likely).admit
             self._appender = Appender(self._cluster, lane.identity, sequences=lane.sequences, admit=admit,
                                       **self._options)
+            if self._closed:
+                self._appender.close()
         return self._appender
 
     def write(self, batch: Batch) -> None:
@@ -134,11 +137,12 @@ class FrameWriter:
         self.size += figures.written_bytes
 
     def flush(self) -> None:
-        """Waits until all records are acknowledged."""
+        """Waits until all records are acknowledged. Raises the first error."""
         self._open().flush()
 
     def close(self) -> None:
-        """Closes the appender."""
+        """Closes the appender; `write` and `flush`, if they wait, raise an error. Any thread, any number of times."""
+        self._closed = True
         if self._appender is not None:
             self._appender.close()
 

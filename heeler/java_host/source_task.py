@@ -66,6 +66,7 @@ class JavaSourceTask(JavaTask):
         self._positions: list[AppendedPositions] = []  # of frames that have not been reported to the plugin
         self._unacknowledged: int | None = None  # the last committed frame that has not been reported to the plugin
         self._polls = False
+        self._writer: FrameWriter | None = None
 
     @property
     def batch(self) -> Future[list[Any]] | None:
@@ -117,10 +118,10 @@ class JavaSourceTask(JavaTask):
             return self._failed(error)
 
     def _step(self, session: Session, until: float, *, wait: bool = False) -> tuple[FrameWriter, bool]:
-        """Appends and commits received frames, up to one that ends a transaction; with `wait`, also after `until`. Returns
-        what was appended, and whether the event "drained" has come, which is the host's last one before "finish".
+        """Appends and commits received frames, up to one that ends a transaction; with `wait`, also after `until`.
+        Returns what was appended, and whether the event "drained" has come, the host's last one before "finish".
         """
-        writer = FrameWriter(
+        self._writer = writer = FrameWriter(
             self._cluster, self._options, lambda: self._delivery.lanes(1)[0], self._used, self._taking, self._errors)
         error: ConnectError | None = None
         drained = False
@@ -274,6 +275,8 @@ class JavaSourceTask(JavaTask):
     def cancel(self) -> None:
         """Cancels the task; the host abandons it, too."""
         self._held.cancel()
+        if (writer := self._writer) is not None:
+            writer.close()  # it may be waiting for a broker
         if self._taking is not None:
             self._taking.cancel()
         self._delivery.cancel()

@@ -36,8 +36,8 @@ def running_host(folder: Path) -> Iterator[JavaHost]:
 class LoneTask:
     """A task in the host. `more`: of the connector's configuration."""
 
-    def __init__(self, host: JavaHost, op: str, notes: Path, task_class: str, *,
-                 version: str = "1", order: Mapping[str, object] | None = None, own: Mapping[str, str] | None = None, **more: str) -> None:
+    def __init__(self, host: JavaHost, op: str, notes: Path, task_class: str, *, version: str = "1",
+                 order: Mapping[str, object] | None = None, own: Mapping[str, str] | None = None, **more: str) -> None:
         self.notes = notes
         self.offsets: list[tuple[str, str]] = []
         self._events: queue.Queue[Event] = queue.Queue()
@@ -63,8 +63,8 @@ class LoneTask:
                 return event
 
     def until(self, op: str) -> list[object]:
-        """Everything up to the message `op`: of a frame its values, offsets, signal and `more`, of a message its op, and
-        the offsets of "commit".
+        """Everything up to the message `op`: of a frame its values, offsets, signal and `more`, of a message its op, of
+        "commit" also the offsets.
         """
         found: list[object] = []
         while not found or found[-1] != op:

@@ -13,64 +13,19 @@ import pytest
 
 from heeler.java_host import frame_writer, source_task
 from heeler.java_host.source_task import JavaSourceTask
-from spark_tasks.errors import RetriableError, StartCancelledError
+from spark_tasks.errors import StartCancelledError
 from spark_tasks.host_frames import BATCH, HEAD
-from spark_tasks.kafka.errors import InvalidTopicError
+from spark_tasks.kafka.errors import InvalidTopicError, KafkaUnavailableError
 from spark_tasks.sources.boundaries import Boundary, BoundaryKind
-from spark_tasks.sources.delivery import Lane
 from spark_tasks.sources.settings import SourceSettings
 from spark_tasks.task import TaskContext
 from tests.rigs.host_frames import packed
 from tests.rigs.host_sessions import Host, failure_of, stepped
+from tests.rigs.java_source_kafka import Appender, Kafka
 from tests.rigs.support import wait_until
 from tests.rigs.tasks import worker_settings
 
 JSON = "org.apache.kafka.connect.json.JsonConverter"
-
-
-class Kafka:
-    """What was appended and committed; a Delivery and an OffsetStore at once."""
-
-    boundary = None
-    due_ms = None
-
-    def __init__(self):
-        self.appended, self.committed, self.aborts, self.final = [], [], 0, True
-        self.signals = []
-        self.suspended = False
-
-    def start(self): ...
-    def cancel(self): ...
-    def close(self): ...
-    def close_soon(self): ...
-    def written(self, sequences): ...
-
-    def recover(self):
-        self.suspended = False
-
-    def check(self):
-        if self.suspended:
-            raise RetriableError("this process was suspended")
-
-    def lanes(self, count):
-        return [Lane(None)] * count
-
-    def commit(self, offsets, signal):
-        self.committed.append((len(self.appended), offsets))
-        self.signals.append(signal)
-        return self.final
-
-    def settle(self, *, finish):
-        return finish and not self.final
-
-    def abort(self):
-        self.aborts += 1
-
-    def failure(self, error):
-        return error
-
-    def read(self):
-        return [({"of": "count"}, {"next": 9007199254740993})]
 
 
 @pytest.fixture
@@ -80,24 +35,7 @@ def rig(monkeypatch, request):
     errors = {key: value for key, value in more.items() if key.startswith("errors.")}
     kafka, host, woken = Kafka(), Host(), threading.Event()
 
-    class Appender:
-        def __init__(self, *_arguments, **_more):
-            self.sequences, self._batch = {}, []
-
-        def append(self, topic, _partitions, raw, landed):
-            start = len(kafka.appended) + len(self._batch)
-            self._batch += [(topic, value) for value in raw.column("value").to_pylist()]
-            if landed is not None:
-                landed(1, np.arange(min(2, len(raw)))[::-1], start)
-                landed(4, np.arange(2, len(raw)), -1)
-
-        def flush(self):
-            kafka.appended += self._batch
-            self._batch = []
-
-        def close(self): ...
-
-    monkeypatch.setattr(frame_writer, "Appender", Appender)
+    monkeypatch.setattr(frame_writer, "Appender", lambda *_, **__: Appender(kafka))
     monkeypatch.setattr(source_task, "shared_cluster", lambda _: None)
     used = []
     context = TaskContext(
@@ -398,6 +336,28 @@ def test_a_task_that_does_not_end_is_abandoned(rig):
     closing.join(10)
     assert not closing.is_alive()
     assert rig.kafka.committed == []
+
+
+def test_a_task_that_waits_for_a_broker_is_abandoned(rig):
+    rig.kafka.leads = False
+    session = started(rig)
+    rig.woken.clear()
+    session.frame(b"one", offset=1)
+    assert rig.woken.wait(10)
+    seen = []
+
+    def run():
+        try:
+            rig.task.run_once()
+        except KafkaUnavailableError as error:
+            seen.append(error)
+
+    running = threading.Thread(target=run)
+    running.start()
+    assert rig.kafka.waits.wait(10)
+    rig.task.cancel()
+    running.join(5)
+    assert (len(seen), rig.kafka.committed) == (1, [])
 
 
 def test_a_start_that_hangs_can_be_stopped(rig):
