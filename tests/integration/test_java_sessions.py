@@ -49,3 +49,17 @@ def test_a_poll_with_a_bad_record_ends_with_a_part_that_says_so(host, tmp_path):
     assert task.until("started") == ["started"]
     task.connection.tell("resume")
     assert task.until("failed") == [(["one", "two"], ['{"o":7}'], None, True), "failed"]
+
+
+def test_an_exception_in_commit_record_ends_only_that_call(host, tmp_path):
+    """It ended all later calls of commitRecord and commit."""
+    task = scripted(host, tmp_path / "notes", "one@1|two@2|three@3", own={"throws": "commitRecord commit"})
+    assert task.until("started") == ["started"]
+    task.connection.tell("resume")
+    frames = [task.event()]
+    while '"o":3' not in frames[-1].offsets[0][1]:
+        frames.append(task.event())
+    task.acknowledge(*frames)
+    task.acknowledge()
+    calls = ["commitRecord one", "commitRecord two", "commitRecord three", "commit", "commit"]
+    wait_until(lambda: [note for note in task.noted() if note.startswith("commit")] == calls)

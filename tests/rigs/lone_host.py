@@ -13,7 +13,7 @@ from heeler.java_host.connection import Event
 from heeler.java_host.host import JavaHost
 from heeler.java_host.settings import JavaHostSettings
 from spark_tasks.data.columns import RAW_SCHEMA
-from spark_tasks.host_frames import Batch, records
+from spark_tasks.host_frames import AppendedPositions, Batch, records
 from tests.rigs.java_jars import compile_into
 
 STRINGS = "org.apache.kafka.connect.storage.StringConverter"
@@ -77,6 +77,11 @@ class LoneTask:
                 assert op == "failed" or event["op"] != "failed", event
                 found.append(("commit", event["offsets"]) if event["op"] == "commit" else event["op"])
         return found
+
+    def acknowledge(self, *frames: Batch) -> None:
+        """As the worker does when frames are committed, of which this one is the last."""
+        places = [AppendedPositions(frame.number, len(frame.raw)).to_json() for frame in frames]
+        self.connection.tell("acknowledge", frame=frames[-1].number if frames else 0, places=places)
 
     def noted(self) -> list[str]:
         """The calls that the task has noted."""

@@ -280,7 +280,6 @@ final class SourceSession extends Session {
     private void acknowledge(Connection.Message message) {
         int frame = message.number("frame");
         Map<Integer, Placed> placed = Placed.of(message);
-        SourceTask running = task;
         try (LoaderSwap swap = host.plugins.withClassLoader(loader)) {
             while (true) {
                 Map.Entry<Integer, List<Sent>> done;
@@ -290,12 +289,25 @@ final class SourceSession extends Session {
                 }
                 Placed where = placed.get(done.getKey());
                 int row = 0;
-                for (Sent one : done.getValue())
-                    running.commitRecord(one.record(), one.topic() == null ? null : metadata(one, where, row++));
+                for (Sent one : done.getValue()) {
+                    RecordMetadata metadata = one.topic() == null ? null : metadata(one, where, row++);
+                    notify("commitRecord", task -> task.commitRecord(one.record(), metadata));
+                }
             }
-            running.commit();
+            notify("commit", SourceTask::commit);
+        }
+    }
+
+    /** A call of a method of the plugin. */
+    private interface Call {
+        void of(SourceTask task) throws Exception;
+    }
+
+    private void notify(String method, Call call) {
+        try {
+            call.of(task);
         } catch (Throwable e) { // plugin code; Java's worker only logs it, too
-            System.err.println("[ERROR] " + id + " failed in commit: " + e);
+            System.err.println("[ERROR] " + id + " failed in " + method + ": " + e);
         }
     }
 
