@@ -63,3 +63,31 @@ def test_an_exception_in_commit_record_ends_only_that_call(host, tmp_path):
     task.acknowledge()
     calls = ["commitRecord one", "commitRecord two", "commitRecord three", "commit", "commit"]
     wait_until(lambda: [note for note in task.noted() if note.startswith("commit")] == calls)
+
+
+def test_a_transaction_ends_in_a_poll_without_records(host, tmp_path):
+    """They stayed open until the next record, or until Kafka aborted them."""
+    polls = "one@1|commit null|two@2|abort retry|three@3|commit"
+    task = scripted(host, tmp_path / "notes", polls, boundaries=True)
+    assert task.until("started") == ["started"]
+    task.connection.tell("resume")
+    ends: list[tuple[list[bytes], str]] = [([], "")]
+    while len(ends) < 4:
+        frame = task.event()
+        ends[-1][0].extend(frame.raw.column("value").to_pylist())
+        if frame.signal is not None:
+            ends[-1:] = [(ends[-1][0], frame.signal), ([], "")]
+    assert ends[:3] == [([b"one"], "commit"), ([b"two"], "abort"), ([b"three"], "commit")]
+
+
+def test_a_transaction_that_ends_after_the_last_poll_is_committed(host, tmp_path):
+    task = scripted(host, tmp_path / "notes", "one@1", boundaries=True, own={"ending": "yes"})
+    assert task.until("started") == ["started"]
+    task.connection.tell("resume")
+    frame = task.event()
+    wait_until(lambda: "poll" in task.noted())
+    task.connection.tell("pause")
+    task.acknowledge(frame)
+    wait_until(lambda: "commit" in task.noted())
+    task.connection.tell("stop")
+    assert task.until("drained") == [([], [], "commit", False), "drained"]

@@ -51,12 +51,14 @@ public class Script extends SourceConnector {
 
     /**
      * The task. `polls`: the polls, separated by "|". Each has words: VALUE@OFFSET is a record; "commit" and "abort" end the
-     * transaction, "retry" and "throw" throw, "null" returns null. `throws`: the methods that throw, the first time they are called.
+     * transaction, "retry" and "throw" throw, "null" returns null. `throws`: the methods that throw, the first time they are called. `ending`: set if commit() commits
+     * the transaction.
      */
     public static class Scripted extends SourceTask {
         private final ArrayDeque<String> polls = new ArrayDeque<>();
         private final List<String> throwing = new ArrayList<>();
         private Path notes;
+        private boolean ending;
 
         @Override public String version() {
             return "1";
@@ -66,6 +68,7 @@ public class Script extends SourceConnector {
             polls.addAll(List.of(given.get("polls").split("\\|")));
             throwing.addAll(List.of(given.getOrDefault("throws", "").split(" ")));
             notes = Path.of(given.get("notes"));
+            ending = given.containsKey("ending");
         }
 
         @Override public List<SourceRecord> poll() throws InterruptedException {
@@ -99,6 +102,7 @@ public class Script extends SourceConnector {
 
         @Override public void commit() {
             called("commit", "");
+            if (ending) context.transactionContext().commitTransaction();
         }
 
         @Override public void stop() {

@@ -160,6 +160,7 @@ final class SourceSession extends Session {
             writer.start();
             try {
                 while (!stopping) if (mayPoll()) poll(opened);
+                endAsAsked();
             } catch (Conversion.StoppedException e) {
                 System.err.println("[INFO] " + id + " stops before all polled records are converted; they will be polled again");
             } finally {
@@ -179,17 +180,25 @@ final class SourceSession extends Session {
     }
 
     private void poll(SourceConversion conversion) throws InterruptedException {
-        List<SourceRecord> records;
-        try {
-            records = task.poll();
-        } catch (org.apache.kafka.connect.errors.RetriableException | org.apache.kafka.common.errors.RetriableException e) {
-            System.err.println("[WARN] " + id + " failed to poll records; it retries: " + e);
-            return;
-        }
-        if (records == null) return;
+        List<SourceRecord> records = polled();
         for (int from = 0; from < records.size(); from += SLICE)
             take(conversion, records.subList(from, Math.min(from + SLICE, records.size())),
                 from + SLICE < records.size());
+        endAsAsked();
+    }
+
+    private List<SourceRecord> polled() throws InterruptedException {
+        try {
+            List<SourceRecord> records = task.poll();
+            return records == null ? List.of() : records;
+        } catch (org.apache.kafka.connect.errors.RetriableException | org.apache.kafka.common.errors.RetriableException e) {
+            System.err.println("[WARN] " + id + " failed to poll records; it retries: " + e);
+            return List.of();
+        }
+    }
+
+    /** Ends the transaction if the plugin has asked for it since the last poll, also in one without records. */
+    private void endAsAsked() throws InterruptedException {
         if (transactions != null) end(asked(transactions.shouldAbortBatch(), transactions.shouldCommitBatch()));
     }
 
