@@ -91,3 +91,19 @@ def test_a_transaction_that_ends_after_the_last_poll_is_committed(host, tmp_path
     wait_until(lambda: "commit" in task.noted())
     task.connection.tell("stop")
     assert task.until("drained") == [([], [], "commit", False), "drained"]
+
+
+def test_an_exception_in_stop_is_only_logged(host, tmp_path):
+    """It failed a task that was stopped, and replaced the error of one that had failed."""
+    task = scripted(host, tmp_path / "notes", "throw", own={"throws": "stop"})
+    assert task.until("started") == ["started"]
+    task.connection.tell("resume")
+    failed = task.event()
+    assert "told to throw" in failed["message"]
+    assert "in stop" not in failed["message"] + failed["trace"]
+    task = scripted(host, tmp_path / "other", "one@1", own={"throws": "stop"})
+    assert task.until("started") == ["started"]
+    for op in ("stop", "finish"):
+        task.connection.tell(op)
+    assert task.until("stopped") == ["drained", "stopped"]
+    assert task.noted() == ["stop"]

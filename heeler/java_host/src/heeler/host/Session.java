@@ -2,6 +2,7 @@ package heeler.host;
 
 import java.io.IOException;
 import java.util.Map;
+import org.apache.kafka.connect.connector.Task;
 
 /** One connection, and the thread that runs plugin code for it. */
 abstract class Session {
@@ -32,6 +33,17 @@ abstract class Session {
         Map<String, Object> fields = Host.failure(error);
         ranOut = ranOut || Host.ranOut(error);
         return fields;
+    }
+
+    /** Stops a task. As in Kafka Connect, its error is only logged: it must not replace the one that has failed the task. */
+    void stop(Task task) {
+        try {
+            task.stop();
+        } catch (Throwable e) { // plugin code
+            ranOut = ranOut || Host.ranOut(e);
+            System.err.println("[WARN] Could not stop the task");
+            e.printStackTrace();
+        }
     }
 
     /** Sends the worker a message that is not a response. */

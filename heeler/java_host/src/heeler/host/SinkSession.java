@@ -127,7 +127,7 @@ final class SinkSession extends Session implements SinkContext.Source {
                 nextCommit = nextPut = now() + flushMs;
                 go();
             } finally {
-                if (task != null) task.stop();
+                if (task != null) stop(task);
             }
         }
     }

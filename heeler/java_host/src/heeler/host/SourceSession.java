@@ -128,7 +128,7 @@ final class SourceSession extends Session {
             try {
                 work(measures);
             } finally {
-                if (task != null) task.stop();
+                if (task != null) stop(task);
             }
             connection.tell(0, Map.of("op", "stopped"));
         } catch (Throwable e) { // plugin code
