@@ -11,9 +11,11 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import Any
 
-from spark_tasks.errors import ConnectError
+from spark_tasks.backoff import doubled
+from spark_tasks.errors import ConnectError, RetriableError
 from spark_tasks.futures import complete, fail
 from spark_tasks.host_frames import BATCH, HEAD, Batch, HostGoneError, batch, message, received, thrown_text
+from spark_tasks.tasks.retries import FIRST_WAIT_MS, LONGEST_WAIT_MS
 
 _logger = logging.getLogger(__name__)
 _BUFFER = 1 << 20
@@ -48,7 +50,8 @@ def _checked(response: Message) -> Message:
 class Connection:
     """Frames over a connected and authenticated socket. A thread reads them: responses go to the caller, everything
     else goes to `on_event`, which may block (the host then has to wait) and whose last call has a HostGoneError.
-    `offsets` returns the connector's committed offsets, as JSON texts, when the host requests them.
+    `offsets` returns the connector's committed offsets, as JSON texts, when the host requests them; it is called again
+    if it raises a RetriableError.
     """
 
     def __init__(
@@ -63,7 +66,7 @@ class Connection:
         self._lock = threading.Lock()  # for writing
         self._pending: dict[int, Future[Message]] = {}
         self._gone = False
-        self._closed = False
+        self._closing = threading.Event()
         for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
             sock.setsockopt(socket.SOL_SOCKET, option, _BUFFER)
         threading.Thread(target=self._read, name=f"java-host-{name}", daemon=True).start()
@@ -106,7 +109,7 @@ class Connection:
         """Closes the connection; requests that wait for a response fail with HostGoneError. Any thread, any number of
         times.
         """
-        self._closed = True
+        self._closing.set()
         try:
             self._socket.shutdown(socket.SHUT_RDWR)
         except OSError:
@@ -129,7 +132,7 @@ class Connection:
             why = error
         except Exception as error:  # noqa: BLE001 - whatever it is, those that wait have to learn that no more follows
             why = HostGoneError(f"The connection to the Java plugin host is broken: {error!r}")
-        why.wanted = self._closed
+        why.wanted = self._closing.is_set()
         self._gone = True
         self._socket.close()
         for future in list(self._pending.values()):
@@ -153,8 +156,17 @@ class Connection:
             self._on_event(message)
 
     def _respond(self, number: int) -> None:
-        try:
-            content: Message = {"op": "answer", "pairs": self._offsets()}
-        except Exception as error:  # noqa: BLE001 - the plugin waits for a response
-            content = {"op": "failed", "message": str(error)}
+        """Responds to a request for the offsets. As in Kafka Connect, a plugin waits as long as Kafka is unavailable."""
+        failures = 0
+        while True:
+            try:
+                content: Message = {"op": "answer", "pairs": self._offsets()}
+                break
+            except Exception as error:  # noqa: BLE001 - the plugin waits for a response
+                content = {"op": "failed", "message": str(error)}
+                wait_s = doubled(FIRST_WAIT_MS, failures, LONGEST_WAIT_MS) / 1000
+                if not isinstance(error, RetriableError) or self._closing.wait(wait_s):
+                    break
+                failures += 1
+                _logger.warning("A Java plugin waits for its offsets: %s", error)
         self._send(message(number, content))

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import queue
 import socket
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from heeler.java_host.connection import Connection, JavaPluginError, NoResponseError
-from spark_tasks.errors import ConnectError, is_permanent
+from spark_tasks.errors import ConnectError, RetriableError, is_permanent
 from spark_tasks.host_frames import BATCH, HEAD, HostGoneError, message
 
 
@@ -77,6 +78,35 @@ def test_offsets_that_cannot_be_read_are_an_error_for_the_host(error):
     host.say(-1, op="offsets")
     assert host.read() == (-1, {"op": "failed", "message": str(error("no answer of the topic"))})
     host.connection.close()
+
+
+def test_a_plugin_waits_for_its_offsets_while_kafka_is_unavailable():
+    """As in Kafka Connect. The plugin got an exception, with which its task FAILED."""
+    errors = [RetriableError("no answer within 30 s")] * 2
+
+    def read():
+        if errors:
+            raise errors.pop()
+        return [('{"a":1}', '{"b":2}')]
+
+    host = Host(read)
+    host.say(-1, op="offsets")
+    assert host.read() == (-1, {"op": "answer", "pairs": [['{"a":1}', '{"b":2}']]})
+    host.connection.close()
+
+
+def test_a_plugin_that_is_given_up_waits_no_longer_for_its_offsets():
+    asked = threading.Event()
+
+    def read():
+        asked.set()
+        raise RetriableError("no answer within 30 s")
+
+    host = Host(read)
+    host.say(-1, op="offsets")
+    assert asked.wait(5)
+    host.connection.close()
+    assert isinstance(host.events.get(timeout=5), HostGoneError)
 
 
 def test_frames_that_cannot_be_handled_end_the_connection(host, asking):
