@@ -156,7 +156,7 @@ class Connection:
             self._on_event(message)
 
     def _respond(self, number: int) -> None:
-        """Responds to a request for the offsets. As in Kafka Connect, a plugin waits as long as Kafka is unavailable."""
+        """Responds to a request for the offsets. While Kafka is unavailable, the plugin waits, as in Kafka Connect."""
         failures = 0
         while True:
             try:

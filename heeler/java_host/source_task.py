@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from typing_extensions import override
 
-from heeler.java_host.connection import JavaPluginError
+from heeler.java_host.connection import Event, JavaPluginError
 from heeler.java_host.frame_writer import FrameWriter
 from heeler.java_host.host import JavaHost
 from heeler.java_host.offset_texts import as_texts, from_texts
@@ -31,6 +31,7 @@ from spark_tasks.sources.settings import SourceSettings
 from spark_tasks.task import Progress, TaskContext
 
 STEP_S: Final = 1.0  # how long frames are collected before a commit; messages are handled between steps
+STEP_BYTES: Final = 32 << 20  # they are kept until the commit; more if a poll returns more
 IDLE_MS: Final = 60_000  # the reading thread wakes the task
 _NO_FRAME: Final = 0
 
@@ -67,6 +68,7 @@ class JavaSourceTask(JavaTask):
         self._unacknowledged: int | None = None  # the last committed frame that has not been reported to the plugin
         self._polls = False
         self._writer: FrameWriter | None = None
+        self._again: list[Batch] = []  # frames that could not be appended or committed
 
     @property
     def batch(self) -> Future[list[Any]] | None:
@@ -123,30 +125,22 @@ class JavaSourceTask(JavaTask):
         """
         self._writer = writer = FrameWriter(
             self._cluster, self._options, lambda: self._delivery.lanes(1)[0], self._used, self._taking, self._errors)
-        error: ConnectError | None = None
-        drained = False
+        frames, self._again = self._again, []
+        last: Event | None = None
         try:
-            while writer.in_poll or wait or time.monotonic() < until:
-                try:
-                    event = session.next(wait=writer.in_poll or wait)
-                except HostGoneError as gone:
-                    event = gone
-                if event is None:
-                    break
-                if isinstance(event, Batch):
-                    writer.write(event)
-                    if writer.signal is not None:
-                        break
-                    continue
-                drained = isinstance(event, Mapping) and event.get("op") == "drained"
-                error = None if drained else unexpected(event)
-                break
+            last = self._append(session, writer, frames, until, wait=wait)
+            drained = isinstance(last, Mapping) and last.get("op") == "drained"
+            error = None if last is None or drained else unexpected(last)
             if error is not None and (self._held.cancelled or not self._is_whole(writer, error)):
                 raise error
             if drained and writer.in_poll:  # the host could not convert the rest before it had to stop
                 self._delivery.abort()
                 return writer, drained
             final = self._commit(writer)
+        except RetriableError:
+            if last is None and not wait:
+                self._again = frames
+            raise
         finally:
             writer.close()
         if error is not None:
@@ -154,6 +148,24 @@ class JavaSourceTask(JavaTask):
         if final and self._unacknowledged is not None:
             self._acknowledge(session, self._unacknowledged)
         return writer, drained
+
+    def _append(self, session: Session, writer: FrameWriter, frames: list[Batch], until: float, *, wait: bool
+                ) -> Event | None:
+        """Appends `frames` and those received, which are added to it. Returns the event after them, if it ends them."""
+        for frame in frames:
+            writer.write(frame)
+        while writer.in_poll or wait or (time.monotonic() < until and writer.size < STEP_BYTES):
+            try:
+                event = session.next(wait=writer.in_poll or wait)
+            except HostGoneError as gone:
+                return gone
+            if not isinstance(event, Batch):
+                return event
+            frames.append(event)
+            writer.write(event)
+            if writer.signal is not None:
+                break
+        return None
 
     def _progress(self, session: Session, writer: FrameWriter) -> Progress:
         if writer.number is not None:
@@ -179,14 +191,14 @@ class JavaSourceTask(JavaTask):
         if writer.number is None:
             return self._settle(finish=False)
         writer.flush()
-        self._metrics.add_splits(writer.figures)
-        writer.refused.report_to(self._metrics, skipped=True)
         self._delivery.written([writer.sequences])
         self._delivery.check()
-        self._unacknowledged = writer.number
-        self._positions += writer.positions
         begun = time.perf_counter()
         final = self._delivery.commit(from_texts(writer.offsets.items()), writer.signal or "continue")
+        self._metrics.add_splits(writer.figures)
+        writer.refused.report_to(self._metrics, skipped=True)
+        self._unacknowledged = writer.number
+        self._positions += writer.positions
         self._retry_state.succeeded()
         return self._counted(begun, final=final)
 
@@ -202,15 +214,34 @@ class JavaSourceTask(JavaTask):
         return final
 
     def _failed(self, error: Exception) -> Progress:
-        """After a retriable error, repeats everything since the last committed offsets; raises other errors, which fail
-        the task.
+        """After a retriable error, appends the same frames again, or, in a transaction or without the host, begins with
+        the committed offsets. Raises other errors, which fail the task.
         """
-        self._give_up()
+        if self._again and self._delivery.boundary is None and not self._delivery.suspended:
+            self._delivery.abort()
+        else:
+            if not isinstance(error, (HostGoneError, JavaPluginError)):
+                self._leave()
+            self._give_up()
         self.restarting = self.restarting or isinstance(error, HostGoneError)
         seen = self._delivery.failure(error)
         if self._held.cancelled or seen is not error:
             raise seen from error
         return self._retry_state.later(error)
+
+    def _leave(self) -> None:
+        """Stops the plugin, and ignores what it sends meanwhile. Until it has stopped, it may hold what its successor
+        needs, such as a replication slot.
+        """
+        if (session := self._held.session) is None:
+            return
+        with suppress(HostGoneError):
+            session.connection.tell("stop")
+            session.connection.tell("finish")
+            while True:
+                event = session.next(wait=True)
+                if isinstance(event, Mapping) and event.get("op") in {"stopped", "failed"}:
+                    return
 
     @override
     def _give_up(self) -> None:
@@ -220,7 +251,7 @@ class JavaSourceTask(JavaTask):
 
     def _drop(self) -> None:
         self._held.close()
-        self._positions, self._unacknowledged = [], None
+        self._positions, self._unacknowledged, self._again = [], None, []
 
     @override
     def pause(self) -> None:

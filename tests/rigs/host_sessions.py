@@ -39,6 +39,15 @@ class Session:
     def say(self, op, number=0, **content):
         self.socket.sendall(message(number, {"op": op, **content}))
 
+    def leave(self):
+        """What the host does until the task's plugin has stopped."""
+        while self.op() != "stop":
+            pass
+        assert self.op() == "finish"
+        self.frame(b"polled meanwhile", offset=99)
+        self.say("drained")
+        self.say("stopped")
+
     def frame(self, *values, offset, more=False, wanted=False, signal=None):
         self.frames += 1
         body = packed([("t", -1, 5, None, value, []) for value in values],

@@ -6,62 +6,25 @@ import re
 import select
 import threading
 from base64 import b64decode
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from heeler.java_host import frame_writer, source_task
-from heeler.java_host.source_task import JavaSourceTask
 from spark_tasks.errors import StartCancelledError
 from spark_tasks.host_frames import BATCH, HEAD
 from spark_tasks.kafka.errors import InvalidTopicError, KafkaUnavailableError
 from spark_tasks.sources.boundaries import Boundary, BoundaryKind
-from spark_tasks.sources.settings import SourceSettings
-from spark_tasks.task import TaskContext
 from tests.rigs.host_frames import packed
-from tests.rigs.host_sessions import Host, failure_of, stepped
-from tests.rigs.java_source_kafka import Appender, Kafka
+from tests.rigs.host_sessions import failure_of, stepped
+from tests.rigs.java_source_tasks import JSON, source_rig, started
 from tests.rigs.support import wait_until
-from tests.rigs.tasks import worker_settings
-
-JSON = "org.apache.kafka.connect.json.JsonConverter"
 
 
 @pytest.fixture
 def rig(monkeypatch, request):
     """A parameter: more of the worker's properties, and `errors.*` of the connector."""
-    more = getattr(request, "param", {})
-    errors = {key: value for key, value in more.items() if key.startswith("errors.")}
-    kafka, host, woken = Kafka(), Host(), threading.Event()
-
-    monkeypatch.setattr(frame_writer, "Appender", lambda *_, **__: Appender(kafka))
-    monkeypatch.setattr(source_task, "shared_cluster", lambda _: None)
-    used = []
-    context = TaskContext(
-        connector_name="c", task=2,
-        worker=worker_settings({"key.converter": JSON, "key.converter.schemas.enable": "false",
-                                "value.converter": JSON, **more}),
-        connector={"value.converter": "own.Converter", **errors}, config={"task.class": "x.Task"}, engine=None,
-        offsets=kafka, wake=woken.set, topic_used=used.append)
-    task = JavaSourceTask(context, SourceSettings.of(context), host, {"class": "x.Connector", "version": "1"}, kafka)
-    rig = SimpleNamespace(task=task, kafka=kafka, host=host, woken=woken, used=used, metrics=context.metrics)
-    yield rig
-    task.cancel()
-    task.close()
-
-
-def started(rig):
-    """The task, started, and the session that it has."""
-    thread = threading.Thread(target=rig.task.start)
-    thread.start()
-    session = rig.host.sessions.get(timeout=10)
-    session.order = session.read()[1]
-    session.say("started")
-    thread.join(10)
-    rig.task.run_once()
-    assert session.op() == "resume"
-    return session
+    with source_rig(monkeypatch, getattr(request, "param", {})) as made:
+        yield made
 
 
 def test_the_workers_converters_are_used_if_none_are_configured(rig):
@@ -137,8 +100,12 @@ def test_a_record_for_an_invalid_topic_fails_the_task(rig):
     session = started(rig)
     body = packed([("bad name/", -1, 5, None, b"two", [])], [['{"p":1}', '{"n":4}']])
     session.socket.sendall(HEAD.pack(BATCH, 1, len(body)) + body)
+    leaving = threading.Thread(target=session.leave)
+    leaving.start()
     with pytest.raises(InvalidTopicError, match="'bad name/' is not a valid name of a topic"):
         wait_until(lambda: stepped(rig) is None)
+    leaving.join(10)
+    assert not leaving.is_alive(), "the plugin has stopped before the task is FAILED, as in Kafka Connect"
     assert rig.kafka.committed == []
 
 
@@ -217,36 +184,6 @@ def test_a_poll_that_is_not_converted_at_a_stop_is_not_committed(rig):
     assert rig.kafka.aborts == 1
 
 
-def test_the_end_of_the_host_restarts_the_task(rig):
-    session = started(rig)
-    session.frame(b"one", offset=1)
-    session.socket.close()
-    wait_until(lambda: stepped(rig) and rig.kafka.aborts, what="the end to be seen")
-    assert rig.task.restarting
-    assert rig.kafka.committed == [(1, [({"p": 1}, {"n": 1})])], "what had come is kept"
-    running = threading.Thread(target=lambda: wait_until(lambda: rig.task.run_once().idle_ms > 1000))
-    running.start()
-    session = rig.host.sessions.get(timeout=10)
-    assert session.op() == "source"
-    session.say("started")
-    assert session.op() == "resume"
-    running.join(10)
-    assert not rig.task.restarting
-
-
-def test_a_task_continues_with_the_committed_offsets_after_a_suspension(rig):
-    started(rig)
-    rig.kafka.suspended = True
-    running = threading.Thread(target=lambda: wait_until(lambda: rig.task.run_once().idle_ms > 1000))
-    running.start()
-    session = rig.host.sessions.get(timeout=10)
-    assert session.op() == "source"
-    session.say("started")
-    assert session.op() == "resume"
-    running.join(10)
-    assert rig.kafka.committed == []
-
-
 def test_pause_and_resume_are_sent_once(rig):
     session = started(rig)
     rig.task.pause()
@@ -299,31 +236,6 @@ def test_a_stopped_task_commits_all_transactions_that_the_plugin_has_ended(rig, 
     ending.join(10)
     assert rig.kafka.committed == [(1, [({"p": 1}, {"n": 1})]), (2, [({"p": 1}, {"n": 2})])]
     assert rig.kafka.signals == ["commit", "commit"]
-
-
-@pytest.mark.parametrize("end", ["stopped", "failed"])  # a stop that throws is no reason to fail the task
-def test_a_task_commits_its_last_records_before_it_leaves_a_replaced_host(rig, end):
-    first = started(rig)
-    rig.woken.clear()
-    first.frame(b"one", offset=1)
-    first.say("retire")
-    running = threading.Thread(target=lambda: wait_until(lambda: stepped(rig).idle_ms > 1000))
-    running.start()
-    while first.op() != "stop":  # the first frame may be acknowledged before
-        pass
-    first.frame(b"last", offset=2)
-    first.say("drained")
-    while first.op() != "finish":
-        pass
-    first.say(end, **{"class": "x.Boom", "message": "no", "trace": "at y"})
-    second = rig.host.sessions.get(timeout=10)
-    assert second.op() == "source"
-    second.say("started")
-    assert second.op() == "resume"
-    running.join(10)
-    assert rig.kafka.appended == [("t", b"one"), ("t", b"last")]
-    assert rig.kafka.committed[-1] == (2, [({"p": 1}, {"n": 2})])
-    assert rig.metrics.failures == rig.metrics.retries == 0
 
 
 def test_a_task_that_does_not_end_is_abandoned(rig):

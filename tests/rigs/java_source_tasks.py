@@ -1,14 +1,24 @@
-"""Kafka in memory, as the tasks of Java sources use it."""
+"""The task of a Java source, with a simulated host, and a Kafka in memory."""
 
 from __future__ import annotations
 
 import threading
+from contextlib import contextmanager
+from types import MappingProxyType, SimpleNamespace
 
 import numpy as np
 
+from heeler.java_host import frame_writer, source_task
+from heeler.java_host.source_task import JavaSourceTask
 from spark_tasks.errors import RetriableError
 from spark_tasks.kafka.errors import KafkaUnavailableError
 from spark_tasks.sources.delivery import Lane
+from spark_tasks.sources.settings import SourceSettings
+from spark_tasks.task import TaskContext
+from tests.rigs.host_sessions import Host
+from tests.rigs.tasks import worker_settings
+
+JSON = "org.apache.kafka.connect.json.JsonConverter"
 
 
 class Kafka:
@@ -82,3 +92,37 @@ class Appender:
 
     def close(self):
         self._closed.set()
+
+
+@contextmanager
+def source_rig(monkeypatch, more=MappingProxyType({})):
+    """A task, its host and Kafka simulated. `more`: of the worker's properties, and `errors.*` of the connector."""
+    errors = {key: value for key, value in more.items() if key.startswith("errors.")}
+    kafka, host, woken = Kafka(), Host(), threading.Event()
+
+    monkeypatch.setattr(frame_writer, "Appender", lambda *_, **__: Appender(kafka))
+    monkeypatch.setattr(source_task, "shared_cluster", lambda _: None)
+    used = []
+    context = TaskContext(
+        connector_name="c", task=2,
+        worker=worker_settings({"key.converter": JSON, "key.converter.schemas.enable": "false",
+                                "value.converter": JSON, **more}),
+        connector={"value.converter": "own.Converter", **errors}, config={"task.class": "x.Task"}, engine=None,
+        offsets=kafka, wake=woken.set, topic_used=used.append)
+    task = JavaSourceTask(context, SourceSettings.of(context), host, {"class": "x.Connector", "version": "1"}, kafka)
+    yield SimpleNamespace(task=task, kafka=kafka, host=host, woken=woken, used=used, metrics=context.metrics)
+    task.cancel()
+    task.close()
+
+
+def started(rig):
+    """The task, started, and the session that it has."""
+    thread = threading.Thread(target=rig.task.start)
+    thread.start()
+    session = rig.host.sessions.get(timeout=10)
+    session.order = session.read()[1]
+    session.say("started")
+    thread.join(10)
+    rig.task.run_once()
+    assert session.op() == "resume"
+    return session
