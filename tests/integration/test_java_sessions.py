@@ -81,7 +81,7 @@ def test_a_transaction_ends_in_a_poll_without_records(host, tmp_path):
 
 
 def test_a_transaction_that_ends_after_the_last_poll_is_committed(host, tmp_path):
-    task = scripted(host, tmp_path / "notes", "one@1", boundaries=True, own={"ending": "yes"})
+    task = scripted(host, tmp_path / "notes", "one@1", boundaries=True, own={"commits": "transaction"})
     assert task.until("started") == ["started"]
     task.connection.tell("resume")
     frame = task.event()
@@ -107,3 +107,28 @@ def test_an_exception_in_stop_is_only_logged(host, tmp_path):
         task.connection.tell(op)
     assert task.until("stopped") == ["drained", "stopped"]
     assert task.noted() == ["stop"]
+
+
+def test_a_plugin_may_read_offsets_in_commit(host, tmp_path):
+    """The thread that reads the worker's messages waited for the answer, which it had to read."""
+    task = scripted(host, tmp_path / "notes", "one@1", own={"commits": "read"})
+    task.offsets = [('{"p":1}', '{"o":1}')]
+    assert task.until("started") == ["started"]
+    task.connection.tell("resume")
+    task.acknowledge(task.event())
+    wait_until(lambda: "{o=1}" in task.noted())
+    for op in ("stop", "finish"):
+        task.connection.tell(op)
+    assert task.until("stopped") == ["drained", "stopped"]
+
+
+def test_a_commit_that_hangs_delays_no_stop_and_counts_as_hung(host, tmp_path, caplog):
+    task = scripted(host, tmp_path / "notes", "one@1|two@2", own={"commits": "hang"})
+    assert task.until("started") == ["started"]
+    task.connection.tell("resume")
+    task.acknowledge(task.event())
+    wait_until(lambda: "commit" in task.noted())
+    task.connection.tell("stop")
+    assert task.until("drained")[-1] == "drained"
+    task.connection.close()
+    wait_until(lambda: "Thread 'commits of task c-0' hangs after its connection was closed" in caplog.text)

@@ -51,14 +51,14 @@ public class Script extends SourceConnector {
 
     /**
      * The task. `polls`: the polls, separated by "|". Each has words: VALUE@OFFSET is a record; "commit" and "abort" end the
-     * transaction, "retry" and "throw" throw, "null" returns null. `throws`: the methods that throw, the first time they are called. `ending`: set if commit() commits
-     * the transaction.
+     * transaction, "retry" and "throw" throw, "null" returns null. `throws`: the methods that throw, the first time they are called. `commits`: what commit() does,
+     * "transaction" (it commits the transaction), "read" (it reads and notes the offset) or "hang".
      */
     public static class Scripted extends SourceTask {
         private final ArrayDeque<String> polls = new ArrayDeque<>();
         private final List<String> throwing = new ArrayList<>();
         private Path notes;
-        private boolean ending;
+        private String commits;
 
         @Override public String version() {
             return "1";
@@ -68,7 +68,7 @@ public class Script extends SourceConnector {
             polls.addAll(List.of(given.get("polls").split("\\|")));
             throwing.addAll(List.of(given.getOrDefault("throws", "").split(" ")));
             notes = Path.of(given.get("notes"));
-            ending = given.containsKey("ending");
+            commits = given.getOrDefault("commits", "");
         }
 
         @Override public List<SourceRecord> poll() throws InterruptedException {
@@ -102,11 +102,26 @@ public class Script extends SourceConnector {
 
         @Override public void commit() {
             called("commit", "");
-            if (ending) context.transactionContext().commitTransaction();
+            switch (commits) {
+                case "transaction" -> context.transactionContext().commitTransaction();
+                case "read" -> note(notes, String.valueOf(context.offsetStorageReader().offset(Map.of("p", 1))));
+                case "hang" -> sleep();
+                default -> { }
+            }
         }
 
         @Override public void stop() {
             called("stop", "");
+        }
+
+        private static void sleep() {
+            while (true) {
+                try {
+                    Thread.sleep(1000);
+                } catch (InterruptedException e) {
+                    System.err.println("not now"); // as plugins do that swallow it
+                }
+            }
         }
 
         private void called(String method, String more) {

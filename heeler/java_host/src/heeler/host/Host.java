@@ -205,7 +205,7 @@ public final class Host {
             session.listen(first);
         } finally {
             session.connection.close();
-            awaitEnd(session.thread);
+            for (Thread thread : session.threads()) awaitEnd(thread);
             sessions.remove(session);
         }
         if (session.ranOut) new Thread(this::checkHeap, "heap").start(); // a new thread, which keeps none of the session's memory alive
@@ -236,7 +236,6 @@ public final class Host {
 
     /** After the worker has closed the connection: a thread that hangs cannot be ended, and holds memory, and perhaps locks. */
     private void awaitEnd(Thread thread) throws InterruptedException {
-        if (thread == null) return;
         thread.join(HUNG_MS);
         if (!thread.isAlive()) return;
         int now = hung.incrementAndGet();

@@ -1,13 +1,14 @@
 package heeler.host;
 
 import java.io.IOException;
+import java.util.List;
 import java.util.Map;
 import org.apache.kafka.connect.connector.Task;
 
-/** One connection, and the thread that runs plugin code for it. */
+/** One connection, and the threads that run plugin code for it. */
 abstract class Session {
     final Connection connection;
-    volatile Thread thread; // null until it is created
+    volatile Thread thread; // the first one; null until it is created
     volatile ClassLoader loader; // the plugin's
     volatile boolean ranOut; // its plugin ran out of memory
 
@@ -18,9 +19,14 @@ abstract class Session {
     /** Handles the worker's messages, of which `first` is the first, until it closes the connection. */
     abstract void listen(Connection.Message first) throws Exception;
 
+    /** Those that have been created. */
+    List<Thread> threads() {
+        return thread == null ? List.of() : List.of(thread);
+    }
+
     /** Whether a thread is the session's own or one that its plugin has started. */
     boolean owns(Thread other) {
-        return other == thread || other.getContextClassLoader() == loader && loader != null;
+        return threads().contains(other) || other.getContextClassLoader() == loader && loader != null;
     }
 
     /** Reports an error of the plugin, which has failed or has ended the host. */

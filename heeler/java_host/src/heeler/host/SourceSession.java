@@ -12,7 +12,9 @@ import java.util.Base64;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.LinkedBlockingQueue;
 import org.apache.kafka.clients.producer.RecordMetadata;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.header.Header;
@@ -31,13 +33,15 @@ import org.apache.kafka.connect.util.ConnectorTaskId;
 /**
  * One source task. One thread polls, transforms and converts. A second one sends the records that have come in the meantime
  * as a frame, with their offsets. The connection's thread receives the worker's messages: the worker appends a frame,
- * commits it together with its offsets, and then acknowledges it.
+ * commits it together with its offsets, and then acknowledges it. A third thread then notifies the plugin, which may take
+ * long, or need an answer from the worker.
  *
  * The end: "stop" -> the last poll returns, the last frame is sent, "drained" -> the worker commits all of it, "finish" ->
  * the task is stopped, "stopped".
  */
 final class SourceSession extends Session {
     private static final int FRAME_BYTES = 4 << 20;
+    private static final int MOST_ACKNOWLEDGEMENTS = 100; // a plugin that is slower to commit is not polled
     private static final int REFUSED = -2; // as a partition
     private static final int SLICE = 500; // records that are converted at once; more would not fit into the CPU's caches
     private final Host host;
@@ -46,6 +50,8 @@ final class SourceSession extends Session {
     private final List<?> converted; // what the worker converts; null if it runs no part of the chain
     private final WorkerTransactionContext transactions; // null unless the connector defines transaction boundaries
     private final CountDownLatch finish = new CountDownLatch(1);
+    private final BlockingQueue<Connection.Message> acknowledgements = new LinkedBlockingQueue<>(); // then "finish"
+    private final Thread committer;
     private volatile SourceTask task;
     private volatile SourceConversion conversion;
     private volatile boolean stopping;
@@ -84,19 +90,25 @@ final class SourceSession extends Session {
         converted = (List<?>) first.content().get("converted");
         transactions = first.content().get("boundaries") == Boolean.TRUE ? new WorkerTransactionContext() : null;
         thread = new Thread(this::run, "task " + id);
+        committer = new Thread(this::notifyOfCommits, "commits of task " + id);
+    }
+
+    @Override
+    List<Thread> threads() {
+        return List.of(thread, committer);
     }
 
     @Override
     void listen(Connection.Message first) throws Exception {
         thread.start();
+        committer.start();
         try {
             for (Connection.Message m = connection.read(); m != null; m = connection.read()) {
                 switch (m.op()) {
-                    case "acknowledge" -> acknowledge(m);
+                    case "acknowledge", "finish" -> acknowledgements.add(m);
                     case "pause" -> pause(true);
                     case "resume" -> pause(false);
                     case "stop" -> stop();
-                    case "finish" -> finish.countDown();
                     default -> throw new IOException("unknown message " + m.op());
                 }
             }
@@ -104,7 +116,7 @@ final class SourceSession extends Session {
             gone = true;
             stop();
             finish.countDown();
-            thread.interrupt(); // in case it hangs
+            for (Thread one : threads()) one.interrupt(); // in case it hangs
         }
     }
 
@@ -175,7 +187,7 @@ final class SourceSession extends Session {
     }
 
     private synchronized boolean mayPoll() throws InterruptedException {
-        while (paused && !stopping) wait();
+        while ((paused || acknowledgements.size() > MOST_ACKNOWLEDGEMENTS) && !stopping) wait();
         return !stopping;
     }
 
@@ -285,26 +297,37 @@ final class SourceSession extends Session {
         }
     }
 
+    private void notifyOfCommits() {
+        try (LoaderSwap swap = host.plugins.withClassLoader(loader)) {
+            for (Connection.Message m = acknowledgements.take(); m.op().equals("acknowledge"); m = acknowledgements.take()) {
+                acknowledge(m);
+                synchronized (this) { notifyAll(); }
+            }
+        } catch (InterruptedException e) {
+            // The worker has closed the connection.
+        } finally {
+            finish.countDown();
+        }
+    }
+
     /** All frames up to this one, and their offsets, are committed. */
     private void acknowledge(Connection.Message message) {
         int frame = message.number("frame");
         Map<Integer, Placed> placed = Placed.of(message);
-        try (LoaderSwap swap = host.plugins.withClassLoader(loader)) {
-            while (true) {
-                Map.Entry<Integer, List<Sent>> done;
-                synchronized (this) {
-                    if (unacknowledged.isEmpty() || unacknowledged.peek().getKey() > frame) break;
-                    done = unacknowledged.poll();
-                }
-                Placed where = placed.get(done.getKey());
-                int row = 0;
-                for (Sent one : done.getValue()) {
-                    RecordMetadata metadata = one.topic() == null ? null : metadata(one, where, row++);
-                    notify("commitRecord", task -> task.commitRecord(one.record(), metadata));
-                }
+        while (true) {
+            Map.Entry<Integer, List<Sent>> done;
+            synchronized (this) {
+                if (unacknowledged.isEmpty() || unacknowledged.peek().getKey() > frame) break;
+                done = unacknowledged.poll();
             }
-            notify("commit", SourceTask::commit);
+            Placed where = placed.get(done.getKey());
+            int row = 0;
+            for (Sent one : done.getValue()) {
+                RecordMetadata metadata = one.topic() == null ? null : metadata(one, where, row++);
+                notify("commitRecord", task -> task.commitRecord(one.record(), metadata));
+            }
         }
+        notify("commit", SourceTask::commit);
     }
 
     /** A call of a method of the plugin. */
