@@ -18,7 +18,7 @@ from spark_tasks.task import TaskContext
 
 _logger = logging.getLogger(__name__)
 
-HELD_EVENTS: Final = 8  # the number of queued events, after which the host has to wait; a frame has up to 4 MB
+HELD_EVENTS: Final = 8  # queued events, after which the host has to wait; a frame has some MB, or one larger record
 _POLL_S: Final = 0.2
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from tests.rigs.lone_host import noting, running_host, scripted
@@ -132,3 +134,28 @@ def test_a_commit_that_hangs_delays_no_stop_and_counts_as_hung(host, tmp_path, c
     assert task.until("drained")[-1] == "drained"
     task.connection.close()
     wait_until(lambda: "Thread 'commits of task c-0' hangs after its connection was closed" in caplog.text)
+
+
+def test_a_poll_of_large_records_is_sent_in_small_frames(host, tmp_path):
+    """Up to 500 were one frame, whatever their size."""
+    task = scripted(host, tmp_path / "notes", " ".join(f"#3000000@{n}" for n in range(6)))
+    assert task.until("started") == ["started"]
+    task.connection.tell("resume")
+    frames = [task.event()]
+    while frames[-1].more:
+        frames.append(task.event())
+    assert sum(len(frame.raw) for frame in frames) == 6
+    assert max(len(frame.raw) for frame in frames) <= 3
+
+
+def test_large_records_leave_other_tasks_their_memory(host, tmp_path):
+    """Each task kept buffers for the largest frames that it had sent."""
+    for name in ("one", "two", "three"):
+        task = scripted(host, tmp_path / name, "|".join(f"#20000000@{n}" for n in range(1, 4)))
+        assert task.until("started") == ["started"]
+        task.connection.tell("resume")
+        offset = 0
+        while offset < 3:
+            frame = task.event()
+            offset = json.loads(frame.offsets[0][1])["o"]
+            task.acknowledge(frame)  # until then, the host has the records

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +19,7 @@ from tests.rigs.java_jars import compile_into
 
 STRINGS = "org.apache.kafka.connect.storage.StringConverter"
 EVENT_S = 30.0
+_OPTIONS = "-Xmx192M -XX:MaxDirectMemorySize=100M -XX:TieredStopAtLevel=1"
 
 
 @contextmanager
@@ -25,7 +27,9 @@ def running_host(folder: Path) -> Iterator[JavaHost]:
     """A host with the plugins of tests/rigs/java."""
     (folder / "mode").mkdir()
     compile_into(folder / "mode" / "mode.jar")
-    settings = JavaHostSettings.of({"java.plugins.jvm.options": "-Xmx128M -XX:TieredStopAtLevel=1"})
+    with zipfile.ZipFile(folder / "mode" / "mode.jar", "a") as archive:
+        archive.writestr("version.txt", "7.1")  # of ModeSource
+    settings = JavaHostSettings.of({"java.plugins.jvm.options": _OPTIONS})
     host = JavaHost(lambda _: (str(folder), "only_scan"), settings)
     try:
         yield host

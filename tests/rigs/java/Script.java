@@ -50,7 +50,7 @@ public class Script extends SourceConnector {
     @Override public void stop() { }
 
     /**
-     * The task. `polls`: the polls, separated by "|". Each has words: VALUE@OFFSET is a record; "commit" and "abort" end the
+     * The task. `polls`: the polls, separated by "|". Each has words: VALUE@OFFSET is a record, #N@OFFSET one of N bytes; "commit" and "abort" end the
      * transaction, "retry" and "throw" throw, "null" returns null. `throws`: the methods that throw, the first time they are called. `commits`: what commit() does,
      * "transaction" (it commits the transaction), "read" (it reads and notes the offset) or "hang".
      */
@@ -88,6 +88,7 @@ public class Script extends SourceConnector {
                     case "null" -> records = null;
                     default -> {
                         String[] parts = word.split("@");
+                        if (parts[0].startsWith("#")) parts[0] = "x".repeat(Integer.parseInt(parts[0].substring(1)));
                         records.add(new SourceRecord(Map.of("p", 1), Map.of("o", Long.valueOf(parts[1])), "t",
                             Schema.STRING_SCHEMA, parts[0]));
                     }

@@ -29,12 +29,25 @@ final class Columns {
     private static final int KEY_SCHEMA = 16;
     private static final int VALUE_SCHEMA = 17;
 
+    private static final int MOST_KEPT = 8 << 20; // bytes of a section between frames: all tasks share the direct memory
+
     /** One growing section. */
     private static final class Section {
+        private final int first;
         ByteBuffer bytes;
 
         Section(int size) {
-            bytes = ByteBuffer.allocateDirect(size).order(ByteOrder.LITTLE_ENDIAN);
+            first = size;
+            bytes = buffer(size);
+        }
+
+        private static ByteBuffer buffer(int size) {
+            return ByteBuffer.allocateDirect(size).order(ByteOrder.LITTLE_ENDIAN);
+        }
+
+        void clear() {
+            if (bytes.capacity() > MOST_KEPT) bytes = buffer(first);
+            else bytes.clear();
         }
 
         int size() {
@@ -46,7 +59,7 @@ final class Columns {
             long wanted = Math.max(2L * bytes.capacity(), (long) bytes.position() + more);
             int capacity = (int) Math.min(Integer.MAX_VALUE, wanted);
             if (capacity - bytes.position() < more) throw new IllegalStateException("one batch has more than 2 GiB");
-            ByteBuffer larger = ByteBuffer.allocateDirect(capacity).order(ByteOrder.LITTLE_ENDIAN);
+            ByteBuffer larger = buffer(capacity);
             bytes.flip();
             larger.put(bytes);
             bytes = larger;
@@ -96,9 +109,7 @@ final class Columns {
 
         void clear() {
             count = nulls = 0;
-            offsets.bytes.clear();
-            data.bytes.clear();
-            valid.bytes.clear();
+            for (Section section : List.of(offsets, data, valid)) section.clear();
         }
 
         void into(Section[] sections, int at) {
@@ -145,7 +156,7 @@ final class Columns {
         lastTopic = null;
         topics.clear();
         schemas.clear();
-        for (Section section : List.of(topic, partition, timestamp, lists, keySchema, valueSchema)) section.bytes.clear();
+        for (Section section : List.of(topic, partition, timestamp, lists, keySchema, valueSchema)) section.clear();
         for (Strings column : List.of(key, value, headerKey, headerValue)) column.clear();
     }
 

@@ -24,7 +24,12 @@ final class SourceConversion extends Conversion<SourceRecord, SourceRecord> {
 
     /** A record for Kafka, or for the worker's part of the chain, then with its schemas as JSON. */
     record Outgoing(String topic, Integer partition, long timestamp, RecordHeaders headers, byte[] key, byte[] value,
-                    String keySchema, String valueSchema) { }
+                    String keySchema, String valueSchema) {
+        /** The bytes of key and value. */
+        long size() {
+            return (key == null ? 0L : key.length) + (value == null ? 0L : value.length);
+        }
+    }
 
     SourceConversion(Host host, SourceConnectorConfig config, ConnectorTaskId id, ConnectMetrics measured, List<?> converted) {
         super(host, config, id, measured, config.errorToleranceType());

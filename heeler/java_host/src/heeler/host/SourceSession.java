@@ -10,6 +10,7 @@ import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.Base64;
 import java.util.HashMap;
+import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.BlockingQueue;
@@ -193,9 +194,7 @@ final class SourceSession extends Session {
 
     private void poll(SourceConversion conversion) throws InterruptedException {
         List<SourceRecord> records = polled();
-        for (int from = 0; from < records.size(); from += SLICE)
-            take(conversion, records.subList(from, Math.min(from + SLICE, records.size())),
-                from + SLICE < records.size());
+        for (Iterator<SourceRecord> rest = records.iterator(); rest.hasNext();) take(conversion, rest);
         endAsAsked();
     }
 
@@ -227,12 +226,20 @@ final class SourceSession extends Session {
         while (signal != null && !gone) wait();
     }
 
-    private void take(SourceConversion conversion, List<SourceRecord> records, boolean more) throws InterruptedException {
-        List<Outgoing> converted = new ArrayList<>(records.size());
+    /** Converts and adds the next records: not many, and not many more bytes than a frame has, if they are large. */
+    private void take(SourceConversion conversion, Iterator<SourceRecord> rest) throws InterruptedException {
+        List<SourceRecord> records = new ArrayList<>(SLICE);
+        List<Outgoing> converted = new ArrayList<>(SLICE);
+        long size = 0;
         try {
-            for (SourceRecord record : records) converted.add(conversion.converted(record));
+            while (rest.hasNext() && records.size() < SLICE && size <= FRAME_BYTES) {
+                records.add(rest.next());
+                Outgoing sends = conversion.converted(records.get(records.size() - 1));
+                converted.add(sends);
+                if (sends != null) size += sends.size();
+            }
         } finally {
-            add(records, converted, more || converted.size() < records.size());
+            add(records, converted, rest.hasNext() || converted.size() < records.size());
         }
     }
 
