@@ -159,3 +159,12 @@ def test_large_records_leave_other_tasks_their_memory(host, tmp_path):
             frame = task.event()
             offset = json.loads(frame.offsets[0][1])["o"]
             task.acknowledge(frame)  # until then, the host has the records
+
+
+def test_fields_that_are_not_set_have_their_defaults_in_the_workers_part_of_the_chain(host, tmp_path):
+    """Such a record failed the task. A default of an optional field is the converter's affair."""
+    task = scripted(host, tmp_path / "notes", "struct@1", converted=["value"])
+    assert task.until("started") == ["started"]
+    task.connection.tell("resume")
+    (value,) = task.event().cut.raw.column("value").to_pylist()
+    assert json.loads(value) == {"list": [{"v": 5, "o": None}], "text": "none"}

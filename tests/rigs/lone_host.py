@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import queue
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -93,9 +93,10 @@ class LoneTask:
 
 
 def scripted(host: JavaHost, notes: Path, polls: str, *, own: Mapping[str, str] | None = None, boundaries: bool = False,
-             **more: str) -> LoneTask:
-    """A task of tests/rigs/java/Script.java, which polls this."""
-    return LoneTask(host, "source", notes, "heeler.tests.Script$Scripted", order={"boundaries": boundaries},
+             converted: Sequence[str] | None = None, **more: str) -> LoneTask:
+    """A task of tests/rigs/java/Script.java, which polls this. `converted`: what the worker would convert."""
+    return LoneTask(host, "source", notes, "heeler.tests.Script$Scripted",
+                    order={"boundaries": boundaries, "converted": converted},
                     own={"polls": polls, **(own or {})}, **more)
 
 

@@ -14,6 +14,8 @@ import org.apache.kafka.common.config.ConfigDef;
 import org.apache.kafka.connect.connector.Task;
 import org.apache.kafka.connect.data.Schema;
 import org.apache.kafka.connect.data.SchemaAndValue;
+import org.apache.kafka.connect.data.SchemaBuilder;
+import org.apache.kafka.connect.data.Struct;
 import org.apache.kafka.connect.errors.ConnectException;
 import org.apache.kafka.connect.errors.DataException;
 import org.apache.kafka.connect.errors.RetriableException;
@@ -50,11 +52,16 @@ public class Script extends SourceConnector {
     @Override public void stop() { }
 
     /**
-     * The task. `polls`: the polls, separated by "|". Each has words: VALUE@OFFSET is a record, #N@OFFSET one of N bytes; "commit" and "abort" end the
+     * The task. `polls`: the polls, separated by "|". Each has words: VALUE@OFFSET is a record, #N@OFFSET one of N bytes, struct@OFFSET one
+     * whose fields are not set; "commit" and "abort" end the
      * transaction, "retry" and "throw" throw, "null" returns null. `throws`: the methods that throw, the first time they are called. `commits`: what commit() does,
      * "transaction" (it commits the transaction), "read" (it reads and notes the offset) or "hang".
      */
     public static class Scripted extends SourceTask {
+        private static final Schema WITHIN = SchemaBuilder.struct().field("v", SchemaBuilder.int32().defaultValue(5).build())
+            .field("o", SchemaBuilder.int32().optional().defaultValue(7).build()).build();
+        private static final Schema STRUCT = SchemaBuilder.struct().field("list", SchemaBuilder.array(WITHIN).build())
+            .field("text", SchemaBuilder.string().defaultValue("none").build()).build();
         private final ArrayDeque<String> polls = new ArrayDeque<>();
         private final List<String> throwing = new ArrayList<>();
         private Path notes;
@@ -89,8 +96,10 @@ public class Script extends SourceConnector {
                     default -> {
                         String[] parts = word.split("@");
                         if (parts[0].startsWith("#")) parts[0] = "x".repeat(Integer.parseInt(parts[0].substring(1)));
+                        Struct struct = new Struct(STRUCT).put("list", List.of(new Struct(WITHIN)));
+                        boolean plain = !parts[0].equals("struct");
                         records.add(new SourceRecord(Map.of("p", 1), Map.of("o", Long.valueOf(parts[1])), "t",
-                            Schema.STRING_SCHEMA, parts[0]));
+                            plain ? Schema.STRING_SCHEMA : STRUCT, plain ? parts[0] : struct));
                     }
                 }
             }

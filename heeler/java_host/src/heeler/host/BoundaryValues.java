@@ -3,6 +3,7 @@ package heeler.host;
 import com.fasterxml.jackson.databind.JsonNode;
 import java.io.IOException;
 import java.util.ArrayList;
+import java.util.Collection;
 import java.util.HashMap;
 import java.util.IdentityHashMap;
 import java.util.List;
@@ -29,15 +30,52 @@ final class BoundaryValues {
     private final JsonCodec codec;
     private final Map<String, Schema> schemas = new HashMap<>();
     private final Map<Schema, String> texts = new IdentityHashMap<>();
+    private final Map<Schema, Boolean> defaults = new IdentityHashMap<>(); // whether they have any
 
     BoundaryValues() {
         json.configure(CONFIG, false);
         codec = new JsonCodec(json, CONFIG);
     }
 
-    /** A value as JSON. */
+    /** A value as JSON. A required field that is not set has its default: null, which means none elsewhere, is not valid there. */
     byte[] written(Schema schema, Object value) {
-        return value == null ? null : codec.kafka("", null, schema, value);
+        if (value == null) return null;
+        return codec.kafka("", null, schema, schema != null && defaults(schema) ? filled(schema, value) : value);
+    }
+
+    private boolean defaults(Schema schema) {
+        if (defaults.size() >= KEPT) defaults.clear();
+        return defaults.computeIfAbsent(schema, BoundaryValues::hasDefaults);
+    }
+
+    /** Whether some value within those of a schema may be missing although it is required. */
+    private static boolean hasDefaults(Schema schema) {
+        return !schema.isOptional() && schema.defaultValue() != null || switch (schema.type()) {
+            case ARRAY -> hasDefaults(schema.valueSchema());
+            case MAP -> hasDefaults(schema.keySchema()) || hasDefaults(schema.valueSchema());
+            case STRUCT -> schema.fields().stream().anyMatch(field -> hasDefaults(field.schema()));
+            default -> false;
+        };
+    }
+
+    private static Object filled(Schema schema, Object value) {
+        if (value == null) return schema.isOptional() ? null : schema.defaultValue();
+        if (value instanceof Struct struct && struct.schema().equals(schema)) {
+            Struct found = new Struct(schema);
+            for (Field field : schema.fields()) {
+                Object one = filled(field.schema(), struct.getWithoutDefault(field.name()));
+                if (one != null) found.put(field, one);
+            }
+            return found;
+        }
+        if (value instanceof Collection<?> items && schema.type() == Schema.Type.ARRAY)
+            return new ArrayList<Object>(items.stream().map(item -> filled(schema.valueSchema(), item)).toList());
+        if (value instanceof Map<?, ?> map && schema.type() == Schema.Type.MAP) {
+            Map<Object, Object> found = new HashMap<>();
+            map.forEach((key, one) -> found.put(filled(schema.keySchema(), key), filled(schema.valueSchema(), one)));
+            return found;
+        }
+        return value;
     }
 
     /** The schema as JSON; null if there is none. */
