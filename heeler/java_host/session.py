@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import queue
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import Final
 
@@ -31,6 +31,7 @@ class Session:
         self._wake = context.wake
         self._measured = context.metrics.plugins
         self._closed = False
+        self._end: HostGoneError | None = None
         self.retires = False
         """Whether its host is being replaced: the task must leave it, or ends with it some seconds later."""
         self.connection = connect(self._put, offsets, context.id, context.connector_name)
@@ -53,8 +54,10 @@ class Session:
         self._wake()
 
     def next(self, *, wait: bool) -> Event | None:
-        """The next event; None if there is none, unless `wait` is set. Raises HostGoneError at the end."""
+        """The next event; None if there is none, unless `wait` is set. Raises HostGoneError at the end, every time."""
         while True:
+            if self._end is not None:
+                raise self._end
             try:
                 event = self._events.get(timeout=_POLL_S) if wait else self._events.get_nowait()
             except queue.Empty:
@@ -64,8 +67,15 @@ class Session:
                     return None
                 continue
             if isinstance(event, HostGoneError):
-                raise event
+                self._end = event
+                continue
             return event
+
+    def rest(self) -> Iterator[Event]:
+        """What the host has sent before its end, which may be the reason. Call it only if the host has ended."""
+        with suppress(HostGoneError):
+            while (event := self.next(wait=True)) is not None:
+                yield event
 
     def close(self) -> None:
         """Ends the session: the host gives the task up. Any thread, any number of times."""

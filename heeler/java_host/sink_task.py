@@ -102,6 +102,9 @@ class JavaSinkTask(JavaTask):
                 self._prepared = True
             return self._step(self._held.current() or self._begin())
         except HostGoneError as error:
+            if (session := self._held.session) is not None:
+                for event in session.rest():
+                    self._hear(event)  # if the plugin has ended its JVM, raises this error
             self._give_up()
             if self._held.cancelled:
                 raise

@@ -116,8 +116,16 @@ class JavaSourceTask(JavaTask):
                 self._polls = not self._paused
             writer, _ = self._step(session, time.monotonic() + STEP_S)
             return self._progress(session, writer)
+        except HostGoneError as gone:
+            return self._failed(self._reason(gone))
         except Exception as error:  # noqa: BLE001 - Kafka's, and the plugin's
             return self._failed(error)
+
+    def _reason(self, gone: HostGoneError) -> ConnectError:
+        """The error of the plugin, if it has ended its JVM."""
+        rest = self._held.session.rest() if self._held.session is not None else ()
+        failed = (event for event in rest if isinstance(event, Mapping) and event.get("op") == "failed")
+        return next(map(unexpected, failed), gone)
 
     def _step(self, session: Session, until: float, *, wait: bool = False) -> tuple[FrameWriter, bool]:
         """Appends and commits received frames, up to one that ends a transaction; with `wait`, also after `until`.

@@ -1,4 +1,4 @@
-"""A Java source's task whose host or Kafka fails, or that moves to another host; the host is simulated."""
+"""Java tasks whose host or Kafka fails, or that move to another host; the host is simulated."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ import threading
 
 import pytest
 
+from heeler.java_host.connection import JavaPluginError
 from spark_tasks.kafka.errors import KafkaUnavailableError
 from spark_tasks.sources.boundaries import Boundary, BoundaryKind
 from tests.rigs.host_sessions import stepped
+from tests.rigs.java_sink_tasks import sink_rig
+from tests.rigs.java_sink_tasks import started as started_sink
 from tests.rigs.java_source_tasks import Appender, Kafka, source_rig, started
 from tests.rigs.support import wait_until
 
@@ -17,6 +20,41 @@ from tests.rigs.support import wait_until
 def rig(monkeypatch):
     with source_rig(monkeypatch) as made:
         yield made
+
+
+@pytest.fixture
+def sink(monkeypatch):
+    with sink_rig(monkeypatch) as made:
+        yield made
+
+
+def exits(session):
+    session.say("failed", **{"class": "x.Exit", "message": "the plugin called System.exit", "trace": "at y"})
+    session.socket.close()
+
+
+def test_a_sink_whose_plugin_ends_its_jvm_fails_although_the_worker_is_just_sending(sink):
+    """The worker only saw that it could not send; the task ran again, and ended the JVM of its neighbours again."""
+    session = started_sink(sink)
+    sink.group.end = 5
+    sink.group.meanwhile = lambda: exits(session)
+    with pytest.raises(JavaPluginError, match=r"the plugin called System\.exit"):
+        sink.task.run_once()
+
+
+def test_a_source_whose_plugin_ends_its_jvm_fails_although_the_worker_is_just_sending(rig, monkeypatch):
+    session = started(rig)
+    rig.woken.clear()
+    commit = Kafka.commit
+
+    def exiting(self, *arguments):
+        exits(session)
+        return commit(self, *arguments)
+
+    monkeypatch.setattr(Kafka, "commit", exiting)
+    session.frame(b"one", offset=1)
+    with pytest.raises(JavaPluginError, match=r"the plugin called System\.exit"):
+        wait_until(lambda: stepped(rig) is None)
 
 
 def test_the_end_of_the_host_restarts_the_task(rig):

@@ -1,0 +1,190 @@
+"""The task of a Java sink, with a simulated host, and a group and a topic in memory."""
+
+from __future__ import annotations
+
+import json
+import struct
+import threading
+from concurrent.futures import Future
+from contextlib import contextmanager
+from types import SimpleNamespace
+
+import pyarrow as pa
+
+from heeler.java_host import feed, sink_task
+from heeler.java_host.sink_task import JavaSinkTask
+from spark_tasks.data.columns import RAW_SCHEMA
+from spark_tasks.dead_letters import queue
+from spark_tasks.dead_letters.error_handling import ErrorHandling
+from spark_tasks.host_frames import BATCH, HEAD
+from spark_tasks.kafka.errors import KafkaUnavailableError
+from spark_tasks.sinks.settings import SinkSettings
+from spark_tasks.task import TaskContext
+from tests.rigs.host_frames import packed
+from tests.rigs.host_sessions import Host
+from tests.rigs.tasks import worker_settings
+
+TP = ("t", 0)
+
+
+class Group:
+    """The group, its member and the topic t, of whose partition 0 offsets up to `end` have records."""
+
+    def __init__(self):
+        self.end, self.done, self.commits, self.joins, self.polls = 0, {}, [], [True], 0
+        self.membership = (1, "me")
+        self.letters, self.away = [], False
+        self.writes, self.may_write = threading.Event(), threading.Event()
+        self.may_write.set()
+        self.meanwhile = lambda: None  # called while the task polls the group
+        self.cluster = SimpleNamespace(offsets=lambda wanted, *_, **__: dict.fromkeys(wanted, 0))
+
+    # what GroupConsumer does
+    def poll(self, _timeout_ms, leaving):
+        self.polls += 1
+        self.meanwhile()
+        if self.joins:
+            leaving()
+            self.membership = (2, "me")
+        return True
+
+    def take_change(self):
+        return bool(self.joins) and self.joins.pop()
+
+    def assignment(self):
+        return frozenset([TP])
+
+    def generation(self):
+        return self.membership
+
+    def committed(self, _partitions):
+        return dict(self.done)
+
+    def begin_commit(self, offsets, _timeout_ms, _metadata):
+        answer = Future()
+        if self.away:
+            answer.set_exception(KafkaUnavailableError("away"))
+            return answer
+        self.commits.append((self.membership[0], dict(offsets), len(self.letters)))
+        self.done |= offsets
+        answer.set_result(None)
+        return answer
+
+    def close(self):
+        self.membership = None
+
+    # what EndWatcher does
+    def ends(self, partitions, _isolation):
+        return dict.fromkeys(partitions, self.end)
+
+    refresh = ends
+
+    def records(self, _partition, _offset):
+        return b""
+
+    def arm(self, *_): return True
+    def forget(self, _): ...
+    def of(self, _): return self
+
+    # what an Appender does
+    def append(self, topic, _partitions, raw):
+        self.letters += [(topic, value) for value in raw.column("value").to_pylist()]
+
+    def flush(self):
+        self.writes.set()
+        assert self.may_write.wait(10)
+
+
+@contextmanager
+def sink_rig(monkeypatch):
+    """A task; its host, group and Kafka are simulated."""
+    group, host, woken = Group(), Host(), threading.Event()
+
+    def read_range(_cluster, _topic, _partition, start, end, **_):
+        rows = [{"offset": n, "timestamp": n, "value": b"%d" % n} for n in range(start, end)]
+        yield pa.RecordBatch.from_pylist(rows, schema=RAW_SCHEMA)
+
+    appender = SimpleNamespace(append=group.append, flush=group.flush, close=lambda: None)
+    monkeypatch.setattr(feed, "read_range", read_range)
+    monkeypatch.setattr(feed, "shared_cluster", lambda _: None)
+    monkeypatch.setattr(queue, "shared_cluster", lambda _: None)
+    monkeypatch.setattr(ErrorHandling, "prepare", lambda _: None)
+    monkeypatch.setattr(queue, "Appender", lambda *_, **__: appender)
+    monkeypatch.setattr(sink_task, "GroupConsumer", lambda *_: group)
+    used = []
+    context = TaskContext(
+        connector_name="c", task=1, worker=worker_settings({}),
+        connector={"topics": "t", "consumer.override.max.poll.records": "7",
+                   "errors.deadletterqueue.topic.name": "dead"},
+        config={"task.class": "x.Task"}, engine=None, offsets=None, wake=woken.set, topic_used=used.append)
+    settings = SinkSettings.of(context)
+    task = JavaSinkTask(context, settings, host, {"class": "x.Connector", "version": "1"}, group, None)
+    yield SimpleNamespace(task=task, group=group, host=host, woken=woken, used=used, metrics=context.metrics)
+    task.cancel()
+    task.close()
+
+
+def frame(session):
+    """What a frame of records says of itself, and the number of its records."""
+    kind, _, size = HEAD.unpack(session.socket.recv(HEAD.size, 0x100))
+    assert kind == BATCH
+    body = session.socket.recv(size, 0x100)
+    rows, meta, _, _ = struct.unpack_from("<iiii", body)
+    reported = json.loads(body[144 : 144 + meta])
+    return reported["from"], reported["to"], reported["reset"], rows
+
+
+def letter(session, number, value):
+    body = packed([("dead", -1, 5, None, value, [("h", b"x")])])
+    session.socket.sendall(HEAD.pack(BATCH, number, len(body)) + body)
+
+
+def opening(rig, offset):
+    generation, member = rig.group.membership
+    return {"op": "open", "places": [["t", 0, offset]], "generation": generation, "member": member}
+
+
+def beside(step, *others):
+    """Run `step` while the host does the others."""
+    raised = []
+
+    def run():
+        try:
+            step()
+        except Exception as error:  # noqa: BLE001 - shown below
+            raised.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    found = [other() for other in others]
+    thread.join(10)
+    assert not thread.is_alive()
+    if raised:
+        raise raised[0]
+    return found
+
+
+def started(rig):
+    """The task, started, with its partition open."""
+    session, order = None, None
+
+    def begin():
+        nonlocal session, order
+        session = rig.host.sessions.get(timeout=10)
+        order = session.read()[1]
+        session.say("started")
+
+    beside(rig.task.start, begin)
+    assert (order["op"], order["maxPollRecords"], order["flush"]) == ("sink", 7, 60_000)
+    opened(rig, session)
+    return session
+
+
+def opened(rig, session):
+    def answer():
+        reported = session.read()[1]
+        session.say("opened")
+        return reported
+
+    (reported,) = beside(rig.task.run_once, answer)
+    assert reported == opening(rig, rig.group.done.get(TP, 0))
