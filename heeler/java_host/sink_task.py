@@ -71,7 +71,9 @@ class JavaSinkTask(JavaTask):
         self._consumer: GroupConsumer | None = None
         self._open: frozenset[TopicPartition] | None = None  # the plugin's partitions; None before the first `open`
         self._has_host_event = True  # an event of the host since the group was last polled
-        self._pending = PendingOffsets(self._metrics)
+        self._texts: dict[TopicPartition, str] = {}  # the plugin's metadata of its offsets
+        self._pending = PendingOffsets(self._metrics, metadata=lambda partitions: {
+            place: self._texts[place] for place in partitions if place in self._texts})
         self._letters: list[Batch] = []
 
     @property
@@ -155,7 +157,10 @@ class JavaSinkTask(JavaTask):
             raise unexpected(event)
         match event["op"]:
             case "commit":
-                offsets = {(topic, partition): offset for topic, partition, offset in event["offsets"]}
+                offsets = {}
+                for topic, partition, offset, text in event["offsets"]:
+                    offsets[topic, partition] = offset
+                    self._texts[topic, partition] = text
                 self._pending.add(self._positions.take_starts() | offsets)
             case "at":
                 self._feed.move([((topic, partition), offset) for topic, partition, offset in event["places"]])
@@ -215,6 +220,7 @@ class JavaSinkTask(JavaTask):
     def _forget_partitions(self) -> None:
         self._open = None
         self._pending.forget()
+        self._texts.clear()
         self._feed.open({})
 
     def _open_partitions(self, session: Session) -> None:

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.rigs.lone_host import noting, running_host, scripted
+from tests.rigs.lone_host import LoneTask, noting, noting_partition, running_host, scripted
 from tests.rigs.support import wait_until
 
 pytestmark = pytest.mark.integration
@@ -18,6 +18,13 @@ FOREVER = {"errors.retry.timeout": "-1"}
 def host(tmp_path_factory):
     with running_host(tmp_path_factory.mktemp("jars")) as running:
         yield running
+
+
+@pytest.fixture(autouse=True)
+def no_tasks_left():
+    yield
+    while LoneTask.made:
+        LoneTask.made.pop().connection.close()
 
 
 @pytest.mark.parametrize("tolerance", ["none", "all"])
@@ -36,11 +43,11 @@ def test_a_record_whose_conversion_is_retried_at_a_stop_is_polled_again(host, tm
 
 @pytest.mark.parametrize("tolerance", ["none", "all"])
 def test_a_sinks_record_whose_conversion_is_retried_at_a_stop_is_read_again(host, tmp_path, tolerance):
-    task = noting(host, tmp_path / "notes", **FOREVER, **{"errors.tolerance": tolerance})
+    task = noting_partition(host, tmp_path / "notes", **FOREVER, **{"errors.tolerance": tolerance})
     task.give("one", "down", "three")
     wait_until(lambda: "down" in task.noted())
     task.connection.tell("stop")
-    assert task.until("stopped") == [("commit", [["t", 0, 1]]), "stopped"]
+    assert task.until("stopped") == [("commit", [["t", 0, 1, ""]]), "stopped"]
     noted = [note for note in task.noted() if note != "down"]
     assert noted == ["start true", "open [0] true", "put 0 0 one", "close [0]", "stop"]
 
@@ -168,3 +175,29 @@ def test_fields_that_are_not_set_have_their_defaults_in_the_workers_part_of_the_
     task.connection.tell("resume")
     (value,) = task.event().cut.raw.column("value").to_pylist()
     assert json.loads(value) == {"list": [{"v": 5, "o": None}], "text": "none"}
+
+
+def test_partitions_that_the_plugin_has_paused_stay_paused_when_they_are_opened_again(host, tmp_path):
+    """As in Kafka Connect: a rebalance resumed them."""
+    task = noting_partition(host, tmp_path / "notes")
+    task.give("hold 0", "two")
+    assert task.until("at")[-1] == "at"
+    task.connection.tell("close", lost=False)
+    assert task.until("closed")[-2:] == [("commit", [["t", 0, 1, ""]]), "closed"]
+    task.connection.tell("open", places=[("t", 0, 1)], generation=2, member="me")
+    assert task.event() == {"op": "at", "places": [["t", 0, -1]]}
+    assert task.until("opened") == ["opened"]
+
+
+def test_a_sinks_offset_is_committed_with_its_metadata(host, tmp_path):
+    task = noting_partition(host, tmp_path / "notes", own={"metadata": "why"})
+    task.give("commit")
+    assert ("commit", [["t", 0, 1, "why"]]) in task.until("commit")
+
+
+def test_a_sink_without_partitions_is_not_asked_what_to_commit(host, tmp_path):
+    task = noting(host, tmp_path / "notes", flush=1)
+    for _ in range(50):  # each takes about as long
+        task.connection.tell("close", lost=False)
+        assert task.until("closed") == ["closed"]
+    assert task.noted() == ["start true"]

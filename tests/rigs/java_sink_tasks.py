@@ -33,7 +33,7 @@ class Group:
     def __init__(self):
         self.end, self.done, self.commits, self.joins, self.polls = 0, {}, [], [True], 0
         self.membership = (1, "me")
-        self.letters, self.away = [], False
+        self.letters, self.away, self.texts = [], False, {}
         self.writes, self.may_write = threading.Event(), threading.Event()
         self.may_write.set()
         self.meanwhile = lambda: None  # called while the task polls the group
@@ -60,13 +60,14 @@ class Group:
     def committed(self, _partitions):
         return dict(self.done)
 
-    def begin_commit(self, offsets, _timeout_ms, _metadata):
+    def begin_commit(self, offsets, _timeout_ms, metadata):
         answer = Future()
         if self.away:
             answer.set_exception(KafkaUnavailableError("away"))
             return answer
         self.commits.append((self.membership[0], dict(offsets), len(self.letters)))
         self.done |= offsets
+        self.texts |= metadata
         answer.set_result(None)
         return answer
 

@@ -7,6 +7,7 @@ import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import ClassVar
 
 import pyarrow as pa
 
@@ -40,6 +41,8 @@ def running_host(folder: Path) -> Iterator[JavaHost]:
 class LoneTask:
     """A task in the host. `more`: of the connector's configuration."""
 
+    made: ClassVar[list[LoneTask]] = []
+
     def __init__(self, host: JavaHost, op: str, notes: Path, task_class: str, *, version: str = "1",
                  order: Mapping[str, object] | None = None, own: Mapping[str, str] | None = None, **more: str) -> None:
         self.notes = notes
@@ -50,6 +53,7 @@ class LoneTask:
         connector = {"name": "c", "connector.class": class_name, "key.converter": STRINGS,
                      "value.converter": "heeler.tests.Script$Strict", "value.converter.notes": str(notes), **more}
         config = {"task.class": task_class, "notes": str(notes), **(own or {})}
+        self.made.append(self)
         self.connection.tell(op, name="c", task=0, **{"class": class_name, "version": version}, connector=connector,
                              config=config, **(order or {}))
 
@@ -71,7 +75,8 @@ class LoneTask:
         "commit" also the offsets.
         """
         found: list[object] = []
-        while not found or found[-1] != op:
+        event: Event = {}
+        while not isinstance(event, Mapping) or event.get("op") != op:
             event = self.event()
             if isinstance(event, Batch):
                 values = [value.decode() for value in event.raw.column("value").to_pylist()]
@@ -100,12 +105,19 @@ def scripted(host: JavaHost, notes: Path, polls: str, *, own: Mapping[str, str] 
                     own={"polls": polls, **(own or {})}, **more)
 
 
-def noting(host: JavaHost, notes: Path, **more: str) -> LoneTask:
-    """A task of tests/rigs/java/NoteSink.java, with the partition t-0 open."""
+def noting(host: JavaHost, notes: Path, *, flush: int = 60_000, own: Mapping[str, str] | None = None, **more: str
+           ) -> LoneTask:
+    """A task of tests/rigs/java/NoteSink.java that has started."""
     task = LoneTask(host, "sink", notes, "heeler.tests.NoteSink$Noting", version="7.2",
-                    order={"group": "connect-c", "maxPollRecords": 1, "flush": 60_000},
-                    topics="t", **more)
+                    own=own,
+                    order={"group": "connect-c", "maxPollRecords": 1, "flush": flush}, topics="t", **more)
     assert task.until("started") == ["started"]
+    return task
+
+
+def noting_partition(host: JavaHost, notes: Path, *, own: Mapping[str, str] | None = None, **more: str) -> LoneTask:
+    """The same, with the partition t-0 open."""
+    task = noting(host, notes, own=own, **more)
     task.connection.tell("open", places=[("t", 0, 0)], generation=1, member="me")
     assert task.until("opened") == ["opened"]
     return task

@@ -64,6 +64,7 @@ public class NoteSink extends SinkConnector {
         private static final Set<String> SEEN = new HashSet<>(); // of all tasks, for as long as the host lives
         private Path notes;
         private long behind;
+        private String metadata;
         private boolean whole;
 
         @Override public String version() {
@@ -72,6 +73,7 @@ public class NoteSink extends SinkConnector {
 
         @Override public void start(Map<String, String> given) {
             notes = Path.of(given.get("notes"));
+            metadata = given.getOrDefault("metadata", "");
             whole = Boolean.parseBoolean(given.get("whole"));
             behind = Long.parseLong(given.getOrDefault("behind", "0"));
             note("start " + context.configs().get("notes").equals(given.get("notes")));
@@ -144,9 +146,10 @@ public class NoteSink extends SinkConnector {
         }
 
         @Override public Map<TopicPartition, OffsetAndMetadata> preCommit(Map<TopicPartition, OffsetAndMetadata> offsets) {
+            if (offsets.isEmpty()) note("preCommit without partitions");
             Map<TopicPartition, OffsetAndMetadata> found = new HashMap<>();
             offsets.forEach((place, at) -> {
-                if (at.offset() - behind > 0) found.put(place, new OffsetAndMetadata(at.offset() - behind));
+                if (at.offset() - behind > 0) found.put(place, new OffsetAndMetadata(at.offset() - behind, metadata));
             });
             return found;
         }

@@ -26,12 +26,13 @@ def test_records_are_sent_ahead_and_only_offsets_from_the_task_are_committed(rig
     assert [frame(session) for _ in range(AHEAD)] == ends[:4]
     assert rig.group.commits == []
     rig.woken.clear()
-    session.say("commit", offsets=[["t", 0, 9]])
+    session.say("commit", offsets=[["t", 0, 9, "why"]])
     session.say("done", written=3)
     wait_until(lambda: stepped(rig).records == FRAME_RECORDS)
     assert frame(session) == ends[4]
     assert (rig.group.commits, rig.used) == ([(2, {TP: 9}, 0)], ["t"] * 5), "each frame tells: topics can be reset"
     assert rig.metrics.records == {"read": FRAME_RECORDS, "write": 3}
+    assert rig.group.texts == {TP: "why"}
 
 
 def test_a_rewind_sends_the_records_again(rig):
@@ -75,7 +76,7 @@ def test_before_it_joins_again_the_task_closes_its_partitions(rig, lost):
 
     def close_and_open():
         reported = [session.read()[1]]
-        session.say("commit", offsets=[["t", 0, 4]])
+        session.say("commit", offsets=[["t", 0, 4, ""]])
         session.say("closed")
         reported.append(session.read()[1])
         session.say("opened")
@@ -90,7 +91,7 @@ def test_before_it_joins_again_the_task_closes_its_partitions(rig, lost):
 def test_dead_letters_are_written_before_offsets_and_acknowledged(rig):
     session = started(rig)
     letter(session, 1, b"bad")
-    session.say("commit", offsets=[["t", 0, 1]])
+    session.say("commit", offsets=[["t", 0, 1, ""]])
     wait_until(lambda: stepped(rig) and rig.group.commits, what="the commit")
     assert rig.group.letters == [("dead", b"bad")]
     assert session.read()[1] == {"op": "letters", "number": 1}
@@ -108,7 +109,7 @@ def test_dead_letters_that_come_last_are_written_before_the_last_offsets(rig, en
         letter(session, 1, b"one")
         rig.group.writes.wait(10)
         letter(session, 2, b"two")
-        session.say("commit", offsets=[["t", 0, 4]])
+        session.say("commit", offsets=[["t", 0, 4, ""]])
         session.say("closed" if end == "close" else "stopped")
         rig.group.may_write.set()
         assert [session.read()[1] for _ in "12"] == [{"op": "letters", "number": number} for number in (1, 2)]
@@ -126,7 +127,7 @@ def test_the_letter_of_the_record_that_fails_the_task_is_written(rig):
     session = started(rig)
     rig.woken.clear()
     letter(session, 1, b"bad")
-    session.say("commit", offsets=[["t", 0, 1]])
+    session.say("commit", offsets=[["t", 0, 1, ""]])
     session.say("failed", **{"class": "x.Boom", "message": "no", "trace": "at y"})
     assert str(failure_of(rig)) == "x.Boom: no\nat y"
     assert rig.group.letters == [("dead", b"bad")]
@@ -138,7 +139,7 @@ def test_commits_wait_for_an_unavailable_kafka(rig):
     session = started(rig)
     rig.group.away = True
     rig.woken.clear()
-    session.say("commit", offsets=[["t", 0, 1]])
+    session.say("commit", offsets=[["t", 0, 1, ""]])
     assert stepped(rig).idle_ms > 0
     rig.group.away = False
     wait_until(lambda: rig.task.run_once() and rig.group.commits, what="the commit")
@@ -148,7 +149,7 @@ def test_commits_wait_for_an_unavailable_kafka(rig):
 def test_an_exception_fails_the_task_after_its_last_commit(rig):
     session = started(rig)
     rig.woken.clear()
-    session.say("commit", offsets=[["t", 0, 3]])
+    session.say("commit", offsets=[["t", 0, 3, ""]])
     session.say("failed", **{"class": "x.Boom", "message": "no", "trace": "at y"})
     assert str(failure_of(rig)) == "x.Boom: no\nat y"
     assert rig.group.done == {TP: 3}
@@ -182,7 +183,7 @@ def test_a_stopped_task_commits_its_last_offsets_and_leaves_the_group(rig):
 
     def stop():
         assert session.op() == "stop"
-        session.say("commit", offsets=[["t", 0, 4]])
+        session.say("commit", offsets=[["t", 0, 4, ""]])
         session.say("stopped")
 
     beside(rig.task.close, stop)
@@ -205,7 +206,7 @@ def test_a_task_moves_to_a_new_host_and_stays_in_its_group(rig):
     rig.group.end = 5
     rig.task.run_once()
     assert frame(first) == (0, 5, False, 5)
-    for op, more in (("commit", {"offsets": [["t", 0, 3]]}), ("retire", {})):
+    for op, more in (("commit", {"offsets": [["t", 0, 3, ""]]}), ("retire", {})):
         rig.woken.clear()
         first.say(op, **more)
         assert rig.woken.wait(10)

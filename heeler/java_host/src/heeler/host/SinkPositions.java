@@ -18,8 +18,8 @@ import org.apache.kafka.common.TopicPartition;
 final class SinkPositions {
     private final Map<TopicPartition, Long> next = new HashMap<>();
     private final Map<TopicPartition, Long> taken = new HashMap<>();
-    private final Map<TopicPartition, Long> committed = new HashMap<>(); // what the worker commits
-    private final Set<TopicPartition> held = new HashSet<>();
+    private final Map<TopicPartition, OffsetAndMetadata> committed = new HashMap<>(); // what the worker commits
+    private final Set<TopicPartition> held = new HashSet<>(); // kept while the worker joins again
     private final Map<TopicPartition, Long> rewinds = new HashMap<>();
     private final Set<TopicPartition> moved = new HashSet<>(); // partitions whose change the worker does not know yet
 
@@ -46,13 +46,14 @@ final class SinkPositions {
     synchronized void open(Map<TopicPartition, Long> offsets) {
         next.putAll(offsets);
         taken.putAll(offsets);
-        committed.putAll(offsets);
+        offsets.forEach((partition, offset) -> committed.put(partition, new OffsetAndMetadata(offset)));
+        held.retainAll(next.keySet());
+        moved.addAll(held);
     }
 
     synchronized void close(Collection<TopicPartition> partitions) {
-        for (Map<TopicPartition, Long> map : List.of(next, taken, committed, rewinds))
+        for (Map<TopicPartition, ?> map : List.of(next, taken, committed, rewinds))
             map.keySet().removeAll(partitions);
-        held.removeAll(partitions);
         moved.removeAll(partitions);
     }
 
@@ -107,14 +108,14 @@ final class SinkPositions {
     private void back(TopicPartition partition, long offset) {
         next.put(partition, offset);
         taken.put(partition, offset);
-        committed.put(partition, offset);
+        committed.put(partition, new OffsetAndMetadata(offset));
         moved.add(partition);
     }
 
     /** Goes back to the committed offsets. */
     synchronized void forget(Collection<TopicPartition> partitions) {
         for (TopicPartition partition : partitions)
-            if (committed.containsKey(partition)) back(partition, committed.get(partition));
+            if (committed.containsKey(partition)) back(partition, committed.get(partition).offset());
     }
 
     synchronized Map<TopicPartition, OffsetAndMetadata> taken(Collection<TopicPartition> partitions) {
@@ -124,7 +125,7 @@ final class SinkPositions {
         return found;
     }
 
-    /** Of the offsets that the task wants to commit, those that are new and not beyond what it has received. */
+    /** Of the offsets that the task wants to commit, with their metadata, those that are new and not beyond what it has received. */
     synchronized List<Object> committable(
             Collection<TopicPartition> partitions, Map<TopicPartition, OffsetAndMetadata> wanted) {
         List<Object> fields = new ArrayList<>();
@@ -133,7 +134,8 @@ final class SinkPositions {
             if (at.offset() > taken.get(partition))
                 System.err.println("[WARN] Offset " + at.offset() + " of " + partition + " is not committed: the task has"
                     + " only received the records before " + taken.get(partition));
-            else if (committed.put(partition, at.offset()) != at.offset()) fields.add(triple(partition, at.offset()));
+            else if (!at.equals(committed.put(partition, at)))
+                fields.add(List.of(partition.topic(), partition.partition(), at.offset(), at.metadata()));
         });
         return fields;
     }

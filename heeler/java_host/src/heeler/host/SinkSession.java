@@ -162,7 +162,8 @@ final class SinkSession extends Session implements SinkContext.Source {
             return true;
         }
         if (requested() || now() >= nextCommit) {
-            commit(places.all(), false);
+            Set<TopicPartition> all = places.all();
+            if (!all.isEmpty()) commit(all, false);
             nextCommit = now() + flushMs;
         }
         settle();
@@ -251,8 +252,9 @@ final class SinkSession extends Session implements SinkContext.Source {
     private void gather() throws IOException {
         batch = new ArrayList<>();
         batchEnds.clear();
-        while (batchEnds.isEmpty() && !paused && nextFrame()) {
-            row = frame.rowFrom(places.next(frame.place));
+        Long position;
+        while (batchEnds.isEmpty() && !paused && (position = nextFrame()) != null) {
+            row = frame.rowFrom(position);
             int end = Math.min(frame.count, row + maxPollRecords);
             while (end < frame.count && frame.offset(end) == frame.offset(end - 1)) end++; // all records made of one are kept together
             for (; row < end; row++) {
@@ -267,18 +269,18 @@ final class SinkSession extends Session implements SinkContext.Source {
         }
     }
 
-    /** Whether there is a frame with the next offset of its partition. */
-    private boolean nextFrame() throws IOException {
+    /** The next offset of the partition of the first frame that has it; null if there is none. Another thread may pause it. */
+    private Long nextFrame() throws IOException {
         while (true) {
             if (frame == null) {
                 synchronized (this) { frame = frames.poll(); }
-                if (frame == null) return false;
+                if (frame == null) return null;
                 row = written = 0;
                 if (frame.reset && places.next(frame.place) != null) places.given(frame.place, frame.from);
             }
             Long position = places.next(frame.place);
             if (position != null && row == 0 && frame.from > position) places.mistaken(frame.place);
-            if (position != null && frame.from <= position && position < frame.to) return true;
+            if (position != null && frame.from <= position && position < frame.to) return position;
             row = frame.count;
             ended();
         }
