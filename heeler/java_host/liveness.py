@@ -4,13 +4,17 @@ keeps its connections; without this check, its tasks would remain RUNNING foreve
 
 from __future__ import annotations
 
+import logging
 import threading
+import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from heeler.java_host.connection import Connection, Event
-from heeler.java_host.process import HostProcess
+from heeler.java_host.process import CONNECT_S, HostProcess
 from spark_tasks.host_frames import HostGoneError
+
+_logger = logging.getLogger(__name__)
 
 EVERY_S: Final = 1.0
 _PARTS: Final = 10  # parts of the limit: if the worker itself was suspended, that counts as one part at most
@@ -44,8 +48,10 @@ class HostLiveness:
             self._measured(event["provider"], event["values"])
 
     def _run(self) -> None:
+        connection = self._connect()
+        if connection is None:
+            return
         try:
-            connection = Connection(self._process.connect(), self._handle, name="pulse")
             connection.tell("pulse")
             while not self._gone.wait(EVERY_S):
                 if not self._responds(connection):
@@ -53,6 +59,22 @@ class HostLiveness:
                     return
         except HostGoneError:
             return
+
+    def _connect(self) -> Connection | None:
+        """The connection, as soon as the JVM accepts it; one that accepts none within the limit is silent as well."""
+        waited_s = 0.0
+        while self._process.alive:
+            begun = time.monotonic()
+            try:
+                return Connection(self._process.connect(), self._handle, name="pulse")
+            except HostGoneError as error:
+                _logger.debug("No connection to check the Java plugin host: %s", error)
+            time.sleep(EVERY_S)
+            waited_s += min(time.monotonic() - begun, CONNECT_S + EVERY_S)  # the worker may have been suspended
+            if waited_s >= self._limit_s:
+                self._silent()
+                return None
+        return None
 
     def _responds(self, connection: Connection) -> bool:
         pending = connection.begin("ping")

@@ -10,7 +10,7 @@ import pytest
 
 from heeler.java_host import liveness
 from heeler.java_host.liveness import HostLiveness
-from spark_tasks.host_frames import HEAD, message
+from spark_tasks.host_frames import HEAD, HostGoneError, message
 from tests.rigs.support import wait_until
 
 
@@ -19,8 +19,13 @@ class Process:
 
     def __init__(self):
         self.end, self.other = socket.socketpair()
+        self.end.settimeout(10)
+        self.alive, self.refusals = True, 0
 
     def connect(self):
+        self.refusals -= 1
+        if self.refusals >= 0:
+            raise HostGoneError("it is busy")
         return self.other
 
     def read(self):
@@ -67,6 +72,20 @@ def test_a_host_that_no_longer_responds_is_reported_silent_once(process):
         assert process.read() == (number, "ping")
         process.end.sendall(message(number, {"op": "answer"}))
     assert process.read() == (4, "ping")
+    assert silent.acquire(timeout=10)
+    assert not silent.acquire(blocking=False)
+
+
+def test_a_host_that_is_busy_when_it_starts_is_checked_later(process):
+    """It was never checked, and its config providers' metrics waited for ever."""
+    process.refusals = 3
+    HostLiveness(process, 600.0, lambda: refused("silent"), refused)
+    assert [process.read(), process.read()] == [(0, "pulse"), (1, "ping")]
+
+
+def test_a_host_that_accepts_no_connection_is_reported_silent(process):
+    process.refusals, silent = 1_000_000, threading.Semaphore(0)
+    HostLiveness(process, 0.02, silent.release, refused)
     assert silent.acquire(timeout=10)
     assert not silent.acquire(blocking=False)
 
