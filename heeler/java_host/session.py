@@ -32,6 +32,8 @@ class Session:
         self._measured = context.metrics.plugins
         self._closed = False
         self._end: HostGoneError | None = None
+        self.stopped = False
+        """Whether the plugin has stopped or failed."""
         self.retires = False
         """Whether its host is being replaced: the task must leave it, or ends with it some seconds later."""
         self.connection = connect(self._put, offsets, context.id, context.connector_name)
@@ -69,6 +71,8 @@ class Session:
             if isinstance(event, HostGoneError):
                 self._end = event
                 continue
+            if isinstance(event, Mapping) and event.get("op") in {"stopped", "failed"}:
+                self.stopped = True
             return event
 
     def rest(self) -> Iterator[Event]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Any, Final
 
 from typing_extensions import override
@@ -133,6 +133,8 @@ class JavaSourceTask(JavaTask):
         """
         self._writer = writer = FrameWriter(
             self._cluster, self._options, lambda: self._delivery.lanes(1)[0], self._used, self._taking, self._errors)
+        if self._held.cancelled:
+            writer.close()
         frames, self._again = self._again, []
         last: Event | None = None
         try:
@@ -225,31 +227,30 @@ class JavaSourceTask(JavaTask):
         """After a retriable error, appends the same frames again, or, in a transaction or without the host, begins with
         the committed offsets. Raises other errors, which fail the task.
         """
-        if self._again and self._delivery.boundary is None and not self._delivery.suspended:
-            self._delivery.abort()
-        else:
-            if not isinstance(error, (HostGoneError, JavaPluginError)):
-                self._leave()
-            self._give_up()
         self.restarting = self.restarting or isinstance(error, HostGoneError)
         seen = self._delivery.failure(error)
-        if self._held.cancelled or seen is not error:
-            raise seen from error
-        return self._retry_state.later(error)
+        with ExitStack() as leaving:
+            leaving.callback(self._leave)
+            if self._held.cancelled or seen is not error:
+                raise seen from error
+            progress = self._retry_state.later(error)
+            if self._again and self._delivery.boundary is None and not self._delivery.suspended:
+                leaving.pop_all()
+                self._delivery.abort()
+            return progress
 
     def _leave(self) -> None:
-        """Stops the plugin, and ignores what it sends meanwhile. Until it has stopped, it may hold what its successor
+        """Stops the plugin, and gives up what it sends meanwhile. Until it has stopped, it may hold what its successor
         needs, such as a replication slot.
         """
-        if (session := self._held.session) is None:
-            return
+        session = self._held.session
         with suppress(HostGoneError):
-            session.connection.tell("stop")
-            session.connection.tell("finish")
-            while True:
-                event = session.next(wait=True)
-                if isinstance(event, Mapping) and event.get("op") in {"stopped", "failed"}:
-                    return
+            if session is not None and not session.stopped:
+                session.connection.tell("stop")
+                session.connection.tell("finish")
+            while session is not None and not session.stopped:
+                session.next(wait=True)
+        self._give_up()
 
     @override
     def _give_up(self) -> None:

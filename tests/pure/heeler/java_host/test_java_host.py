@@ -74,6 +74,22 @@ def test_the_end_of_the_host_restarts_the_task(rig):
     assert not rig.task.restarting
 
 
+def test_a_plugin_that_has_failed_is_not_told_to_stop(rig, monkeypatch):
+    """Kafka is unavailable when what it has sent before is committed: the task tries again, and fails then."""
+    session = started(rig)
+    rig.woken.clear()
+
+    def commit(*_):
+        raise KafkaUnavailableError("no answer within 30 s")
+
+    monkeypatch.setattr(Kafka, "commit", commit)
+    session.frame(b"one", offset=1, more=True)
+    session.say("failed", **{"class": "x.Boom", "message": "no", "trace": "at y"})
+    wait_until(lambda: stepped(rig) and rig.kafka.aborts, what="the error")
+    assert rig.metrics.retries == 1
+    assert session.socket.recv(1) == b""
+
+
 def test_a_task_continues_with_the_committed_offsets_after_a_suspension(rig):
     first = started(rig)
     rig.kafka.suspended = True
