@@ -69,6 +69,7 @@ class JavaSourceTask(JavaTask):
         self._polls = False
         self._writer: FrameWriter | None = None
         self._again: list[Batch] = []  # frames that could not be appended or committed
+        self._ahead: Batch | None = None  # the frame after them
 
     @property
     def batch(self) -> Future[list[Any]] | None:
@@ -161,16 +162,23 @@ class JavaSourceTask(JavaTask):
 
     def _append(self, session: Session, writer: FrameWriter, frames: list[Batch], until: float, *, wait: bool
                 ) -> Event | None:
-        """Appends `frames` and those received, which are added to it. Returns the event after them, if it ends them."""
+        """Appends `frames` and those received, which are added to it. Returns the event after them, if it ends them.
+        A poll of several frames, which may turn out to be incomplete, is kept apart from earlier ones.
+        """
         for frame in frames:
             writer.write(frame)
         while writer.in_poll or wait or (time.monotonic() < until and writer.size < STEP_BYTES):
+            event: Event | None = self._ahead
+            self._ahead = None
             try:
-                event = session.next(wait=writer.in_poll or wait)
+                event = event or session.next(wait=writer.in_poll or wait)
             except HostGoneError as gone:
                 return gone
             if not isinstance(event, Batch):
                 return event
+            if event.more and frames and not writer.in_poll:
+                self._ahead = event
+                break
             frames.append(event)
             writer.write(event)
             if writer.signal is not None:
@@ -260,7 +268,7 @@ class JavaSourceTask(JavaTask):
 
     def _drop(self) -> None:
         self._held.close()
-        self._positions, self._unacknowledged, self._again = [], None, []
+        self._positions, self._unacknowledged, self._again, self._ahead = [], None, [], None
 
     @override
     def pause(self) -> None:

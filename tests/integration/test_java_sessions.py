@@ -53,11 +53,24 @@ def test_a_sinks_record_whose_conversion_is_retried_at_a_stop_is_read_again(host
 
 
 def test_a_poll_with_a_bad_record_ends_with_a_part_that_says_so(host, tmp_path):
-    """With exactly-once delivery, the worker does not commit it: the others may have the same offset."""
-    task = scripted(host, tmp_path / "notes", "one@7 two@7 bad@7 four@7")
+    """With exactly-once delivery, the worker does not commit it: the others may have the same offset. What was polled
+    before is in frames of its own.
+    """
+    task = scripted(host, tmp_path / "notes", "a@1|b@2|c@3|d@4|one@7 two@7 bad@7 four@7")
     assert task.until("started") == ["started"]
     task.connection.tell("resume")
-    assert task.until("failed") == [(["one", "two"], ['{"o":7}'], None, True), "failed"]
+    *before, part, end = task.until("failed")
+    assert (part, end) == ((["one", "two"], ['{"o":7}'], None, True), "failed")
+    assert [value for values, _, _, more in before for value in values if not more] == ["a", "b", "c", "d"]
+
+
+def test_a_poll_whose_first_record_is_bad_adds_nothing_to_those_before(host, tmp_path):
+    task = scripted(host, tmp_path / "notes", "a@1|b@2|c@3|bad@7 two@7")
+    assert task.until("started") == ["started"]
+    task.connection.tell("resume")
+    *before, end = task.until("failed")
+    assert end == "failed"
+    assert [value for values, _, _, more in before for value in values if not more] == ["a", "b", "c"]
 
 
 def test_an_exception_in_commit_record_ends_only_that_call(host, tmp_path):

@@ -10,6 +10,7 @@ from base64 import b64decode
 import numpy as np
 import pytest
 
+from heeler.java_host.connection import JavaPluginError
 from spark_tasks.errors import StartCancelledError
 from spark_tasks.host_frames import BATCH, HEAD
 from spark_tasks.kafka.errors import InvalidTopicError, KafkaUnavailableError
@@ -159,6 +160,17 @@ def test_a_poll_that_failed_in_the_middle_is_committed_only_without_transactions
     failure_of(rig)
     assert len(rig.kafka.committed) == committed
     assert rig.kafka.aborts == 1
+
+
+def test_the_polls_before_one_that_failed_in_the_middle_are_committed(rig):
+    rig.kafka.boundary = Boundary(BoundaryKind.POLL)
+    session = started(rig)
+    session.frame(b"one", offset=1)
+    session.frame(b"two", offset=2, more=True)
+    session.say("failed", **{"class": "x.Boom", "message": "no", "trace": "at y"})
+    with pytest.raises(JavaPluginError):
+        wait_until(lambda: rig.task.run_once() is None)
+    assert rig.kafka.committed == [(1, [({"p": 1}, {"n": 1})])]
 
 
 def test_a_poll_in_whose_middle_the_host_has_ended_is_not_committed(rig):

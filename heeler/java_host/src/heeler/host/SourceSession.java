@@ -246,7 +246,10 @@ final class SourceSession extends Session {
     /** Adds records with the results of their conversion, as far as there are any; null if there is nothing to send. */
     private synchronized void add(List<SourceRecord> records, List<Outgoing> results, boolean more)
         throws InterruptedException {
-        while (filling.size() > FRAME_BYTES && !gone) wait();
+        if (results.isEmpty()) return;
+        boolean part = more && transactions == null; // the connector's own transactions may end in the middle of a poll
+        // A part of a poll that may turn out to be incomplete goes into frames without earlier polls.
+        while ((filling.size() > FRAME_BYTES || part && !midPoll && !(ends.isEmpty() && filling.count() == 0)) && !gone) wait();
         for (int i = 0; i < results.size(); i++) {
             SourceRecord record = records.get(i);
             Outgoing sends = results.get(i);
@@ -259,7 +262,7 @@ final class SourceSession extends Session {
             if (wantsRecords) sent.add(Sent.of(record, sends));
             if (transactions != null) end(asked(transactions.shouldAbortOn(record), transactions.shouldCommitOn(record)));
         }
-        midPoll = more && transactions == null; // the connector's own transactions may end in the middle of a poll
+        midPoll = part;
         notifyAll();
     }
 
