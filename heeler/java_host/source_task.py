@@ -171,7 +171,8 @@ class JavaSourceTask(JavaTask):
             event: Event | None = self._ahead
             self._ahead = None
             try:
-                event = event or session.next(wait=writer.in_poll or wait)
+                if event is None:
+                    event = session.next(wait=writer.in_poll or wait)
             except HostGoneError as gone:
                 return gone
             if not isinstance(event, Batch):
