@@ -6,6 +6,7 @@ import java.util.ArrayList;
 import java.util.Collection;
 import java.util.HashMap;
 import java.util.IdentityHashMap;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import org.apache.kafka.connect.data.Date;
@@ -71,7 +72,7 @@ final class BoundaryValues {
         if (value instanceof Collection<?> items && schema.type() == Schema.Type.ARRAY)
             return new ArrayList<Object>(items.stream().map(item -> filled(schema.valueSchema(), item)).toList());
         if (value instanceof Map<?, ?> map && schema.type() == Schema.Type.MAP) {
-            Map<Object, Object> found = new HashMap<>();
+            Map<Object, Object> found = new LinkedHashMap<>();
             map.forEach((key, one) -> found.put(filled(schema.keySchema(), key), filled(schema.valueSchema(), one)));
             return found;
         }
